@@ -202,6 +202,34 @@ class Node:
         Raises NativeError: Invalid names the member that makes no sense.
         """
 
+    def creations(self, max_count: int) -> list[str]:
+        """Take up to `max_count` addresses that links want created, each a JSON object.
+
+        `{"id", "space": NAME.NAMESPACE, "address": name, "type": "anycast" | "multicast" |
+        "queue" | "topic" or null, "patterns": those of `autoCreate` that stand for the name,
+        "user": name or null}`. At most 256 have no answer at one time; links wait for 2 s.
+        """
+
+    def creation_fd(self) -> int:
+        """Return a descriptor that is readable while there are addresses to create."""
+
+    def answer_creation(self, answer_json: str) -> None:
+        """End the question about an address: `{"id", "refused": reason or null}`.
+
+        Links that wait are refused with the reason; without one they go on with the Plan that has
+        the address. One that nobody waits for any more is passed over.
+
+        Raises NativeError: Invalid if it is no such object.
+        """
+
+    def seal_unused(self, uid: str, seal: bool) -> bool:
+        """Seal an address that has no messages, links or subscriptions, or lift the seal.
+
+        Returns whether it is sealed now. No link attaches to a sealed address.
+
+        Raises NativeError: Unavailable if a worker does not answer.
+        """
+
     def trace(self, connection_id: int, on: bool) -> None:
         """Switch the protocol trace of one connection on or off: its frames become events."""
 

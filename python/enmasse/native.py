@@ -182,6 +182,25 @@ class Node:
         with translated():
             self._node.answer_login(json.dumps(dict(answer)))
 
+    def creations(self, count_max: int) -> list[dict[str, Any]]:
+        """Take the oldest addresses that links want created, without waiting."""
+        with translated():
+            return [_object(one) for one in self._node.creations(count_max)]
+
+    def creation_fd(self) -> int:
+        """Return a descriptor that is readable while there are addresses to create."""
+        return self._node.creation_fd()
+
+    def answer_creation(self, number: int, refused: str | None) -> None:
+        """Say why there will be no address, or that a Plan has it or will have it."""
+        with translated():
+            self._node.answer_creation(json.dumps({"id": number, "refused": refused}))
+
+    def seal_unused(self, uid: str, *, seal: bool) -> bool:
+        """Seal an address that is not in use, or lift the seal; return whether it is sealed."""
+        with translated():
+            return self._node.seal_unused(uid, seal)
+
     def trace(self, connection: int, *, on: bool) -> None:
         """Make the frames of one connection events, or stop that."""
         with translated():

@@ -117,3 +117,10 @@ async def test_the_newest_version_of_a_group_comes_first(served: Served) -> None
     }
     assert newer < older
     assert {"standardinfraconfigs", "brokeredinfraconfigs", "authenticationservices"} < older
+
+
+async def test_there_are_no_definitions_of_other_kinds(served: Served) -> None:
+    """kubectl asks before it says that there are no matches for a kind."""
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    listed = (await served.http.get(path)).json()
+    assert (listed["kind"], listed["items"]) == ("CustomResourceDefinitionList", [])

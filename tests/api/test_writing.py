@@ -272,3 +272,21 @@ async def test_what_happens_to_a_resource_is_an_event(with_address: Served) -> N
     assert (await with_address.http.get(one)).status_code == 200
     assert (await with_address.http.delete(one)).status_code == 405
     assert (await with_address.http.post(f"{CORE}/events", json={})).status_code == 405
+
+
+async def test_what_has_a_version_is_not_created(served: Served) -> None:
+    made = body()
+    made["metadata"]["resourceVersion"] = "5"
+    refused = await served.http.post(ADDRESSES, json=made)
+    assert refused.status_code == 400
+    assert refused.json()["message"] == "resourceVersion should not be set on objects to be created"
+
+
+async def test_what_exists_already_is_said_in_the_words_of_kubernetes(served: Served) -> None:
+    path = "/api/v1/namespaces/default/configmaps"
+    made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "once"}}
+    assert (await served.http.post(path, json=made)).status_code == 201
+    refused = (await served.http.post(path, json=made)).json()
+    assert (refused["code"], refused["reason"]) == (409, "AlreadyExists")
+    assert refused["message"] == 'configmaps "once" already exists'
+    assert (refused["details"]["name"], refused["details"]["kind"]) == ("once", "configmaps")

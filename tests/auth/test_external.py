@@ -14,7 +14,7 @@ pytestmark = pytest.mark.anyio
 async def test_a_service_says_who_somebody_is_and_what_they_may_do() -> None:
     with authenticator() as known:
         known.passwords = {"alice@corp": "p:ä/@ word"}
-        known.authz = {"orders": ["send", "recv"], "news/#": ["recv", "create"]}
+        known.authz = {"orders": ["send", "recv"], "news/#": ["recv", "mend"]}
         known.groups = ["manage"]
         server = Server("127.0.0.1", known.port, "default-shop", secure=False)
         grant = await ask(server, "PLAIN", "alice@corp", "p:ä/@ word")

@@ -34,7 +34,7 @@ def test_other_groups_allow_nothing(group: object) -> None:
 
 
 def test_a_map_says_operations_of_addresses() -> None:
-    said = {"orders": ["send", "create"], "news/#": ("recv", "view"), "x": ["delete"], "y": "send"}
+    said = {"orders": ["send", "mend"], "news/#": ("recv", "view"), "x": ["delete"], "y": "send"}
     assert listed(rights_of_map(said)) == [("orders", ("send",)), ("news/#", ("recv", "view"))]
 
 

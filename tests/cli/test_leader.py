@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from enmasse.api.creation_trail import CreationTrail
 from enmasse.api.login_trail import LoginTrail
 from enmasse.base.clock import SystemClock
 from enmasse.base.data_dir import DataDir
@@ -63,7 +64,7 @@ def leading(data: DataDir, store: Led, clock: SystemClock) -> Iterator[Leader]:
         data,
         (store, MemoryStore(clock)),
         Certificates(data.tls, ["localhost"], clock),
-        LoginTrail(logins, clock),
+        (CreationTrail(logins, clock), LoginTrail(logins, clock)),
         Admission(store, exposed=False),
     )
     try:

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enmasse.cli.names import in_space, resource_name
+from enmasse.cli.names import in_space
 from enmasse.resources.model import name_in_space
+from enmasse.resources.naming import resource_name
 
 
 @pytest.mark.parametrize(

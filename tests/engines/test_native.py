@@ -2,19 +2,21 @@
 
 import asyncio
 import socket
+import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, cast
 
 import pytest
 import structlog
-from proton.utils import BlockingConnection
+from proton.utils import BlockingConnection, LinkDetached
 
-from doubles import TestClock, address, queue, space
+from doubles import TestClock, address, document, queue, space
 from enmasse.base.errors import Code, Invalid, Missing, Unavailable
 from enmasse.engines import Operation, Slice, native
 from enmasse.engines.native import NativeEngine, log_event
 from enmasse.native import Node
 from enmasse.plan import Plan, compile
+from enmasse.resources import parse
 
 
 @pytest.fixture
@@ -187,3 +189,51 @@ async def test_warnings_of_one_kind_are_bounded_and_counted(
         assert logged[-1]["unwritten"] == 1000 - native.WARNINGS_A_SECOND
         logging.cancel()
         await asyncio.gather(logging, return_exceptions=True)
+
+
+async def test_a_link_waits_two_seconds_for_an_address_that_nobody_creates(node: Node) -> None:
+    """As while this process is busy with something else."""
+    creating = {"autoCreate": [{"pattern": "jobs/*"}]}
+    made = parse(document("AddressSpace", "default", {"type": "standard"} | creating))
+    resources = [made.with_metadata(uid="s"), address().with_metadata(uid="a")]
+    engine = NativeEngine(node)
+    await engine.apply(compile(resources, 1).plan)
+    port = node.listen("amqp", "127.0.0.1", 0)
+
+    def attach() -> tuple[str, float]:
+        connection = BlockingConnection(f"amqp://127.0.0.1:{port}", timeout=30)
+        began = time.monotonic()
+        with pytest.raises(LinkDetached) as refused:
+            connection.create_sender("jobs/1")
+        took_s = time.monotonic() - began
+        connection.create_sender("orders")
+        connection.close()
+        return str(refused.value), took_s
+
+    reason, took_s = await asyncio.to_thread(attach)
+    assert "was not created within 2 s" in reason
+    assert 2.0 <= took_s < 10.0
+    (wanted,) = node.creations(10)
+    assert wanted["address"] == "jobs/1"
+    assert (wanted["space"], wanted["patterns"]) == ("default.default", ["jobs/*"])
+
+
+async def test_an_address_is_sealed_only_while_nobody_uses_it(node: Node) -> None:
+    engine = NativeEngine(node)
+    await engine.apply(plan(1, "orders"))
+    port = node.listen("amqp", "127.0.0.1", 0)
+
+    def attach() -> BlockingConnection:
+        connection = BlockingConnection(f"amqp://127.0.0.1:{port}", timeout=30)
+        connection.create_receiver("orders")
+        return connection
+
+    connection = await asyncio.to_thread(attach)
+    assert not await engine.seal_unused("a-orders", seal=True)
+    await asyncio.to_thread(connection.close)
+    assert await engine.seal_unused("a-orders", seal=True)
+    with pytest.raises(LinkDetached, match="attach again"):
+        await asyncio.to_thread(attach)
+    assert not await engine.seal_unused("a-orders", seal=False)
+    await asyncio.to_thread(lambda: attach().close())
+    assert not await engine.seal_unused("a-nobody", seal=True)

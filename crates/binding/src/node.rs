@@ -4,7 +4,8 @@ use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
 use std::time::Duration;
 
 use enmasse_node::{
-    Listener, ListenerKind, LoginAnswer, ManageRequest, NodeConfig, SpaceCertificates, TlsFiles, WebRules,
+    CreationAnswer, Listener, ListenerKind, LoginAnswer, ManageRequest, NodeConfig, SpaceCertificates, TlsFiles,
+    WebRules,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -105,6 +106,25 @@ impl Node {
         let answer: LoginAnswer =
             serde_json::from_str(answer_json).map_err(|error| invalid(format!("the answer to a login: {error}")))?;
         self.node.answer_login(answer).map_err(|error| node_error(&error))
+    }
+
+    fn creations(&self, max_count: usize) -> PyResult<Vec<String>> {
+        self.node.creations(max_count).iter().map(json).collect()
+    }
+
+    fn creation_fd(&self) -> RawFd {
+        self.node.creation_fd().as_raw_fd()
+    }
+
+    fn answer_creation(&self, answer_json: &str) -> PyResult<()> {
+        let answer: CreationAnswer = serde_json::from_str(answer_json)
+            .map_err(|error| invalid(format!("the answer to a wanted address: {error}")))?;
+        self.node.answer_creation(answer);
+        Ok(())
+    }
+
+    fn seal_unused(&self, py: Python<'_>, uid: &str, seal: bool) -> PyResult<bool> {
+        py.detach(|| self.node.seal_unused(uid, seal)).map_err(|error| node_error(&error))
     }
 
     fn trace(&self, connection_id: u64, on: bool) {

@@ -5,7 +5,7 @@
 //! the rings by which workers hand each other batches, `mailbox` is the way for what is rare; `transport` turns bytes
 //! of a socket into bytes of AMQP without doing I/O; `certificates` is what spaces show of themselves; `web_access` says
 //! which web pages may connect; `timers`, `events`,
-//! `stats`, `checks`, `logins`, `tls_files` are what their names say; `places` is how a bounded room is shared. Nothing
+//! `stats`, `checks`, `creations`, `logins`, `tls_files` are what their names say; `places` is how a bounded room is shared. Nothing
 //! here decides where a message goes or who may come in: it holds loops, not decisions.
 
 mod accept;
@@ -14,6 +14,7 @@ mod apply;
 mod certificates;
 mod checks;
 mod config;
+mod creations;
 mod disk;
 mod error;
 mod events;
@@ -39,6 +40,7 @@ mod worker;
 pub use apply::{Applied, Failed, Proof, Reason};
 pub use certificates::{ServerCertificate, SpaceCertificates, Unshown};
 pub use config::{DecoySecret, Limits, Listener, ListenerKind, NodeConfig, TlsFiles};
+pub use creations::{CreationAnswer, CreationQuestion};
 pub use disk::FolderDisk;
 pub use error::{ErrorKind, NodeError};
 pub use events::{Happening, NodeEvent};

@@ -22,6 +22,7 @@ use crate::apply::Unopened;
 use crate::certificates::{Certificates, SpaceCertificates, Unshown};
 use crate::checks::Checker;
 use crate::config::{DecoySecret, Listener, NodeConfig};
+use crate::creations::{CreationAnswer, CreationQuestion, Creations, refused};
 use crate::error::NodeError;
 use crate::events::{EventQueue, Happening, NodeEvent};
 use crate::journal::Opened;
@@ -68,7 +69,7 @@ impl Node {
         let events = Arc::new(EventQueue::new().map_err(failed)?);
         let clock = Clock::start();
         let checker = Checker::start(clock).map_err(failed)?;
-        let logins = Logins::new().map_err(failed)?;
+        let questions = (Logins::new().map_err(failed)?, Creations::new().map_err(failed)?);
         let opened =
             config.journal.as_deref().map(|folder| open_journal(folder, config.journal_segment_bytes)).transpose()?;
         let digests = opened.as_ref().map(|opened| opened.digests);
@@ -79,7 +80,8 @@ impl Node {
             let (running, threads) = opened.start(&mailboxes, &events).map_err(failed)?;
             (journal, journal_threads) = (Some(running), threads);
         }
-        let shared = Arc::new(Shared::new(config.limits.clone(), events, clock, checker, logins, mailboxes, journal));
+        let shared =
+            Arc::new(Shared::new(config.limits.clone(), events, clock, checker, questions, mailboxes, journal));
         let common = Arc::new(common(config, count, shelves.numbers()));
         let table = Arc::new(Table::empty(config.decoy_secret.as_ref().map_or_else(random, DecoySecret::bytes)));
         let certificates = Arc::new(Certificates::new(Arc::clone(&table)));
@@ -237,6 +239,44 @@ impl Node {
             self.shared.mailboxes[usize::from(worker)].post([Command::LoginJudged(conn, Box::new(judged))]);
         }
         Ok(())
+    }
+
+    /// Up to `max` addresses that links want created, the oldest first; at most 256 have no answer at one time.
+    #[must_use]
+    pub fn creations(&self, max: usize) -> Vec<CreationQuestion> {
+        self.shared.creations.take(max)
+    }
+
+    /// A descriptor that is readable while there are addresses to create. It lives as long as the node.
+    #[must_use]
+    pub fn creation_fd(&self) -> BorrowedFd<'_> {
+        self.shared.creations.readable()
+    }
+
+    /// Ends the question about an address: links that wait for it are refused, or go on with the Plan that has it. One
+    /// that nobody waits for any more is passed over.
+    pub fn answer_creation(&self, answer: CreationAnswer) {
+        let waiters = self.shared.creations.answered(answer.id);
+        let Some(reason) = answer.refused else { return };
+        for waiter in waiters {
+            let command = Command::CreationRefused(waiter.conn, waiter.number, refused(reason.clone()));
+            self.shared.mailboxes[usize::from(waiter.worker)].post([command]);
+        }
+    }
+
+    /// Seals an address that has no messages, links or subscriptions, so that no link attaches until it is deleted; or has
+    /// it as before. Whether it is sealed now. One that is not in the Plan is not.
+    ///
+    /// # Errors
+    /// `Busy`, `Stopped`.
+    pub fn seal_unused(&self, uid: &str, seal: bool) -> Result<bool, NodeError> {
+        self.running()?;
+        let table = Arc::clone(&lock(&self.table));
+        let Some(entry) = declared(&table).find(|entry| *entry.uid == *uid) else { return Ok(false) };
+        let home = entry.home.claim(0);
+        let (answer, answered) = channel();
+        self.shared.mailboxes[usize::from(home)].post([Command::Seal(Arc::clone(entry), seal, answer)]);
+        answered.recv_timeout(ANSWER_TIMEOUT).map_err(|error| no_answer(home, error))
     }
 
     /// Switches the protocol trace of one connection on or off: its frames become events, one line each, payloads and

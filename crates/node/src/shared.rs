@@ -11,6 +11,7 @@ use rustls::ServerConfig;
 use crate::admittance::{Admittance, HalfOpen};
 use crate::checks::{Checker, Host};
 use crate::config::Limits;
+use crate::creations::Creations;
 use crate::events::EventQueue;
 use crate::journal::Journal;
 use crate::logins::Logins;
@@ -29,6 +30,7 @@ pub(crate) struct Shared {
     pub(crate) events: Arc<EventQueue>,
     pub(crate) checker: Checker,
     pub(crate) logins: Logins,
+    pub(crate) creations: Creations,
     /// one a worker
     pub(crate) mailboxes: Vec<Arc<Mailbox<Command>>>,
     pub(crate) clock: Clock,
@@ -43,7 +45,7 @@ impl Shared {
         events: Arc<EventQueue>,
         clock: Clock,
         checker: Checker,
-        logins: Logins,
+        (logins, creations): (Logins, Creations),
         mailboxes: Vec<Arc<Mailbox<Command>>>,
         journal: Option<Journal>,
     ) -> Self {
@@ -54,6 +56,7 @@ impl Shared {
             events,
             checker,
             logins,
+            creations,
             mailboxes,
             clock,
             journal,

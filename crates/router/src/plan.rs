@@ -42,6 +42,10 @@ pub struct Space {
     pub limits: SpaceLimits,
     /// the addresses, in any order
     pub addresses: Vec<Address>,
+    /// patterns, as those of rights: a link to a name that one of them covers and that is no address asks the control plane
+    /// to create the address
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub auto_create: Vec<String>,
     /// only sessions within this process come in, and no figures tell of it
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub internal: bool,
@@ -138,6 +142,8 @@ pub enum Operation {
     View,
     /// change the space's addresses
     Manage,
+    /// have the address created by attaching a link, where the space does that
+    Create,
 }
 
 /// Bounds of a space; `null` is no bound of its own.

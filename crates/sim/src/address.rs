@@ -161,6 +161,7 @@ impl Scenario {
             users: Vec::new(),
             limits: SpaceLimits::default(),
             addresses: addresses.collect(),
+            auto_create: Vec::new(),
             internal: false,
         }
     }

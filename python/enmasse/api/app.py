@@ -15,8 +15,10 @@ from enmasse.api import audit, openapi_v2
 from enmasse.api.access import AccessReviews, while_allowed
 from enmasse.api.audit import Audit
 from enmasse.api.backups import BackupPages
+from enmasse.api.compression import Compression
 from enmasse.api.discovery import (
     ACCESS_VERSION,
+    DEFINITIONS,
     IDENTITY_VERSION,
     DiscoveryPages,
     group_versions,
@@ -85,7 +87,8 @@ def create_app(
     )
     callers = Callers(platform.store, token, platform.clock)
     guarded = Guard(app, callers=callers, hosts=hosts, exposed=exposed)
-    return Audit(guarded, trail, platform.clock) if trail is not None else guarded
+    # What is written down is read from answers: they are compressed after that.
+    return Compression(Audit(guarded, trail, platform.clock) if trail is not None else guarded)
 
 
 def _pages(
@@ -118,6 +121,8 @@ def _discovery() -> list[Route]:
             Route(f"/apis/{one}" if "/" in one else f"/api/{one}", pages.kinds)
             for one in group_versions()
         ),
+        # kubectl looks here before it says that there is no such kind.
+        Route(DEFINITIONS, pages.definitions),
         Route("/openapi/v2", openapi_v2.page),
         Route("/openapi/v3", schemas.index),
         Route("/openapi/v3/{path:path}", schemas.document),

@@ -77,6 +77,17 @@ class DiscoveryPages:
         name = request.url.path.rpartition("/")[2]
         return JSONResponse({"kind": "APIGroup", "apiVersion": "v1"} | _group(name))
 
+    async def definitions(self, _request: Request) -> Response:
+        """There are none: all kinds are built in."""
+        return JSONResponse(
+            {
+                "kind": "CustomResourceDefinitionList",
+                "apiVersion": "apiextensions.k8s.io/v1",
+                "metadata": {"resourceVersion": "0"},
+                "items": [],
+            }
+        )
+
     async def kinds(self, request: Request) -> Response:
         """The kinds of one group and version, and their verbs."""
         group_version = request.url.path.split("/", 2)[2]
@@ -88,6 +99,10 @@ class DiscoveryPages:
                 "resources": _resources(group_version),
             }
         )
+
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+"""Where a client looks for definitions of kinds that discovery does not have."""
 
 
 def named_groups() -> list[str]:

@@ -73,6 +73,10 @@ class Write:
     async def create(self, namespace: str | None) -> Response:
         """Answer POST on all resources of the kind."""
         data = _named(await object_body(self._request))
+        if _member(data, "metadata").get("resourceVersion"):
+            # A client that has read the resource means to change it.
+            message = "resourceVersion should not be set on objects to be created"
+            raise Invalid(Code.REQUEST_INVALID, message)
 
         def made() -> Change:
             read = _read(data, self._kind, namespace, None, self._query.validation)
@@ -225,7 +229,14 @@ class Write:
         read, entries = await in_turn(self._request, make, large=large)
         managed = field_managers.managed_fields(entries)
         resource = read.resource.with_metadata(managed_fields=managed)
-        made = await self._platform.admission.create(resource, dry_run=self._query.dry_run)
+        try:
+            made = await self._platform.admission.create(resource, dry_run=self._query.dry_run)
+        except Conflict as error:
+            if error.code == Code.ALREADY_EXISTS:
+                name = resource.metadata.name
+                error.message = f'{self._kind.qualified} "{name}" already exists'
+                error.context["name"] = name
+            raise
         return self._answer(made, read.unknown, 201)
 
     def _updated(

@@ -22,7 +22,12 @@ from enmasse.resources.messaging_user import (
 USER_BYTES_MAX = 255
 """Longest name of a user."""
 
-_OF_GROUPS: dict[str, Operation] = {"send": "send", "recv": "recv", "consume": "recv"}
+_OF_GROUPS: dict[str, Operation] = {
+    "send": "send",
+    "recv": "recv",
+    "consume": "recv",
+    "create": "create",
+}
 _WHOLE: dict[str, Operation] = {"manage": "manage", "view": "view", "monitor": "view"}
 _OPERATIONS: tuple[str, ...] = get_args(Operation)
 
@@ -61,7 +66,8 @@ def user_name(value: object, where: str) -> str:
 
 
 def rights_of_groups(groups: Iterable[object]) -> tuple[Right, ...]:
-    """Return what groups allow: `send_ADDRESS`, `recv_ADDRESS`, `manage`, `view` (or `monitor`).
+    """Return what groups allow: `send_ADDRESS`, `recv_ADDRESS`, `create_ADDRESS`, `manage`,
+    `view` (or `monitor`).
 
     Addresses are URL-encoded; a `/` before the group, as Keycloak writes paths, is left out. Other
     groups allow nothing.

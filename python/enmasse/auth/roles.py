@@ -113,6 +113,7 @@ SCHEMA = (
         ("selfsubjectaccessreviews", "selfsubjectrulesreviews"),
     ),
     Rule(("create",), "authentication.k8s.io", ("selfsubjectreviews",)),
+    Rule(("list",), "apiextensions.k8s.io", ("customresourcedefinitions",)),
 )
 SCHEMA_PATHS = ("/version", "/api", "/apis", "/openapi", "/livez", "/healthz", "/readyz")
 """Paths that are no resources and that every caller may get, with all below them."""

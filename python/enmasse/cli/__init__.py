@@ -1,7 +1,7 @@
-"""The command line: the composition root, and the only package that knows all others.
+"""The command line: the composition root, and the only package that imports all others.
 
-`app` is the tree of commands, `main` runs it. A command's module holds its options and its help and
-imports what it works with when it runs, so that `enmasse --help` is quick.
+`app` is the tree of commands, `main` runs it. A command's module has its options and help, and
+imports its dependencies when it runs, so that `enmasse --help` is fast.
 """
 
 from enmasse.cli.app import app, main

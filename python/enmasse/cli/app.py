@@ -1,4 +1,4 @@
-"""The tree of commands, and what becomes of an error."""
+"""The tree of commands, and the handling of errors."""
 
 from typing import Annotated, Any
 
@@ -16,14 +16,14 @@ INTERRUPTED = 130
 
 
 class Root(TyperGroup):
-    """The root command: errors of ours become one line and an exit code."""
+    """The root command: turns errors into one line and an exit code."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.commands = Commands()
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command that was asked for."""
+        """Run the requested command."""
         try:
             return super().invoke(ctx)
         except EnMasseError as error:
@@ -83,17 +83,18 @@ def root(
 
 
 WITHOUT_CONTEXT = ("context", "crds", "pipeline", "settings", "up")
-"""Commands that are about no running platform: a bad context must not keep anybody from them."""
+"""Commands that need no running platform: a broken context does not affect them."""
 
 
 def everywhere(command: Any, defaults: dict[str, Any]) -> dict[str, Any]:
-    """Return the defaults of options for a command and all below it: without any, the default
-    address space of the platform is meant."""
+    """Return default options for a command and its subcommands; without any, the platform's default
+    address space applies.
+    """
     below = getattr(command, "commands", {})
     own = defaults or defaults_of(command)
     return own | {name: everywhere(one, defaults) for name, one in below.items()}
 
 
 def main() -> None:
-    """Run the command line; the entry point of the `enmasse` program."""
+    """Run the command line; the entry point of `enmasse`."""
     app()

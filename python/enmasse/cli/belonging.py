@@ -1,9 +1,8 @@
-"""Which store the messages of a data folder belong to.
+"""Ties the messages of a data folder to their store.
 
-A node deletes what it holds of addresses that nobody declares. So one that starts with another
-store than the one before, an empty or an older one, would lose messages without a word: a forgotten
-`--store`, a lost file, a database put back. The folder remembers the store, and such a start is
-refused.
+A node deletes the messages of addresses that are not declared. A start with another store, an empty
+or an older one (a forgotten `--store`, a lost file, a restored database) would therefore lose
+messages. The folder records its store, and such a start is refused.
 """
 
 import json
@@ -18,11 +17,11 @@ from enmasse.store import Store
 log = structlog.get_logger(__name__)
 
 NOTE_S = 10.0
-"""How often the version of the store is noted, if it is a new one."""
+"""Interval of recording the store's version."""
 
 
 class Belonging:
-    """What a data folder remembers of the store that is served from it."""
+    """The store recorded in a data folder."""
 
     def __init__(self, data: DataDir, store: Store, clock: Clock) -> None:
         """Nothing is read or written yet."""
@@ -32,9 +31,9 @@ class Belonging:
         self._noted = -1
 
     def check(self) -> None:
-        """See that the store is the one of the messages in the folder, and no older; note it.
+        """Check that the store is the folder's and not older, and record it.
 
-        Raises: Conflict if it is not; Unavailable if the folder cannot be read or written.
+        Raises: Conflict if it is not; Unavailable if the folder is unreadable or unwritable.
         """
         known = self._read()
         if known is not None:
@@ -57,7 +56,7 @@ class Belonging:
             raise self._unusable(error) from None
 
     async def keep_noting(self) -> None:
-        """Note how far the store is, until cancelled."""
+        """Record the store's version periodically, until cancelled."""
         while True:
             await self._clock.sleep(NOTE_S)
             try:

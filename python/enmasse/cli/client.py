@@ -1,4 +1,4 @@
-"""The commands' client of the HTTP API: finds the platform, asks, turns refusals into errors."""
+"""The commands' client of the HTTP API: finds the platform, sends requests, raises refusals."""
 
 import json
 import math
@@ -32,7 +32,7 @@ BASE = f"/apis/{API_VERSION}"
 TIMEOUT_S = 30.0
 READY_TIMEOUT_S = 30.0
 ATTEMPTS = 5
-"""How often a change is tried on a resource that others change meanwhile."""
+"""Attempts of a change on a concurrently changing resource."""
 
 AS_TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
@@ -40,7 +40,7 @@ Document = dict[str, Any]
 
 
 class Api:
-    """The HTTP API of a running platform, or of a Kubernetes server that holds its kinds."""
+    """The HTTP API of a running platform, or of a Kubernetes server with its kinds."""
 
     def __init__(
         self, url: str, token: str, ca: str | None = None, timeout_s: float = TIMEOUT_S
@@ -51,7 +51,7 @@ class Api:
             headers={"Authorization": f"Bearer {token}"},
             timeout=timeout_s,
             trust_env=False,
-            # Loading the system's authorities takes as long as a request: only for TLS.
+            # Loading the system's CAs takes as long as a request: only for TLS.
             verify=_trusting(ca) if ca else not url.startswith("http:"),
         )
 
@@ -63,11 +63,11 @@ class Api:
         token_file: Path | None,
         timeout_s: float = TIMEOUT_S,
     ) -> Self:
-        """Return the API at `server`, else of the platform on this machine that uses `data`, else
-        of the context that is meant, else of the default data folder.
+        """Return the API at `server`, else of the local platform with data folder `data`, else of
+        the selected context, else of the default data folder.
 
-        Raises: Unavailable if no such platform runs; Missing if there is no token; Denied if
-            others can read the token of a context; Invalid if the contexts cannot be read.
+        Raises: Unavailable if no such platform runs; Missing without a token; Denied if other users
+            can read a context's token; Invalid if the contexts are malformed.
         """
         context = None
         if data is None and server is None:
@@ -119,14 +119,14 @@ class Api:
         selector: str | None = None,
         fields: str | None = None,
     ) -> Document:
-        """Return the list of a kind, of one namespace or of all."""
+        """Return the list of a kind, in one namespace or all."""
         model = kinds.named(plural)
         parameters = _selecting(selector, fields) | ({"statistics": "true"} if statistics else {})
         listed = self._ask("GET", _path(model, namespace), parameters=parameters)
         for item in listed["items"]:
-            # Who has set which field is for programs; kubectl leaves it out too.
+            # managedFields are for programs; kubectl omits them too.
             item["metadata"].pop("managedFields", None)
-            # Lists of Kubernetes leave out of their items what all of them have.
+            # Kubernetes lists omit apiVersion and kind of their items.
             item.setdefault("kind", model.name)
             item.setdefault("apiVersion", listed["apiVersion"])
         return listed
@@ -138,7 +138,7 @@ class Api:
         selector: str | None = None,
         fields: str | None = None,
     ) -> Document:
-        """Return resources of a kind as the table that the server makes of them."""
+        """Return the server's table of a kind."""
         parameters = _selecting(selector, fields)
         path = _path(model, namespace)
         return self._ask("GET", path, parameters=parameters, headers={"Accept": AS_TABLE})
@@ -148,15 +148,15 @@ class Api:
         return self._ask("GET", _path(model, namespace, name))
 
     def create(self, plural: str, document: Document) -> Document:
-        """Create a resource and return it as it is now."""
+        """Create a resource and return its new state."""
         return self._ask("POST", _collection(plural, document), document)
 
     def apply(
         self, plural: str, document: Document, *, dry_run: bool = False
     ) -> tuple[Document, str]:
-        """Create or replace a resource; return it and what became of it.
+        """Create or replace a resource; return it and the effect.
 
-        A document without a version is meant for whatever version there is.
+        A document without a version applies to any version.
         """
         path = f"{_collection(plural, document)}/{document['metadata']['name']}"
         parameters = {"dryRun": "All"} if dry_run else None
@@ -179,7 +179,7 @@ class Api:
         raise AssertionError("the last attempt returns or raises")
 
     def patch(self, model: kinds.Named, namespace: str, name: str, patch: Document) -> Document:
-        """Change a resource by a JSON merge patch and return it as it is now."""
+        """Apply a JSON merge patch to a resource and return its new state."""
         headers = {"Content-Type": "application/merge-patch+json"}
         return self._ask("PATCH", _path(model, namespace, name), patch, headers=headers)
 
@@ -190,7 +190,7 @@ class Api:
         return self._ask("DELETE", path, parameters=parameters)
 
     def events_of(self, document: Document) -> Sequence[Document]:
-        """Return what has happened to a resource, the oldest first."""
+        """Return the events of a resource, oldest first."""
         metadata = document["metadata"]
         fields = {"involvedObject.uid": metadata["uid"], "involvedObject.kind": document["kind"]}
         selector = ",".join(f"{name}={value}" for name, value in fields.items())
@@ -201,9 +201,9 @@ class Api:
     def operate(
         self, operation: str, namespace: str, name: str, request: Document
     ) -> Iterator[Document]:
-        """Do an operation on the messages of an address, slice by slice, and yield each answer.
+        """Run an operation on the messages of an address, slice by slice, and yield each response.
 
-        `limit` of the request is for all slices together.
+        `limit` of the request covers all slices together.
         """
         path = f"{_path(KINDS['Address'], namespace, name)}/{operation}"
         limit = request.get("limit")
@@ -218,7 +218,7 @@ class Api:
             request = request | {"continue": answer["continue"]}
 
     def download(self, what: str, parameters: Mapping[str, str], to: Path) -> None:
-        """Write what the platform answers into a file that only its owner may read."""
+        """Write a response to a file that only its owner can read."""
         path = f"{BASE}/{what}"
         with (
             open(to, "wb", opener=_privately) as file,
@@ -238,13 +238,13 @@ class Api:
         return self._ask("GET", f"{BASE}/connections")
 
     def trace(self, connection: int, *, on: bool) -> None:
-        """Switch the protocol trace of a connection."""
+        """Start or stop the protocol trace of a connection."""
         self._ask("POST" if on else "DELETE", f"{BASE}/connections/{connection}/trace")
 
     def health(self) -> str:
-        """Return what the platform says of itself: `ok`, perhaps with what it cannot do any more.
+        """Return the health report: `ok`, possibly with limitations.
 
-        Raises: Unavailable if it is starting or stopping.
+        Raises: Unavailable while the platform starts or stops.
         """
         with self._reached():
             answer = self._http.get("/readyz")
@@ -253,7 +253,7 @@ class Api:
         return answer.text.strip() if answer.is_success else "ok"
 
     def logs(self, tail: int, *, follow: bool) -> Iterator[str]:
-        """Yield the platform's log, line by line: the last `tail` records, and then what comes."""
+        """Yield log records: the last `tail`, then new ones."""
         parameters = {"tail": str(tail), "follow": "true" if follow else "false"}
         timeout = httpx2.Timeout(TIMEOUT_S, read=None)
         with (
@@ -266,7 +266,7 @@ class Api:
             yield from answer.iter_lines()
 
     def audit(self, tail: int, of: str = "requests") -> Sequence[Document]:
-        """Return the last records of the audit trail, the oldest first: of requests or logins."""
+        """Return the latest records of the audit trail, oldest first: of requests or logins."""
         with self._reached():
             answer = self._http.get(f"{BASE}/audit", params={"tail": str(tail), "of": of})
         _check(answer)
@@ -275,8 +275,7 @@ class Api:
     def wait_ready(self, plural: str, document: Document) -> Document:
         """Return the resource once it is ready.
 
-        Raises: Unavailable with what it waits for, if that takes longer than 30 s; Missing if it
-            is deleted meanwhile.
+        Raises: Unavailable with the reason after 30 s; Missing if it is deleted.
         """
         return self.wait(plural, document, _is_ready, "ready", READY_TIMEOUT_S)
 
@@ -288,10 +287,9 @@ class Api:
         what: str,
         timeout_s: float,
     ) -> Document:
-        """Return a resource once something is so with it.
+        """Return a resource once it meets a condition.
 
-        Raises: Unavailable with what it waits for, if that takes longer than `timeout_s`; Missing
-            if it is deleted meanwhile.
+        Raises: Unavailable with the reason after `timeout_s`; Missing if it is deleted.
         """
         if is_so(document):
             return document
@@ -309,9 +307,9 @@ class Api:
         raise Unavailable(Code.NOT_AVAILABLE, f"{name} is not {what}: {reason}")
 
     def wait_deleted(self, plural: str, document: Document, timeout_s: float) -> None:
-        """Return once a resource is gone.
+        """Return once a resource is deleted.
 
-        Raises: Unavailable if that takes longer than `timeout_s`.
+        Raises: Unavailable after `timeout_s`.
         """
         uid, name = document["metadata"]["uid"], document["metadata"]["name"]
         for event in self._watch(plural, document, timeout_s):
@@ -333,10 +331,9 @@ class Api:
         version: str,
         as_table: bool,
     ) -> Iterator[Document]:
-        """Yield what happens to resources of a kind after a version, until the server ends it.
+        """Yield the changes of a kind after a version, until the server ends the watch.
 
-        Raises: what the server says if it ends with an error; its code is VERSION_EXPIRED for a
-            version that is too old.
+        Raises: the server's error; VERSION_EXPIRED for a compacted version.
         """
         parameters = _selecting(selector, fields) | {
             "watch": "true",
@@ -347,7 +344,7 @@ class Api:
         yield from self._events(_path(model, namespace), parameters, None, headers)
 
     def _watch(self, plural: str, document: Document, timeout_s: float) -> Iterator[Document]:
-        """Yield what happens beside a resource from its version on; end at the time-out."""
+        """Yield the changes of a resource's collection from its version on, until the time-out."""
         deadline_s = self.clock.monotonic() + timeout_s
         metadata = document["metadata"]
         parameters = {
@@ -358,10 +355,10 @@ class Api:
         }
         path = _collection(plural, document)
         try:
-            # A server that falls silent must not hold the command beyond its time.
+            # A silent server must not extend the time-out of the command.
             yield from self._events(path, parameters, timeout_s + 1, {})
         except Conflict as error:
-            # Who waits does not begin anew: what happened in between is not known.
+            # A wait does not restart: changes in between would be unknown.
             raise Unavailable(Code.NOT_AVAILABLE, error.message) from None
         except Unavailable:
             if self.clock.monotonic() < deadline_s:
@@ -374,7 +371,7 @@ class Api:
         silence_s: float | None,
         headers: Mapping[str, str],
     ) -> Iterator[Document]:
-        """Yield the events of a watch; `silence_s` is how long it may yield none."""
+        """Yield the events of a watch; `silence_s` is its maximum idle time."""
         timeout = httpx2.Timeout(TIMEOUT_S, read=silence_s)
         with (
             self._reached(),
@@ -410,7 +407,7 @@ class Api:
 
 
 class _Reached:
-    """Turns a server that does not answer into our error."""
+    """Translates connection errors into Unavailable."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -462,13 +459,13 @@ _FOREIGN: dict[int, Code] = {
     503: Code.NOT_AVAILABLE,
     504: Code.NOT_AVAILABLE,
 }
-"""What a Kubernetes server means that knows no codes of ours, by its HTTP status."""
+"""Error codes for HTTP statuses of a Kubernetes server."""
 
 
 def _foreign(answer: httpx2.Response, status: Document) -> str:
-    """Return our code for what a server says that has none.
+    """Return our code for an error without one.
 
-    Raises: KeyError if it is not as a Kubernetes server speaks.
+    Raises: KeyError if the response is not a Kubernetes Status.
     """
     if status["kind"] != "Status":
         raise KeyError("kind")
@@ -483,7 +480,7 @@ def _privately(path: str, flags: int) -> int:
 
 
 def _check(answer: httpx2.Response) -> None:
-    """Raise the error that a refusal stands for."""
+    """Raise the error of a refusal."""
     if answer.is_success:
         return
     try:
@@ -503,7 +500,7 @@ def _check(answer: httpx2.Response) -> None:
 
 
 def _ended(status: Document) -> EnMasseError:
-    """Return the error that a watch ended with."""
+    """Return the error that ended a watch."""
     if status.get("code") == 410:
         return Conflict(Code.VERSION_EXPIRED, status["message"])
     return Unavailable(Code.NOT_AVAILABLE, status["message"])
@@ -515,7 +512,7 @@ def _selecting(selector: str | None, fields: str | None) -> dict[str, str]:
 
 
 def _is_ready(document: Document) -> bool:
-    """Whether a resource is served as it was declared last, and not as it was before."""
+    """Whether the present declaration of a resource is served, not a former one."""
     status, generation = document.get("status", {}), document["metadata"].get("generation", 0)
     return bool(
         status.get("isReady") and status.get("observedGeneration", generation) >= generation
@@ -523,7 +520,7 @@ def _is_ready(document: Document) -> bool:
 
 
 def _path(model: kinds.Named, namespace: str | None, name: str | None = None) -> str:
-    """Return the path of a kind, of all namespaces or of one, or of one resource."""
+    """Return the path of a kind in all namespaces or one, or of one resource."""
     version = model.api_versions[0]
     base = f"/apis/{version}" if "/" in version else f"/api/{version}"
     inside = f"/namespaces/{namespace}" if model.namespaced and namespace else ""
@@ -531,7 +528,7 @@ def _path(model: kinds.Named, namespace: str | None, name: str | None = None) ->
 
 
 def _collection(plural: str, document: Document) -> str:
-    """Return the path of all resources beside a document's."""
+    """Return the collection path of a document."""
     version = document["apiVersion"]
     base = f"/apis/{version}" if "/" in version else f"/api/{version}"
     namespace = document["metadata"].get("namespace")

@@ -1,6 +1,6 @@
-"""What the shell completes: kinds, and names of what is declared on the platform that is meant.
+"""Shell completion of kinds and resource names.
 
-A completion that cannot be made is none: nothing is printed, and no wait is longer than a second.
+A failed completion is empty and silent, and takes at most one second.
 """
 
 from collections.abc import Iterator
@@ -27,12 +27,12 @@ def words(ctx: Any, incomplete: str) -> list[str]:
 
 
 def addresses(ctx: Any, incomplete: str) -> list[str]:
-    """Complete an address that can be sent to or received from."""
+    """Complete the name of an address."""
     return [one for one in _names(ctx, "address") if one.startswith(incomplete)]
 
 
 def _names(ctx: Any, kind: str) -> list[str]:
-    """Return what there is of a kind, as people call it; nothing if that cannot be learnt."""
+    """Return the names of a kind for users; empty on failure."""
     from enmasse.cli import kinds
 
     found = kinds.find(kind)

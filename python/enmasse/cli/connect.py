@@ -1,4 +1,4 @@
-"""Where the messaging commands connect to."""
+"""Servers of the messaging commands."""
 
 import asyncio
 import re
@@ -15,12 +15,12 @@ from enmasse.cli.home import default_home
 from enmasse.client import Connection, connect
 
 CONNECT_MIN_S = 5.0
-"""Least time to connect, however short the waiting for messages is to be."""
+"""Minimum time-out for connecting, however short the time-out of messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """An AMQP 1.0 server: any one by its URL, or the platform of a data folder."""
+    """An AMQP 1.0 server: by URL, or the platform of a data folder."""
 
     url: str | None
     data: Path | None
@@ -30,11 +30,12 @@ class Server:
 
     @asynccontextmanager
     async def session(self, timeout_s: float | None = None) -> AsyncIterator[Connection]:
-        """Be connected for as long as the block lasts.
+        """Connect for the duration of the block.
 
-        With `timeout_s` connecting takes no longer than that, or 5 s if it is less.
-        Raises: Unavailable if there is no URL and no platform on this machine, or the server does
-            not answer; Denied, with the options that mend it, if it lets nobody in so.
+        With `timeout_s` connecting takes at most that time, or 5 s if it is shorter.
+
+        Raises: Unavailable without a URL and a local platform, or if the server does not respond;
+            Denied, with the remedy, if the login is refused.
         """
         context = self._context()
         url = self.found_url()
@@ -64,7 +65,7 @@ class Server:
 
     @contextmanager
     def _naming_options(self, url: str) -> Iterator[None]:
-        """Tell who is not let in and has named no user by which options that can be mended."""
+        """Add the remedy to a refused anonymous login."""
         try:
             yield
         except Denied as error:
@@ -79,7 +80,7 @@ class Server:
             raise
 
     def _as_subscription(self, name: str) -> str | None:
-        """Return how clients call a subscription, if the platform tells that it is one."""
+        """Return the name of a subscription for clients, if the platform reports that it is one."""
         from enmasse.cli.client import Api
 
         space = (self.space or "").partition(".")[0]
@@ -98,9 +99,9 @@ class Server:
         return f"{name!r} is a subscription: receive from {called}" if called else None
 
     def found_url(self) -> str:
-        """Return the URL given, that of the context, or that of the platform on this machine.
+        """Return the given URL, that of the context, or that of the local platform.
 
-        Raises: Missing if there is none of them; Denied if others can read a context's password.
+        Raises: Missing if there is none; Denied if other users can read a context's password.
         """
         if self.url is not None:
             return self.url
@@ -116,7 +117,7 @@ class Server:
         return self.platform_url()
 
     def platform_url(self) -> str:
-        """Return the URL of the platform on this machine, without a login.
+        """Return the URL of the local platform, without a login.
 
         Raises: Missing if there is none, or it serves no AMQP.
         """
@@ -131,15 +132,16 @@ class Server:
         )
 
     def pids(self) -> list[int]:
-        """Return the server's process, if it is the platform on this machine."""
+        """Return the server process, if it is the local platform."""
         context = self._context()
         if self.url is not None or (context is not None and context.url is not None):
             return []
         return [network.running(self._folder())["pid"]]
 
     def _trust(self, url: str) -> trust.Trust | None:
-        """Return how the server is trusted by the authority of the space, as the platform tells it;
-        None if it is no server of a platform that is known, or the platform does not tell."""
+        """Return the trust settings of the space's server as reported by the platform; None for
+        another server, or if the platform does not report them.
+        """
         from enmasse.cli.client import Api
         from enmasse.resources import AddressSpace
 
@@ -157,7 +159,7 @@ class Server:
             return None
 
     def _is_platforms(self, url: str) -> bool:
-        """Whether a URL is that of the context, or of the platform on this machine."""
+        """Whether a URL is that of the context or of the local platform."""
         if self.url is None:
             return True
         parts = urlsplit(url)

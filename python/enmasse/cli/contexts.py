@@ -22,42 +22,42 @@ from enmasse.base.data_dir import write_private
 from enmasse.base.errors import Code, Denied, Invalid, Missing
 
 VARIABLE = "ENMASSE_CONTEXT"
-"""Names the context for one command or one shell."""
+"""Selects the context for one command or one shell."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """One platform: its API, its messaging server, and what is meant where nothing is said."""
+    """One platform: its API, its messaging server, and defaults."""
 
     server: str | None = None
     """URL of the HTTP API."""
 
     ca: str | None = None
-    """File of the authority that the API's and the messaging server's certificates are from."""
+    """File with the CA of the API and the messaging server."""
 
     token_file: str | None = None
-    """File of the API's token."""
+    """File with the API token."""
 
     data: str | None = None
-    """Data folder of a platform on this machine, instead of server and token."""
+    """Data folder of a local platform, instead of server and token."""
 
     url: str | None = None
     """URL of the messaging server."""
 
     password_file: str | None = None
-    """File of the password of the user that `url` names."""
+    """File with the password of the user in `url`."""
 
     namespace: str | None = None
-    """Namespace where a command names none."""
+    """Default namespace."""
 
     space: str | None = None
-    """Address space where a command names none."""
+    """Default address space."""
 
     @classmethod
     def of(cls, document: object, where: str) -> Self:
-        """Return what the file says of a context; `where` names it.
+        """Parse a context; `where` names it.
 
-        Raises: ValueError for what is no text, or a field that there is not.
+        Raises: ValueError for a value that is not text, or an unknown field.
         """
         names = {_spelled(one.name): one.name for one in fields(cls)}
         if not isinstance(document, Mapping):
@@ -70,26 +70,26 @@ class Context:
         return cls(**{names[name]: value for name, value in document.items()})
 
     def document(self) -> dict[str, str]:
-        """Return it as the file has it."""
+        """Return it in the form of the file."""
         return {_spelled(name): value for name, value in asdict(self).items() if value is not None}
 
     def changed(self, **given: str) -> Self:
-        """Return it with some fields changed."""
+        """Return it with changed fields."""
         return replace(self, **given)
 
 
 @dataclass(frozen=True, slots=True)
 class Contexts:
-    """Everything in the file."""
+    """The content of the file."""
 
     current: str | None = None
     contexts: Mapping[str, Context] = field(default_factory=dict)
 
     @classmethod
     def of(cls, document: object) -> Self:
-        """Return what the file says.
+        """Parse the file.
 
-        Raises: ValueError for what cannot be meant.
+        Raises: ValueError for an invalid value.
         """
         if not isinstance(document, Mapping) or not document.keys() <= {"current", "contexts"}:
             raise ValueError("has `current` and `contexts`, and nothing else")
@@ -102,14 +102,14 @@ class Contexts:
         return cls(current, found)
 
     def document(self) -> dict[str, Any]:
-        """Return it as the file has it."""
+        """Return it in the form of the file."""
         found: dict[str, Any] = {"current": self.current} if self.current else {}
         return found | {"contexts": {name: one.document() for name, one in self.contexts.items()}}
 
     def named(self, name: str) -> Context:
-        """Return the context of a name.
+        """Return the context with a name.
 
-        Raises: Missing if there is none; the message says what there is.
+        Raises: Missing, listing the existing ones.
         """
         if name not in self.contexts:
             close = difflib.get_close_matches(name, self.contexts, n=1)
@@ -125,15 +125,15 @@ def _spelled(name: str) -> str:
 
 
 def folder() -> Path:
-    """Return where contexts are, with the tokens and passwords that `context set` has taken."""
+    """Return the folder of contexts, with the tokens and passwords stored by `context set`."""
     base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     return Path(base) / "enmasse"
 
 
 def load() -> Contexts:
-    """Return what the file says; nothing if there is none.
+    """Return the content of the file; empty without one.
 
-    Raises: Invalid if it cannot be read.
+    Raises: Invalid if it is malformed.
     """
     file = folder() / "config.yaml"
     if not file.exists():
@@ -148,7 +148,7 @@ def load() -> Contexts:
 
 
 def save(contexts: Contexts) -> None:
-    """Write the file; only the owner may read it."""
+    """Write the file, readable by its owner only."""
     import yaml
 
     folder().mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -157,7 +157,7 @@ def save(contexts: Contexts) -> None:
 
 
 def keep_secret(name: str, what: str, secret: str) -> str:
-    """Write a token or a password of a context beside the file and return where it is."""
+    """Write a token or password of a context into its own file and return the path."""
     folder().mkdir(mode=0o700, parents=True, exist_ok=True)
     file = folder() / f"{name}.{what}"
     write_private(file, f"{secret}\n")
@@ -168,15 +168,15 @@ _chosen: str | None = None
 
 
 def choose(name: str | None) -> None:
-    """Say which context is meant from now on; None: the one of the variable, else the current."""
+    """Select a context; None: by the environment variable, else the current one."""
     global _chosen
     _chosen = name
 
 
 def chosen() -> Context | None:
-    """Return the context that is meant, if there is one.
+    """Return the selected context, or None.
 
-    Raises: Missing if there is none of that name; Invalid if the file cannot be read.
+    Raises: Missing if its name is unknown; Invalid if the file is malformed.
     """
     known = load()
     name = _chosen or os.environ.get(VARIABLE) or known.current
@@ -184,9 +184,9 @@ def chosen() -> Context | None:
 
 
 def secret(file: Path) -> str:
-    """Return what is in the file of a token or password, without white space around it.
+    """Return the content of a token or password file without surrounding white space.
 
-    Raises: Denied if others can read it; Missing if it cannot be read.
+    Raises: Denied if other users can read it; Missing if it is unreadable.
     """
     try:
         mode = file.stat().st_mode
@@ -202,7 +202,7 @@ def secret(file: Path) -> str:
 
 
 def messaging_url(context: Context) -> str | None:
-    """Return the URL of the messaging server of a context, with the password of its user.
+    """Return the URL of a context's messaging server, with the user's password.
 
     Raises: as `secret`.
     """

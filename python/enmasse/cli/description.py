@@ -1,4 +1,4 @@
-"""One resource as text for people: its fields, its conditions, what has happened to it. Pure."""
+"""Formats one resource as text: fields, conditions, events. Pure."""
 
 import base64
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,14 +10,14 @@ Document = Mapping[str, Any]
 
 _METADATA = ("labels", "annotations", "finalizers", "creationTimestamp", "deletionTimestamp")
 _OWN_NAMES = ("Labels", "Annotations", "Data", "Binary Data", "Figures")
-"""Below these are names that people have given, and no fields."""
+"""Fields with user-defined keys below them."""
 
 _FIRST = 22
-"""Where values begin, at least."""
+"""Minimum column of values."""
 
 
 def text(document: Document, events: Sequence[Document] | None) -> str:
-    """Return a resource in words; events are told the oldest first, None: not at all."""
+    """Return a resource as text; events are listed oldest first, None: not at all."""
     metadata = document["metadata"]
     lines = [_line(0, "Name", metadata["name"])]
     if namespace := metadata.get("namespace"):
@@ -33,7 +33,7 @@ def text(document: Document, events: Sequence[Document] | None) -> str:
     status = dict(document.get("status", {}))
     conditions = status.pop("conditions", [])
     figures = status.pop("statistics", None)
-    # The conditions say the same, each with its reason.
+    # The conditions repeat it with reasons.
     for name in ("messages", "message"):
         status.pop(name, None)
     if status:
@@ -49,12 +49,12 @@ def text(document: Document, events: Sequence[Document] | None) -> str:
 
 
 def _sizes(data: Mapping[str, str]) -> dict[str, str]:
-    """Return how large the values of a Secret are, which are not for screens."""
+    """Return the sizes of a Secret's values, which are never printed."""
     return {name: f"{len(base64.b64decode(value))} bytes" for name, value in data.items()}
 
 
 def _figures(statistics: Document) -> dict[str, Any]:
-    """Return what passes through an address and what waits there, under titles for people."""
+    """Return the traffic and depth of an address with display titles."""
     stored = statistics["stored"]
     dead = sum(statistics["deadLettered"].values())
     return {
@@ -90,7 +90,7 @@ def _table(table: str) -> Iterator[str]:
 
 
 def _fields(depth: int, title: str, value: Any) -> Iterator[str]:
-    """Yield a value below its title: a mapping and a list of mappings on lines of their own."""
+    """Yield a value below its title: mappings and lists of mappings on their own lines."""
     if isinstance(value, Mapping):
         yield f"{'  ' * depth}{title}:"
         for name, inner in value.items():
@@ -120,7 +120,9 @@ def _plain(value: Any) -> str:
 
 
 def _title(name: str) -> str:
-    """Return the name of a field in words: `messageTtl` is `Message Ttl`; a key stays as it is."""
+    """Return the display title of a field: `messageTtl` is `Message Ttl`; a user-defined key is
+    unchanged.
+    """
     if not name.isalnum():
         return name
     words = "".join(f" {letter}" if letter.isupper() else letter for letter in name)

@@ -1,8 +1,8 @@
-"""Why an address is not ready, or no messages pass through it: one check after the other. Pure.
+"""Diagnoses why an address is not ready, or why no messages pass, by a series of checks. Pure.
 
-A check looks at what the API has told and finds nothing, a note, or trouble with its mend. What is
-checked follows the way of an address: its space, its name, its plan, the quota, what it refers to,
-what the control loop says, the node that serves it, its certificate, its disk, and who is there.
+A check reads the API's data and returns nothing, a note, or a problem with its remedy. The order
+follows the path of an address: space, name, plan, quota, references, control loop, node,
+certificate, disk, clients.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,17 +19,17 @@ Document = Mapping[str, Any]
 
 
 class State(StrEnum):
-    """How it is."""
+    """Severity of a finding."""
 
     OK = "ok"
     NOTE = "note"
-    """Nothing is wrong, and perhaps not what is wanted."""
+    """No error, but possibly not intended."""
 
     TROUBLE = "trouble"
 
 
 class Finding(NamedTuple):
-    """What one check has found."""
+    """The finding of one check."""
 
     check: str
     state: State
@@ -39,35 +39,35 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of an address."""
+    """The input of the checks."""
 
     document: Document
-    """The address as the API shows it, with figures."""
+    """The address as returned by the API, with statistics."""
 
     resources: Sequence[Resource]
-    """Spaces and addresses of its namespace, and all plans and services, as declared."""
+    """Spaces and addresses of its namespace, and all plans and services."""
 
     space: Document | None
-    """Its address space as the API shows it."""
+    """Its address space as returned by the API."""
 
     plans_shown: bool = True
-    """Whether `resources` has plans and services: tenants are not shown them."""
+    """Whether `resources` includes plans and services, which tenants cannot read."""
 
     health: str = "ok"
-    """What the platform says of itself."""
+    """The health report of the platform."""
 
     handshake: str | None = None
-    """Why TLS with the space fails for who trusts its authority only, if it does."""
+    """Why TLS fails for clients that trust the space's CA only, or None."""
 
     catalogue: Catalogue = field(init=False)
 
     def __post_init__(self) -> None:
-        """Sort out what there is to choose from."""
+        """Index the resources."""
         object.__setattr__(self, "catalogue", Catalogue(self.resources))
 
     @property
     def address(self) -> Address:
-        """The address as it is declared."""
+        """The declared address."""
         name = self.document["metadata"]["name"]
         return next(
             one for one in self.resources if isinstance(one, Address) and one.metadata.name == name
@@ -75,7 +75,7 @@ class Facts:
 
     @property
     def declared_space(self) -> AddressSpace | None:
-        """Its address space as it is declared."""
+        """Its declared address space."""
         home = self.address.space
         spaces = (one for one in self.resources if isinstance(one, AddressSpace))
         return next((one for one in spaces if one.metadata.name == home), None)
@@ -88,13 +88,13 @@ class Facts:
 
     @property
     def figures(self) -> Document:
-        """Its live figures."""
+        """Its statistics."""
         found: Document = self.document.get("status", {}).get("statistics", {})
         return found
 
 
 def diagnose(facts: Facts) -> list[Finding]:
-    """Return what every check finds, in order; a check that finds nothing is ok."""
+    """Return the findings of all checks in order; a check without a finding is ok."""
     found = []
     for name, check in CHECKS.items():
         findings = list(check(facts))
@@ -287,7 +287,7 @@ def _access(facts: Facts) -> Iterator[Finding]:
 
 
 def _conditions(facts: Facts) -> list[Document]:
-    """Return what the address space says of itself."""
+    """Return the finding in the address space's conditions."""
     found: list[Document] = (facts.space or {}).get("status", {}).get("conditions", [])
     return found
 
@@ -321,7 +321,7 @@ CHECKS: dict[str, Callable[[Facts], Iterator[Finding]]] = {
     "clients": _clients,
     "access": _access,
 }
-"""What is checked, in this order."""
+"""The checks, in order."""
 
 _FINE = {
     "address space": "it is there and ready",

@@ -1,6 +1,6 @@
-"""What an edited document says: a merge patch of what differs, and whether others changed it too.
+"""Computes the patch of an edited document, and conflicts with concurrent changes.
 
-Pure. A patch is a JSON merge patch (RFC 7396): a list is one value, and null takes a field away.
+Pure. A patch is a JSON merge patch (RFC 7396): a list is one value, and null removes a field.
 """
 
 from collections.abc import Mapping
@@ -12,11 +12,11 @@ _NOT_FOR_EDITORS = (
     *("managedFields", "uid", "generation", "creationTimestamp", "resourceVersion"),
     *("deletionTimestamp", "deletionGracePeriodSeconds"),
 )
-"""What is the server's, of metadata."""
+"""Server-managed metadata."""
 
 
 def editable(document: Mapping[str, Any]) -> Document:
-    """Return the part of a resource that one can change."""
+    """Return the editable part of a resource."""
     metadata = {
         name: value for name, value in document["metadata"].items() if name not in _NOT_FOR_EDITORS
     }
@@ -25,7 +25,7 @@ def editable(document: Mapping[str, Any]) -> Document:
 
 
 def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> Document:
-    """Return the patch that makes the second of the first; empty if they are alike."""
+    """Return the patch from the first document to the second; empty if they are equal."""
     patch: Document = {}
     for name in before.keys() | after.keys():
         was, now = before.get(name), after.get(name)
@@ -40,7 +40,7 @@ def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> Document:
 
 
 def disputed(mine: Mapping[str, Any], theirs: Mapping[str, Any], above: str = "") -> list[str]:
-    """Return the fields that two patches change, each in its own way."""
+    """Return the fields that two patches change differently."""
     found: list[str] = []
     for name in sorted(mine.keys() & theirs.keys()):
         path = f"{above}.{name}" if above else name

@@ -1,4 +1,4 @@
-"""The edge's table: from our errors to one line on stderr and an exit code."""
+"""Maps errors to one line on stderr and an exit code."""
 
 import re
 import sys
@@ -8,7 +8,7 @@ from enmasse.base import errors
 from enmasse.base.errors import EnMasseError
 
 FAILED = 1
-"""Refused or failed. `enmasse up` uses no other code when it cannot start."""
+"""Refused or failed. Also every failed start of `enmasse up`."""
 
 EXIT_CODES: dict[type[EnMasseError], int] = {
     errors.Invalid: FAILED,
@@ -20,7 +20,7 @@ EXIT_CODES: dict[type[EnMasseError], int] = {
     errors.PeerError: 8,
     errors.Misuse: 70,
 }
-"""What every kind of error becomes. 2 is wrong usage, 130 is Ctrl-C."""
+"""Exit code of every error class. 2 is wrong usage, 130 is Ctrl-C."""
 
 EXPLAINED = (
     "Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 not found, 4 not allowed,"
@@ -46,17 +46,17 @@ _REMEDIES: tuple[tuple[re.Pattern[str], str], ...] = (
         "enmasse create address {0} --type deadletter",
     ),
 )
-"""What a refusal says is missing, and the command that declares it."""
+"""Patterns of missing resources in messages, and the commands that declare them."""
 
 
 def say(error: EnMasseError) -> None:
-    """Write one line on stderr: the error, and the command that declares what is missing."""
+    """Write one line on stderr: the error, and the command that declares a missing resource."""
     command = remedy(error.message)
     tell(f"{error.message} (`{command}` declares it)" if command else error.message)
 
 
 def remedy(message: str) -> str | None:
-    """Return the command that declares what a refusal says is missing, if it says that."""
+    """Return the command that declares the resource that a message reports as missing, or None."""
     if "did you mean" in message:
         return None
     found = ((pattern.search(message), command) for pattern, command in _REMEDIES)

@@ -1,4 +1,4 @@
-"""Files of resources named on the command line."""
+"""Resource files on the command line."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -8,7 +8,7 @@ from enmasse.base.errors import Code, Invalid
 from enmasse.resources import Resource, load
 
 SUFFIXES = (".yaml", ".yml", ".json")
-"""Files of a folder that are read."""
+"""File name extensions read from a folder."""
 
 
 def load_files(
@@ -16,11 +16,10 @@ def load_files(
 ) -> list[Resource]:
     """Return the resources of YAML or JSON files in order; `-` is standard input.
 
-    Of a folder all files with one of SUFFIXES are read, by name; `recursive`: of those in it too.
-    `namespace` is where those go that name none.
+    Of a folder all files with one of SUFFIXES are read by name; `recursive` includes subfolders.
+    `namespace` is the default namespace.
 
-    Raises: Invalid for a file that cannot be read, a folder without any, or a document that is not
-        a valid resource.
+    Raises: Invalid for an unreadable file, an empty folder, or an invalid document.
     """
     return [
         resource

@@ -1,4 +1,4 @@
-"""Resources as they change: what `enmasse get --watch` prints."""
+"""Prints changes for `enmasse get --watch`."""
 
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
@@ -17,12 +17,12 @@ Document = dict[str, Any]
 
 
 def follow(api: "Api", wanted: "Named", scope: "Scope", how: "Form", *, watch_only: bool) -> None:
-    """Print what is there of a kind, and then each change, until the command is interrupted.
+    """Print the resources of a kind, then every change, until interrupted.
 
-    A watch that the server ends begins again where it ended; where that is too long ago, with all
-    there is. A name is followed in each space in which it means something at the beginning.
+    A watch that the server ends resumes at its last version, or lists again if that has been
+    compacted. A name is followed in each space where it existed at the start.
 
-    Raises: Missing for a name that is not there.
+    Raises: Missing if the name does not exist.
     """
     model, names = wanted.model, None
     if wanted.names:
@@ -82,7 +82,7 @@ def _teller(
 
 
 def _version(document: Document) -> str | None:
-    """Return the version of a resource or of a row of a table."""
+    """Return the version of a resource or table row."""
     rows = document.get("rows")
     metadata = rows[0]["object"]["metadata"] if rows else document.get("metadata", {})
     found: str | None = metadata.get("resourceVersion")

@@ -1,4 +1,4 @@
-"""Forms in which resources are printed, as `--output` names them."""
+"""Output formats, as selected by `--output`."""
 
 import json
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from enmasse.cli.output import columns
 Document = dict[str, Any]
 
 NOTHING = "<none>"
-"""A custom column of which there is nothing, as kubectl tells it."""
+"""An empty custom column, as in kubectl."""
 
 
 class Listing(StrEnum):
@@ -32,7 +32,7 @@ class Listing(StrEnum):
 
 
 class Form(NamedTuple):
-    """A form with what it says of itself."""
+    """A format with its argument."""
 
     listing: Listing
     template: Template = Template(())
@@ -41,7 +41,7 @@ class Form(NamedTuple):
 
     @property
     def is_table(self) -> bool:
-        """Whether it is a table that goes by the kind."""
+        """Whether it is a table specific to the kind."""
         return self.listing in (Listing.TABLE, Listing.WIDE)
 
     @property
@@ -50,7 +50,7 @@ class Form(NamedTuple):
         return self.listing is Listing.WIDE
 
     def text(self, document: Document, *, headings: bool = True) -> str:
-        """Return a resource or a list of them, with the end of the last line if it has one."""
+        """Return a resource or a list as text, including a final newline if the format has one."""
         if self.listing is Listing.JSON:
             return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
         if self.listing is Listing.YAML:
@@ -74,9 +74,9 @@ class Form(NamedTuple):
 
 
 def form(text: str) -> Form:
-    """Return the form that `--output` names.
+    """Return the format of `--output`.
 
-    Raises: BadParameter if there is none, or its template is none.
+    Raises: BadParameter if it is unknown or its template is malformed.
     """
     word, has_value, value = text.partition("=")
     try:
@@ -111,7 +111,7 @@ _WITH_VALUE = {
 
 
 def items_of(document: Document) -> Sequence[Document]:
-    """Return the resources of a list, or the one that it is."""
+    """Return the resources of a list, or a single one."""
     items: Sequence[Document] = document["items"] if "items" in document else [document]
     return items
 

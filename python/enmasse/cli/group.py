@@ -1,4 +1,4 @@
-"""Groups of commands by kind of resource, which one may name in singular or plural."""
+"""Command groups by kind, which may be written in singular or plural."""
 
 from typing import Any
 
@@ -10,20 +10,20 @@ ALIASES = (
     {"user", "users", "messaginguser", "messagingusers", "mu"},
     {"connection", "connections"},
 )
-"""Names of one kind. The first of them that is a command of the group is meant."""
+"""Aliases of one kind. The first that is a command of the group is used."""
 
 
 class Aliases(TyperGroup):
-    """A group that knows each of its commands by all names of the kind."""
+    """A group that accepts every alias of a kind."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return the command of that name or of another name of the same kind."""
+        """Return the command with that name or an alias of it."""
         names = next((names for names in ALIASES if cmd_name.lower() in names), {cmd_name})
         found = [super(Aliases, self).get_command(ctx, name) for name in names]
         return next(filter(None, found), None)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """Return the command that is meant by its own name, and its arguments.
+        """Return the command of the first argument, and the remaining arguments.
 
         Raises: UsageError if there is no such command or kind.
         """

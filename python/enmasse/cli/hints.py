@@ -1,4 +1,4 @@
-"""What to try next: commands that work on the platform as it is."""
+"""Suggests commands that work on the platform in its present state."""
 
 import shutil
 from collections.abc import Iterable
@@ -11,20 +11,20 @@ from enmasse.resources import Address, AddressSpace, MessagingUser, Resource
 
 
 class Meeting(NamedTuple):
-    """An address at which anybody may send and receive."""
+    """An address that everyone may use."""
 
     address: str
     space: str
     """NAME.NAMESPACE"""
 
     is_default: bool
-    """Whether clients that name no space enter it."""
+    """Whether its space is the default space."""
 
 
 def meeting(resources: Iterable[Resource], *, exposed: bool = False) -> Meeting | None:
-    """Return an anycast address of a space that lets everybody in, if there is one.
+    """Return an anycast address of an open space, or None.
 
-    `exposed`: other machines can reach a listener and that is not meant.
+    `exposed`: other machines can reach a listener unintentionally.
     """
     declared = list(resources)
     users = [one for one in declared if isinstance(one, MessagingUser)]
@@ -47,9 +47,9 @@ def meeting(resources: Iterable[Resource], *, exposed: bool = False) -> Meeting 
 def next_commands(
     where: Meeting | None, data: Path, program: Path, *, waits_for_users: bool = False
 ) -> str:
-    """Return the lines that tell what to try with the program at that path.
+    """Return suggested commands for the program at a path.
 
-    `waits_for_users`: no user is declared, and nobody comes in without a name.
+    `waits_for_users`: the space is closed and has no users.
     """
     enmasse = typed(program)
     folder = "" if data == default_data_dir() else f" --data {data}"
@@ -70,7 +70,7 @@ def next_commands(
 
 
 def typed(program: Path) -> str:
-    """Return what to type for a program: its path, unless the shell finds it by its name."""
+    """Return how to call a program: its path, unless the shell finds it by name."""
     found = shutil.which(program.name)
     if found and Path(found).resolve() == program.resolve():
         return program.name

@@ -1,6 +1,6 @@
-"""Which address space a command is about that names none: the default space of the platform.
+"""The default address space of commands: that of the platform.
 
-The answer comes from the platform, so it is asked for only where a command needs it.
+It is requested from the platform only by commands that need it.
 """
 
 import os
@@ -13,17 +13,18 @@ from typer._click.globals import get_current_context
 from enmasse.base.errors import EnMasseError
 
 FIRST = ("default", "default")
-"""Namespace and name where the platform does not say, or does not tell."""
+"""Namespace and name if the platform does not report a default space."""
 
 _OPTIONS = ("namespace", "space")
 _PLACE = {"data": "ENMASSE_DATA", "server": "ENMASSE_SERVER", "token_file": "ENMASSE_TOKEN_FILE"}
 _SAID = ("COMMANDLINE", "ENVIRONMENT")
-"""Sources of what somebody has said, as typer names them."""
+"""Parameter sources that count as explicit, as typer names them."""
 
 
 def defaults_of(command: Any) -> dict[str, Callable[[], str]]:
-    """Return the defaults of --namespace and --space of a command that has both and is about one
-    address space; of any other none."""
+    """Return the defaults of --namespace and --space for a command with both options and one
+    address space; empty for others.
+    """
     options = {one.name: one.default for one in getattr(command, "params", ())}
     if any(options.get(name) != "default" for name in _OPTIONS):
         return {}
@@ -31,7 +32,7 @@ def defaults_of(command: Any) -> dict[str, Callable[[], str]]:
 
 
 def default_home(data: Path | None, server: str | None, token_file: Path | None) -> tuple[str, str]:
-    """Return namespace and name of the default space of a platform; FIRST if it does not tell."""
+    """Return namespace and name of a platform's default space; FIRST if it does not report one."""
     from enmasse.cli.client import Api
     from enmasse.plan import PLATFORM, default_space
     from enmasse.resources import Namespace, parse
@@ -40,14 +41,14 @@ def default_home(data: Path | None, server: str | None, token_file: Path | None)
         with Api.find(data, server, token_file) as api:
             document = api.get(Namespace, "", PLATFORM.name)
     except EnMasseError:
-        # Whatever keeps it from being told is told by the command itself.
+        # The command itself reports the error.
         return FIRST
     name, _, namespace = (default_space(parse(document, stored=True)) or "").partition(".")
     return (namespace, name) if name and namespace else FIRST
 
 
 def entering(space: tuple[str, str], default: tuple[str, str]) -> str:
-    """Return how clients enter a space that is new, and what becomes of those that name none.
+    """Return how clients select a new space, and which space is the default.
 
     Both are given by namespace and name.
     """
@@ -62,7 +63,9 @@ def entering(space: tuple[str, str], default: tuple[str, str]) -> str:
 
 
 def _home() -> tuple[str, str]:
-    """Return the home of the command that is being read; FIRST if it names one half of it."""
+    """Return the default space of the command being parsed; FIRST if one of the two options is
+    given.
+    """
     context = get_current_context()
     sources = (context.get_parameter_source(name) for name in _OPTIONS)
     if any(source is not None and source.name in _SAID for source in sources):

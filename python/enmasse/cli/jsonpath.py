@@ -38,12 +38,12 @@ _SEGMENT = re.compile(r"\{((?:'[^']*'|\"[^\"]*\"|[^{}'\"])*)\}|([^{]+)")
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """Where values are in a document."""
+    """Locations of values in a document."""
 
     steps: tuple[Step, ...]
 
     def values(self, document: Any) -> list[Any]:
-        """Return what is there; nothing if there is nothing."""
+        """Return the values; empty if there are none."""
         found = [document]
         for step in self.steps:
             found = [inner for one in found for inner in step(one)]
@@ -52,7 +52,7 @@ class Path:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A part that is told for each value of a path."""
+    """A part that is repeated for each value of a path."""
 
     path: Path
     parts: "tuple[Part, ...]"
@@ -63,19 +63,19 @@ Part = str | Path | Loop
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """Text with values in it."""
+    """Text with placeholders."""
 
     parts: tuple[Part, ...]
 
     def text(self, document: Any) -> str:
-        """Return what it says of a document; several values of a path stand apart by a space."""
+        """Return the expanded text; several values of a path are separated by spaces."""
         return _told(self.parts, document)
 
 
 def template(text: str) -> Template:
-    """Return what a text such as `{.metadata.name}` stands for.
+    """Parse a template such as `{.metadata.name}`.
 
-    Raises: ValueError saying what is wrong with it.
+    Raises: ValueError with the reason.
     """
     stack: list[tuple[Path | None, list[Part]]] = [(None, [])]
     at = 0
@@ -103,9 +103,9 @@ def template(text: str) -> Template:
 
 
 def path(text: str) -> Path:
-    """Return a path as kubectl takes it where nothing else can be meant: `{.a.b}`, `.a.b`, `a.b`.
+    """Parse a path in the unambiguous short forms of kubectl: `{.a.b}`, `.a.b`, `a.b`.
 
-    Raises: ValueError saying what is wrong with it.
+    Raises: ValueError with the reason.
     """
     text = text.strip()
     if text.startswith("{") and text.endswith("}"):
@@ -219,7 +219,7 @@ def _told(parts: Sequence[Part], document: Any) -> str:
 
 
 def text_of(value: Any) -> str:
-    """Return a value as templates tell it: text as it is, all else as JSON."""
+    """Return a value as templates print it: text unchanged, everything else as JSON."""
     return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
 
 

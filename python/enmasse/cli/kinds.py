@@ -1,4 +1,4 @@
-"""Kinds as people name them: kind, plural, short name, or a word of the field."""
+"""Kinds by any of their names: kind, plural, short name, category."""
 
 import difflib
 from typing import Protocol
@@ -15,23 +15,23 @@ _WORDS = {
 
 
 class Named(Protocol):
-    """What a command knows of a kind: a `Kind`, or the model of its resources."""
+    """A kind: a `Kind`, or the model of its resources."""
 
     @property
     def plural(self) -> str:
-        """The kind as it stands in HTTP paths."""
+        """The plural in HTTP paths."""
 
     @property
     def namespaced(self) -> bool:
-        """Whether it lives in a namespace."""
+        """Whether it is namespaced."""
 
     @property
     def unique(self) -> bool:
-        """Whether a name is one thing through all namespaces."""
+        """Whether a name is unique across all namespaces."""
 
     @property
     def api_versions(self) -> tuple[str, ...]:
-        """What a document may say, the one that is asked for first."""
+        """API versions, the preferred one first."""
 
 
 def _names() -> dict[str, Kind]:
@@ -47,7 +47,7 @@ PLURALS = tuple(kind.plural for kind in KINDS.values())
 
 
 def find(text: str) -> Kind | None:
-    """Return the kind that a word stands for, also with its group: `addresses.enmasse.io`."""
+    """Return the kind of a name, also with its group: `addresses.enmasse.io`."""
     word, _, group = text.lower().partition(".")
     kind = NAMES.get(word)
     if kind is None or (group and all(group != group_of(one) for one in kind.api_versions)):
@@ -56,9 +56,9 @@ def find(text: str) -> Kind | None:
 
 
 def named(text: str) -> Kind:
-    """Return the kind that a word stands for.
+    """Return the kind of a name.
 
-    Raises: Invalid if it stands for none; the message names the nearest.
+    Raises: Invalid if unknown; the message suggests the nearest name.
     """
     if (kind := find(text)) is None:
         close = difflib.get_close_matches(text.lower(), NAMES, n=1, cutoff=0.6)
@@ -69,17 +69,17 @@ def named(text: str) -> Kind:
 
 
 def group_of(api_version: str) -> str:
-    """Return the group of an API version; empty for the kinds of Kubernetes' own."""
+    """Return the group of an API version; empty for the core kinds."""
     return api_version.rpartition("/")[0]
 
 
 def plural_of(kind: Named) -> str:
-    """Return a kind as a server's errors name it: `addresses.enmasse.io`."""
+    """Return a kind as in server errors: `addresses.enmasse.io`."""
     group = group_of(kind.api_versions[0])
     return f"{kind.plural}{f'.{group}' if group else ''}"
 
 
 def qualified(kind: Kind, name: str) -> str:
-    """Return a resource as `-o name` writes it: `address.enmasse.io/default.orders`."""
+    """Return a resource as `-o name` prints it: `address.enmasse.io/default.orders`."""
     group = group_of(kind.api_versions[0])
     return f"{kind.name.lower()}{f'.{group}' if group else ''}/{name}"

@@ -1,8 +1,8 @@
-"""`enmasse up`: takes the parts in order, runs them, gives them back.
+"""`enmasse up`: constructs the parts in order, runs them, shuts them down.
 
-Everything that can refuse to start does so before the first task runs: the data folder, the
-documents, what the node says to the Plan, the listeners. Then the process is ready, and runs until
-it is told to stop.
+Every step that can refuse a start happens before the first task runs: the data folder, the
+documents, the node's reply to the Plan, the listeners. Then the process is ready and runs until it
+is stopped.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ import yaml
 
 from enmasse.api import Platform, Server, bind, create_app
 from enmasse.api.audit import FILE_BYTES_MAX, FILES
+from enmasse.api.creation_trail import CreationTrail
 from enmasse.api.login_trail import LoginTrail
 from enmasse.api.statistics import Statistics
 from enmasse.auth.certificates import TlsFiles
@@ -50,15 +51,15 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """What a process says when everything listens."""
+    """The readiness report of a process."""
 
     pid: int
     endpoints: dict[str, Endpoint]
     meeting: Meeting | None = None
-    """Where a first message can pass."""
+    """An address for a first message."""
 
     has_users: bool = True
-    """Whether there is anybody who could log in."""
+    """Whether any user can log in."""
 
     def document(self) -> dict[str, object]:
         """Return it as plain data."""
@@ -75,8 +76,9 @@ async def serve(
 ) -> None:
     """Run the platform until SIGTERM or SIGINT; call `announce` once everything listens.
 
-    With `upgrade_data` a data folder of an older format is converted.
-    Raises: EnMasseError with one line that names what and the mend, if it cannot start.
+    `upgrade_data` converts a data folder of an older format.
+
+    Raises: EnMasseError with cause and remedy in one line if it cannot start.
     """
     stopping = _stop_on_signals()
     service_manager = ServiceManager.of(os.environ)
@@ -92,8 +94,8 @@ async def serve(
         engine, computed = Standby(), await open_computed(settings, clock)
         stack.push_async_callback(computed.close)
         trail, logins = open_trails(stack, data)
-        login_trail = LoginTrail(logins, clock)
-        leader = Leader(settings, data, (store, computed), certificates, login_trail, admission)
+        trails = CreationTrail(trail, clock), LoginTrail(logins, clock)
+        leader = Leader(settings, data, (store, computed), certificates, trails, admission)
         stack.callback(leader.stop)
         endpoints: dict[str, Endpoint] = {}
         leads = store.leadership is None or await store.leadership.take()
@@ -143,7 +145,7 @@ async def serve(
 
 
 def open_trails(stack: AsyncExitStack, data: DataDir) -> tuple[RotatedFile, RotatedFile]:
-    """Open the trails of requests and of logins; they are closed with `stack`."""
+    """Open the audit trails of requests and logins; `stack` closes them."""
     requests, logins = (
         stack.enter_context(closing(RotatedFile(file, file_bytes_max=FILE_BYTES_MAX, files=FILES)))
         for file in (data.audit, data.logins)
@@ -152,35 +154,35 @@ def open_trails(stack: AsyncExitStack, data: DataDir) -> tuple[RotatedFile, Rota
 
 
 def listening(stack: AsyncExitStack, settings: Settings) -> Iterator[tuple[str, socket.socket]]:
-    """Open the listeners of the API that are on; they are closed with `stack`."""
+    """Open the enabled listeners of the API; `stack` closes them."""
     for kind, port in (("http", settings.http_port), ("https", settings.https_port)):
         if port is not None:
             yield kind, stack.enter_context(bind(settings.host, port))
 
 
 def ready_of(endpoints: dict[str, Endpoint], store: Store, settings: Settings) -> Ready:
-    """Return what this process says when everything listens at `endpoints`."""
+    """Return the readiness report for `endpoints`."""
     place = meeting(store.list(), exposed=is_exposed(settings))
     return Ready(os.getpid(), endpoints, place, bool(store.list("MessagingUser")))
 
 
 def status_of(ready: Ready, *, leads: bool) -> str:
-    """Return the role of a process and where it listens, in one line."""
+    """Return the role of a process and its listeners, in one line."""
     role = "leader" if leads else "stand-by: another process of this store leads"
     return f"{role}; {', '.join(f'{name} {at.port}' for name, at in ready.endpoints.items())}"
 
 
 async def open_store(settings: Settings, data: DataDir, clock: Clock) -> Store:
-    """Open the store that the settings name."""
+    """Open the configured store."""
     if settings.store == SQLITE:
         return await SqliteStore.open(data.resources_db, clock)
     if urlsplit(settings.store).scheme == KUBERNETES:
-        # A start with another store does without its modules, an HTTP client among them.
+        # Imported on demand: other stores do not need its modules, such as an HTTP client.
         from enmasse.store.kubernetes import KubernetesStore
 
         return await KubernetesStore.open(settings.store, clock)
     try:
-        # Only who uses a database needs its driver.
+        # The driver is needed for a database only.
         from enmasse.store.postgres import PostgresStore
     except ImportError as error:
         raise Invalid(
@@ -202,7 +204,7 @@ async def prepare(store: Store, settings: Settings, files: Sequence[str]) -> Adm
 
 
 def guard(store: Store, settings: Settings) -> Admission:
-    """Return the only way into a store, as the settings have it."""
+    """Return the admission of a store with the configured limits."""
     bounds = NamespaceBounds(
         settings.namespace_resources_max,
         settings.namespace_data_bytes_max,
@@ -217,13 +219,14 @@ def guard(store: Store, settings: Settings) -> Admission:
 
 
 def is_exposed(settings: Settings) -> bool:
-    """Whether other machines reach the listeners, and are not allowed to come in open."""
+    """Whether other machines can reach the listeners without --insecure."""
     return not is_loopback(settings.host) and not settings.insecure
 
 
 async def open_computed(settings: Settings, clock: Clock) -> Store:
-    """Open the store of what the platform makes itself: in the database, if several processes have
-    one, so that all of them show what the one that leads has made; else in memory."""
+    """Open the store of generated resources: in the database if several processes share one, else
+    in memory.
+    """
     if settings.store == SQLITE or urlsplit(settings.store).scheme == KUBERNETES:
         return MemoryStore(clock)
     from enmasse.store.postgres import COMPUTED_TABLES, PostgresStore
@@ -232,9 +235,9 @@ async def open_computed(settings: Settings, clock: Clock) -> Store:
 
 
 async def declare(admission: Admission, store: Store, files: Sequence[str]) -> None:
-    """Add and change what files declare; with none and an empty store, the defaults.
+    """Apply the resources of files; without files and with an empty store, the defaults.
 
-    All files are one request: if one document is bad, nothing is changed.
+    All files are one request: if one document is invalid, nothing changes.
     """
     if not files and not store.list("AddressSpace"):
         await admission.apply(default_resources())
@@ -247,9 +250,9 @@ async def declare(admission: Admission, store: Store, files: Sequence[str]) -> N
 
 
 def write_kubeconfig(data: DataDir, https: Endpoint | None, tls: TlsFiles, token: str) -> None:
-    """Say how kubectl finds this process: the server, the file of its CA, and the owner's token.
+    """Return the kubeconfig of this process: server, CA file, and the owner's token.
 
-    The token itself and not its file: that one kubectl would prefer to what `--token` says.
+    The token itself, not its file, because kubectl would prefer the file to `--token`.
     """
     if https is None:
         data.kubeconfig.unlink(missing_ok=True)
@@ -271,7 +274,7 @@ def write_kubeconfig(data: DataDir, https: Endpoint | None, tls: TlsFiles, token
 
 
 def raise_open_files_limit() -> None:
-    """Let the process open as many files and sockets as it may without asking."""
+    """Raise the soft limit of open files to the hard limit."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
@@ -296,16 +299,17 @@ class _Process:
         self._failure: EnMasseError | None = None
 
     def is_ready(self) -> bool:
-        """Whether the process serves and is not about to stop."""
+        """Whether the process serves and is not stopping."""
         return not self._stopping.is_set()
 
     async def run(
         self, announce: Callable[[], None], take_over: Callable[[], Awaitable[None]] | None
     ) -> None:
-        """Run all tasks until told to stop; then close links, settle, and end them.
+        """Run all tasks until stopped; then close links, settle, and end the tasks.
 
-        `take_over` begins to lead, where another process leads now.
-        Raises: EnMasseError if this process cannot lead any more, or not when it should.
+        `take_over` waits for leadership of another process.
+
+        Raises: EnMasseError if this process loses leadership or cannot take it.
         """
         async with asyncio.TaskGroup() as tasks:
             background = [
@@ -332,8 +336,9 @@ class _Process:
             raise self._failure
 
     async def _stand_by(self, leadership: Leadership) -> None:
-        """Return once this process leads. What the one that leads makes is shown from where both
-        have it; schemas are made here where they have no such place."""
+        """Return once this process leads. Until then show the leader's generated resources if they
+        are shared; otherwise generate schemas here.
+        """
         if self._computed.leadership is not None:
             await leadership.gain()
             return
@@ -350,7 +355,7 @@ class _Process:
                 await take_over()
             await self._leader.run()
         except EnMasseError as error:
-            # To stand by again is to start again: the node's clients have to look for the other.
+            # A restart makes it a stand-by again: its clients must find the new leader anyway.
             self._failure = error
             self._stopping.set()
 

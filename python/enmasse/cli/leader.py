@@ -1,4 +1,4 @@
-"""What one process of a store runs and no other: the node with its listeners, and its control."""
+"""The tasks of the leader: the node with its listeners, and the control loop."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import structlog
 
+from enmasse.api.creation_trail import CreationTrail
 from enmasse.api.login_trail import LoginTrail
 from enmasse.auth.certificates import TlsFiles, ensure_certificates
 from enmasse.auth.logins import Logins
@@ -27,6 +28,7 @@ from enmasse.cli.network import (
     reachable_name,
 )
 from enmasse.control import Admission, Interim, Manager, Recorder
+from enmasse.control.auto_create import AutoCreation, Expiry
 from enmasse.control.endpoints import Place
 from enmasse.control.prober import Prober
 from enmasse.control.shown import NodeIdentity
@@ -39,11 +41,12 @@ from enmasse.store.protocol import Leadership
 log = structlog.get_logger(__name__)
 
 RENEWAL_CHECK_S = 24 * 3600.0
-"""How often a running process looks whether its certificate must be renewed."""
+"""Interval of checking the certificate for renewal."""
 
 STOP_TIMEOUT_S = 2.0
-"""Time for connections to be closed in order. The HTTP server's second runs beside it; what is left
-of the promised 5 s is for a machine that is busy with other things."""
+"""Time-out for closing connections in order. The HTTP server's second runs concurrently; the rest
+of the guaranteed 5 s is a reserve for a busy machine.
+"""
 
 LISTENERS: tuple[tuple[ListenerKind, bool], ...] = (
     ("amqp", False),
@@ -51,11 +54,11 @@ LISTENERS: tuple[tuple[ListenerKind, bool], ...] = (
     ("ws", False),
     ("wss", True),
 )
-"""The node's listeners, and whether TLS comes first."""
+"""The node's listeners, and whether they use TLS."""
 
 
 class Endpoint(NamedTuple):
-    """Where one listener listens."""
+    """The address of one listener."""
 
     host: str
     port: int
@@ -63,30 +66,30 @@ class Endpoint(NamedTuple):
 
 @dataclass(slots=True)
 class Certificates:
-    """The certificate files of the data folder, kept valid while the process runs.
+    """The certificate files of the data folder, renewed while the process runs.
 
-    The node's own certificate names the machine; spaces have certificates of their own. Listeners
-    look at the files again by themselves.
+    The node's certificate contains the machine name; spaces have certificates of their own.
+    Listeners re-read the files by themselves.
     """
 
     folder: Path
     names: Sequence[str]
     clock: Clock
     renewed: Callable[[NodeIdentity], None] | None = None
-    """Is told what the node shows whenever that has been looked at."""
+    """Called with the node's certificate after every check."""
 
     def ensure(self) -> TlsFiles:
-        """Return valid files, making or renewing what must be."""
+        """Return valid files, creating or renewing them as needed."""
         return ensure_certificates(self.folder, self.names, self.clock)
 
     def identity(self) -> NodeIdentity:
-        """Return what the node shows, and by whom its spaces are vouched for."""
+        """Return the node's certificate, and the CA that vouches for spaces."""
         tls = self.ensure()
         key = (self.folder / "ca.key").read_text()
         return NodeIdentity(tls.certificate.read_text(), tls.ca.read_text(), key, tls.is_own)
 
     async def keep_valid(self) -> None:
-        """Renew in time until cancelled."""
+        """Renew certificates until cancelled."""
         while True:
             await self.clock.sleep(RENEWAL_CHECK_S)
             try:
@@ -99,7 +102,7 @@ class Certificates:
 
 
 class Leader:
-    """The node of this process and what controls it; nothing runs before `start`."""
+    """The node of this process and its controllers; idle before `start`."""
 
     def __init__(
         self,
@@ -107,33 +110,34 @@ class Leader:
         data: DataDir,
         stores: tuple[Store, Store],
         certificates: Certificates,
-        login_trail: LoginTrail,
+        trails: tuple[CreationTrail, LoginTrail],
         admission: Admission,
     ) -> None:
-        """Lead by what `stores` have: what is declared, and what the platform makes itself.
+        """Lead with the declared and generated resources in `stores`.
 
-        Who comes in is told to `login_trail`; what is written past `admission` is completed by it.
+        Created addresses and logins go to `trails`; `admission` completes resources that bypassed
+        it.
         """
         self._settings = settings
         self._data = data
         self._store, self._computed = stores
         self._certificates = certificates
         self._leadership = self._store.leadership
-        self._login_trail = login_trail
+        self._creation_trail, self._login_trail = trails
         self._admission = admission
         self._node: Node | None = None
         self._pages: list[str] = []
         """Origins of the API's own pages."""
 
         self._loss: Unavailable | None = None
-        """Why this process leads no more."""
+        """Why this process lost leadership."""
 
         self._run: list[Callable[[], Coroutine[Any, Any, None]]] = []
 
     async def start(self) -> tuple[NativeEngine, dict[str, Endpoint]]:
-        """Serve what is declared; return what serves it, and where it listens.
+        """Serve the declared resources; return the engine and the listeners.
 
-        Raises: EnMasseError if it cannot, or if another process leads meanwhile.
+        Raises: EnMasseError if that fails, or if another process takes over.
         """
         if self._leadership is None:
             return await self._start()
@@ -145,12 +149,12 @@ class Leader:
         except* EnMasseError as several:
             raise self._reason(several) from None
         if self._loss is not None:
-            # The links are being closed as the start comes to its end.
+            # The links are already closing when the start completes.
             raise self._loss
         return started
 
     async def run(self) -> None:
-        """Go on until cancelled.
+        """Run until cancelled.
 
         Raises: Unavailable (STANDING_BY) once another process leads, or may lead.
         """
@@ -164,7 +168,7 @@ class Leader:
             raise self._reason(several) from None
 
     def serves_pages_at(self, endpoints: Mapping[str, Endpoint]) -> None:
-        """Let pages of the API, which is at these of the endpoints, use the node's WebSockets."""
+        """Allow the API's own pages, at these endpoints, to use WebSockets."""
         ports = {kind: one.port for kind, one in endpoints.items() if kind in DEFAULT_PORTS}
         self._pages = origins_of(self._names(), ports)
         if self._node is not None:
@@ -178,13 +182,13 @@ class Leader:
         node.allow_web(origins=[*self._pages, *listed], hosts=self._names())
 
     def stop(self, timeout_s: float = 0.0) -> None:
-        """Close all links, in order if they can be within `timeout_s`, and end the node."""
+        """Close all links, in order if possible within `timeout_s`, and stop the node."""
         if self._node is not None:
             self._node.stop(timeout_s)
 
     async def close(self) -> None:
-        """Close all links, in order if they can be within STOP_TIMEOUT_S, and end the node."""
-        # By a thread of its own: all that are shared may wait for names that nobody resolves.
+        """Close all links, in order if possible within STOP_TIMEOUT_S, and stop the node."""
+        # In a thread of its own: the shared ones may be blocked by slow name resolution.
         own = ThreadPoolExecutor(1)
         try:
             await asyncio.get_running_loop().run_in_executor(own, self.stop, STOP_TIMEOUT_S)
@@ -192,14 +196,14 @@ class Leader:
             own.shutdown(wait=False)
 
     def _reason(self, several: BaseExceptionGroup[EnMasseError]) -> EnMasseError:
-        # To use what was closed since another one leads is an error, too.
+        # Using closed parts after losing leadership is an error as well.
         return self._loss or next(_leaves(several))
 
     async def _keep(self, leadership: Leadership) -> None:
         try:
             await leadership.keep(self._settings.leader_grace_s)
         except Unavailable as error:
-            # Before all else: another one serves the same, or is about to.
+            # First of all: the new leader serves the same addresses, or is about to.
             self._loss = error
             await self.close()
             raise
@@ -236,11 +240,11 @@ class Leader:
         await self._store.refresh()
         manager.recover_usage(interim.read())
         manager.note_answers({})
-        # Who connects first meets each space with its own certificate already.
+        # The first client of a space already gets the space's certificate.
         manager.shows(self._certificates.identity())
         self._certificates.renewed = manager.shows
         await manager.catch_up()
-        # What came before may have held up this process for longer than the lease lasts.
+        # The steps so far may have taken longer than the lease.
         if self._leadership is not None and not await self._leadership.take():
             raise replaced()
         endpoints = listen(self._settings, node, self._certificates.ensure())
@@ -254,7 +258,12 @@ class Leader:
         completing = partial(self._store.complete, self._admission.completed)
         watching = partial(engine.watch_journal, manager.prove_again)
         self._run = [manager.run, recorder.run, prober.run, belonging.keep_noting]
+        told = self._creation_trail.tell
+        wanted = AutoCreation(self._store, self._admission, told)
+        creating = partial(engine.create_wanted, wanted.create)
+        expiry = Expiry(self._store, self._admission, engine, clock, told)
         self._run += [completing, logging, watching, answering, engine.fly_canary]
+        self._run += [creating, expiry.run]
         return engine, endpoints
 
 
@@ -267,7 +276,7 @@ def _leaves(several: BaseExceptionGroup[EnMasseError]) -> Iterator[EnMasseError]
 
 
 def listen(settings: Settings, node: Node, tls: TlsFiles) -> dict[str, Endpoint]:
-    """Open the node's listeners that are on, and return where they listen."""
+    """Open the enabled listeners of the node, and return their addresses."""
     files = {
         "certificate": str(tls.certificate),
         "key": str(tls.key),

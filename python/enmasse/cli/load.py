@@ -1,4 +1,4 @@
-"""Running the load tool of the native core with a bar on the terminal."""
+"""Runs the native load generator with a progress bar."""
 
 import sys
 from typing import Any

@@ -1,4 +1,4 @@
-"""What messages of the commands look like: from options to messages."""
+"""Messages of the commands, from their options."""
 
 import itertools
 import json
@@ -13,18 +13,18 @@ from enmasse.cli.targets import seconds
 from enmasse.messaging import Body, Data, Header, Message, Properties, Value
 
 FILLING = b"EnMasse "
-"""What a body of a given size is filled with."""
+"""Fill byte of generated bodies."""
 
 DELAY = "x-opt-delivery-delay"
-"""Annotation with the milliseconds after which a message is delivered."""
+"""Annotation with the delivery delay in milliseconds."""
 
 PRIORITY = 4
-"""Priority of a message that says none (3.2.1)."""
+"""Default priority (3.2.1)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """What all messages of a command have in common."""
+    """The common parts of a command's messages."""
 
     durable: bool = False
     properties: tuple[tuple[str, Any], ...] = ()
@@ -49,7 +49,7 @@ class Template:
     ) -> "Template":
         """Return the template for options: `name=value` assignments, durations as text.
 
-        Raises: BadParameter for what is no assignment or no duration.
+        Raises: BadParameter for a malformed assignment or duration.
         """
         annotated = [_assigned(one, "--annotation") for one in annotations or ()]
         if delay is not None:
@@ -66,8 +66,9 @@ class Template:
     def messages(self, text: str | None, size: int | None, count: int | None) -> Iterator[Message]:
         """Yield messages with a text, with `size` bytes, or for `-` with lines of stdin.
 
-        Without a count there is one; of stdin there are all lines.
-        Raises: BadParameter if there are both text and size.
+        The default count is one, or every line of stdin.
+
+        Raises: BadParameter if both text and size are given.
         """
         if text is not None and size is not None:
             raise typer.BadParameter("give a body or a size, not both", param_hint="--size")
@@ -82,9 +83,9 @@ class Template:
         )
 
     def around(self, body: Body) -> Message:
-        """Return a message around a body."""
+        """Return a message with a body."""
         if self.standard.content_type is not None and isinstance(body, Value):
-            # The type is that of bytes: it has no place beside a typed value (3.2.4).
+            # content-type describes binary bodies, not typed values (3.2.4).
             body = Data((str(body.value).encode(),))
         header = Header(
             self.durable, PRIORITY if self.priority is None else self.priority, self.ttl_ms

@@ -1,4 +1,4 @@
-"""Where a platform listens: who can reach it, by which names, and how a command finds it."""
+"""Listeners of a platform: reachability, host names, and discovery by commands."""
 
 import json
 import socket
@@ -13,13 +13,13 @@ from enmasse.base.hosts import is_loopback
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 WILDCARDS = ("0.0.0.0", "::")
 DEFAULT_PORTS = {"http": 80, "https": 443}
-"""Ports that an origin leaves out."""
+"""Default ports, omitted in an origin."""
 
 
 def check_host(host: str) -> None:
-    """See that listeners can be on `host`, before any port is tried.
+    """Check that `host` can be listened on, before any port is tried.
 
-    Raises: Unavailable if it is no address of this machine.
+    Raises: Unavailable if it is not an address of this machine.
     """
     try:
         family, kind, _, _, address = socket.getaddrinfo(
@@ -36,9 +36,9 @@ def check_host(host: str) -> None:
 
 
 def names_of(host: str, configured: str = "") -> list[str]:
-    """Return the names by which clients may call a server on `host`, for certificates and Host.
+    """Return the host names of a server on `host`, for certificates and Host checks.
 
-    `configured`: others, by commas.
+    `configured`: additional ones, comma-separated.
     """
     names = [*LOOPBACK_NAMES, *filter(None, configured.split(","))]
     if not is_loopback(host):
@@ -49,15 +49,15 @@ def names_of(host: str, configured: str = "") -> list[str]:
 
 
 def platform_names(host: str, configured: str = "") -> list[str]:
-    """Return the names that messaging clients may use without naming an address space.
+    """Return the host names that select no address space.
 
-    The name of the machine is one even where only the machine itself can connect.
+    The machine name is one even if only this machine can connect.
     """
     return sorted({*names_of(host, configured), socket.gethostname()})
 
 
 def origins_of(names: Iterable[str], ports: Mapping[str, int]) -> list[str]:
-    """Return the origins (RFC 6454) of pages that servers of these names give out."""
+    """Return the origins (RFC 6454) of pages served under these names."""
     return [
         url(scheme, name, port).removesuffix(f":{DEFAULT_PORTS[scheme]}")
         for scheme, port in ports.items()
@@ -66,23 +66,23 @@ def origins_of(names: Iterable[str], ports: Mapping[str, int]) -> list[str]:
 
 
 def reachable(host: str) -> str:
-    """Return an address for clients on this machine: a wildcard listens on loopback too."""
+    """Return an address for local clients: a wildcard includes loopback."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
 
 
 def reachable_name(host: str) -> str:
-    """Return the name or address by which clients, of other machines too, call a server."""
+    """Return the host name or IP address for clients on any machine."""
     return socket.gethostname() if host in WILDCARDS else host
 
 
 def url(scheme: str, host: str, port: int) -> str:
-    """Return the URL of an endpoint, for a client on this machine."""
+    """Return the URL of an endpoint for local clients."""
     name = reachable(host)
     return f"{scheme}://[{name}]:{port}" if ":" in name else f"{scheme}://{name}:{port}"
 
 
 def running(data: Path | None) -> dict[str, Any]:
-    """Return what the platform of a data folder said when it was ready: pid and endpoints.
+    """Return the readiness report of a data folder's platform: pid and endpoints.
 
     Raises: Unavailable if no running platform uses the folder.
     """

@@ -1,4 +1,4 @@
-"""Options that several commands have, declared once."""
+"""Options shared by several commands."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -10,14 +10,14 @@ from enmasse.cli import completing
 
 
 class Form(StrEnum):
-    """How a message is printed."""
+    """Output format of a message."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class Output(StrEnum):
-    """How a command prints what it has to show."""
+    """Output format of a command."""
 
     TABLE = "table"
     JSON = "json"

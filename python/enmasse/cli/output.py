@@ -12,7 +12,7 @@ Rows = Sequence[Sequence[object]]
 
 
 def show(document: Any, form: Output, as_text: Callable[[], str]) -> None:
-    """Print a document as JSON or YAML, or as the text that people read."""
+    """Print a document as JSON or YAML, or the text form."""
     if form is Output.JSON:
         print(json.dumps(document, indent=2, ensure_ascii=False))
     elif form is Output.YAML:
@@ -26,7 +26,7 @@ def show(document: Any, form: Output, as_text: Callable[[], str]) -> None:
 def columns(headings: Sequence[str], rows: Rows, widths: list[int] | None = None) -> str:
     """Return columns aligned under their headings; numbers to the right.
 
-    `widths` are those of what was printed before, and become those of this.
+    `widths` are those of earlier output, and are updated.
     """
     lines = [list(headings), *([text(cell) for cell in row] for row in rows)]
     places = range(len(headings))
@@ -43,13 +43,14 @@ def columns(headings: Sequence[str], rows: Rows, widths: list[int] | None = None
 
 
 def can_ask() -> bool:
-    """Whether somebody is there to answer a question."""
+    """Whether a user can answer a prompt."""
     return sys.stdin.isatty()
 
 
 def repeat(picture: Callable[[], str], every_s: float) -> NoReturn:
-    """Show a text on the terminal, made anew every so often, until Ctrl-C; off a terminal each is
-    printed after the one before."""
+    """Refresh a text on the terminal until Ctrl-C; without a terminal print each version below the
+    last.
+    """
     import time
 
     while not sys.stdout.isatty():
@@ -66,10 +67,10 @@ def repeat(picture: Callable[[], str], every_s: float) -> NoReturn:
 
 @contextmanager
 def progress(label: str, expected: int | None) -> Iterator[Callable[..., None]]:
-    """Show a bar on the terminal while the body runs; call what it gets for each thing done,
-    or with how many are.
+    """Show a progress bar while the body runs; call the yielded function per item, or with a
+    number.
 
-    Nothing is shown off a terminal, nor for a single thing.
+    Nothing is shown without a terminal, or for a single item.
     """
     if not sys.stderr.isatty() or expected == 1:
         yield lambda count=1: None
@@ -88,7 +89,7 @@ def _is_number(cell: object) -> bool:
 
 
 def text(cell: object) -> str:
-    """Return a cell as people read it: numbers with commas, yes and no, `-` for nothing."""
+    """Format a cell: numbers with commas, yes and no, `-` for empty."""
     if cell is None:
         return "-"
     if isinstance(cell, bool):

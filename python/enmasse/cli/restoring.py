@@ -1,4 +1,4 @@
-"""Putting a backup back: checked before, counted after."""
+"""Restores a backup: verified before, counted after."""
 
 import asyncio
 import shutil
@@ -29,13 +29,13 @@ _BEGINNING = "0000-01-01T00:00:00Z"
 async def restored(
     file: Path, settings: Settings, *, overwrite: bool, prune: bool = False
 ) -> Document:
-    """Restore a backup and return what there is then: resources by kind, messages by address.
+    """Restore a backup and return the result: resources by kind, messages by address.
 
-    With `prune` realms of a Keycloak go whose spaces were made since; else they are kept.
+    `prune` removes Keycloak realms of spaces created since the backup.
 
-    Raises: Invalid if the file is no whole backup, or the store cannot take one; Conflict if the
-        folder is in use, or holds something and nothing was said of `overwrite`; Unavailable if
-        what was restored is not what is in the backup.
+    Raises: Invalid if the file is not a complete backup, or the store cannot restore one; Conflict
+        if the folder is in use, or not empty without `overwrite`; Unavailable if the result differs
+        from the backup.
     """
     if urlsplit(settings.store).scheme == KUBERNETES:
         raise Invalid(
@@ -53,7 +53,8 @@ async def restored(
         store = await open_store(settings, data, clock)
         try:
             await _check_free(store, data, overwrite)
-            # Resources and messages are in two places: who is stopped between them is told so.
+            # Resources and messages are in two places: an interruption between them is reported at
+            # the next start.
             write_private(data.restoring, "")
             await asyncio.to_thread(_unpack, archive, manifest, data)
             async with store.turn() as turn:
@@ -69,7 +70,7 @@ async def restored(
 
 
 def lines(begin: str, about: Document) -> str:
-    """Return what a backup, or a folder after it was restored, has, as a person reads it."""
+    """Return the content of a backup, or of a restored folder, as text."""
     kinds = ", ".join(f"{count} {kind}" for kind, count in about["resources"].items())
     counts = [one["stored"] for one in about["messages"].values()]
     said = [
@@ -84,8 +85,9 @@ def lines(begin: str, about: Document) -> str:
 def _with_lost(
     resources: Sequence[Resource], since: str, until: str, *, prune: bool
 ) -> list[Resource]:
-    """Return what is restored with what it does not know: of a space that was made between the
-    backup and now there may be a realm."""
+    """Return the resources with the unknown period: spaces created since the backup may have
+    realms.
+    """
     others = [one for one in resources if one.key != RESTORED]
     keeps = any(isinstance(one, AuthenticationService) and one.keeps_realms for one in others)
     if prune or not keeps:
@@ -114,7 +116,7 @@ async def _check_free(store: Store, data: DataDir, overwrite: bool) -> None:
 
 
 def _unpack(archive: Archive, manifest: Manifest, data: DataDir) -> None:
-    """Put the files in place; the old journal goes once the new one is there."""
+    """Install the files; the old journal is deleted once the new one is in place."""
     beside = data.path / "journal.new"
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir(mode=0o700)
@@ -132,9 +134,9 @@ def _unpack(archive: Archive, manifest: Manifest, data: DataDir) -> None:
 
 
 async def _counted(settings: Settings, data: DataDir, expected: Sequence[Resource]) -> Document:
-    """Open what was restored, as a start does, and count it.
+    """Open the restored folder as a start does, and count its content.
 
-    Raises: Unavailable if a resource is not as it is in the backup, or messages are damaged.
+    Raises: Unavailable if resources differ from the backup, or messages are damaged.
     """
     store = await open_store(settings, data, SystemClock())
     try:

@@ -1,6 +1,6 @@
-"""Options of `enmasse create address` for what an address stores, and the spec they stand for.
+"""Options of `enmasse create address` for stored addresses, and their spec fields.
 
-Times and sizes are passed on as they are written: the platform reads them.
+Durations and sizes are passed on as text: the platform parses them.
 """
 
 from collections.abc import Mapping
@@ -53,7 +53,7 @@ Partitions = Annotated[int | None, _option("N", "Partitions of a stream; 1 if le
 
 
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the members that are given; those with a dot in their name are in a mapping."""
+    """Return the given fields; dotted names become nested mappings."""
     spec: dict[str, Any] = {}
     for name, value in values.items():
         if value is None:

@@ -1,4 +1,4 @@
-"""Resources as tables for people: ours where there are figures or rights, else the server's."""
+"""Tables of resources: our own for kinds with statistics or rights, else the server's."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -11,15 +11,15 @@ Document = dict[str, Any]
 
 
 class Table(NamedTuple):
-    """How resources of a kind are listed."""
+    """Table definition of a kind."""
 
     headings: Sequence[str]
     row: Callable[[Document], list[Any]]
     hidden: int = 0
-    """How many of the last columns are in the wide form only."""
+    """Number of last columns in the wide table only."""
 
     def text(self, items: Sequence[Document], *, wide: bool) -> str:
-        """Return resources under their headings."""
+        """Return resources as rows with headings."""
         width = len(self.headings) - (0 if wide else self.hidden)
         return columns(self.headings[:width], [self.row(one)[:width] for one in items])
 
@@ -63,22 +63,22 @@ TABLES = {
     "addressspaces": Table("SPACE NAMESPACE TYPE AUTHENTICATION STATUS PLAN".split(), _space, 1),
     "messagingusers": Table("USER SPACE NAMESPACE STATUS MAY".split(), _user),
 }
-"""Tables of ours, by plural."""
+"""Our tables, by plural."""
 
 
 class ServerTable:
-    """A table that a server makes of resources, as rows come; columns keep their widths."""
+    """A server-side table, printed incrementally; columns keep their widths."""
 
     def __init__(self, *, wide: bool, namespaces: bool) -> None:
-        """`namespaces`: theirs is the first column."""
+        """`namespaces`: adds a first column for them."""
         self._wide = wide
         self._namespaces = namespaces
         self._columns: Sequence[Document] = ()
         self._widths: list[int] = []
 
     def text(self, table: Document, meant: Callable[[Document], bool]) -> str:
-        """Return the rows whose resources are meant, below headings the first time."""
-        # Of what a watch yields only the first table says what its columns are.
+        """Return the rows of selected resources, with headings the first time."""
+        # In a watch only the first table has column definitions.
         is_first = not self._widths
         self._columns = table["columnDefinitions"] or self._columns
         shown = [
@@ -101,7 +101,7 @@ class ServerTable:
 
 
 def _cell(cell: Any) -> Any:
-    """Return a cell of a server's table; a list is told as one text."""
+    """Return a cell of a server-side table; a list becomes one text."""
     return "; ".join(map(str, cell)) or None if isinstance(cell, list) else cell
 
 
@@ -117,7 +117,7 @@ def _state(one: Document) -> str:
 
 
 def _at_rest(kind: str, stored: dict[str, Any]) -> tuple[int | None, str | None]:
-    """How many messages an address stores, and the age of the oldest."""
+    """Return the stored messages of an address and the age of the oldest."""
     if kind not in STORED:
         return None, None
     return stored.get("messages"), _age(stored.get("oldestAgeSeconds") or 0.0)

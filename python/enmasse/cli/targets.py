@@ -1,6 +1,6 @@
-"""What commands are about: kinds, names, files and selectors, as kubectl takes them.
+"""Targets of commands: kinds, names, files and selectors, with the syntax of kubectl.
 
-The one place that reads `KIND NAME...`, `KIND,KIND`, `KIND/NAME...`, `-f`, `-R`, `-l`,
+The only place that parses `KIND NAME...`, `KIND,KIND`, `KIND/NAME...`, `-f`, `-R`, `-l`,
 `--field-selector` and `--all`.
 """
 
@@ -25,14 +25,14 @@ NOTHING_SAID = (
 
 
 class Named(NamedTuple):
-    """A kind and the names of some of it; none is all of it."""
+    """A kind and names; no names mean all of the kind."""
 
     model: "Kind"
     names: tuple[str, ...]
 
 
 class Scope(NamedTuple):
-    """Where to look, and what for."""
+    """Scope and selectors."""
 
     namespace: str | None
     """None: all."""
@@ -45,12 +45,12 @@ class Scope(NamedTuple):
 
     @property
     def selects(self) -> bool:
-        """Whether it picks by labels or fields."""
+        """Whether it has label or field selectors."""
         return bool(self.selector or self.fields)
 
     @property
     def empty(self) -> str:
-        """What is told where there is nothing."""
+        """The message if nothing is found."""
         space = f"address space {self.space!r}" if self.space else ""
         namespace = f"namespace {self.namespace!r}" if self.namespace else ""
         where = " of ".join(filter(None, [space, namespace]))
@@ -58,22 +58,22 @@ class Scope(NamedTuple):
 
 
 class Meant(NamedTuple):
-    """All that a command line says of what it is about."""
+    """All targets of a command line."""
 
     words: Sequence[str]
     scope: Scope
     files: Sequence[str] = ()
     recursive: bool = False
     every: bool = False
-    """Whether all of a kind are meant where no name is given."""
+    """Whether a kind without names means all of the kind."""
 
 
 def named(words: Sequence[str]) -> list[Named]:
-    """Return the kinds and names that words stand for: `KIND[,KIND] [NAME...]` or `KIND/NAME...`.
+    """Parse `KIND[,KIND] [NAME...]` or `KIND/NAME...`.
 
-    What comes after a kind is a name, also with a slash in it: addresses have them.
+    Arguments after a kind are names, also with slashes, which addresses may have.
 
-    Raises: Invalid for a word that is no kind; BadParameter for what is neither form.
+    Raises: Invalid for an unknown kind; BadParameter for any other form.
     """
     from enmasse.cli import kinds
 
@@ -101,9 +101,9 @@ def named(words: Sequence[str]) -> list[Named]:
 
 
 def listed(api: "Api", named: Named, scope: Scope) -> list[Document]:
-    """Return what there is of a kind, in the space that is meant.
+    """Return the resources of a kind in the selected space.
 
-    Raises: BadParameter for a name beside a selector.
+    Raises: BadParameter for a name together with a selector.
     """
     from enmasse.cli.names import in_its_space
 
@@ -124,10 +124,10 @@ def listed(api: "Api", named: Named, scope: Scope) -> list[Document]:
 
 
 def found(api: "Api", meant: Meant, *, ignore_missing: bool = False) -> list[Document]:
-    """Return the resources that are meant, in the order in which they are named.
+    """Return the targeted resources in the order of the arguments.
 
-    Raises: Missing for one that is not there, unless that is to be ignored; Invalid for a word that
-        is no kind or a file that cannot be read; BadParameter if nothing or too much is said.
+    Raises: Missing if one does not exist, unless ignored; Invalid for an unknown kind or an
+        unreadable file; BadParameter for missing or conflicting arguments.
     """
     if meant.files:
         if meant.words or meant.every or meant.scope.selects:
@@ -157,9 +157,9 @@ def found(api: "Api", meant: Meant, *, ignore_missing: bool = False) -> list[Doc
 
 
 def only(api: "Api", words: Sequence[str], scope: Scope) -> Document:
-    """Return the one resource that words name.
+    """Return the single targeted resource.
 
-    Raises: as `found`; BadParameter if they name several.
+    Raises: as `found`; BadParameter if there are several.
     """
     items = found(api, Meant(words, scope))
     if len(items) != 1:
@@ -171,9 +171,9 @@ _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
 
 
 def seconds(text: str, option: str = "--timeout") -> float:
-    """Return a duration such as `1m30s`; a number alone is seconds.
+    """Parse a duration such as `1m30s`; a plain number is seconds.
 
-    Raises: BadParameter if it is none.
+    Raises: BadParameter if it is malformed.
     """
     parts = re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h|)", text)
     if not parts or "".join(map("".join, parts)) != text:

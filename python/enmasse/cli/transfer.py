@@ -1,6 +1,6 @@
-"""Sending and receiving for the commands: loops over a Session, with a count of what became of it.
+"""Sending and receiving for the commands: loops over a Session that count outcomes.
 
-The command decides what messages look like and what is printed; here is only the going to and fro.
+The command decides the form and output of messages.
 """
 
 import asyncio
@@ -16,16 +16,16 @@ from enmasse.messaging import Accepted, Delivery, Message, Outcome, Receiver, Se
 T = TypeVar("T")
 
 IN_FLIGHT_MAX = 1000
-"""Messages sent and without an outcome yet. The window a node grants by default."""
+"""Maximum unsettled messages of a sender: the default window of a node."""
 
 CREDIT = 100
-"""Messages a receiver asks for ahead."""
+"""Credit of a receiver."""
 
 SETTLED = "settled"
-"""What became of a message sent settled: nobody says more."""
+"""Outcome of a pre-settled message."""
 
 Step = Callable[[], None]
-"""Called for each message that is done; for a progress bar."""
+"""Called per completed message, for a progress bar."""
 
 
 def _nothing() -> None:
@@ -34,20 +34,20 @@ def _nothing() -> None:
 
 @dataclass
 class Tally:
-    """What became of messages."""
+    """Counts of outcomes."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
     refusals: Counter[str] = field(default_factory=Counter)
-    """What the other side said when it did not accept."""
+    """Error of the first message that was not accepted."""
 
     @property
     def total(self) -> int:
-        """All messages that are done."""
+        """All completed messages."""
         return self.outcomes.total()
 
     @property
     def all_accepted(self) -> bool:
-        """Whether nothing came to anything else than accepted, or was sent settled."""
+        """Whether every message was accepted or pre-settled."""
         return self.outcomes.total() == self.outcomes["accepted"] + self.outcomes[SETTLED]
 
     def add(self, outcome: Outcome) -> None:
@@ -59,14 +59,14 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How fast messages are sent, and how long one may take."""
+    """Rate and time-out of sending."""
 
     clock: Clock
     rate: float | None = None
-    """At most so many a second."""
+    """Maximum messages per second."""
 
     timeout_s: float | None = None
-    """Longest wait for a message to be taken, or to have its outcome."""
+    """Maximum wait for credit or an outcome."""
 
     async def wait_turn(self, number: int, started_s: float) -> None:
         """Wait until message `number` is due."""
@@ -75,9 +75,9 @@ class Pace:
             await self.clock.sleep(max(0.0, due_s - self.clock.monotonic()))
 
     async def within(self, step: Awaitable[T]) -> T:
-        """Return what comes in time.
+        """Return the awaited result.
 
-        Raises: Unavailable if it does not.
+        Raises: Unavailable after the time-out.
         """
         try:
             async with asyncio.timeout(self.timeout_s):
@@ -100,8 +100,9 @@ async def send(
 ) -> Tally:
     """Send messages and count their outcomes.
 
-    Waits while the receivers want no more. Up to 1,000 messages are on the way at a time.
-    Raises: what the link ends with; Unavailable if one takes longer than the pace allows.
+    Waits for credit. At most 1,000 messages are unsettled.
+
+    Raises: the error of the link; Unavailable after the time-out of the pace.
     """
     tally = Tally()
     waiting: deque[Awaitable[Outcome]] = deque()
@@ -136,10 +137,10 @@ async def receive(
     timeout_s: float | None = None,
     start: Start | None = None,
 ) -> int:
-    """Hand messages to `take` and settle each with `outcome` (accepted); return how many came.
+    """Pass messages to `take` and settle each with `outcome` (accepted); return their number.
 
-    Ends after `count` messages, or when none has come for `timeout_s`. Never asks for more than is
-    still wanted, so that nothing is taken from others and given back.
+    Ends after `count` messages, or after `timeout_s` without one. Grants no more credit than
+    needed, so no message is taken from other receivers and returned.
     """
     taken = 0
     async with session.receiver(address, credit=CREDIT, count=count, start=start) as receiver:
@@ -160,9 +161,9 @@ async def request(
     *,
     timeout_s: float,
 ) -> None:
-    """Send requests one after the other and hand each reply to `take`.
+    """Send requests one at a time and pass each reply to `take`.
 
-    Raises: Unavailable if no reply comes within `timeout_s`.
+    Raises: Unavailable without a reply within `timeout_s`.
     """
     for message in messages:
         try:
@@ -183,9 +184,9 @@ async def respond(
     count: int | None = None,
     step: Step = _nothing,
 ) -> Tally:
-    """Answer requests: `answer` makes the reply, which goes to the request's reply-to.
+    """Answer requests: `answer` creates the reply, which goes to the request's reply-to.
 
-    A request without reply-to is accepted and not answered. Returns the outcomes of the replies.
+    A request without reply-to is accepted without a reply. Returns the outcomes of the replies.
     """
     tally = Tally()
     done = 0
@@ -206,7 +207,7 @@ async def respond(
 
 
 def reply_to(request: Message, answer: Callable[[Message], Message]) -> Message | None:
-    """Return the reply to a request, addressed and correlated; None if it wants none."""
+    """Return the reply to a request, addressed and correlated; None without a reply-to."""
     asked = request.properties
     if asked.reply_to is None:
         return None
@@ -217,7 +218,7 @@ def reply_to(request: Message, answer: Callable[[Message], Message]) -> Message 
 
 
 async def _until_quiet(receiver: Receiver, timeout_s: float | None) -> AsyncIterator[Delivery]:
-    """Yield deliveries until none has come for `timeout_s`."""
+    """Yield deliveries until `timeout_s` passes without one."""
     deliveries = aiter(receiver)
     while True:
         try:

@@ -1,6 +1,6 @@
-"""The commands by name, each imported and built when it is asked for.
+"""Lazily imported commands by name.
 
-To import all of them and to prepare their options takes longer than most commands run.
+Importing all of them with their options would take longer than most commands run.
 """
 
 from collections.abc import Callable, Iterator, MutableMapping
@@ -16,10 +16,10 @@ MESSAGES = "Send and receive"
 
 
 class Place(NamedTuple):
-    """Where a command is, and under which heading help shows it."""
+    """Module of a command, and its help section."""
 
     module: str
-    """Below `enmasse.cli.commands`; it has a function of the command's name, or a group `app`."""
+    """Below `enmasse.cli.commands`; it has a function with the command's name, or a group `app`."""
 
     panel: str
 
@@ -39,11 +39,11 @@ COMMANDS: dict[str, Place] = {
     **{name: Place("operate", STORED) for name in ("peek", "purge", "move", "copy", "redrive")},
     **_panel(MESSAGES, "send", "receive", "request", "respond", "bench"),
 }
-"""All commands, in the order in which help shows them."""
+"""All commands, in the order of the help."""
 
 
 class Commands(MutableMapping[str, Any]):
-    """The commands of the root group; what is looked up is built, and nothing else."""
+    """The commands of the root group, built on lookup."""
 
     def __init__(self) -> None:
         self._built: dict[str, Any] = {}
@@ -69,10 +69,10 @@ class Commands(MutableMapping[str, Any]):
 
 
 def build(name: str, place: Place) -> Any:
-    """Return a command as the root group has it."""
+    """Return a command in the form of the root group."""
     module = import_module(f"enmasse.cli.commands.{place.module}")
     single = typer.Typer(rich_markup_mode="rich", pretty_exceptions_enable=False)
-    single.callback()(_nothing)  # without it a single command would be no group
+    single.callback()(_nothing)  # a single command would not be a group otherwise
     group: typer.Typer | None = getattr(module, "app", None)
     if group is not None:
         single.add_typer(group, name=name, rich_help_panel=place.panel)
@@ -83,4 +83,4 @@ def build(name: str, place: Place) -> Any:
 
 
 def _nothing() -> None:
-    """The callback of a group that has no options of its own."""
+    """Callback of a group without options."""

@@ -1,4 +1,4 @@
-"""How commands trust a messaging server: by the authority of the address space they are about."""
+"""Trust of messaging servers: by the CA of the command's address space."""
 
 import base64
 import socket
@@ -13,7 +13,7 @@ HANDSHAKE_TIMEOUT_S = 5.0
 
 
 class Trust(NamedTuple):
-    """Whom to trust, and what the server has to be called."""
+    """The CA to trust, and the TLS server name."""
 
     authorities: str
     """PEM."""
@@ -22,7 +22,7 @@ class Trust(NamedTuple):
 
     @contextmanager
     def file(self) -> Iterator[Path]:
-        """Have the authorities in a file for as long as the block lasts."""
+        """Write the CAs to a file for the duration of the block."""
         with tempfile.NamedTemporaryFile("w", suffix=".crt") as file:
             file.write(self.authorities)
             file.flush()
@@ -30,7 +30,7 @@ class Trust(NamedTuple):
 
 
 def of_space(space: Mapping[str, Any]) -> Trust | None:
-    """Return how the server of a space is trusted; None if its status names no authority."""
+    """Return the trust settings for a space's server; None if its status has no CA."""
     encoded = space.get("status", {}).get("caCert")
     if not encoded:
         return None
@@ -40,8 +40,9 @@ def of_space(space: Mapping[str, Any]) -> Trust | None:
 
 
 def handshake_problem(space: Mapping[str, Any]) -> str | None:
-    """Return why a client that trusts the authority of a space, and no other, cannot begin TLS with
-    it; None if it can, if nobody is reached, or if its status says not where or whom to trust."""
+    """Return why TLS fails for a client that trusts the space's CA only; None if it works, if the
+    server is unreachable, or if the status has no address or CA.
+    """
     trust = of_space(space)
     places = [
         (one["serviceHost"], port["port"])
@@ -62,4 +63,4 @@ def handshake_problem(space: Mapping[str, Any]) -> str | None:
         host, port = places[0]
         return f"TLS with {host}:{port} as {trust.server_name} fails: {error}"
     except OSError:
-        return None  # It cannot be reached from here, which need not be meant.
+        return None  # Unreachable from here, which may be intended.

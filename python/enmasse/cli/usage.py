@@ -1,4 +1,4 @@
-"""What address spaces use of their quotas, from the resources as the API shows them. Pure."""
+"""Quota usage of address spaces, computed from the API's resources. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ Document = Mapping[str, Any]
 
 
 class Use(NamedTuple):
-    """How much of one limit is used."""
+    """Usage of one limit."""
 
     resource: str
     """addresses, router, broker or aggregate."""
@@ -22,23 +22,23 @@ class Use(NamedTuple):
 
 
 class SpaceUse(NamedTuple):
-    """What one address space uses."""
+    """Usage of one address space."""
 
     namespace: str
     space: str
     plan: str | None
     addresses: int
     uses: tuple[Use, ...]
-    """Empty where the plan says nothing, or is not there."""
+    """Empty if the plan is missing or has no quota."""
 
 
 def read(documents: Iterable[Document]) -> list[Resource]:
-    """Return resources from documents of the API, as they are declared."""
+    """Return the resources of API documents."""
     return [parse(dict(one)) for one in documents]
 
 
 def of_spaces(resources: Iterable[Resource]) -> list[SpaceUse]:
-    """Return what every address space uses, given those, their addresses, and all plans."""
+    """Return the usage of every address space, from spaces, addresses and plans."""
     found = list(resources)
     catalogue = Catalogue(found)
     addresses: dict[tuple[str, str], list[Address]] = {}

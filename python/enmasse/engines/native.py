@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, TypeVar
 
@@ -40,8 +40,14 @@ EVENTS_PER_TURN = 512
 LOGINS_PER_TURN = 64
 """Logins taken before other tasks get their turn."""
 
+CREATIONS_PER_TURN = 64
+"""Addresses to create that are taken before other tasks get their turn."""
+
 Answer = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 """Decides a login; both sides are as `_native.pyi` says."""
+
+Create = Callable[[Mapping[str, Any]], Awaitable[str | None]]
+"""Creates an address that a link wants, as `_native.pyi` says; returns why there will be none."""
 
 JOURNAL_CHECK_S = 1.0
 """How often it is looked whether the journal still takes messages."""
@@ -186,18 +192,40 @@ class NativeEngine:
 
         They are decided beside one another; the node bounds how many wait.
         """
-        loop = asyncio.get_running_loop()
-        some = asyncio.Event()
-        loop.add_reader(self._node.login_fd(), some.set)
+        node = self._node
+        await _each(
+            node.login_fd(),
+            lambda: node.logins(LOGINS_PER_TURN),
+            lambda login: self._answer_login(login, answer),
+        )
+
+    async def create_wanted(self, create: Create) -> None:
+        """Have addresses created that links want, until cancelled; the node bounds how many wait.
+
+        They are created beside one another: each is a write that waits for the store.
+        """
+        node = self._node
+        await _each(
+            node.creation_fd(),
+            lambda: node.creations(CREATIONS_PER_TURN),
+            lambda wanted: self._create_wanted(wanted, create),
+        )
+
+    async def _create_wanted(self, wanted: Mapping[str, Any], create: Create) -> None:
         try:
-            async with asyncio.TaskGroup() as tasks:
-                while True:
-                    await some.wait()
-                    some.clear()
-                    for login in self._node.logins(LOGINS_PER_TURN):
-                        tasks.create_task(self._answer_login(login, answer), name="login")
-        finally:
-            loop.remove_reader(self._node.login_fd())
+            refused = await create(wanted)
+        except Exception:
+            # A bug must not end what else is created; the links give up by themselves.
+            log.exception("address not created by a bug")
+            refused = "the address was not created by a bug, which is in the log"
+        self._node.answer_creation(wanted["id"], refused)
+
+    async def seal_unused(self, uid: str, *, seal: bool) -> bool:
+        """Have no link attach to an address if it is not in use, or have links attach as before.
+
+        Returns whether it is sealed now.
+        """
+        return await self._call(lambda: self._node.seal_unused(uid, seal=seal))
 
     async def _answer_login(self, login: Mapping[str, Any], answer: Answer) -> None:
         try:
@@ -253,6 +281,26 @@ class NativeEngine:
     async def _call(self, function: Callable[..., _Result], *arguments: Any) -> _Result:
         async with self._calling:
             return await asyncio.to_thread(function, *arguments)
+
+
+async def _each(
+    fd: int,
+    take: Callable[[], Sequence[Mapping[str, Any]]],
+    answer: Callable[[Mapping[str, Any]], Coroutine[Any, Any, None]],
+) -> None:
+    """Answer each question that can be taken while `fd` is readable, beside one another."""
+    loop = asyncio.get_running_loop()
+    some = asyncio.Event()
+    loop.add_reader(fd, some.set)
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                await some.wait()
+                some.clear()
+                for question in take():
+                    tasks.create_task(answer(question))
+    finally:
+        loop.remove_reader(fd)
 
 
 def log_event(event: dict[str, Any]) -> None:

@@ -169,12 +169,16 @@ class PlannedSpace(Model):
     users: tuple[PlannedUser, ...] = ()
     limits: SpaceLimits = SpaceLimits()
     addresses: tuple[PlannedAddress, ...] = ()
+    auto_create: tuple[str, ...] = ()
+    """Patterns of the names that links may have created."""
+
     internal: bool = False
     """Only sessions within the process of the node come in."""
 
     @model_serializer(mode="wrap")
     def _said(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: one for name, one in serialize(self).items() if name != "internal" or one}
+        optional = ("autoCreate", "internal")
+        return {name: one for name, one in serialize(self).items() if name not in optional or one}
 
     @cached_property
     def json_text(self) -> str:

@@ -439,6 +439,7 @@ class SpaceState:
                 exhausted=self._exhausted,
             ),
             addresses=tuple(sorted(planned, key=attrgetter("name"))),
+            auto_create=tuple(dict.fromkeys(one.pattern for one in space.spec.auto_create)),
         )
         if now != self.planned:
             self.planned = now

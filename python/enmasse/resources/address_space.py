@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from enmasse.base.errors import Fault
 from enmasse.resources import connectors, endpoints
+from enmasse.resources.auto_create import RULES_MAX, AutoCreate
 from enmasse.resources.connectors import Connector, ConnectorStatus
 from enmasse.resources.endpoints import ENDPOINTS_MAX, Endpoint, EndpointStatus
 from enmasse.resources.infra_config import NetworkPolicy
@@ -112,6 +113,9 @@ class AddressSpaceSpec(Model):
 
     connectors: Annotated[tuple[Connector, ...], Field(max_length=ENDPOINTS_MAX)] = ()
     """Servers elsewhere whose addresses it is to show."""
+
+    auto_create: Annotated[tuple[AutoCreate, ...], Field(max_length=RULES_MAX)] = ()
+    """Addresses that links have created, for users who may. Left out: none."""
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -225,12 +229,25 @@ class AddressSpace(Declared):
         return [
             *endpoints.faults_of(self.spec.endpoints),
             *connectors.faults_of(self.spec.connectors, self.spec.type),
+            *self._auto_create_faults(),
+        ]
+
+    def _auto_create_faults(self) -> list[Fault]:
+        allowed = ADDRESS_TYPES[self.spec.type]
+        return [
+            Fault(
+                f"spec.autoCreate[{at}].type",
+                f"{rule.type!r} is no type of address in a space of type {self.spec.type!r}",
+            )
+            for at, rule in enumerate(self.spec.auto_create)
+            if rule.type is not None and rule.type not in allowed
         ]
 
     def document(self) -> dict[str, Any]:
-        """Return plain data; lists of endpoints and connectors that are empty are left out."""
+        """Return plain data; lists that are empty and were not there from the first are left
+        out."""
         data = super().document()
-        for name in ("endpoints", "connectors"):
+        for name in ("endpoints", "connectors", "autoCreate"):
             if not data["spec"][name]:
                 del data["spec"][name]
         return data

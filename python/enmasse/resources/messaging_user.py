@@ -42,7 +42,7 @@ message to the anonymous terminus."""
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 """Annotation in which kubectl keeps a copy of the document, password included."""
 
-Operation = Literal["send", "recv", "view", "manage"]
+Operation = Literal["send", "recv", "view", "manage", "create"]
 
 _USERNAME = re.compile(r"[a-z0-9]([a-z0-9_@.:-]*[a-z0-9])?")
 _AUTHENTICATION_TYPES = ("password", "serviceaccount", "federated")
@@ -169,8 +169,9 @@ class Authorization(Model):
     None: all."""
 
     operations: Annotated[tuple[Operation, ...], Field(min_length=1)]
-    """Any of send, recv, view, manage. View and manage are always for the whole space; nothing
-    here asks for manage."""
+    """Any of send, recv, create, view, manage. Create is to have an address created by a link,
+    where the space does that. View and manage are always for the whole space; nothing here asks for
+    manage."""
 
 
 class MessagingUserMetadata(Metadata):

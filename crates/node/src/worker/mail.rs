@@ -8,13 +8,14 @@ use enmasse_amqp::types::{Error, condition};
 use enmasse_journal::log::Place;
 use enmasse_router::core::{AddressKey, Answer, Operated, Operation, Read};
 use enmasse_router::shard::{ConnId, Fact, Moved, Request, Shelving};
-use enmasse_router::table::{Judged, Refusal, Table};
+use enmasse_router::table::{AddressEntry, Judged, Refusal, Table};
 use mio::Token;
 
 use super::rounds::Rounds;
 use super::socket::{Newcomer, Phase, Socket};
 use super::{TURN_NEWCOMERS, Worker};
 use crate::checks::{Check, Host};
+use crate::creations::{Waiter, too_many};
 use crate::events::Happening;
 use crate::stats::{ConnectionLine, WorkerAnswer};
 
@@ -34,6 +35,10 @@ pub(crate) enum Command {
     PasswordChecked(ConnId, Option<bool>),
     /// what somebody else says of a login
     LoginJudged(ConnId, Box<Judged>),
+    /// no address for the attach of this number, and why
+    CreationRefused(ConnId, u64, Error),
+    /// no link attaches to this address any more if it is not in use, or links attach as before; whether it is sealed
+    Seal(Arc<AddressEntry>, bool, Sender<bool>),
     /// this table is in force, without these addresses
     Apply(Arc<Table>, Arc<[AddressKey]>, Sender<()>),
     /// these stored addresses live here, or have changed: before the table that names them
@@ -101,6 +106,19 @@ impl Worker {
                 if let Some(key) = self.socket_of(conn) {
                     self.feed_again(now, key);
                 }
+            }
+            Command::CreationRefused(conn, number, error) => {
+                self.shard.creation_refused(conn, number, error);
+                if let Some(key) = self.socket_of(conn) {
+                    self.feed_again(now, key);
+                }
+            }
+            Command::Seal(entry, seal, answer) => {
+                let sealed = seal && self.shard.seal_unused(&entry);
+                if !seal {
+                    self.shard.unseal(&entry);
+                }
+                let _ = answer.send(sealed);
             }
             Command::Apply(table, removed, done) => {
                 self.shard.apply(table, &removed);
@@ -196,6 +214,13 @@ impl Worker {
                         self.stats.checks_refused += 1;
                         let why = "too many logins wait for somebody to decide them".to_owned();
                         self.shard.judged(conn, Judged::Unknown(why));
+                        self.again = true;
+                    }
+                }
+                Request::Create { conn, number, wanted, user, until } => {
+                    let waiter = Waiter { worker: self.index, conn, number, until };
+                    if !self.shared.creations.ask(wanted, user, waiter, self.shared.clock.now()) {
+                        self.shard.creation_refused(conn, number, too_many());
                         self.again = true;
                     }
                 }

@@ -12,6 +12,7 @@ use enmasse_router::table::Table;
 use super::*;
 use crate::checks::Checker;
 use crate::config::NodeConfig;
+use crate::creations::Creations;
 use crate::events::EventQueue;
 use crate::logins::Logins;
 use crate::mesh::RING_BYTES;
@@ -29,8 +30,8 @@ fn workers(count: u16, plan: &str) -> Vec<Worker> {
     let config = NodeConfig::default();
     let clock = Clock::start();
     let (events, checker) = (Arc::new(EventQueue::new().unwrap()), Checker::start(clock).unwrap());
-    let logins = Logins::new().unwrap();
-    let shared = Arc::new(Shared::new(config.limits.clone(), events, clock, checker, logins, mailboxes, None));
+    let questions = (Logins::new().unwrap(), Creations::new().unwrap());
+    let shared = Arc::new(Shared::new(config.limits.clone(), events, clock, checker, questions, mailboxes, None));
     let common = Arc::new(common(&config, count, QueueNumbers::new(1)));
     let plan: Plan = serde_json::from_str(plan).unwrap();
     let table = Arc::new(Table::compile(&plan, &Table::empty([7; 32])).unwrap());

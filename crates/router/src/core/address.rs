@@ -49,6 +49,8 @@ pub(super) struct Address {
     pub(super) topic: Option<Box<Topic>>,
     /// of one that is a stream
     pub(super) stream: Option<Box<Stream>>,
+    /// it is about to be deleted, and no link attaches
+    pub(super) sealed: bool,
 }
 
 #[derive(Debug)]
@@ -186,6 +188,7 @@ impl Address {
             stored: None,
             topic: None,
             stream: None,
+            sealed: false,
         }
     }
 

@@ -20,6 +20,7 @@ mod overdue;
 mod parts;
 mod places;
 mod port;
+mod sealing;
 mod stats;
 mod stored;
 mod stream;

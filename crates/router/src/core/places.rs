@@ -22,6 +22,9 @@ impl Router {
             return self.refuse_late(port, address.key, links);
         }
         let key = self.address(address);
+        if self.is_sealed(key) {
+            return self.refuse_sealed(port, address.key, links);
+        }
         match role {
             PortRole::Producer { anonymous, name, producer_name, resume } => {
                 let resume = resume.filter(|_| self.keeps_links(key));

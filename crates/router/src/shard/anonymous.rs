@@ -11,7 +11,7 @@ use enmasse_amqp::types::{Error, condition};
 use super::attach::{check_right, may_be_sent_to};
 use super::batch::Entry;
 use super::conn::{Anonymous, Beginning, Conn, Link, Route};
-use super::links::{full_name, not_found};
+use super::links::full_name;
 use super::management::MANAGEMENT;
 use super::{ConnId, Shard};
 use crate::core::{Ending, PortId, PortRole};
@@ -151,7 +151,7 @@ impl Shard {
             return Err(Error::new(condition::NOT_IMPLEMENTED, what));
         }
         check_right(conn, Operation::Send, to)?;
-        let entry = self.find(conn, to).ok_or_else(|| not_found(to))?;
+        let entry = self.find(conn, to).ok_or_else(|| self.unknown(conn, to))?;
         may_be_sent_to(&entry)?;
         self.give_up_routes(id, link);
         let home = self.home_of(&entry);

@@ -56,6 +56,7 @@ impl Shard {
         for id in stay {
             self.widen(id);
             self.reroute(id);
+            self.go_on_created(id);
         }
     }
 

@@ -118,6 +118,7 @@ impl Shard {
     }
 
     fn attach_named(&mut self, id: ConnId, link: LinkId, attach: Box<Attach>, name: &str) -> Result<(), Error> {
+        let Some(attach) = self.create_first(id, link, attach, name)? else { return Ok(()) };
         let entries = self.permitted(&self.fabric.conns[id.key()], attach.role, name)?;
         if let [entry] = &entries[..]
             && self.moves_to(id, self.home_of(entry))
@@ -372,7 +373,11 @@ pub(super) fn check_right(conn: &Conn, operation: Operation, name: &str) -> Resu
         return Ok(());
     }
     let who = conn.user().unwrap_or("anonymous");
-    let verb = if operation == Operation::Send { "send to" } else { "receive from" };
+    let verb = match operation {
+        Operation::Send => "send to",
+        Operation::Create => "create the address",
+        Operation::Recv | Operation::View | Operation::Manage => "receive from",
+    };
     let what = format!("user \"{who}\" may not {verb} \"{name}\"");
     Err(Error::new(condition::UNAUTHORIZED_ACCESS, what))
 }

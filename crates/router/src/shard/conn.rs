@@ -10,6 +10,7 @@ use enmasse_amqp::types::{Attach, Error};
 use smallvec::SmallVec;
 
 use super::coordinator::{Coordinator, Transaction};
+use super::creating::Creating;
 use super::management::Question;
 use super::names::{LinkName, Stealing};
 use super::pacing::Pacing;
@@ -165,6 +166,8 @@ pub(super) struct Conn {
     pub(super) moving: Option<(LinkId, Box<Attach>)>,
     /// the attach that waits until the link it takes over is gone elsewhere
     pub(super) stealing: Option<Box<Stealing>>,
+    /// the attach that waits for its address to be created
+    pub(super) creating: Option<Box<Creating>>,
     /// the link that waits for its answer; what the peer has sent behind it waits, too
     pub(super) attaching: Option<Box<Attaching>>,
     /// until when it may stay, if what let it in ends
@@ -224,6 +227,7 @@ impl Conn {
             questions: Vec::new(),
             moving: None,
             stealing: None,
+            creating: None,
             attaching: None,
             expires: None,
             renewal: None,
@@ -344,7 +348,8 @@ impl Conn {
 
     /// Whether more bytes may be read from it now.
     pub(super) fn wants_read(&self) -> bool {
-        let waits = self.moving.is_some() || self.stealing.is_some() || self.attaching.is_some();
+        let waits =
+            self.moving.is_some() || self.stealing.is_some() || self.creating.is_some() || self.attaching.is_some();
         !self.finished && !waits && self.held_bytes < super::HELD_BYTES_MAX
     }
 }

@@ -112,7 +112,7 @@ impl Shard {
     /// The first phase, for all links of a connection; `finish_all` follows the second.
     pub(super) fn begin_all(&mut self, id: ConnId, ending: Ending, departing: &mut Vec<Departing>) {
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
-        (conn.attaching, conn.stealing) = (None, None);
+        (conn.attaching, conn.stealing, conn.creating) = (None, None, None);
         for link in 0..conn.link_numbers() {
             self.begin_departure(id, LinkId(link), Farewell::silent(ending, false), departing);
         }

@@ -2,8 +2,9 @@
 //! cannot do itself because they take long or another thread.
 
 use enmasse_amqp::sasl::PlainCheck;
+use enmasse_amqp::time::Time;
 
-use super::ConnId;
+use super::{ConnId, WantedAddress};
 use crate::table::{Question, Refusal, SpaceKey};
 
 /// A fact about a connection, for whoever watches the node.
@@ -75,6 +76,19 @@ pub enum Request {
         about: About,
         /// what to ask
         question: Question,
+    },
+    /// Have an address created; only if there will be none, call `creation_refused`.
+    Create {
+        /// who waits
+        conn: ConnId,
+        /// of the attach that waits
+        number: u64,
+        /// the address
+        wanted: WantedAddress,
+        /// who the peer is, unless anonymous
+        user: Option<String>,
+        /// from then on it waits no more
+        until: Time,
     },
     /// Take the connection out (`extract`) and hand it to shard `to` (`adopt`), socket and unread bytes included.
     Move {

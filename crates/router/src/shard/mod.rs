@@ -14,6 +14,7 @@ mod attach;
 mod batch;
 mod conn;
 mod coordinator;
+mod creating;
 mod departing;
 mod discharging;
 mod dynamic;
@@ -48,6 +49,7 @@ use enmasse_amqp::types::Error;
 
 pub use batch::Batch;
 pub use conn::Peer;
+pub use creating::{CREATE_TIMEOUT_MS, WantedAddress};
 pub use dynamic::{DYNAMIC_PREFIX, DynamicNodes};
 pub use event::{About, Fact, Request};
 pub use guesses::{Attempt, Guesses};
@@ -152,6 +154,8 @@ pub struct Shard {
     questions: u64,
     /// attaches here that ever took over a link of another shard
     thefts: u64,
+    /// attaches here that ever waited for their address to be created
+    creations: u64,
 }
 
 impl Shard {
@@ -178,6 +182,7 @@ impl Shard {
             transactions: 0,
             questions: 0,
             thefts: 0,
+            creations: 0,
         }
     }
 
@@ -375,7 +380,8 @@ impl Shard {
         }
         let conn = self.fabric.conns.get(id.key())?;
         let renewal = conn.renewal.as_ref().map(|renewal| renewal.at);
-        [conn.machine.poll_timeout(), conn.expires, renewal].into_iter().flatten().min()
+        let creating = conn.creating.as_ref().map(|creating| creating.until);
+        [conn.machine.poll_timeout(), conn.expires, renewal, creating].into_iter().flatten().min()
     }
 
     /// The time that `next_timeout` named has come.
@@ -394,6 +400,7 @@ impl Shard {
                 self.expire(id);
             }
             self.renew(now, id);
+            self.give_up_creation(now, id);
         }
         self.input(now, id, &[]);
     }

@@ -8,7 +8,7 @@ use super::Shard;
 use crate::core::{
     AddressKey, Answer, Damaged, Declared, Digests, Operated, Operation, Read, Shelf, Stream, TopicShelf,
 };
-use crate::table::Space;
+use crate::table::{AddressEntry, Space};
 
 /// What a new Plan says about a stored address that lives here.
 #[derive(Debug)]
@@ -101,6 +101,17 @@ impl Shard {
     /// Begins an operation of an administrator; it goes on in the turns to come.
     pub fn operate(&mut self, operation: Operation) {
         self.router.operate(operation);
+    }
+
+    /// Seals an address that lives here and is not in use, so that no link attaches until it is deleted. Whether it is
+    /// sealed now.
+    pub fn seal_unused(&mut self, entry: &AddressEntry) -> bool {
+        self.router.seal_unused(entry.declared())
+    }
+
+    /// An address that was sealed stays after all.
+    pub fn unseal(&mut self, entry: &AddressEntry) {
+        self.router.unseal(entry.key);
     }
 
     /// The answers of operations, by their ids.

@@ -9,6 +9,7 @@ use enmasse_amqp::types::{
 
 use super::terms::Terms;
 use crate::core::AddressKind;
+use crate::plan::AddressType;
 
 /// Capability of a dynamic node that hands messages on and holds none.
 const DIRECT: &str = "direct";
@@ -40,15 +41,30 @@ impl Terminus<'_> {
     }
 }
 
-/// What a link wants a dynamic node to be.
-pub(super) fn asked_kind(attach: &Attach) -> AddressKind {
+/// Whether the terminus at our end has one of some capabilities.
+fn asks(attach: &Attach, names: &[&str]) -> bool {
     let capabilities = match (attach.role, attach.source.as_deref(), attach.target.as_deref()) {
         (Role::Receiver, Some(source), _) => &source.capabilities[..],
         (Role::Sender, _, Some(Target::Node { capabilities, .. })) => capabilities,
         _ => &[],
     };
-    let asks = |names: &[&str]| capabilities.iter().any(|asked| names.contains(&asked.as_str()));
-    match (asks(&["temporary-topic", "topic"]), asks(&[DIRECT])) {
+    capabilities.iter().any(|asked| names.contains(&asked.as_str()))
+}
+
+/// The type of address that a link asks for by its capabilities, if it does.
+pub(super) fn asked_type(attach: &Attach) -> Option<AddressType> {
+    match (asks(attach, &["queue"]), asks(attach, &["topic"]), asks(attach, &[DIRECT])) {
+        (_, true, true) => Some(AddressType::Multicast),
+        (_, false, true) => Some(AddressType::Anycast),
+        (_, true, false) => Some(AddressType::Topic),
+        (true, false, false) => Some(AddressType::Queue),
+        (false, false, false) => None,
+    }
+}
+
+/// What a link wants a dynamic node to be.
+pub(super) fn asked_kind(attach: &Attach) -> AddressKind {
+    match (asks(attach, &["temporary-topic", "topic"]), asks(attach, &[DIRECT])) {
         (false, false) => AddressKind::Stored,
         (true, false) => AddressKind::Topic,
         (false, true) => AddressKind::Anycast,

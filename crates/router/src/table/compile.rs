@@ -142,6 +142,7 @@ fn compile_space(space: &plan::Space, path: &str, known: Option<&Space>, next: &
     let levels_max = covering.keys().map(|name| name.split('/').count()).max().unwrap_or(0);
     let users = compile_users(&space.users, path)?;
     let pace = compile_pace(&space.limits, &format!("{path}.limits"), known)?;
+    let auto_create = compile_auto_create(&space.auto_create, path)?;
     Ok(Space {
         key,
         uid: space.uid.as_str().into(),
@@ -155,8 +156,18 @@ fn compile_space(space: &plan::Space, path: &str, known: Option<&Space>, next: &
         addresses,
         covering,
         levels_max,
+        auto_create,
         internal: space.internal,
     })
+}
+
+fn compile_auto_create(patterns: &[String], path: &str) -> Checked<Vec<(Box<str>, Pattern)>> {
+    let compile = |(place, text): (usize, &String)| {
+        let pattern = Pattern::right(text);
+        let pattern = pattern.or_else(|error| wrong(format!("{path}.autoCreate[{place}]"), error.to_string()))?;
+        Ok((text.as_str().into(), pattern))
+    };
+    patterns.iter().enumerate().map(compile).collect()
 }
 
 /// Bounds that stay go on with what is left of them; others begin anew.
@@ -184,20 +195,8 @@ fn check_address(address: &plan::Address) -> Result<AddressKind, (&'static str, 
         AddressType::Topic if address.retention.is_none() => AddressKind::Topic,
         AddressType::Topic => check_stream(address)?,
     };
-    let name = &address.name;
-    let bad_name = |problem: &str| Err((".name", format!("{name:?} {problem}")));
-    if !NAME_BYTES.contains(&name.len()) {
-        return bad_name("is not 1 to 1,024 bytes long");
-    }
-    if name != "#" && (is_wildcard(name) || name.contains('*')) {
-        return bad_name("contains a wildcard; only the name # alone, the open name space, may");
-    }
-    // A space is a character of many JMS names; what could not be seen, or told from it, is refused.
-    let unseen = |c: char| c != ' ' && (c.is_whitespace() || c.is_control());
-    if name.starts_with("_!") || name.trim() != name || name.contains(unseen) {
-        return bad_name(
-            "begins with _!, begins or ends with a space, or contains other white space or control characters",
-        );
+    if let Err(problem) = check_name(&address.name) {
+        return Err((".name", format!("{:?} {problem}", address.name)));
     }
     if !(1..=LINK_CAPACITY_MAX).contains(&address.limits.link_capacity) {
         return Err((".limits.linkCapacity", format!("is not 1 to {LINK_CAPACITY_MAX}")));
@@ -212,6 +211,22 @@ fn check_address(address: &plan::Address) -> Result<AddressKind, (&'static str, 
         Some(member) => Err((member, "belongs to stored addresses; leave it out for anycast and multicast".into())),
         None => Ok(kind),
     }
+}
+
+/// Checks the name of a declared address; an error says what is wrong with it.
+pub(super) fn check_name(name: &str) -> Result<(), &'static str> {
+    if !NAME_BYTES.contains(&name.len()) {
+        return Err("is not 1 to 1,024 bytes long");
+    }
+    if name != "#" && (is_wildcard(name) || name.contains('*')) {
+        return Err("contains a wildcard; only the name # alone, the open name space, may");
+    }
+    // A space is a character of many JMS names; what could not be seen, or told from it, is refused.
+    let unseen = |c: char| c != ' ' && (c.is_whitespace() || c.is_control());
+    if name.starts_with("_!") || name.trim() != name || name.contains(unseen) {
+        return Err("begins with _!, begins or ends with a space, or contains other white space or control characters");
+    }
+    Ok(())
 }
 
 /// Checks what only a stream has, and that it has nothing else: only its retention takes messages out of it.

@@ -32,7 +32,7 @@ pub use handshake::{Attempted, Granted, Guest, Handshake, Judged, Peer, Proof, Q
 pub use lookup::{Clues, NoSpace};
 pub use pace::{Allowance, Pace};
 pub use rights::Rights;
-pub use space::Space;
+pub use space::{Resolved, Space};
 pub(crate) use storage::MESSAGE_BYTES_MAX;
 pub use storage::{Storage, Streaming};
 pub use usage::{Carried, Place, Traffic};

@@ -115,7 +115,7 @@ impl Rights {
             // No name covers a filter.
             Operation::Recv if is_wildcard(name) => Pattern::filter(name)
                 .is_ok_and(|filter| listed.patterns_for(operation).any(|pattern| pattern.covers(&filter))),
-            Operation::Send | Operation::Recv => {
+            Operation::Send | Operation::Recv | Operation::Create => {
                 listed.names.get(name).is_some_and(|allowed| allowed.contains(operation))
                     || name.len() <= NAME_BYTES_MAX
                         && listed.patterns_for(operation).any(|pattern| pattern.matches(name))

@@ -9,6 +9,7 @@ use enmasse_amqp::sasl::{Hash, Mechanism, Verifier};
 use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{Error, condition};
 
+use super::compile::check_name;
 use super::decoy::Decoy;
 use super::handshake::{Guest, Proof};
 use super::pace::Pace;
@@ -37,8 +38,21 @@ pub struct Space {
     pub(super) covering: BTreeMap<Arc<str>, Arc<AddressEntry>>,
     /// most levels of any address that covers names below it: no longer prefix need be looked up
     pub(super) levels_max: usize,
+    /// patterns of the names that links may have created, as text and compiled
+    pub(super) auto_create: Vec<(Box<str>, Pattern)>,
     /// only sessions within this process come in
     pub(super) internal: bool,
+}
+
+/// What a name stands for in an address space.
+#[derive(Clone, Copy, Debug)]
+pub enum Resolved<'a> {
+    /// this declared address
+    Address(&'a Arc<AddressEntry>),
+    /// none yet: the space has one created for a link
+    Creatable,
+    /// none
+    Nothing,
 }
 
 /// Who may come in (contracts 5).
@@ -252,14 +266,42 @@ impl Space {
         }
     }
 
-    /// The address that a name stands for (contracts 6): the declared address of that name; else the longest address
-    /// above it, by levels, that covers names below; else the address `#`. `None` for a name with wildcards.
+    /// What a name stands for (contracts 6): the declared address of that name; else the longest address above it, by
+    /// levels, that covers names below; else an address that a link may have created; else the address `#`. Nothing for
+    /// a name with wildcards.
+    #[must_use]
+    pub fn look_up(&self, name: &str) -> Resolved<'_> {
+        if is_wildcard(name) {
+            return Resolved::Nothing;
+        }
+        match self.addresses.get(name).or_else(|| self.above(name)) {
+            Some(entry) => Resolved::Address(entry),
+            None if self.creates(name) => Resolved::Creatable,
+            None => self.addresses.get("#").map_or(Resolved::Nothing, Resolved::Address),
+        }
+    }
+
+    /// The declared address that a name stands for.
     #[must_use]
     pub fn resolve(&self, name: &str) -> Option<&Arc<AddressEntry>> {
-        if is_wildcard(name) {
-            return None;
+        match self.look_up(name) {
+            Resolved::Address(entry) => Some(entry),
+            Resolved::Creatable | Resolved::Nothing => None,
         }
-        self.addresses.get(name).or_else(|| self.above(name)).or_else(|| self.addresses.get("#"))
+    }
+
+    /// The patterns of `autoCreate` that stand for a name.
+    pub fn creating(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.auto_create.iter().filter(move |(_, pattern)| pattern.matches(name)).map(|(text, _)| &**text)
+    }
+
+    /// Whether `autoCreate` covers a name that an address may have. The names of subscriptions (`topic::name`) and of the
+    /// node's own addresses are none.
+    fn creates(&self, name: &str) -> bool {
+        self.creating(name).next().is_some()
+            && check_name(name).is_ok()
+            && !name.starts_with('$')
+            && !name.contains("::")
     }
 
     /// The addresses that a receiver on `name` listens to: that of [`Space::resolve`], or for a filter with wildcards

@@ -2,6 +2,7 @@
 //! of routing runs on one shard and on three, with producers and consumers on shards of their own.
 
 mod agreements;
+mod creating;
 mod departing;
 mod large;
 mod management;

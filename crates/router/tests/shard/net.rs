@@ -15,7 +15,7 @@ use enmasse_journal::log::simulated::SimulatedDisk;
 use enmasse_router::core::{AddressKey, Answer, QueueNumbers, Read, SETTLE_TIMEOUT_MS};
 use enmasse_router::plan::Plan;
 use enmasse_router::shard::{
-    About, ConnId, DynamicNodes, Entropy, Fact, Fed, LinkNames, Load, Peer, Request, Shard, Shared,
+    About, ConnId, DynamicNodes, Entropy, Fact, Fed, LinkNames, Load, Peer, Request, Shard, Shared, WantedAddress,
 };
 use enmasse_router::table::{AddressEntry, Judged, Question, Space, Table};
 
@@ -61,6 +61,8 @@ pub(crate) struct Net {
     /// what a service says to every question
     pub(crate) judge: Judged,
     pub(crate) asked: Vec<(About, Question)>,
+    /// addresses that links want created, with the number of the attach and who asks
+    pub(crate) wanted: Vec<(usize, ConnId, u64, WantedAddress, Option<String>)>,
     table: Arc<Table>,
     /// addresses that the last plan has no more
     removed: Vec<AddressKey>,
@@ -107,6 +109,7 @@ impl Net {
             facts: Vec::new(),
             judge: Judged::Wrong("nobody knows".to_owned()),
             asked: Vec::new(),
+            wanted: Vec::new(),
             table,
             removed: Vec::new(),
             output_max_bytes: 0,
@@ -131,6 +134,13 @@ impl Net {
         let table = Table::compile(&plan, &self.table).expect("the plan compiles");
         self.removed = self.table.diff(&table).removed.iter().map(|entry| entry.key).collect();
         self.table = Arc::new(table);
+    }
+
+    /// There is no address for the attach that asked first.
+    pub(crate) fn refuse_wanted(&mut self, why: &str) {
+        let (shard, conn, number, ..) = self.wanted.remove(0);
+        self.shards[shard].creation_refused(conn, number, Error::new(condition::NOT_FOUND, why));
+        self.run();
     }
 
     /// A declared address of the open space.
@@ -541,6 +551,9 @@ impl Net {
                     self.asked.push((about, question));
                     let judged = self.judge.clone();
                     self.shards[shard].judged(conn, judged);
+                }
+                Request::Create { conn, number, wanted, user, .. } => {
+                    self.wanted.push((shard, conn, number, wanted, user));
                 }
                 Request::Move { conn, to } => {
                     let Some(connection) = self.shards[shard].extract(conn) else { continue };

@@ -33,14 +33,14 @@ fn with_topics_in(shards: u16, space: &str) -> Net {
 }
 
 /// A client of that container that stays on its shard.
-fn client_of(net: &mut Net, shard: usize, container: &str) -> usize {
+pub(crate) fn client_of(net: &mut Net, shard: usize, container: &str) -> usize {
     let client = net.plain(shard, Open { container_id: container.to_owned(), ..Open::default() });
     net.begin(client);
     net.sender(client, None);
     client
 }
 
-fn subscriber(link: &str, address: &str, capabilities: &[&str]) -> Attach {
+pub(crate) fn subscriber(link: &str, address: &str, capabilities: &[&str]) -> Attach {
     let capabilities = capabilities.iter().map(|name| Symbol::from(*name)).collect();
     let copy = Some(Symbol::from("copy"));
     let source =
@@ -48,7 +48,7 @@ fn subscriber(link: &str, address: &str, capabilities: &[&str]) -> Attach {
     Attach { source: Some(Box::new(source)), ..blank(Role::Receiver, link.to_owned()) }
 }
 
-fn durable(attach: Attach) -> Attach {
+pub(crate) fn durable(attach: Attach) -> Attach {
     let source = attach.source.map(|source| Source {
         durable: TerminusDurability::UnsettledState,
         expiry_policy: TerminusExpiryPolicy::Never,
@@ -68,7 +68,7 @@ fn by_name(link: &str) -> Attach {
 }
 
 /// Attaches, and gives the link with what it was answered.
-fn ask(net: &mut Net, client: usize, attach: Attach) -> (LinkId, Option<Source>) {
+pub(crate) fn ask(net: &mut Net, client: usize, attach: Attach) -> (LinkId, Option<Source>) {
     net.clients[client].heard.clear();
     let link = net.attach(client, attach);
     let answer = net.clients[client].heard.iter().find_map(|heard| match heard {

@@ -68,7 +68,7 @@ fn message(text: &str) -> Vec<u8> {
     message_to("orders", None, text.as_bytes())
 }
 
-fn post(net: &mut Net, client: usize, link: LinkId, txn_id: &[u8], text: &str) {
+pub(crate) fn post(net: &mut Net, client: usize, link: LinkId, txn_id: &[u8], text: &str) {
     net.piece_with(client, link, (&message(text), &within(txn_id, None)), false, true, false);
 }
 

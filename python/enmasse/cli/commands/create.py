@@ -51,6 +51,10 @@ MaySend = Annotated[
 MayReceive = Annotated[
     list[str] | None, typer.Option(metavar="ADDRESS", help="May receive from it; repeatable.")
 ]
+MayCreate = Annotated[
+    list[str] | None,
+    typer.Option(metavar="ADDRESS", help="May have it created by a link (autoCreate); repeatable."),
+]
 
 app = typer.Typer(cls=Aliases, no_args_is_help=True, help="Declare what files say, or one thing.")
 app.callback(invoke_without_command=True)(create_core.files)
@@ -98,7 +102,8 @@ def address(
 
       enmasse create address news/europe --type multicast --space shop
     """
-    from enmasse.cli.names import in_space, resource_name
+    from enmasse.cli.names import in_space
+    from enmasse.resources.naming import resource_name
 
     resource = resource_name(space, name) if address is None else in_space(space, name)
     spec = stored.nested(
@@ -178,6 +183,7 @@ def user(
     ] = None,
     send: MaySend = None,
     receive: MayReceive = None,
+    create: MayCreate = None,
     space: Space = "default",
     namespace: Namespace = "default",
     wait: Wait = True,
@@ -186,18 +192,19 @@ def user(
     server: ServerUrl = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Declare a user of an address space. Without --send and --receive all addresses are allowed.
+    """Declare a user of an address space. Without --send, --receive and --create they may send
+    to and receive from all addresses.
 
     The first user closes a space that names no authentication service: from then on a login is
     wanted.
 
     Example: enmasse create user alice --send orders --receive 'news/#'
     """
-    from enmasse.cli.names import resource_name
+    from enmasse.resources.naming import resource_name
 
     allowed = [
         {"operations": [operation], "addresses": addresses}
-        for operation, addresses in (("send", send), ("recv", receive))
+        for operation, addresses in (("send", send), ("recv", receive), ("create", create))
         if addresses
     ]
     spec = {

@@ -75,9 +75,9 @@ def _declare(place: tuple[Path | None, str | None, Path | None]) -> None:
     """See that the streams of the demo are there."""
     from enmasse.base.errors import Conflict
     from enmasse.cli.client import Api
-    from enmasse.cli.names import resource_name
     from enmasse.pipeline.demo import ALERTS, READINGS
     from enmasse.resources import API_VERSION
+    from enmasse.resources.naming import resource_name
 
     with Api.find(*place) as api:
         for address in (READINGS, ALERTS):

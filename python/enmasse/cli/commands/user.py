@@ -29,6 +29,9 @@ def _right(help: str) -> Any:
 
 Sends = Annotated[list[str] | None, _right("May send to this address or pattern; repeatable.")]
 Receives = Annotated[list[str] | None, _right("May receive from it; repeatable.")]
+Creates = Annotated[
+    list[str] | None, _right("May have it created by a link (autoCreate); repeatable.")
+]
 Views = Annotated[bool, typer.Option("--view", help="May ask `$management` about all addresses.")]
 Manages = Annotated[bool, typer.Option("--manage", help="Kept; nothing here asks for it.")]
 
@@ -89,6 +92,7 @@ def allow(
     name: UserName,
     send: Sends = None,
     receive: Receives = None,
+    create: Creates = None,
     view: Views = False,
     manage: Manages = False,
     space: Space = "default",
@@ -106,7 +110,7 @@ def allow(
 
       enmasse user allow bob --view --manage --space shop
     """
-    given = (("send", send), ("recv", receive))
+    given = (("send", send), ("recv", receive), ("create", create))
     rights: list[dict[str, Any]] = [
         {"operations": [operation], "addresses": addresses}
         for operation, addresses in given

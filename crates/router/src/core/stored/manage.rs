@@ -117,6 +117,19 @@ pub(in crate::core) struct Operations {
 }
 
 impl Operations {
+    /// Whether one of them takes messages from this address, or may put some into it.
+    pub(in crate::core) fn concern(&self, key: AddressKey) -> bool {
+        self.running.iter().any(|running| {
+            let operation = &running.operation;
+            operation.address == key
+                || match &operation.work {
+                    Work::Purge | Work::Peek(_) => false,
+                    Work::Move(to) | Work::Copy(to) => *to == key,
+                    Work::Redrive(origins) => origins.values().any(|origin| *origin == key),
+                }
+        })
+    }
+
     /// One of them has something to do in the next turn.
     pub(super) fn is_due(&self, compacting: bool) -> bool {
         self.running.iter().any(|running| running.is_due(compacting))
@@ -409,7 +422,8 @@ impl Router {
         let from_log = stored.shelf.log;
         let body = self.bodies.get(item.place, from_log.is_some()).unwrap_or_default();
         let target = running.operation.target(body).and_then(|name| self.by_key.get(&name).copied());
-        let Some(target) = target.filter(|target| self.addresses[*target].takes_messages()) else {
+        let is_open = |target: &Key| self.addresses[*target].takes_messages() && !self.is_sealed(*target);
+        let Some(target) = target.filter(is_open) else {
             return Err(Some(Failed::NoTarget));
         };
         if self.makes_wait(target) {

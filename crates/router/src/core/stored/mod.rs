@@ -160,6 +160,11 @@ impl Stored {
 }
 
 impl Stored {
+    /// It has messages, or links that may be resumed.
+    pub(super) fn is_used(&self) -> bool {
+        !self.shelf.queue.is_empty() || !self.resuming.is_empty()
+    }
+
     /// A consumer attaches, unless the queue refuses it.
     pub(super) fn attach(&mut self, key: Key, consuming: &Consuming) -> Result<ConsumerId, Refused> {
         self.shelf.queue.attach(&Consume {

@@ -79,6 +79,10 @@ impl Topic {
         self.held > 0
     }
 
+    pub(in crate::core) fn has_subscriptions(&self) -> bool {
+        !self.subscriptions.is_empty()
+    }
+
     pub(in crate::core) fn is_on_disk(&self) -> bool {
         self.shelf.on_disk
     }

@@ -64,6 +64,11 @@ pub(in crate::core) struct Transactions {
 }
 
 impl Transactions {
+    /// Whether one of them has a message for this address.
+    pub(in crate::core) fn posts_to(&self, key: AddressKey) -> bool {
+        self.open.values().any(|transaction| transaction.postings.iter().any(|posting| posting.address == key))
+    }
+
     pub(super) fn next_look(&self) -> Option<u64> {
         self.look_ms
     }

@@ -47,6 +47,7 @@ fn space(name: &str, addresses: &[(&str, AddressType)]) -> Space {
         users: Vec::new(),
         limits: Default::default(),
         addresses: addresses.iter().map(address).collect(),
+        auto_create: Vec::new(),
         internal: false,
     }
 }

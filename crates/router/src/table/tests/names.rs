@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use crate::plan::AddressType::{Anycast, Multicast};
 use crate::table::pattern::{Pattern, is_wildcard};
 use crate::table::tests::{plan, space, table};
-use crate::table::{Space, Table};
+use crate::table::{Resolved, Space, Table};
 
 fn world(addresses: &[(&str, crate::plan::AddressType)]) -> Table {
     table(&plan(1, [space("world", addresses)]))
@@ -136,6 +136,71 @@ proptest! {
         let mut expected: Vec<_> = only(&table).addresses().filter(|address| pattern.reaches(&address.name)).collect();
         expected.sort_by_key(|address| address.key);
         prop_assert_eq!(listened(&table, &filter), expected.iter().map(|address| &*address.name).collect::<Vec<_>>());
+    }
+}
+
+/// A world in which links have addresses of these patterns created.
+fn creating(addresses: &[(&str, crate::plan::AddressType)], patterns: &[&str]) -> Table {
+    let mut space = space("world", addresses);
+    space.auto_create = patterns.iter().map(|&pattern| pattern.to_owned()).collect();
+    table(&plan(1, [space]))
+}
+
+/// What a name stands for: an address, `+` for one that is created, `-` for none.
+fn looked_up<'t>(table: &'t Table, name: &str) -> &'t str {
+    match only(table).look_up(name) {
+        Resolved::Address(entry) => &entry.name,
+        Resolved::Creatable => "+",
+        Resolved::Nothing => "-",
+    }
+}
+
+#[test]
+fn an_address_is_created_before_the_open_name_space_is_asked_and_after_all_else() {
+    let table = creating(&[("jobs", Multicast), ("work/1", Anycast), ("#", Anycast)], &["jobs/*", "work/*", "tmp*"]);
+    for (name, expected) in [
+        ("work/1", "work/1"),
+        ("jobs/1", "jobs"),
+        ("work/2", "+"),
+        ("work/2/3", "#"),
+        ("tmp", "+"),
+        ("tmp7/a", "+"),
+        ("other", "#"),
+    ] {
+        assert_eq!(looked_up(&table, name), expected, "{name}");
+    }
+}
+
+#[test]
+fn what_cannot_be_the_name_of_an_address_is_not_created() {
+    let table = creating(&[], &["*"]);
+    assert_eq!(looked_up(&table, "orders"), "+");
+    let long = "x".repeat(1025);
+    for name in ["", "a*", "+", "a/#", " a", "a ", "a\tb", "_!1", "$management", "topic::name", &long] {
+        assert_eq!(looked_up(&table, name), "-", "{name:?}");
+    }
+}
+
+proptest! {
+    /// Exact, longest prefix, `autoCreate`, `#`: in that order, whatever is declared.
+    #[test]
+    fn a_name_is_looked_up_in_the_stated_order(
+        declared in prop::collection::btree_map(name_of(&["a", "b", "c"]), prop::bool::ANY, 0..6),
+        open in prop::bool::ANY,
+        patterns in prop::collection::vec(name_of(&["a", "b", "+", "#"]), 0..3),
+        name in name_of(&["a", "b", "c"]),
+    ) {
+        let mut addresses: Vec<_> =
+            declared.iter().map(|(name, covers)| (&**name, if *covers { Multicast } else { Anycast })).collect();
+        addresses.extend(open.then_some(("#", Anycast)));
+        let patterns: Vec<&str> = patterns.iter().map(|pattern| &**pattern).collect();
+        let table = creating(&addresses, &patterns);
+        let above = declared.iter().filter(|(above, covers)| **covers && name.starts_with(&format!("{above}/")));
+        let longest = above.map(|(above, _)| &**above).max_by_key(|above| above.len());
+        let creates = patterns.iter().any(|pattern| Pattern::right(pattern).unwrap().matches(&name));
+        let exact = declared.get_key_value(&name).map(|(name, _)| &**name);
+        let expected = exact.or(longest).or(creates.then_some("+")).or(open.then_some("#")).unwrap_or("-");
+        prop_assert_eq!(looked_up(&table, &name), expected);
     }
 }
 

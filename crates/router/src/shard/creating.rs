@@ -1,0 +1,134 @@
+//! Links to addresses that their space has created on demand (`contracts.md` 6).
+//!
+//! The attach waits with its connection, which is not read meanwhile, as with every attach that is not answered yet. It
+//! goes on once a table is in force in which the name is an address, and is refused when the control plane says why there
+//! will be none, or when [`CREATE_TIMEOUT_MS`] is over. No thread waits.
+
+use std::sync::Arc;
+
+use enmasse_amqp::connection::LinkId;
+use enmasse_amqp::time::Time;
+use enmasse_amqp::types::{Attach, Error, Role, condition};
+
+use super::attach::check_right;
+use super::conn::Conn;
+use super::links::not_found;
+use super::terminus::asked_type;
+use super::{ConnId, DYNAMIC_PREFIX, Request, Shard};
+use crate::plan::{AddressType, Operation};
+use crate::table::Resolved;
+
+/// Longest wait of an attach for its address.
+pub const CREATE_TIMEOUT_MS: u64 = 2_000;
+
+/// An address that a link asks for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct WantedAddress {
+    /// full name of the address space, `NAME.NAMESPACE`
+    pub space: String,
+    /// the name that the link attaches to
+    pub address: String,
+    /// the type that the capabilities of its terminus ask for
+    pub kind: Option<AddressType>,
+    /// the patterns of the space's `autoCreate` that stand for the name, in their order
+    pub patterns: Vec<String>,
+}
+
+/// An attach that waits for its address.
+pub(super) struct Creating {
+    link: LinkId,
+    /// tells it from those before it
+    number: u64,
+    name: Box<str>,
+    attach: Box<Attach>,
+    pub(super) until: Time,
+}
+
+impl Shard {
+    /// Has the address of an attach created, if its name is none yet and the space does so. `None`: it waits for that.
+    ///
+    /// # Errors
+    /// `amqp:unauthorized-access` without the right `create`, or without the right to use the address.
+    pub(super) fn create_first(
+        &mut self,
+        id: ConnId,
+        link: LinkId,
+        attach: Box<Attach>,
+        name: &str,
+    ) -> Result<Option<Box<Attach>>, Error> {
+        let conn = &self.fabric.conns[id.key()];
+        let space = conn.home.as_ref().and_then(|(space, _)| self.table.space(*space));
+        let Some(space) = space.filter(|_| !name.starts_with(DYNAMIC_PREFIX)) else { return Ok(Some(attach)) };
+        if !matches!(space.look_up(name), Resolved::Creatable) {
+            return Ok(Some(attach));
+        }
+        let operation = if attach.role == Role::Sender { Operation::Send } else { Operation::Recv };
+        check_right(conn, operation, name)?;
+        check_right(conn, Operation::Create, name)?;
+        let wanted = WantedAddress {
+            space: space.name().to_owned(),
+            address: name.to_owned(),
+            kind: asked_type(&attach),
+            patterns: space.creating(name).map(str::to_owned).collect(),
+        };
+        let user = conn.user().map(str::to_owned);
+        self.creations += 1;
+        let number = self.creations;
+        let until = self.fabric.now.plus_millis(CREATE_TIMEOUT_MS);
+        self.requests.push_back(Request::Create { conn: id, number, wanted, user, until });
+        let creating = Creating { link, number, name: name.into(), attach, until };
+        self.fabric.conns[id.key()].creating = Some(Box::new(creating));
+        Ok(None)
+    }
+
+    /// Why a message to a name goes nowhere. It has no link of its own that could wait for an address to be created.
+    pub(super) fn unknown(&self, conn: &Conn, name: &str) -> Error {
+        let mut error = not_found(name);
+        let space = conn.home.as_ref().and_then(|(space, _)| self.table.space(*space));
+        if space.is_some_and(|space| matches!(space.look_up(name), Resolved::Creatable)) {
+            error.description = Some(format!("{}, or attach a link to it", error.description.unwrap_or_default()));
+        }
+        error
+    }
+
+    /// There will be no address for the attach of that number, if it waits still: why, for its peer. Hand the connection's
+    /// unread bytes to `input` afterwards.
+    pub fn creation_refused(&mut self, id: ConnId, number: u64, error: Error) {
+        if !self.knows(id) {
+            return;
+        }
+        let conn = &mut self.fabric.conns[id.key()];
+        if let Some(creating) = conn.creating.take_if(|creating| creating.number == number) {
+            self.refuse_attach(id, creating.link, creating.name.into(), error);
+            self.fabric.mark(id.key);
+        }
+    }
+
+    /// The time is over for an attach whose address is not there.
+    pub(super) fn give_up_creation(&mut self, now: Time, id: ConnId) {
+        let conn = &mut self.fabric.conns[id.key()];
+        if let Some(creating) = conn.creating.take_if(|creating| creating.until <= now) {
+            let error = not_created(&creating.name);
+            self.refuse_attach(id, creating.link, creating.name.into(), error);
+        }
+    }
+
+    /// A new table is in force: the attach of a connection goes on if its name is an address there, or is none that the
+    /// space creates any more.
+    pub(super) fn go_on_created(&mut self, id: ConnId) {
+        let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
+        let table = Arc::clone(&self.table);
+        let space = conn.home.as_ref().and_then(|(space, _)| table.space(*space));
+        let waits = |name: &str| space.is_some_and(|space| matches!(space.look_up(name), Resolved::Creatable));
+        if let Some(creating) = conn.creating.take_if(|creating| !waits(&creating.name)) {
+            self.attach(id, creating.link, creating.attach);
+        }
+    }
+}
+
+fn not_created(name: &str) -> Error {
+    let shown: String = name.chars().take(200).collect();
+    let seconds = CREATE_TIMEOUT_MS / 1000;
+    let what = format!("the address \"{shown}\" was not created within {seconds} s; attach again later");
+    Error::new(condition::NOT_FOUND, what)
+}

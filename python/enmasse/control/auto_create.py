@@ -1,0 +1,242 @@
+"""Addresses that links have created, and that are deleted when nobody uses them.
+
+Both go the way of a request to the API: through admission, with quotas, and into the audit trail.
+Whether an address is in use is decided by its home in the node: it seals the address first, so that
+no link attaches between that and the deletion.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import structlog
+
+from enmasse.base.clock import Clock
+from enmasse.base.errors import Code, Conflict, EnMasseError
+from enmasse.control.admission import Admission
+from enmasse.engines import AddressFigures, Observed
+from enmasse.resources import Address, AddressSpace, Key, parse
+from enmasse.resources.auto_create import (
+    CREATED_BY,
+    EXPIRE_AFTER,
+    OWNER,
+    OWNER_LABEL,
+    Creation,
+    choose,
+    expiry_ms,
+)
+from enmasse.resources.naming import hashed_name, resource_name
+from enmasse.store import Store
+
+log = structlog.get_logger(__name__)
+
+LOOK_S = 1.0
+"""How often it is looked whether addresses are in use, as long as there are any that may expire."""
+
+SYSTEM = "system:enmasse"
+"""Who deletes an address, in the audit trail."""
+
+
+class Sealing(Protocol):
+    """The engine, as far as it matters here."""
+
+    async def observe(self) -> Observed:
+        """Return the figures of this moment."""
+
+    async def seal_unused(self, uid: str, *, seal: bool) -> bool:
+        """Seal an address that is not in use, or lift the seal; return whether it is sealed."""
+
+
+class Deed(NamedTuple):
+    """What was done for links, for the audit trail."""
+
+    verb: str
+    key: Key
+    user: str | None
+    """For whom; None: without a name."""
+
+    error: EnMasseError | None = None
+    """Why it was refused."""
+
+
+Note = Callable[[Deed], None]
+
+
+class AutoCreation:
+    """Creates the addresses that links want."""
+
+    def __init__(self, store: Store, admission: Admission, note: Note) -> None:
+        """Create in `store` through `admission`; what is done is told to `note`."""
+        self._store = store
+        self._admission = admission
+        self._note = note
+
+    async def create(self, wanted: Mapping[str, Any]) -> str | None:
+        """Create an address as `_native.pyi` says it is wanted.
+
+        Return why there will be none; None: it is declared.
+        """
+        name, _, namespace = wanted["space"].partition(".")
+        space = self._store.get(Key("AddressSpace", namespace, name))
+        if not isinstance(space, AddressSpace):
+            return f"there is no address space {wanted['space']}"
+        asked = wanted["type"]
+        creation = choose(space.spec.auto_create, wanted["patterns"], asked)
+        if creation is None:
+            what = asked or "address"
+            return (
+                f"no {what} is created under the name {wanted['address']!r} in address space"
+                f" {name}; ask for another type, or declare the address"
+            )
+        address = _address(space, wanted["address"], wanted["user"], creation, self._store)
+        try:
+            await self._admission.create(address)
+        except Conflict as error:
+            if error.code in (Code.ALREADY_EXISTS, Code.ADDRESS_TAKEN):
+                # Somebody else was faster: the Plan will say what it is.
+                return None
+            return self._refused(address, wanted["user"], error)
+        except EnMasseError as error:
+            return self._refused(address, wanted["user"], error)
+        self._note(Deed("create", address.key, wanted["user"]))
+        return None
+
+    def _refused(self, address: Address, user: str | None, error: EnMasseError) -> str:
+        self._note(Deed("create", address.key, user, error))
+        return f"the address {address.spec.address!r} was not created: {error.message}"
+
+
+def _address(
+    space: AddressSpace, name: str, user: str | None, creation: Creation, store: Store
+) -> Address:
+    namespace = space.metadata.namespace
+    own_name = resource_name(space.metadata.name, name)
+    there = store.get(Key("Address", namespace, own_name))
+    if isinstance(there, Address) and there.spec.address != name:
+        # Somebody has declared another address under the resource name that this one would have.
+        own_name = hashed_name(space.metadata.name, name)
+    annotations = {CREATED_BY: user} if user else {}
+    if creation.rule.expire_after is not None:
+        annotations[EXPIRE_AFTER] = f"{creation.rule.expire_after}ms"
+    spec = {"address": name, "type": creation.type, "plan": creation.rule.plan}
+    made = parse(
+        {
+            "apiVersion": "enmasse.io/v1beta1",
+            "kind": "Address",
+            "metadata": {
+                "name": own_name,
+                "namespace": namespace,
+                "labels": {OWNER_LABEL: OWNER},
+                "annotations": annotations,
+            },
+            "spec": {field: value for field, value in spec.items() if value is not None},
+        }
+    )
+    assert isinstance(made, Address)
+    return made
+
+
+@dataclass(slots=True)
+class _Watched:
+    """An address that may expire."""
+
+    address: Address
+    figures: AddressFigures | None
+    unused_since: float
+
+
+class Expiry:
+    """Deletes addresses of `autoCreate` that nobody has used for the time that they say."""
+
+    def __init__(
+        self, store: Store, admission: Admission, engine: Sealing, clock: Clock, note: Note
+    ) -> None:
+        """Delete from `store` through `admission` what `engine` says is not in use."""
+        self._store = store
+        self._admission = admission
+        self._engine = engine
+        self._clock = clock
+        self._note = note
+        self._taken_in: int | None = None
+        self._watched: dict[Key, _Watched] = {}
+
+    async def run(self) -> None:
+        """Look again and again, until cancelled."""
+        while True:
+            try:
+                await self.look()
+            except EnMasseError as error:
+                log.warning("unused addresses are not looked for", reason=error.message)
+            await self._clock.sleep(LOOK_S)
+
+    async def look(self) -> None:
+        """Delete what is over now.
+
+        An address counts as used when it is first seen: nothing of this is kept over a restart.
+        """
+        self._take_in()
+        if not self._watched:
+            return
+        observed = await self._engine.observe()
+        by_uid = {one.uid: one for one in observed.addresses}
+        now = self._clock.monotonic()
+        for key, watched in list(self._watched.items()):
+            figures = by_uid.get(watched.address.metadata.uid or "")
+            if figures is not None:
+                figures = figures._replace(oldest_age_s=0.0)
+            if _is_used(figures) or figures != watched.figures:
+                watched.figures, watched.unused_since = figures, now
+            elif now - watched.unused_since >= (expiry_ms(watched.address) or 0) / 1000:
+                watched.unused_since = now
+                await self._delete(key, watched.address)
+
+    def _take_in(self) -> None:
+        """Take in what has been declared and deleted since the last look."""
+        try:
+            if self._taken_in is None:
+                keys = {one.key for one in self._store.list("Address")}
+            else:
+                keys = {event.resource.key for event in self._store.changes(self._taken_in)}
+        except Conflict as error:
+            if error.code != Code.VERSION_EXPIRED:
+                raise
+            keys = {*self._watched, *(one.key for one in self._store.list("Address"))}
+        self._taken_in = self._store.version
+        for key in keys:
+            if key.kind == "Address":
+                self._look_at(key)
+
+    def _look_at(self, key: Key) -> None:
+        found = self._store.get(key)
+        if not isinstance(found, Address) or expiry_ms(found) is None or found.is_terminating:
+            self._watched.pop(key, None)
+            return
+        watched = self._watched.get(key)
+        if watched is None or watched.address.metadata.uid != found.metadata.uid:
+            self._watched[key] = _Watched(found, None, self._clock.monotonic())
+        else:
+            watched.address = found
+
+    async def _delete(self, key: Key, address: Address) -> None:
+        """Delete an address, unless it is in use or has been changed."""
+        uid = address.metadata.uid or ""
+        if not await self._engine.seal_unused(uid, seal=True):
+            return
+        try:
+            # Who takes the label off keeps the address: it has another version then.
+            version = address.metadata.resource_version
+            gone = await self._admission.delete(key, uid=uid, version=version)
+        except EnMasseError as error:
+            log.info("unused address stays", address=str(key), reason=error.message)
+            await self._engine.seal_unused(uid, seal=False)
+            return
+        if gone.is_terminating and self._store.get(key) is not None:
+            # What has finalizers stays in the Plan until they are gone.
+            await self._engine.seal_unused(uid, seal=False)
+        self._note(Deed("delete", key, SYSTEM))
+
+
+def _is_used(figures: AddressFigures | None) -> bool:
+    if figures is None:
+        return False
+    return any((figures.senders, figures.receivers, figures.stored, figures.waiting))

@@ -1,0 +1,249 @@
+"""Addresses that links want are declared through admission, and deleted when nobody uses them."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from doubles import TestClock, address, address_plan, document, infra, queue, space, space_plan
+from enmasse.base.errors import Code
+from enmasse.control import Admission
+from enmasse.control.auto_create import LOOK_S, SYSTEM, AutoCreation, Deed, Expiry
+from enmasse.engines import AddressFigures, Observed
+from enmasse.resources import Address, Key, Resource, parse
+from enmasse.resources.address import TYPES
+from enmasse.resources.auto_create import CREATED_BY, EXPIRE_AFTER, OWNER, OWNER_LABEL
+from enmasse.store import MemoryStore
+
+KEY = Key("Address", "default", "default.jobs-1-3e6d4b7f")
+
+
+class Sealed:
+    """An engine that seals what has no figures that say it is used."""
+
+    def __init__(self) -> None:
+        self.figures: dict[str, AddressFigures] = {}
+        self.sealed: dict[str, bool] = {}
+        self.refuses = False
+        self.on_seal: list[Any] = []
+
+    async def observe(self) -> Observed:
+        return Observed(0, list(self.figures.values()))
+
+    async def seal_unused(self, uid: str, *, seal: bool) -> bool:
+        self.sealed[uid] = seal and not self.refuses
+        for one in self.on_seal:
+            await one()
+        return self.sealed[uid]
+
+
+class World:
+    """A store in which links have addresses created."""
+
+    def __init__(self) -> None:
+        self.clock = TestClock(datetime(2026, 11, 1, tzinfo=UTC))
+        self.store = MemoryStore(self.clock)
+        self.admission = Admission(self.store, exposed=False, served=TYPES)
+        self.engine = Sealed()
+        self.deeds: list[Deed] = []
+        self.creation = AutoCreation(self.store, self.admission, self.deeds.append)
+        self.expiry = Expiry(self.store, self.admission, self.engine, self.clock, self.deeds.append)
+
+    async def declare(self, *resources: Resource | dict[str, Any]) -> None:
+        await self.admission.apply(
+            [parse(one) if isinstance(one, dict) else one for one in resources]
+        )
+
+    async def want(
+        self, name: str = "jobs/1", type_: str | None = None, user: str | None = "alice"
+    ) -> str | None:
+        return await self.creation.create(wanted(name, type_, user))
+
+    def addresses(self) -> list[Address]:
+        found = self.store.list("Address")
+        return [one for one in found if isinstance(one, Address)]
+
+    async def pass_(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+        await self.expiry.look()
+
+
+def wanted(name: str, type_: str | None = None, user: str | None = "alice") -> Mapping[str, Any]:
+    return {
+        **{"id": 1, "space": "default.default", "address": name},
+        **{"type": type_, "patterns": ["jobs/*"], "user": user},
+    }
+
+
+def creating(**rule: Any) -> dict[str, Any]:
+    spec = {"type": "standard", "autoCreate": [{"pattern": "jobs/*"} | rule]}
+    return document("AddressSpace", "default", spec)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+async def test_a_wanted_address_is_declared_for_the_user_who_wants_it(world: World) -> None:
+    await world.declare(creating(expireAfter="1m"))
+    assert await world.want() is None
+    (made,) = world.addresses()
+    assert (made.spec.address, made.spec.type) == ("jobs/1", "queue")
+    assert made.metadata.name.startswith("default.jobs-1-")
+    assert made.metadata.labels == {OWNER_LABEL: OWNER}
+    assert made.metadata.annotations == {CREATED_BY: "alice", EXPIRE_AFTER: "60000ms"}
+    assert world.deeds == [Deed("create", made.key, "alice")]
+
+
+async def test_the_link_says_the_type_unless_the_rule_does(world: World) -> None:
+    await world.declare(creating())
+    assert await world.want("jobs/1", "topic") is None
+    assert await world.want("jobs/2", user=None) is None
+    await world.declare(creating(type="queue"))
+    refused = await world.want("jobs/3", "topic")
+    assert refused is not None
+    assert "no topic is created under the name 'jobs/3'" in refused
+    assert [one.spec.type for one in world.addresses()] == ["topic", "queue"]
+    assert "enmasse.io/created-by" not in world.addresses()[1].metadata.annotations
+
+
+async def test_two_links_to_one_name_have_one_address(world: World) -> None:
+    await world.declare(creating())
+    assert await world.want(user="alice") is None
+    assert await world.want(user="bob") is None
+    assert len(world.addresses()) == 1
+    assert [deed.user for deed in world.deeds] == ["alice"]
+
+
+async def test_a_resource_name_that_is_taken_is_passed_over(world: World) -> None:
+    await world.declare(creating(), queue("default.orders", address="other"))
+    assert await world.creation.create(wanted("orders") | {"patterns": ["jobs/*"]}) is None
+    names = {one.spec.address: one.metadata.name for one in world.addresses()}
+    assert names["orders"].startswith("default.orders-")
+
+
+async def test_a_quota_that_is_used_up_is_told_to_the_client_and_the_trail(world: World) -> None:
+    plans = [address_plan("small", "queue", broker=1.0)]
+    await world.declare(infra(), *plans, space_plan("tiny", plans, (1, 1, 1)))
+    rules = creating()
+    rules["spec"]["plan"] = "tiny"
+    await world.declare(rules)
+    assert await world.want("jobs/1") is None
+    refused = await world.want("jobs/2")
+    assert refused is not None
+    assert refused.startswith("the address 'jobs/2' was not created: ")
+    assert "quota" in refused
+    error = world.deeds[-1].error
+    assert error is not None
+    assert error.code == Code.QUOTA_EXCEEDED
+    assert len(world.addresses()) == 1
+
+
+async def test_a_space_that_is_gone_or_creates_nothing_any_more_refuses(world: World) -> None:
+    assert await world.want() == "there is no address space default.default"
+    await world.declare(space())
+    refused = await world.want()
+    assert refused is not None
+    assert "declare the address" in refused
+
+
+async def made(world: World) -> Address:
+    """An address that expires after a minute, looked at for the first time."""
+    await world.declare(creating(expireAfter="1m"))
+    assert await world.want() is None
+    await world.expiry.look()
+    return world.addresses()[0]
+
+
+def figures(one: Address, **figures: Any) -> AddressFigures:
+    return AddressFigures(one.metadata.uid or "", "default.default", "jobs/1", **figures)
+
+
+async def test_an_address_without_use_is_sealed_and_deleted(world: World) -> None:
+    one = await made(world)
+    await world.pass_(59)
+    assert world.addresses()
+    await world.pass_(1)
+    assert world.addresses() == []
+    assert world.engine.sealed == {one.metadata.uid: True}
+    assert world.deeds[-1] == Deed("delete", one.key, SYSTEM)
+
+
+@pytest.mark.parametrize("used", ["senders", "receivers", "stored", "waiting"])
+async def test_links_and_messages_keep_an_address(world: World, used: str) -> None:
+    one = await made(world)
+    uid = one.metadata.uid or ""
+    world.engine.figures[uid] = figures(one, **{used: 1})
+    await world.pass_(600)
+    world.engine.figures[uid] = figures(one)
+    await world.pass_(59)
+    assert world.engine.sealed == {}, "the time begins when the use ends"
+    await world.pass_(60)
+    assert world.addresses() == []
+
+
+async def test_a_use_between_two_looks_counts(world: World) -> None:
+    one = await made(world)
+    uid = one.metadata.uid or ""
+    world.engine.figures[uid] = figures(one, enqueued=1, delivered=1)
+    await world.pass_(59)
+    await world.pass_(59)
+    assert world.addresses()
+    await world.pass_(1)
+    assert world.addresses() == []
+
+
+async def test_what_its_home_does_not_seal_stays(world: World) -> None:
+    """A durable subscription, a link that may be resumed, or a link that was faster."""
+    await made(world)
+    world.engine.refuses = True
+    await world.pass_(60)
+    await world.pass_(59)
+    assert world.addresses()
+    world.engine.refuses = False
+    await world.pass_(1)
+    assert world.addresses() == []
+
+
+async def test_an_address_that_is_nobodys_any_more_stays(world: World) -> None:
+    one = await made(world)
+    await world.admission.replace(one.with_metadata(labels={}))
+    await world.pass_(600)
+    assert world.addresses()
+    assert world.engine.sealed == {}
+
+
+async def test_a_label_that_goes_while_the_address_is_sealed_keeps_it(world: World) -> None:
+    one = await made(world)
+
+    async def keep() -> None:
+        world.engine.on_seal.clear()
+        await world.admission.replace(one.with_metadata(labels={}))
+
+    world.engine.on_seal.append(keep)
+    await world.pass_(60)
+    assert world.addresses()
+    assert world.engine.sealed == {one.metadata.uid: False}, "links attach again"
+    assert [deed.verb for deed in world.deeds] == ["create"]
+
+
+async def test_what_has_finalizers_is_unsealed_until_they_are_gone(world: World) -> None:
+    one = await made(world)
+    await world.admission.replace(one.with_metadata(finalizers=("example.com/keep",)))
+    await world.pass_(60)
+    (left,) = world.addresses()
+    assert left.is_terminating
+    assert world.engine.sealed == {one.metadata.uid: False}
+    await world.pass_(60)
+    assert world.deeds[-1].verb == "delete"
+    assert len(world.deeds) == 2, "it is deleted once"
+
+
+async def test_declared_addresses_are_none_of_its_business(world: World) -> None:
+    await world.declare(creating(), queue(), address("default.direct"))
+    await world.expiry.look()
+    await world.pass_(10_000)
+    assert len(world.addresses()) == 2
+    assert LOOK_S <= 1.0

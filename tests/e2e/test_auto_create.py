@@ -1,0 +1,164 @@
+"""Addresses that links have created on a real platform, with real clients."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from proton import Delivery, Message
+from proton.reactor import LinkOption
+from proton.utils import LinkDetached
+
+from exchanging import PASSWORD, TIMEOUT_S, address, connected, outcomes, take, user
+from running import Platform, Start
+
+pytestmark = pytest.mark.timeout(180)
+
+SPACE = """
+apiVersion: enmasse.io/v1beta1
+kind: AddressSpace
+metadata: {name: default}
+spec:
+  type: standard
+  autoCreate:
+  - {pattern: 'jobs/*', type: queue}
+  - {pattern: 'brief/*', expireAfter: 1s}
+  - {pattern: 'any/#'}
+"""
+
+SECRET = """
+apiVersion: enmasse.io/v1beta1
+kind: AddressSpace
+metadata: {name: closed}
+spec: {type: standard, autoCreate: [{pattern: '#'}]}
+"""
+
+
+class Capability(LinkOption):
+    """What a link asks its node to be."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def apply(self, link: Any) -> None:
+        node = link.target if link.is_sender else link.source
+        node.capabilities.put_symbol(self.name)
+
+
+@pytest.fixture(scope="module")
+def creating(start_platform: Start, tmp_path_factory: pytest.TempPathFactory) -> Platform:
+    path = tmp_path_factory.mktemp("documents") / "space.yaml"
+    alice = user("alice", "orders").replace("name: default.alice", "name: closed.alice")
+    bob = user("bob", "orders").replace("name: default.bob", "name: closed.bob")
+    bob = bob.replace("[send, recv]", "[send, recv, create]")
+    path.write_text(
+        "---\n".join(
+            [
+                SPACE,
+                SECRET,
+                address("any/declared").replace("default.any/declared", "default.declared"),
+                alice,
+                bob,
+            ]
+        )
+    )
+    return start_platform("-f", path)
+
+
+def declared(platform: Platform) -> dict[str, Any]:
+    items = json.loads(platform.enmasse("get", "addresses", "-A", "-o", "json"))["items"]
+    return {one["spec"]["address"]: one for one in items}
+
+
+def trail(platform: Platform) -> list[dict[str, Any]]:
+    items = json.loads(platform.enmasse("audit", "--output", "json"))["items"]
+    return [one for one in items if one.get("agent") == "autoCreate"]
+
+
+def test_a_queue_is_there_with_the_first_link(creating: Platform) -> None:
+    with connected(creating) as connection:
+        sender = connection.create_sender("jobs/1")
+        for number in range(3):
+            sender.send(Message(body=number))
+        assert take(connection.create_receiver("jobs/1"), 3) == [0, 1, 2]
+    made = declared(creating)["jobs/1"]
+    assert made["spec"]["type"] == "queue"
+    assert made["metadata"]["labels"] == {"enmasse.io/owner": "auto-create"}
+    (record,) = [one for one in trail(creating) if one["name"] == made["metadata"]["name"]]
+    assert (record["who"], record["verb"], record["status"]) == ("system:anonymous", "create", 201)
+
+
+def test_the_capability_says_the_type(creating: Platform) -> None:
+    with connected(creating, container="c") as connection:
+        news = connection.create_receiver("any/news", options=Capability("topic"), credit=1)
+        connection.create_sender("any/news").send(Message(body="news"))
+        assert news.receive(timeout=TIMEOUT_S).body == "news"
+        with pytest.raises(LinkDetached, match="no topic is created under the name 'jobs/2'"):
+            connection.create_receiver("jobs/2", options=Capability("topic"))
+        assert declared(creating)["any/news"]["spec"]["type"] == "topic"
+        assert "jobs/2" not in declared(creating)
+
+
+def test_what_is_declared_comes_first_and_the_anonymous_terminus_creates_nothing(
+    creating: Platform,
+) -> None:
+    with connected(creating) as connection:
+        connection.create_sender("any/declared").send(Message(body="there"))
+        with pytest.raises(LinkDetached, match="declare it first"):
+            connection.create_sender("elsewhere")
+    (outcome,) = outcomes(creating, "", Message(address="any/thing", body="x"))
+    assert outcome == Delivery.REJECTED
+    assert "any/thing" not in declared(creating)
+
+
+def test_only_a_user_who_may_create_has_an_address_created(creating: Platform) -> None:
+    login = {"password": PASSWORD, "allow_insecure_mechs": True}
+    with connected(creating, user="alice@closed", **login) as connection:
+        with pytest.raises(LinkDetached, match='"alice" may not create the address "orders"'):
+            connection.create_sender("orders")
+    with connected(creating, user="bob@closed", **login) as connection:
+        connection.create_sender("orders").send(Message(body="for alice"))
+    with connected(creating, user="alice@closed", **login) as connection:
+        assert take(connection.create_receiver("orders"), 1) == ["for alice"]
+    made = declared(creating)["orders"]
+    assert made["metadata"]["annotations"]["enmasse.io/created-by"] == "bob"
+    assert "bob" in [one["who"] for one in trail(creating)]
+
+
+def gone(platform: Platform, name: str) -> bool:
+    """Whether an address goes within some time."""
+    until = time.monotonic() + TIMEOUT_S
+    while time.monotonic() < until:
+        if name not in declared(platform):
+            return True
+    return False
+
+
+def test_an_address_goes_when_nobody_uses_it_and_comes_back_with_a_link(
+    creating: Platform, tmp_path: Path
+) -> None:
+    with connected(creating) as connection:
+        connection.create_sender("brief/1").send(Message(body="stays while it waits"))
+        connection.create_sender("brief/kept")
+        kept = declared(creating)["brief/kept"]
+        kept["metadata"] |= {"labels": {}}
+        (tmp_path / "kept.json").write_text(json.dumps(kept))
+        creating.enmasse("apply", "-f", str(tmp_path / "kept.json"))
+    with connected(creating) as connection:
+        assert take(connection.create_receiver("brief/1"), 1) == ["stays while it waits"]
+    assert gone(creating, "brief/1")
+    assert "brief/kept" in declared(creating), "it is nobody's any more"
+    deleted = [one for one in trail(creating) if one["verb"] == "delete"]
+    assert [one["who"] for one in deleted] == ["system:enmasse"]
+    with connected(creating) as connection:
+        connection.create_sender("brief/1").send(Message(body="again"))
+        assert take(connection.create_receiver("brief/1"), 1) == ["again"]
+
+
+def test_describe_says_whose_an_address_is(creating: Platform) -> None:
+    with connected(creating) as connection:
+        connection.create_sender("any/described")
+    said = creating.enmasse("describe", "address", "any/described")
+    assert "auto-create" in said
+    assert "Auto Create" in creating.enmasse("describe", "addressspace", "default")
