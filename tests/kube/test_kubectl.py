@@ -314,6 +314,13 @@ def test_it_checks_before_it_writes(kubectl: Kubectl) -> None:
     assert "NotFound" in kubectl.say("get", "addr", "default.orders").err
     late = kubectl.say("create", "-f", "-", stdin=text(ORDERS | {"metadata": {"name": "x.y"}}))
     assert "there is no address space 'x'" in late.err
+    strange = kubectl.say("create", "-f", "-", stdin=text(ORDERS | {"kind": "Order"}))
+    assert 'no matches for kind "Order" in version "enmasse.io/v1beta1"' in strange.err
+
+
+def test_it_is_told_what_exists_already(kubectl: Kubectl, orders: str) -> None:
+    again = kubectl.say("create", "-f", "-", stdin=text(ORDERS))
+    assert f'addresses.enmasse.io "{orders}" already exists' in again.err
 
 
 def test_T_AS_12_it_replaces_and_deletes(kubectl: Kubectl, orders: str) -> None:
