@@ -17,6 +17,8 @@ from enmasse.cli.options import Output
 from enmasse.pipeline.endings import Trouble
 from enmasse.pipeline.live.database import Live
 from enmasse.pipeline.places import read
+from enmasse.pipeline.tables import delta
+from enmasse.pipeline.tables.delta import Table
 from measured import Batch, measured, put_in, us
 
 
@@ -97,6 +99,29 @@ def test_status_tells_rows_out_and_what_does_not_go_on(folder: Path) -> None:
     assert found["sources"][0]["written"]["bronze"] == 1200
     assert found["refusingAddresses"]["alerts"]["tries"] == 2
     assert "troubles" not in found and "written" not in found
+
+
+def test_status_tells_how_far_gold_is_and_ends_with_1_while_it_fails(folder: Path) -> None:
+    enmasse("init")
+    pipeline, places = read(folder / "pipeline.yaml")
+    places.state.mkdir()
+    silver = Table(places.table("silver"), "delta", ("date",))
+    delta.append_arrow(measured({}), silver, "p/readings/q", 0)
+    trouble = Trouble(Conflict("E4000", "it lacks sketch"), datetime(2026, 1, 31, tzinfo=UTC), 2)
+    with closing(Live(places.live_url, pipeline.spec, pipeline.metadata.name)) as db:
+        code, out, _ = enmasse("status")
+        # the commit that made the table, and that of the batch
+        assert code == 0 and "gold: 2 versions of silver behind, " in out
+        db.troubled("gold", {"gold": trouble})
+        code, out, _ = enmasse("status")
+        said = "since 2026-01-31T00:00:00+00:00, tried again 2 times: it lacks sketch"
+        assert code == 1 and f"gold: fails {said}" in out
+        code, out, _ = enmasse("status", "--output", "json")
+        found = json.loads(out)["gold"]
+        assert code == 1 and found["trouble"]["error"] == "it lacks sketch"
+        assert found["versionsBehind"] == 2 and found["lagSeconds"] >= 0
+        db.troubled("gold", {})
+        assert enmasse("status")[0] == 0
 
 
 @pytest.mark.parametrize("command", ["run", "reconcile"])

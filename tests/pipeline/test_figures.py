@@ -12,6 +12,7 @@ from doubles import TestClock
 from enmasse.base.errors import Conflict, Unavailable
 from enmasse.pipeline import figures
 from enmasse.pipeline.endings import Trouble
+from enmasse.pipeline.gold.progress import Progress
 from enmasse.pipeline.live.database import Live
 from enmasse.resources.pipeline import PipelineSpec
 from measured import Batch, measured, put_in, us
@@ -86,11 +87,14 @@ def test_trouble_is_told_of_sources_and_addresses(db: Live) -> None:
     trouble = Trouble(Conflict("E4000", "it was made anew"), clock.now(), 2)
     db.troubled("source", {"s": trouble, "new": trouble})
     db.troubled("address", {"alerts": trouble})
-    with figures.served(figures.registry("p", db, dict, lambda: None, clock), 0) as url:
+    db.troubled("gold", {"gold": trouble})
+    behind = Progress(7, 4, int(clock.now().timestamp() * 1000) - 2500)
+    with figures.served(figures.registry("p", db, dict, lambda: behind, clock), 0) as url:
         assert url is not None
         found = scraped(url)
     assert found["source_troubled", "p", "s"] == found["source_troubled", "p", "new"] == 1
     assert found["refusing_addresses", "p"] == 1
+    assert (found["gold_lag_seconds", "p"], found["gold_troubled", "p"]) == (2.5, 1)
     told = {one["source"]: one["trouble"] for one in figures.of_sources(db.status(), 0.0)}
     assert told["s"] == told["new"]
     assert (told["s"]["error"], told["s"]["tries"]) == ("it was made anew", 2)
