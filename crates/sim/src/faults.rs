@@ -31,6 +31,8 @@ pub enum Fault {
     Plan,
     /// a segment of the journal is compacted
     Compact,
+    /// a chunk of a large batch is written, and others are committed before the next
+    Chunk,
     /// the node's process is killed: what was written is kept
     Kill,
     /// the power fails: of what was not synced anything may be lost
@@ -38,7 +40,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::Drop,
         Self::Close,
         Self::End,
@@ -49,6 +51,7 @@ impl Fault {
         Self::Rollback,
         Self::Plan,
         Self::Compact,
+        Self::Chunk,
         Self::Kill,
         Self::Power,
     ];

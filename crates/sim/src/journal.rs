@@ -1,12 +1,13 @@
-//! The journal of the node on a simulated disk, driven as the node's journal threads drive it: one turn appends all
-//! batches that have come, syncs once and answers; bodies are read; a segment with little alive is compacted.
+//! The journal of the node on a simulated disk, driven as the node's journal threads drive it: one
+//! turn is one commit, or one chunk of a large batch, and answers; bodies are read; a segment with
+//! little alive is compacted.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use enmasse_amqp::time::Time;
 use enmasse_journal::log::simulated::SimulatedDisk;
-use enmasse_journal::log::{Batch, Config, Log, Place, Reader, Recovered, Refused};
+use enmasse_journal::log::{Batch, Commits, Committed, Config, Lane, Log, Place, Reader, Recovered, Refused};
 use enmasse_router::core::{Answer, Read};
 use enmasse_router::shard::Shard;
 
@@ -28,7 +29,7 @@ pub(crate) struct Journal {
     disk: Arc<SimulatedDisk>,
     log: Log<SimulatedDisk>,
     reader: Reader<SimulatedDisk>,
-    batches: Vec<(usize, Batch)>,
+    commits: Commits,
     wanted: Vec<(usize, Vec<Place>)>,
     /// for each shard
     replies: Vec<VecDeque<(Time, Reply)>>,
@@ -48,7 +49,8 @@ impl Journal {
         }
         let replies = (0..shards).map(|_| VecDeque::new()).collect();
         let reader = log.reader();
-        Ok((Self { disk, log, reader, batches: Vec::new(), wanted: Vec::new(), replies, compacting: None }, recovered))
+        let commits = Commits::new(config.commit_bytes);
+        Ok((Self { disk, log, reader, commits, wanted: Vec::new(), replies, compacting: None }, recovered))
     }
 
     /// The disk.
@@ -67,7 +69,7 @@ impl Journal {
     /// Takes what a shard has for the journal.
     pub(crate) fn collect(&mut self, at: usize, shard: &mut Shard) {
         while let Some(batch) = shard.take_journal() {
-            self.batches.push((at, batch));
+            self.commits.push(Lane { worker: at as u16, part: 0 }, batch);
         }
         let wanted = shard.take_wanted();
         if !wanted.is_empty() {
@@ -89,13 +91,16 @@ impl Journal {
 
     /// Nothing is on its way to or from it.
     pub(crate) fn is_idle(&self) -> bool {
-        self.batches.is_empty() && self.wanted.is_empty() && self.replies.iter().all(VecDeque::is_empty)
+        self.commits.is_empty() && self.wanted.is_empty() && self.replies.iter().all(VecDeque::is_empty)
     }
 
     /// One turn of the journal's threads.
     pub(crate) fn turn(&mut self, now: Time, random: &mut Random, counts: &mut FaultCounts) {
         let arrival = Time::from_micros(now.as_micros() + random.between(50, 2_000));
         self.append(arrival);
+        if self.log.chunk_bytes() > 0 {
+            counts.record(now, Fault::Chunk);
+        }
         self.read(arrival);
         // A log that has stopped reclaims nothing.
         let _ = self.log.turn();
@@ -103,19 +108,13 @@ impl Journal {
     }
 
     fn append(&mut self, arrival: Time) {
-        if self.batches.is_empty() {
-            return;
-        }
+        let mut done = Vec::new();
+        self.commits.step(&mut self.log, &mut done);
         let mut answers: Vec<Vec<Answer>> = self.replies.iter().map(|_| Vec::new()).collect();
-        for (at, mut batch) in self.batches.drain(..) {
-            let result = self.log.append(&mut batch);
-            answers[at].push(Answer { batch, result });
+        for Committed { lane, batch, result } in done {
+            answers[usize::from(lane.worker)].push(Answer { batch, result });
         }
-        let synced = self.log.sync();
-        for (at, mut answers) in answers.into_iter().enumerate().filter(|(_, answers)| !answers.is_empty()) {
-            for answer in &mut answers {
-                answer.result = std::mem::replace(&mut answer.result, Ok(())).and_then(|()| synced.clone());
-            }
+        for (at, answers) in answers.into_iter().enumerate().filter(|(_, answers)| !answers.is_empty()) {
             self.replies[at].push_back((arrival, Reply::Journaled(answers)));
         }
     }

@@ -137,6 +137,7 @@ impl Scenario {
                 segment_bytes: *random.pick(&[16 << 10, 32 << 10, 64 << 10, 256 << 10]),
                 slack_segments: random.between(1, 4) as u32,
                 spare_segments_max: random.between(3, 6) as usize,
+                commit_bytes: *random.pick(&[512, 2 << 10, 8 << 10, 4 << 20]),
                 secret: random.number() as u32,
                 ..log::Config::default()
             },

@@ -48,6 +48,9 @@ fn stored_addresses_keep_the_contract_for_a_sample_of_seeds() {
         for fault in [Fault::Drop, Fault::Close, Fault::End, Fault::Detach, Fault::Kill, Fault::Power, Fault::Compact] {
             assert!(faults.count(fault) > 0 && faults.pair(fault, Fault::Drop) > 0, "{fault:?}\n{faults}");
         }
+        for fault in [Fault::Kill, Fault::Power, Fault::Plan, Fault::Compact, Fault::Rollback] {
+            assert!(faults.pair(fault, Fault::Chunk) > 0, "{fault:?} beside a batch in chunks\n{faults}");
+        }
     }
 }
 

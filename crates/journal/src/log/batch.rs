@@ -102,6 +102,13 @@ impl Batch {
         self.bytes.len()
     }
 
+    /// Bytes it will take on disk, with the messages that it copies.
+    #[must_use]
+    pub fn cost(&self) -> u64 {
+        let copied = self.copies.iter().filter(|copy| copy.frame.is_none()).map(|copy| u64::from(copy.from.len));
+        (self.bytes.len() + self.index.len()) as u64 + copied.sum::<u64>()
+    }
+
     /// Messages in it, copies left out.
     #[must_use]
     pub fn messages(&self) -> usize {

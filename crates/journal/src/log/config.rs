@@ -17,13 +17,23 @@ pub struct Config {
     pub spare_segments_max: usize,
     /// Compaction begins when the log takes more than twice what is alive and this many segments.
     pub slack_segments: u32,
+    /// What one sync makes durable at most, but for a batch that cannot be divided. Larger ones are written in chunks of
+    /// this size ([`Log::stage`](super::Log::stage)).
+    pub commit_bytes: u32,
     /// A random number, used if the log is new: without it nobody can make a message that looks like a record.
     pub secret: u32,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { segment_bytes: 64 << 20, reserve_segments: 2, spare_segments_max: 6, slack_segments: 4, secret: 0 }
+        Self {
+            segment_bytes: 64 << 20,
+            reserve_segments: 2,
+            spare_segments_max: 6,
+            slack_segments: 4,
+            commit_bytes: 4 << 20,
+            secret: 0,
+        }
     }
 }
 
@@ -31,7 +41,7 @@ impl Config {
     pub(super) fn checked(self) -> Self {
         let segment_bytes = self.segment_bytes.clamp(4 * BLOCK_BYTES as u32, GROUP_BYTES_MAX);
         let spare_segments_max = self.spare_segments_max.max(self.reserve_segments + 1);
-        Self { segment_bytes, spare_segments_max, ..self }
+        Self { segment_bytes, spare_segments_max, commit_bytes: self.commit_bytes.max(1), ..self }
     }
 }
 

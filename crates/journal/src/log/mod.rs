@@ -5,10 +5,11 @@
 //! - A *shard* fills a [`Batch`] (declare, message, remove, state, copy, groups) and hands it to the log's owner, as it
 //!   hands batches to other shards. It is the shard that knows what is alive: it keeps a [`Place`] for each message, and
 //!   names the place again when it removes it ([`Removal`]).
-//! - The *owner* is one thread of the node with the [`Log`]: it takes all batches that have come, [`Log::append`]s each,
-//!   [`Log::sync`]s once, and sends the batches back. That is group commit without a timer: while one sync runs, the next
-//!   batches come together. Then one [`Log::turn`], which gives space
-//!   back; [`Log::rest`] when nothing has come for a while.
+//! - The *owner* is one thread of the node with the [`Log`]: it gives all batches that have come to [`Commits`], whose
+//!   step [`Log::append`]s some, [`Log::sync`]s once, and gives them back. That is group commit without a timer: while one
+//!   sync runs, the next batches come together. A batch too large for that is written in chunks ([`Log::stage`]), with
+//!   other batches between. After each step one [`Log::turn`], which gives space back; [`Log::rest`] when nothing has come
+//!   for a while.
 //! - A [`Reader`] reads bodies by their places, from any thread.
 //! - [`Disk`] is all the log knows of files.
 //!
@@ -36,6 +37,7 @@
 
 mod batch;
 mod catalog;
+mod commits;
 mod config;
 mod disk;
 mod entries;
@@ -52,9 +54,11 @@ mod scan;
 mod segment;
 pub mod simulated;
 mod space;
+mod staged;
 mod wire;
 
 pub use batch::{Batch, Removal};
+pub use commits::{Commits, Committed, Lane};
 pub use config::{Config, Figures, GROUP_BYTES_MAX, OpenError, Refused};
 pub use disk::{Disk, Fault};
 pub use owner::Log;

@@ -16,33 +16,34 @@ use super::recover::{Lines, Recovered, Replay, lines};
 use super::scan::Known;
 use super::segment::{BLOCK_BYTES, FORMAT_VERSION, Opened, Seal, first_block, open, sealed_block};
 use super::space::Space;
+use super::staged::Staged;
 
 /// Room left free for what an index may have more than was reckoned with.
-const SLACK_BYTES: u32 = 256;
+pub(super) const SLACK_BYTES: u32 = 256;
 
 /// The segment that is written to.
-struct Active {
-    number: u32,
+pub(super) struct Active {
+    pub(super) number: u32,
     size: u32,
     /// Its first block is written.
-    begun: bool,
+    pub(super) begun: bool,
     /// Where the next frame goes.
-    end: u32,
+    pub(super) end: u32,
     /// Up to here it is durable.
-    synced: u32,
+    pub(super) synced: u32,
     /// `end` after the last mark.
-    marked: u32,
-    index: Vec<u8>,
+    pub(super) marked: u32,
+    pub(super) index: Vec<u8>,
 }
 
 impl Active {
-    fn new(number: u32, size: u32) -> Self {
+    pub(super) fn new(number: u32, size: u32) -> Self {
         let first = BLOCK_BYTES as u32;
         Self { number, size, begun: false, end: first, synced: first, marked: first, index: Vec::new() }
     }
 
     /// Bytes that frames and their lines may still take.
-    fn room(&self) -> u64 {
+    pub(super) fn room(&self) -> u64 {
         let taken = u64::from(self.end) + self.index.len() as u64 + u64::from(SLACK_BYTES);
         u64::from(self.size).saturating_sub(taken)
     }
@@ -59,18 +60,21 @@ struct Piece {
 pub struct Log<D> {
     pub(super) disk: Arc<D>,
     pub(super) config: Config,
-    secret: u32,
-    active: Option<Active>,
+    pub(super) secret: u32,
+    pub(super) active: Option<Active>,
+    /// The batch that is written chunk by chunk, if there is one.
+    pub(super) staged: Option<Staged>,
     /// Empty segments, in rising order, all above the active one.
-    spares: VecDeque<u32>,
+    pub(super) spares: VecDeque<u32>,
     next_number: u32,
     pub(super) space: Space,
     pub(super) facts: Facts,
     /// Something was appended since the last sync.
-    dirty: bool,
+    pub(super) dirty: bool,
     stopped: Option<String>,
-    figures: Figures,
+    pub(super) figures: Figures,
     scratch: Vec<u8>,
+    pub(super) read_fault: Option<(u32, Fault)>,
     compacting: Option<u32>,
     /// The second copy; none if the disk had no room for it.
     pub(super) catalog: Option<Catalog>,
@@ -125,6 +129,7 @@ impl<D: Disk> Log<D> {
             config,
             secret,
             active: None,
+            staged: None,
             spares: VecDeque::new(),
             next_number: found.next_number,
             space,
@@ -133,6 +138,7 @@ impl<D: Disk> Log<D> {
             stopped: None,
             figures: Figures::default(),
             scratch: Vec::new(),
+            read_fault: None,
             compacting: None,
             catalog: None,
         };
@@ -188,6 +194,12 @@ impl<D: Disk> Log<D> {
     #[must_use]
     pub fn disk(&self) -> &D {
         &self.disk
+    }
+
+    /// How it uses its disk.
+    #[must_use]
+    pub const fn config(&self) -> &Config {
+        &self.config
     }
 
     /// Why nothing is taken any more, if so.
@@ -351,7 +363,7 @@ impl<D: Disk> Log<D> {
         written.map_err(|fault| self.stop("a write failed", &fault))
     }
 
-    fn number(&mut self) -> u32 {
+    pub(super) fn number(&mut self) -> u32 {
         let number = self.next_number;
         self.next_number += 1;
         number
@@ -460,20 +472,26 @@ impl<D: Disk> Log<D> {
         Ok(())
     }
 
-    /// A segment for a group that fits no other. Spares get numbers above it: numbers rise in the order of use.
+    /// A segment for a group that fits no other.
     fn create_large(&mut self, bytes: u64) -> Result<(u32, u32), Refused> {
         let number = self.number();
         self.disk.create(number, bytes).map_err(Refused::NoRoom)?;
-        let renumbered = self.renumber_spares().and_then(|()| self.disk.sync_folder());
-        renumbered.map_err(|fault| self.stop("the folder cannot be changed", &fault))?;
+        self.raise_spares(number)?;
         Ok((number, bytes as u32))
     }
 
-    fn renumber_spares(&mut self) -> Result<(), Fault> {
-        for at in 0..self.spares.len() {
+    /// Spares get numbers above that of a segment that comes before them: numbers rise in the order of use.
+    pub(super) fn raise_spares(&mut self, above: u32) -> Result<(), Refused> {
+        let raised = self.renumber_spares(above).and_then(|()| self.disk.sync_folder());
+        raised.map_err(|fault| self.stop("the folder cannot be changed", &fault))
+    }
+
+    fn renumber_spares(&mut self, above: u32) -> Result<(), Fault> {
+        while self.spares.front().is_some_and(|&spare| spare < above) {
             let number = self.number();
-            self.disk.recycle(self.spares[at], number)?;
-            self.spares[at] = number;
+            self.disk.recycle(self.spares[0], number)?;
+            self.spares.pop_front();
+            self.spares.push_back(number);
         }
         Ok(())
     }
@@ -492,6 +510,14 @@ impl<D: Disk> Log<D> {
     /// Close the segment that is written to, and begin another one. All before it is durable then, so only the last
     /// segment can ever have a torn end.
     fn roll(&mut self, number: u32, size: u32) -> Result<(), Refused> {
+        self.complete_staged_below(number)?;
+        self.close_active()?;
+        self.space.get(number).size = size.into();
+        self.active = Some(Active::new(number, size));
+        Ok(())
+    }
+
+    pub(super) fn close_active(&mut self) -> Result<(), Refused> {
         if let Some(active) = self.active.take() {
             if let Err(fault) = self.seal(active.number, active.end, &active.index) {
                 return Err(self.stop("a full segment cannot be closed", &fault));
@@ -500,8 +526,6 @@ impl<D: Disk> Log<D> {
                 catalog.fill(&Full::of(active.number, active.end, &active.index));
             }
         }
-        self.space.get(number).size = size.into();
-        self.active = Some(Active::new(number, size));
         Ok(())
     }
 
@@ -559,7 +583,7 @@ impl<D: Disk> Log<D> {
     }
 
     /// A batch is written: count what it brought and what it freed.
-    fn account(&mut self, batch: &Batch) {
+    pub(super) fn account(&mut self, batch: &Batch) {
         let mut runs = batch.runs.iter().peekable();
         let mut segment = 0;
         for (at, frame) in batch.frames.iter().enumerate() {

@@ -7,8 +7,9 @@ use super::config::Refused;
 use super::disk::{Disk, Fault};
 use super::owner::Log;
 use super::record::{Kind, Line, Record, put_declare, put_drop, put_remove, put_state};
-use super::recover::lines;
+use super::recover::{Lines, lines};
 use super::scan::Known;
+use super::space::Legible;
 use super::wire::Take;
 
 impl<D: Disk> Log<D> {
@@ -17,7 +18,8 @@ impl<D: Disk> Log<D> {
     /// it did something. A step takes some milliseconds for segments of the usual size.
     ///
     /// # Errors
-    /// `Unsure` when the disk fails, `Stopped` ever after. A full disk is no error here: the step is left for later.
+    /// `Unsure` when the disk fails to write, `Stopped` ever after. A full disk is no error here, nor is a segment that
+    /// cannot be read ([`Log::take_read_fault`]): the step is left for later.
     pub fn turn(&mut self) -> Result<bool, Refused> {
         self.check()?;
         self.keep_catalog();
@@ -38,6 +40,24 @@ impl<D: Disk> Log<D> {
         Ok(false)
     }
 
+    /// A segment that was to be let go and could not be read, since the last call. It stays until [`Log::retry_reads`].
+    pub fn take_read_fault(&mut self) -> Option<(u32, Fault)> {
+        self.read_fault.take()
+    }
+
+    /// Segments that could not be read when they were to be let go, and have not been since.
+    pub fn unreadable(&self) -> impl Iterator<Item = u32> {
+        let segments = self.space.segments.iter();
+        segments.filter(|(_, segment)| segment.legible != Legible::Yes).map(|(&number, _)| number)
+    }
+
+    /// Lets [`Log::turn`] read segments again that could not be read.
+    pub fn retry_reads(&mut self) {
+        for segment in self.space.segments.values_mut().filter(|segment| segment.legible == Legible::No) {
+            segment.legible = Legible::Again;
+        }
+    }
+
     /// Let a segment go in which no message is alive, now or after what it still holds has been written again.
     fn reclaim(&mut self, number: u32) -> Result<bool, Refused> {
         let segment = self.space.get(number);
@@ -45,10 +65,18 @@ impl<D: Disk> Log<D> {
         if segment.carried || !needed {
             return self.release(number).map(|()| true);
         }
+        let lines = match lines(&*self.disk, number, self.salt(number), Known::Whole) {
+            Ok(lines) => lines,
+            Err(fault) => {
+                // Nothing is lost: the segment stays, and with it what it holds.
+                self.space.get(number).legible = Legible::No;
+                self.read_fault = Some((number, fault));
+                return Ok(true);
+            }
+        };
+        self.space.get(number).legible = Legible::Yes;
         let mut batch = Batch::new();
-        if let Err(fault) = self.carry(number, &mut batch) {
-            return Err(self.stop("a segment cannot be read to be let go", &fault));
-        }
+        self.carry(number, &lines, &mut batch);
         if !self.space.get(number).is_worth_carrying((batch.bytes.len() + batch.index.len()) as u64) {
             return Ok(true);
         }
@@ -62,8 +90,7 @@ impl<D: Disk> Log<D> {
     }
 
     /// Put what is still needed of a segment into a batch.
-    fn carry(&mut self, number: u32, batch: &mut Batch) -> Result<(), Fault> {
-        let lines = lines(&*self.disk, number, self.salt(number), Known::Whole)?;
+    fn carry(&mut self, number: u32, lines: &Lines, batch: &mut Batch) {
         let mut states: BTreeMap<(u32, &[u8]), &[u8]> = BTreeMap::new();
         let mut queues: BTreeMap<u32, Record<'_>> = BTreeMap::new();
         let mut take = Take::new(&lines.index);
@@ -90,7 +117,6 @@ impl<D: Disk> Log<D> {
         }
         self.carry_queues(number, &queues, batch);
         self.carry_states(number, &states, batch);
-        Ok(())
     }
 
     fn carry_queues(&mut self, number: u32, queues: &BTreeMap<u32, Record<'_>>, batch: &mut Batch) {

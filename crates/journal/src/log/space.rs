@@ -11,6 +11,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::place::Freed;
 use super::segment::BLOCK_BYTES;
 
+/// Whether the records of a segment could be read when they were to be written again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Legible {
+    /// They could, or were not asked for.
+    #[default]
+    Yes,
+    /// The disk has failed: the segment stays until the owner allows another attempt.
+    No,
+    /// Another attempt is due.
+    Again,
+}
+
 /// One segment.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Segment {
@@ -32,6 +44,7 @@ pub(super) struct Segment {
     pub(super) passed_over: Option<u64>,
     /// What it still holds has been written again, and waits for a sync.
     pub(super) carried: bool,
+    pub(super) legible: Legible,
     /// No message is alive in it, but so much else that it stays for now: how many bytes, and its weight then.
     dense: Option<(u64, u64)>,
 }
@@ -121,10 +134,11 @@ impl Space {
         }
     }
 
-    /// The oldest segment but `active` in which no message is alive and that waits for no other one.
+    /// The oldest segment but `active` in which no message is alive and that waits for no other one, nor for the disk.
     pub(super) fn emptied(&self, active: Option<u32>) -> Option<u32> {
         let empty = |(&number, segment): (&u32, &Segment)| {
             let waits = segment.messages > 0 || !segment.copies_from.is_empty() || segment.stays();
+            let waits = waits || segment.legible == Legible::No;
             (Some(number) != active && !waits).then_some(number)
         };
         self.segments.iter().find_map(empty)

@@ -289,3 +289,48 @@ fn another_format_is_refused() {
     let refused = Log::open(disk, config()).expect_err("it is refused");
     assert_eq!(refused, OpenError::Version { segment, found: 3, known: 1 });
 }
+
+#[test]
+fn a_segment_that_cannot_be_read_stays_and_is_let_go_when_it_can_be() {
+    let disk = Arc::new(SimulatedDisk::new(512, 1));
+    let mut log = declared(&disk);
+    let mut batch = Batch::new();
+    batch.state(QUEUE, b"kept", b"for good");
+    committed(&mut log, &mut batch);
+    let first = 1;
+    disk.set_unreadable(first, true);
+    let mut next = 0;
+    let mut fill = |log: &mut Log<SimulatedDisk>| {
+        for _ in 0..4 {
+            let places = put(log, next..next + 50);
+            let mut removal = Removal::new(QUEUE);
+            (next..).zip(places).for_each(|(seq, place)| removal.add(seq, place));
+            let mut batch = Batch::new();
+            batch.remove(&mut removal);
+            committed(log, &mut batch);
+            next += 50;
+            idle(log);
+        }
+    };
+    fill(&mut log);
+    let (segment, fault) = log.take_read_fault().expect("it is told");
+    assert_eq!((segment, fault.to_string()), (first, "Input/output error".to_owned()));
+    assert_eq!(log.stopped(), None);
+    assert_eq!(log.unreadable().collect::<Vec<_>>(), [first]);
+    assert!(log.figures().segments <= 3, "others are let go meanwhile: {:?}", log.figures());
+    fill(&mut log);
+    assert_eq!(log.take_read_fault(), None, "it is not asked for again before it is allowed");
+
+    log.retry_reads();
+    idle(&mut log);
+    assert_eq!(log.take_read_fault().map(|(segment, _)| segment), Some(first), "it fails again");
+    assert_eq!(log.unreadable().collect::<Vec<_>>(), [first]);
+
+    disk.set_unreadable(first, false);
+    log.retry_reads();
+    fill(&mut log);
+    assert_eq!((log.take_read_fault(), log.unreadable().count()), (None, 0));
+    assert!(log.figures().segments <= 2, "{:?}", log.figures());
+    let (_, recovered) = reopened(&disk);
+    assert_eq!(recovered.queues[0].states.len(), 1, "what it held is there");
+}

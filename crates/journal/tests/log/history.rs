@@ -74,6 +74,12 @@ impl Contents {
         }
     }
 
+    /// The queues of a message are there.
+    pub(crate) fn takes(&self, said: &Said) -> bool {
+        let Said::Message { targets, .. } = said else { return false };
+        targets.iter().all(|(queue, _, _)| self.queues.contains_key(queue))
+    }
+
     fn queue(&mut self, queue: u32) -> &mut Queue {
         self.queues.get_mut(&queue).expect("only declared queues are spoken of")
     }

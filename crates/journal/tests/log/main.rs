@@ -2,6 +2,7 @@
 
 mod basics;
 mod catalog;
+mod chunks;
 mod crash;
 mod damage;
 mod garbage;

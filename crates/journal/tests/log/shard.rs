@@ -21,6 +21,19 @@ type Put = (usize, Vec<(u32, u64)>, Content);
 /// A message that is being copied: its number in the batch, where it lay, its targets.
 type Moving = (usize, Place, Vec<(u32, u64)>);
 
+/// A message that is written in chunks, and is none of what was said until it is there.
+#[derive(Clone)]
+pub(crate) struct Staged {
+    pub(crate) group: Group,
+    messages: Vec<Put>,
+}
+
+impl Staged {
+    fn is_for(&self, queue: u32) -> bool {
+        self.messages.iter().any(|(_, targets, _)| targets.iter().any(|(target, _)| *target == queue))
+    }
+}
+
 pub(crate) struct Shard {
     pub(crate) log: Log<SimulatedDisk>,
     pub(crate) dice: Dice,
@@ -30,6 +43,7 @@ pub(crate) struct Shard {
     pub(crate) pending: Vec<Group>,
     /// What there is after all that was said.
     pub(crate) contents: Contents,
+    pub(crate) staged: Option<Staged>,
     pub(crate) known: BTreeMap<(u32, u64), Known>,
     /// Messages whose body was lost to a flipped bit.
     pub(crate) broken: BTreeSet<(u32, u64)>,
@@ -49,6 +63,7 @@ impl Shard {
             acknowledged: Contents::default(),
             pending: Vec::new(),
             contents: Contents::default(),
+            staged: None,
             known: BTreeMap::new(),
             broken: BTreeSet::new(),
             contents_of_gone: BTreeMap::new(),
@@ -61,7 +76,9 @@ impl Shard {
     /// One thing, at random. False if the log has stopped.
     pub(crate) fn step(&mut self) -> bool {
         let done = match self.dice.below(100) {
-            0..50 => self.say(),
+            0..44 => self.say(),
+            44..46 => self.stage(),
+            46..50 => self.write_chunk(),
             50..75 => self.sync(),
             75..88 => self.log.turn().map(drop),
             88..90 => self.log.rest(),
@@ -82,6 +99,38 @@ impl Shard {
         }
         assert_eq!(self.acknowledged, self.contents);
         self.contents_of_gone.clear();
+        Ok(())
+    }
+
+    /// A large message, to be written in chunks.
+    fn stage(&mut self) -> Result<(), Refused> {
+        let queues: Vec<u32> = self.contents.queues.keys().copied().collect();
+        if self.staged.is_some() || queues.is_empty() {
+            return Ok(());
+        }
+        let Said::Message { targets, content } = self.draw_message(&queues) else { return Ok(()) };
+        let content = Content { len: 2_000 + self.dice.below(30_000) as usize, ..content };
+        let group = vec![Said::Message { targets, content }];
+        let mut batch = Batch::new();
+        let mut messages = Vec::new();
+        self.put(&mut batch, &group[0], &mut messages, &mut Vec::new());
+        self.log.stage(&mut batch)?;
+        self.staged = Some(Staged { group, messages });
+        Ok(())
+    }
+
+    fn write_chunk(&mut self) -> Result<(), Refused> {
+        let Some((batch, result)) = self.log.write_chunk() else { return Ok(()) };
+        result?;
+        // Some of what was said since it was handed over may lie behind it.
+        self.sync()?;
+        let Some(Staged { group, messages }) = self.staged.take() else { panic!("nothing was staged") };
+        for (message, targets, content) in messages {
+            let place = batch.place(message);
+            self.known.extend(targets.into_iter().map(|target| (target, Known { place, content })));
+        }
+        self.contents.apply(&group);
+        self.acknowledged.apply(&group);
         Ok(())
     }
 
@@ -143,7 +192,8 @@ impl Shard {
                 // A drop names the places of all it has, so all must have places.
                 let messages = &after.queues[&queue].messages;
                 let placed = messages.keys().all(|&seq| self.known.contains_key(&(queue, seq)));
-                placed.then_some(Said::Drop { queue })
+                let awaited = self.staged.as_ref().is_some_and(|staged| staged.is_for(queue));
+                (placed && !awaited).then_some(Said::Drop { queue })
             }
             (6..50, Some(_)) => Some(self.draw_message(&queues)),
             (50..80, Some(queue)) => {
@@ -320,6 +370,9 @@ impl Shard {
     /// All that can wait is done.
     pub(crate) fn settle(&mut self) -> Result<(), Refused> {
         self.disk().set_capacity_bytes(u64::MAX);
+        while self.staged.is_some() {
+            self.write_chunk()?;
+        }
         for _ in 0..10_000 {
             self.sync()?;
             let worked = self.log.turn()?;

@@ -1,45 +1,43 @@
-//! The log's threads: one owns it and commits what all workers have handed over with one sync; one reads.
+//! The log's threads: one owns it and commits what workers have handed over; one reads.
 //!
-//! No timer: while a sync runs, the next batches come together. Letters are as bounded as what producers may have on
+//! No timer: while a sync runs, the next batches come together, and [`Commits`] says which are written next. Letters are as bounded as what producers may have on
 //! the way; a worker hands over one batch of each kind a turn, and more only of what is large.
 
+mod backoff;
+mod owner;
 mod reading;
+mod reports;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
-use enmasse_journal::log::{Batch, Config, Figures, Log, OpenError, Place, Recovered, Refused};
-use enmasse_router::core::{Answer, Digests};
+use enmasse_journal::log::{Batch, Config, Figures, Lane, Log, OpenError, Place, Recovered, Refused};
+use enmasse_router::core::Digests;
 
 use crate::disk::{FolderDisk, PRIVATE};
 use crate::events::EventQueue;
 use crate::mailbox::Mailbox;
 use crate::threads;
 use crate::worker::Command;
+use owner::Owner;
 use reading::Reading;
+use reports::ReadReports;
 
 /// Name of the file beside the segments with the key of digests.
 const KEY_FILE: &str = "digests.key";
-
-/// How long nothing has come when the log writes down how far it is durable.
-const REST: Duration = Duration::from_secs(1);
-
-/// How long workers have for a share of a segment that is to be written again; when none has come by then they have none.
-const COPYING: Duration = Duration::from_secs(60);
 
 type Mailboxes = Vec<Arc<Mailbox<Command>>>;
 
 /// To the owner of the log.
 pub(crate) enum Letter {
-    /// append a worker's batch, and send it back once it is on disk
-    Append(u16, Batch),
+    /// append a worker's batch, and send it back once it is on disk; the order counts within a lane
+    Append(Lane, Batch),
     /// append a batch for somebody who waits
     Commit(Batch, Sender<Result<(), Refused>>),
     /// end, with everything on disk
@@ -118,14 +116,10 @@ impl Opened {
         let (letters, post) = channel();
         let (wanted, orders) = channel();
         let figures = Arc::new(Mutex::default());
-        let reading = Reading {
-            reader: self.log.reader(),
-            mailboxes: mailboxes.clone(),
-            figures: Arc::clone(&figures),
-            events: Arc::clone(events),
-            unreadable: BTreeSet::new(),
-        };
-        let owner = Owner { log: self.log, mailboxes: mailboxes.clone(), figures: Arc::clone(&figures), asked: None };
+        let reports = Arc::new(ReadReports::new(Arc::clone(&figures), Arc::clone(events)));
+        let reading =
+            Reading { reader: self.log.reader(), mailboxes: mailboxes.clone(), reports: Arc::clone(&reports) };
+        let owner = Owner::new(self.log, mailboxes.clone(), Arc::clone(&figures), reports);
         let handles = vec![
             threads::spawn("journal", move || owner.run(&post))?,
             threads::spawn("reader", move || reading.run(&orders))?,
@@ -160,8 +154,8 @@ fn key_in(folder: &Path, fresh: &[u8]) -> io::Result<[u8; 16]> {
 
 impl Journal {
     /// Hands a batch over. Nobody listens any more once the node stops: then nothing is answered.
-    pub(crate) fn append(&self, worker: u16, batch: Batch) {
-        let _ = self.letters.send(Letter::Append(worker, batch));
+    pub(crate) fn append(&self, lane: Lane, batch: Batch) {
+        let _ = self.letters.send(Letter::Append(lane, batch));
     }
 
     /// Asks for bodies.
@@ -192,103 +186,6 @@ impl Journal {
     pub(crate) fn stop(&self) {
         let _ = self.letters.send(Letter::Stop);
         let _ = self.wanted.send(Wanted::Stop);
-    }
-}
-
-/// The thread that owns the log.
-struct Owner {
-    log: Log<FolderDisk>,
-    mailboxes: Mailboxes,
-    figures: Arc<Mutex<JournalFigures>>,
-    /// the segment that was to be compacted last, the messages copied until then, and when it was asked for
-    asked: Option<(u32, u64, Instant)>,
-}
-
-impl Owner {
-    fn run(mut self, post: &Receiver<Letter>) {
-        let mut letters = Vec::new();
-        let mut wait = Duration::ZERO;
-        loop {
-            match post.recv_timeout(wait) {
-                Ok(letter) => letters.push(letter),
-                // A log that has stopped has nothing to say.
-                Err(RecvTimeoutError::Timeout) if !wait.is_zero() => {
-                    let _ = self.log.rest();
-                    wait = Duration::MAX;
-                    continue;
-                }
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return,
-            }
-            letters.extend(post.try_iter());
-            let stop = letters.iter().any(|letter| matches!(letter, Letter::Stop));
-            self.work(&mut letters);
-            if stop {
-                return;
-            }
-            // Nor has it anything to tidy.
-            wait = if self.log.turn().unwrap_or(false) { Duration::ZERO } else { REST };
-            self.ask_for_compaction();
-            self.publish();
-        }
-    }
-
-    /// Appends what has come, syncs once, answers.
-    fn work(&mut self, letters: &mut Vec<Letter>) {
-        if letters.is_empty() {
-            return;
-        }
-        let mut answers: Vec<Vec<Answer>> = self.mailboxes.iter().map(|_| Vec::new()).collect();
-        let mut waiting = Vec::new();
-        for letter in letters.drain(..) {
-            match letter {
-                Letter::Append(worker, mut batch) => {
-                    let result = self.log.append(&mut batch);
-                    answers[usize::from(worker)].push(Answer { batch, result });
-                }
-                Letter::Commit(mut batch, answer) => waiting.push((self.log.append(&mut batch), answer)),
-                Letter::Stop => {}
-            }
-        }
-        let synced = self.log.sync();
-        for (mailbox, mut answers) in self.mailboxes.iter().zip(answers) {
-            if answers.is_empty() {
-                continue;
-            }
-            for answer in &mut answers {
-                answer.result = std::mem::replace(&mut answer.result, Ok(())).and_then(|()| synced.clone());
-            }
-            mailbox.post([Command::Journaled(answers)]);
-        }
-        for (result, answer) in waiting {
-            // Who does not wait any more has no use for it.
-            let _ = answer.send(result.and_then(|()| synced.clone()));
-        }
-    }
-
-    fn ask_for_compaction(&mut self) {
-        // Asked for once, and again when a share of it has been written: workers look through all their queues.
-        let Some(segment) = self.log.wants_compacted() else { return self.asked = None };
-        let copied = self.log.figures().copied;
-        match self.asked {
-            Some((before, until, at)) if (before, until) == (segment, copied) => {
-                if at.elapsed() >= COPYING {
-                    self.log.pass_over(segment);
-                }
-            }
-            _ => {
-                for mailbox in &self.mailboxes {
-                    mailbox.post([Command::Compact(segment)]);
-                }
-                self.asked = Some((segment, copied, Instant::now()));
-            }
-        }
-    }
-
-    fn publish(&self) {
-        let mut figures = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
-        figures.log = self.log.figures();
-        figures.stopped = self.log.stopped().map(str::to_owned);
     }
 }
 

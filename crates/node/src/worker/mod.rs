@@ -22,6 +22,7 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use enmasse_amqp::time::Time;
+use enmasse_journal::log::Lane;
 use enmasse_router::core::{Damaged, Operated};
 use enmasse_router::shard::{self, Attention, Batch, ConnId, Load, Shard};
 use mio::{Events, Poll, Token};
@@ -297,7 +298,7 @@ impl Worker {
         }
         let Some(journal) = &self.shared.journal else { return };
         while let Some(batch) = self.shard.take_journal() {
-            journal.append(self.index, batch);
+            journal.append(Lane { worker: self.index, part: 0 }, batch);
         }
         let wanted = self.shard.take_wanted();
         if !wanted.is_empty() {

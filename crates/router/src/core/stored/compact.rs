@@ -11,8 +11,9 @@ use super::super::arena::Key;
 use super::super::stream::CopiedBlock;
 use super::super::{Links, Router};
 
-/// Messages written again in one batch.
+/// Messages written again in one batch, and their bytes: no more than one commit of the journal, or one message.
 const SHARE: usize = 256;
+const SHARE_BYTES: u64 = 4 << 20;
 
 /// A message to be copied, as one queue knows it.
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +58,7 @@ impl Router {
             return;
         }
         let mut share: Share = HashMap::with_capacity(SHARE);
+        let mut bytes = 0;
         for (key, address) in self.addresses.iter() {
             let Some(stored) = address.stored.as_ref() else { continue };
             let Some(log) = stored.shelf.log else { continue };
@@ -66,7 +68,9 @@ impl Router {
             let here = here.filter(|item| item.state != State::Leaving);
             for item in here {
                 // A full share takes no more messages, and all the queues of those it has.
-                if share.len() < SHARE || share.contains_key(&item.place) {
+                let is_full = share.len() >= SHARE || bytes >= SHARE_BYTES;
+                if !is_full || share.contains_key(&item.place) {
+                    bytes += u64::from(item.place.len);
                     let renames = item.state == State::Scheduled;
                     let planned = Planned { log, at: key, seq: item.seq, id: item.id, renames };
                     share.entry(item.place).or_default().push(planned);

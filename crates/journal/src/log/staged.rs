@@ -1,0 +1,171 @@
+//! A batch too large for one commit: it is written chunk by chunk, each with a sync of its own, and
+//! other batches are committed between them.
+//!
+//! It goes into an empty segment, which stays one for recovery until its header is written: last,
+//! when all of the batch and all segments before it are durable. The header is thus what makes the
+//! batch count, and the format knows nothing of chunks. A crash before it leaves a spare.
+//!
+//! Segments are used in the order of their numbers, so what other batches need meanwhile comes from
+//! the spares below. When those are used up, or a group needs a segment of its own, the batch is
+//! completed first.
+
+use std::io::IoSlice;
+
+use super::batch::{Batch, Run};
+use super::config::{GROUP_BYTES_MAX, Refused};
+use super::disk::Disk;
+use super::frame::{Salt, stamp};
+use super::owner::{Active, Log, SLACK_BYTES};
+use super::record::Kind;
+use super::segment::{BLOCK_BYTES, first_block};
+
+/// A batch that has at least this share of a segment is staged even if it would fit the open one,
+/// whose room is then given up. Smaller ones are not: they would leave more room unused than they
+/// take.
+const SHARE_OF_SEGMENT: u64 = 4;
+
+/// The batch that is being written.
+pub(super) struct Staged {
+    batch: Batch,
+    number: u32,
+    size: u32,
+    /// Bytes of the batch that are durable.
+    written: usize,
+    /// It counts.
+    complete: bool,
+}
+
+impl<D: Disk> Log<D> {
+    /// Whether a batch is to be written by [`Log::stage`], if none is on its way. Copies are not:
+    /// each would leave a segment behind with so much room that it is to be compacted next.
+    #[must_use]
+    pub fn stages(&self, batch: &Batch) -> bool {
+        let bytes = batch.cost();
+        let room = self.active.as_ref().map_or(0, Active::room);
+        let wasteful = bytes <= room && bytes < u64::from(self.config.segment_bytes) / SHARE_OF_SEGMENT;
+        let large = bytes > u64::from(self.config.commit_bytes) && bytes <= u64::from(GROUP_BYTES_MAX);
+        large && !wasteful && batch.copies.is_empty()
+    }
+
+    /// Takes a batch that [`Log::write_chunk`] then writes; one at a time. All its room is
+    /// allocated here, so that no full disk can come between its chunks. All of it is there after a
+    /// crash, or nothing.
+    ///
+    /// # Errors
+    /// Nothing was taken: `NoRoom`, or `Stopped`; `Unsure` when the disk fails.
+    ///
+    /// # Panics
+    /// Another batch is on its way, or this one has copies.
+    pub fn stage(&mut self, batch: &mut Batch) -> Result<(), Refused> {
+        assert!(self.staged.is_none() && batch.copies.is_empty(), "one batch is staged at a time, without copies");
+        self.check()?;
+        batch.runs.clear();
+        let room = u64::from(SLACK_BYTES) + BLOCK_BYTES as u64;
+        let needs = batch.bytes.len() as u64 + batch.index.len() as u64 + room;
+        let keep = if batch.grows { self.config.reserve_segments } else { 0 };
+        let (number, size) = if needs > u64::from(self.config.segment_bytes) {
+            let number = self.number();
+            self.disk.create(number, needs).map_err(Refused::NoRoom)?;
+            (number, needs as u32)
+        } else {
+            while self.spares.len() <= keep {
+                self.add_spare()?;
+            }
+            // The last one: other batches use those before it.
+            (self.spares.pop_back().expect("there are more than are kept"), self.config.segment_bytes)
+        };
+        let salt = Salt::of(self.secret, number);
+        for frame in &batch.frames {
+            let offset = BLOCK_BYTES as u32 + frame.at;
+            stamp(&mut batch.bytes[frame.at as usize..], frame.meta_len as usize, salt, offset, BLOCK_BYTES as u32);
+        }
+        self.staged = Some(Staged { batch: std::mem::take(batch), number, size, written: 0, complete: false });
+        Ok(())
+    }
+
+    /// Writes the next chunk of the staged batch and syncs it. Gives the batch back when all of it
+    /// is durable, with all that was appended before, and when the log has stopped; `None`: more
+    /// chunks follow, or nothing is staged.
+    pub fn write_chunk(&mut self) -> Option<(Batch, Result<(), Refused>)> {
+        self.staged.as_ref()?;
+        let result = self.check().and_then(|()| self.advance());
+        let staged = self.staged.take_if(|staged| staged.complete || result.is_err())?;
+        Some((staged.batch, result))
+    }
+
+    /// Bytes of the next chunk.
+    #[must_use]
+    pub fn chunk_bytes(&self) -> u64 {
+        let left = |staged: &Staged| staged.batch.bytes.len().saturating_sub(staged.written) as u64;
+        self.staged.as_ref().map_or(0, left).min(self.config.commit_bytes.into())
+    }
+
+    fn advance(&mut self) -> Result<(), Refused> {
+        let chunk = self.chunk_bytes() as usize;
+        let Some(staged) = self.staged.as_mut().filter(|staged| !staged.complete) else { return Ok(()) };
+        let bytes = &staged.batch.bytes[staged.written..staged.written + chunk];
+        let at = (BLOCK_BYTES + staged.written) as u64;
+        let written = self.disk.write(staged.number, at, &[IoSlice::new(bytes)]);
+        let synced = written.and_then(|()| self.disk.sync(staged.number));
+        staged.written += chunk;
+        self.figures.syncs += 1;
+        let whole = staged.written == staged.batch.bytes.len();
+        if let Err(fault) = synced {
+            self.stop("a write failed", &fault);
+            // It has no header: it will not be there.
+            return self.check();
+        }
+        if whole { self.complete() } else { Ok(()) }
+    }
+
+    /// The staged batch counts from here on: its segment follows all others.
+    fn complete(&mut self) -> Result<(), Refused> {
+        let Some(mut staged) = self.staged.take() else { return Ok(()) };
+        let completed = self.begin_segment_of(&staged);
+        if completed.is_ok() {
+            staged.batch.runs.push(Run { first: 0, segment: staged.number, offset: BLOCK_BYTES as u32 });
+            self.account(&staged.batch);
+            staged.complete = true;
+        }
+        self.staged = Some(staged);
+        completed
+    }
+
+    fn begin_segment_of(&mut self, staged: &Staged) -> Result<(), Refused> {
+        self.raise_spares(staged.number)?;
+        self.close_active()?;
+        self.space.get(staged.number).size = staged.size.into();
+        let mut active = Active::new(staged.number, staged.size);
+        active.begun = true;
+        active.end += staged.batch.bytes.len() as u32;
+        active.synced = active.end;
+        active.index.extend_from_slice(&staged.batch.index);
+        // A mark at the end says that all of it is durable: what is wrong there is damage.
+        let salt = Salt::of(self.secret, staged.number);
+        let mut mark = Batch::new();
+        mark.push(Kind::Mark, 0, 0, |_| {}, &[]);
+        stamp(&mut mark.bytes, 0, salt, active.end, active.synced);
+        let marked = self.disk.write(staged.number, active.end.into(), &[IoSlice::new(&mark.bytes)]);
+        active.end += mark.bytes.len() as u32;
+        active.marked = active.end;
+        active.index.extend_from_slice(&mark.index);
+        let block = first_block(staged.number, salt.0);
+        let written = marked.and_then(|()| self.disk.write(staged.number, 0, &[IoSlice::new(&block)]));
+        let synced = written.and_then(|()| self.disk.sync(staged.number));
+        active.synced = active.end;
+        self.active = Some(active);
+        self.dirty = synced.is_err();
+        self.figures.syncs += 1;
+        self.figures.records += staged.batch.frames.len() as u64;
+        self.figures.appended_bytes += staged.batch.bytes.len() as u64;
+        synced.map_err(|fault| self.stop("a staged batch cannot be completed", &fault))
+    }
+
+    /// A segment is begun that comes behind the staged batch: that is completed first.
+    pub(super) fn complete_staged_below(&mut self, number: u32) -> Result<(), Refused> {
+        while self.staged.as_ref().is_some_and(|staged| !staged.complete && staged.number < number) {
+            self.advance()?;
+        }
+        Ok(())
+    }
+}

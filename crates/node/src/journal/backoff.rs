@@ -1,0 +1,75 @@
+//! When what has failed is tried again: after a second, and after twice as long each time, up to
+//! half a minute.
+
+use std::time::{Duration, Instant};
+
+const FIRST: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// Nothing has failed, or there is a time for the next attempt.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Backoff {
+    pause: Duration,
+    due: Option<Instant>,
+}
+
+impl Backoff {
+    /// Something has failed. Several things that fail together have one attempt together.
+    pub(super) fn failed(&mut self, now: Instant) {
+        if self.due.is_none() {
+            self.pause = (self.pause * 2).clamp(FIRST, PAUSE_MAX);
+            self.due = Some(now + self.pause);
+        }
+    }
+
+    /// Everything has been done: the next failure begins anew.
+    pub(super) fn succeeded(&mut self) {
+        *self = Self::default();
+    }
+
+    /// The time for an attempt has come.
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        self.due.is_some_and(|due| due <= now)
+    }
+
+    /// As [`Backoff::is_due`]; true once for each attempt.
+    pub(super) fn take_due(&mut self, now: Instant) -> bool {
+        let due = self.is_due(now);
+        if due {
+            self.due = None;
+        }
+        due
+    }
+
+    /// Time until the next attempt, if there is one.
+    pub(super) fn wait(&self, now: Instant) -> Option<Duration> {
+        self.due.map(|due| due.saturating_duration_since(now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_a_bound_and_begin_anew_after_success() {
+        let start = Instant::now();
+        let mut now = start;
+        let mut backoff = Backoff::default();
+        let mut pauses = Vec::new();
+        for _ in 0..7 {
+            backoff.failed(now);
+            backoff.failed(now);
+            let wait = backoff.wait(now).unwrap();
+            assert!(!backoff.take_due(now + wait - Duration::from_millis(1)));
+            now += wait;
+            assert!(backoff.take_due(now) && !backoff.take_due(now), "one attempt");
+            pauses.push(wait.as_secs());
+        }
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 30, 30]);
+        backoff.succeeded();
+        assert_eq!(backoff.wait(now), None);
+        backoff.failed(now);
+        assert_eq!(backoff.wait(now), Some(FIRST));
+    }
+}

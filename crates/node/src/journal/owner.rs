@@ -1,0 +1,176 @@
+//! The thread that owns the log.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use enmasse_journal::log::{Commits, Committed, Disk, Lane, Log, Refused};
+use enmasse_router::core::Answer;
+
+use super::backoff::Backoff;
+use super::reports::ReadReports;
+use super::{JournalFigures, Letter, Mailboxes};
+use crate::worker::Command;
+
+/// How long nothing has come when the log writes down how far it is durable.
+const REST: Duration = Duration::from_secs(1);
+
+/// How long workers have for a share of a segment that is to be written again; when none has come
+/// by then they have none.
+const COPYING: Duration = Duration::from_secs(60);
+
+/// The lane of what somebody waits for: a Plan. It declares queues before a worker hears of them
+/// and drops those that none has, so it needs no order with what workers have.
+const WAITED_FOR: Lane = Lane { worker: u16::MAX, part: 0 };
+
+pub(super) struct Owner<D> {
+    log: Log<D>,
+    commits: Commits,
+    /// those who wait for the batches of their lane
+    waiting: VecDeque<Sender<Result<(), Refused>>>,
+    mailboxes: Mailboxes,
+    figures: Arc<Mutex<JournalFigures>>,
+    reports: Arc<ReadReports>,
+    /// the segment that was to be compacted last, the messages copied until then, and when it was
+    /// asked for
+    asked: Option<(u32, u64, Instant)>,
+    /// segments that could not be read when they were to be let go
+    unreadable: BTreeSet<u32>,
+    /// when they are read again
+    again: Backoff,
+}
+
+impl<D: Disk> Owner<D> {
+    pub(super) fn new(
+        log: Log<D>,
+        mailboxes: Mailboxes,
+        figures: Arc<Mutex<JournalFigures>>,
+        reports: Arc<ReadReports>,
+    ) -> Self {
+        let commits = Commits::new(log.config().commit_bytes);
+        let waiting = VecDeque::new();
+        let (unreadable, again) = (BTreeSet::new(), Backoff::default());
+        Self { log, commits, waiting, mailboxes, figures, reports, asked: None, unreadable, again }
+    }
+
+    pub(super) fn run(mut self, post: &Receiver<Letter>) {
+        let mut wait = Duration::ZERO;
+        let mut stop = false;
+        loop {
+            let first = if self.commits.is_empty() && !stop {
+                match post.recv_timeout(wait) {
+                    Ok(letter) => Some(letter),
+                    // A log that has stopped has nothing to say.
+                    Err(RecvTimeoutError::Timeout) if !wait.is_zero() && !self.again.is_due(Instant::now()) => {
+                        let _ = self.log.rest();
+                        wait = self.again.wait(Instant::now()).unwrap_or(Duration::MAX);
+                        continue;
+                    }
+                    Err(RecvTimeoutError::Timeout) => None,
+                    Err(RecvTimeoutError::Disconnected) => return,
+                }
+            } else {
+                None
+            };
+            for letter in first.into_iter().chain(post.try_iter()) {
+                stop |= self.take(letter);
+            }
+            self.commit();
+            if stop && self.commits.is_empty() {
+                return;
+            }
+            wait = if self.tidy(Instant::now()) { Duration::ZERO } else { REST };
+        }
+    }
+
+    /// Takes a letter; whether it says that this is the end.
+    fn take(&mut self, letter: Letter) -> bool {
+        match letter {
+            Letter::Append(lane, batch) => self.commits.push(lane, batch),
+            Letter::Commit(batch, answer) => {
+                self.waiting.push_back(answer);
+                self.commits.push(WAITED_FOR, batch);
+            }
+            Letter::Stop => return true,
+        }
+        false
+    }
+
+    /// Writes and syncs what is next, and answers.
+    fn commit(&mut self) {
+        let mut done = Vec::new();
+        self.commits.step(&mut self.log, &mut done);
+        let mut answers: Vec<Vec<Answer>> = self.mailboxes.iter().map(|_| Vec::new()).collect();
+        for Committed { lane, batch, result } in done {
+            if lane == WAITED_FOR {
+                // Who does not wait any more has no use for it.
+                let _ = self.waiting.pop_front().map(|answer| answer.send(result));
+            } else if let Some(answers) = answers.get_mut(usize::from(lane.worker)) {
+                answers.push(Answer { batch, result });
+            }
+        }
+        for (mailbox, answers) in self.mailboxes.iter().zip(answers) {
+            if !answers.is_empty() {
+                mailbox.post([Command::Journaled(answers)]);
+            }
+        }
+    }
+
+    /// One step of what can wait; whether there is more. A log that has stopped has nothing to
+    /// tidy.
+    fn tidy(&mut self, now: Instant) -> bool {
+        if self.again.take_due(now) {
+            self.log.retry_reads();
+        }
+        let more = self.log.turn().unwrap_or(false);
+        if let Some((segment, fault)) = self.log.take_read_fault() {
+            self.reports.failed(segment, &fault);
+            self.unreadable.insert(segment);
+            self.again.failed(now);
+        }
+        self.note_read();
+        self.ask_for_compaction(now);
+        self.publish();
+        more
+    }
+
+    /// Tells of segments that could be read again.
+    fn note_read(&mut self) {
+        if self.unreadable.is_empty() {
+            return;
+        }
+        let unreadable: BTreeSet<u32> = self.log.unreadable().collect();
+        self.unreadable.difference(&unreadable).for_each(|segment| self.reports.read(*segment));
+        self.unreadable.retain(|segment| unreadable.contains(segment));
+        if self.unreadable.is_empty() {
+            self.again.succeeded();
+        }
+    }
+
+    fn ask_for_compaction(&mut self, now: Instant) {
+        // Asked for once, and again when a share of it has been written: workers look through all
+        // their queues.
+        let Some(segment) = self.log.wants_compacted() else { return self.asked = None };
+        let copied = self.log.figures().copied;
+        match self.asked {
+            Some((before, until, at)) if (before, until) == (segment, copied) => {
+                if now.duration_since(at) >= COPYING {
+                    self.log.pass_over(segment);
+                }
+            }
+            _ => {
+                for mailbox in &self.mailboxes {
+                    mailbox.post([Command::Compact(segment)]);
+                }
+                self.asked = Some((segment, copied, now));
+            }
+        }
+    }
+
+    fn publish(&self) {
+        let mut figures = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
+        figures.log = self.log.figures();
+        figures.stopped = self.log.stopped().map(str::to_owned);
+    }
+}
