@@ -8,7 +8,7 @@ from typing import Any
 
 from enmasse.auth import authority as signing
 from enmasse.base.errors import Code, EnMasseError, Missing, Unavailable
-from enmasse.control.shown import NodeIdentity
+from enmasse.control.certificate_choice import NodeIdentity
 from enmasse.engines import (
     AddressFigures,
     Connection,
@@ -64,7 +64,7 @@ class FakeEngine:
     def __init__(self) -> None:
         self.applied: list[Plan] = []
         self.refusals: list[EnMasseError] = []
-        self.withheld: set[str] = set()
+        self.unserved: set[str] = set()
         self.failed: dict[str, Failure] = {}
         self.proved = 0
         self.figures: list[AddressFigures] = []
@@ -96,7 +96,7 @@ class FakeEngine:
         self.proved += 1
         uids = {address.uid for space in self.plan.spaces for address in space.addresses}
         failed = {uid: failure for uid, failure in self.failed.items() if uid in uids}
-        return Proof(self.plan.version, frozenset(uids - self.withheld - failed.keys()), failed)
+        return Proof(self.plan.version, frozenset(uids - self.unserved - failed.keys()), failed)
 
     async def show_certificates(
         self, spaces: Mapping[str, Sequence[ServerCertificate]]
@@ -126,7 +126,7 @@ class FakeEngine:
 
     async def trace(self, connection: int, *, on: bool) -> None:
         if all(one.id != connection for one in self.open):
-            raise Missing(Code.CONNECTION_MISSING, f"there is no connection {connection}")
+            raise Missing(Code.CONNECTION_MISSING, f"connection {connection} not found")
         self.traced[connection] = on
 
     async def manage(self, address_uid: str, operation: Operation, part: Slice) -> SliceDone:

@@ -8,8 +8,8 @@ from typing import Any
 from controlled import Controlled
 from doubles import document, node_identity
 from enmasse.control import Manager
+from enmasse.control.certificate_choice import NodeIdentity
 from enmasse.control.endpoints import Place
-from enmasse.control.shown import NodeIdentity
 from enmasse.engines import Engine
 from enmasse.resources import AddressSpace, Key, Secret
 from enmasse.resources.conditions import find

@@ -1,7 +1,7 @@
-"""The one door to the Rust extension: its JSON becomes plain values, its errors become ours.
+"""The only module that imports the Rust extension: converts its JSON and its errors.
 
-Nothing else imports `enmasse._native`. Every call that may wait lets other threads run; call those
-from a thread (`asyncio.to_thread`), never from the event loop.
+Blocking calls release the interpreter lock; call them from a thread (`asyncio.to_thread`), never
+from the event loop.
 """
 
 import json
@@ -33,7 +33,7 @@ ListenerKind = Literal["amqp", "amqps", "ws", "wss"]
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Turn an error of the extension into the class of its kind."""
+    """Translate an error of the extension into the class of its kind."""
     try:
         yield
     except _native.NativeError as error:
@@ -42,20 +42,20 @@ def translated() -> Iterator[None]:
 
 
 class NodeLimits(NamedTuple):
-    """What holds for every connection of a node."""
+    """Settings that apply to every connection of a node."""
 
     max_frame_size: int = 131_072
-    """Largest frame that is taken, told to peers at open."""
+    """Largest frame accepted, sent in open."""
 
     link_credit: int = 1000
-    """Credit of a sender on addresses that no infra config speaks of."""
+    """Default credit of a sender."""
 
     idle_timeout_s: float | None = 60.0
-    """Silence after which a peer counts as gone, told to it at open; None: never."""
+    """Idle time-out, sent in open; None: none."""
 
 
 class Node:
-    """A running data plane. See `_native.pyi` for bounds and the members of what it returns."""
+    """A running data plane. See `_native.pyi` for bounds and result members."""
 
     def __init__(
         self,
@@ -67,11 +67,11 @@ class Node:
         limits: NodeLimits | None = None,
         multicast_settle_timeout_ms: int = 1_000,
     ) -> None:
-        """Start the worker threads (0: one a core), without listeners and with an empty Plan.
+        """Start the worker threads (0: one per core), without listeners and with an empty Plan.
 
-        `decoy_secret`, random and the same at every start, is what users that do not exist are made
-        up from; by default they look another way after each start, unlike those that do. `journal`
-        is the folder of messages on disk; without one no address can keep its messages there.
+        `decoy_secret`, random and equal at every start, determines the SCRAM parameters of unknown
+        users; without it they change with each start, unlike those of real users. `journal` is the
+        folder of stored messages; without it no address can store on disk.
         `multicast_settle_timeout_ms` bounds the wait for a consumer that settles nothing.
         """
         bounds = limits or NodeLimits()
@@ -97,30 +97,31 @@ class Node:
     ) -> int:
         """Listen and return the bound port.
 
-        `tls` names the PEM files `certificate`, `key` and, where client certificates are welcome,
-        `clientCa`.
+        `tls` has the PEM files `certificate`, `key` and, for client certificates, `clientCa`.
         """
         with translated():
             return self._node.listen(kind, host, port, json.dumps(dict(tls)) if tls else None)
 
     def allow_web(self, *, origins: Collection[str], hosts: Collection[str]) -> None:
-        """Let pages of these origins open WebSockets, and the node be asked by these names."""
+        """Set the WebSocket origins and the host names that the node accepts."""
         rules = {"origins": list(origins), "hosts": list(hosts)}
         with translated():
             self._node.allow_web(json.dumps(rules))
 
     def apply(self, plan: "Plan") -> dict[str, Any]:
-        """Put a Plan in force; return the proof, and the numbers added, removed and changed."""
+        """Apply a Plan; return the confirmation, and the numbers of added, removed and changed
+        addresses.
+        """
         with translated():
             return _object(self._node.apply(plan.json_text()))
 
     def proof(self) -> dict[str, Any]:
-        """Return what is served at this moment: version, active, failed."""
+        """Return the present confirmation: version, active, failed."""
         with translated():
             return _object(self._node.proof())
 
     def show_certificates(self, spaces: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Show certificates of spaces from the next handshake on; return what cannot be shown."""
+        """Use certificates of spaces from the next handshake on; return those that are unusable."""
         with translated():
             unshown: list[dict[str, Any]] = json.loads(
                 self._node.show_certificates(json.dumps(spaces))
@@ -128,24 +129,23 @@ class Node:
         return unshown
 
     def stats(self) -> dict[str, Any]:
-        """Return what was counted since the start."""
+        """Return the statistics since the start."""
         with translated():
             return _object(self._node.stats())
 
     def usage(self) -> str:
-        """Return what has passed through each space that somebody has used, as a JSON array.
-        Waits for nobody."""
+        """Return the traffic of each space with traffic, as a JSON array. Does not block."""
         with translated():
             return self._node.usage()
 
     def journal(self) -> dict[str, Any] | None:
-        """Return what the journal is and has done; None if there is none. Waits for nobody."""
+        """Return the state and statistics of the journal; None without one. Does not block."""
         with translated():
             journal: dict[str, Any] | None = json.loads(self._node.journal())
         return journal
 
     def manage(self, request: Mapping[str, Any]) -> tuple[dict[str, Any], list[bytes | None]]:
-        """Do one slice of an operation on messages at rest; return the answer and messages."""
+        """Run one slice of an operation on stored messages; return its result and messages."""
         with translated():
             done, messages = self._node.manage(json.dumps(dict(request)))
         return _object(done), messages
@@ -157,7 +157,7 @@ class Node:
         return listed
 
     def events(self, count_max: int) -> list[dict[str, Any]]:
-        """Take the oldest events, without waiting."""
+        """Take the oldest events, without blocking."""
         with translated():
             return [_object(event) for event in self._node.events(count_max)]
 
@@ -166,19 +166,19 @@ class Node:
         return self._node.event_fd()
 
     def logins(self, count_max: int) -> list[dict[str, Any]]:
-        """Take the oldest logins that somebody else has to decide, without waiting.
+        """Take the oldest pending logins for external decision, without blocking.
 
-        They hold passwords and tokens: log none of it.
+        They contain passwords and tokens: never log them.
         """
         with translated():
             return [_object(login) for login in self._node.logins(count_max)]
 
     def login_fd(self) -> int:
-        """Return a descriptor that is readable while there are logins to decide."""
+        """Return a descriptor that is readable while there are pending logins."""
         return self._node.login_fd()
 
     def answer_login(self, answer: Mapping[str, Any]) -> None:
-        """Decide a login; one that nobody waits for any more is passed over."""
+        """Decide a login; ignored if the peer has gone."""
         with translated():
             self._node.answer_login(json.dumps(dict(answer)))
 
@@ -202,7 +202,7 @@ class Node:
             return self._node.seal_unused(uid, seal)
 
     def trace(self, connection: int, *, on: bool) -> None:
-        """Make the frames of one connection events, or stop that."""
+        """Start or stop tracing the frames of a connection as events."""
         with translated():
             self._node.trace(connection, on)
 
@@ -212,7 +212,7 @@ class Node:
             return self._node.connect(space, user)
 
     def stop(self, timeout_s: float) -> None:
-        """Close listeners and connections and end the threads, at most after `timeout_s`."""
+        """Close listeners and connections and stop the threads, at most after `timeout_s`."""
         with translated():
             self._node.stop(timeout_s)
 
@@ -221,61 +221,62 @@ class Client:
     """One connection to an AMQP 1.0 server. See `_native.pyi` for bounds and events."""
 
     def __init__(self, **options: Any) -> None:
-        """Begin to connect; the options are those of `_native.pyi`, those that are None left out.
+        """Start connecting; options as in `_native.pyi`, without those that are None.
 
-        The `url` is where to, or `fd` a socket within this process, which is given away.
+        Either `url`, or `fd`: a socket within this process, whose ownership passes to the
+        connection.
         """
         given = {name: value for name, value in options.items() if value is not None}
         with translated():
             self._client = _native.Client(json.dumps(given))
 
     def event_fd(self) -> int:
-        """Return a descriptor that is readable while `poll` has something."""
+        """Return a descriptor that is readable while `poll` has events."""
         return self._client.event_fd()
 
     def poll(self, count_max: int) -> list[tuple[Any, ...]]:
-        """Take the oldest events, without waiting."""
+        """Take the oldest events, without blocking."""
         return self._client.poll(count_max)
 
     def attach_sender(self, address: str | None, **options: Any) -> int:
-        """Ask for a link to send by and return its number."""
+        """Attach a sender and return its number."""
         with translated():
             return self._client.attach_sender(address, json.dumps(options))
 
     def attach_receiver(self, address: str | None, **options: Any) -> int:
-        """Ask for a link to receive by and return its number."""
+        """Attach a receiver and return its number."""
         with translated():
             return self._client.attach_receiver(address, json.dumps(options))
 
     def send(self, link: int, messages: list[bytes], *, settled: bool) -> int:
-        """Hand over encoded messages, from the front, and return how many were taken."""
+        """Queue encoded messages, from the front, and return how many were accepted."""
         with translated():
             return self._client.send(link, messages, settled)
 
     def credit(self, link: int, count: int) -> None:
-        """Let so many more messages come in."""
+        """Grant credit."""
         self._client.credit(link, count)
 
     def drain(self, link: int) -> None:
-        """Take back the credit of a receiver."""
+        """Drain a receiver."""
         self._client.drain(link)
 
     def settle(self, link: int, delivery: int, outcome: Outcome) -> None:
-        """Give a message its outcome."""
+        """Settle a delivery with an outcome."""
         with translated():
             self._client.settle(link, delivery, delivery, outcomes.to_tuple(outcome))
 
     def detach(self, link: int) -> None:
-        """End a link."""
+        """Detach a link."""
         self._client.detach(link)
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         self._client.close()
 
 
 class Stream:
-    """One connection that reads a stream. See `_native.pyi`; calls wait for the server."""
+    """One connection that reads a stream. See `_native.pyi`; calls block."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         """Connect; the options are those of `_native.pyi`."""
@@ -283,17 +284,17 @@ class Stream:
             self._stream = _native.Stream(json.dumps(dict(options)))
 
     def state(self) -> dict[str, Any]:
-        """Return uid and partitions: what the stream has now."""
+        """Return uid and partitions of the stream."""
         with translated():
             return _object(self._stream.state())
 
     def offset_at(self, partition: int, time_ms: int) -> int | None:
-        """Return the first offset from a time on, if there is one."""
+        """Return the first offset at or after a time, or None."""
         with translated():
             return self._stream.offset_at(partition, time_ms)
 
     def begin(self, wanted: Mapping[str, Any], columns: Mapping[str, Any]) -> None:
-        """Begin to read a range of one partition into columns."""
+        """Start reading a range of one partition into columns."""
         with translated():
             self._stream.begin(json.dumps(dict(wanted)), json.dumps(dict(columns)))
 
@@ -303,55 +304,59 @@ class Stream:
             return self._stream.next_batch()
 
     def missing(self) -> int:
-        """Return how many messages of the range were no longer kept so far."""
+        """Return how many messages of the range had been removed by retention."""
         return self._stream.missing()
 
     def marked(self) -> int:
-        """Return how many messages of the range could not be decoded so far."""
+        """Return how many messages of the range could not be decoded."""
         return self._stream.marked()
 
 
 class Outbox:
-    """Rows on their way to addresses. See `_native.pyi`; `send` waits for the server."""
+    """Rows to send to addresses. See `_native.pyi`; `send` blocks."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        """Check the options, those of `_native.pyi`; connect to nothing yet."""
+        """Validate the options, those of `_native.pyi`, without connecting."""
         with translated():
             self._outbox = _native.Outbox(json.dumps(dict(options)))
 
     def __len__(self) -> int:
-        """Return how many rows wait."""
+        """Return the number of pending rows."""
         return len(self._outbox)
 
     @property
     def size(self) -> int:
-        """Bytes of the messages that wait."""
+        """Bytes of the pending messages."""
         return self._outbox.size
 
     def add(self, batch: object) -> None:
-        """Put in the rows of a record batch; raises Invalid for columns that fit no message."""
+        """Add the rows of a record batch.
+
+        Raises: Invalid for columns that do not form messages.
+        """
         with translated():
             self._outbox.add(batch)
 
     def sort(self) -> None:
-        """Put the rows into an order that only their addresses and bytes decide."""
+        """Sort the rows into an order determined by their addresses and bytes."""
         self._outbox.sort()
 
     def send(self, first: int) -> "tuple[bool, list[tuple[int, str, str]], _native.Rows]":
-        """Send what waits, numbered from `first` on; return rejected rows and their causes.
+        """Send pending rows, numbered from `first`; return rejected rows and their causes.
 
-        The first of the three is False where rejected rows are to be kept before it goes on.
+        The first of the three results is False if the rejected rows must be stored before
+        continuing.
         """
         with translated():
             return self._outbox.send(first)
 
 
 class Segment(Protocol):
-    """Messages that were pulled. See `_native.pyi`."""
+    """Pulled messages. See `_native.pyi`."""
 
     @property
     def data(self) -> bytes:
-        """A file of the spool."""
+        """A spool file."""
 
     @property
     def ids(self) -> bytes:
@@ -363,7 +368,7 @@ class Segment(Protocol):
 
     @property
     def repeated(self) -> int:
-        """Messages left out, since they are known."""
+        """Excluded messages: duplicates of known ones."""
 
     @property
     def anonymous(self) -> int:
@@ -371,58 +376,64 @@ class Segment(Protocol):
 
     @property
     def doubtful(self) -> int:
-        """Messages without a message-id that were handed out before."""
+        """Messages without a message-id that were delivered before."""
 
     @property
     def more(self) -> bool:
-        """Whether more may wait."""
+        """Whether more messages may be available."""
 
 
 class Intake:
-    """Takes messages from a queue. See `_native.pyi`; calls wait for the server."""
+    """Consumes from a queue. See `_native.pyi`; calls block."""
 
     def __init__(self, options: Mapping[str, Any], key: str) -> None:
-        """Check the options; connect to nothing yet."""
+        """Validate the options, without connecting."""
         with translated():
             self._intake = _native.Intake(json.dumps(dict(options)), key)
 
     def pull(self, first: int, rows: int, size: int) -> Segment:
-        """Take what waits, about so many messages and bytes, to be kept from offset `first` on."""
+        """Pull about that many messages and bytes, to be stored from offset `first` on."""
         with translated():
             return self._intake.pull(first, rows, size)
 
     def settle(self, *, accepted: bool) -> None:
-        """Say that what was pulled is kept, or give it back."""
+        """Accept pulled messages once they are stored, or release them."""
         self._intake.settle(accepted)
 
     def know(self, file: bytes) -> bytes:
-        """Take in the identities of a file of the spool, and return them; raises Conflict."""
+        """Load and return the identities of a spool file.
+
+        Raises: Conflict.
+        """
         with translated():
             return self._intake.know(file)
 
     def keep(self, count: int) -> None:
-        """Forget the oldest identities beyond so many."""
+        """Forget the oldest identities beyond a number."""
         self._intake.keep(count)
 
     def known(self) -> int:
-        """Return how many identities are known."""
+        """Return the number of known identities."""
         return self._intake.known()
 
     def depth(self) -> int | None:
-        """Return how many messages wait, None where the server does not say."""
+        """Return the number of waiting messages; None if the server does not report it."""
         with translated():
             return self._intake.depth()
 
     def close(self) -> None:
-        """End the connection; what was not settled goes back."""
+        """Close the connection; unsettled messages return to the queue."""
         self._intake.close()
 
 
 class Spooled:
-    """Messages of a file of a spool as rows. See `_native.pyi`."""
+    """Messages of a spool file as rows. See `_native.pyi`."""
 
     def __init__(self, file: bytes, wanted: Mapping[str, Any]) -> None:
-        """Check the file; raises Conflict if it is torn."""
+        """Verify the file.
+
+        Raises: Conflict if it is incomplete.
+        """
         with translated():
             self._spooled = _native.Spooled(file, json.dumps(dict(wanted)))
 
@@ -435,7 +446,10 @@ class Replay:
     """Messages of a table as decoded rows. See `_native.pyi`."""
 
     def __init__(self, messages: object, columns: Mapping[str, Any]) -> None:
-        """Check them; raises Invalid for columns that are missing or cannot be declared."""
+        """Validate them.
+
+        Raises: Invalid for missing or unsupported columns.
+        """
         with translated():
             self._replay = _native.Replay(messages, json.dumps(dict(columns)))
 
@@ -445,12 +459,15 @@ class Replay:
 
 
 def pack_ids(ids: bytes, first: int, after: int) -> bytes:
-    """Return the file of a spool that remembers messages `first` to `after` (exclusive)."""
+    """Return the spool file that contains messages `first` to `after` (exclusive)."""
     return _native.pack_ids(ids, first, after)
 
 
 def declare_columns(columns: Mapping[str, Any]) -> str:
-    """Check a declaration of columns and return it in SQL; raises Invalid."""
+    """Validate a column declaration and return it in SQL.
+
+    Raises: Invalid.
+    """
     with translated():
         return _native.declare_columns(json.dumps(dict(columns)))
 
@@ -484,7 +501,10 @@ def follow_silences(rules: str, states: object, now_us: int) -> "tuple[_native.R
 
 
 def encode_message(message: Message) -> bytes:
-    """Encode a message; raises Invalid for a value that no type of AMQP fits."""
+    """Encode a message.
+
+    Raises: Invalid for a value without an AMQP type.
+    """
     body: tuple[str, Any] | None
     match message.body:
         case Data(parts):
@@ -512,7 +532,10 @@ def encode_message(message: Message) -> bytes:
 
 
 def decode_message(data: bytes) -> Message:
-    """Decode a message; raises PeerError if the bytes are none."""
+    """Decode a message.
+
+    Raises: PeerError if the bytes are malformed.
+    """
     with translated():
         header, delivery_annotations, annotations, properties, application, body, footer = (
             _native.decode_message(data)
@@ -537,10 +560,10 @@ BODIES: dict[str, Callable[[Any], Body]] = {"data": Data, "sequence": Sequence, 
 def run_load(
     options: Mapping[str, Any], progress: Callable[[str, float, int], object] | None = None
 ) -> dict[str, Any]:
-    """Run the load tool to its end and return its report.
+    """Run the load generator and return its report.
 
-    Takes as long as the load: call it from a thread of its own. `progress(phase, fraction, count)`
-    is called on that thread; an exception of it ends the load.
+    Blocks for the duration of the load: call it from a separate thread. `progress(phase, fraction,
+    count)` is called on that thread; an exception in it ends the load.
     """
     with translated():
         return _object(_native.bench(json.dumps(dict(options)), progress))

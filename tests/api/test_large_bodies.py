@@ -10,8 +10,8 @@ import pytest
 
 from doubles import address, space
 from enmasse.api import protobuf, writes
+from enmasse.api.body_turns import BodyTurns
 from enmasse.api.requests import BYTES_AT_ONCE_MAX
-from enmasse.api.turns import Turns
 from enmasse.base.errors import Invalid
 from enmasse.control import Admission
 from enmasse.resources import faults, parse, pruned
@@ -215,7 +215,7 @@ async def test_large_bodies_and_resources_are_worked_on_beside_the_loop(
 
 
 async def test_a_caller_has_one_turn_at_a_time_and_others_theirs() -> None:
-    turns, go, running = Turns(), threading.Event(), threading.Semaphore(0)
+    turns, go, running = BodyTurns(), threading.Event(), threading.Semaphore(0)
     order: list[str] = []
 
     def waits() -> None:
@@ -238,7 +238,7 @@ async def test_a_caller_has_one_turn_at_a_time_and_others_theirs() -> None:
 
 
 async def test_work_that_fails_fails_for_who_asked() -> None:
-    turns = Turns()
+    turns = BodyTurns()
 
     def fails() -> None:
         raise ValueError("no")
@@ -264,7 +264,7 @@ async def test_what_json_cannot_say_is_refused_and_spoils_no_list(
     body = f'{{"metadata": {{"name": "s"}}, "spec": {{"x": {value}}}}}'
     head = {"Content-Type": "application/json"}
     answer = await served.http.post(SERVICES, content=body, headers=head)
-    assert answer.status_code == 400 and "it has" in answer.json()["message"]
+    assert answer.status_code == 400 and "it contains" in answer.json()["message"]
     assert (await served.http.get(SERVICES)).json()["items"] == []
 
 

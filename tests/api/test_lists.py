@@ -190,7 +190,7 @@ def test_all_lists_together_have_a_bound() -> None:
     snapshots = Snapshots(TestClock(), maximum=3)
     callers = [Asked(f"t{number}", "v1/Secret", "default", ("", "")) for number in range(4)]
     pages = [snapshots.first(one, 1, resources, 1) for one in callers]
-    with pytest.raises(Conflict, match="begin the list anew"):
+    with pytest.raises(Conflict, match="restart the list"):
         snapshots.next(callers[0], pages[0].continue_, 1)
     assert snapshots.next(callers[1], pages[1].continue_, 1).resources == resources[1:]
 
@@ -205,5 +205,5 @@ def test_a_list_that_nobody_goes_on_reading_is_forgotten() -> None:
     read = snapshots.next(tina, read.continue_, 1)
     clock.advance(2.0)
     assert snapshots.next(tina, read.continue_, 1).remaining == 0
-    with pytest.raises(Conflict, match="begin the list anew"):
+    with pytest.raises(Conflict, match="restart the list"):
         snapshots.next(tina, left.continue_, 1)

@@ -103,22 +103,22 @@ async def test_messages_go_to_an_address_of_the_same_space(stored: Served, opera
 
 REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "no target": ("orders/move", {}, "to: is required"),
-    "a target nobody declared": ("orders/move", {"to": "x"}, "to: there is no address 'x'"),
-    "a target of another space": ("orders/copy", {"to": "far"}, "to: there is no address 'far'"),
+    "a target nobody declared": ("orders/move", {"to": "x"}, "to: address 'x' not found"),
+    "a target of another space": ("orders/copy", {"to": "far"}, "to: address 'far' not found"),
     "a target that stores nothing": (
         "orders/copy",
         {"to": "direct"},
-        "to: 'direct' is of type anycast; queue and topic take messages",
+        "to: 'direct' is of type anycast; the destination must be of type queue and topic",
     ),
-    "a target that is the source": ("orders/move", {"to": "orders"}, "where the messages are"),
-    "a target for nothing": ("orders/purge", {"to": "news"}, "to: does not belong to purge"),
+    "a target that is the source": ("orders/move", {"to": "orders"}, "is the source address"),
+    "a target for nothing": ("orders/purge", {"to": "news"}, "to: is not a field of purge"),
     "no number": ("orders/purge", {"limit": "5"}, "limit: must be a whole number"),
     "nothing": ("orders/purge", {"limit": 0}, "limit: must be at least 1"),
     "a word nobody knows": ("orders/purge", {"dry": True}, "dry: unknown field"),
     "a yes that is a text": ("orders/purge", {"dryRun": "no"}, "dryRun: must be true or false"),
-    "a direct address": ("direct/purge", {}, "purge is not for an address of type anycast"),
-    "a topic": ("news/peek", {}, "peek is not for an address of type topic, only for queue,"),
-    "what is no dead letter": ("orders/redrive", {}, "only for deadletter"),
+    "a direct address": ("direct/purge", {}, "purge does not support addresses of type anycast"),
+    "a topic": ("news/peek", {}, "peek does not support addresses of type topic, only queue,"),
+    "what is no dead letter": ("orders/redrive", {}, "only deadletter"),
 }
 
 

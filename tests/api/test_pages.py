@@ -175,7 +175,7 @@ def test_connections_and_workers_have_figures_too() -> None:
 
 
 def test_what_the_node_sends_itself_has_figures_of_its_own() -> None:
-    for problem, ok in ((None, 1), ("not carried", 0)):
+    for problem, ok in ((None, 1), ("not delivered", 0)):
         observed = Observed(0, [], canary=CanaryFigures(5, 2, problem))
         found = samples(render(observed, [], [], ready=True, all_addresses=False))
         assert found["enmasse_canary_ok",] == ok

@@ -138,7 +138,9 @@ def test_half_a_pair_is_never_replaced(tmp_path: Path, clock: TestClock, file: s
     ensure_certificates(tmp_path, LOOPBACK_NAMES, clock)
     (tmp_path / file).unlink()
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
-    with pytest.raises(Unavailable, match=rf"{file} is missing beside .*; restore it, or remove"):
+    with pytest.raises(
+        Unavailable, match=rf"{file} is missing, but .* exists; restore it, or delete"
+    ):
         ensure_certificates(tmp_path, LOOPBACK_NAMES, clock)
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
 
@@ -147,7 +149,7 @@ def test_half_a_pair_is_never_replaced(tmp_path: Path, clock: TestClock, file: s
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, clock: TestClock, file: str) -> None:
     ensure_certificates(tmp_path, LOOPBACK_NAMES, clock)
     (tmp_path / file).write_text("nonsense")
-    with pytest.raises(Unavailable, match="restore it, or remove it"):
+    with pytest.raises(Unavailable, match="restore it, or delete it"):
         ensure_certificates(tmp_path, LOOPBACK_NAMES, clock)
 
 

@@ -26,8 +26,8 @@ def test_texts_that_look_alike_become_one(text: str, prepared: str) -> None:
     ("text", "says"),
     [
         ("\u0007", "prohibited"),
-        ("\u0627\u0031", "from right to left"),
-        ("\u0627a\u0628", "mixes writing directions"),
+        ("\u0627\u0031", "right-to-left text"),
+        ("\u0627a\u0628", "mixes right-to-left"),
         ("\u0221", "does not assign"),
         ("\ue000", "prohibited"),
     ],

@@ -112,7 +112,7 @@ def test_origins_are_written_as_browsers_write_them(text: str, origins: str) -> 
     ],
 )
 def test_what_is_no_origin_is_refused_by_name(text: str) -> None:
-    with pytest.raises(Invalid, match=r"setting ws-origins: must be origins by commas"):
+    with pytest.raises(Invalid, match=r"setting ws-origins: must be comma-separated origins"):
         load({"ws_origins": text}, {})
 
 
@@ -156,7 +156,7 @@ def test_an_unknown_key_in_the_file_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "enmasse.toml"
     file.write_text("amqp-prot = 1\n")
     with pytest.raises(
-        Invalid, match="setting amqp-prot: unknown; known are data, store, host, .*amqp-port"
+        Invalid, match="setting amqp-prot: unknown; known: data, store, host, .*amqp-port"
     ):
         load({}, {}, file)
 

@@ -132,5 +132,5 @@ def test_settings_are_shown_with_their_origin(monkeypatch: pytest.MonkeyPatch) -
 def test_a_password_is_not_asked_for_without_a_terminal() -> None:
     answer = runner.invoke(app, ["create", "user", "alice"], env={"ENMASSE_PASSWORD": None})
     assert answer.exit_code == 2
-    assert "there is no terminal to ask for it" in " ".join(answer.stderr.split())
+    assert "no terminal to prompt on" in " ".join(answer.stderr.split())
     assert "Warning" not in answer.output

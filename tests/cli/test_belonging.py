@@ -52,7 +52,7 @@ async def test_a_file_of_before_is_refused_by_its_version(data: DataDir) -> None
     await store.close()
     data.resources_db.write_bytes(copy)
     store = await SqliteStore.open(data.resources_db, clock)
-    with pytest.raises(Conflict, match="was at version 1 .* and is at 0 now"):
+    with pytest.raises(Conflict, match="was at version 1 .* and is now at 0"):
         Belonging(data, store, clock).check()
     await store.close()
 

@@ -115,7 +115,7 @@ def test_waiting_ends_with_what_it_waits_for(server: tuple[type[Answers], str]) 
     assert "resourceVersion=5" in handler.asked[0]
 
     handler.answers = [(200, json.dumps({"type": "DELETED", "object": document}).encode())]
-    with Api(url, "token") as api, pytest.raises(Missing, match="deleted meanwhile"):
+    with Api(url, "token") as api, pytest.raises(Missing, match="deleted concurrently"):
         api.wait_ready("addresses", document)
 
 
@@ -125,7 +125,7 @@ def test_the_platform_is_found_through_its_folder(tmp_path: Path) -> None:
     (tmp_path / "endpoint.json").write_text('{"endpoints": {"amqp": {}}}')
     with pytest.raises(Missing, match="--http-port off"):
         Api.find(tmp_path, None, None)
-    with pytest.raises(Missing, match="cannot read the API's token"):
+    with pytest.raises(Missing, match="cannot read the API token"):
         Api.find(tmp_path, "http://192.0.2.1:8080", None)
     (tmp_path / "token").write_text("secret\n")
     Api.find(tmp_path, "http://192.0.2.1:8080", None).__exit__(None, None, None)

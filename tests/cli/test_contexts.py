@@ -80,7 +80,7 @@ def test_everything_is_for_the_owner_alone(no_contexts: Path) -> None:
         (["set", "a b", "--data", "/d"], "at most 63 letters"),
         (["set", "a", "--server", "mq.example.com"], "begins with http"),
         (["set", "a", "--server", "http://b"], "needs --token-file"),
-        (["set", "a", "--server", "http://b", "--token", "t"], "seen by others"),
+        (["set", "a", "--server", "http://b", "--token", "t"], "visible to other users"),
         (["set", "a", "--server", "http://b", "--token", "-", "--data", "/d"], "one of the two"),
     ],
 )
@@ -95,9 +95,9 @@ def test_a_name_with_a_slip_gets_a_hint(token_file: Path) -> None:
     enmasse("context", "set", "shop", "--data", "/data")
     answer = runner.invoke(app, ["context", "use", "shpo"])
     assert answer.exit_code == 3
-    assert "there is no context 'shpo'; did you mean 'shop'?" in answer.stderr
+    assert "context 'shpo' not found; did you mean 'shop'?" in answer.stderr
     answer = runner.invoke(app, ["--context", "none", "get", "addresses"])
-    assert (answer.exit_code, "no context 'none'" in answer.stderr) == (3, True)
+    assert (answer.exit_code, "context 'none' not found" in answer.stderr) == (3, True)
 
 
 @pytest.mark.parametrize("text", ["contexts: [", "contexts: {a: {sever: x}}", "current: [1]"])
@@ -136,10 +136,10 @@ def test_a_kubeconfig_is_taken_over(no_contexts: Path, tmp_path: Path) -> None:
     document["users"] = [{"name": "u", "user": {"client-certificate": "c.pem"}}]
     file.write_text(yaml.safe_dump(document))
     answer = runner.invoke(app, ["context", "set", "k", "--kubeconfig", str(file)])
-    assert (answer.exit_code, "other means than a token" in answer.stderr) == (1, True)
+    assert (answer.exit_code, "does not use a token" in answer.stderr) == (1, True)
     file.write_text("[]")
     answer = runner.invoke(app, ["context", "set", "k", "--kubeconfig", str(file)])
-    assert "no kubeconfig with a current context" in answer.stderr
+    assert "not a kubeconfig with a current context" in answer.stderr
 
 
 def test_a_secret_that_others_can_read_is_refused(token_file: Path) -> None:
@@ -192,7 +192,7 @@ def test_the_space_and_namespace_of_a_context_are_meant(shop: Obeying) -> None:
     assert "orders" not in enmasse("get", "address")
     assert "orders" in enmasse("get", "address", "--space", "default")
     refused = runner.invoke(app, ["create", "address", "a", "--type", "queue"])
-    assert "there is no address space 'none'" in refused.stderr
+    assert "address space 'none' not found" in refused.stderr
 
 
 def test_messages_go_where_the_context_says(token_file: Path) -> None:
@@ -207,7 +207,7 @@ def test_messages_go_where_the_context_says(token_file: Path) -> None:
 def test_an_authority_that_is_not_there_is_named(token_file: Path) -> None:
     context = Context(server="https://a:1", token_file=str(token_file), ca="/none.crt")
     contexts.save(contexts.Contexts(current="a", contexts={"a": context}))
-    with pytest.raises(Missing, match=r"certificate authority /none\.crt"):
+    with pytest.raises(Missing, match=r"CA /none\.crt"):
         Api.find(None, None, None)
 
 

@@ -68,7 +68,7 @@ CASES: dict[str, tuple[Facts, str, State, str, str]] = {
     ),
     "no space": (
         facts(space=None), "address space", State.TROUBLE,
-        "there is no address space 'default'", "enmasse create addressspace default",
+        "address space 'default' not found", "enmasse create addressspace default",
     ),
     "a space that is not ready": (
         facts(space=space().document() | {"status": {"phase": "Configuring"}}),
@@ -76,11 +76,11 @@ CASES: dict[str, tuple[Facts, str, State, str, str]] = {
     ),
     "a name that another one has": (
         facts(others=[address("default.twin", "queue", "orders")]),
-        "name", State.TROUBLE, "default.twin declares the address 'orders' too", "delete one",
+        "name", State.TROUBLE, "default.twin also declares the address 'orders'", "delete one",
     ),
     "a plan that is gone": (
         facts(queue(plan="gone"), PLANS),
-        "plan", State.TROUBLE, "there is no AddressPlan 'gone'", "enmasse edit address orders",
+        "plan", State.TROUBLE, "AddressPlan 'gone' not found", "enmasse edit address orders",
     ),
     "a reference that is gone": (
         facts(queue(deadletter="dead")),
@@ -92,20 +92,20 @@ CASES: dict[str, tuple[Facts, str, State, str, str]] = {
     ),
     "no status at all": (
         facts(status={"phase": "Pending"}),
-        "control", State.TROUBLE, "has not come to the last change yet", "enmasse logs",
+        "control", State.TROUBLE, "has not processed the last change yet", "enmasse logs",
     ),
     "a plan that the node refuses": (
         facts(status=SERVED | {"conditions": [condition("PlanRefused", message="no room")]}),
         "control", State.TROUBLE,
-        "not ready since 2026-01-01T00:00:00Z: PlanRefused: no room", "the node says",
+        "not ready since 2026-01-01T00:00:00Z: PlanRefused: no room", "enmasse logs",
     ),
     "one that was deleted": (
         facts(metadata={"deletionTimestamp": "now", "finalizers": ["x/keep"]}),
-        "control", State.TROUBLE, "goes when its finalizers are done: x/keep", "enmasse edit",
+        "control", State.TROUBLE, "waits for finalizers: x/keep", "enmasse edit",
     ),
     "a disk that has failed": (
         facts(health="ok; the journal has stopped: no space left"),
-        "node", State.TROUBLE, "the journal has stopped: no space left", "start it again",
+        "node", State.TROUBLE, "the journal has stopped: no space left", "restart the platform",
     ),
     "a disk that a direct address does not need": (
         facts(address(), health="ok; the journal has stopped"),
@@ -120,7 +120,7 @@ CASES: dict[str, tuple[Facts, str, State, str, str]] = {
         "room", State.TROUBLE, "it is full (10 of 10 messages): new messages refused", "purge",
     ),
     "messages lost": (
-        facts(status=figures(damaged=3)), "room", State.NOTE, "lost 3 messages", "disk",
+        facts(status=figures(damaged=3)), "room", State.NOTE, "3 messages were lost", "disk",
     ),
     "senders without a receiver": (
         facts(address(), status=figures(senders=2)),
@@ -128,13 +128,13 @@ CASES: dict[str, tuple[Facts, str, State, str, str]] = {
     ),
     "messages without a receiver": (
         facts(status=figures(stored={"messages": 5})),
-        "clients", State.NOTE, "5 messages are stored and nobody receives them", "",
+        "clients", State.NOTE, '5 messages are stored and there is no receiver', "",
     ),
     "an allowance that is used up": (
         facts(space=space().document() | {"status": {"isReady": True, "conditions": [
             {"type": "Sending", "status": "False", "message": "9 of 9 messages of 2026-11"},
         ]}}),
-        "allowance", State.TROUBLE, "nobody may send into the space: 9 of 9", "larger plan",
+        "allowance", State.TROUBLE, 'senders of the space get no credit: 9 of 9', "larger plan",
     ),
     "a closed space without users": (
         facts(space=space().document() | {"status": {"isReady": True, "conditions": [
@@ -186,6 +186,6 @@ def test_the_command_tells_all_and_ends_with_what_it_found(shop: Obeying) -> Non
     assert ill.exit_code == 1
     found = {one["check"]: one for one in json.loads(ill.stdout)["findings"]}
     assert found["node"]["state"] == "trouble"
-    assert found["clients"]["message"] == "3 messages are stored and nobody receives them"
+    assert found["clients"]["message"] == "3 messages are stored and there is no receiver"
     assert "What mends it:" in shop.enmasse("doctor", "orders").stdout
     assert "did you mean 'orders'" in shop.enmasse("doctor", "order").stderr

@@ -16,8 +16,8 @@ def test_every_kind_has_an_exit_code() -> None:
     [
         ('no address "a/b" in this address space: declare it', "create address a/b --type TYPE"),
         ("addresses.enmasse.io 'a b' not found in", "create address 'a b' --type TYPE"),
-        ("to: there is no address 'a' in address space", "create address a --type TYPE"),
-        ("there is no address space 'shop' in namespace", "create addressspace shop"),
+        ("to: address 'a' not found in address space", "create address a --type TYPE"),
+        ("address space 'shop' not found in namespace", "create addressspace shop"),
         ("addressspaces.enmasse.io 'shop' not found", "create addressspace shop"),
         ("messagingusers.enmasse.io 'bob' not found", "user create bob"),
         ("references a topic address 't' that does not exist", "create address t --type topic"),

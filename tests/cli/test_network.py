@@ -57,7 +57,9 @@ def test_this_machines_addresses_can_be_listened_on(host: str) -> None:
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "no.such.host.invalid"])
 def test_a_host_that_is_not_this_machine_is_named_with_the_mend(host: str) -> None:
-    with pytest.raises(Unavailable, match=f"cannot listen on {host}: .*; name an address of this"):
+    with pytest.raises(
+        Unavailable, match=f"cannot listen on {host}: .*; set --host to an address of this"
+    ):
         check_host(host)
 
 

@@ -99,7 +99,7 @@ def test_labels_select(shop: Obeying) -> None:
         (["apply", "-f", "/none/such"], 1, "cannot read /none/such"),
         (["get", "address", "ordrs"], 3, "did you mean 'orders'?"),
         (["get", "addressplan", "none"], 3, "addressplans.admin.enmasse.io 'none' not found"),
-        (["wait", "address"], 2, "no name was specified; name them, or say --all"),
+        (["wait", "address"], 2, "no name was specified; name them, or add --all"),
         (["wait", "address", "orders", "--for", "ready"], 2, "unrecognized condition: 'ready'"),
         (["logs", "--level", "loud"], 2, "one of debug, info"),
     ],
@@ -181,10 +181,10 @@ def test_wait_for_a_condition_and_for_the_end(shop: Obeying) -> None:
     assert said(shop, "wait", "address", "--all") == (
         "Address default.dead is Ready\nAddress default.orders is Ready\n"
     )
-    assert "is Ready=False: nothing was said for 0.1 s" in refused(
+    assert "is Ready=False: no response for 0.1 s" in refused(
         shop, 7, "wait", "address", "orders", "--for", "condition=Ready=False", "--timeout", "0.1"
     ).replace("is not", "is")
-    assert "still there after 0.1 s" in refused(
+    assert "still exists after 0.1 s" in refused(
         shop, 7, "wait", "address", "orders", "--for", "delete", "--timeout", "0.1"
     )
     said(shop, "delete", "address", "orders", "--force")
@@ -270,7 +270,7 @@ def test_an_editor_that_fails_changes_nothing(
     shop: Obeying, edits: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     edits("sys.exit(3)")
-    assert "ended with 3; nothing changed" in refused(shop, 1, "edit", "address", "orders")
+    assert "exited with 3; nothing changed" in refused(shop, 1, "edit", "address", "orders")
     monkeypatch.setenv("EDITOR", "/none/such")
     assert "editor '/none/such'" in refused(shop, 1, "edit", "address", "orders")
 
@@ -301,7 +301,7 @@ def test_the_same_field_changed_by_others_is_a_conflict(
     others = meanwhile(shop, '{"spec": {"messageTtl": {"maximum": 7000}}}')
     edits(others + "text = text.replace('deadletter: dead', 'messageTtl: {maximum: 5000}')")
     told = refused(shop, 5, "edit", "address", "orders")
-    assert "somebody else has changed spec.messageTtl.maximum meanwhile; your text is in" in told
+    assert "spec.messageTtl.maximum changed concurrently; your text is in" in told
     (kept,) = tmp_path.glob("enmasse-default.orders-*.yaml")
     assert "maximum: 5000" in kept.read_text()
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
@@ -326,7 +326,7 @@ def test_a_full_quota_is_exit_code_6(planned: Obeying) -> None:
     assert table[2] == ["team", "default", "p", "2", *"1 of 1 1 of 1 2 of 2".split()]
     (one,) = json.loads(said(planned, "plan", "usage", "team", "-o", "json"))["items"]
     assert one["uses"][1] == {"resource": "broker", "used": "1", "limit": "1", "is_over": False}
-    assert "there is no address space 'none'" in refused(planned, 3, "plan", "usage", "none")
+    assert "address space 'none' not found" in refused(planned, 3, "plan", "usage", "none")
 
 
 def test_plans_are_listed(planned: Obeying) -> None:
@@ -352,7 +352,7 @@ def test_users_are_made_changed_and_listed(shop: Obeying) -> None:
     ]  # fmt: skip
     before = shop.engine.plan.spaces[0].users[0]
     assert said(shop, "user", "passwd", "alice", "--password", "crayon") == (
-        "user alice has another password\n"
+        "password of user alice changed\n"
     )
     after = shop.engine.plan.spaces[0].users[0]
     assert before.verifiers != after.verifiers

@@ -61,7 +61,7 @@ async def test_resources_are_as_they_were(
 async def test_what_is_there_stays_unless_told(tmp_path: Path, file: Path) -> None:
     settings = Settings(data=tmp_path / "new")
     await restored(file, settings, overwrite=False)
-    with pytest.raises(Conflict, match="2 resources already in .*--overwrite") as refusal:
+    with pytest.raises(Conflict, match="already holds 2 resources.*--overwrite") as refusal:
         await restored(file, settings, overwrite=False)
     assert refusal.value.code == Code.ALREADY_EXISTS
     await restored(file, settings, overwrite=True)
@@ -81,7 +81,7 @@ async def test_after_a_restore_that_was_cut_off_nothing_serves_until_it_is_made_
     with pytest.raises(Killed):
         await restored(file, settings, overwrite=False)
     monkeypatch.undo()
-    with pytest.raises(Unavailable, match="has not ended.*run enmasse restore again"):
+    with pytest.raises(Unavailable, match="is incomplete.*run enmasse restore again"):
         DataDir(settings.data).__enter__()
     about = await restored(file, settings, overwrite=False)
     assert about["resources"] == {"Address": 1, "AddressSpace": 1}
@@ -151,7 +151,9 @@ async def test_what_was_made_since_the_backup_may_have_a_realm(
 
 async def test_a_cluster_takes_no_backup_and_the_reason_is_said(tmp_path: Path) -> None:
     settings = Settings(data=tmp_path / "new", store="kubernetes://home")
-    with pytest.raises(Invalid, match="a uid of its own.*restore with --store sqlite") as refusal:
+    with pytest.raises(
+        Invalid, match="assigns its own uids; restore with --store sqlite"
+    ) as refusal:
         await restored(tmp_path / "none.tar.gz", settings, overwrite=True)
     assert refusal.value.code == Code.OPERATION_UNFIT
     assert not settings.data.exists()

@@ -61,7 +61,7 @@ def test_a_bad_value_is_told_with_its_field(shop: Obeying) -> None:
     words = "bad --type queue --ttl-max forever"
     refused = shop.enmasse("create", "address", *words.split())
     assert refused.exit_code == 1
-    assert "spec.messageTtl.maximum: 'forever' is not a whole number" in refused.stderr
+    assert "spec.messageTtl.maximum: 'forever' is not an integer" in refused.stderr
     dangling = shop.enmasse("create", "address", "bad", "--type", "queue", "--deadletter", "x")
     assert "references a dead letter address 'x' that does not exist" in dangling.stderr
 

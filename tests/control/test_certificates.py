@@ -211,7 +211,7 @@ async def test_a_tenants_own_is_shown_for_the_names_that_it_has(platform: Platfo
         assert verified(platform, name, trusted(platform))
     said = platform.condition("CertificateProvided")
     assert said and said.status == "True"
-    assert "the tenant's own for shop.example.com, shop.default" in said.message
+    assert "the tenant's certificate for shop.example.com, shop.default" in said.message
     [served, other] = platform.space().status.endpoint_statuses or ()
     assert base64.b64decode(served.cert or "").decode() == chain
     assert other.cert == platform.space().status.ca_cert
@@ -225,7 +225,7 @@ async def test_a_tenants_own_is_shown_for_the_names_that_it_has(platform: Platfo
     assert shown(platform, TENANT).chain != chain
     said = platform.condition("CertificateProvided")
     assert said and (said.status, said.reason) == ("False", "NotUsable")
-    assert "ended on 2027-12-02; renew it" in said.message
+    assert "expired on 2027-12-02; renew it" in said.message
 
 
 async def test_a_tenants_own_that_cannot_be_shown_is_said_and_the_spaces_is(
@@ -239,17 +239,17 @@ async def test_a_tenants_own_that_cannot_be_shown_is_said_and_the_spaces_is(
     unordered = chain.split("-----END CERTIFICATE-----\n")[0] + "-----END CERTIFICATE-----\n"
     for one, its_key, reason, words in (
         ("", key, "NotUsable", "has no tls.crt and tls.key"),
-        ("nonsense", key, "NotUsable", "no certificate in PEM"),
-        (client, "nonsense", "NotUsable", "tls.key that is no key in PEM"),
+        ("nonsense", key, "NotUsable", "not a PEM certificate"),
+        (client, "nonsense", "NotUsable", "tls.key that is not an unencrypted PEM key"),
         (foreign, key, "NotUsable", "does not belong to the first certificate"),
         (unordered + foreign, key, "NotUsable", "not signed by the next"),
-        (*elsewhere, "NotNamed", "does not name shop.example.com; bring one that does"),
-        (*later, "NotUsable", "holds from 2026-11-0"),
+        (*elsewhere, "NotNamed", "does not name shop.example.com; replace it with one that does"),
+        (*later, "NotUsable", "not valid before 2026-11-0"),
     ):
         await platform.apply(secret("own", one, its_key), with_bundle(secretName="own"))
         said = platform.condition("CertificateProvided")
         assert said and (said.status, said.reason) == ("False", reason), words
-        assert words in said.message and "the space's own authority is shown" in said.message
+        assert words in said.message and "signed by the CA of the space is used" in said.message
         assert "PRIVATE" not in said.message
         assert verified(platform, TENANT, trusted(platform)[:1])
         assert platform.space().status.is_ready
@@ -261,7 +261,11 @@ async def test_a_tenants_own_that_cannot_be_shown_is_said_and_the_spaces_is(
     # One without a host of its own is for the names of the space.
     await platform.apply(with_bundle(None, secretName="own"))
     said = platform.condition("CertificateProvided")
-    assert said and said.reason == "NotNamed" and "have it name shop.default" in said.message
+    assert (
+        said
+        and said.reason == "NotNamed"
+        and "issue one that contains shop.default" in said.message
+    )
     await platform.apply(with_bundle(None, secretName="absent"))
     said = platform.condition("CertificateProvided")
     assert said and "Secret absent has no tls.crt" in said.message
@@ -281,7 +285,7 @@ async def test_clients_are_told_of_so_many_authorities_and_no_more(platform: Pla
     assert len(trusted(platform)) == 1
     said = platform.condition("CertificateProvided")
     assert said and (said.status, said.reason) == ("False", "NotTold")
-    assert "more than 16384 characters of authorities" in said.message
+    assert "exceed 16384 characters" in said.message
     own = secrets[-1]["stringData"]["tls.crt"]
     assert shown(platform, "shop-29.example.com").chain == own
 
@@ -350,7 +354,11 @@ async def test_the_nodes_own_is_shown_where_it_is_asked_for_and_names_the_host(
     uid = platform.space().metadata.uid or ""
     assert [one.names for one in platform.engine.shown[uid]] == [("shop", "shop.default")]
     said = platform.condition("CertificateProvided")
-    assert said and said.status == "True" and "the node's for shop.example.com" in said.message
+    assert (
+        said
+        and said.status == "True"
+        and "the node's certificate for shop.example.com" in said.message
+    )
     await platform.apply(wildcard("shop.example.net"))
     said = platform.condition("CertificateProvided")
     assert said and (said.status, said.reason) == ("False", "NotNamed")
@@ -380,7 +388,9 @@ async def test_an_authority_that_cannot_be_read_harms_one_space_and_is_left_to_i
     await platform.settle()
     said = platform.condition("CertificateProvided")
     assert said and (said.status, said.reason) == ("False", "AuthorityUnreadable")
-    assert spoilt_key not in said.message and "or delete it and a new one is made" in said.message
+    assert (
+        spoilt_key not in said.message and "or delete it to have a new one created" in said.message
+    )
     assert platform.secret("shop.default.ca", INFRA_NAMESPACE).data == spoilt
     other = Key("AddressSpace", "default", "other")
     assert verified(platform, "other.default", trusted(platform, other), other)
@@ -440,7 +450,7 @@ async def test_a_full_disk_is_said_of_the_spaces_that_it_concerns(platform: Plat
         await platform.apply(space())
     said = platform.condition("CertificateProvided")
     assert said and (said.status, said.reason) == ("False", "NotShown")
-    assert "No space left on device" in said.message and "tried again" in said.message
+    assert "No space left on device" in said.message and "this is retried" in said.message
     other = platform.condition("CertificateProvided", Key("AddressSpace", "default", "other"))
     assert other and other.status == "True"
     assert platform.space().status.is_ready

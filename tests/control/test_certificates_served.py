@@ -16,7 +16,7 @@ from doubles import document
 from enmasse.auth.certificates import ensure_certificates
 from enmasse.base.clock import SystemClock
 from enmasse.client import connect
-from enmasse.control.shown import NodeIdentity
+from enmasse.control.certificate_choice import NodeIdentity
 from enmasse.engines.native import NativeEngine
 from enmasse.messaging import Message
 from enmasse.native import Node

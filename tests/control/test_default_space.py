@@ -36,7 +36,7 @@ def noted(platform: Controlled) -> str | None:
     return default_space(platform.store.get(PLATFORM))
 
 
-async def shipped(platform: Controlled) -> None:
+async def ship_defaults(platform: Controlled) -> None:
     await platform.admission.apply([platform_naming(None)])
 
 
@@ -73,7 +73,7 @@ async def test_the_first_space_stays_the_default_one(
     requests: list[list[str]], expected: str | None
 ) -> None:
     async with controlled() as platform:
-        await shipped(platform)
+        await ship_defaults(platform)
         for names in requests:
             await platform.apply(*(document(name) for name in names))
         assert noted(platform) == expected
@@ -82,7 +82,7 @@ async def test_the_first_space_stays_the_default_one(
 
 async def test_no_other_space_takes_the_place_of_a_deleted_default() -> None:
     async with controlled() as platform:
-        await shipped(platform)
+        await ship_defaults(platform)
         await platform.apply(document("default"))
         await platform.apply(document("shop"))
         await platform.admission.delete(Key("AddressSpace", "default", "default"))
@@ -96,18 +96,18 @@ async def test_a_platform_from_before_is_noted_when_it_starts() -> None:
     async with controlled() as platform:
         await platform.apply(document("shop"))
         assert noted(platform) is None
-        await shipped(platform)
-        await platform.admission.ship([])
+        await ship_defaults(platform)
+        await platform.admission.create_defaults([])
         assert noted(platform) == "shop.default"
 
 
 async def test_a_change_reaches_the_node_and_a_space_that_is_not_there_is_refused() -> None:
     async with controlled() as platform:
-        await shipped(platform)
+        await ship_defaults(platform)
         await platform.apply(document("default"), document("shop"))
         await platform.apply(platform_naming("shop.default").document())
         assert platform.engine.applied[-1].default_space == "shop.default"
-        with pytest.raises(Invalid, match="there is no address space 'sohp.default'"):
+        with pytest.raises(Invalid, match="address space 'sohp.default' not found"):
             await platform.apply(platform_naming("sohp.default").document())
         await platform.apply(platform_naming("").document())
         assert platform.engine.applied[-1].default_space == ""
@@ -115,7 +115,7 @@ async def test_a_change_reaches_the_node_and_a_space_that_is_not_there_is_refuse
 
 async def test_a_dry_run_notes_nothing() -> None:
     async with controlled() as platform:
-        await shipped(platform)
+        await ship_defaults(platform)
         await platform.admission.create(space(), dry_run=True)
         assert noted(platform) is None
         with pytest.raises(EnMasseError):

@@ -49,7 +49,7 @@ async def test_a_tenants_key_is_in_a_secret_only_and_what_is_not_served_is_said(
     assert (kept.type, kept.text("tls.key")) == ("kubernetes.io/tls", "a key")
     said = platform.condition("CertificateProvided")
     assert said and (said.status, said.reason) == ("False", "NotUsable")
-    assert "no certificate in PEM" in said.message and "a key" not in said.message
+    assert "not a PEM certificate" in said.message and "a key" not in said.message
     version = platform.store.version
     await platform.apply(manifest)
     assert platform.store.version == version, "applied twice, nothing changes"
@@ -125,7 +125,7 @@ async def test_what_somebody_else_has_made_is_not_overwritten(platform: Platform
     kept = platform.store.get(Key("ConfigMap", "default", "where"))
     assert isinstance(kept, ConfigMap) and kept.data == {"a": "b"}
     said = platform.condition("Exported")
-    assert said and said.status == "False" and "not of this space" in said.message
+    assert said and said.status == "False" and "does not belong to this space" in said.message
     await platform.admission.delete(kept.key)
     await platform.settle()
     ours = platform.store.get(kept.key)
@@ -165,11 +165,11 @@ async def test_what_is_not_done_is_said_and_keeps_no_space_from_being_ready(
     told = platform.space()
     assert told.status.is_ready
     for kind, words in (
-        ("EndpointsExposed", "name one as routeHost"),
-        ("EndpointsExposed", "service mqtt is not there"),
-        ("EndpointsExposed", "loadBalancerSourceRanges keep nobody out"),
+        ("EndpointsExposed", "set routeHost"),
+        ("EndpointsExposed", "service mqtt is not available"),
+        ("EndpointsExposed", "loadBalancerSourceRanges are stored but not implemented"),
         ("NetworkPolicyEnforced", "firewall"),
-        ("ConnectorsReady", "not opened"),
+        ("ConnectorsReady", "not implemented"),
     ):
         said = platform.condition(kind)
         assert said and said.status == "False" and words in said.message
@@ -193,7 +193,7 @@ async def test_a_host_is_one_spaces_only_and_never_the_platforms(
     platform: Platform, host: str
 ) -> None:
     await platform.apply(space("other", endpoints=[endpoint(expose=route())]))
-    with pytest.raises(Conflict, match="already leads to") as refused:
+    with pytest.raises(Conflict, match="already belongs to") as refused:
         await platform.apply(space(endpoints=[endpoint(expose=route(host))]))
     assert refused.value.faults[0].field == "spec.endpoints[0].expose.routeHost"
 
@@ -207,13 +207,13 @@ async def test_a_new_space_cannot_have_the_full_name_that_leads_elsewhere(
     await platform.apply(taken)
     late = space("shop")
     late["metadata"]["namespace"] = "victim"
-    with pytest.raises(Conflict, match=r"'shop.victim' already leads to") as refused:
+    with pytest.raises(Conflict, match=r"'shop.victim' already belongs to") as refused:
         await platform.apply(late)
     assert [one.field for one in refused.value.faults] == ["metadata.name"]
     assert "hidden" not in refused.value.message
     assert "fore" not in refused.value.message
     both = [space("a"), space("b", endpoints=[endpoint(expose=route("a.default"))])]
-    with pytest.raises(Conflict, match=r"'a.default' already leads to"):
+    with pytest.raises(Conflict, match=r"'a.default' already belongs to"):
         await platform.apply(*both)
     # What was there before is changed as ever, and a host that is given back is free.
     await platform.apply(taken | {"spec": space("fore")["spec"]})

@@ -200,10 +200,10 @@ async def test_active_follows_the_proof(platform: Platform) -> None:
         await platform.admission.apply([space(), address()])
         made = platform.store.get(ORDERS)
         assert made is not None
-        platform.engine.withheld = {made.metadata.uid or ""}
+        platform.engine.unserved = {made.metadata.uid or ""}
         await platform.manager.reached(platform.store.version)
         assert platform.phase() == "Configuring"
-        platform.engine.withheld = set()
+        platform.engine.unserved = set()
         await platform.apply(address("default.more"))
         assert platform.phase() == "Active"
 
@@ -234,7 +234,7 @@ async def test_a_dead_letter_that_goes_is_waited_for(platform: Platform) -> None
         assert waiting.status.is_ready is False
         assert waiting.status.conditions[0].reason == "DeadletterMissing"
         assert waiting.status.messages == (
-            "references a dead letter address 'dead' that does not exist: waiting for it",
+            "references a dead letter address 'dead' that does not exist",
         )
         await platform.apply(deadletter())
         assert platform.phase() == "Active"

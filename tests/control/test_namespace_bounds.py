@@ -7,8 +7,8 @@ import pytest
 from doubles import TestClock, deadletter, queue, space
 from enmasse.base.errors import Code, Denied, EnMasseError, Exhausted
 from enmasse.control import Admission
+from enmasse.control.default_plans import ADDRESSES_MAX, platform_resources
 from enmasse.control.policies import PLANS, NamespaceBounds
-from enmasse.control.shipped import ADDRESSES_MAX, shipped
 from enmasse.resources import ConfigMap, Key, Namespace, Secret
 from enmasse.resources.core import NamedMetadata, NamespaceMetadata
 from enmasse.store import MemoryStore
@@ -93,7 +93,7 @@ async def test_what_is_beyond_a_smaller_bound_stays_and_may_shrink() -> None:
 async def test_addresses_that_cost_no_credit_are_bounded_all_the_same(
     admission: Admission,
 ) -> None:
-    await admission.ship(shipped())
+    await admission.create_defaults(platform_resources())
     await admission.apply([space("b", type_="brokered")])
     for name in ("default.a", "default.b"):
         await admission.create(deadletter(name))
@@ -105,7 +105,7 @@ async def test_addresses_that_cost_no_credit_are_bounded_all_the_same(
 
 async def test_each_shipped_plan_bounds_the_number_of_addresses(store: MemoryStore) -> None:
     admission = Admission(store, exposed=False)
-    await admission.ship(shipped())
+    await admission.create_defaults(platform_resources())
     plans = store.list("AddressSpacePlan")
     assert {one.metadata.name for one in plans} == ADDRESSES_MAX.keys()
     assert all(ADDRESSES_MAX.values())
@@ -132,15 +132,15 @@ def annotated(namespace: str, plans: str) -> Namespace:
 
 async def test_a_namespace_chooses_only_plans_that_it_may(store: MemoryStore) -> None:
     admission = Admission(store, exposed=False, bounds=FREE_ONLY)
-    await admission.ship(shipped())
+    await admission.create_defaults(platform_resources())
     made = await admission.create(space())
     assert made.document()["spec"]["plan"] == "standard-free", "the first that it may choose"
     with pytest.raises(Denied) as refused:
         await admission.replace(space(plan="standard-unlimited"))
     assert refused.value.code == Code.PLAN_WITHHELD
-    assert "may not choose 'standard-unlimited', only standard-free" in refused.value.message
+    assert "may not use 'standard-unlimited', only standard-free" in refused.value.message
     assert "annotation enmasse.io/plans of the namespace" in refused.value.message
-    with pytest.raises(Denied, match="may not choose any plan for type brokered, only"):
+    with pytest.raises(Denied, match="may not use any plan for type brokered, only"):
         await admission.create(space("b", type_="brokered"))
     # To delete the space and make it anew changes nothing.
     await admission.delete(made.key)
@@ -152,7 +152,7 @@ async def test_the_annotation_of_a_namespace_says_which_plans_it_may_choose(
     store: MemoryStore,
 ) -> None:
     admission = Admission(store, exposed=False, bounds=FREE_ONLY)
-    await admission.ship(shipped())
+    await admission.create_defaults(platform_resources())
     await admission.apply([annotated("paid", "standard-small, standard-medium")])
     await admission.apply([annotated("all", "*"), annotated("none", "")])
     for namespace, plan, allowed in (
@@ -168,7 +168,7 @@ async def test_the_annotation_of_a_namespace_says_which_plans_it_may_choose(
             continue
         with pytest.raises(Denied):
             await admission.create(wanted)
-    with pytest.raises(Denied, match="may not choose any plan for type standard; choose another"):
+    with pytest.raises(Denied, match="may not use any plan for type standard; choose another"):
         await admission.create(space().with_metadata(namespace="none"))
     # What a space has may stay, and everything else of it be changed.
     await admission.replace(annotated("paid", "standard-small"))

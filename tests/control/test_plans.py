@@ -19,7 +19,7 @@ from doubles import (
 )
 from enmasse.base.errors import Code, Conflict, Exhausted, Invalid
 from enmasse.control import Manager
-from enmasse.control.shipped import shipped
+from enmasse.control.default_plans import platform_resources
 from enmasse.resources import Address, AddressPlan, AddressSpace, Declared, Key, Resource, parse
 from enmasse.resources.address import TYPES
 from enmasse.resources.conditions import READY, find
@@ -50,7 +50,7 @@ async def new() -> AsyncIterator[Platform]:
     """A platform as it is when it starts for the first time."""
     platform = Platform()
     async with platform.running():
-        await platform.admission.ship(shipped())
+        await platform.admission.create_defaults(platform_resources())
         await platform.manager.reached(platform.store.version)
         yield platform
 
@@ -134,7 +134,7 @@ async def test_T_AS_9_an_unknown_plan_is_refused_and_the_space_goes_on(platform:
         await platform.admission.replace(space(plan="none-such"))
     assert refusal.value.code == Code.CHOICE_INVALID
     assert refusal.value.faults[0].field == "spec.plan"
-    assert "for type standard there are p, wider" in refusal.value.message
+    assert "plans for type standard: p, wider" in refusal.value.message
     assert platform.phase(SPACE) == "Active"
     assert platform.phase(key("a")) == "Active"
 
@@ -171,7 +171,7 @@ async def test_what_names_no_plan_any_more_keeps_the_one_it_has(platform: Platfo
 async def test_what_is_older_than_plans_gets_one(new: Platform) -> None:
     old = Platform()
     await old.admission.apply([space(), queue()])
-    await old.admission.ship(shipped())
+    await old.admission.create_defaults(platform_resources())
     assert of(old, SPACE).document()["spec"]["plan"] == "standard-unlimited"
     assert of(old, queue().key).document()["spec"]["plan"] == "standard-small-queue"
 
@@ -179,12 +179,12 @@ async def test_what_is_older_than_plans_gets_one(new: Platform) -> None:
 async def test_what_an_administrator_has_deleted_is_not_shipped_again(new: Platform) -> None:
     gone = Key("AddressPlan", "enmasse-infra", "standard-free-queue")
     await new.admission.delete(gone)
-    await new.admission.ship(shipped())
+    await new.admission.create_defaults(platform_resources())
     assert new.store.get(gone) is None
 
 
 async def test_everything_shipped_is_ready_and_reads_back(new: Platform) -> None:
-    for one in shipped():
+    for one in platform_resources():
         found = of(new, one.key)
         assert said(new, one.key)[0] == "Active"
         assert parse(found.document(), stored=True) == found
@@ -194,9 +194,12 @@ async def test_everything_shipped_is_ready_and_reads_back(new: Platform) -> None
 @pytest.mark.parametrize(
     ("plan", "says"),
     [
-        ("none-such", "there is no AddressPlan 'none-such'; for queue there are small, large"),
-        ("tiny", "'tiny' is for anycast; for queue there are small, large"),
-        ("hidden", "plan 'p' of the address space does not offer 'hidden'; for queue there are"),
+        ("none-such", "AddressPlan 'none-such' not found; plans offered for queue: small, large"),
+        ("tiny", "'tiny' is for anycast; plans offered for queue: small, large"),
+        (
+            "hidden",
+            "plan 'p' of the address space does not offer 'hidden'; plans offered for queue:",
+        ),
     ],
 )
 async def test_T_PL_10_a_plan_that_does_not_fit_is_refused(
@@ -491,7 +494,7 @@ def guarded_by(service: str, **choice: object) -> Resource:
 
 
 async def test_a_space_names_a_service_that_is_declared(new: Platform) -> None:
-    with pytest.raises(Invalid, match="authentication service 'mine' does not exist; there are"):
+    with pytest.raises(Invalid, match="authentication service 'mine' not found; available:"):
         await new.admission.create(guarded_by("mine"))
     await new.apply(a_service("mine", "none"), guarded_by("mine"))
     assert new.engine.plan.spaces[0].authentication.anonymous is True
@@ -505,7 +508,7 @@ async def test_a_space_may_say_of_what_type_its_service_is(new: Platform) -> Non
     ldap = a_service("ldap", "external", external={"host": "ldap.example", "port": 5671})
     await new.apply(ldap, guarded_by("ldap", type="external"))
     assert new.engine.plan.spaces[0].authentication.type == "delegated"
-    with pytest.raises(Invalid, match="'ldap' is of type external, not standard; leave it out"):
+    with pytest.raises(Invalid, match="'ldap' is of type external, not standard; omit the type"):
         await new.admission.replace(guarded_by("ldap", type="standard"))
     sso = a_service("sso", "keycloak", keycloak={"url": "https://sso.example"})
     await new.apply(sso, guarded_by("sso", type="standard"))  # as the original called it
@@ -555,13 +558,11 @@ async def test_a_plan_says_what_it_waits_for(new: Platform) -> None:
     plan = space_plan("early", [later], infraConfigRef="mine")
     await new.apply(plan)
     assert said(new, plan.key) == (
-        "Pending", "InfraConfigMissing", "there is no StandardInfraConfig 'mine': waiting for it",
+        "Pending", "InfraConfigMissing", "waiting for StandardInfraConfig 'mine'",
     )  # fmt: skip
     await new.apply(infra("mine"))
     assert said(new, plan.key)[1] == "AddressPlanMissing"
-    assert of(new, plan.key).document()["status"]["message"] == (
-        "there is no AddressPlan later: waiting for it"
-    )
+    assert of(new, plan.key).document()["status"]["message"] == ("waiting for AddressPlan later")
     await new.apply(later)
     assert said(new, plan.key)[0] == "Active"
     assert "message" not in of(new, plan.key).document()["status"]

@@ -179,7 +179,7 @@ def test_some_fields_cannot_change(before: Resource, after: Resource, field: str
     assert isinstance(error, Invalid)
     assert error.code == Code.FIELD_IMMUTABLE
     assert [fault.field for fault in error.faults] == [field]
-    assert "delete the resource and create it anew" in error.message
+    assert "delete the resource and create it again" in error.message
 
 
 @pytest.mark.parametrize(
@@ -201,4 +201,7 @@ def test_an_open_space_is_not_for_other_machines(
     assert (error is not None) is refused
     if error:
         assert error.code == Code.SPACE_EXPOSED
-        assert "--insecure" in error.message and "leave it out" in error.message
+        assert (
+            "--insecure" in error.message
+            and "remove spec.authenticationService.type" in error.message
+        )

@@ -103,7 +103,7 @@ async def test_one_that_falls_silent_is_ready_no_more_until_it_answers(
     assert await ready(platform) == ("False", "NotAnswering")
     found = platform.get("AuthenticationService", "sso", NAMESPACE)
     assert found.status.phase == "Failed"
-    assert "asked again: sso is silent" in found.status.messages[0]
+    assert "is retried: sso is silent" in found.status.messages[0]
     elsewhere.silent.clear()
     platform.clock.advance(ASK_AGAIN_S)
     await ask(prober)

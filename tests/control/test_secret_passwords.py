@@ -57,7 +57,10 @@ def secret(password: str, key: str = "password", name: str = "alice-pw") -> dict
 async def test_without_its_secret_a_user_is_not_let_in(platform: Controlled) -> None:
     ready = find(declared(platform).status.conditions, READY)
     assert ready is not None and (ready.status, ready.reason) == ("False", "PasswordMissing")
-    assert "Secret 'alice-pw' in namespace 'default' has no value 'password'" in ready.message
+    assert (
+        "Secret 'alice-pw' in namespace 'default' has no valid password in 'password'"
+        in ready.message
+    )
     assert planned(platform) == ()
     assert platform.engine.plan.spaces[0].authentication.type == "standard"
 
@@ -149,9 +152,9 @@ async def test_namespaces_take_turns() -> None:
     ("spec", "says"),
     [
         ({"type": "password", "password": "eA==", "passwordSecret": {"name": "s"}},
-         "passwordSecret: cannot stand beside password"),
+         "passwordSecret: cannot be combined with password"),
         ({"type": "federated", "passwordSecret": {"name": "s"}},
-         "passwordSecret: is for type password, not federated"),
+         "passwordSecret: is supported by type password only, not federated"),
         ({"type": "password", "passwordSecret": {"name": "S!"}}, "passwordSecret.name"),
         ({"type": "password", "passwordSecret": {"name": "s", "key": ""}}, "passwordSecret.key"),
         ({"type": "password", "passwordSecret": {}}, "passwordSecret.name"),

@@ -13,11 +13,11 @@ from structlog.testing import capture_logs
 from doubles import FakeEngine, TestClock, address_plan, infra, space, space_plan
 from enmasse.base.errors import Code, Unavailable
 from enmasse.base.tasks import Backoff
-from enmasse.control import Admission, Interim, Manager, Recorder
-from enmasse.control.departed import NAMES_MAX, Departed
-from enmasse.control.interim import Records
+from enmasse.control import Admission, Manager, Recorder, UsageFile
+from enmasse.control.deleted_usage import NAMES_MAX, DeletedUsage
 from enmasse.control.recorder import SAVE_S
 from enmasse.control.usage import SENDING, Book, period_of
+from enmasse.control.usage_file import Records
 from enmasse.engines import AddressFigures, SpaceFigures
 from enmasse.resources import AddressSpace, ConfigMap, Key, parse
 from enmasse.resources.address_space import PERIODS_KEPT, Usage
@@ -117,8 +117,11 @@ def test_a_space_that_is_not_there_is_not_counted() -> None:
 @pytest.mark.parametrize(
     ("allowance", "says"),
     [
-        ({"messages": 10}, "the 10 messages of 2026-12 are sent: senders get no credit until"),
-        ({"bytes": 100}, "the 100 bytes of 2026-12 are sent"),
+        (
+            {"messages": 10},
+            "the allowance of 10 messages of 2026-12 is used up: senders get no credit until",
+        ),
+        ({"bytes": 100}, "the allowance of 100 bytes of 2026-12 is used up"),
         ({"messages": 11, "bytes": 101}, None),
         ({}, None),
         ({"period": "day", "messages": 1}, None),
@@ -139,13 +142,13 @@ def test_an_allowance_is_used_up_by_messages_or_by_bytes(
 class Platform:
     """A store, a manager and a recorder; the space has a plan with an allowance a day."""
 
-    def __init__(self, interim: Interim | None = None) -> None:
+    def __init__(self, interim: UsageFile | None = None) -> None:
         self.clock = TestClock(NOON)
         self.store = MemoryStore(self.clock)
         self.admission = Admission(self.store, exposed=False)
         self.start(interim)
 
-    def start(self, interim: Interim | None = None) -> None:
+    def start(self, interim: UsageFile | None = None) -> None:
         self.engine = FakeEngine()
         computed = MemoryStore(self.clock)
         backoff = Backoff(0.001, 0.01)
@@ -308,7 +311,7 @@ async def test_records_are_written_now_and_then_and_at_the_end() -> None:
         assert record.messages_in == 9
 
 
-class Watched(Interim):
+class Watched(UsageFile):
     """Remembers what it wrote."""
 
     def __init__(self, file: Path) -> None:
@@ -365,7 +368,7 @@ async def test_a_process_that_is_killed_loses_a_second(tmp_path: Path) -> None:
     bare = platform.space().with_status(platform.space().status.model_copy(update={"usage": None}))
     await platform.store.put_status([bare])
     for _ in range(2):
-        platform.start(Interim(file))
+        platform.start(UsageFile(file))
         async with platform.running():
             await platform.manager.save_usage()
             assert platform.messages_in() == 7, "once, however often it is read"
@@ -377,12 +380,12 @@ async def test_a_process_that_is_killed_loses_a_second(tmp_path: Path) -> None:
 def test_an_interim_file_that_makes_no_sense_is_passed_over(tmp_path: Path, text: str) -> None:
     file = tmp_path / "usage.json"
     file.write_bytes(text.encode("latin-1"))
-    assert Interim(file).read() == {}
+    assert UsageFile(file).read() == {}
 
 
 def test_an_interim_file_that_cannot_be_written_is_tried_again(tmp_path: Path) -> None:
     file = tmp_path / "away" / "usage.json"
-    interim, records = Interim(file), {"s": (Usage(period="2026-12", messages_in=3),)}
+    interim, records = UsageFile(file), {"s": (Usage(period="2026-12", messages_in=3),)}
     with capture_logs() as said:
         # A disk may be full for hours.
         for _ in range(100):
@@ -390,7 +393,7 @@ def test_an_interim_file_that_cannot_be_written_is_tried_again(tmp_path: Path) -
     assert [one["event"] for one in said] == ["usage is not kept"]
     file.parent.mkdir()
     interim.write(records)
-    assert Interim(file).read() == records
+    assert UsageFile(file).read() == records
     assert file.stat().st_mode & 0o777 == 0o600
     interim.write({})
     assert not file.exists()
@@ -416,7 +419,7 @@ def test_of_what_is_written_and_what_is_kept_the_most_counts() -> None:
 
 async def test_nothing_is_written_and_nobody_judged_while_nothing_moves(tmp_path: Path) -> None:
     file = tmp_path / "usage.json"
-    platform = Platform(Interim(file))
+    platform = Platform(UsageFile(file))
     await platform.declare(messages=1000)
     async with platform.running():
         await platform.carries(7)
@@ -484,7 +487,7 @@ async def test_a_space_made_anew_has_used_what_the_one_of_its_name_has() -> None
 
 async def test_of_many_deleted_spaces_those_that_sent_most_are_remembered() -> None:
     store = MemoryStore(TestClock(NOON))
-    departed = Departed(store)
+    departed = DeletedUsage(store)
     for number in range(NAMES_MAX + 10):
         used = Usage(period="2026-12", messages_in=1, bytes_in=number)
         departed.note(("default", f"s{number}"), [used], NOON)
@@ -495,7 +498,7 @@ async def test_of_many_deleted_spaces_those_that_sent_most_are_remembered() -> N
     assert isinstance(kept, ConfigMap)
     assert set(kept.data) == {f"s{number}" for number in range(10, NAMES_MAX + 10)}
     assert sum(map(len, kept.data.values())) < DATA_BYTES_MAX
-    again = Departed(store)
+    again = DeletedUsage(store)
     again.read()
     assert again.of(("default", "s10")) == departed.of(("default", "s10")) != ()
     assert again.of(("default", "s9")) == again.of(("other", "s10")) == ()
@@ -503,7 +506,7 @@ async def test_of_many_deleted_spaces_those_that_sent_most_are_remembered() -> N
 
 async def test_a_space_that_goes_while_records_are_written_is_written_with_the_next() -> None:
     store = MemoryStore(TestClock(NOON))
-    departed = Departed(store)
+    departed = DeletedUsage(store)
     used = [Usage(period="2026-12", messages_in=1)]
     departed.note(("default", "first"), used, NOON)
     async with store.turn():
@@ -523,6 +526,6 @@ async def test_a_record_of_deleted_spaces_that_makes_no_sense_is_passed_over() -
     for text in ("", "[1]", '[{"period": 3}]', "3"):
         metadata = NamedMetadata(name="usage.default", namespace="enmasse-infra")
         await store.put([ConfigMap(metadata=metadata, data={"s": text})])
-        departed = Departed(store)
+        departed = DeletedUsage(store)
         departed.read()
         assert departed.of(("default", "s")) == ()

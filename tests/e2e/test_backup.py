@@ -237,7 +237,7 @@ def test_nothing_is_overwritten_unless_told(tmp_path: Path, documents: Path) -> 
     assert refused.returncode == 5 and "--overwrite" in refused.stderr
     file.write_bytes(file.read_bytes()[:-50])
     damaged = restore(file, tmp_path / "new", "--overwrite")
-    assert damaged.returncode == 1 and "no whole backup" in damaged.stderr
+    assert damaged.returncode == 1 and "not a complete backup" in damaged.stderr
     with running(tmp_path / "new") as new:
         assert "mine" in new.enmasse("get", "addresses")
 

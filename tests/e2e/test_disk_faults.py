@@ -168,7 +168,7 @@ def test_a_full_disk_refuses_resources_and_serves_on(tmp_path: Path) -> None:
             assert answer.status_code == 503
             status = answer.json()
             assert (status["kind"], status["details"]["code"]) == ("Status", "E6004")
-            assert "full" in status["message"] and "see to the disk" in status["message"]
+            assert "full" in status["message"] and "check the disk" in status["message"]
             assert names(client) == made
             with closing(BlockingConnection(up.url(), timeout=60)) as connection:
                 receiver = connection.create_receiver("anycast", credit=1)

@@ -1,4 +1,4 @@
-"""The limits of the shipped free plan hold for what is really connected."""
+"""The limits of the default free plan hold for what is really connected."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing

@@ -70,7 +70,7 @@ def test_an_address_of_the_command_line_is_one_of_the_cluster(
     assert "created and ready" in said
     exchange(platform, "letters")
     assert "Active" in kubectl("get", "address", "default.letters")
-    assert "Shortest life" in kubectl("explain", "address.spec.messageTtl.minimum")
+    assert "Minimum time to live" in kubectl("explain", "address.spec.messageTtl.minimum")
     platform.enmasse("delete", "address", "letters", "--force")
     assert kubectl("get", "address", "default.letters", "--ignore-not-found") == ""
 

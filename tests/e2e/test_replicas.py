@@ -1,4 +1,4 @@
-"""Two platforms on one database or cluster: one leads, the other one stands by and takes over."""
+"""Two platforms on one database or cluster: one leads, the other one stand-by and takes over."""
 
 import json
 import subprocess
@@ -28,7 +28,7 @@ Pair = tuple[Platform, Platform]
 
 @pytest.fixture
 def pair(shared_url: str, tmp_path: Path) -> Iterator[Pair]:
-    """One that leads, and one that stands by."""
+    """One that leads, and one that stand-by."""
     with replicas(shared_url, tmp_path) as both:
         yield both
 
@@ -63,14 +63,14 @@ def test_one_leads_and_both_answer(pair: Pair) -> None:
     one, other = pair
     assert set(one.endpoints) == set(LISTENERS)
     assert set(other.endpoints) == {"http", "https"}
-    # The one that stands by takes the order, the one that leads carries it out.
+    # The one that stand-by takes the order, the one that leads carries it out.
     assert "created and ready" in other.enmasse("create", "address", "orders", "--type", "queue")
     exchange(one, "orders")
     listed = [platform.enmasse("get", "addresses", "orders", "-o", "json") for platform in pair]
     items = [json.loads(text) for text in listed]
     assert items[0]["metadata"] == items[1]["metadata"]
     assert all(item["status"]["isReady"] for item in items)
-    assert "stands by" in httpx2.get(f"{other.url('http')}/readyz").text
+    assert "stand-by" in httpx2.get(f"{other.url('http')}/readyz").text
     assert httpx2.get(f"{other.url('http')}/metrics").status_code == 200
     token = (other.data / "token").read_text().strip()
     answer = httpx2.post(

@@ -53,7 +53,7 @@ async def test_one_that_is_not_carried_is_told_until_one_is(node: Node) -> None:
     engine = NativeEngine(node, TestClock())
     await engine._canary.fly()
     trouble = engine.trouble()
-    assert trouble is not None and "a message within the node was not carried" in trouble
+    assert trouble is not None and "the canary message was not delivered" in trouble
     assert (await engine.observe()).canary == CanaryFigures(1, 1, trouble)
     await engine.apply(plan())
     await engine._canary.fly()
@@ -115,7 +115,7 @@ async def test_one_that_hangs_is_told_while_it_does(node: Node) -> None:
             assert self.figures.problem is None
             clock.advance(1)
             problem = self.figures.problem
-            assert problem is not None and "not come back within 10 s" in problem
+            assert problem is not None and "did not return within 10 s" in problem
             return None
 
     clock = TestClock()

@@ -118,7 +118,7 @@ async def test_connections_are_listed_and_traced(
     while "attach" not in (await events.get()).get("frames", ""):
         pass
     await asyncio.to_thread(client.close)
-    with pytest.raises(Missing, match="there is no connection 99") as refusal:
+    with pytest.raises(Missing, match="connection 99 not found") as refusal:
         await engine.trace(99, on=True)
     assert refusal.value.code == Code.CONNECTION_MISSING
 

@@ -1,4 +1,4 @@
-"""The engine of a process that stands by."""
+"""The engine of a process that stand-by."""
 
 import pytest
 
@@ -13,7 +13,7 @@ async def test_while_standing_by_there_is_nothing_to_see() -> None:
     engine = Standby()
     assert await engine.observe() == Observed(0, ())
     assert await engine.connections() == ()
-    assert "stands by" in (engine.trouble() or "")
+    assert "stand-by" in (engine.trouble() or "")
 
 
 async def test_while_standing_by_nothing_can_be_done() -> None:
@@ -24,7 +24,7 @@ async def test_while_standing_by_nothing_can_be_done() -> None:
         engine.show_certificates({}),
         engine.manage("uid", Operation.PURGE, Slice()),
     ):
-        with pytest.raises(Unavailable, match="ask that one") as refusal:
+        with pytest.raises(Unavailable, match="send the request to that process") as refusal:
             await step
         assert refusal.value.code == Code.STANDING_BY
 

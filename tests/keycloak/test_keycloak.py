@@ -155,7 +155,7 @@ async def test_a_realm_comes_and_goes_with_its_space_and_who_is_disabled_there_g
         with running(tmp_path / "data", "-f", str(declared)) as up:
             wait_for(up, "jsonpath={.status.phase}=Configuring", *service)
             said = up.enmasse("describe", *service)
-            assert "put admin.username and admin.password" in said
+            assert "set admin.username and admin.password" in said
             assert "guessed" not in said
             declared.write_text(REALMS.format(url=url, password="admin") + address("orders"))
             up.enmasse("apply", "-f", str(declared))

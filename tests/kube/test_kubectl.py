@@ -313,7 +313,7 @@ def test_it_checks_before_it_writes(kubectl: Kubectl) -> None:
     assert 'unknown field "spec.colour"' in warned.err
     assert "NotFound" in kubectl.say("get", "addr", "default.orders").err
     late = kubectl.say("create", "-f", "-", stdin=text(ORDERS | {"metadata": {"name": "x.y"}}))
-    assert "there is no address space 'x'" in late.err
+    assert "address space 'x' not found" in late.err
     strange = kubectl.say("create", "-f", "-", stdin=text(ORDERS | {"kind": "Order"}))
     assert 'no matches for kind "Order" in version "enmasse.io/v1beta1"' in strange.err
 

@@ -127,8 +127,8 @@ def test_what_waits_for_another_is_named_and_planned() -> None:
         "default.parcels": "DeadletterMissing",
     }
     assert compiled.waiting[Key("Address", "default", "default.parcels")].message == (
-        "references a dead letter address 'gone' that does not exist; references an expiry address"
-        " 'gone' that does not exist: waiting for it"
+        "references a dead letter address 'gone' that does not exist; references an "
+        "expiry address 'gone' that does not exist"
     )
 
 

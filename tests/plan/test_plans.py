@@ -158,7 +158,7 @@ def test_T_PL_10_an_address_whose_plan_is_gone_is_served_and_says_so() -> None:
     assert [one.name for one in compiled.plan.spaces[0].addresses] == ["orders"]
     waiting = compiled.waiting[queue().key]
     assert waiting.reason == "PlanUnknown"
-    assert waiting.message == "there is no AddressPlan 'gone'; for queue there are q"
+    assert waiting.message == "AddressPlan 'gone' not found; plans offered for queue: q"
 
 
 def test_a_space_that_was_given_no_plan_is_served_and_says_so() -> None:
@@ -169,7 +169,7 @@ def test_a_space_that_was_given_no_plan_is_served_and_says_so() -> None:
     assert Key("AddressSpace", "default", "b") not in compiled.waiting, "there is none for it"
     waiting = compiled.waiting[space().key]
     assert waiting.reason == "PlanMissing"
-    assert "name one in spec.plan, or have a service administrator let" in waiting.message
+    assert "set spec.plan, or ask a service administrator to allow" in waiting.message
 
 
 def test_what_has_room_keeps_it_when_the_quota_shrinks() -> None:

@@ -73,7 +73,10 @@ def test_json_and_lists_are_read_too() -> None:
     ("text", "says"),
     [
         ("kind: [", "orders.yaml, line 2: not a YAML document"),
-        ("kind: Address\nkind: Address", "orders.yaml, line 2: not a YAML document: key 'kind'"),
+        (
+            "kind: Address\nkind: Address",
+            "orders.yaml, line 2: not a YAML document: duplicate key 'kind'",
+        ),
         ("just text", "orders.yaml, document 1: not a resource"),
         ("a: 2026-99-99", "orders.yaml: not a YAML document: month must be in 1..12"),
         ("[" * 100_000, "orders.yaml: not a YAML document: it is nested more than 100 levels deep"),
@@ -171,7 +174,7 @@ def test_a_resource_declared_otherwise_a_second_time_is_refused() -> None:
         load(f"{ORDERS}---{ORDERS.replace('anycast', 'multicast')}", "orders.yaml")
     assert refusal.value.message == (
         "orders.yaml, document 2: Address default.orders: metadata.name: document 1 declares it"
-        " otherwise; keep one of the two"
+        " differently; keep one of the two"
     )
     assert len(load(f"{ORDERS}---{ORDERS}", "orders.yaml")) == 2
 
@@ -220,5 +223,5 @@ def test_aliases_repeat_a_bounded_text() -> None:
 
 @pytest.mark.parametrize("text", ['{"a": NaN}', '{"a": 1e999}', '{"a": "\\ud800"}', "a: .inf"])
 def test_what_json_cannot_say_is_refused(text: str) -> None:
-    with pytest.raises(Invalid, match="the body: not a YAML document: it has"):
+    with pytest.raises(Invalid, match="the body: not a YAML document: it contains"):
         one_document(text)

@@ -42,14 +42,14 @@ def test_every_field_of_spec_is_told(kind: str) -> None:
         (
             "address",
             "| `spec.messageTtl.maximum` | number, or text with a unit |  | queue, topic,"
-            " deadletter | Longest life, in milliseconds; a message that names none gets this"
-            " one. |",
+            " deadletter | Maximum time to live, in milliseconds; also the default of messages"
+            " without one. |",
         ),
         (
             "address",
             "| `spec.limits.onFull` | `block`, `reject`, `dropOldest` |  | queue, topic,"
-            " subscription, deadletter | At `messages` or `bytes`: senders wait, messages are"
-            " refused, or the oldest one goes. |",
+            " subscription, deadletter | Behaviour at `messages` or `bytes`: block senders, reject"
+            " messages, or drop the oldest message. |",
         ),
         ("address", "| cannot change | `spec.type`, `spec.address`, `spec.topic` |"),
         ("messaginguser", "| never shown again | `spec.authentication.password` |"),

@@ -13,8 +13,8 @@ from doubles import FakeEngine, TestClock
 from enmasse.auth.passwords import verify
 from enmasse.base.clock import SystemClock
 from enmasse.control import Admission, Manager
+from enmasse.control.default_plans import platform_resources
 from enmasse.control.policies import PLANS
-from enmasse.control.shipped import shipped
 from enmasse.resources import Address, AddressSpace, Key, MessagingUser, Resource
 from enmasse.resources.messaging_user import LAST_APPLIED
 from enmasse.store import MemoryStore
@@ -41,7 +41,7 @@ async def store(cluster: KubeServer) -> AsyncIterator[KubernetesStore]:
     async with opened(cluster.url) as store:
         assert isinstance(store, KubernetesStore)
         admission = Admission(store, exposed=False)
-        await admission.ship(shipped())
+        await admission.create_defaults(platform_resources())
         assert await store.leadership.take()
         completing = asyncio.ensure_future(store.complete(admission.completed))
         yield store
@@ -166,7 +166,7 @@ async def test_what_is_refused_keeps_no_password_either(
     found = await kept(cluster)
     status = await status_of(cluster, f"{USERS}/default.alice", 2)
     assert authentication["password"] not in json.dumps(found)
-    assert told in status["messages"][0] and "give it again" in status["messages"][0]
+    assert told in status["messages"][0] and "set it again" in status["messages"][0]
     assert authentication["password"] not in json.dumps(status)
     assert store.get(ALICE) is None
 
@@ -262,7 +262,7 @@ async def test_a_space_that_lets_everybody_in_is_closed_where_others_can_reach_i
     document = doubles.document("AddressSpace", "open", open_space)
     async with opened(cluster.url) as store:
         admission = Admission(store, exposed=True)
-        await admission.ship(shipped())
+        await admission.create_defaults(platform_resources())
         assert store.leadership and await store.leadership.take()
         cluster.request("POST", SPACES, document)
         await until(lambda: store.get(Key("AddressSpace", "default", "open")))
@@ -275,7 +275,7 @@ async def test_a_space_that_lets_everybody_in_is_closed_where_others_can_reach_i
         assert {one.authentication.type for one in engine.plan.spaces} == {"standard"}
         status = await status_of(cluster, f"{SPACES}/open", 1)
     assert status["conditions"][0]["reason"] == "SpaceExposed"
-    assert "it would let everybody in" in status["messages"][0]
+    assert "it would admit anonymous clients" in status["messages"][0]
 
 
 async def test_what_has_no_status_does_not_stop_the_rest(

@@ -332,7 +332,7 @@ async def test_a_turn_that_nobody_ends_becomes_stale(cluster: KubeServer) -> Non
         async with one.turn() as turn:
             await other.put([address("c")])
             hung.advance(cluster_lease.RENEW_TURN_S + 1)
-            with pytest.raises(Unavailable, match="this writer was too slow"):
+            with pytest.raises(Unavailable, match="lost the write lock"):
                 await turn.put([address("d")])
         await other.refresh()
         assert key("d") not in {one.key for one in other.list()}
@@ -343,7 +343,7 @@ async def test_a_writer_does_not_wait_for_ever(pair: Pair, monkeypatch: pytest.M
     monkeypatch.setattr(cluster_lease, "TURN_WAIT_S", 0.1)
     one, other = pair
     async with one.turn() as turn:
-        with pytest.raises(Unavailable, match="another writer has kept it") as refusal:
+        with pytest.raises(Unavailable, match="another writer has held") as refusal:
             await other.put([address("b")])
         assert refusal.value.retry_after_s == 1.0
         await turn.put([address("a")])
@@ -387,7 +387,7 @@ def test_the_server_is_verified_by_the_authority_of_the_kubeconfig(cluster: Kube
     assert verified.check_hostname and verified.verify_mode == ssl.CERT_REQUIRED
     assert len(verified.get_ca_certs() or [1]) == 1
     for wrong, told in (
-        ("insecure-skip-tls-verify: true", "name the CA"),
+        ("insecure-skip-tls-verify: true", "set the CA"),
         ("certificate-authority: nowhere", "certificate-authority of the kubeconfig"),
     ):
         path.write_text(text.replace("certificate-authority: certs/apiserver.crt", wrong))
@@ -429,5 +429,5 @@ async def test_a_store_that_does_not_follow_deletes_too(cluster: KubeServer) -> 
 
 
 async def test_a_file_that_is_not_there_is_told() -> None:
-    with pytest.raises(Invalid, match="no kubeconfig"):
+    with pytest.raises(Invalid, match="kubeconfig not found"):
         await KubernetesStore.open("kubernetes://?kubeconfig=/nowhere", SystemClock())

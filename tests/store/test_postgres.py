@@ -236,7 +236,7 @@ async def test_a_writer_does_not_wait_for_ever(url: str, monkeypatch: pytest.Mon
     monkeypatch.setattr(database, "_SESSION", quick)
     async with opened(url) as one, opened(url) as other:
         async with one.turn() as turn:
-            with pytest.raises(Unavailable, match="another writer has kept it") as refusal:
+            with pytest.raises(Unavailable, match="another writer has held") as refusal:
                 await other.put([address("b")])
             assert refusal.value.retry_after_s == 1.0
             await turn.put([address("a")])

@@ -32,5 +32,5 @@ def test_of_many_times_the_oldest_become_one() -> None:
 @pytest.mark.parametrize("text", ["yesterday", at(1), f"{at(1)} {at(2)} {at(3)}"])
 def test_what_is_no_time_is_named_with_the_mend(text: str) -> None:
     found = noted((), Lost(at(1), at(2))).model_copy(update={"data": {TIMES: f"{text}\n"}})
-    with pytest.raises(ValueError, match=r"data\.times: .* is not two times; write them as"):
+    with pytest.raises(ValueError, match=r"data\.times: .* is not a pair of times; write"):
         lost(found)

@@ -157,7 +157,7 @@ async def test_a_uid_of_another_life_is_a_conflict(store: Store) -> None:
     (first,) = await store.put([address()])
     await store.delete([first.key])
     await store.put([address()])
-    with pytest.raises(Conflict, match="is another one than the request means"):
+    with pytest.raises(Conflict, match="is not the object of the request"):
         await store.put([address(uid=first.metadata.uid or "")])
 
 
@@ -356,7 +356,7 @@ async def test_all_is_replaced_at_once_by_what_was(store: Store) -> None:
     since = store.version
     async with store.turn() as turn:
         if isinstance(store, KubernetesStore):
-            with pytest.raises(Invalid, match="a uid of its own"):
+            with pytest.raises(Invalid, match="assigns its own uids"):
                 await turn.replace_all([kept, new])
             return
         await turn.replace_all([kept, new])

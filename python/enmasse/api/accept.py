@@ -1,4 +1,4 @@
-"""What a client wants an answer to look like: the Accept header, as Kubernetes extends it."""
+"""Content negotiation: the Accept header with the Kubernetes extensions."""
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -17,10 +17,10 @@ class Media(NamedTuple):
 
 
 class Form(NamedTuple):
-    """The form of an answer."""
+    """The format of a response."""
 
     kind: str
-    """Table, PartialObjectMetadata, or empty for the resource as it is."""
+    """Table, PartialObjectMetadata, or empty for the full resource."""
 
     version: str = "v1"
 
@@ -35,7 +35,7 @@ _VERSIONS = ("v1", "v1beta1")
 
 
 def accepted(header: str | None) -> Iterator[Media]:
-    """Yield the entries of an Accept header in their order; weights are passed over."""
+    """Yield the entries of an Accept header in order; weights are ignored."""
     for entry in (header or "*/*")[:ACCEPT_BYTES_MAX].split(","):
         type_, *rest = (part.strip() for part in entry.split(";"))
         pairs = (part.partition("=") for part in rest)
@@ -43,7 +43,7 @@ def accepted(header: str | None) -> Iterator[Media]:
 
 
 def form_of(header: str | None) -> Form:
-    """Return the first form that the client accepts and that can be made.
+    """Return the first supported format that the client accepts.
 
     Raises: Invalid if there is none.
     """
@@ -58,5 +58,5 @@ def form_of(header: str | None) -> Form:
             return Form(_FORMS[wanted], version)
     raise Invalid(
         Code.FORM_UNSUPPORTED,
-        f"nothing here can be answered as {header!r}; accept application/json",
+        f"cannot respond with {header!r}; accept application/json",
     )

@@ -1,6 +1,6 @@
-"""What a caller may do: answers to `kubectl auth can-i` and `whoami`, and what a refusal says.
+"""Authorization questions (`kubectl auth can-i`, `whoami`) and refusals.
 
-Words and forms are those of Kubernetes, whose clients show them as they are.
+Words and forms are those of Kubernetes, whose clients show them unchanged.
 """
 
 from collections.abc import AsyncIterator
@@ -15,16 +15,16 @@ from enmasse.auth.roles import ANY, Attributes, Caller, able
 from enmasse.base.errors import Code, Denied, Fault, Invalid
 
 CALLER = "enmasse.caller"
-"""Where in a scope the guard says who asks."""
+"""Scope key of the caller, set by the guard."""
 
 STILL = "enmasse.still"
-"""Where in a scope it can be asked whether that is still allowed."""
+"""Scope key of a function that repeats the authorization check."""
 
 _Item = TypeVar("_Item")
 
 
 def forbidden(caller: Caller, asked: Attributes) -> Denied:
-    """Return the refusal of what a caller may not do, with the resource as its context."""
+    """Return the refusal of a request, with the resource as its context."""
     if not asked.resource:
         said = f'forbidden: User "{caller.name}" cannot {asked.verb} path "{asked.path}"'
         if roles := able(asked):
@@ -47,7 +47,7 @@ def forbidden(caller: Caller, asked: Attributes) -> Denied:
 
 
 async def while_allowed(request: Request, lines: AsyncIterator[_Item]) -> AsyncIterator[_Item]:
-    """Yield what a watch shows; end it before what its caller may not see any more."""
+    """Yield the events of a watch; end it once its caller lost the right."""
     still = request.scope[STILL]
     async for line in lines:
         if not still():
@@ -56,10 +56,10 @@ async def while_allowed(request: Request, lines: AsyncIterator[_Item]) -> AsyncI
 
 
 class AccessReviews:
-    """Questions that are answered at once and never stored."""
+    """Kinds that are answered immediately and never stored."""
 
     async def access(self, request: Request) -> Response:
-        """Whether one thing is allowed."""
+        """Whether one request is allowed."""
         document = await _question(request, "SelfSubjectAccessReview", ACCESS_VERSION)
         spec = _spec(document)
         given = [
@@ -72,7 +72,7 @@ class AccessReviews:
         caller, asked = _caller(request), _asked(spec[given[0]], given[0])
         allowed = caller.may(asked)
         if caller.is_owner:
-            reason = "the bearer of the data folder's token may do everything"
+            reason = "the owner's token has every right"
         elif allowed:
             reason = "a role of the token allows it"
         else:
@@ -80,7 +80,7 @@ class AccessReviews:
         return JSONResponse(document | {"status": {"allowed": allowed, "reason": reason}}, 201)
 
     async def rules(self, request: Request) -> Response:
-        """Everything that is allowed in a namespace."""
+        """Every right in a namespace."""
         document = await _question(request, "SelfSubjectRulesReview", ACCESS_VERSION)
         namespace = _text(_spec(document), "namespace", "spec")
         caller = _caller(request)
@@ -103,7 +103,7 @@ class AccessReviews:
         return JSONResponse(document | {"status": status}, 201)
 
     async def identity(self, request: Request) -> Response:
-        """Who asks."""
+        """The caller."""
         document = await _question(request, "SelfSubjectReview", IDENTITY_VERSION)
         caller = _caller(request)
         status = {"userInfo": {"username": caller.name, "groups": caller.groups}}
@@ -131,7 +131,7 @@ def _spec(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _asked(said: dict[str, Any], field: str) -> Attributes:
-    """Return what a question is about; what it leaves out means all."""
+    """Return the attributes of a question; absent ones mean all."""
     names = ("verb", "group", "resource", "subresource", "namespace", "name", "path")
     text = {name: _text(said, name, f"spec.{field}") for name in names}
     if field == "nonResourceAttributes":

@@ -1,4 +1,4 @@
-"""The application: which path goes where."""
+"""The ASGI application and its routes."""
 
 import asyncio
 from collections.abc import Collection, Mapping
@@ -50,7 +50,7 @@ from enmasse.resources import API_VERSION
 BASE = f"/apis/{API_VERSION}"
 LINES = "application/x-ndjson"
 AUDIT_TAIL_MAX = 10_000
-"""Records of the audit trail that one answer has."""
+"""Maximum records of the audit trail per response."""
 
 __all__ = ["Platform", "create_app"]
 
@@ -66,14 +66,13 @@ def create_app(
 ) -> ASGIApp:
     """Return the ASGI application of a platform.
 
-    `token` is that of the platform's owner, beside those in the store; `hosts` are the names under
-    which the server may be asked, beside plain addresses. Who asks for what goes into `trail`; in
-    `logins` is who came in to send and receive. `exposed`: other machines reach it, and get answers
-    over TLS only.
+    `token` is the owner's, in addition to those in the store; `hosts` are the accepted host names,
+    in addition to IP addresses. Requests are recorded in `trail`; `logins` has the logins of
+    messaging clients. `exposed`: other machines can connect and are served over TLS only.
     """
     app = Starlette(
         routes=[
-            # Most wanted first: a route is found by trying one after another.
+            # Most frequent first: the router tries routes in order.
             *_kinds(platform),
             *_operations(platform),
             *_pages(platform, trail, logins),
@@ -165,20 +164,20 @@ def _kinds(platform: Platform) -> list[Route]:
 
 
 class _Pages:
-    """Everything but the resources."""
+    """Handlers of everything except resources."""
 
     def __init__(self, platform: Platform, trails: Mapping[str, RotatedFile | None]) -> None:
         self._platform = platform
         self._trails = trails
 
     async def healthz(self, _request: Request) -> Response:
-        """The process answers."""
+        """The process responds."""
         return PlainTextResponse("ok\n")
 
     async def readyz(self, _request: Request) -> Response:
         """Everything declared at start is served.
 
-        A journal that has stopped does not change that: direct addresses and management go on.
+        A stopped journal does not change that: direct addresses and management keep working.
         """
         if self._platform.is_ready():
             trouble = self._platform.engine.trouble()
@@ -186,15 +185,16 @@ class _Pages:
         return PlainTextResponse("starting or stopping\n", 503)
 
     async def messaging_ready(self, _request: Request) -> Response:
-        """Messages are served here, on disk too: not by a process that stands by, nor with a
-        journal that has stopped."""
+        """This process serves messages, on disk too: false on a stand-by and with a stopped
+        journal.
+        """
         if not self._platform.is_ready():
             return PlainTextResponse("starting or stopping\n", 503)
         trouble = self._platform.engine.trouble()
         return PlainTextResponse(f"{trouble}\n", 503) if trouble else PlainTextResponse("ok\n")
 
     async def metrics(self, request: Request) -> Response:
-        """The figures for Prometheus; `?addresses=all` for every single address."""
+        """Metrics for Prometheus; `?addresses=all` includes every address."""
         # With the client of Prometheus, which a start does without.
         from enmasse.api import metrics
 
@@ -214,7 +214,7 @@ class _Pages:
         return JSONResponse({"items": [connection._asdict() for connection in connections]})
 
     async def logs(self, request: Request) -> Response:
-        """The last records of the platform's log as lines of JSON; `?follow=true` goes on."""
+        """The latest log records as JSON lines; `?follow=true` continues."""
         tail = number(request.query_params, "tail")
         tail = RECENT_MAX if tail is None else min(tail, RECENT_MAX)
         if flag(request.query_params, "follow"):
@@ -224,8 +224,9 @@ class _Pages:
         return Response(text, media_type=LINES)
 
     async def audit(self, request: Request) -> Response:
-        """The last records of the audit trail as lines of JSON; `?of=logins` of those who came in
-        to send and receive."""
+        """The latest records of the audit trail as JSON lines; `?of=logins` for logins of messaging
+        clients.
+        """
         of = request.query_params.get("of", "requests")
         if of not in self._trails:
             fault = Fault("of", f"must be {' or '.join(self._trails)}")
@@ -239,10 +240,10 @@ class _Pages:
         return Response("".join(f"{line}\n" for line in lines), media_type=LINES)
 
     async def trace(self, request: Request) -> Response:
-        """POST switches the protocol trace of a connection on, DELETE off; it goes to the log."""
+        """POST starts the protocol trace of a connection, DELETE stops it; frames go to the log."""
         number = request.path_params["id"]
         if not number.isascii() or not number.isdecimal() or len(number) > 18:
-            raise Missing(Code.CONNECTION_MISSING, f"there is no connection {number!r}")
+            raise Missing(Code.CONNECTION_MISSING, f"connection {number!r} not found")
         await self._platform.engine.trace(int(number), on=request.method == "POST")
         return JSONResponse({"id": int(number), "trace": request.method == "POST"})
 
@@ -258,16 +259,16 @@ async def _handle_http(request: Request, error: Exception) -> Response:
                 one.model.plural for one in of_group_version(known[0].group_version)
             )
             hint = f"; in {known[0].group_version} there are {plurals}"
-        return error_response(Missing(Code.PATH_MISSING, f"there is nothing at {path}{hint}"))
+        return error_response(Missing(Code.PATH_MISSING, f"path {path} not found{hint}"))
     if error.status_code == 405:
-        refused = Denied(Code.VERB_REFUSED, f"{request.method} is not possible on {path}")
+        refused = Denied(Code.VERB_REFUSED, f"{path} does not support {request.method}")
         answer = error_response(refused)
-        # which verbs are (RFC 9110, 15.5.6)
+        # the header that RFC 9110, 15.5.6 requires
         answer.headers.update(error.headers or {})
         return answer
     return error_response(Invalid(Code.REQUEST_INVALID, error.detail))
 
 
 async def _handle_bug(_request: Request, error: Exception) -> Response:
-    """Answer for a bug; Starlette raises it again, so that the server logs it."""
-    return error_response(Misuse(Code.INTERNAL, f"a bug in EnMasse: {type(error).__name__}"))
+    """Response to an internal error; Starlette raises it again, so the server logs it."""
+    return error_response(Misuse(Code.INTERNAL, f"internal error: {type(error).__name__}"))

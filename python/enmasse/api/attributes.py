@@ -1,4 +1,4 @@
-"""What a request is about, read from its first line as Kubernetes reads it."""
+"""Attributes of a request, derived from its request line as in Kubernetes."""
 
 from starlette.datastructures import QueryParams
 from starlette.types import Scope
@@ -14,11 +14,11 @@ _VERBS = {
     "DELETE": "delete",
 }
 _OF_NAMESPACES = ("status", "finalize")
-"""What is below a namespace itself; whatever else follows its name is in it."""
+"""Subresources of a namespace; other paths below it are namespaced resources."""
 
 
 def attributes_of(scope: Scope) -> Attributes:
-    """Return what an HTTP request is about. Of a path of no resource only the path is said."""
+    """Return the attributes of a request. A non-resource path has only the path."""
     path, method = scope["path"], scope["method"]
     verb = _VERBS.get(method, method.lower())
     parts = path.strip("/").split("/")
@@ -44,6 +44,6 @@ def attributes_of(scope: Scope) -> Attributes:
 
 
 def version_of(path: str) -> str:
-    """Return the version in the path of a resource."""
+    """Return the API version in the path of a resource."""
     parts = path.strip("/").split("/")
     return parts[1] if parts[0] == "api" else parts[2]

@@ -1,10 +1,10 @@
-"""The audit trail: who asked for what, and whether it was let in. Plain ASGI.
+"""The audit trail: every caller, request and decision. Plain ASGI.
 
-A record is one line of JSON. Written are all requests that change something or show what is
-confidential (Secrets, messages, backups, logs, the trail itself), and every refusal. Reading other
-resources is not written when it is allowed. A record is there before the answer is; where the disk
-refuses it, the platform goes on and its log says so. Nothing of a request's body gets into a
-record, and of an answer only its code, its reason and the fields at fault.
+A record is one JSON line. It covers requests that change something, reads of confidential data
+(Secrets, messages, backups, logs, the trail itself), and every refusal. Other permitted reads are
+not recorded. The record is written before the response; if the disk refuses it, the platform
+continues and logs the error. A record contains nothing of the request body, and of the response
+only code, reason and the fields at fault.
 """
 
 import json
@@ -26,37 +26,39 @@ log = structlog.get_logger(__name__)
 
 FILE_BYTES_MAX = 10 << 20
 FILES = 5
-"""Files of the trail, the present one among them."""
+"""Maximum files of the trail, including the current one."""
 
 TEXT_MAX = 500
-"""Characters of a text from outside that a record keeps."""
+"""Maximum characters of a client-supplied text in a record."""
 
 ANSWER_BYTES_MAX = 1 << 16
-"""Bytes of an answer that are looked at for a name or a reason."""
+"""Maximum bytes of a response that are searched for a name or reason."""
 
 REFUSED_A_SECOND = 10
-"""Refused and failed requests of one token that are written in a second, and of those without a
-valid one; of the others only how many there were, so that nobody drives out records of others."""
+"""Refused and failed requests recorded per second for one token, and for all callers without a
+valid token together. The others are counted, so that one caller cannot displace the records of
+others.
+"""
 
 WHO = "enmasse.who"
-"""Where in a scope the guard says who asks."""
+"""Scope key of the caller, set by the guard."""
 
 AS = "enmasse.as"
-"""Where it says in whose name, if that is another one's."""
+"""Scope key of the impersonated caller."""
 
 STRANGER = "system:anonymous"
 
 _READING = ("get", "list", "watch")
 _CONFIDENTIAL = ("secrets", "logs", "audit", "backup")
 _LONG = ("backup",)
-"""What is written when the answer begins: whoever has had a part of it has seen something."""
+"""Recorded when the response begins: a client that received a part of it has seen data."""
 
 _QUESTIONS = "selfsubject"
-"""How the resources begin that are questions, and are only created to be answered."""
+"""Prefixes of kinds that are questions, created only to be answered."""
 
 
 class Audit:
-    """Writes down what becomes of requests."""
+    """Records requests and their results."""
 
     def __init__(self, app: ASGIApp, file: RotatedFile, clock: Clock) -> None:
         self._app = app
@@ -65,7 +67,7 @@ class Audit:
         self._refused = Bounded(clock, REFUSED_A_SECOND)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request and write down how."""
+        """Handle one request and record the result."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -80,7 +82,7 @@ class Audit:
         resource = asked.get("resource", "")
         reads = asked["verb"] in _READING and resource not in _CONFIDENTIAL
         reads = reads or resource.startswith(_QUESTIONS)
-        # A read of what is not there tells nobody anything; only a refused one does.
+        # A permitted read of a missing resource reveals nothing; only a refused one is recorded.
         if reads and (not refused or status == 404):
             return
         who = scope.get(WHO, STRANGER)
@@ -110,7 +112,7 @@ class Audit:
 
 
 def append(file: RotatedFile, record: Mapping[str, Any]) -> None:
-    """Write a record, without what it does not say; if the disk refuses, say so in the log."""
+    """Write a record without empty fields; log an error if the disk refuses it."""
     kept = {field: value for field, value in record.items() if value not in (None, "")}
     try:
         file.append(json.dumps(kept, ensure_ascii=False))
@@ -119,7 +121,7 @@ def append(file: RotatedFile, record: Mapping[str, Any]) -> None:
 
 
 class _Answer:
-    """Passes an answer on; what is to be written is written before its last part goes out."""
+    """Forwards a response and writes the record before its last part."""
 
     def __init__(self, send: Send, done: Any) -> None:
         self._send = send
@@ -128,7 +130,7 @@ class _Answer:
         self._body = b""
         self._told = False
         self.begins_is_all = False
-        """Whether it is told when it begins: a watch has no end to wait for."""
+        """Whether it is recorded when it begins: a watch has no defined end."""
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -148,9 +150,9 @@ class _Answer:
 
 
 def _asked(scope: Scope) -> dict[str, Any]:
-    """Return what a request is about, as far as its first line says: verb, resource, name.
+    """Return the attributes of a request from its request line: verb, resource, name.
 
-    Each text is cut where the longest name of a resource would end.
+    Each text is truncated to the maximum length of a resource name.
     """
     headers, query = Headers(scope=scope), QueryParams(scope.get("query_string", b""))
     about = attributes_of(scope)
@@ -190,4 +192,4 @@ def _short(text: object) -> str:
 
 
 PATH = f"/apis/{API_VERSION}/audit"
-"""Where the trail is read."""
+"""Path of the trail itself."""

@@ -1,4 +1,4 @@
-"""A backup of the running platform, as one stream of bytes."""
+"""Streams a backup of the running platform."""
 
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
@@ -17,24 +17,27 @@ from enmasse.store import archive
 
 
 class BackupPages:
-    """GET on `backup`: `?secrets=true` takes in what must stay secret."""
+    """GET on `backup`: `?secrets=true` includes secrets."""
 
     def __init__(self, platform: Platform) -> None:
         self._platform = platform
         self._running = False
 
     async def backup(self, request: Request) -> Response:
-        """Answer with a backup, written as it is sent; one at a time."""
+        """Stream a backup as it is written; one at a time."""
         data = self._platform.data()
         if data is None:
             raise Unavailable(
                 Code.STANDING_BY,
-                "the messages are with another process of the same database; ask that one",
+                "another process of the same database holds the messages; send"
+                " the request to that process",
             )
         if self._running:
-            raise Exhausted(Code.LIMIT_REACHED, "a backup is being made; wait until it is done")
+            raise Exhausted(
+                Code.LIMIT_REACHED, "another backup is in progress; wait until it completes"
+            )
         secrets = request.query_params.get("secrets") in ("true", "1")
-        # Before it is looked what there is: whatever is made later is made after it.
+        # Before listing: every later write is then in or after the backup.
         made = rfc3339(self._platform.clock.now())
         await self._platform.store.refresh()
         resources = list(self._platform.store.list())
@@ -54,7 +57,7 @@ class BackupPages:
     async def _about(
         self, made: str, resources: Sequence[Resource], left_out: Sequence[Resource]
     ) -> dict[str, Any]:
-        """Return what a reader may want to know before the rest."""
+        """Return the metadata of the manifest."""
         observed = await self._platform.engine.observe()
         kinds = [one.kind for one in resources if one not in left_out]
         return {
@@ -70,7 +73,7 @@ class BackupPages:
 
 
 class _Stream(StreamingResponse):
-    """A backup on its way; `ended` is called however it ends, also for who went before it began."""
+    """A streaming backup; `ended` is always called, even if the client left before it began."""
 
     def __init__(self, written: Generator[bytes, None, None], ended: Callable[[], None]) -> None:
         super().__init__(written, media_type="application/gzip")
@@ -86,6 +89,6 @@ class _Stream(StreamingResponse):
 
 
 def private_files(data: DataDir) -> list[Path]:
-    """Return the files that make a platform the one its clients know: the CA, the tokens."""
+    """Return the private files of the platform's identity: CA and tokens."""
     found = [data.token, data.decoy, *sorted(data.tls.iterdir())]
     return [path for path in found if path.is_file()]

@@ -1,4 +1,4 @@
-"""Discovery: which groups, versions and kinds there are, in both forms that clients ask for."""
+"""Discovery of groups, versions and kinds, in both forms of Kubernetes."""
 
 import re
 import sys
@@ -14,10 +14,10 @@ from enmasse.engines import Operation
 from enmasse.resources import API_VERSION
 
 KUBERNETES_VERSION = (1, 36)
-"""The Kubernetes whose conventions are kept."""
+"""The Kubernetes version whose conventions apply."""
 
 AGGREGATED = "APIGroupDiscoveryList"
-"""The newer form: all groups, versions and kinds in one document."""
+"""The aggregated form: all groups, versions and kinds in one document."""
 
 ACCESS_VERSION = "authorization.k8s.io/v1"
 IDENTITY_VERSION = "authentication.k8s.io/v1"
@@ -28,19 +28,19 @@ REVIEWS = {
     },
     IDENTITY_VERSION: {"selfsubjectreviews": "SelfSubjectReview"},
 }
-"""Questions about the caller's own rights, which are answered and never stored."""
+"""Questions about the caller's own rights; answered, never stored."""
 
 Document = dict[str, Any]
 
 
 class DiscoveryPages:
-    """The paths from which clients learn what there is."""
+    """The discovery paths."""
 
     async def version(self, _request: Request) -> Response:
-        """Which Kubernetes this is like, and which EnMasse it is."""
+        """The Kubernetes version and the EnMasse version."""
         major, minor = KUBERNETES_VERSION
         text = f"v{major}.{minor}.0+enmasse-{__version__}"
-        # Clients demand every one of these; what says nothing here is empty.
+        # Clients require every field; those without a meaning here are empty.
         unsaid = dict.fromkeys(
             ("gitCommit", "gitTreeState", "buildDate", "goVersion", "compiler"), ""
         )
@@ -48,7 +48,7 @@ class DiscoveryPages:
         return JSONResponse(told | unsaid | {"platform": sys.platform})
 
     async def core(self, request: Request) -> Response:
-        """The versions of the group without a name."""
+        """Versions of the core group."""
         if _wants_aggregated(request):
             return _aggregated([""])
         return JSONResponse(
@@ -61,7 +61,7 @@ class DiscoveryPages:
         )
 
     async def groups(self, request: Request) -> Response:
-        """The groups with a name."""
+        """The named groups."""
         if _wants_aggregated(request):
             return _aggregated(_groups())
         return JSONResponse(
@@ -89,7 +89,7 @@ class DiscoveryPages:
         )
 
     async def kinds(self, request: Request) -> Response:
-        """The kinds of one group and version, and their verbs."""
+        """The kinds of one group version, and their verbs."""
         group_version = request.url.path.split("/", 2)[2]
         return JSONResponse(
             {
@@ -106,12 +106,12 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 def named_groups() -> list[str]:
-    """Return the groups that have a name and a page."""
+    """Return the named groups with their own page."""
     return _groups()
 
 
 def group_versions() -> list[str]:
-    """Return every group and version, the most important one first."""
+    """Return every group version, by priority."""
     return [*dict.fromkeys([API_VERSION, *(kind.group_version for kind in SERVED), *REVIEWS])]
 
 
@@ -120,13 +120,13 @@ def _groups() -> list[str]:
 
 
 def _versions(group: str) -> list[str]:
-    """Return the versions of a group with it before them, the newest first."""
+    """Return the versions of a group with its name, newest first."""
     found = [one for one in group_versions() if one.rpartition("/")[0] == group]
     return sorted(found, key=lambda one: _age(one.rpartition("/")[2]))
 
 
 def _age(version: str) -> tuple[bool, list[int]]:
-    """Return what is smaller for a newer version: a finished one, then the larger number."""
+    """Return a sort key that is smaller for newer versions: stable first, then by number."""
     return "beta" in version, [-int(number) for number in re.findall(r"[0-9]+", version)]
 
 
@@ -154,7 +154,7 @@ def _of_kind(kind: Kind) -> list[Document]:
     model = kind.model
     whole = _resource(model.plural, kind.name, kind.verbs, namespaced=model.namespaced)
     whole["singularName"] = kind.name.lower()
-    if kind.group_version == model.api_versions[0]:  # else people would name two kinds at once
+    if kind.group_version == model.api_versions[0]:  # a short name must denote one kind
         whole |= {"shortNames": list(model.short_names)} if model.short_names else {}
         whole |= {"categories": list(model.categories)} if model.categories else {}
     status = _resource(f"{model.plural}/status", kind.name, ["get"], namespaced=model.namespaced)

@@ -1,4 +1,4 @@
-"""The edge's table: from our errors to HTTP statuses and Kubernetes `Status` objects."""
+"""Maps errors to HTTP statuses and Kubernetes `Status` objects."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from enmasse.base.errors import Code, EnMasseError
 
 
 class Answer(NamedTuple):
-    """An HTTP status, and the reason word of Kubernetes that goes with it."""
+    """An HTTP status with its Kubernetes reason."""
 
     status: int
     reason: str
@@ -28,7 +28,7 @@ BY_KIND: dict[type[EnMasseError], Answer] = {
     errors.PeerError: Answer(502, "BadGateway"),
     errors.Misuse: Answer(500, "InternalError"),
 }
-"""What every kind of error becomes."""
+"""The status of every error class."""
 
 BY_CODE: dict[str, Answer] = {
     Code.FIELD_INVALID: Answer(422, "Invalid"),
@@ -52,14 +52,14 @@ BY_CODE: dict[str, Answer] = {
     Code.REQUEST_TOO_LARGE: Answer(413, "RequestEntityTooLarge"),
     Code.OPERATION_UNSUPPORTED: Answer(501, "NotImplemented"),
 }
-"""Where Kubernetes has a word of its own for one of our codes."""
+"""Codes with a more specific Kubernetes reason."""
 
 
 REASONS: dict[str, str] = {
     Code.FIELD_OWNED: "FieldManagerConflict",
     Code.QUOTA_EXCEEDED: "QuotaExceeded",
 }
-"""What the cause of an error is called, where it is not a field with a wrong value."""
+"""Cause of an error that is not an invalid field."""
 
 
 def answer_to(error: EnMasseError) -> Answer:
@@ -68,9 +68,9 @@ def answer_to(error: EnMasseError) -> Answer:
 
 
 def status_object(error: EnMasseError, about: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Return the Kubernetes `Status` of an error, with a cause for each field at fault.
+    """Return the Kubernetes `Status` of an error, with a cause per invalid field.
 
-    `about` says which resource the request was about: its name, kind and group.
+    `about` is the resource of the request: name, kind and group.
     """
     answer = answer_to(error)
     details: dict[str, Any] = {**(about or {}), "code": str(error.code)}
@@ -97,7 +97,7 @@ def status_object(error: EnMasseError, about: Mapping[str, str] | None = None) -
 
 
 def error_response(error: EnMasseError, about: Mapping[str, str] | None = None) -> Response:
-    """Return the response that tells an error; `about` as in `status_object`."""
+    """Return the response for an error; `about` as in `status_object`."""
     status = answer_to(error).status
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
     if error.retry_after_s is not None:
@@ -106,17 +106,17 @@ def error_response(error: EnMasseError, about: Mapping[str, str] | None = None) 
 
 
 async def handle_error(request: Request, error: Exception) -> Response:
-    """Answer with an error that a handler raised on purpose."""
+    """Respond with an error that a handler raised."""
     assert isinstance(error, EnMasseError)
     return error_response(error, _about(request, error))
 
 
 def _about(request: Request, error: EnMasseError) -> dict[str, str]:
-    """Return which resource a request was about, as far as its path says."""
+    """Return the resource of a request, as far as its path determines it."""
     kind = next((kind for kind in SERVED if _is_about(kind, request.url.path)), None)
     if kind is None:
         return {}
-    # Kubernetes names the kind where a resource is invalid, and its plural everywhere else.
+    # Kubernetes names the kind of an invalid resource, and the plural in other errors.
     invalid = answer_to(error).reason == "Invalid"
     about = {"kind": kind.name if invalid else kind.model.plural}
     if name := request.path_params.get("name") or error.context.get("name"):

@@ -1,8 +1,8 @@
-"""Who has set which field, and server-side apply, which goes by that. Pure: documents in and out.
+"""Field ownership and server-side apply. Pure: documents in and out.
 
-A field is a path of names. Lists are one field each. What a manager may not be seen to know (a
-password, say) is set and never written down. `metadata.managedFields` has all of it, an entry for
-each manager and way of writing, in the form that Kubernetes calls FieldsV1.
+A field is a path of names. A list is one field. Write-only fields, such as a password, are never
+recorded. `metadata.managedFields` has an entry per manager and operation, in the form that
+Kubernetes calls FieldsV1.
 """
 
 import copy
@@ -14,17 +14,18 @@ from typing import Any, NamedTuple
 from enmasse.base.errors import Code, Conflict, Fault, Invalid
 
 UPDATE_MANAGERS_MAX = 10
-"""Entries of managers that do not apply; of more the two oldest become one."""
+"""Maximum entries of managers that update; beyond it the two oldest are merged."""
 
 SHARED_MAX = 256
-"""Lists of entries that are kept to be shared."""
+"""Maximum cached entry lists, which are shared between resources."""
 
 SHARED_PATHS_MAX = 1_000
-"""Paths of a list that is kept; larger ones are never of many resources, and would fill the memory
-with what anybody has tried to write."""
+"""Maximum paths of a cached list; larger ones are rarely shared, and would fill memory with client
+input.
+"""
 
 CONFLICTS_NAMED_MAX = 100
-"""Fields that a conflict names."""
+"""Maximum fields listed in a conflict."""
 
 ANCIENT = "ancient-changes"
 APPLY, UPDATE = "Apply", "Update"
@@ -48,7 +49,7 @@ _NOT_MANAGED = {
 
 
 class Entry(NamedTuple):
-    """The fields that a manager has set in one way of writing."""
+    """The fields that a manager owns through one operation."""
 
     manager: str
     operation: str
@@ -58,31 +59,31 @@ class Entry(NamedTuple):
 
     @property
     def identity(self) -> tuple[str, str]:
-        """What there is one entry of."""
+        """The identity of an entry."""
         return self.manager, self.operation
 
 
 class Writer(NamedTuple):
-    """Who writes, and when."""
+    """The writer and the time of a write."""
 
     manager: str
     api_version: str
     time: str
     unseen: Collection[str] = ()
-    """Fields, written with dots, that are never written down."""
+    """Dotted paths of fields that are never recorded."""
 
 
 def entries_of(managed_fields: object) -> list[Entry]:
     """Return the entries of `metadata.managedFields`.
 
-    Raises: Invalid if they are none.
+    Raises: Invalid if they are malformed.
     """
     if not isinstance(managed_fields, list | tuple):
         raise _fault("metadata.managedFields", "must be a list")
     entries = []
     for one in managed_fields:
         if not isinstance(one, dict) or not isinstance(one.get("fieldsV1", {}), dict):
-            raise _fault("metadata.managedFields", "has an entry that is none")
+            raise _fault("metadata.managedFields", "has an invalid entry")
         if one.get("subresource") or not one:
             continue
         entry = Entry(
@@ -93,14 +94,15 @@ def entries_of(managed_fields: object) -> list[Entry]:
             paths=frozenset(_decoded(one.get("fieldsV1", {}))),
         )
         if entry.operation not in (APPLY, UPDATE):
-            raise _fault("metadata.managedFields", "has an operation beside Apply and Update")
+            raise _fault("metadata.managedFields", "has an operation other than Apply and Update")
         entries.append(entry)
     return entries
 
 
 def managed_fields(entries: list[Entry]) -> tuple[Document, ...]:
-    """Return entries as `metadata.managedFields` has them: nobody may change what is returned,
-    since resources that were written alike share it."""
+    """Return entries in the form of `metadata.managedFields`. Do not modify the result, which
+    resources share.
+    """
     if sum(len(one.paths) for one in entries) > SHARED_PATHS_MAX:
         return _written(entries)
     return _shared(tuple(entries))
@@ -128,7 +130,7 @@ def _written(entries: Sequence[Entry]) -> tuple[Document, ...]:
 def updated(
     entries: list[Entry], before: Document | None, after: Document, writer: Writer
 ) -> list[Entry]:
-    """Return the entries after a write that is no apply: what it changes is the writer's alone."""
+    """Return the entries after an update: the writer owns what it changes."""
     was = _leaves(before) if before else {}
     unseen = _unseen(writer)
     now = {path: one for path, one in _leaves(after).items() if not unseen.touches(path)}
@@ -151,13 +153,13 @@ def applied(
     *,
     force: bool,
 ) -> tuple[Document, list[Entry]]:
-    """Return the document that an applied configuration makes of `before`, and the entries then.
+    """Return the result of applying a configuration to `before`, and the new entries.
 
-    `read` returns a document as it will be stored. Fields that the manager applied before and
-    leaves out now go, unless somebody else has set them too.
+    `read` returns a document as it will be stored. Fields that the manager applied before and omits
+    now are removed, unless another manager owns them too.
 
-    Raises: Conflict naming each field that would change and that another manager has set; with
-        `force` those become the writer's.
+    Raises: Conflict naming each field that would change and belongs to another manager; with
+        `force` the writer takes them over.
     """
     given = _leaves(config)
     unseen = _unseen(writer)
@@ -195,7 +197,8 @@ def _without(entries: list[Entry], changing: set[Path], *, force: bool) -> list[
         told = "; ".join(f"{fault.message}: {fault.field}" for fault in faults)
         raise Conflict(
             Code.FIELD_OWNED,
-            f"Apply failed with {count}: {told}; leave the fields out, or take them over by force",
+            f"Apply failed with {count}: {told}; remove the fields, or force the"
+            " apply to take ownership",
             faults=faults,
         )
     taken = _Reach(changing)
@@ -214,7 +217,7 @@ def _with(
     add: bool = False,
     known: list[Entry] | None = None,
 ) -> list[Entry]:
-    """Return entries with the writer's own; its time changes only if its fields do."""
+    """Return entries with the writer's own; its time changes only with its fields."""
     identity = (writer.manager, operation)
     own = next((one for one in known or entries if one.identity == identity), None)
     if own is not None and add:
@@ -225,7 +228,7 @@ def _with(
     rest = [one for one in entries if one.identity != identity and one.paths]
     if not paths:
         return rest
-    # The place stays, so that a write that changes nothing changes nothing here.
+    # The position stays, so that a write without changes changes nothing here.
     at = len(rest)
     if own is not None:
         order = [one.identity for one in known or entries]
@@ -245,7 +248,7 @@ def _bounded(entries: list[Entry]) -> list[Entry]:
 
 
 def _leaves(document: Mapping[str, Any], path: Path = ()) -> dict[Path, Any]:
-    """Return the fields of a document that managers set, and their values."""
+    """Return the owned fields of a document with their values."""
     found: dict[Path, Any] = {}
     for name, value in document.items():
         below = (*path, name)
@@ -259,7 +262,7 @@ def _leaves(document: Mapping[str, Any], path: Path = ()) -> dict[Path, Any]:
 
 
 def _parts(leaves: Mapping[Path, Any], paths: Paths) -> dict[Path, dict[Path, Any]]:
-    """Return, for each of `paths`, the leaves that are it or below it, where there are any."""
+    """Return, for each of `paths`, the existing leaves at or below it."""
     found: defaultdict[Path, dict[Path, Any]] = defaultdict(dict)
     for leaf, value in leaves.items():
         for path in _down_to(leaf):
@@ -269,10 +272,10 @@ def _parts(leaves: Mapping[Path, Any], paths: Paths) -> dict[Path, dict[Path, An
 
 
 class _Reach:
-    """Paths, and all that is above or below one of them.
+    """A set of paths that matches everything above or below its members.
 
-    Asking costs as many steps as a path has names, however many paths there are: what a tenant may
-    write has thousands.
+    A lookup takes as many steps as the path has names, regardless of the size of the set, which a
+    tenant can make large.
     """
 
     def __init__(self, paths: Collection[Path]) -> None:
@@ -280,12 +283,12 @@ class _Reach:
         self._down_to_them = {above for path in paths for above in _down_to(path)}
 
     def touches(self, path: Path) -> bool:
-        """Whether a path is one of them, or above or below one."""
+        """Whether a path is, or is above or below, a member."""
         return path in self._down_to_them or any(one in self._paths for one in _down_to(path))
 
 
 def _down_to(path: Path) -> Iterator[Path]:
-    """Yield the paths from the top down to a path, itself included."""
+    """Yield the prefixes of a path, itself included."""
     return (path[:length] for length in range(1, len(path) + 1))
 
 
@@ -303,7 +306,7 @@ def _set(document: Document, path: Path, value: Any) -> None:
 
 
 def _remove(document: Document, path: Path) -> None:
-    """Remove a field, and the objects that are empty without it."""
+    """Remove a field, and the objects that become empty."""
     above: list[Document] = [document]
     for name in path[:-1]:
         below = above[-1].get(name)

@@ -1,4 +1,4 @@
-"""The forms of an answer: resources as they are, their metadata alone, or rows of a table."""
+"""Response formats: full resources, metadata only, table rows."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -14,10 +14,10 @@ from enmasse.resources.model import Column
 
 Document = dict[str, Any]
 Shown = Callable[[Resource], Document]
-"""How a resource is written where it is written whole."""
+"""Serialises a full resource."""
 
 Figures = Mapping[str, Document]
-"""Live figures of resources by uid."""
+"""Statistics of resources by uid."""
 
 _NAME = Column("Name", "metadata.name")
 NONE: Figures = MappingProxyType({})
@@ -32,7 +32,7 @@ def one(
     now: datetime,
     figures: Figures = NONE,
 ) -> Document:
-    """Return one resource in a form."""
+    """Return one resource in a format."""
     if form == WHOLE:
         return shown(resource)
     if form.kind == "Table":
@@ -51,7 +51,7 @@ def several(
     include: str = "Metadata",
     figures: Figures = NONE,
 ) -> Document:
-    """Return a list in a form; `include` says what of a resource goes with its row."""
+    """Return a list in a format; `include` selects the part of a resource in its row."""
     if form.kind == "Table":
         return _table(kind, form, resources, shown, now, metadata, include, figures)
     if form == WHOLE:
@@ -63,7 +63,7 @@ def several(
 
 
 def bookmark(kind: Kind, form: Form, version: int, annotations: dict[str, str]) -> Document:
-    """Return what a bookmark carries: the version up to which a watch has told everything."""
+    """Return the object of a bookmark: the version up to which a watch is complete."""
     metadata: Document = {"resourceVersion": str(version)}
     if annotations:
         metadata["annotations"] = annotations
@@ -74,7 +74,7 @@ def bookmark(kind: Kind, form: Form, version: int, annotations: dict[str, str]) 
 
 
 def age(moment: str, now: datetime) -> str:
-    """Write how long ago a moment is, in two units at most, as kubectl does."""
+    """Format an elapsed time in at most two units, as kubectl does."""
     try:
         seconds = int((now - datetime.fromisoformat(moment)).total_seconds())
     except ValueError:
@@ -154,7 +154,7 @@ def _cell(resource: Resource, column: Column, now: datetime) -> Any:
 
 
 def _live_cells(figures: Document | None, columns: Sequence[Column]) -> list[Any]:
-    """Return the cells of live figures; where there are none, as in a watch, they are empty."""
+    """Return the statistics cells; empty if there are none, as in a watch."""
     if figures is None:
         return [""] * len(columns)
     return [

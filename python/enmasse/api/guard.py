@@ -1,9 +1,8 @@
-"""Who may ask for what: the Host header, the bearer of a token and their roles, the size of the
-body, how many. Plain ASGI.
+"""Checks requests: Host header, bearer token and roles, body size, concurrency. Plain ASGI.
 
-A page in a browser on this machine can reach a loopback port. It cannot know the token; and a page
-that has made its own name resolve to this machine (DNS rebinding) sends that name as Host, which is
-refused. An IP address as Host cannot be such a name.
+A web page on this machine can reach a loopback port but does not know the token. A page that makes
+its own name resolve to this machine (DNS rebinding) sends that name as Host, which is refused. An
+IP address as Host cannot be such a name.
 """
 
 import ipaddress
@@ -17,48 +16,49 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from enmasse.api.access import CALLER, STILL, forbidden
 from enmasse.api.attributes import attributes_of
 from enmasse.api.audit import AS, WHO
+from enmasse.api.body_turns import BodyTurns
 from enmasse.api.errors import error_response
 from enmasse.api.impersonation import Impersonating, acting
 from enmasse.api.requests import TURN
-from enmasse.api.turns import Turns
 from enmasse.auth.callers import Callers
 from enmasse.auth.roles import OWNER_CALLER, Caller
 from enmasse.base.errors import Code, Denied, EnMasseError, Exhausted
 from enmasse.base.hosts import is_loopback
 
 BODY_BYTES_MAX = 1 << 20
-"""Largest request body. A resource has some hundred bytes; Kubernetes allows 3 MiB."""
+"""Maximum request body. A resource has some hundred bytes; Kubernetes allows 3 MiB."""
 
 REQUESTS_MAX = 512
-"""Requests answered at one time, watches included. One more is refused; health pages never are."""
+"""Maximum concurrent requests, watches included. Health pages are exempt."""
 
 REQUESTS_OF_ONE_MAX = 128
-"""Of these, those of one token. The owner of the platform has no such bound."""
+"""Maximum per token. The owner is exempt."""
 
 RESERVED = 64
-"""Of these, those that only the owner of the platform gets."""
+"""Slots reserved for the owner."""
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/readyz/messaging"})
-"""Paths that say nothing about tenants: anybody may ask."""
+"""Public paths, which reveal nothing about tenants."""
 
 LOCALLY_OPEN_PATHS = frozenset({"/metrics"})
-"""Paths that anybody on this machine may ask; they name addresses, so others need the token."""
+"""Paths without a token on this machine; they contain address names, so other machines need one."""
 
 
 class Guard:
-    """Lets a request through to the application, or answers why not."""
+    """Passes a request to the application or refuses it."""
 
     def __init__(
         self, app: ASGIApp, *, callers: Callers, hosts: Collection[str], exposed: bool = False
     ) -> None:
-        """Guard `app`. `hosts` are the names under which this server may be asked; `exposed`: other
-        machines reach it, and what they say in clear text is refused."""
+        """Guard `app`. `hosts` are the accepted host names; `exposed`: other machines can connect,
+        and their clear-text requests are refused.
+        """
         self._app = app
         self._callers = callers
         self._exposed = exposed
         self._hosts = {host.lower() for host in hosts}
         self._running: Counter[str] = Counter()
-        self._turns = Turns()
+        self._turns = BodyTurns()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check one request."""
@@ -83,9 +83,9 @@ class Guard:
         if not self._is_ours(host):
             return Denied(
                 Code.HOST_REFUSED,
-                f"this server is not called {host!r}; use its address or localhost",
+                f"this server does not have the name {host!r}; use its address or localhost",
             )
-        # Of the two, the transfer coding counts (RFC 9112, section 6.3).
+        # Transfer-Encoding overrides Content-Length (RFC 9112, 6.3).
         chunked = "transfer-encoding" in headers
         length = "0" if chunked else headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > BODY_BYTES_MAX:
@@ -96,8 +96,8 @@ class Guard:
         if self._exposed and scope["scheme"] == "http" and not _is_local(scope):
             return Denied(
                 Code.TLS_REQUIRED,
-                "other machines are answered over TLS only: ask the port of --https-port, or start"
-                " the platform with --insecure",
+                "the API serves other machines over TLS only: use the port of"
+                " --https-port, or start the platform with --insecure",
             )
         open_here = path in LOCALLY_OPEN_PATHS and _is_local(scope)
         try:
@@ -107,8 +107,9 @@ class Guard:
         if caller is None and not open_here:
             return Denied(
                 Code.TOKEN_REQUIRED,
-                "send `Authorization: Bearer TOKEN`; TOKEN is in the file `token` of the data"
-                " folder, or what `enmasse token create` has printed",
+                "send `Authorization: Bearer TOKEN`, with the token from the"
+                " file `token` of the data folder or from `enmasse token"
+                " create`",
             )
         if caller is not None:
             asked = attributes_of(scope)
@@ -123,15 +124,15 @@ class Guard:
         return self._crowded(caller)
 
     def _caller(self, headers: Headers) -> Caller | None:
-        """Return who asks; None: nobody who is known.
+        """Return the caller; None if unknown.
 
-        Raises: Denied or Invalid if it would ask as somebody else and may not.
+        Raises: Denied or Invalid if it requests an impersonation without the right.
         """
         caller = self._callers.bearer(headers.get("authorization"))
         return acting(caller, headers, self._callers) if caller is not None else None
 
     def _crowded(self, caller: Caller | None) -> EnMasseError | None:
-        """Return what is told when there is no room for one more request of a caller."""
+        """Return the refusal if the limit of concurrent requests is reached, or None."""
         running, room, whose = self._running.total(), REQUESTS_MAX, ""
         if caller is not OWNER_CALLER:
             room -= RESERVED
@@ -142,7 +143,7 @@ class Guard:
             return None
         return Exhausted(
             Code.LIMIT_REACHED,
-            f"{running} requests{whose} are being answered; try again when one has ended",
+            f"{running} requests{whose} are in progress; try again later",
             retry_after_s=1.0,
         )
 
@@ -153,7 +154,7 @@ class Guard:
 
 
 def _is_local(scope: Scope) -> bool:
-    """Whether the peer is on this machine: on loopback, or at the address that it has asked."""
+    """Whether the peer is on this machine: on loopback, or at the address that it connected to."""
     peer, own = ((scope.get(name) or ("", 0))[0] for name in ("client", "server"))
     return is_loopback(peer) or (peer == own and _is_address(peer))
 
@@ -167,7 +168,7 @@ def _is_address(name: str) -> bool:
 
 
 def _bounded(receive: Receive) -> Receive:
-    """Count a body that does not say its length."""
+    """Count the bytes of a body without Content-Length."""
     received = 0
 
     async def bounded() -> Message:

@@ -1,10 +1,9 @@
-"""TLS of the HTTP API, bounded in time, number and memory before a request can be asked for.
+"""TLS handshakes of the HTTP API, bounded in time, number and memory.
 
-asyncio gives each TLS connection a buffer of 256 KiB before the peer has said a word, and sixty
-seconds; OpenSSL takes some 70 KiB more once a ClientHello is there. Whoever opens connections and
-stops in the middle of the handshake would fill the process. So TLS begins with the first whole
-record, reads a record at a time, and only few handshakes are under way at one moment: a peer that
-goes on answers within a round trip.
+asyncio allocates 256 KiB per TLS connection before the peer has sent anything, and waits sixty
+seconds; OpenSSL needs about 70 KiB more after a ClientHello. A client that stops in the middle of
+many handshakes would exhaust memory. TLS therefore starts with the first complete record, reads one
+record at a time, and few handshakes run concurrently: an active peer completes within a round trip.
 """
 
 import asyncio
@@ -17,14 +16,14 @@ from typing import Any
 from enmasse.api.waiting import Bounds, make_room
 
 RECORD_BYTES = 16 * 1024
-"""Bytes read at a time: a TLS record has at most as many (RFC 8446, section 5.1)."""
+"""Bytes per read: the maximum size of a TLS record (RFC 8446, 5.1)."""
 
 _RECORD_HEAD_BYTES = 5
 _HANDSHAKE = 22
-"""Type of the records that a handshake is made of."""
+"""Record type of a handshake."""
 
 BURST = 256
-"""After so many half-open connections at one time the memory of their ends is given back."""
+"""Number of concurrent half-open connections after which their memory is returned to the system."""
 
 
 class Handshakes:
@@ -40,18 +39,18 @@ class Handshakes:
         return len(self._knocking) + len(self._under_way)
 
     def knock(self, one: "Knock") -> None:
-        """Count one that has not begun; who has waited longest goes if that is too many."""
+        """Add a connection without a complete record; beyond the limit the oldest is closed."""
         self._knocking.add(one)
         self._most = max(self._most, len(self))
         _bound(self._knocking, one, self.bounds.half_open_max - self.bounds.handshakes_max)
 
     def begin(self, one: "BoundedTls") -> None:
-        """Count one that has begun; who has waited longest goes if that is too many."""
+        """Add a connection whose handshake has begun; beyond the limit the oldest is closed."""
         self._under_way.add(one)
         _bound(self._under_way, one, self.bounds.handshakes_max)
 
     def end(self, one: "Knock | BoundedTls") -> None:
-        """Count one less: it is open, or gone."""
+        """Remove a connection: it is open, or closed."""
         self._knocking.discard(one)
         self._under_way.discard(one)
         if not len(self) and self._most >= BURST:
@@ -64,7 +63,7 @@ def _bound(some: set[Any], newcomer: Any, most: int) -> None:
 
 
 class _HalfOpen:
-    """What the bounds ask of a connection."""
+    """The requirements of the limits on a connection."""
 
     transport: asyncio.Transport
     host = ""
@@ -79,28 +78,28 @@ class _HalfOpen:
         self.waiting_since = asyncio.get_running_loop().time()
 
     def close(self) -> None:
-        """Close the connection at once: nobody is there to be told."""
+        """Close the connection immediately, without a TLS alert."""
         self.transport.abort()
 
 
 class Knock(_HalfOpen, asyncio.Protocol):
-    """A connection that has not sent its first record."""
+    """A connection before its first complete record."""
 
     def __init__(self, handshakes: Handshakes, begin: Callable[[float], "BoundedTls"]) -> None:
-        """Hand the connection to what `begin` makes, with the seconds that are left for it."""
+        """Pass the connection to the protocol of `begin`, with the remaining seconds."""
         self._handshakes = handshakes
         self._begin = begin
         self._said = bytearray()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin to wait."""
+        """Start the timer."""
         self._wait(transport)
         self._handshakes.knock(self)
         limit_s = self._handshakes.bounds.request_s
         self._cut_off = asyncio.get_running_loop().call_later(limit_s, self.close)
 
     def data_received(self, data: bytes) -> None:
-        """Take a part of the first record. What is no handshake is left to TLS to refuse."""
+        """Receive a part of the first record. TLS refuses anything other than a handshake."""
         self._said += data
         if self._said[0] == _HANDSHAKE:
             whole = _RECORD_HEAD_BYTES + int.from_bytes(self._said[3:_RECORD_HEAD_BYTES], "big")
@@ -113,7 +112,7 @@ class Knock(_HalfOpen, asyncio.Protocol):
         tls.take(bytes(self._said))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End."""
+        """Remove the connection."""
         self._leave()
 
     def _leave(self) -> None:

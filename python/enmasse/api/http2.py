@@ -113,7 +113,7 @@ class Stream:
         try:
             await app(self.scope, self._receive, self._send)
         except Exception:
-            log.exception("request failed by a bug", path=self.scope["path"])
+            log.exception("request failed: internal error", path=self.scope["path"])
             if not self._started:
                 await self._send({"type": "http.response.start", "status": 500, "headers": []})
                 await self._send({"type": "http.response.body", "body": b"internal error\n"})

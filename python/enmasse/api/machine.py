@@ -34,13 +34,13 @@ class _Folder(Collector):
             pass
         else:
             for name, text, value in (
-                ("free", "Bytes free on the disk of the data folder.", disk.free),
-                ("size", "Bytes that this disk has.", disk.total),
+                ("free", "Free bytes in the file system of the data folder.", disk.free),
+                ("size", "Size of the file system of the data folder in bytes.", disk.total),
             ):
                 yield GaugeMetricFamily(f"enmasse_disk_{name}_bytes", text, value=value)
         expiry = GaugeMetricFamily(
             "enmasse_certificate_expiry_timestamp_seconds",
-            "When a certificate of the data folder expires, in seconds since 1970.",
+            "Expiry of a certificate of the data folder, in seconds since 1970.",
             labels=["certificate"],
         )
         for name in ("tls", "ca"):

@@ -39,7 +39,7 @@ class OpenApiPages:
         base = request.url.path.removeprefix("/openapi/v3")
         found = next((kind for kind in SERVED if kind.base == base), None)
         if found is None:
-            raise Missing(Code.PATH_MISSING, f"there is no OpenAPI document of {base}")
+            raise Missing(Code.PATH_MISSING, f"OpenAPI document of {base} not found")
         return JSONResponse(document(found.group_version))
 
 

@@ -38,8 +38,7 @@ async def page(request: Request) -> Response:
             return Response(_text(), media_type="application/json")
     raise Invalid(
         Code.FORM_UNSUPPORTED,
-        f"nothing here can be answered as {header!r}; accept application/json or"
-        f" {openapi_wire.MEDIA_TYPE}",
+        f"cannot respond with {header!r}; accept application/json or {openapi_wire.MEDIA_TYPE}",
     )
 
 

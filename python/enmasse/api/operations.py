@@ -98,10 +98,10 @@ class OperationHandlers:
         """Return the uid of the address that messages go to."""
         if operation not in WITH_TARGET:
             if name is not None:
-                raise _fault("to", f"does not belong to {operation}; leave it out")
+                raise _fault("to", f"is not a field of {operation}; remove it")
             return None
         if name is None:
-            raise _fault("to", "is required: the address that messages go to")
+            raise _fault("to", "is required: the destination address")
         for other in self._platform.store.list("Address", address.metadata.namespace):
             if isinstance(other, Address) and other.space == address.space:
                 if other.spec.address != name:
@@ -109,12 +109,14 @@ class OperationHandlers:
                 if other.spec.type not in TARGETS:
                     able = " and ".join(TARGETS)
                     raise _fault(
-                        "to", f"{name!r} is of type {other.spec.type}; {able} take messages"
+                        "to",
+                        f"{name!r} is of type {other.spec.type}; the"
+                        f" destination must be of type {able}",
                     )
                 if other.key == address.key:
-                    raise _fault("to", f"{name!r} is where the messages are")
+                    raise _fault("to", f"{name!r} is the source address; name another")
                 return other.metadata.uid
-        raise _fault("to", f"there is no address {name!r} in address space {address.space!r}")
+        raise _fault("to", f"address {name!r} not found in address space {address.space!r}")
 
 
 def _read(body: dict[str, Any]) -> OperationRequest:
@@ -137,7 +139,7 @@ def _check_source(address: Address, operation: Operation) -> None:
         able = ", ".join(SOURCES[operation])
         raise Invalid(
             Code.OPERATION_UNFIT,
-            f"{operation} is not for an address of type {address.spec.type}, only for {able}",
+            f"{operation} does not support addresses of type {address.spec.type}, only {able}",
         )
 
 

@@ -1,5 +1,6 @@
-"""Patches of a document: JSON merge patch (RFC 7396), JSON patch (RFC 6902), and of the kinds of
-Kubernetes' own its strategic merge patch, as far as those kinds give it meaning."""
+"""Patches: JSON merge patch (RFC 7396), JSON patch (RFC 6902), and the strategic merge patch of the
+Kubernetes core kinds.
+"""
 
 import copy
 import json
@@ -14,10 +15,10 @@ STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 
 OPERATIONS_MAX = 10_000
-"""Operations of one JSON patch, as in Kubernetes."""
+"""Maximum operations of a JSON patch, as in Kubernetes."""
 
 COPIED_BYTES_MAX = 1 << 20
-"""Bytes that the copies of one JSON patch may add; else a short one could fill the memory."""
+"""Maximum bytes added by `copy` operations, which could otherwise fill memory."""
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
@@ -34,9 +35,9 @@ def merge_patch(target: Any, patch: Any) -> Any:
 
 
 def json_patch(target: dict[str, Any], patch: Any) -> Any:
-    """Return `target` with the operations of `patch` applied, all or none.
+    """Return `target` with all operations of `patch` applied.
 
-    Raises: Invalid naming the operation that is none, does not fit, or whose test fails.
+    Raises: Invalid naming the operation that is malformed, does not apply, or fails its test.
     """
     if not isinstance(patch, list) or len(patch) > OPERATIONS_MAX:
         raise _refused("", f"a JSON patch is a list of at most {OPERATIONS_MAX} operations")
@@ -50,11 +51,11 @@ def json_patch(target: dict[str, Any], patch: Any) -> Any:
 
 
 class _Unfit(Exception):
-    """Why an operation cannot be done."""
+    """Why an operation cannot be applied."""
 
 
 class _Operations:
-    """A document that operations of a JSON patch are applied to (RFC 6902, 4)."""
+    """The target document of a JSON patch (RFC 6902, 4)."""
 
     def __init__(self, document: Any) -> None:
         self.document = document
@@ -62,7 +63,7 @@ class _Operations:
 
     def apply(self, operation: Any) -> None:
         if not isinstance(operation, dict):
-            raise _Unfit("is not an operation: an object with op and path is wanted")
+            raise _Unfit("is not an operation: it must be an object with op and path")
         match operation.get("op"):
             case "add":
                 self._add(_pointer(operation, "path"), _value(operation))
@@ -101,7 +102,7 @@ class _Operations:
             elif isinstance(found, list):
                 found = found[_index(part, len(found) - 1)]
             else:
-                raise _Unfit(f"there is no {part!r} on the path")
+                raise _Unfit(f"path segment {part!r} not found")
         return found
 
     def _add(self, pointer: list[str], value: Any) -> None:
@@ -114,7 +115,7 @@ class _Operations:
         elif isinstance(parent, list):
             parent.insert(len(parent) if last == "-" else _index(last, len(parent)), value)
         else:
-            raise _Unfit(f"there can be no {last!r} in what is neither object nor list")
+            raise _Unfit(f"cannot add {last!r}: the target is neither an object nor a list")
 
     def _remove(self, pointer: list[str]) -> None:
         self._at(pointer)
@@ -126,7 +127,7 @@ class _Operations:
 
 
 def _pointer(operation: dict[str, Any], name: str) -> list[str]:
-    """Return the parts of a JSON pointer (RFC 6901)."""
+    """Return the segments of a JSON pointer (RFC 6901)."""
     text = operation.get(name)
     if not isinstance(text, str) or (text and not text.startswith("/")):
         raise _Unfit(f"{name} must be a JSON pointer, such as /spec/plan")
@@ -141,17 +142,17 @@ def _value(operation: dict[str, Any]) -> Any:
 
 def _index(part: str, last: int) -> int:
     if not part.isascii() or not part.isdecimal() or (part[0] == "0" and part != "0"):
-        raise _Unfit(f"{part!r} is no place in a list")
+        raise _Unfit(f"{part!r} is not a list index")
     if len(part) > 9 or int(part) > last:
-        raise _Unfit(f"the list has no place {part}")
+        raise _Unfit(f"the list has no index {part}")
     return int(part)
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two values are equal as JSON has it: true is not 1.
+    """Whether two values are equal in JSON: true is not 1.
 
-    Takes no more steps than `other`, which a body has, has values: a patch may test what is large
-    ten thousand times.
+    Takes at most as many steps as `other`, a part of the body, has values: a patch may test a large
+    value ten thousand times.
     """
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(
@@ -165,9 +166,9 @@ def _same(one: Any, other: Any) -> bool:
 def strategic_merge_patch(target: dict[str, Any], patch: Any) -> Any:
     """Return `target` with a strategic merge patch applied.
 
-    No list of these kinds has a key to merge by, but for metadata.finalizers, which is a set.
+    No list of these kinds has a merge key, except metadata.finalizers, which is a set.
 
-    Raises: Invalid for a directive that is not known here.
+    Raises: Invalid for an unknown directive.
     """
     finalizers = target.get("metadata", {}).get("finalizers", [])
     merged = merge_patch(target, _without_directives(patch))
@@ -192,7 +193,7 @@ def _without_directives(patch: Any, path: str = "") -> Any:
         ):
             continue
         if name.startswith("$"):
-            raise _refused(below, "is not known here; send a JSON merge patch")
+            raise _refused(below, "is not supported; send a JSON merge patch")
         plain[name] = _without_directives(value, below)
     return plain
 

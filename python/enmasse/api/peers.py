@@ -1,7 +1,7 @@
-"""HTTP/1.1 of one peer, cut off when it is slow with a request or holds too many connections.
+"""HTTP/1.1 of one peer, closed if a request is slow or the peer holds too many connections.
 
-uvicorn bounds the time between requests only. Whoever opens a connection and says nothing, or half
-a request, would keep it for ever.
+uvicorn bounds only the time between requests. A client could otherwise keep connections with no or
+half a request open for ever.
 """
 
 import asyncio
@@ -18,13 +18,13 @@ from enmasse.api.waiting import Bounds, make_room
 from enmasse.auth.certificates import TlsFiles
 
 CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
-"""Of TLS 1.2, authenticated encryption alone, as the node has it: no CBC (RFC 9325, 4.2)."""
+"""TLS 1.2 with authenticated encryption only, as in the node: no CBC (RFC 9325, 4.2)."""
 
 _WHOLE = (h11.DONE, h11.MUST_CLOSE, h11.CLOSED, h11.ERROR)
 
 
 class BoundedConfig(uvicorn.Config):
-    """uvicorn's settings, and our bounds beside them."""
+    """uvicorn's settings and our limits."""
 
     def __init__(self, app: Any, bounds: Bounds, tls: TlsFiles | None, **options: Any) -> None:
         super().__init__(app, http=BoundedProtocol, **options)
@@ -34,7 +34,7 @@ class BoundedConfig(uvicorn.Config):
     def load(self) -> None:
         """Load the application, and the certificate if there is one.
 
-        TLS is part of the protocol: uvicorn's own has no bounds.
+        TLS is part of our protocol: uvicorn's own has no limits.
         """
         super().load()
         if self._tls is not None:
@@ -45,7 +45,7 @@ class BoundedConfig(uvicorn.Config):
 
 
 class Renewed:
-    """TLS by files that may be replaced while the server runs: each handshake has the newest."""
+    """TLS with replaceable files: each handshake uses the newest certificate."""
 
     def __init__(self, files: TlsFiles) -> None:
         self._files = files
@@ -55,14 +55,14 @@ class Renewed:
     def context(self) -> ssl.SSLContext:
         """Return the context for the next handshake.
 
-        Raises: OSError if the files cannot be read, the first time.
+        Raises: OSError if the files are unreadable the first time.
         """
         try:
             self._look()
         except OSError:
             if self._changed is None:
                 raise
-            # Half-written files: the certificate from before is as good for the next handshake.
+            # Partly written files: keep the previous certificate.
         return self._context
 
     def _look(self) -> None:
@@ -88,21 +88,21 @@ class BoundedProtocol(H11Protocol):
         self._cut_off: asyncio.TimerHandle | None = None
         self._waiting_since = self.loop.time()
         self._begun: bytes | None = b""
-        """What may be the begin of HTTP/2; None once it is not."""
+        """The first bytes, while they may be the HTTP/2 preface; then None."""
 
     @property
     def host(self) -> str:
-        """The peer's address."""
+        """The peer's IP address."""
         return self.client[0] if self.client else ""
 
     @property
     def waiting_since(self) -> float | None:
-        """When it began to wait for a whole request; None while one is answered."""
+        """Start of the wait for a complete request; None while one is handled."""
         answering = not getattr(self.cycle, "response_complete", True)
         return None if answering and self._cut_off is None else self._waiting_since
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait, and see that not too many do."""
+        """Start the timer and enforce the connection limit."""
         super().connection_made(transport)
         encrypted = transport.get_extra_info("ssl_object")
         if encrypted is not None and encrypted.selected_alpn_protocol() == "h2":
@@ -113,7 +113,7 @@ class BoundedProtocol(H11Protocol):
         make_room(connections, self, self._bounds)
 
     def data_received(self, data: bytes) -> None:
-        """Take a part of a request; the first bytes say which HTTP it is."""
+        """Receive a part of a request; the first bytes determine the HTTP version."""
         if self._begun is not None:
             data = self._begun + data
             if data.startswith(PREFACE):
@@ -126,23 +126,23 @@ class BoundedProtocol(H11Protocol):
         self._watch_request()
 
     def on_response_complete(self) -> None:
-        """Wait for the next request: uvicorn bounds the silence, and we the request."""
+        """Wait for the next request: uvicorn bounds the idle time, we bound the request."""
         super().on_response_complete()
         self._waiting_since = self.loop.time()
         self._watch_request()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End."""
+        """Remove the connection."""
         self._unset_cut_off()
         super().connection_lost(exc)
 
     def close(self) -> None:
-        """Close the connection, whatever is under way."""
+        """Close the connection immediately."""
         self._unset_cut_off()
         self.transport.close()
 
     def _watch_request(self) -> None:
-        """Run the timer exactly while a request is awaited that is not whole."""
+        """Run the timer exactly while an incomplete request is awaited."""
         silent = self.timeout_keep_alive_task is not None
         if silent or self.conn.their_state in _WHOLE:
             self._unset_cut_off()
@@ -155,7 +155,7 @@ class BoundedProtocol(H11Protocol):
             self._cut_off = None
 
     def _switch(self, begun: bytes) -> None:
-        """Go on as HTTP/2, with what the peer has sent already."""
+        """Continue as HTTP/2 with the bytes received so far."""
         self._unset_cut_off()
         self.connections.discard(self)
         scope = {"client": self.client, "server": self.server, "scheme": self.scheme}

@@ -1,4 +1,4 @@
-"""What the API stands on."""
+"""The parts of the platform that the API uses."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,11 +14,11 @@ from enmasse.store import Store
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """The parts of the running process that requests are about."""
+    """The parts of the running process that requests need."""
 
     store: Store
     computed: Store
-    """What the platform makes itself, in memory: events, and what can be chosen from."""
+    """Generated resources, in memory: events and schemas."""
 
     admission: Admission
     engine: Engine
@@ -28,8 +28,8 @@ class Platform:
     """Whether everything declared at start is served."""
 
     data: Callable[[], DataDir | None] = lambda: None
-    """The data folder, if this process has the messages."""
+    """The data folder, if this process holds the messages."""
 
     def store_of(self, model: type[Resource]) -> Store:
-        """Return where resources of a kind are."""
+        """Return the store of a kind."""
         return self.computed if model.read_only else self.store

@@ -1,7 +1,7 @@
-"""Request bodies in protobuf, in which kubectl writes the kinds of Kubernetes' own.
+"""Request bodies in protobuf, which kubectl uses for the Kubernetes core kinds.
 
-Only these kinds, and only reading: every client that writes protobuf accepts JSON as the answer.
-The numbers of the fields are those of `generated.proto` in k8s.io/api and k8s.io/apimachinery.
+Only these kinds, and only decoding: every client that sends protobuf accepts JSON responses. Field
+numbers are those of `generated.proto` in k8s.io/api and k8s.io/apimachinery.
 """
 
 import base64
@@ -20,7 +20,7 @@ _DEPTH_MAX = 16
 
 
 class _Field(NamedTuple):
-    """How a field is read: as text, bytes (base64), flag, number, or a message of its own."""
+    """Type of a field: text, bytes (base64), flag, number, or message."""
 
     name: str
     type: str
@@ -87,28 +87,29 @@ _ENVELOPE = {1: _Field("type", "message", _TYPE), 2: _Field("raw", "bytes")}
 
 
 def document(body: bytes) -> dict[str, Any]:
-    """Return the document that a body stands for, as its JSON would be.
+    """Return the document of a body in its JSON form.
 
-    Fields that no kind here has are passed over, as protobuf wants it.
+    Unknown fields are skipped, as protobuf requires.
 
-    Raises: Invalid if it is none, or of another kind.
+    Raises: Invalid if it is malformed or of another kind.
     """
     if not body.startswith(MAGIC):
-        raise _broken("does not begin as protobuf of Kubernetes does")
+        raise _broken("does not have the Kubernetes protobuf prefix")
     reader = _Reader()
     envelope = reader.message(body[len(MAGIC) :], _ENVELOPE, 0)
     head = envelope.get("type", {})
     kind = head.get("kind", "")
     if kind not in _KINDS:
         raise Invalid(
-            Code.PATCH_UNSUPPORTED, f"{kind or 'this'} is not read as protobuf; send JSON"
+            Code.PATCH_UNSUPPORTED,
+            f"{kind or 'this object'} is not supported as protobuf; send JSON",
         )
     raw = base64.b64decode(envelope.get("raw", ""))
     return {**head, **reader.message(raw, _KINDS[kind], 0)}
 
 
 class _Reader:
-    """Reads the messages of one body, and counts their fields."""
+    """Decodes the messages of one body and counts their fields."""
 
     def __init__(self) -> None:
         self._fields = 0
@@ -130,7 +131,7 @@ class _Reader:
                 found.setdefault(field.name, {})[read.get("key", "")] = read.get("value", "")
             elif field.repeated:
                 found.setdefault(field.name, []).append(read)
-            elif read != "":  # an empty text is as good as none
+            elif read != "":  # an empty text equals an absent one
                 found[field.name] = read
         return found
 
@@ -150,7 +151,7 @@ class _Reader:
 
 
 def _pairs(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yield the number and the value of each field; fixed numbers are of no field here."""
+    """Yield number and value of each field; fixed-width numbers are not used here."""
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)

@@ -1,4 +1,4 @@
-"""The query parameters of the resource paths."""
+"""Query parameters of resource paths."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -17,34 +17,34 @@ MANAGER_LENGTH_MAX = 128
 
 @dataclass(frozen=True, slots=True)
 class ListQuery:
-    """What a list or a watch is asked for."""
+    """Parameters of a list or watch."""
 
     selects: Selector
     selectors: tuple[str, str]
-    """Those of labels and of fields, as they were written."""
+    """The label and field selectors as written."""
 
     limit: int
-    """Resources of one page; 0 is all."""
+    """Page size; 0 means unlimited."""
 
     continue_: str
     resource_version: int | None
     match: str
-    """How `resource_version` is meant: Exact, NotOlderThan, or empty."""
+    """Match rule of `resource_version`: Exact, NotOlderThan, or empty."""
 
     watch: bool
     bookmarks: bool
     initial_events: bool | None
-    """Whether a watch begins with what is there, and says when that is told; None: not said."""
+    """Whether a watch begins with the present state and marks its end; None: not given."""
 
     timeout_s: int | None
     include: str
-    """What of a resource goes with its row of a table."""
+    """The part of a resource in its table row."""
 
     @classmethod
     def of(cls, parameters: QueryParams, model: type[Resource]) -> Self:
-        """Return what the parameters say.
+        """Parse the parameters.
 
-        Raises: Invalid if one cannot be read, or two do not go together.
+        Raises: Invalid if one is malformed, or two exclude each other.
         """
         labels, fields = (parameters.get(f"{name}Selector", "") for name in ("label", "field"))
         initial = parameters.get("sendInitialEvents")
@@ -53,7 +53,7 @@ class ListQuery:
             selectors=(labels, fields),
             limit=number(parameters, "limit") or 0,
             continue_=parameters.get("continue", ""),
-            # Empty is what clients send for any version.
+            # Clients send an empty value for any version.
             resource_version=number(parameters, "resourceVersion")
             if parameters.get("resourceVersion")
             else None,
@@ -88,23 +88,23 @@ class ListQuery:
 
 @dataclass(frozen=True, slots=True)
 class WriteQuery:
-    """How a request that changes something is meant."""
+    """Parameters of a write."""
 
     dry_run: bool
     validation: str
-    """What becomes of fields that the kind does not have: Strict, Warn or Ignore."""
+    """Handling of unknown fields: Strict, Warn or Ignore."""
 
     manager: str
-    """Who changes it, for the list of who has set which field."""
+    """The field manager."""
 
     force: bool
-    """Take fields over that others have set."""
+    """Take over fields of other managers."""
 
     @classmethod
     def of(cls, parameters: QueryParams, user_agent: str) -> Self:
-        """Return what the parameters say.
+        """Parse the parameters.
 
-        Raises: Invalid if one cannot be read.
+        Raises: Invalid if one is malformed.
         """
         dry_run = parameters.getlist("dryRun")
         if any(one != "All" for one in dry_run):
@@ -123,9 +123,9 @@ class WriteQuery:
 
 
 def flag(parameters: QueryParams, name: str) -> bool:
-    """Return a parameter that is true or false; left out it is false.
+    """Return a boolean parameter; default false.
 
-    Raises: Invalid if it is neither.
+    Raises: Invalid if it is malformed.
     """
     text = parameters.get(name, "false").lower()
     if text not in ("true", "false", "1", "0"):
@@ -134,9 +134,9 @@ def flag(parameters: QueryParams, name: str) -> bool:
 
 
 def number(parameters: QueryParams, name: str) -> int | None:
-    """Return a parameter that is a whole number; None if it is left out.
+    """Return an integer parameter; None if absent.
 
-    Raises: Invalid if it is none.
+    Raises: Invalid if it is malformed.
     """
     text = parameters.get(name)
     if text is None:

@@ -1,4 +1,4 @@
-"""What handlers read from a request."""
+"""Reading request bodies."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -14,18 +14,18 @@ from enmasse.resources.shape import TOO_DEEP, excess, unwritable
 YAML = "application/yaml"
 
 TURN = "enmasse.turn"
-"""Where in a scope the guard says how what is large is worked on."""
+"""Scope key of the turns for large bodies, set by the guard."""
 
 BYTES_AT_ONCE_MAX = 64 << 10
-"""Bytes of a body that is worked on at once. A larger one waits for a turn beside the event loop,
-so that nobody else waits for it; the bytes bound the values of those that do not."""
+"""Maximum body that is processed on the event loop. Larger ones take turns in threads, so that
+other requests do not wait.
+"""
 
 _Result = TypeVar("_Result")
 
 
 async def in_turn(request: Request, work: Callable[[], _Result], *, large: bool) -> _Result:
-    """Return what `work` returns, which has no side effects: of what is large in the turn of who
-    asks."""
+    """Return the result of `work`, without side effects; a large body takes the caller's turn."""
     if not large:
         return work()
     result: _Result = await request.scope[TURN](work)
@@ -33,16 +33,15 @@ async def in_turn(request: Request, work: Callable[[], _Result], *, large: bool)
 
 
 async def is_large(request: Request) -> bool:
-    """Whether the body is worked on in turns."""
+    """Whether the body is processed in turns."""
     return len(await request.body()) > BYTES_AT_ONCE_MAX
 
 
 async def json_body(request: Request) -> Any:
-    """Return the body: JSON, unless its media type is that of YAML, or that of protobuf, from which
-    some kinds are read.
+    """Return the body: JSON, or YAML or protobuf by media type.
 
-    Raises: Invalid if it is none, gives a member of an object twice, has more than one resource
-        has, or what JSON cannot say.
+    Raises: Invalid if it is malformed, has a duplicate key, exceeds the limits of a resource, or
+        contains a value that JSON cannot represent.
     """
     body = await request.body()
     read = _READERS.get(media_type(request), _json)
@@ -52,7 +51,7 @@ async def json_body(request: Request) -> Any:
 async def object_body(request: Request) -> dict[str, Any]:
     """Return the body, which must be a JSON object.
 
-    Raises: Invalid if it is none.
+    Raises: Invalid if it is something else.
     """
     data = await json_body(request)
     if not isinstance(data, dict):
@@ -61,7 +60,7 @@ async def object_body(request: Request) -> dict[str, Any]:
 
 
 def media_type(request: Request) -> str:
-    """Return the media type of the body, without its options."""
+    """Return the media type of the body, without parameters."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
@@ -71,9 +70,9 @@ def _json(body: bytes) -> Any:
     except ValueError as error:
         raise Invalid(Code.DOCUMENT_UNREADABLE, f"the body is not JSON: {error}") from None
     except RecursionError:
-        raise Invalid(Code.DOCUMENT_UNREADABLE, f"the body is not read: {TOO_DEEP}") from None
+        raise Invalid(Code.DOCUMENT_UNREADABLE, f"invalid body: {TOO_DEEP}") from None
     if problem := excess(data) or unwritable(data):
-        raise Invalid(Code.DOCUMENT_UNREADABLE, f"the body is not read: {problem}")
+        raise Invalid(Code.DOCUMENT_UNREADABLE, f"invalid body: {problem}")
     return data
 
 
@@ -85,13 +84,13 @@ _READERS: Mapping[str, Callable[[bytes], Any]] = {
     protobuf.MEDIA_TYPE: protobuf.document,
     YAML: _yaml,
 }
-"""How a body is read by its media type; any other one is JSON."""
+"""Decoders by media type; all others are JSON."""
 
 
 def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:
-            raise ValueError(f"{name!r} is given twice in one object; keep one of the two")
+            raise ValueError(f"duplicate key {name!r}; keep one of the two")
         found[name] = value
     return found

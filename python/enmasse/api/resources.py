@@ -1,4 +1,4 @@
-"""One set of handlers for all kinds: list, watch, create, get, replace, patch, delete."""
+"""Handlers for all kinds: list, watch, create, get, replace, patch, delete."""
 
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -25,20 +25,20 @@ Document = dict[str, Any]
 
 
 class ResourceHandlers:
-    """The verbs of the resource paths."""
+    """The verbs of resource paths."""
 
     def __init__(self, platform: Platform) -> None:
         self._platform = platform
         self._snapshots = Snapshots(platform.clock)
 
     async def collection(self, kind: Kind, request: Request) -> Response:
-        """Answer GET, POST and DELETE on all resources of a kind."""
+        """Handle GET, POST and DELETE on a collection."""
         namespace = request.path_params.get("namespace")
         if request.method == "POST":
             return await Write(self._platform, kind, request).create(namespace)
         form = form_of(request.headers.get("accept"))
         query = ListQuery.of(request.query_params, kind.model)
-        # Version 0 asks for what is at hand, however old.
+        # Version 0 accepts any state, however old.
         if query.resource_version != 0 and not query.continue_:
             await self._platform.store_of(kind.model).refresh()
         if request.method == "DELETE":
@@ -62,7 +62,7 @@ class ResourceHandlers:
         )
 
     async def one(self, kind: Kind, request: Request) -> Response:
-        """Answer GET, PUT, PATCH and DELETE on one resource."""
+        """Handle GET, PUT, PATCH and DELETE on one resource."""
         key = _key(kind, request)
         form = form_of(request.headers.get("accept"))
         if request.method == "DELETE":
@@ -90,8 +90,8 @@ class ResourceHandlers:
         if query.match == "Exact" and query.resource_version != store.version:
             raise Conflict(
                 Code.VERSION_EXPIRED,
-                f"how things were at version {query.resource_version} is no longer kept; it is"
-                f" {store.version} now",
+                f"resourceVersion {query.resource_version} has been compacted"
+                f" (current: {store.version})",
             )
         found = [one for one in store.list(kind.name, namespace) if query.selects(one)]
         return self._snapshots.first(asked, store.version, found, query.limit)
@@ -121,7 +121,7 @@ class ResourceHandlers:
     async def _delete_all(
         self, kind: Kind, request: Request, namespace: str | None, query: ListQuery
     ) -> Response:
-        """Delete what a list would show; what somebody else deletes meanwhile is passed over."""
+        """Delete the resources of a list; skip those deleted concurrently."""
         _, dry_run = await _delete_options(request)
         store = self._platform.store_of(kind.model)
         deleted = []
@@ -149,8 +149,7 @@ class ResourceHandlers:
         return resource
 
     async def _figures(self, request: Request, kind: Kind, form: Form) -> dict[str, dict[str, Any]]:
-        """Return live figures by uid for a table, or where they are asked for: they cost up to half
-        a second."""
+        """Return statistics by uid for a table, or if requested: they take up to half a second."""
         wanted = form.kind == "Table" or request.query_params.get("statistics") in ("true", "1")
         if not wanted or not kind.model.live_columns:
             return {}
@@ -158,7 +157,7 @@ class ResourceHandlers:
 
 
 def _shown(kind: Kind, figures: Mapping[str, dict[str, Any]]) -> Callable[[Resource], Document]:
-    """Return what writes a resource as clients of a group and version see it."""
+    """Return the serialiser for a group version."""
 
     def shown(resource: Resource) -> Document:
         document = resource.public().document() | {"apiVersion": kind.group_version}
@@ -175,7 +174,7 @@ def _key(kind: Kind, request: Request) -> Key:
 
 
 async def _delete_options(request: Request) -> tuple[Document, bool]:
-    """Return the options of a delete, and whether it is only tried."""
+    """Return the options of a delete, and whether it is a dry run."""
     options = await object_body(request) if await request.body() else {}
     query = WriteQuery.of(request.query_params, "")
     asked = options.get("dryRun") or []
@@ -194,7 +193,7 @@ async def _delete_options(request: Request) -> tuple[Document, bool]:
 
 
 _PROPAGATIONS = ("Background", "Foreground", "Orphan")
-"""What becomes of dependents. Owner references have no effect here, so that all mean the same."""
+"""Deletion of dependents. Owner references have no effect here, so all policies are equivalent."""
 
 
 def _member(data: Document, name: str) -> Document:

@@ -1,4 +1,4 @@
-"""Label and field selectors: which resources a list or a watch is about."""
+"""Label and field selectors."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -10,7 +10,7 @@ from enmasse.base.errors import Code, Fault, Invalid
 from enmasse.resources import Resource
 
 SELECTOR_BYTES_MAX = 16 * 1024
-"""Longest selector."""
+"""Maximum length of a selector."""
 
 Selector = Callable[[Resource], bool]
 _Requirement = Callable[[Mapping[str, str]], bool]
@@ -32,9 +32,9 @@ def everything(_: Resource) -> bool:
 
 
 def selector(model: type[Resource], labels: str, fields: str) -> Selector:
-    """Return what selects by the texts of a label and a field selector, each empty for all.
+    """Return the predicate of a label and a field selector, each empty for all.
 
-    Raises: Invalid if one of them cannot be read, or names a field that cannot be asked for.
+    Raises: Invalid if one is malformed or uses an unsupported field.
     """
     by_label = list(_label_requirements(labels))
     by_field = list(_field_requirements(model, fields))
@@ -51,7 +51,7 @@ def selector(model: type[Resource], labels: str, fields: str) -> Selector:
 
 
 def value_at(resource: Resource, path: str) -> Any:
-    """Return what is at a path of a resource; None if nothing is."""
+    """Return the value at a path of a resource, or None."""
     found: Any = resource
     for part in path.split("."):
         found = getattr(found, to_snake(part), None)
@@ -94,7 +94,7 @@ def _field_requirements(model: type[Resource], text: str) -> Iterator[Selector]:
         path, operator, value = (re.sub(r"\\(.)", r"\1", part) for part in found.groups())
         path = path.strip()
         if path not in known:
-            raise _unreadable("fieldSelector", f"{path!r} is not known; known: {', '.join(known)}")
+            raise _unreadable("fieldSelector", f"unknown field {path!r}; known: {', '.join(known)}")
         yield _field_requirement(path, value, wanted=operator != "!=")
 
 
@@ -115,7 +115,7 @@ def _parts(pattern: re.Pattern[str], text: str, name: str) -> Iterator[re.Match[
     while at < len(text):
         found = pattern.match(text, at)
         if found is None:
-            raise _unreadable(name, f"cannot be read from {text[at : at + 40]!r} on")
+            raise _unreadable(name, f"syntax error at {text[at : at + 40]!r}")
         yield found
         at = found.end()
 

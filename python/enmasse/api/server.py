@@ -1,4 +1,4 @@
-"""HTTP inside the process: our own socket and signals, uvicorn's protocol."""
+"""HTTP server of the process: our own socket and signal handling, uvicorn's protocol."""
 
 import contextlib
 import socket
@@ -15,19 +15,19 @@ from enmasse.base.errors import Code, Unavailable
 BACKLOG = 128
 
 GRACE_S = 1
-"""Time for running requests when the process stops; watches are ended after it."""
+"""Time-out for running requests at shutdown; watches are ended after it."""
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a listening socket on `port` of `host`; 0 is a free port.
+    """Return a listening socket on `port` of `host`; 0 means any free port.
 
-    Raises: Unavailable if that cannot be; the message names the address and the mend.
+    Raises: Unavailable if that fails; the message has the address and the remedy.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        # asyncio sends what it has at once (TCP_NODELAY) only where a socket says that it is TCP
+        # asyncio sets TCP_NODELAY only on sockets with an explicit protocol
         listener = socket.socket(family, kind, protocol)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -47,7 +47,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 class Server(uvicorn.Server):
-    """An HTTP server that runs as one task of the process and leaves signals to it."""
+    """An HTTP server that runs as one task and leaves signals to the process."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Server(uvicorn.Server):
         bounds: Bounds | None = None,
         tls: TlsFiles | None = None,
     ) -> None:
-        """Serve `app` on `listener`, over TLS with these files if there are any."""
+        """Serve `app` on `listener`, over TLS if there are certificate files."""
         super().__init__(
             BoundedConfig(
                 app,
@@ -75,7 +75,7 @@ class Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave the process's signal handlers alone."""
+        """Keep the signal handlers of the process."""
         yield
 
     async def run_until_stopped(self) -> None:
@@ -83,5 +83,5 @@ class Server(uvicorn.Server):
         await self.serve(sockets=[self._listener])
 
     def stop(self) -> None:
-        """Take no more requests, and end `run_until_stopped` when the running ones are done."""
+        """Stop accepting requests; `run_until_stopped` returns once running ones end."""
         self.should_exit = True

@@ -1,4 +1,4 @@
-"""Lists in pages: what a list was when its first page was read, until the last page has been."""
+"""Paged lists: a snapshot from the first page to the last."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -10,20 +10,20 @@ from enmasse.base.ids import new_token
 from enmasse.resources import Resource
 
 SNAPSHOTS_MAX = 256
-"""Lists read in pages at one time; the one that was read longest ago goes. Resources are shared
-between them, so that one costs 8 bytes a resource."""
+"""Maximum paged lists; the least recently read is evicted. They share resources, so a list takes 8
+bytes per resource.
+"""
 
 SNAPSHOTS_OF_ONE_MAX = 8
-"""Of these, those of one caller; of more its own goes that was read longest ago."""
+"""Maximum per caller; beyond it the caller's least recently read list is evicted."""
 
 
 KEPT_S = 300.0
-"""How long a list is kept that nobody goes on reading: it holds resources that have changed since
-or are gone."""
+"""Idle time after which a list is dropped: it retains resources that were changed or deleted."""
 
 
 class Asked(NamedTuple):
-    """What a list is of. Only the same is answered with a page of it."""
+    """The query of a list; a page token is valid only for the same query."""
 
     caller: str
     kind: str
@@ -34,14 +34,14 @@ class Asked(NamedTuple):
 
 
 class Page(NamedTuple):
-    """A part of a list."""
+    """One page."""
 
     version: int
-    """The version of the store that the whole list is of."""
+    """The store version of the whole list."""
 
     resources: Sequence[Resource]
     continue_: str
-    """What the next page is asked for with; empty on the last."""
+    """The token of the next page; empty on the last."""
 
     remaining: int
 
@@ -53,11 +53,11 @@ class _Snapshot(NamedTuple):
     version: int
     resources: Sequence[Resource]
     read_s: float
-    """When it was read last, by the clock."""
+    """Time of the last read, by the clock."""
 
 
 class Snapshots:
-    """The lists that are being read."""
+    """The open lists."""
 
     def __init__(
         self, clock: Clock, maximum: int = SNAPSHOTS_MAX, of_one: int = SNAPSHOTS_OF_ONE_MAX
@@ -66,10 +66,10 @@ class Snapshots:
         self._maximum = maximum
         self._of_one = of_one
         self._kept: OrderedDict[str, _Snapshot] = OrderedDict()
-        """By name, the one read longest ago first."""
+        """By name, least recently read first."""
 
     def first(self, asked: Asked, version: int, resources: Sequence[Resource], limit: int) -> Page:
-        """Return the first page of a list; 0 is no limit."""
+        """Return the first page of a list; 0 means unlimited."""
         self._forget()
         if limit == 0 or len(resources) <= limit:
             return Page(version, resources, "", 0)
@@ -83,21 +83,21 @@ class Snapshots:
         return self._page(name, 0, limit)
 
     def next(self, asked: Asked, continue_: str, limit: int) -> Page:
-        """Return the page that `continue_` of the one before stands for.
+        """Return the page of a `continue` token.
 
-        Raises: Conflict if the list is no longer kept, or is not what is asked for, which is not
-            told apart; Invalid if it is no such value.
+        Raises: Conflict if the list has expired or has another query, indistinguishably; Invalid if
+            the token is malformed.
         """
         start, _, name = continue_.partition(".")
         if not start.isdecimal() or not start.isascii() or len(start) > 18 or not name:
-            fault = Fault("continue", "is not what an earlier page gave")
+            fault = Fault("continue", "is not a continue token")
             raise Invalid(Code.REQUEST_INVALID, str(fault), faults=[fault])
         self._forget()
         if name not in self._kept or self._kept[name].asked != asked:
             raise Conflict(
                 Code.VERSION_EXPIRED,
-                "no rest of this list, of these selectors and for this token, is kept; begin the"
-                " list anew, without `continue`",
+                "continue token expired or not valid for this query; restart"
+                " the list without `continue`",
             )
         self._kept[name] = self._kept.pop(name)._replace(read_s=self._clock.monotonic())
         return self._page(name, int(start), limit)

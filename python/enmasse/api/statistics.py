@@ -1,4 +1,4 @@
-"""Live figures of addresses, with rates. Nothing is sampled while nobody asks."""
+"""Statistics of addresses, with rates. Sampled on demand only."""
 
 from typing import Any, NamedTuple
 
@@ -6,10 +6,10 @@ from enmasse.base.clock import Clock
 from enmasse.engines import AddressFigures, Engine
 
 WINDOW_MIN_S = 0.5
-"""Shortest time a rate is taken over."""
+"""Minimum interval of a rate."""
 
 WINDOW_MAX_S = 30.0
-"""Longest: a sample older than this says nothing about now."""
+"""Maximum interval: an older sample is outdated."""
 
 
 class _Sample(NamedTuple):
@@ -18,7 +18,7 @@ class _Sample(NamedTuple):
 
 
 class Statistics:
-    """Figures by the address's uid, in the names that `/metrics` uses too."""
+    """Statistics by the address's uid, with the names of `/metrics`."""
 
     def __init__(self, engine: Engine, clock: Clock) -> None:
         self._engine = engine
@@ -26,10 +26,10 @@ class Statistics:
         self._earlier: _Sample | None = None
 
     async def by_uid(self) -> dict[str, dict[str, Any]]:
-        """Return the figures of all addresses now.
+        """Return the present statistics of all addresses.
 
-        Rates are taken over the time since the last call if that is 0.5 s to 30 s ago; else this
-        call takes two samples 0.5 s apart.
+        Rates cover the time since the last call if that was 0.5 s to 30 s ago; otherwise this call
+        takes two samples 0.5 s apart.
         """
         sample = await self._sample()
         earlier = self._earlier

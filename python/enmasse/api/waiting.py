@@ -1,4 +1,4 @@
-"""Bounds of what peers may take by being slow, whatever version of HTTP they speak."""
+"""Limits for slow peers, for every HTTP version."""
 
 import asyncio
 from collections.abc import Iterable
@@ -8,28 +8,28 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a peer may take. Past a number the connection that has waited longest is closed."""
+    """Limits for peers. Beyond a number the connection that has waited longest is closed."""
 
     request_s: float = 10.0
-    """Time for a whole request, head and body, from the first byte or the connection's begin."""
+    """Time-out of a complete request, from its first byte or the start of the connection."""
 
     waiting_max: int = 512
-    """Connections without a whole request at one time, of all peers."""
+    """Maximum connections without a complete request."""
 
     waiting_of_peer_max: int = 256
-    """Those of one address."""
+    """Maximum per IP address."""
 
     half_open_max: int = 1024
-    """Connections whose TLS handshake is not done; each has `request_s` for it."""
+    """Maximum connections in a TLS handshake; each has `request_s`."""
 
     handshakes_max: int = 256
-    """Of these, those whose handshake has begun."""
+    """Maximum of those whose handshake has begun."""
 
     silent_s: float = 30.0
-    """Time that a connection of HTTP/2 is kept without a request."""
+    """Idle time-out of an HTTP/2 connection."""
 
     stalled_s: float = 30.0
-    """Time for the peer of HTTP/2 to take more of an answer."""
+    """Time-out for an HTTP/2 peer that does not read."""
 
 
 class Connection(Protocol):
@@ -39,18 +39,18 @@ class Connection(Protocol):
 
     @property
     def host(self) -> str:
-        """The peer's address."""
+        """The peer's IP address."""
 
     @property
     def waiting_since(self) -> float | None:
-        """When it began to wait for a whole request; None while one is answered."""
+        """Start of the wait for a complete request; None while one is handled."""
 
     def close(self) -> None:
-        """Close the connection, whatever is under way."""
+        """Close the connection immediately."""
 
 
 def make_room(connections: Iterable[Connection], newcomer: Connection, bounds: Bounds) -> None:
-    """Close the connection that waits longest, if one more is too many."""
+    """Close the connection that has waited longest, if the limit is exceeded."""
     waiting = [
         one
         for one in connections

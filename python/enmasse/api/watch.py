@@ -1,4 +1,4 @@
-"""Watching: every change as one JSON object, one a line, until the client goes or time is up."""
+"""Watches: every change as one JSON line, until the client leaves or the time is up."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,11 +16,12 @@ from enmasse.resources import Resource
 from enmasse.store import Event, EventType, Store
 
 TIMEOUT_S = 3600
-"""Longest watch. A client lists and watches again, and a dead one is noticed in the end."""
+"""Maximum duration. The client lists and watches again, so a dead client is detected eventually."""
 
 UNSEEN_MAX = 1000
-"""Changes that a watcher is not shown before it gets a bookmark, if it takes any: so it never falls
-behind what is kept because others are busy."""
+"""Filtered changes after which a watcher gets a bookmark, if it accepts them: its version then
+never falls behind the retained changes.
+"""
 
 BOOKMARK = "BOOKMARK"
 INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
@@ -29,7 +30,7 @@ Line = dict[str, Any]
 
 
 class Watched(NamedTuple):
-    """What a watch is about, and how it is told."""
+    """The scope and format of a watch."""
 
     store: Store
     kind: Kind
@@ -40,21 +41,21 @@ class Watched(NamedTuple):
 
 
 def watch_lines(watched: Watched, query: ListQuery) -> AsyncIterator[Line]:
-    """Return what a watch sends.
+    """Return the events of a watch.
 
-    Without a version, or with 0, all that is there comes first, as added. A version that is no
-    longer kept ends the watch with an ERROR event of code 410.
+    Without a version, or with 0, the present resources come first as added. A compacted version
+    ends the watch with an ERROR event of code 410.
 
-    Raises: Unavailable if the version is newer than any there is.
+    Raises: Unavailable if the version is in the future.
     """
     check_version(watched.store, query.resource_version)
     return _lines(watched, query)
 
 
 def check_version(store: Store, version: int | None) -> None:
-    """See that a version exists.
+    """Check that a version exists.
 
-    Raises: Unavailable if it is newer than any there is.
+    Raises: Unavailable if it is in the future.
     """
     if version is not None and version > store.version:
         raise Unavailable(
@@ -97,7 +98,7 @@ async def _lines(watched: Watched, query: ListQuery) -> AsyncIterator[Line]:
 
 
 def _seen(watched: Watched, query: ListQuery, event: Event) -> Line | None:
-    """Return how a change looks to who sees only what is selected."""
+    """Return a change as seen through the selectors."""
     key = event.resource.key
     if key.kind != watched.kind.name or watched.namespace not in (None, key.namespace):
         return None

@@ -1,4 +1,4 @@
-"""Requests that write one resource: create, replace, patch, apply."""
+"""Writes of one resource: create, replace, patch, apply."""
 
 import secrets
 import string
@@ -27,42 +27,42 @@ from enmasse.resources.shape import (
 from enmasse.store.protocol import MUST_NOT_EXIST
 
 ATTEMPTS = 5
-"""How often a change without a version is tried on a resource that others change meanwhile."""
+"""Attempts of a write without a version on a concurrently changing resource."""
 
 VALUES_AT_ONCE_MAX = 5_000
-"""Values of a stored document that is changed at once; more is as much work as a large body."""
+"""Maximum values of a stored document that is changed on the event loop; larger ones take turns."""
 
 MANAGED_VALUES_MAX = 20 * RESOURCE_VALUES_MAX
-"""Values of the list of who has set which field: each manager may have set them all."""
+"""Maximum values of managedFields: each manager may own all fields."""
 
 WARNINGS_MAX = 20
-"""Fields that one answer warns of."""
+"""Maximum unknown fields in a warning."""
 
 _LETTERS = string.ascii_lowercase + string.digits
 Document = dict[str, Any]
 
 
 class Read(NamedTuple):
-    """What a body says, and which fields of it are passed over."""
+    """A body and its unknown fields."""
 
     resource: Resource
     unknown: list[Fault]
 
 
 class Change(NamedTuple):
-    """What a request makes of a document, and who has set which field then."""
+    """The document to write, with its managed fields."""
 
     read: Read
     entries: list[field_managers.Entry]
 
 
 class Write:
-    """One request that writes a resource of a kind."""
+    """A request that writes a resource of a kind."""
 
     def __init__(self, platform: Platform, kind: Kind, request: Request) -> None:
-        """Read how the request is meant.
+        """Parse the options of the request.
 
-        Raises: Invalid if a parameter or the form of the answer cannot be.
+        Raises: Invalid if a parameter or the response format is invalid.
         """
         self._platform = platform
         self._kind = kind
@@ -71,7 +71,7 @@ class Write:
         self._query = WriteQuery.of(request.query_params, request.headers.get("user-agent", ""))
 
     async def create(self, namespace: str | None) -> Response:
-        """Answer POST on all resources of the kind."""
+        """Handle POST on a collection."""
         data = _named(await object_body(self._request))
         if _member(data, "metadata").get("resourceVersion"):
             # A client that has read the resource means to change it.
@@ -85,10 +85,10 @@ class Write:
         return await self._created(made)
 
     async def replace(self, key: Key) -> Response:
-        """Answer PUT on one resource.
+        """Handle PUT on one resource.
 
-        Raises: Invalid without a version, but for kinds of `v1`, as an API server of Kubernetes has
-            it: what another one has changed meanwhile would be lost.
+        Raises: Invalid without a version, except for kinds of `v1`, as an API server does: a
+            concurrent change would be lost.
         """
         data = await object_body(self._request)
         there = self._platform.store_of(self._kind.model).get(key)
@@ -100,7 +100,7 @@ class Write:
         return await self._change(key, lambda _: data)
 
     async def patch(self, key: Key) -> Response:
-        """Answer PATCH on one resource."""
+        """Handle PATCH on one resource."""
         media = media_type(self._request)
         if media == patches.APPLY:
             return await self._apply(key)
@@ -117,9 +117,9 @@ class Write:
         def change(before: Document) -> Change:
             data = make(before)
             if not isinstance(data, dict):
-                raise Invalid(Code.PATCH_UNFIT, "what the patch leaves is not a resource")
+                raise Invalid(Code.PATCH_UNFIT, "the patched document is not a resource")
             read = _read(data, self._kind, key.namespace, key.name, self._query.validation)
-            # Only what differs is meant: a client sends back what it has read.
+            # Only differences count: clients send back what they read.
             known = before["metadata"].get("managedFields", [])
             said = _member(data, "metadata").get("managedFields", known)
             entries = field_managers.entries_of(said)
@@ -173,7 +173,7 @@ class Write:
         return await self._replaced(key, change)
 
     def _configuration(self, key: Key, config: object) -> Document:
-        """Return what is applied, without the fields that the kind does not have."""
+        """Return the applied configuration without unknown fields."""
         if not isinstance(config, dict):
             raise Invalid(Code.DOCUMENT_UNREADABLE, "the body must be one resource")
         wanted = {"apiVersion": self._kind.group_version, "kind": self._kind.name}
@@ -187,7 +187,7 @@ class Write:
             if metadata.get(name, value) != value:
                 faults.append(Fault(f"metadata.{name}", f"must be {value!r}, as in the path"))
         if metadata.get("managedFields"):
-            faults.append(Fault("metadata.managedFields", "must be left out of an apply"))
+            faults.append(Fault("metadata.managedFields", "must be absent in an apply"))
         if faults:
             raise invalid(self._kind.name, key.name, faults)
         if self._query.validation == "Strict":
@@ -210,7 +210,7 @@ class Write:
             version = stored.metadata.resource_version
             named = read.resource.metadata.resource_version
             has_version = named not in (None, MUST_NOT_EXIST, version)
-            # The present version is part of what is changed, so a change meanwhile is noticed.
+            # The present version is a precondition, so a concurrent change is detected.
             resource = read.resource.with_metadata(
                 resource_version=named if has_version else version,
                 managed_fields=field_managers.managed_fields(entries),
@@ -267,7 +267,7 @@ class Write:
 
 
 def _named(data: Document) -> Document:
-    """Return a body with a name, made from `generateName` if it has none."""
+    """Return a body with a name, generated from `generateName` if absent."""
     metadata = _member(data, "metadata")
     begin = metadata.get("generateName")
     if metadata.get("name") or not isinstance(begin, str):
@@ -279,7 +279,7 @@ def _named(data: Document) -> Document:
 def _read(
     data: Document, kind: Kind, namespace: str | None, name: str | None, validation: str
 ) -> Read:
-    """Return the resource of a body, which must fit the path it was sent to."""
+    """Return the resource of a body, which must match the path."""
     head: Document = {"kind": kind.name, "apiVersion": kind.group_version}
     data = head | data
     if data["kind"] != kind.name:
@@ -302,9 +302,9 @@ def _read(
 
 
 def _patcher(kind: Kind, media: str, patch: Any) -> Callable[[Document], Any]:
-    """Return what applies a patch of a media type.
+    """Return the function that applies a patch of a media type.
 
-    Raises: Invalid if patches of that type are not applied to the kind.
+    Raises: Invalid if the kind does not support it.
     """
     known = [patches.MERGE, patches.JSON]
     if media == patches.JSON:
@@ -317,16 +317,16 @@ def _patcher(kind: Kind, media: str, patch: Any) -> Callable[[Document], Any]:
         raise Invalid(Code.DOCUMENT_UNREADABLE, "the body must be a JSON object")
     raise Invalid(
         Code.PATCH_UNSUPPORTED,
-        f"a patch of type {media!r} is not applied here; send {' or '.join(known)}",
+        f"patch type {media!r} is not supported; send {' or '.join(known)}",
     )
 
 
 def _check_shape(patched: Any) -> None:
-    """See that what a patch leaves is no more than a body could have said, and has a bounded size.
+    """Check that a patched document is within the limits of a body and of a resource.
 
-    The list of who has set which field is the server's, and counts apart.
+    managedFields belong to the server and are counted separately.
 
-    Raises: Invalid if it is more.
+    Raises: Invalid if a limit is exceeded.
     """
     metadata = patched.get("metadata") if isinstance(patched, dict) else None
     managed: object = ()
@@ -336,7 +336,7 @@ def _check_shape(patched: Any) -> None:
         patched = patched | {"metadata": rest}
     problem = excess(patched) or unwritable(patched, RESOURCE_BYTES_MAX)
     if problem := problem or excess(managed, MANAGED_VALUES_MAX):
-        raise Invalid(Code.PATCH_UNFIT, f"what the patch leaves cannot be: {problem}")
+        raise Invalid(Code.PATCH_UNFIT, f"the patched resource is invalid: {problem}")
 
 
 def _member(data: Document, name: str) -> Document:

@@ -1,1 +1,1 @@
-"""Who may do what: passwords, the API's token, certificates. Nothing here talks to a network."""
+"""Authentication and authorization: passwords, API tokens, certificates, external services."""

@@ -1,4 +1,4 @@
-"""An authority and the certificates it signs: ECDSA P-256, by X.509 (RFC 5280)."""
+"""A CA and the certificates it signs: ECDSA P-256, X.509 (RFC 5280)."""
 
 import ipaddress
 from collections.abc import Iterable, Sequence
@@ -13,10 +13,10 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 CA_VALIDITY = timedelta(days=3650)
 VALIDITY = timedelta(days=397)
-"""Longest validity of a server's certificate that common clients accept."""
+"""Longest validity of a server certificate that common clients accept."""
 
 RENEW_BEFORE = timedelta(days=90)
-"""A certificate with less than this left is made anew: a process may run for months."""
+"""A certificate with less remaining validity is renewed: a process may run for months."""
 
 _CLOCK_SKEW = timedelta(hours=1)
 _FOR_SERVERS = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
@@ -29,8 +29,9 @@ UNREADABLE = (
     x509.DuplicateExtension,
     x509.UnsupportedGeneralNameType,
 )
-"""What is raised by a certificate or a key of somebody else's that is none, also when a part of it
-is looked at later."""
+"""Raised for a malformed certificate or key of another party, also when a part of it is parsed
+later.
+"""
 
 Key = ec.EllipticCurvePrivateKey
 Certificate = x509.Certificate
@@ -38,14 +39,14 @@ Certificate = x509.Certificate
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """A key that signs, and its certificate, which it has signed itself."""
+    """A CA: a private key and its self-signed certificate."""
 
     key: Key
     certificate: Certificate
 
     @property
     def ends(self) -> datetime:
-        """When nothing that it has signed holds any more."""
+        """Expiry of everything it has signed."""
         return self.certificate.not_valid_after_utc
 
 
@@ -55,7 +56,7 @@ def new_key() -> Key:
 
 
 def new_authority(name: str, now: datetime, *, signs_authorities: bool = False) -> Authority:
-    """Return a new authority, valid for ten years from now; `name` has at most 64 characters."""
+    """Return a new CA, valid for ten years; `name` has at most 64 characters."""
     key = new_key()
     return renewed_authority(key, name, now, signs_authorities=signs_authorities)
 
@@ -63,7 +64,7 @@ def new_authority(name: str, now: datetime, *, signs_authorities: bool = False) 
 def renewed_authority(
     key: Key, name: str, now: datetime, *, signs_authorities: bool = False
 ) -> Authority:
-    """Return an authority with a key that there is, valid for ten years from now."""
+    """Return a CA with an existing key, valid for ten years."""
     subject = _name(name)
     certificate = (
         _builder(subject, subject, key.public_key(), now, now + CA_VALIDITY)
@@ -78,7 +79,7 @@ def renewed_authority(
 
 
 def signs_authorities(authority: Authority) -> bool:
-    """Whether what an authority signs may be an authority itself."""
+    """Whether certificates signed by this CA may be CAs themselves."""
     found = authority.certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
     return bool(found.ca) and (found.path_length is None or found.path_length > 0)
 
@@ -86,8 +87,9 @@ def signs_authorities(authority: Authority) -> bool:
 def issue(
     authority: Authority, key: Key, subject: str, names: Sequence[str], now: datetime
 ) -> Certificate:
-    """Return a server's certificate for `names` (host names and addresses), for 397 days at most,
-    and never longer than its authority."""
+    """Return a server certificate for `names` (host names and IP addresses), valid for 397 days at
+    most and never longer than its CA.
+    """
     issuer = authority.certificate.subject
     ends = min(now + VALIDITY, authority.ends)
     return (
@@ -104,8 +106,10 @@ def issue(
 
 
 def vouched(authority: Authority, signer: Authority, now: datetime) -> Certificate:
-    """Return a certificate by which whoever trusts `signer` trusts an authority for servers, too,
-    and for no clients: those log in. It has no end later than that of either."""
+    """Return a cross certificate: clients that trust `signer` then trust a CA for server
+    certificates. It is not valid for client certificates, which log in, and does not outlive either
+    CA.
+    """
     ends = min(authority.ends, signer.ends)
     subject, issuer = authority.certificate.subject, signer.certificate.subject
     return (
@@ -119,13 +123,13 @@ def vouched(authority: Authority, signer: Authority, now: datetime) -> Certifica
 
 
 def renewal(certificate: Certificate) -> datetime:
-    """Return when a certificate is to be made anew: after two thirds of its life."""
+    """Return the renewal time of a certificate: after two thirds of its validity."""
     begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     return begins + (ends - begins) * 2 / 3
 
 
 def holds(certificate: Certificate, authority: Certificate, now: datetime) -> bool:
-    """Whether a certificate is signed by an authority and need not be made anew soon."""
+    """Whether a certificate is signed by a CA and is not due for renewal."""
     if certificate.not_valid_after_utc - now < RENEW_BEFORE:
         return False
     try:
@@ -136,7 +140,7 @@ def holds(certificate: Certificate, authority: Certificate, now: datetime) -> bo
 
 
 def names(certificate: Certificate) -> set[x509.GeneralName]:
-    """Return what a certificate is for; nothing if it does not say."""
+    """Return the extended key usages of a certificate; empty if absent."""
     try:
         found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
     except x509.ExtensionNotFound:
@@ -145,7 +149,7 @@ def names(certificate: Certificate) -> set[x509.GeneralName]:
 
 
 def alternative(name: str) -> x509.GeneralName:
-    """Return a host name or an address as certificates have it."""
+    """Return a host name or an IP address as a general name."""
     try:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
@@ -153,8 +157,10 @@ def alternative(name: str) -> x509.GeneralName:
 
 
 def read_authority(certificate_pem: str, key_pem: str) -> Authority:
-    """Return an authority of PEM texts. Raises: UNREADABLE if one cannot be read, or they are no
-    pair."""
+    """Return a CA from PEM texts.
+
+    Raises: UNREADABLE if one is malformed, or they do not match.
+    """
     held = Authority(
         read_key(key_pem.encode()), x509.load_pem_x509_certificate(certificate_pem.encode())
     )
@@ -164,19 +170,22 @@ def read_authority(certificate_pem: str, key_pem: str) -> Authority:
 
 
 def chain_pem(chain: Iterable[Certificate]) -> str:
-    """Return certificates as PEM, one behind the other."""
+    """Return certificates as concatenated PEM."""
     return "".join(one.public_bytes(serialization.Encoding.PEM).decode() for one in chain)
 
 
 def key_pem(key: Key) -> str:
-    """Return a private key as PEM, not encrypted."""
+    """Return a private key as unencrypted PEM."""
     form = serialization.PrivateFormat.PKCS8
     encryption = serialization.NoEncryption()
     return key.private_bytes(serialization.Encoding.PEM, form, encryption).decode()
 
 
 def read_key(pem: bytes) -> Key:
-    """Return the key of a PEM text. Raises: ValueError if it is none on an elliptic curve."""
+    """Return the key of a PEM text.
+
+    Raises: ValueError if it is not an elliptic-curve key.
+    """
     key = serialization.load_pem_private_key(pem, password=None)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise ValueError("not an elliptic curve key")

@@ -1,8 +1,8 @@
-"""Who the bearer of a token is: that of the data folder, or one that a Secret describes.
+"""Identifies API callers by bearer token: the owner's token, or one described by a Secret.
 
-A token names its Secret, so that it is found without a search, at the moment of the request: a
-Secret that is deleted or changed counts from then on. Comparing takes the same time for a token
-that is wrong and for a name that there is not.
+A token contains the name of its Secret, so the lookup is direct and happens per request: a deleted
+or changed Secret takes effect at once. Comparison takes equal time for a wrong token and for an
+unknown name.
 """
 
 import hashlib
@@ -27,16 +27,16 @@ _NOBODY = "0" * 64
 
 
 class Callers:
-    """Knows callers by the header that they send."""
+    """Identifies callers by their `Authorization` header."""
 
     def __init__(self, store: Store, own_token: str, clock: Clock) -> None:
-        """Know callers by a store; the bearer of `own_token` is the owner of the platform."""
+        """Identify callers by a store; the bearer of `own_token` is the owner of the platform."""
         self._store = store
         self._own_token = own_token
         self._clock = clock
 
     def bearer(self, authorization: str | None) -> Caller | None:
-        """Return who sends an `Authorization` header; None: nobody who is known."""
+        """Return the sender of an `Authorization` header; None if unknown."""
         if is_bearer_of(self._own_token, authorization):
             return OWNER_CALLER
         scheme, _, token = (authorization or "").partition(" ")
@@ -51,14 +51,15 @@ class Callers:
         if not is_same or scheme.lower() != "bearer" or not isinstance(secret, Secret):
             return None
         if secret.faults():
-            return None  # written to a cluster past admission, which would have said what is wrong
+            return None  # It was written to the cluster directly; admission would have refused it.
         caller = caller_of(secret)
         ended = caller.expires is not None and caller.expires <= self._clock.now()
         return None if ended else caller
 
     def named(self, name: str) -> Caller:
-        """Return whom a name stands for: the owner, who has the token of that name, or somebody
-        without rights."""
+        """Return the caller with a name: the owner, the bearer of the token with that name, or a
+        caller without rights.
+        """
         if name == OWNER_CALLER.name:
             return OWNER_CALLER
         secret = self._store.get(Key("Secret", TOKENS_NAMESPACE, name))
@@ -69,7 +70,7 @@ class Callers:
 
 
 def caller_of(secret: Secret) -> Caller:
-    """Return whom the Secret of a token describes."""
+    """Return the caller that the Secret of a token describes."""
     roles = {role: namespaces(text) for role in ROLES if (text := secret.text(role))}
     until = secret.text(EXPIRES)
     return Caller(secret.metadata.name, roles, expiry(until) if until else None)

@@ -1,9 +1,9 @@
-"""The CA made at first start, and the node's certificate signed by it.
+"""The CA created at first start, and the node's certificate signed by it.
 
-    DIR/tls/ca.crt ca.key       the CA, for ten years; who trusts ca.crt trusts the whole node
-    DIR/tls/tls.crt tls.key     the node's, with its CA behind it; renewed before it runs out
+    DIR/tls/ca.crt ca.key       the CA, valid for ten years; trusting it trusts the whole node
+    DIR/tls/tls.crt tls.key     the node's certificate with its CA; renewed before it expires
 
-A node's certificate of another CA is the owner's own and is left as it is.
+A node certificate of another CA belongs to the operator and is never changed.
 """
 
 from collections.abc import Sequence
@@ -25,21 +25,22 @@ CA_NAME = "EnMasse CA"
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """PEM files for a TLS listener, and the CA for its clients."""
+    """PEM files of a TLS listener, and the CA for its clients."""
 
     ca: Path
     certificate: Path
     key: Path
     is_own: bool = False
-    """Whether the certificate is the owner's, of another CA."""
+    """Whether the certificate is the operator's, signed by another CA."""
 
 
 def ensure_certificates(folder: Path, names: Sequence[str], clock: Clock) -> TlsFiles:
-    """Return files that are valid for `names` (host names and addresses), making what is missing.
+    """Return files valid for `names` (host names and IP addresses), creating missing ones.
 
-    A certificate of ours names exactly `names`; when they change it is made anew for the same key.
-    Raises: Unavailable if a file is there that cannot be read as what it should be, or one half of
-        a pair without the other: it may be the owner's own and is never replaced.
+    Our own certificate contains exactly `names`; when they change it is reissued for the same key.
+
+    Raises: Unavailable if a file is malformed, or one file of a pair is missing: it may belong to
+        the operator and is never replaced.
     """
     for certificate_name, key_name in (("ca.crt", "ca.key"), ("tls.crt", "tls.key")):
         _refuse_half(folder / certificate_name, folder / key_name)
@@ -56,18 +57,19 @@ def ensure_certificates(folder: Path, names: Sequence[str], clock: Clock) -> Tls
     except (OSError, *signing.UNREADABLE) as error:
         raise Unavailable(
             Code.DATA_UNUSABLE,
-            f"{folder} holds a key or certificate that cannot be read or written ({error});"
-            " restore it, or remove it and a new one is made",
+            f"{folder}: cannot read or write a key or certificate ({error});"
+            " restore it, or delete it to have a new one created",
         ) from None
     return TlsFiles(folder / "ca.crt", certificate_file, key_file, is_own)
 
 
 def ensure_authority(folder: Path, now: datetime) -> Authority:
-    """Return the node's authority, made where there is none that lasts.
+    """Return the CA of the node, creating it unless there is a valid one.
 
-    One that may not sign authorities is given a certificate by which it may, for the same key: what
-    it has signed stays good.
-    Raises: ValueError if a file cannot be read as what it should be.
+    A CA that may not sign CAs gets a new certificate for the same key that allows it; what it
+    signed stays valid.
+
+    Raises: ValueError if a file is malformed.
     """
     certificate_file, key_file = folder / "ca.crt", folder / "ca.key"
     if certificate_file.exists() and key_file.exists():
@@ -109,8 +111,9 @@ def _ensure_own_names(
 def _kept_key(
     certificate_file: Path, key_file: Path, authority: x509.Certificate, now: datetime
 ) -> signing.Key | None:
-    """Return the key of a certificate of ours that lasts: a change of names needs no new one, and
-    one file that is replaced in one step is a pair at every moment."""
+    """Return the key of our own certificate: a change of names keeps the key, so replacing one file
+    leaves a matching pair at every moment.
+    """
     if not certificate_file.exists():
         return None
     certificate = x509.load_pem_x509_certificate(certificate_file.read_bytes())
@@ -125,8 +128,8 @@ def _refuse_half(certificate: Path, key: Path) -> None:
         if present.exists() and not absent.exists():
             raise Unavailable(
                 Code.DATA_UNUSABLE,
-                f"{absent} is missing beside {present.name}; restore it, or remove {present.name}"
-                " too and a new pair is made",
+                f"{absent} is missing, but {present.name} exists; restore it, or"
+                f" delete {present.name} to have a new pair created",
             )
 
 

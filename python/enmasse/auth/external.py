@@ -1,8 +1,8 @@
-"""The documented handshake of the original with an `external` service: SASL over AMQP.
+"""The original's handshake with an `external` service: SASL over AMQP.
 
-We log in there with what the client has shown, the realm as the host name, and ask for the
-capability `ADDRESS-AUTHZ`. The service's open says who it is (`authenticated-identity`), what they
-may do (`address-authz`, a map from addresses to lists of operations), and their `groups`.
+We log in with the client's credentials and the realm as host name, and request the capability
+`ADDRESS-AUTHZ`. The properties of the service's open identify the user (`authenticated-identity`)
+and contain rights (`address-authz`, a map from addresses to lists of operations) and `groups`.
 """
 
 import asyncio
@@ -29,23 +29,23 @@ from enmasse.base.errors import Denied, EnMasseError
 from enmasse.client import connect
 
 SASL_HEADER = b"AMQP\x03\x01\x00\x00"
-"""What a server that wants a login answers with, to the same (AMQP 1.0, 5.3.1)."""
+"""Header of a server that requires SASL, in response to the same header (AMQP 1.0, 5.3.1)."""
 
 CAPABILITY = "ADDRESS-AUTHZ"
-"""What is asked for: that the service says what a user may do."""
+"""Requested capability: the service returns the rights of the user."""
 
 ANSWER_TIMEOUT_S = 8.0
-"""Time to connect, log in and hear; a login waits 10 s in all."""
+"""Time-out for connecting and logging in; a login has 10 s in total."""
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Where a service is, and how it is known. Certificates and keys are PEM texts."""
+    """Location and trust of a service. Certificates and keys are PEM texts."""
 
     host: str
     port: int
     realm: str
-    """What it is told of the space, as the host name."""
+    """Host name that we send: the realm of the space."""
 
     secure: bool = True
     ca: str | None = None
@@ -54,9 +54,9 @@ class Server:
 
 
 async def ask(server: Server, mechanism: str, user: str | None, secret: str) -> Grant:
-    """Return who somebody is by what they have shown: a password (PLAIN) or a token.
+    """Return the identity for credentials: a password (PLAIN) or a token.
 
-    Raises: Refused if the service does not let them in; Unanswered if it does not tell.
+    Raises: Refused if the service refuses them; Unanswered if it does not respond.
     """
     try:
         async with asyncio.timeout(ANSWER_TIMEOUT_S):
@@ -72,7 +72,7 @@ async def ask(server: Server, mechanism: str, user: str | None, secret: str) -> 
 
 
 async def reach(server: Server) -> None:
-    """See that a service takes connections and speaks SASL, without logging in.
+    """Check that a service accepts connections and speaks SASL, without logging in.
 
     Raises: Unanswered if it does not.
     """
@@ -103,13 +103,13 @@ def _context(server: Server, stack: ExitStack) -> ssl.SSLContext:
 
 
 def grant_of(said: Mapping[str, Any]) -> Grant:
-    """Return what the properties of a service's open come to.
+    """Return the grant in the properties of a service's open.
 
-    Raises: Refused if they do not say who it is.
+    Raises: Refused if they do not identify the user.
     """
     identity = _plain(said.get("authenticated-identity"))
     if not isinstance(identity, dict):
-        raise Refused("the external service does not say who it is (authenticated-identity)")
+        raise Refused("the external service does not identify the user (authenticated-identity)")
     name = identity.get("preferred_username") or identity.get("sub")
     groups, addresses = _plain(said.get("groups")), _plain(said.get("address-authz"))
     rights = rights_of_map(addresses) if isinstance(addresses, dict) else ()
@@ -144,7 +144,7 @@ async def _open(server: Server, mechanism: str, user: str | None, secret: str) -
 
 
 def _files(server: Server, stack: ExitStack) -> dict[str, str]:
-    """Write what the client reads from files into a folder that only we can read."""
+    """Write the files that the AMQP client reads into a folder readable by us only."""
     texts = {"ca": server.ca, "certificate": server.certificate, "key": server.key}
     given = {name: text for name, text in texts.items() if text is not None}
     if not given:
@@ -156,7 +156,7 @@ def _files(server: Server, stack: ExitStack) -> dict[str, str]:
 
 
 def _plain(value: Any) -> Any:
-    """Return maps and arrays of AMQP as plain ones, with texts for names."""
+    """Convert AMQP maps and arrays to plain ones, with strings as keys."""
     if isinstance(value, Mapping):
         return {str(name): _plain(one) for name, one in value.items()}
     if isinstance(value, list | tuple):

@@ -1,6 +1,6 @@
-"""Documents of another server, asked for over HTTP: bounded in time and bytes, never redirected.
+"""HTTP requests to other servers, bounded in time and bytes, without redirects.
 
-TLS is verified, by the system's authorities or by the one that is given.
+TLS is verified with the system's CAs or a given one.
 """
 
 import asyncio
@@ -13,36 +13,36 @@ from typing import Any, Protocol
 from enmasse.auth.grants import Unanswered
 
 FETCH_TIMEOUT_S = 5.0
-"""Time for one answer. A login waits 10 s in all, and may need two."""
+"""Time-out of one response. A login has 10 s in total and may need two."""
 
 DOCUMENT_BYTES_MAX = 256 * 1024
-"""Longest answer that is read, unless more is said."""
+"""Default maximum size of a response."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What an administrator asks for. What is secret in it is never shown."""
+    """A request for an administrator. Its secrets are never logged."""
 
     method: str
     token: str = field(repr=False)
     document: object = field(default=None, repr=False)
-    """What is sent as JSON; None: nothing."""
+    """JSON body; None: no body."""
 
 
 class Answer:
-    """The status of an answer, and its document if it is one."""
+    """The status of a response, and its document if there is one."""
 
     def __init__(self, status: int, body: bytes) -> None:
         self.status = status
         self._body = body
 
     def document(self) -> dict[str, Any]:
-        """Return the JSON object of the body; an empty one if it is none."""
+        """Return the JSON object of the body; empty if the body is something else."""
         document = self._decoded()
         return document if isinstance(document, dict) else {}
 
     def members(self) -> list[dict[str, Any]]:
-        """Return the JSON objects of the list that the body is; none if it is no list."""
+        """Return the JSON objects of a list body; empty if the body is something else."""
         listed = self._decoded()
         return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
 
@@ -54,14 +54,14 @@ class Answer:
 
 
 class Fetch(Protocol):
-    """Asks a server: GET, or POST of a form."""
+    """Sends a request: GET, or POST of a form."""
 
     async def __call__(
         self, url: str, *, form: Mapping[str, str] | None = None, ca: str | None = None
     ) -> Answer:
-        """Return the answer. `ca` is the PEM text of the authority to trust.
+        """Return the response. `ca` is the PEM text of the CA to trust.
 
-        Raises: Unanswered if there is none in time, or it is too long.
+        Raises: Unanswered on a time-out, or if the response is too long.
         """
 
 
@@ -74,8 +74,8 @@ async def fetch(
     timeout_s: float = FETCH_TIMEOUT_S,
     bytes_max: int = DOCUMENT_BYTES_MAX,
 ) -> Answer:
-    """Ask a server; see `Fetch`. With a `change` something is asked of it."""
-    # Imported with the first question: a platform that asks nobody starts without it.
+    """Send a request; see `Fetch`. With a `change` it modifies the server."""
+    # Imported on first use: a platform without such services starts without it.
     import httpx2
 
     method = change.method if change else "GET" if form is None else "POST"
@@ -97,7 +97,7 @@ async def fetch(
             ) as response,
         ):
             body = bytearray()
-            # Raw: a few bytes that unpack to gigabytes are not unpacked.
+            # Raw bytes: a small compressed response must not expand to gigabytes.
             async for part in response.aiter_raw():
                 body += part
                 if len(body) > bytes_max:
@@ -110,9 +110,9 @@ async def fetch(
 
 
 def context(ca: str | None) -> ssl.SSLContext:
-    """Return how a server's certificate is verified.
+    """Return a TLS context that verifies the server.
 
-    Raises: Unanswered if `ca` holds no certificate.
+    Raises: Unanswered if `ca` contains no certificate.
     """
     try:
         return ssl.create_default_context(cadata=ca)

@@ -1,7 +1,7 @@
-"""What somebody who is asked about a login answers: who it is, what they may do, until when.
+"""The answer of an authentication service: the identity, its rights, and their expiry.
 
-Rights come as the original had them: as groups named after operations (`send_orders`), or as a map
-from addresses to operations.
+Rights have the forms of the original: groups named after operations (`send_orders`), or a map from
+addresses to operations.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ from enmasse.resources.messaging_user import (
 )
 
 USER_BYTES_MAX = 255
-"""Longest name of a user."""
+"""Maximum length of a user name."""
 
 _OF_GROUPS: dict[str, Operation] = {
     "send": "send",
@@ -33,55 +33,57 @@ _OPERATIONS: tuple[str, ...] = get_args(Operation)
 
 
 class Refused(Exception):
-    """It lets nobody in. The text is for operators and holds no secret."""
+    """The service refused the login. The text is for operators and contains no secret."""
 
 
 class Unanswered(Exception):
-    """Whoever has to be asked does not answer. The text is for operators and holds no secret."""
+    """The service did not respond. The text is for operators and contains no secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Who somebody is, and what they may do beside what is declared for a user of that name."""
+    """An identity, and its rights in addition to those of the MessagingUser with that name."""
 
     user: str
     rights: tuple[Right, ...] = ()
     expires: datetime | None = None
-    """When what it rests on is over; None: that has no end."""
+    """Expiry of its basis; None: no expiry."""
 
     renewable: bool = False
-    """Whether the same question, asked again before that, may be answered anew."""
+    """Whether repeating the question before that may renew it."""
 
 
 def user_name(value: object, where: str) -> str:
-    """Return a name of a user that can be shown and looked up.
+    """Return a printable user name.
 
-    Raises: Refused if it is none.
+    Raises: Refused if it is malformed.
     """
     if not isinstance(value, str) or not value or not value.isprintable():
-        raise Refused(f"{where} is no name of a user: a text of printable characters is wanted")
+        raise Refused(f"{where} is not a user name: it must be printable text")
     if len(value.encode()) > USER_BYTES_MAX:
         raise Refused(f"{where} is longer than {USER_BYTES_MAX} bytes")
     return value
 
 
 def rights_of_groups(groups: Iterable[object]) -> tuple[Right, ...]:
-    """Return what groups allow: `send_ADDRESS`, `recv_ADDRESS`, `create_ADDRESS`, `manage`,
+    """Return the rights of groups: `send_ADDRESS`, `recv_ADDRESS`, `create_ADDRESS`, `manage`,
     `view` (or `monitor`).
 
-    Addresses are URL-encoded; a `/` before the group, as Keycloak writes paths, is left out. Other
-    groups allow nothing.
+    Addresses are URL-encoded; a leading `/`, as in Keycloak's paths, is ignored. Other groups grant
+    nothing.
     """
     return bounded(_of_group(group) for group in groups if isinstance(group, str))
 
 
 def rights_of_map(addresses: Mapping[Any, Any]) -> tuple[Right, ...]:
-    """Return what a map from addresses to lists of operations allows; others allow nothing."""
+    """Return the rights in a map from addresses to lists of operations; unknown operations grant
+    nothing.
+    """
     return bounded(_of_address(str(name), listed) for name, listed in addresses.items())
 
 
 def bounded(rights: Iterable[Right | None]) -> tuple[Right, ...]:
-    """Return the first rights, as many as one user can have; what is beyond counts for nothing."""
+    """Return the rights up to the maximum of one user; the rest is ignored."""
     found: list[Right] = []
     wildcards = 0
     for right in rights:

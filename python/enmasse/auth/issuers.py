@@ -1,4 +1,4 @@
-"""Issuers of tokens: OpenID Connect as it is discovered, and the realms of a Keycloak."""
+"""Token issuers: OpenID Connect with discovery, and realms of a Keycloak."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -12,28 +12,29 @@ from enmasse.auth.tokens import Expected, check
 from enmasse.base.clock import Clock
 
 DISCOVERY = "/.well-known/openid-configuration"
-"""Where an issuer says where its keys are (OpenID Connect Discovery 1.0, 4)."""
+"""Path of the discovery document, which has the key URL (OpenID Connect Discovery 1.0, 4)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Issuer:
-    """Whose tokens are checked, and how."""
+    """An issuer, and how its tokens are checked."""
 
     expected: Expected
     jwks_uri: str | None = None
-    """None: it is discovered."""
+    """Key URL; None: from the discovery document."""
 
     ca: str | None = None
-    """The authority of its certificate, PEM; None: the system's."""
+    """CA of its server certificate, PEM; None: the system's CAs."""
 
     login: "DirectLogin | None" = None
-    """How a user name and password become a token; None: they do not."""
+    """How to exchange a user name and password for a token; None: unsupported."""
 
 
 @dataclass(frozen=True, slots=True)
 class DirectLogin:
-    """The resource owner password credentials grant (RFC 6749, 4.3), which Keycloak calls direct
-    access."""
+    """The resource owner password credentials grant (RFC 6749, 4.3); Keycloak calls it direct
+    access.
+    """
 
     endpoint: str
     client_id: str
@@ -41,7 +42,7 @@ class DirectLogin:
 
 
 class TokenChecker:
-    """Checks the tokens of one issuer, whose keys it keeps."""
+    """Checks the tokens of one issuer and caches its keys."""
 
     def __init__(self, issuer: Issuer, fetch: Fetch, clock: Clock) -> None:
         self._issuer = issuer
@@ -50,23 +51,23 @@ class TokenChecker:
         self._keys = IssuerKeys(self._load_keys, clock, issuer.expected.issuer)
 
     async def token(self, token: str, user: str | None) -> Grant:
-        """Return who a token stands for; `user`, if it was said, has to be the same.
+        """Return the identity of a token; it must equal `user` if that is given.
 
-        Raises: Refused if it is not good; Unanswered if that cannot be told.
+        Raises: Refused if it is invalid; Unanswered if that is unknown.
         """
         grant = await check(token, self._issuer.expected, self._keys, self._clock)
         if user is not None and user != grant.user:
-            raise Refused(f"the token is that of {grant.user!r}, not of {user!r}")
+            raise Refused(f"the token belongs to {grant.user!r}, not to {user!r}")
         return grant
 
     async def password(self, user: str, password: str) -> Grant:
-        """Return who a user name and a password stand for, until the token that they give ends.
+        """Return the identity for a user name and password, until the token expires.
 
-        Raises: Refused if they are wrong; Unanswered if that cannot be told.
+        Raises: Refused if they are wrong; Unanswered if that is unknown.
         """
         login = self._issuer.login
         if login is None:
-            raise Refused("the authentication service takes no passwords")
+            raise Refused("the authentication service does not accept passwords")
         form = {
             "grant_type": "password",
             "client_id": login.client_id,
@@ -83,17 +84,17 @@ class TokenChecker:
             raise Refused(f"{login.endpoint} says: {said[:200]}")
         token = document.get("access_token")
         if answer.status != 200 or not isinstance(token, str):
-            raise Unanswered(f"{login.endpoint} answers with status {answer.status} and no token")
+            raise Unanswered(f"{login.endpoint} answered with status {answer.status} and no token")
         grant = await check(token, self._issuer.expected, self._keys, self._clock)
         return replace(grant, renewable=True)
 
     async def check_keys(self) -> None:
-        """See that the issuer's keys can be had, asking for them now.
+        """Check that the issuer's keys are available, by fetching them.
 
-        Raises: Unanswered if not, or if there is none that a signature can be checked with.
+        Raises: Unanswered if they are not, or none can verify a signature.
         """
         if not public_keys(await self._load_keys()):
-            raise Unanswered(f"{self._issuer.expected.issuer} has no key that can be used")
+            raise Unanswered(f"{self._issuer.expected.issuer} has no usable key")
 
     async def _load_keys(self) -> dict[str, Any]:
         uri = self._issuer.jwks_uri
@@ -101,23 +102,23 @@ class TokenChecker:
             uri = self._discovered(await self._document(_beside(self._issuer.expected.issuer)))
         document = await self._document(uri)
         if not isinstance(document.get("keys"), list):
-            raise Unanswered(f"{uri} is no set of keys")
+            raise Unanswered(f"{uri} is not a JSON Web Key Set")
         return dict(document)
 
     def _discovered(self, document: Mapping[str, Any]) -> str:
         issuer = self._issuer.expected.issuer
         uri = document.get("jwks_uri")
         if document.get("issuer") != issuer or not isinstance(uri, str):
-            raise Unanswered(f"{_beside(issuer)} does not say where the keys of {issuer} are")
+            raise Unanswered(f"{_beside(issuer)} does not state the key URL of {issuer} (jwks_uri)")
         own, other = urlsplit(issuer), urlsplit(uri)
         if other.scheme != "https" and (own.scheme, own.hostname) != (other.scheme, other.hostname):
-            raise Unanswered(f"the keys of {issuer} are where they could be changed on their way")
+            raise Unanswered(f"the key URL of {issuer} is not https")
         return uri
 
     async def _document(self, url: str) -> Mapping[str, Any]:
         answer = await self._fetch(url, ca=self._issuer.ca)
         if answer.status != 200:
-            raise Unanswered(f"{url} answers with status {answer.status}")
+            raise Unanswered(f"{url} answered with status {answer.status}")
         return answer.document()
 
 
@@ -130,7 +131,7 @@ def realm_of_keycloak(
     client_secret: str | None,
     ca: str | None,
 ) -> Issuer:
-    """Return a realm of a Keycloak as an issuer: users by name, groups by their paths."""
+    """Return a realm of a Keycloak as an issuer: users by name, groups by path."""
     issuer = f"{url.rstrip('/')}/realms/{quote(realm, safe='')}"
     endpoint = f"{issuer}/protocol/openid-connect"
     return Issuer(

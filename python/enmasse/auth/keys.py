@@ -1,7 +1,7 @@
-"""The public keys of an issuer of tokens: fetched when they are needed, kept, and fetched again.
+"""The public keys of a token issuer, fetched on demand and cached.
 
-A key that is not known may be new, so the keys are looked up anew, but not for every token that
-names one nobody has: at most once in `UNKNOWN_KEY_PAUSE_S`, and one at a time.
+An unknown key id may belong to a new key, so the keys are fetched again, at most once per
+`UNKNOWN_KEY_PAUSE_S` and one fetch at a time.
 """
 
 import asyncio
@@ -20,22 +20,22 @@ PublicKey = RSAKey | ECKey | OKPKey
 _PUBLIC_KINDS = ("RSA", "EC", "OKP")
 
 FRESH_S = 600.0
-"""After this time keys are fetched again when one is needed, so that a key taken back goes."""
+"""Cache time of keys, so that a withdrawn key expires."""
 
 STALE_S = 24 * 3600.0
-"""For so long keys are used while the issuer does not answer."""
+"""How long cached keys stay in use while the issuer does not respond."""
 
 UNKNOWN_KEY_PAUSE_S = 30.0
-"""Least time from a fetch to the next, whatever for."""
+"""Minimum time between fetches."""
 
 RETRY_PAUSE_S = 3.0
-"""Least time from a fetch that failed to the next."""
+"""Minimum time after a failed fetch."""
 
 KEYS_MAX = 64
-"""Keys of one issuer; further ones are passed over."""
+"""Maximum keys per issuer; the rest is ignored."""
 
 RSA_BITS_MIN = 2048
-"""Shortest RSA key that is trusted (RFC 7518, 3.3)."""
+"""Minimum RSA key length (RFC 7518, 3.3)."""
 
 
 class IssuerKeys:
@@ -44,7 +44,7 @@ class IssuerKeys:
     def __init__(
         self, load: Callable[[], Awaitable[dict[str, Any]]], clock: Clock, name: str
     ) -> None:
-        """Keep what `load` returns, a JWK set (RFC 7517, 5); `name` is the issuer, for messages."""
+        """Cache the result of `load`, a JWK set (RFC 7517, 5); `name` is the issuer in messages."""
         self._load = load
         self._clock = clock
         self._name = name
@@ -54,9 +54,9 @@ class IssuerKeys:
         self._fetching = asyncio.Lock()
 
     async def find(self, key_id: str | None, key_types: frozenset[str]) -> PublicKey:
-        """Return the key of that id, or the only one that fits if a token names none.
+        """Return the key with that id, or the only suitable key if a token has no key id.
 
-        Raises: Refused if there is none; Unanswered if the issuer does not tell.
+        Raises: Refused if there is none; Unanswered if the issuer does not respond.
         """
         if self._age_s() > FRESH_S:
             await self._refresh(needed=self._age_s() > STALE_S)
@@ -66,7 +66,7 @@ class IssuerKeys:
             found = self._look_up(key_id, key_types)
         if found is None:
             named = "no key id" if key_id is None else f"the key id {key_id[:64]!r}"
-            raise Refused(f"the token has {named}, by which no key of {self._name} is found")
+            raise Refused(f"the token has {named}, which matches no key of {self._name}")
         return found
 
     def _look_up(self, key_id: str | None, key_types: frozenset[str]) -> PublicKey | None:
@@ -81,9 +81,9 @@ class IssuerKeys:
         return self._clock.monotonic() - self._fetched_at
 
     async def _refresh(self, *, needed: bool) -> None:
-        """Fetch the keys, unless that was tried a moment ago.
+        """Fetch the keys, unless a fetch was attempted recently.
 
-        Raises: Unanswered if they are needed and cannot be had.
+        Raises: Unanswered if they are required and unavailable.
         """
         asked_at = self._clock.monotonic()
         async with self._fetching:
@@ -91,7 +91,7 @@ class IssuerKeys:
                 return
             if asked_at < self._not_before:
                 if needed:
-                    raise Unanswered(f"the keys of {self._name} could not be had a moment ago")
+                    raise Unanswered(f"the keys of {self._name} could not be fetched")
                 return
             try:
                 document = await self._load()
@@ -106,10 +106,10 @@ class IssuerKeys:
 
 
 def public_keys(document: dict[str, Any]) -> list[PublicKey]:
-    """Return the keys of a JWK set that signatures can be checked with.
+    """Return the keys of a JWK set that can verify signatures.
 
-    A symmetric key in a public document is a mistake: with it anybody could sign. Keys for other
-    uses, too short or broken ones are passed over.
+    A symmetric key in a public document would let anyone sign. Such keys, keys for other uses, and
+    short or malformed keys are skipped.
     """
     listed = document.get("keys")
     found: list[PublicKey] = []
@@ -128,6 +128,6 @@ def public_keys(document: dict[str, Any]) -> list[PublicKey]:
 
 
 def _bits(modulus: str) -> int:
-    """Return the length of a number in base64url (RFC 7518, 6.3.1.1)."""
+    """Return the bit length of a base64url number (RFC 7518, 6.3.1.1)."""
     padded = modulus + "=" * (-len(modulus) % 4)
     return int.from_bytes(base64.urlsafe_b64decode(padded)).bit_length()

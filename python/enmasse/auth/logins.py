@@ -1,8 +1,8 @@
-"""Logins that the node cannot decide by its Plan: tokens, and what services elsewhere know.
+"""Logins that the node cannot decide by its Plan: tokens and external authentication services.
 
-What is asked, and whom, follows from the space and its AuthenticationService as they are declared
-at that moment. Answers that took asking somebody are kept for a short time, so that many clients of
-one user, or one that reconnects, ask once; what was refused is never kept.
+The present AddressSpace and AuthenticationService determine the question. Positive answers of a
+service are cached for a short time, so that many clients of one user cause one question; refusals
+are never cached.
 """
 
 import asyncio
@@ -33,19 +33,19 @@ from enmasse.store.restored import RESTORED, lost
 log = structlog.get_logger(__name__)
 
 DECISION_TIMEOUT_S = 9.0
-"""Time for one login; the node gives up after 10 s."""
+"""Time-out of a login decision; the node gives up after 10 s."""
 
 REFRESH_TIMEOUT_S = 10.0
-"""Longest wait for the store to say which spaces there are, before realms are changed."""
+"""Maximum wait for the store before a realm sync."""
 
 KEPT_S = 30.0
-"""For so long an answer is kept: a password changed elsewhere is taken up within this time."""
+"""Cache time of an answer: a password changed in the service takes effect within this time."""
 
 KEPT_MAX = 1000
-"""Answers kept at a time; the oldest goes."""
+"""Maximum cached answers; the oldest is evicted."""
 
 CHECKERS_MAX = 256
-"""Issuers whose keys are kept at a time; the one not asked for longest goes."""
+"""Maximum issuers with cached keys; the least recently used is evicted."""
 
 
 MASTER_REALM = "master"
@@ -53,13 +53,13 @@ MASTER_REALM = "master"
 
 
 class Question(NamedTuple):
-    """What the node asks about a peer. Never log one: `secret` is its password or token."""
+    """The node's question about a peer. Never log one: `secret` is its password or token."""
 
     space: str
     """Full name of the address space, NAME.NAMESPACE."""
 
     service: str
-    """Who is to be asked, as the Plan names it: namespace, name and uid come first."""
+    """The service, as in the Plan: namespace, name and uid come first."""
 
     mechanism: str
     user: str | None
@@ -73,7 +73,7 @@ class _Kept:
 
 
 class Logins:
-    """Decides logins by what is in a store."""
+    """Decides logins with the resources of a store."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Logins:
         fetching: Fetch = fetch,
         realms: Realms | None = None,
     ) -> None:
-        """`fetching` asks issuers; `realms` keeps those of a Keycloak."""
+        """`fetching` sends requests to issuers; `realms` maintains those of a Keycloak."""
         self._store = store
         self._realms = realms or Realms()
         self._clock = clock
@@ -92,7 +92,7 @@ class Logins:
         self._salt = secrets.token_bytes(32)
 
     async def answer(self, login: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the answer to a login as the node gives and takes them; see `_native.pyi`."""
+        """Return the answer to a login in the node's format; see `_native.pyi`."""
         question = Question(*(login[name] for name in Question._fields))
         try:
             async with asyncio.timeout(DECISION_TIMEOUT_S):
@@ -105,9 +105,9 @@ class Logins:
         except TimeoutError:
             return {"id": login["id"], "unavailable": f"no answer in {DECISION_TIMEOUT_S:g} s"}
         except Exception as error:
-            # A bug must not leave the peer waiting. The text of it might hold what was asked.
-            log.error("login not decided by a bug", error=type(error).__name__)
-            return {"id": login["id"], "unavailable": "a bug, which is in the log"}
+            # An internal error must not leave the peer waiting. Its text could contain the secret.
+            log.error("login failed: internal error", error=type(error).__name__)
+            return {"id": login["id"], "unavailable": "internal error, see the log"}
         expires = grant.expires
         return {
             "id": login["id"],
@@ -118,11 +118,12 @@ class Logins:
         }
 
     def _check_known(self, question: Question, grant: Grant) -> None:
-        """See that a token is for somebody who may do something here.
+        """Check that a token belongs to an identity with rights in the space.
 
-        An issuer signs tokens for everybody it knows; who is no user of the space would hold a
-        connection and its memory for nothing.
-        Raises: Refused if it is for nobody.
+        An issuer signs tokens for every account; without this check, one without rights could hold
+        a connection and its memory.
+
+        Raises: Refused if it has no rights.
         """
         if question.mechanism == "PLAIN" or grant.rights:
             return
@@ -136,14 +137,14 @@ class Logins:
         if grant.user in names:
             return
         raise Refused(
-            f"the token is good, but {grant.user!r} is no MessagingUser of the space, and none of"
-            " its groups gives a right"
+            f"the token is valid, but {grant.user!r} is not a MessagingUser of"
+            " the space and its groups grant no right"
         )
 
     async def decide(self, question: Question) -> Grant:
-        """Return who the peer is.
+        """Return the identity of the peer.
 
-        Raises: Refused if it is not let in; Unanswered if nobody can tell.
+        Raises: Refused if the login is refused; Unanswered if that is unknown.
         """
         space, service = self._found(question)
         spec = service.spec
@@ -154,8 +155,8 @@ class Logins:
             )
         uids = service.metadata.uid or "", space.metadata.uid or ""
         if service.keeps_realms and not self._realms.has(*uids):
-            raise Unanswered(f"the realm {space.own_realm} is not that of this space yet")
-        # A space made anew has another realm of the same name, with other keys.
+            raise Unanswered(f"realm {space.own_realm} does not belong to this space yet")
+        # A space that was created again has another realm of the same name, with other keys.
         owner = uids[1] if service.keeps_realms else ""
         checker = self._checker(self._issuer(space, service), owner)
         if question.mechanism != "PLAIN":
@@ -171,9 +172,10 @@ class Logins:
         return replace(grant, expires=end, renewable=True)
 
     async def problem(self, service: AuthenticationService) -> str | None:
-        """Return why a service cannot be asked now; None: it answers, and where it signs tokens its
-        keys could be fetched. A Keycloak with a realm for each space is asked for that of its own,
-        `master`; where its realms are ours to keep they are in step then."""
+        """Return why a service is unavailable; None if it responds and, for a token issuer, its
+        keys could be fetched. For a Keycloak with a realm per space this checks `master`, and
+        synchronises realms that we manage.
+        """
         try:
             async with asyncio.timeout(DECISION_TIMEOUT_S):
                 if service.spec.type == "external":
@@ -188,12 +190,14 @@ class Logins:
             return str(error)
         except TimeoutError:
             return f"no answer in {DECISION_TIMEOUT_S:g} s"
-        except ValueError as error:  # of the resolver, for what is no name
-            return f"its host cannot be asked, mend it: {error}"
+        except ValueError as error:  # raised by the resolver for a malformed name
+            return f"cannot resolve or reach its host: {error}; correct the host"
         except Exception as error:
-            # A bug must not end all else that the process does.
-            log.exception("service not asked by a bug", error=type(error).__name__)
-            return "it cannot be asked: a bug, which is in the log"
+            # An internal error must not stop other tasks.
+            log.exception(
+                "query of authentication service failed: internal error", error=type(error).__name__
+            )
+            return "it cannot be queried: internal error, see the log"
         return None
 
     async def _keep_realms(self, service: AuthenticationService) -> None:
@@ -212,15 +216,14 @@ class Logins:
         )
 
         async def look() -> Spaces:
-            # A leader that is cut off from the store knows of no space that another one has made.
+            # A leader without contact to the store does not know spaces that another process
+            # created.
             try:
                 async with asyncio.timeout(REFRESH_TIMEOUT_S):
                     await self._store.refresh()
             except (EnMasseError, TimeoutError) as error:
                 why = str(error) or "no answer"
-                raise Unanswered(
-                    f"realms wait, nobody knows which spaces there are: {why}"
-                ) from None
+                raise Unanswered(f"realm sync paused: cannot list address spaces: {why}") from None
             spaces = [
                 one for one in self._store.list("AddressSpace") if isinstance(one, AddressSpace)
             ]
@@ -246,17 +249,15 @@ class Logins:
         namespace, name, uid, *_ = question.service.split("/")
         service = self._store.get(Key("AuthenticationService", namespace, name))
         if not isinstance(space, AddressSpace) or not isinstance(service, AuthenticationService):
-            raise Unanswered(
-                f"the authentication service {name} or the space is not there any more"
-            )
+            raise Unanswered(f"the authentication service {name} or the space no longer exists")
         if service.metadata.uid != uid:
-            raise Unanswered(f"the authentication service {name} is another one by now")
+            raise Unanswered(f"the authentication service {name} has been replaced")
         return space, service
 
     async def _remembered(
         self, space: AddressSpace, question: Question, asking: Callable[[], Awaitable[Grant]]
     ) -> Grant:
-        """Return what was answered to the same question about a space a moment ago, or ask."""
+        """Return the cached answer to the same question about a space, or ask."""
         asked = "\0".join(map(str, (space.metadata.uid, *question)))
         key = hashlib.blake2b(asked.encode(), key=self._salt).digest()
         now = self._clock.monotonic()
@@ -271,14 +272,15 @@ class Logins:
         return grant
 
     def _kept_s(self, grant: Grant) -> float:
-        """Return for how long an answer is good for others: never when it is to be renewed, which
-        the node asks for from half of its time on."""
+        """Return how long an answer may be shared: not at all from the time when the node asks for
+        its renewal, which is half of its validity.
+        """
         if grant.expires is None:
             return KEPT_S
         return min(KEPT_S, (grant.expires - self._clock.now()).total_seconds() / 2)
 
     def _checker(self, issuer: Issuer, owner: str) -> TokenChecker:
-        """Return the checker of an issuer; with `owner`, of what is an issuer of that space's."""
+        """Return the checker of an issuer; `owner`: the issuer belongs to that space."""
         key = issuer, owner
         if key not in self._checkers:
             self._checkers[key] = TokenChecker(issuer, self._fetch, self._clock)
@@ -292,7 +294,7 @@ class Logins:
         if spec.keycloak is not None:
             return self._keycloak(space, spec.keycloak, spec.realm, namespace)
         if spec.standard is None or spec.standard.oidc is None:
-            raise Refused("the authentication service names no issuer of tokens")
+            raise Refused("the authentication service has no token issuer")
         oidc: Oidc = spec.standard.oidc
         full_name = f"{space.metadata.name}.{space.metadata.namespace}" if space else None
         expected = Expected(
@@ -329,12 +331,14 @@ class Logins:
     ) -> external.Server:
         own = service.spec.external
         if own is None:
-            raise Refused("the authentication service says not where it is")
+            raise Refused("the authentication service has no host and port")
         given = space.overrides if space and own.allow_override else None
         host = (given and given.host) or own.host
 
         def text(reference: str, name: str) -> str | None:
-            """Return a text of a secret that the space names, else of one the service names."""
+            """Return a value of a Secret that the space references, else of one that the service
+            references.
+            """
             if space and given and (found := getattr(given, reference)) is not None:
                 return self._text(found, space.metadata.namespace, name)
             found = getattr(own, reference)
@@ -353,13 +357,13 @@ class Logins:
         )
 
     def _text(self, reference: Any, namespace: str, name: str) -> str:
-        """Return a text of a secret.
+        """Return a value of a Secret.
 
-        Raises: Unanswered if it is not there.
+        Raises: Unanswered if it does not exist.
         """
         where = getattr(reference, "namespace", None) or namespace
         secret = self._store.get(Key("Secret", where, reference.name or ""))
         text = secret.text(name) if isinstance(secret, Secret) else None
         if text is None:
-            raise Unanswered(f"there is no Secret {reference.name!r} in {where!r} with {name}")
+            raise Unanswered(f"Secret {reference.name!r} with {name} not found in {where!r}")
         return text

@@ -1,6 +1,6 @@
-"""From a password to what is kept of it: SCRAM keys (RFC 5802, 3), which check PLAIN as well.
+"""Derivation of stored SCRAM keys (RFC 5802, 3) from passwords; they also verify PLAIN.
 
-Deriving takes milliseconds of one core by design: call it in a thread.
+Derivation takes milliseconds of CPU by design: call it in a thread.
 """
 
 import base64
@@ -16,20 +16,19 @@ from enmasse.resources import MessagingUser, Verifier
 from enmasse.resources.messaging_user import PASSWORD_BYTES_MAX
 
 ITERATIONS = 10_000
-"""Rounds of PBKDF2. RFC 7677 asks for 4096 or more; each login pays this once, on its client."""
+"""PBKDF2 iterations. RFC 7677 requires at least 4096; each login costs its client as many."""
 
 _Mechanism = Literal["SCRAM-SHA-256", "SCRAM-SHA-512"]
 _HASHES: dict[_Mechanism, str] = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
 
 def without_password(user: MessagingUser, stored: MessagingUser | None) -> MessagingUser:
-    """Return a user as it may be stored: with verifiers instead of a password.
+    """Return a user for storage: with verifiers instead of a password.
 
-    One who has no password has none. Without a password the verifiers of the stored user stay;
-    with the same password too, so that a document applied twice changes nothing.
+    Users of other types have neither. Without a password the stored verifiers stay; with the same
+    password too, so applying a document twice changes nothing.
 
-    Raises: Invalid if there is neither a password nor a stored user, or the password is not text
-        that may be one.
+    Raises: Invalid if there is neither a password nor a stored user, or the password is malformed.
     """
     authentication = user.spec.authentication
     if authentication.type != "password" or authentication.password_secret is not None:
@@ -50,26 +49,26 @@ def without_password(user: MessagingUser, stored: MessagingUser | None) -> Messa
 
 
 def prepared(encoded: str) -> str:
-    """Return a password given in base64 as it is derived from (RFC 4013).
+    """Return a base64 password in its prepared form (RFC 4013).
 
-    Raises: ValueError if it is not text that may be a password.
+    Raises: ValueError if it is malformed.
     """
     secret = base64.b64decode(encoded)
     if not 0 < len(secret) <= PASSWORD_BYTES_MAX:
-        raise ValueError(f"1 to {PASSWORD_BYTES_MAX} bytes are wanted")
+        raise ValueError(f"must have 1 to {PASSWORD_BYTES_MAX} bytes")
     password = saslprep(secret.decode())
     if not password:
-        raise ValueError("all its characters stand for nothing")
+        raise ValueError("it is empty after normalization (SASLprep)")
     return password
 
 
 def derive(password: str) -> tuple[Verifier, ...]:
-    """Return a verifier for each hash, each with a salt of its own."""
+    """Return a verifier per hash, each with its own salt."""
     return tuple(_verifier(mechanism, password, new_salt(), ITERATIONS) for mechanism in _HASHES)
 
 
 def verify(password: str, verifiers: Iterable[Verifier]) -> bool:
-    """Whether verifiers, at least one, were all derived from this password at today's cost."""
+    """Whether verifiers exist and all derive from this password with the current iterations."""
     checks = [
         verifier.iterations == ITERATIONS
         and hmac.compare_digest(

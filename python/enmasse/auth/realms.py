@@ -1,8 +1,8 @@
-"""Realms of a Keycloak, made and removed with the address spaces whose users they hold.
+"""Realms of a Keycloak, created and removed with the address spaces of their users.
 
-A realm is ours if it says so: it has the uid of the service among its attributes, and the uid of
-its space for an id. One that does not is somebody else's: it is used, and never changed. So is one
-of a space of which the store knows nothing since it was restored to a time before that space.
+A realm is ours if its attributes contain the uid of the service and its id is the uid of its space.
+Any other realm is used but never changed. So is a realm of a space that the store does not know
+because it was restored to an earlier time.
 """
 
 import asyncio
@@ -17,32 +17,32 @@ from enmasse.auth.grants import Refused, Unanswered
 from enmasse.store.restored import Lost, is_lost
 
 KEEPING_TIMEOUT_S = 20.0
-"""After this time no further realm is begun; what is left has its turn at the next pass."""
+"""Time after which a pass begins no further realm; the next pass continues."""
 
 REALM_TIMEOUT_S = 30.0
-"""Time to make or remove one realm, which takes a Keycloak seconds."""
+"""Time-out for creating or removing one realm, which takes a Keycloak seconds."""
 
 LIST_BYTES_MAX = 4 * 1024 * 1024
-"""Longest list of realms that is read: some ten thousand."""
+"""Maximum size of a realm list: about ten thousand realms."""
 
 FOREIGN_MAX = 10_000
-"""Realms that are remembered not to be ours."""
+"""Maximum remembered realms that are not ours."""
 
 SERVICES_MAX = 1_000
-"""Services of which it is known whose realms there are; of more the one kept longest ago goes."""
+"""Maximum services with cached realm lists; the oldest is evicted."""
 
 MARK = "enmasse.authenticationService"
-"""The attribute of a realm that names the service which made it, by uid."""
+"""Realm attribute: uid of the service that created it."""
 
 CREATED = "enmasse.addressSpaceCreated"
-"""The attribute of a realm that says when its space was made."""
+"""Realm attribute: creation time of its space."""
 
 GROUPS = ("manage", "monitor", "send_%23", "recv_%23")
-"""Groups of a new realm: to manage and to view the space, to send and to receive everywhere."""
+"""Groups of a new realm: manage and view the space, send and receive everywhere."""
 
 
 class Call(Protocol):
-    """Asks a server; see `fetching.fetch`."""
+    """Sends a request; see `fetching.fetch`."""
 
     async def __call__(
         self,
@@ -54,12 +54,12 @@ class Call(Protocol):
         timeout_s: float = REALM_TIMEOUT_S,
         bytes_max: int = LIST_BYTES_MAX,
     ) -> Answer:
-        """Return the answer."""
+        """Return the response."""
 
 
 @dataclass(frozen=True, slots=True)
 class Administration:
-    """Where realms are kept, by whom, and what is in each."""
+    """A Keycloak, its administrator, and the template of its realms."""
 
     url: str
     service_uid: str
@@ -71,52 +71,52 @@ class Administration:
 
 
 class Spaces(NamedTuple):
-    """What there is to have realms, at one moment."""
+    """The desired realms at one moment."""
 
     wanted: Mapping[str, str]
-    """Names of realms by the uids of the spaces that want them."""
+    """Realm names by the uids of their spaces."""
 
     alive: Collection[str]
     """Uids of all spaces."""
 
     created: Mapping[str, str] = MappingProxyType({})
-    """When those that want realms were made, by uid."""
+    """Creation times of the spaces with realms, by uid."""
 
     lost: tuple[Lost, ...] = ()
-    """Times of which the store knows nothing: what is alive may have been made then."""
+    """Periods that the store does not know: existing realms may have been created then."""
 
 
 Looking = Callable[[], Awaitable[Spaces]]
-"""Looks which spaces there are, those of this moment; raises Unanswered if that is not known."""
+"""Returns the present spaces; raises Unanswered if they are unknown."""
 
 
 class Realms:
-    """Keeps realms in step."""
+    """Synchronises realms with spaces."""
 
     def __init__(self, call: Call = fetch) -> None:
-        """`call` asks a Keycloak."""
+        """`call` sends requests to a Keycloak."""
         self._call = call
         self._foreign: set[str] = set()
         self._lost: tuple[Lost, ...] = ()
         self._known: dict[str, set[str]] = {}
-        """Uids of the spaces that have their realm, by the uids of the services kept here."""
+        """Uids of the spaces that have their realm, by the uids of the managed services."""
 
     def has(self, service_uid: str, space_uid: str) -> bool:
-        """Whether the realm of that name is the space's, as far as one knows: not one that a
-        deleted space of the name has left, or another space's. Before the first pass nobody does.
+        """Whether the realm with that name belongs to the space, as far as known: not to a deleted
+        space of the name, or to another space. Before the first pass none does.
         """
         known = self._known.get(service_uid)
         return known is None or space_uid in known
 
     async def keep(self, administration: Administration, look: Looking) -> None:
-        """Make the realms of spaces that are missing, and remove those whose spaces are gone.
+        """Create missing realms and remove those whose spaces are gone.
 
-        Raises: Refused if the Keycloak does not let us; Unanswered if it does not answer, nobody
-            knows which spaces there are, or there is more to do than one pass does.
+        Raises: Refused if the Keycloak denies access; Unanswered if it does not respond, the spaces
+            are unknown, or work remains for another pass.
         """
         keeping = _Keeping(self._call, administration, await self._log_in(administration))
         listed = await keeping.realms()
-        # After the list: a realm that another leader has just made has its space in what is found.
+        # Listed after the realms: a realm that another leader just created then has its space here.
         spaces = await look()
         wanted, alive = spaces.wanted, spaces.alive
         left = asyncio.get_running_loop().time() + KEEPING_TIMEOUT_S
@@ -126,7 +126,7 @@ class Realms:
             if self._stays(administration, uid, alive):
                 continue
             if asyncio.get_running_loop().time() > left:
-                raise Unanswered("further realms are still to be looked at")
+                raise Unanswered("more realms remain to be checked")
             if await keeping.is_to_go(name, spaces.lost):
                 gone.append(name)
             else:
@@ -135,19 +135,19 @@ class Realms:
         known = self._note(administration, listed, wanted)
         for name in gone:
             if asyncio.get_running_loop().time() > left:
-                raise Unanswered("further realms are still to be removed")
+                raise Unanswered("more realms remain to be removed")
             await keeping.remove(name)
         missing = {uid: name for uid, name in wanted.items() if name not in names}
         for done, (uid, name) in enumerate(missing.items()):
             if asyncio.get_running_loop().time() > left:
-                raise Unanswered(f"{len(missing) - done} realms are still to be made")
+                raise Unanswered(f"{len(missing) - done} realms remain to be created")
             if await keeping.make(uid, name, spaces.created.get(uid)):
                 known.add(uid)
 
     def _note(
         self, administration: Administration, listed: Mapping[str, str], wanted: Mapping[str, str]
     ) -> set[str]:
-        """Note which spaces have their realm; return that, for those that are made yet."""
+        """Record which spaces have their realm; return it for spaces with realms."""
         service = administration.service_uid
         foreign = {name for uid, name in listed.items() if service + uid in self._foreign}
         own = {uid for uid, name in wanted.items() if listed.get(uid) == name or name in foreign}
@@ -177,17 +177,19 @@ class Realms:
         answer = await self._call(where, form=form, ca=administration.ca)
         if answer.status in (400, 401):
             raise Refused(
-                f"{where} refuses the administrator: put admin.username and admin.password of one"
-                " who may make realms into the Secret that spec.keycloak.credentialsSecret names"
+                f"{where} refused the administrator login; set admin.username"
+                " and admin.password in the Secret of"
+                " spec.keycloak.credentialsSecret to an account that can create"
+                " realms"
             )
         token = answer.document().get("access_token")
         if answer.status != 200 or not isinstance(token, str):
-            raise Unanswered(f"{where} answers with status {answer.status} and no token")
+            raise Unanswered(f"{where} answered with status {answer.status} and no token")
         return token
 
 
 class _Keeping:
-    """One pass, with the token of that."""
+    """One pass, with the administrator's token."""
 
     def __init__(self, call: Call, administration: Administration, token: str) -> None:
         self._call = call
@@ -195,13 +197,12 @@ class _Keeping:
         self._token = token
 
     async def realms(self) -> dict[str, str]:
-        """Return the names of all realms by their ids."""
+        """Return the names of all realms by id."""
         answer = await self._ask("GET", "?briefRepresentation=true", good=(200,))
         return {str(one.get("id")): str(one.get("realm")) for one in answer.members()}
 
     async def is_to_go(self, name: str, lost: tuple[Lost, ...]) -> bool:
-        """Whether a realm whose space is not there is ours, and the space was there once as far as
-        the store can know."""
+        """Whether a realm without a space is ours and the store can know that space."""
         answer = await self._ask("GET", _path(name), good=(200, 404))
         found = answer.document().get("attributes")
         attributes = found if isinstance(found, dict) else {}
@@ -212,7 +213,7 @@ class _Keeping:
         await self._ask("DELETE", _path(name), good=(204, 404))
 
     async def make(self, uid: str, name: str, created: str | None) -> bool:
-        # 409: there is one by now, whoever made it; the next pass sees whose it is.
+        # 409: another process created it; the next pass checks to whom it belongs.
         document = realm(self._administration, uid, name, created)
         answer = await self._ask("POST", "", good=(201, 409), document=document)
         return answer.status == 201
@@ -231,19 +232,20 @@ class _Keeping:
         )
         if answer.status in (401, 403):
             raise Refused(
-                f"{where} does not let the administrator {method} realms: give that user the role"
-                " admin of the realm master"
+                f"{where} refused {method} of a realm; grant the administrator"
+                " the role admin of the realm master"
             )
         if answer.status not in good:
-            raise Unanswered(f"{where} answers {method} with status {answer.status}")
+            raise Unanswered(f"{where} answered {method} with status {answer.status}")
         return answer
 
 
 def realm(
     administration: Administration, space_uid: str, name: str, created: str | None
 ) -> dict[str, Any]:
-    """Return a new realm as a Keycloak takes it: a client whose tokens say groups, and no users;
-    `created` is when the space was made."""
+    """Return the document of a new realm: a client whose tokens contain groups, and no users;
+    `created` is the creation time of the space.
+    """
     mapper = {
         "name": "groups",
         "protocol": "openid-connect",

@@ -1,13 +1,13 @@
-"""What the roles of the API allow, by the names that the original gave them. Pure.
+"""Rights of the API roles, with the names of the original. Pure.
 
-    service-admin  plans, infra configs, authentication services; sees what tenants have declared
-    tenant-edit    everything that tenants declare, and their messages
-    tenant-view    sees what tenants have declared, but no Secret and no message
-    metrics        reads /metrics, and nothing else
-    schema         what can be chosen from, and what the API is; every caller has it
+    service-admin  plans, infra configs, authentication services; reads tenants' resources
+    tenant-edit    all resources of tenants, and their messages
+    tenant-view    reads resources of tenants, but no Secrets and no messages
+    metrics        reads /metrics only
+    schema         available plans and the API description; every caller has it
 
-A role is given in namespaces. What lies in none of them (the log, the audit trail, connections) and
-lists over all of them need it in `*`.
+A role is granted in namespaces. Objects outside namespaces (logs, the audit trail, connections) and
+lists over all namespaces require it in `*`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,7 +18,7 @@ from typing import NamedTuple
 from enmasse.resources.api_token import EVERYWHERE, ROLES, TOKENS_NAMESPACE, Role
 
 OWNER = "enmasse:token"
-"""What the bearer of the data folder's token is called; to it everything is allowed."""
+"""Caller name of the owner's token, which has every right."""
 
 ANY = "*"
 READ = ("get", "list", "watch")
@@ -27,12 +27,12 @@ GROUP, ADMIN_GROUP, USER_GROUP = "enmasse.io", "admin.enmasse.io", "user.enmasse
 
 
 class Attributes(NamedTuple):
-    """What a request is about, as Kubernetes divides it."""
+    """The attributes of a request, as in Kubernetes."""
 
     verb: str
     group: str = ""
     resource: str = ""
-    """The plural. Empty: it is about a path that is no resource."""
+    """The plural of the kind. Empty: the path is not a resource."""
 
     subresource: str = ""
     namespace: str = ""
@@ -43,19 +43,19 @@ class Attributes(NamedTuple):
 
     @property
     def part(self) -> str:
-        """The resource as rules name it: `addresses` or `addresses/purge`."""
+        """The resource as in rules: `addresses` or `addresses/purge`."""
         return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
 
 
 class Rule(NamedTuple):
-    """Some verbs on some resources of a group."""
+    """Verbs on resources of a group."""
 
     verbs: tuple[str, ...]
     group: str
     resources: tuple[str, ...]
 
     def allows(self, asked: Attributes) -> bool:
-        """Whether this is one of them."""
+        """Whether the rule covers a request."""
         return (
             _has(self.verbs, asked.verb)
             and self.group in (ANY, asked.group)
@@ -116,37 +116,37 @@ SCHEMA = (
     Rule(("list",), "apiextensions.k8s.io", ("customresourcedefinitions",)),
 )
 SCHEMA_PATHS = ("/version", "/api", "/apis", "/openapi", "/livez", "/healthz", "/readyz")
-"""Paths that are no resources and that every caller may get, with all below them."""
+"""Paths outside resources that every caller may read, with everything below them."""
 
 METRICS_PATHS = ("/metrics",)
 METRICS_ROLES: tuple[Role, ...] = ("service-admin", "metrics")
-"""Roles that may get them, if they are given in all namespaces."""
+"""Roles that may read them if granted in all namespaces."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Somebody who has a token, and what they may ask for."""
+    """The bearer of a token, and its rights."""
 
     name: str
     roles: Mapping[Role, frozenset[str]] = field(default_factory=dict)
-    """In which namespaces they have which role."""
+    """Namespaces by role."""
 
     expires: datetime | None = None
-    """When the token ends."""
+    """Expiry of the token."""
 
     @property
     def is_owner(self) -> bool:
-        """Whether it is the bearer of the data folder's token."""
+        """Whether this is the owner."""
         return self.name == OWNER
 
     @property
     def groups(self) -> list[str]:
-        """The groups of Kubernetes it is in, and its roles as groups."""
+        """Kubernetes groups of the caller, and its roles as groups."""
         roles = (f"enmasse:{role}" for role in ROLES if role in self.roles)
         return ["system:authenticated", *roles]
 
     def rules(self, namespace: str) -> Iterator[Rule]:
-        """Yield what it may do with resources in a namespace; empty: in all of them at once."""
+        """Yield its rules for a namespace; empty: for all namespaces at once."""
         if self.is_owner:
             yield from EVERYTHING
             return
@@ -158,12 +158,12 @@ class Caller:
                 yield from (_lists_no_tokens(RULES[role]) if not namespace else RULES[role])
 
     def paths(self) -> tuple[str, ...]:
-        """Return what it may get that is no resource, each with all below it."""
+        """Return the non-resource paths it may read, each with everything below."""
         reads_metrics = any(EVERYWHERE in self.roles.get(role, ()) for role in METRICS_ROLES)
         return SCHEMA_PATHS + (METRICS_PATHS if reads_metrics else ())
 
     def may(self, asked: Attributes) -> bool:
-        """Whether it may do that."""
+        """Whether it has the right."""
         if not asked.resource:
             if self.is_owner:
                 return True
@@ -176,7 +176,7 @@ OWNER_CALLER = Caller(OWNER)
 
 
 def able(asked: Attributes) -> list[Role]:
-    """Return the roles that allow something where they are given."""
+    """Return the roles that grant a right."""
     if not asked.resource:
         return [role for role in ROLES if Caller("", {role: frozenset({EVERYWHERE})}).may(asked)]
     if asked.namespace == TOKENS_NAMESPACE:
@@ -190,5 +190,5 @@ def _has(known: tuple[str, ...], asked: str) -> bool:
 
 
 def _lists_no_tokens(rules: Iterable[Rule]) -> Iterator[Rule]:
-    """Leave out Secrets: among those of all namespaces are the ones that tokens are known by."""
+    """Exclude Secrets: among those of all namespaces are the token digests."""
     return (rule for rule in rules if "secrets" not in rule.resources)

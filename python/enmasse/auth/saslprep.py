@@ -1,4 +1,4 @@
-"""SASLprep (RFC 4013): one form for texts that look alike, before they are hashed or compared."""
+"""SASLprep (RFC 4013): one form for equivalent texts before hashing or comparing."""
 
 import stringprep
 import unicodedata
@@ -19,7 +19,7 @@ _PROHIBITED = (
 def saslprep(text: str) -> str:
     """Return the prepared form of a stored string.
 
-    Raises: ValueError if the text has a character that is prohibited or not assigned in Unicode
+    Raises: ValueError if the text contains a character that is prohibited or unassigned in Unicode
         3.2, or mixes writing directions (RFC 3454, 6).
     """
     mapped = "".join(
@@ -42,6 +42,6 @@ def _check_direction(text: str) -> None:
     if not any(right_to_left):
         return
     if any(stringprep.in_table_d2(character) for character in text):
-        raise ValueError("it mixes writing directions")
+        raise ValueError("it mixes right-to-left and left-to-right characters")
     if not (right_to_left[0] and right_to_left[-1]):
-        raise ValueError("text written from right to left must begin and end so")
+        raise ValueError("right-to-left text must begin and end with right-to-left characters")

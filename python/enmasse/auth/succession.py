@@ -1,8 +1,8 @@
-"""The authorities of an address space over time: who signs, and whom clients are told to trust.
+"""The CAs of an address space over time: the signing one, and those that clients should trust.
 
-An authority holds for ten years. A year before its end it gets a successor, and clients are told
-both; 30 days later, when they have had the time to fetch it, the successor signs. The former stays
-told until it ends. Pure, but for the keys that are made.
+A CA is valid for ten years. One year before its expiry it gets a successor, and both are published.
+After 30 days, in which clients fetch it, the successor signs. The former stays published until it
+expires. Pure, apart from key generation.
 """
 
 import hashlib
@@ -17,13 +17,13 @@ from enmasse.auth import authority as signing
 from enmasse.auth.authority import Authority, Certificate
 
 SUCCESSOR_BEFORE = timedelta(days=365)
-"""An authority with less than this left has a successor."""
+"""A CA with less remaining validity gets a successor."""
 
 TOLD_FIRST = timedelta(days=30)
-"""How long clients are told of a successor before it signs."""
+"""How long a successor is published before it signs."""
 
 NAME_LENGTH_MAX = 44
-"""Characters of a space's name in that of its authority; a common name has 64 at most."""
+"""Maximum characters of the space's name in the name of its CA; a common name has at most 64."""
 
 CERTIFICATE, KEY = "ca.crt", "ca.key"
 NEXT_CERTIFICATE, NEXT_KEY = "next.crt", "next.key"
@@ -32,26 +32,26 @@ FORMER = "former.crt"
 
 @dataclass(frozen=True, slots=True)
 class Succession:
-    """The authorities of one space."""
+    """The CAs of one space."""
 
     current: Authority
-    """It signs."""
+    """The signing CA."""
 
     following: Authority | None = None
-    """It is told and does not sign yet."""
+    """Published, not signing yet."""
 
     former: Certificate | None = None
-    """It signed before, and has not ended."""
+    """The former signing CA, still valid."""
 
     @property
     def trusted(self) -> list[Certificate]:
-        """Those whom clients are told to trust, the one that signs first."""
+        """The CAs that clients should trust, the signing one first."""
         following = [self.following.certificate] if self.following else []
         return [self.current.certificate, *following, *([self.former] if self.former else [])]
 
     @property
     def next_step(self) -> datetime:
-        """When something changes, if not before."""
+        """Latest time of the next transition."""
         if self.following is None:
             step = self.current.ends - SUCCESSOR_BEFORE
         else:
@@ -59,7 +59,7 @@ class Succession:
         return min(step, self.former.not_valid_after_utc) if self.former else step
 
     def texts(self) -> dict[str, str]:
-        """Return it as PEM texts by name, for a Secret."""
+        """Return PEM texts by name, for a Secret."""
         texts = {
             CERTIFICATE: signing.chain_pem([self.current.certificate]),
             KEY: signing.key_pem(self.current.key),
@@ -73,7 +73,10 @@ class Succession:
 
 
 def from_texts(texts: Mapping[str, str]) -> Succession:
-    """Return what `texts` gave. Raises: UNREADABLE if a text is missing or cannot be read."""
+    """Return the succession of `texts`.
+
+    Raises: UNREADABLE if a text is missing or malformed.
+    """
     if CERTIFICATE not in texts or KEY not in texts:
         raise ValueError(f"it has no {CERTIFICATE} and {KEY}")
     following = None
@@ -88,16 +91,16 @@ def from_texts(texts: Mapping[str, str]) -> Succession:
 
 
 def followed(held: Succession | None, space: str, now: datetime) -> Succession:
-    """Return the authorities that a space has now, with those that it had before.
+    """Return the present CAs of a space, given the former ones.
 
-    `space` is its full name. What has not changed is the same object.
+    `space` is its full name. Unchanged CAs are the same objects.
     """
     if held is None:
         return Succession(_new(space, now))
     current, following, former = held.current, held.following, held.former
     if following is None and current.ends - now < SUCCESSOR_BEFORE:
         following = _new(space, now)
-    # One that has ended leaves nobody the time to be told.
+    # An expired CA leaves no time for publishing a successor first.
     if following is not None and (
         now >= _told(following) + TOLD_FIRST or current.ends - now <= timedelta()
     ):
@@ -109,7 +112,7 @@ def followed(held: Succession | None, space: str, now: datetime) -> Succession:
 
 
 def _new(space: str, now: datetime) -> Authority:
-    """Return a new authority, whose name no other has: clients find it by that."""
+    """Return a new CA with a unique name: clients look CAs up by name."""
     key = signing.new_key()
     spki = serialization.PublicFormat.SubjectPublicKeyInfo
     digest = hashlib.sha256(key.public_key().public_bytes(serialization.Encoding.DER, spki))
@@ -118,5 +121,5 @@ def _new(space: str, now: datetime) -> Authority:
 
 
 def _told(authority: Authority) -> datetime:
-    """Return since when clients have been told."""
+    """Return since when it has been published."""
     return authority.certificate.not_valid_before_utc

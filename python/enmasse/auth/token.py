@@ -1,4 +1,4 @@
-"""The API's token: whoever can read the data folder may use the API, and nobody else.
+"""The owner's API token: readable by users with access to the data folder only.
 
 A web page on the same machine can send requests to a loopback port but cannot read this file.
 """
@@ -11,9 +11,9 @@ from enmasse.base.ids import new_token
 
 
 def ensure_token(file: Path) -> str:
-    """Return the token in `file`, made at first use and readable by the owner alone.
+    """Return the token in `file`, created on first use with mode 0600.
 
-    Nothing else is in it, not even the end of a line: some clients send the file as it is.
+    The file contains nothing else, not even a newline: some clients send it unchanged.
     """
     found = file.read_text() if file.exists() else ""
     token = found.strip() or new_token()
@@ -24,7 +24,7 @@ def ensure_token(file: Path) -> str:
 
 
 def is_bearer_of(token: str, authorization: str | None) -> bool:
-    """Whether an `Authorization` header carries this token, in time that does not tell."""
+    """Whether an `Authorization` header carries this token, compared in constant time."""
     scheme, _, given = (authorization or "").partition(" ")
     return scheme.lower() == "bearer" and hmac.compare_digest(
         given.strip().encode(), token.encode()

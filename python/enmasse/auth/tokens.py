@@ -1,7 +1,7 @@
-"""Bearer tokens: JWTs (RFC 7519) that an issuer has signed, checked by its public keys.
+"""Bearer tokens: JWTs (RFC 7519) verified with the public keys of their issuer.
 
-The algorithms are those the service declares, all of them asymmetric: what a token says of its own
-algorithm only chooses among these (RFC 8725, 3.1).
+The service declares the algorithms, all asymmetric: the `alg` of a token only selects one of these
+(RFC 8725, 3.1).
 """
 
 import json
@@ -19,18 +19,20 @@ from enmasse.auth.keys import IssuerKeys
 from enmasse.base.clock import Clock
 
 CLOCKS_APART_S = 60.0
-"""How far the issuer's clock may be ahead of ours: for when a token begins, never for its end."""
+"""Maximum clock skew of the issuer; it applies to the start of a token's validity, never to its
+expiry.
+"""
 
 _KEY_TYPES = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a token has to say, and where it says who it is for."""
+    """Required claims of a token, and the claim with the user name."""
 
     issuer: str
     audience: str | None
-    """None: for whom the token is does not matter."""
+    """Required audience; None: any."""
 
     user_claim: str
     groups_claim: str
@@ -38,9 +40,9 @@ class Expected:
 
 
 async def check(token: str, expected: Expected, keys: IssuerKeys, clock: Clock) -> Grant:
-    """Return who a token stands for.
+    """Return the identity of a token.
 
-    Raises: Refused if it is not good; Unanswered if the keys cannot be had.
+    Raises: Refused if it is invalid; Unanswered if the keys are unavailable.
     """
     claims = await _verified(token, expected, keys)
     expires = _check_claims(claims, expected, clock.now())
@@ -51,25 +53,25 @@ async def check(token: str, expected: Expected, keys: IssuerKeys, clock: Clock) 
 
 
 async def _verified(token: str, expected: Expected, keys: IssuerKeys) -> Mapping[str, Any]:
-    """Return the claims of a token, once its signature is found to be the issuer's."""
+    """Return the claims of a token once its signature is verified."""
     registry = JWSRegistry(algorithms=list(expected.algorithms), strict_check_header=False)
     try:
         signed = jws.extract_compact(token.encode("ascii"), registry=registry)
     except (JoseError, ValueError):
-        raise Refused("the token is no signed JWT") from None
+        raise Refused("the token is not a signed JWT") from None
     header = signed.headers()
     algorithm, key_id = header.get("alg"), header.get("kid")
     if algorithm not in expected.algorithms:
         allowed = ", ".join(expected.algorithms)
         raise Refused(f"the token is signed by {str(algorithm)[:32]!r}, not by one of {allowed}")
     if key_id is not None and not isinstance(key_id, str):
-        raise Refused("the key id of the token is no text")
+        raise Refused("the key id of the token is not a string")
     key = await keys.find(key_id, frozenset({_KEY_TYPES[algorithm[:2]]}))
     try:
         verified = jws.deserialize_compact(token, key, registry=registry)
         claims = _object(verified.payload)
     except (JoseError, ValueError, RecursionError):
-        raise Refused("the signature of the token is not right") from None
+        raise Refused("the signature of the token is invalid") from None
     return claims
 
 
@@ -81,9 +83,10 @@ def _object(payload: bytes) -> Mapping[str, Any]:
 
 
 def _check_claims(claims: Mapping[str, Any], expected: Expected, now: datetime) -> datetime:
-    """Return when the token ends.
+    """Return the expiry of the token.
 
-    Raises: Refused if it is another issuer's, for somebody else, over, or not yet good.
+    Raises: Refused if the issuer or audience is wrong, or the token has expired or is not valid
+        yet.
     """
     if claims.get("iss") != expected.issuer:
         raise Refused(f"the issuer of the token is not {expected.issuer}")
@@ -93,12 +96,12 @@ def _check_claims(claims: Mapping[str, Any], expected: Expected, now: datetime) 
         raise Refused(f"the token is not for {expected.audience!r} (claim aud)")
     expires = _moment(claims, "exp")
     if expires is None:
-        raise Refused("the token says no end (claim exp)")
+        raise Refused("the token has no expiry (claim exp)")
     if expires <= now:
         raise Refused("the token has expired")
     begins = _moment(claims, "nbf")
     if begins is not None and (begins - now).total_seconds() > CLOCKS_APART_S:
-        raise Refused("the token is not good yet (claim nbf)")
+        raise Refused("the token is not valid yet (claim nbf)")
     return expires
 
 
@@ -107,15 +110,15 @@ def _moment(claims: Mapping[str, Any], name: str) -> datetime | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise Refused(f"claim {name!r} of the token is no time")
+        raise Refused(f"claim {name!r} of the token is not a timestamp")
     try:
         return datetime.fromtimestamp(value, UTC)
     except (ValueError, OverflowError, OSError):
-        raise Refused(f"claim {name!r} of the token is no time") from None
+        raise Refused(f"claim {name!r} of the token is not a timestamp") from None
 
 
 def _inside(claims: Mapping[str, Any], path: str) -> object:
-    """Return the claim of that name, else what its dots lead to inside of others."""
+    """Return the claim with that name, or the nested claim of a dotted path."""
     if path in claims:
         return claims[path]
     found: object = claims

@@ -85,8 +85,8 @@ class DataDir:
         except OSError as error:
             raise Unavailable(
                 Code.DATA_UNUSABLE,
-                f"data folder {self.path}: {error.strerror or error};"
-                " choose another with --data or mend it",
+                f"data folder {self.path}: {error.strerror or error}; choose"
+                " another with --data or repair it",
             ) from None
         return self
 
@@ -149,8 +149,8 @@ class DataDir:
         if self.restoring.exists() and not self._to_restore:
             raise Unavailable(
                 Code.DATA_UNUSABLE,
-                f"data folder {self.path}: a restore into it has not ended, so its messages may be"
-                " without their addresses; run enmasse restore again",
+                f"data folder {self.path}: a restore is incomplete, so messages"
+                " may lack their addresses; run enmasse restore again",
             )
 
 

@@ -27,7 +27,7 @@ def balance(reserve: Path) -> None:
         import structlog
 
         log = structlog.get_logger(__name__)
-        log.warning("the disk is full: its reserve is given up", folder=str(reserve.parent))
+        log.warning("disk full: released the reserve", folder=str(reserve.parent))
     elif free > 2 * RESERVE_BYTES and not reserve.exists():
         descriptor = os.open(reserve, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:

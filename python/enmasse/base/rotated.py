@@ -1,5 +1,4 @@
-"""A file of lines that is begun anew when it is large, beside a few older ones. Only the owner may
-read them."""
+"""A rotating line file, readable by its owner only."""
 
 import contextlib
 import os
@@ -7,11 +6,11 @@ from pathlib import Path
 
 
 class RotatedFile:
-    """Lines in `path`; `path.1` is the one before it, and so on.
+    """Lines in `path`; `path.1` is the previous file, and so on.
 
-    Bounds: `files` files of `file_bytes_max` each, and one line more; of more the oldest goes. A
-    line is in the page cache when `append` returns: the end of the process loses none of them, the
-    end of the machine the last.
+    Bounds: `files` files of `file_bytes_max` plus one line each; the oldest is deleted. A line is
+    in the page cache when `append` returns: it survives the process, but not necessarily a power
+    failure.
     """
 
     def __init__(self, path: Path, *, file_bytes_max: int, files: int) -> None:
@@ -22,9 +21,9 @@ class RotatedFile:
         self._size = 0
 
     def append(self, line: str) -> None:
-        """Write one line.
+        """Append one line.
 
-        Raises: OSError if the disk refuses; the line is not there then, or in part.
+        Raises: OSError if the disk fails; the line is then absent or incomplete.
         """
         data = f"{line}\n".encode()
         if self._descriptor is not None and self._size + len(data) > self._file_bytes_max:
@@ -35,9 +34,9 @@ class RotatedFile:
         self._size += os.write(self._descriptor, data)
 
     def last(self, count: int) -> list[str]:
-        """Return the last `count` lines, the oldest first.
+        """Return the last `count` lines, oldest first.
 
-        Raises: OSError if the disk refuses.
+        Raises: OSError if the disk fails.
         """
         found: list[str] = []
         for number in range(self._files):

@@ -1,7 +1,7 @@
-"""What a process tells its service manager: the protocol of sd_notify(3), which is a datagram.
+"""Notifications to the service manager: the protocol of sd_notify(3), a datagram.
 
-The manager names a socket in `NOTIFY_SOCKET`; where there is none, nothing is told to anybody. What
-cannot be sent is lost: a manager that does not read must not stop the process.
+`NOTIFY_SOCKET` names the socket of the manager; without it nothing is sent. A datagram that cannot
+be sent is dropped: a slow manager must not block the process.
 """
 
 import contextlib
@@ -15,17 +15,18 @@ SOCKET, WATCHDOG_US, WATCHDOG_PID = "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_
 
 
 class ServiceManager:
-    """The manager that has started this process, if one has."""
+    """The manager that started this process, if any."""
 
     def __init__(self, address: str | None, watchdog_s: float | None = None) -> None:
-        """Tell the socket at `address`; `watchdog_s` is the longest silence that it accepts."""
+        """Notify the socket at `address`; `watchdog_s` is its watchdog time-out."""
         self._address = address
         self._watchdog_s = watchdog_s
 
     @classmethod
     def of(cls, environment: MutableMapping[str, str]) -> "ServiceManager":
-        """Return the manager that an environment names, and take it out: it is for this process
-        alone, and not for those that it may start."""
+        """Return the manager in an environment and remove its variable, so that child processes do
+        not inherit it.
+        """
         address = environment.pop(SOCKET, None)
         microseconds = environment.pop(WATCHDOG_US, "")
         is_ours = environment.pop(WATCHDOG_PID, str(os.getpid())) == str(os.getpid())
@@ -33,19 +34,19 @@ class ServiceManager:
         return cls(address, int(microseconds) / 1e6 if has_watchdog else None)
 
     def ready(self, status: str) -> None:
-        """Say that the process serves, and how."""
+        """Send READY with a status."""
         self._tell("READY=1", f"STATUS={status}")
 
     def status(self, status: str) -> None:
-        """Say in one line what the process does."""
+        """Send a one-line status."""
         self._tell(f"STATUS={status}")
 
     def stopping(self) -> None:
-        """Say that the process is about to end."""
+        """Send STOPPING."""
         self._tell("STOPPING=1", "STATUS=stopping")
 
     async def keep_alive(self, clock: Clock) -> None:
-        """Say until cancelled that the process lives, twice in the time that the manager waits."""
+        """Send WATCHDOG twice per time-out, until cancelled."""
         while self._watchdog_s is not None:
             self._tell("WATCHDOG=1")
             await clock.sleep(self._watchdog_s / 2)
@@ -53,7 +54,7 @@ class ServiceManager:
     def _tell(self, *lines: str) -> None:
         if self._address is None:
             return
-        # A leading @ stands for the abstract namespace, which begins with a zero byte.
+        # A leading @ denotes the abstract namespace, whose names begin with a zero byte.
         address = f"\0{self._address[1:]}" if self._address.startswith("@") else self._address
         with (
             contextlib.suppress(OSError),

@@ -1,8 +1,8 @@
-"""What an operator chooses at start: one frozen tree, loaded once.
+"""Operator settings: one frozen object, loaded once at start.
 
-A value comes from the first of: a command-line option, an `ENMASSE_*` variable, the TOML file that
-`--config` or `ENMASSE_CONFIG` names, the default. An unknown key is refused. What a tenant chooses
-is a resource's field and is not here; nothing else is configurable.
+Precedence: command-line option, `ENMASSE_*` variable, TOML file of `--config` or `ENMASSE_CONFIG`,
+default. Unknown keys are refused. Everything that tenants configure is a resource field; nothing
+else is configurable.
 """
 
 import re
@@ -31,7 +31,7 @@ CONFIG_VARIABLE = "ENMASSE_CONFIG"
 
 
 def _port(value: object) -> int | None:
-    """Turn `off` into None and digits into a number."""
+    """Convert `off` to None and digits to an integer."""
     if value is None or value == "off":
         return None
     if isinstance(value, str) and re.fullmatch(r"[0-9]{1,5}", value):
@@ -44,21 +44,21 @@ def _port(value: object) -> int | None:
 PORT_MAX = 65535
 
 Port = Annotated[int | None, BeforeValidator(_port)]
-"""A listener's port: 0 takes a free one, None (`off`) has no listener."""
+"""A listener port: 0 takes any free port, None (`off`) disables the listener."""
 
 
 SQLITE = "sqlite"
 DATABASES = ("postgresql", "postgres")
-"""Schemes of the URL of a database."""
+"""URL schemes of a database."""
 
 KUBERNETES = "kubernetes"
-"""Scheme of the URL of a cluster."""
+"""URL scheme of a cluster."""
 
 
 def _store(value: str) -> str:
     try:
         scheme = urlsplit(value).scheme
-    except ValueError:  # of an address in brackets
+    except ValueError:  # brackets of an IPv6 address
         scheme = ""
     if value != SQLITE and scheme not in (*DATABASES, KUBERNETES):
         raise ValueError(
@@ -69,7 +69,7 @@ def _store(value: str) -> str:
 
 
 def without_password(url: str) -> str:
-    """Return a URL as it may be shown: what stands for a password is `***`."""
+    """Return a URL for display, with passwords replaced by `***`."""
     parts = urlsplit(url)
     query = "&".join(
         "password=***" if one.startswith("password=") else one for one in parts.query.split("&")
@@ -77,13 +77,13 @@ def without_password(url: str) -> str:
     user, at, host = parts.netloc.rpartition("@")
     name, colon, _ = user.partition(":")
     netloc = f"{name}{colon and ':***'}{at}{host}"
-    # Put together by hand: `geturl` would leave out the two slashes before no host.
+    # Assembled by hand: `geturl` would drop the two slashes of an empty host.
     begin = f"{parts.scheme}://{netloc}" if "://" in url else ""
     return f"{begin}{parts.path}{query and '?' + query}"
 
 
 def _origins(value: str) -> str:
-    """Check origins by commas, and write them as browsers do."""
+    """Validate comma-separated origins and normalise them as browsers do."""
     origins = [one.strip() for one in value.split(",") if one.strip()]
     for origin in origins:
         if origin in ("*", "null"):
@@ -91,13 +91,14 @@ def _origins(value: str) -> str:
         try:
             parts = urlsplit(origin)
             named = bool(parts.hostname) and parts.port != 0
-        except ValueError:  # of a port, or of an address in brackets
+        except ValueError:  # of a port, or of an IPv6 address in brackets
             named = False
         bare = origin == f"{parts.scheme}://{parts.netloc}" if named else False
         if not bare or parts.scheme not in ("http", "https") or "@" in parts.netloc:
             raise ValueError(
-                f"must be origins by commas, such as https://console.example.com, or `*`;"
-                f" {origin!r} is none"
+                "must be comma-separated origins, such as"
+                f" https://console.example.com, or `*`; {origin!r} is not an"
+                " origin"
             )
     return ",".join(origin.lower() for origin in origins)
 
@@ -107,7 +108,7 @@ NAMESPACE_DATA_BYTES_MAX = 64 << 20
 
 
 def _grace(value: object) -> float | None:
-    """Turn `off` into None and digits into a number."""
+    """Convert `off` to None and digits to a number."""
     if value is None or value == "off":
         return None
     try:
@@ -130,12 +131,12 @@ def _host_names(value: str) -> str:
     names = [name.strip() for name in value.split(",") if name.strip()]
     for name in names:
         if not _HOST_NAME.fullmatch(name):
-            raise ValueError(f"must be host names divided by commas; {name!r} is none")
+            raise ValueError(f"must be comma-separated host names; {name!r} is not one")
     return ",".join(names)
 
 
 def _idle(value: object) -> float | None:
-    """Turn `off` into None and digits into a number of seconds that a client can be told."""
+    """Convert `off` to None and digits to seconds within the range of an AMQP idle time-out."""
     seconds = _grace(value)
     if seconds is not None and not 1 <= seconds <= IDLE_MAX_S:
         raise ValueError(f"must be 1 to {IDLE_MAX_S} seconds, or `off`")
@@ -146,24 +147,26 @@ IDLE_MAX_S = 86_400
 
 
 class Settings(BaseModel):
-    """Everything `enmasse up` can be told."""
+    """All settings of `enmasse up`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     data: Path = Field(default_factory=default_data_dir)
-    """Folder of everything that outlives the process. One process at a time may use it."""
+    """Data folder; one process at a time."""
 
     store: Annotated[str, AfterValidator(_store)] = SQLITE
-    """Where resources are: `sqlite`, or the URL of a PostgreSQL database or of a Kubernetes
-    cluster, which others may use."""
+    """Store of resources: `sqlite`, or the URL of a PostgreSQL database or a Kubernetes cluster,
+    which several processes can share.
+    """
 
     host: str = "127.0.0.1"
-    """Address every listener binds. Loopback, because the first space has no authentication."""
+    """Address of every listener. Loopback, because the first space has no authentication."""
 
     host_names: Annotated[str, AfterValidator(_host_names)] = ""
-    """Host names, by commas, under which clients reach the platform, beside `host` and the name of
-    the machine: those of a load balancer, for example. To name one of them is to name no address
-    space; certificates are made for them, and the HTTP API answers to them."""
+    """Comma-separated host names of the platform besides `host` and the machine name, such as that
+    of a load balancer. They select the default address space; certificates contain them, and the
+    HTTP API accepts them.
+    """
 
     insecure: bool = False
     """Allow spaces without authentication, and PLAIN and the API without TLS, beyond loopback."""
@@ -181,50 +184,55 @@ class Settings(BaseModel):
     """AMQP 1.0 over WebSocket over TLS."""
 
     ws_origins: Annotated[str, AfterValidator(_origins)] = ""
-    """Origins of web pages that may use AMQP over WebSocket, by commas, besides the platform's own
-    and those of route hosts; `*` is any."""
+    """Comma-separated origins of web pages that may use AMQP over WebSocket, besides the platform's
+    own and those of route hosts; `*` allows any.
+    """
 
     http_port: Port = 8080
     """The HTTP API, `/metrics` and the health pages."""
 
     https_port: Port = 6443
-    """The HTTP API over TLS: kubectl sends its token over nothing else."""
+    """The HTTP API over TLS; kubectl sends tokens over TLS only."""
 
     workers: int = Field(default=0, ge=0, le=256)
-    """Threads that carry messages. 0 is one for each core the process may use."""
+    """Worker threads. 0 means one per available core."""
 
     max_frame_size: int = Field(default=131_072, ge=512, le=1 << 20)
-    """Largest AMQP frame that is taken, in bytes; clients are told at open."""
+    """Largest AMQP frame accepted, in bytes; sent in open."""
 
     link_credit: int = Field(default=1000, ge=1, le=100_000)
-    """Messages that a sender may have on the way, where no infra config says (`linkCapacity`)."""
+    """Credit of a sender, unless an infra config sets `linkCapacity`."""
 
     idle_timeout_s: Annotated[float | None, BeforeValidator(_idle)] = 60.0
-    """Seconds of silence after which a client counts as gone; clients are told at open. None
-    (`off`) is never."""
+    """Idle time-out in seconds after which the node closes a silent connection; sent in open. None
+    (`off`) disables it.
+    """
 
     multicast_settle_timeout_ms: int = Field(
         default=MULTICAST_SETTLE_TIMEOUT_MS, ge=100, le=3_600_000
     )
-    """Milliseconds that the sender of an unsettled multicast message waits for one consumer's
-    outcome while another has answered; then that consumer counts as having released its copy."""
+    """Milliseconds that the sender of an unsettled multicast message waits for one consumer after
+    another settled; that consumer then counts as having released its copy.
+    """
 
     namespace_resources_max: int = Field(default=NAMESPACE_RESOURCES_MAX, ge=1)
-    """Resources of each kind that a namespace may hold; one more is refused."""
+    """Maximum resources of each kind in a namespace."""
 
     namespace_data_bytes_max: int = Field(default=NAMESPACE_DATA_BYTES_MAX, ge=1)
-    """Bytes that all Secrets of a namespace may hold, and all its ConfigMaps."""
+    """Maximum bytes of all Secrets of a namespace, and of all its ConfigMaps."""
 
     namespace_plans: str = "*"
-    """Plans, by commas, that a namespace may choose where its annotation `enmasse.io/plans` does
-    not say; `*` is any."""
+    """Comma-separated plans that a namespace without the annotation `enmasse.io/plans` may use; `*`
+    allows any.
+    """
 
     leader_grace_s: Annotated[float | None, BeforeValidator(_grace)] = GRACE_S
-    """Seconds that a leader which hears nothing from the store that it shares with others goes on
-    serving after its lease is over; None (`off`) is for as long as it hears nothing."""
+    """Seconds that a leader keeps serving after its lease while the store is unreachable; None
+    (`off`) means without limit.
+    """
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """Least severe log record that is written."""
+    """Minimum severity of log records."""
 
 
 Origin = Literal["option", "environment", "file", "default"]
@@ -235,12 +243,12 @@ def load(
     environment: Mapping[str, str],
     config: Path | None = None,
 ) -> tuple[Settings, dict[str, Origin]]:
-    """Return the settings, and for each one where its value came from.
+    """Return the settings, and the source of each value.
 
-    `options` are command-line values by field name; None means not given. `config` is the TOML
-    file; without it the file that `ENMASSE_CONFIG` names, if any.
+    `options` are command-line values by field name; None means absent. `config` is the TOML file;
+    default: the file in `ENMASSE_CONFIG`.
 
-    Raises: Invalid naming every setting that is unknown or has a value that is not allowed.
+    Raises: Invalid naming every unknown or invalid setting.
     """
     if config is None and environment.get(CONFIG_VARIABLE):
         config = Path(environment[CONFIG_VARIABLE])
@@ -262,7 +270,7 @@ def load(
 
 
 def _check_hidden(store: str, origin: Origin) -> None:
-    """Refuse a password among the arguments, where everybody on the machine can read it."""
+    """Refuse a password among the arguments, which every user of the machine can read."""
     try:
         parts = urlsplit(store)
         has_password = parts.password is not None or "password" in parse_qs(parts.query)
@@ -271,9 +279,9 @@ def _check_hidden(store: str, origin: Origin) -> None:
     if has_password and origin == "option":
         raise Invalid(
             Code.SETTING_INVALID,
-            "setting store: a command line can be read by others, so it takes no password; put the"
-            " URL into ENMASSE_STORE or the settings file, or the password into PGPASSWORD or"
-            " ~/.pgpass",
+            "setting store: a password on the command line is visible to other"
+            " users; put the URL into ENMASSE_STORE or the settings file, or"
+            " the password into PGPASSWORD or ~/.pgpass",
         )
 
 
@@ -306,7 +314,7 @@ def _invalid(error: ValidationError, origins: Mapping[str, Origin]) -> Invalid:
         name = str(detail["loc"][0])
         if detail["type"] == "extra_forbidden":
             known = ", ".join(field.replace("_", "-") for field in Settings.model_fields)
-            message = f"unknown; known are {known}"
+            message = f"unknown; known: {known}"
         else:
             message = f"{worded(detail)} (from {origins[name]})"
         faults.append(Fault(name.replace("_", "-"), message))

@@ -1,21 +1,21 @@
-"""How long to wait before trying again."""
+"""Retry delays."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Exponential waits: `first_s`, doubled on each failure, never above `limit_s`.
+    """Exponential back-off: `first_s`, doubled with each failure, up to `limit_s`.
 
-    There is no random part: what waits here is one queue in one process, not a crowd of clients.
+    Without jitter: one queue in one process waits, not many clients.
     """
 
     first_s: float = 0.1
-    """Wait after the first failure. Short, because most failures are a race that is over."""
+    """Delay after the first failure. Short, because most failures are transient races."""
 
     limit_s: float = 30.0
-    """Longest wait. A mended fault is noticed within this time."""
+    """Maximum delay. A repaired fault is noticed within this time."""
 
     def delay_s(self, failures: int) -> float:
-        """Return the wait after `failures` failures in a row (1 or more)."""
+        """Return the delay after `failures` consecutive failures (1 or more)."""
         return float(min(self.limit_s, self.first_s * 2 ** min(failures - 1, 32)))

@@ -1,4 +1,4 @@
-"""What the validator finds wrong with a value, in words for whoever wrote it."""
+"""Error messages for values that fail validation."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -24,7 +24,7 @@ _PLAIN = {
 
 
 def worded(detail: Mapping[str, Any]) -> str:
-    """Return what a value must be, from one of pydantic's `ValidationError.errors()`."""
+    """Return the requirement on a value, from an entry of pydantic's `ValidationError.errors`."""
     kind: str = detail["type"]
     if kind == "literal_error":
         return f"must be {detail['ctx']['expected']}"

@@ -58,7 +58,7 @@ def root(
             "--context",
             metavar="NAME",
             envvar="ENMASSE_CONTEXT",
-            help="Platform that is meant, from `enmasse context list`.",
+            help="Context to use; see `enmasse context list`.",
         ),
     ] = None,
     version: Annotated[

@@ -47,8 +47,9 @@ class Belonging:
             if version > self._store.version:
                 raise Conflict(
                     Code.STORE_STRANGE,
-                    f"the store was at version {version} when {self._file.parent} last served it,"
-                    f" and is at {self._store.version} now, as if put back: {self._mend()}",
+                    f"the store was at version {version} when"
+                    f" {self._file.parent} last served it and is now at"
+                    f" {self._store.version}, as after a restore: {self._mend()}",
                 )
         try:
             self._note()
@@ -62,12 +63,13 @@ class Belonging:
             try:
                 self._note()
             except OSError as error:
-                log.warning("cannot note the store", file=str(self._file), reason=str(error))
+                log.warning("cannot record the store", file=str(self._file), reason=str(error))
 
     def _mend(self) -> str:
         return (
-            "start with the store that these messages came with (--store), or, to lose the messages"
-            f" of addresses that this one does not have, delete {self._file}"
+            "start with the store that these messages belong to (--store), or"
+            f" delete {self._file} to lose the messages of addresses that this"
+            " store does not have"
         )
 
     def _read(self) -> tuple[str, int] | None:
@@ -89,5 +91,6 @@ class Belonging:
     def _unusable(self, error: Exception) -> Unavailable:
         return Unavailable(
             Code.DATA_UNUSABLE,
-            f"{self._file}: {error}; mend it, or delete it if the store is that of these messages",
+            f"{self._file}: {error}; correct it, or delete it if this is the"
+            " store of these messages",
         )

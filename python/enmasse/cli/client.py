@@ -92,8 +92,7 @@ class Api:
         except OSError as error:
             raise Missing(
                 Code.SERVER_MISSING,
-                f"cannot read the API's token from {file}: {error.strerror};"
-                " name it with --token-file",
+                f"cannot read the API token from {file}: {error.strerror}; set --token-file",
             ) from None
         own = folder.tls / "ca.crt"
         secured = url.startswith("https:") and own.exists()
@@ -299,11 +298,11 @@ class Api:
                 continue
             document = event["object"]
             if event["type"] == "DELETED":
-                raise Missing(Code.RESOURCE_MISSING, f"{name} was deleted meanwhile")
+                raise Missing(Code.RESOURCE_MISSING, f"{name} was deleted concurrently")
             if is_so(document):
                 return document
         said = document.get("status", {}).get("messages", [])
-        reason = "; ".join(said) or f"nothing was said for {timeout_s:.1f} s"
+        reason = "; ".join(said) or f"no response for {timeout_s:.1f} s"
         raise Unavailable(Code.NOT_AVAILABLE, f"{name} is not {what}: {reason}")
 
     def wait_deleted(self, plural: str, document: Document, timeout_s: float) -> None:
@@ -318,7 +317,7 @@ class Api:
                 return
         kept = ", ".join(document["metadata"].get("finalizers", [])) or "nobody deletes it"
         raise Unavailable(
-            Code.NOT_AVAILABLE, f"{name} is still there after {timeout_s:.1f} s ({kept})"
+            Code.NOT_AVAILABLE, f"{name} still exists after {timeout_s:.1f} s ({kept})"
         )
 
     def watch(
@@ -424,8 +423,9 @@ class _Reached:
         if isinstance(error, httpx2.HTTPError):
             if _is_untrusted(error):
                 message = (
-                    f"the certificate of {self._url} is not trusted here; name its authority:"
-                    f" enmasse context set NAME --server {self._url} --ca FILE --token-file FILE"
+                    f"the certificate of {self._url} is not trusted; set its CA:"
+                    f" enmasse context set NAME --server {self._url} --ca FILE"
+                    " --token-file FILE"
                 )
             else:
                 reason = str(error) or type(error).__name__
@@ -443,9 +443,7 @@ def _trusting(ca: str) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=ca)
     except OSError as error:
-        raise Missing(
-            Code.SERVER_MISSING, f"cannot read the certificate authority {ca}: {error}"
-        ) from None
+        raise Missing(Code.SERVER_MISSING, f"cannot read the CA {ca}: {error}") from None
 
 
 _FOREIGN: dict[int, Code] = {
@@ -494,7 +492,7 @@ def _check(answer: httpx2.Response) -> None:
     except (ValueError, KeyError, TypeError, AttributeError, IndexError):
         raise PeerError(
             Code.PROTOCOL_BROKEN,
-            f"{answer.url} answered {answer.status_code} and not as EnMasse does",
+            f"{answer.url} answered {answer.status_code}, which is not an EnMasse response",
         ) from None
     raise kind(code, message, faults=faults)
 

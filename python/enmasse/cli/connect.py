@@ -111,8 +111,8 @@ class Server:
         if context is not None and context.server is not None:
             raise Missing(
                 Code.SERVER_MISSING,
-                "the context names no messaging server; `enmasse context set NAME --url URL` gives"
-                " it one, and --url names one for this command",
+                "the context has no messaging server; set one with `enmasse"
+                " context set NAME --url URL`, or pass --url",
             )
         return self.platform_url()
 
@@ -127,8 +127,7 @@ class Server:
                 return network.url(scheme, place["host"], place["port"])
         raise Missing(
             Code.SERVER_MISSING,
-            "the platform was started with --amqp-port off and --amqps-port off; name a server with"
-            " --url",
+            "the platform was started with --amqp-port off and --amqps-port off; pass --url",
         )
 
     def pids(self) -> list[int]:

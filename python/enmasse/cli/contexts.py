@@ -92,7 +92,7 @@ class Contexts:
         Raises: ValueError for an invalid value.
         """
         if not isinstance(document, Mapping) or not document.keys() <= {"current", "contexts"}:
-            raise ValueError("has `current` and `contexts`, and nothing else")
+            raise ValueError("may contain `current` and `contexts` only")
         current, contexts = document.get("current"), document.get("contexts") or {}
         if current is not None and not isinstance(current, str):
             raise ValueError("current: must be a text")
@@ -113,9 +113,9 @@ class Contexts:
         """
         if name not in self.contexts:
             close = difflib.get_close_matches(name, self.contexts, n=1)
-            there = f"there are {', '.join(self.contexts)}" if self.contexts else "there is none"
+            there = f"contexts: {', '.join(self.contexts)}" if self.contexts else "there is none"
             hint = f"did you mean {close[0]!r}?" if close else there
-            raise Missing(Code.NOT_FOUND, f"there is no context {name!r}; {hint}")
+            raise Missing(Code.NOT_FOUND, f"context {name!r} not found; {hint}")
         return self.contexts[name]
 
 
@@ -196,7 +196,7 @@ def secret(file: Path) -> str:
         raise Missing(Code.SERVER_MISSING, f"cannot read {file}: {reason}") from None
     if mode & 0o077:
         raise Denied(
-            Code.ACCESS_DENIED, f"{file} can be read by others; `chmod 600 {file}` mends it"
+            Code.ACCESS_DENIED, f"{file} is readable by other users; run `chmod 600 {file}`"
         )
     return text
 

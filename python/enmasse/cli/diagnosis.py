@@ -108,7 +108,7 @@ def _space(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             "address space",
             State.TROUBLE,
-            f"there is no address space {name!r}",
+            f"address space {name!r} not found",
             f"enmasse create addressspace {name}",
         )
     elif not facts.space.get("status", {}).get("isReady"):
@@ -129,7 +129,7 @@ def _name(facts: Facts) -> Iterator[Finding]:
             yield Finding(
                 "name",
                 State.TROUBLE,
-                f"{other.metadata.name} declares the address {own.spec.address!r} too",
+                f"{other.metadata.name} also declares the address {own.spec.address!r}",
                 "delete one of the two; the older one is served",
             )
 
@@ -141,7 +141,7 @@ def _plan(facts: Facts) -> Iterator[Finding]:
     space = facts.declared_space
     problem = facts.catalogue.problem_of_address(facts.address, space) if space else None
     if problem is not None:
-        mend = f"enmasse edit address {facts.address.spec.address}, with a plan that is offered"
+        mend = f"choose an offered plan with enmasse edit address {facts.address.spec.address}"
         yield Finding("plan", State.TROUBLE, problem.message, mend)
 
 
@@ -158,9 +158,9 @@ def _quota(facts: Facts) -> Iterator[Finding]:
             yield Finding(
                 "quota",
                 State.TROUBLE if waits else State.NOTE,
-                f"the addresses of the space come to {', '.join(over)} of plan {one.plan}",
-                "delete addresses, give them smaller plans, or the space a larger one"
-                " (enmasse plan usage)",
+                f"the addresses of the space use {', '.join(over)} of plan {one.plan}",
+                "delete addresses, choose smaller plans, or a larger plan for"
+                " the space (enmasse plan usage)",
             )
 
 
@@ -177,16 +177,16 @@ def _control(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             "control",
             State.TROUBLE,
-            f"it was deleted and goes when its finalizers are done: {keep}",
-            "end what the finalizers are for, or take them away with enmasse edit",
+            f"it is being deleted and waits for finalizers: {keep}",
+            "complete the work of the finalizers, or remove them with enmasse edit",
         )
         return
     if status.get("observedGeneration", 0) < metadata.get("generation", 0):
         yield Finding(
             "control",
             State.TROUBLE,
-            "the control loop has not come to the last change yet",
-            "enmasse logs --level warning tells what holds it up",
+            "the control loop has not processed the last change yet",
+            "see enmasse logs --level warning",
         )
     ready = _ready(facts)
     if ready.get("status") != "True":
@@ -196,16 +196,16 @@ def _control(facts: Facts) -> Iterator[Finding]:
             State.TROUBLE,
             f"not ready since {ready.get('lastTransitionTime', 'it was made')}: {reason}"
             + (f": {message}" if message else ""),
-            _MENDS.get(reason, "what is said above mends it; if nothing is, enmasse logs"),
+            _MENDS.get(reason, "follow the remedies above; otherwise see enmasse logs"),
         )
 
 
-_NOT_SHOWN = "not looked at: plans are shown to service administrators"
+_NOT_SHOWN = "not checked: requires the role service-admin"
 
 _MENDS = {
-    "PlanRefused": "enmasse logs --level warning; the node says what it cannot serve",
-    "PlanNotApplied": "wait; if it stays so, enmasse logs tells what the node does",
-    "NotActive": "wait; if it stays so, enmasse logs tells what the node does",
+    "PlanRefused": "run enmasse logs --level warning for the reason",
+    "PlanNotApplied": "wait; if it persists, check enmasse logs",
+    "NotActive": "wait; if it persists, check enmasse logs",
 }
 
 
@@ -214,7 +214,12 @@ def _node(facts: Facts) -> Iterator[Finding]:
     if trouble:
         direct = facts.address.spec.type not in STORED
         state = State.NOTE if direct else State.TROUBLE
-        yield Finding("node", state, f"the node says: {trouble}", "mend that, and start it again")
+        yield Finding(
+            "node",
+            state,
+            f"the node reports: {trouble}",
+            "correct the cause and restart the platform",
+        )
     elif facts.health != "ok":
         yield Finding("node", State.TROUBLE, facts.health, "wait until it is ready")
 
@@ -228,7 +233,7 @@ def _room(facts: Facts) -> Iterator[Finding]:
         if stored.get(name) and limits.get(name) and stored[name] >= limits[name]
     ]
     if full:
-        then = {"reject": "refused", "dropOldest": "taken in for the oldest"}
+        then = {"reject": "refused", "dropOldest": "replace the oldest"}
         yield Finding(
             "room",
             State.TROUBLE,
@@ -240,8 +245,8 @@ def _room(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             "room",
             State.NOTE,
-            f"the disk has lost {facts.figures['damaged']:,} messages",
-            "look at the disk and at enmasse logs",
+            f"{facts.figures['damaged']:,} messages were lost to damage at rest",
+            "check the disk and enmasse logs",
         )
 
 
@@ -254,13 +259,15 @@ def _clients(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             "clients",
             State.NOTE,
-            f"{senders} senders wait: a direct address takes messages only for a receiver",
-            f"enmasse receive {facts.address.spec.address}, or an address of type queue",
+            f"{senders} senders wait: a direct address accepts messages only"
+            " while it has a receiver",
+            f"start a receiver (enmasse receive {facts.address.spec.address}),"
+            " or use an address of type queue",
         )
     depth = figures.get("stored", {}).get("messages", 0)
     if depth and not receivers and type_ in ("queue", "subscription"):
         yield Finding(
-            "clients", State.NOTE, f"{depth:,} messages are stored and nobody receives them"
+            "clients", State.NOTE, f"{depth:,} messages are stored and there is no receiver"
         )
 
 
@@ -270,8 +277,8 @@ def _allowance(facts: Facts) -> Iterator[Finding]:
             yield Finding(
                 "allowance",
                 State.TROUBLE,
-                f"nobody may send into the space: {one['message']}",
-                "wait for the next period, or give the space a larger plan (enmasse plan usage)",
+                f"senders of the space get no credit: {one['message']}",
+                "wait for the next period, or choose a larger plan (enmasse plan usage)",
             )
 
 
@@ -300,10 +307,10 @@ def _ready(facts: Facts) -> Document:
 def _certificate(facts: Facts) -> Iterator[Finding]:
     for one in _conditions(facts):
         if one["type"] == "CertificateProvided" and one["status"] == "False":
-            mend = "trust status.caCert of the space, or leave out spec.endpoints[].cert"
+            mend = "trust status.caCert of the space, or remove spec.endpoints[].cert"
             yield Finding("certificate", State.NOTE, one["message"], mend)
     if facts.handshake is not None:
-        mend = "enmasse logs tells of certificates that cannot be made or read"
+        mend = "see enmasse logs for certificate errors"
         yield Finding("certificate", State.TROUBLE, facts.handshake, mend)
 
 
@@ -324,16 +331,16 @@ CHECKS: dict[str, Callable[[Facts], Iterator[Finding]]] = {
 """The checks, in order."""
 
 _FINE = {
-    "address space": "it is there and ready",
-    "name": "no other address has it",
+    "address space": "exists and is ready",
+    "name": "the name is unique",
     "plan": "it is offered",
     "quota": "there is room",
     "references": "all lead somewhere",
-    "control": "the node has proven that it serves the address",
-    "node": "it serves, and takes what is to be stored",
-    "certificate": "TLS holds for who trusts the authority of the space",
+    "control": "the node serves the address",
+    "node": "the node and its disk work",
+    "certificate": "TLS works for clients that trust the CA of the space",
     "room": "it is not full",
-    "allowance": "the space may send in this period",
-    "clients": "nobody waits for anybody",
+    "allowance": "the allowance is not used up",
+    "clients": ("no sender waits for receivers, and no stored message waits for consumers"),
     "access": "somebody can come in",
 }

@@ -23,18 +23,18 @@ EXIT_CODES: dict[type[EnMasseError], int] = {
 """Exit code of every error class. 2 is wrong usage, 130 is Ctrl-C."""
 
 EXPLAINED = (
-    "Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 not found, 4 not allowed,"
-    " 5 exists or has changed, 6 a limit was reached, 7 not reachable or not in time, 8 the other"
-    " side broke the protocol, 130 interrupted."
+    "Exit codes: 0 success, 1 refused or failed, 2 wrong usage, 3 not found, 4"
+    " forbidden, 5 exists or changed, 6 limit reached, 7 unreachable or timed"
+    " out, 8 protocol violation by the peer, 130 interrupted."
 )
 
 
 _REMEDIES: tuple[tuple[re.Pattern[str], str], ...] = (
     (
-        re.compile(r"""(?:no address |addresses[\w.]* )['"]([^'"]+)['"]"""),
+        re.compile(r"""(?:no address |\baddress(?:es[\w.]*)? )['"]([^'"]+)['"](?= not| in this)"""),
         "enmasse create address {0} --type TYPE",
     ),
-    (re.compile(r"no address space '([^']+)'"), "enmasse create addressspace {0}"),
+    (re.compile(r"address space '([^']+)' not"), "enmasse create addressspace {0}"),
     (re.compile(r"addressspaces[\w.]* '([^']+)' not"), "enmasse create addressspace {0}"),
     (re.compile(r"messagingusers[\w.]* '([^']+)' not"), "enmasse user create {0}"),
     (

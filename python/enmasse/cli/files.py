@@ -38,7 +38,7 @@ def _unfolded(given: str, *, recursive: bool) -> Iterator[str]:
     files = [one for one in inside if one.suffix in SUFFIXES and one.is_file()]
     if not files:
         known = ", ".join(SUFFIXES)
-        mend = "" if recursive else "; -R reads those of folders below"
+        mend = "" if recursive else "; -R includes subfolders"
         raise Invalid(
             Code.DOCUMENT_UNREADABLE,
             f"error reading {given}: recognized file extensions are {known}{mend}",

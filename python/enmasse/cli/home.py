@@ -54,11 +54,12 @@ def entering(space: tuple[str, str], default: tuple[str, str]) -> str:
     """
     full = ".".join(reversed(space))
     if space == default:
-        return f"clients that name no address space enter it: it is the default one, {full}"
+        return f"it is the default address space, {full}, for clients that name none"
     others = ".".join(reversed(default))
     return (
-        f"clients enter it by the virtual host {full} (TLS server name, SASL or open hostname) or"
-        f" as USER@{full}; those that name no address space go on to enter {others}"
+        f"clients select it by host name {full} (TLS server name, SASL or open"
+        f" hostname) or as USER@{full}; clients that name no address space use"
+        f" {others}"
     )
 
 

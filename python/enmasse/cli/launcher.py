@@ -37,10 +37,10 @@ from enmasse.cli.hints import Meeting, meeting
 from enmasse.cli.leader import Certificates, Endpoint, Leader
 from enmasse.cli.network import check_host, names_of, url
 from enmasse.control import Admission
+from enmasse.control.default_plans import platform_resources
 from enmasse.control.defaults import default_resources, with_default_space
 from enmasse.control.policies import NamespaceBounds
-from enmasse.control.shipped import shipped
-from enmasse.control.showing import show_schemas
+from enmasse.control.schema_sync import sync_schemas
 from enmasse.engines.standby import Standby
 from enmasse.store import MemoryStore, Store
 from enmasse.store.protocol import Leadership
@@ -187,16 +187,16 @@ async def open_store(settings: Settings, data: DataDir, clock: Clock) -> Store:
     except ImportError as error:
         raise Invalid(
             Code.SETTING_INVALID,
-            f"setting store: the driver of PostgreSQL is not there ({error}); run"
-            " pip install 'enmasse[postgresql]'",
+            f"setting store: the PostgreSQL driver is not installed ({error});"
+            " run pip install 'enmasse[postgresql]'",
         ) from None
     return await PostgresStore.open(settings.store, clock)
 
 
 async def prepare(store: Store, settings: Settings, files: Sequence[str]) -> Admission:
-    """Declare what is shipped and what `files` say; return the only way into the store."""
+    """Create the default resources and those of `files`; return the admission of the store."""
     admission = guard(store, settings)
-    await admission.ship(shipped())
+    await admission.create_defaults(platform_resources())
     await declare(admission, store, files)
     await admission.check()
     await admission.ensure_namespaces()
@@ -343,7 +343,7 @@ class _Process:
             await leadership.gain()
             return
         async with asyncio.TaskGroup() as tasks:
-            showing = tasks.create_task(show_schemas(self._store, self._computed), name="schemas")
+            showing = tasks.create_task(sync_schemas(self._store, self._computed), name="schemas")
             await leadership.gain()
             showing.cancel()
 

@@ -27,11 +27,11 @@ from enmasse.cli.network import (
     platform_names,
     reachable_name,
 )
-from enmasse.control import Admission, Interim, Manager, Recorder
+from enmasse.control import Admission, Manager, Recorder, UsageFile
 from enmasse.control.auto_create import AutoCreation, Expiry
+from enmasse.control.certificate_choice import NodeIdentity
 from enmasse.control.endpoints import Place
 from enmasse.control.prober import Prober
-from enmasse.control.shown import NodeIdentity
 from enmasse.engines.native import NativeEngine
 from enmasse.native import ListenerKind, Node, NodeLimits
 from enmasse.store import Store
@@ -236,7 +236,7 @@ class Leader:
             hosts=platform_names(self._settings.host, self._settings.host_names),
             link_credit=self._settings.link_credit,
         )
-        interim = Interim(self._data.usage)
+        interim = UsageFile(self._data.usage)
         await self._store.refresh()
         manager.recover_usage(interim.read())
         manager.note_answers({})

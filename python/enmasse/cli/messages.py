@@ -114,7 +114,7 @@ def _assigned(assignment: str, option: str) -> tuple[str, Any]:
     name, separator, text = assignment.partition("=")
     if not name or not separator:
         raise typer.BadParameter(
-            f"{assignment!r} is no assignment; write name=value", param_hint=option
+            f"{assignment!r} is not an assignment; write name=value", param_hint=option
         )
     try:
         value = json.loads(text)

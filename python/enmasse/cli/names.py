@@ -92,7 +92,7 @@ def looked_up(
         # Their names are unique across namespaces.
         return find(api.list(model.plural, None)["items"], model, name, "")
     if namespace is None and model.namespaced:
-        message = "a resource cannot be retrieved by name across all namespaces; say -n NS"
+        message = "a resource cannot be retrieved by name across all namespaces; add -n NS"
         raise Invalid(Code.REQUEST_INVALID, message)
     return api.get(model, namespace or "", name)
 

@@ -30,8 +30,7 @@ def check_host(host: str) -> None:
     except OSError as error:
         raise Unavailable(
             Code.PORT_TAKEN,
-            f"cannot listen on {host}: {error.strerror}; name an address of this machine with"
-            " --host",
+            f"cannot listen on {host}: {error.strerror}; set --host to an address of this machine",
         ) from None
 
 
@@ -92,7 +91,7 @@ def running(data: Path | None) -> dict[str, Any]:
     except (OSError, ValueError):
         raise Unavailable(
             Code.SERVER_UNREACHABLE,
-            f"no platform runs on data folder {folder.path}; start one with `enmasse up`,"
-            " or name its folder with --data",
+            f"no platform runs on data folder {folder.path}; start one with"
+            " `enmasse up`, or set --data",
         ) from None
     return found

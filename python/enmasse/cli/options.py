@@ -28,7 +28,7 @@ Words = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="KIND[,KIND] [NAME...] | KIND/NAME...",
-        help="address, addressspace, user, addressplan, ... by any of their names.",
+        help="address, addressspace, user, addressplan, ...",
         autocompletion=completing.words,
     ),
 ]
@@ -38,7 +38,7 @@ Data = Annotated[
         "--data",
         metavar="DIR",
         envvar="ENMASSE_DATA",
-        help="Data folder of the platform; it tells where the platform listens.",
+        help="Data folder of the platform; it contains the endpoints.",
     ),
 ]
 ServerUrl = Annotated[
@@ -47,7 +47,7 @@ ServerUrl = Annotated[
         "--server",
         metavar="URL",
         envvar="ENMASSE_SERVER",
-        help="HTTP API of a platform elsewhere, for example http://127.0.0.1:8080.",
+        help=("HTTP API of a remote platform, such as https://mq.example.com:6443."),
     ),
 ]
 TokenFile = Annotated[
@@ -56,10 +56,10 @@ TokenFile = Annotated[
         "--token-file",
         metavar="FILE",
         envvar="ENMASSE_TOKEN_FILE",
-        help="File with the API's token; by default `token` of the data folder.",
+        help="File with the API token; by default `token` in the data folder.",
     ),
 ]
-OutputForm = Annotated[Output, typer.Option("--output", "-o", help="Form of what is printed.")]
+OutputForm = Annotated[Output, typer.Option("--output", "-o", help="Output format.")]
 ListingForm = Annotated[
     str,
     typer.Option(
@@ -72,18 +72,20 @@ ListingForm = Annotated[
 ]
 Labels = Annotated[
     str | None,
-    typer.Option("--selector", "-l", metavar="LABELS", help="Only what has labels: team=north."),
+    typer.Option("--selector", "-l", metavar="LABELS", help="Label selector, such as team=north."),
 ]
 Fields = Annotated[
     str | None,
     typer.Option(
-        "--field-selector", metavar="FIELDS", help="Only what has fields: status.phase=Active."
+        "--field-selector", metavar="FIELDS", help="Field selector, such as status.phase=Active."
     ),
 ]
 AllNamespaces = Annotated[
-    bool, typer.Option("--all-namespaces", "-A", help="In all namespaces, whatever -n says.")
+    bool, typer.Option("--all-namespaces", "-A", help="All namespaces; overrides -n.")
 ]
-Every = Annotated[bool, typer.Option("--all", help="All of the kind in the address space.")]
+Every = Annotated[
+    bool, typer.Option("--all", help=("All resources of the kind in the address space."))
+]
 _FILE = typer.Option(
     "--filename",
     "--file",
@@ -93,17 +95,13 @@ _FILE = typer.Option(
 )
 Files = Annotated[list[str], _FILE]
 SomeFiles = Annotated[list[str] | None, _FILE]
-Recursive = Annotated[
-    bool, typer.Option("--recursive", "-R", help="Of a folder, the files of those in it too.")
-]
+Recursive = Annotated[bool, typer.Option("--recursive", "-R", help="Include subfolders.")]
 TimeoutS = Annotated[
     str,
-    typer.Option(
-        "--timeout", metavar="DURATION", help="Longest wait for all of them: 30s, 2m or seconds."
-    ),
+    typer.Option("--timeout", metavar="DURATION", help="Maximum total wait: 30s, 2m or seconds."),
 ]
 IgnoreMissing = Annotated[
-    bool, typer.Option("--ignore-not-found", help="What is not there is no error.")
+    bool, typer.Option("--ignore-not-found", help="Ignore resources that do not exist.")
 ]
 Namespace = Annotated[
     str,
@@ -112,7 +110,9 @@ Namespace = Annotated[
         "-n",
         metavar="NS",
         help="Namespace of the resource.",
-        show_default="that of the default address space where --space could be given, else default",
+        show_default=(
+            "the namespace of the default address space for commands with --space, else default"
+        ),
     ),
 ]
 Space = Annotated[
@@ -133,7 +133,7 @@ AnyNamespace = Annotated[
     typer.Option("--namespace", "-n", metavar="NS", help="Only this namespace; by default all."),
 ]
 Wait = Annotated[
-    bool, typer.Option("--wait/--no-wait", help="Return when it is ready, or at once.")
+    bool, typer.Option("--wait/--no-wait", help=("Wait until it is ready, or return immediately."))
 ]
 
 Address = Annotated[
@@ -145,8 +145,10 @@ Url = Annotated[
     typer.Option(
         metavar="URL",
         envvar="ENMASSE_URL",
-        help="Any AMQP 1.0 server: amqp://[USER:PASSWORD@]HOST[:PORT], also amqps, ws and wss; by"
-        " default the platform on this machine.",
+        help=(
+            "AMQP 1.0 server: amqp://[USER:PASSWORD@]HOST[:PORT], also amqps,"
+            " ws and wss; default: the platform on this machine."
+        ),
     ),
 ]
 InSpace = Annotated[
@@ -170,7 +172,7 @@ Body = Annotated[
     typer.Option(metavar="TEXT", help="Body as text; `-` makes each line of stdin a message."),
 ]
 Size = Annotated[
-    int | None, typer.Option(metavar="BYTES", min=0, help="Body of so many bytes, instead of text.")
+    int | None, typer.Option(metavar="BYTES", min=0, help="Body size in bytes, instead of text.")
 ]
 Property = Annotated[
     list[str] | None,
@@ -178,49 +180,55 @@ Property = Annotated[
         "--properties",
         "-p",
         metavar="NAME=VALUE",
-        help="Application property; repeatable. Numbers, true and false are such.",
+        help=("Application property; repeatable. Numbers and booleans keep their type."),
     ),
 ]
 SendCount = Annotated[
     int | None,
     typer.Option(
-        "--count", "-c", metavar="N", min=1, help="How many; by default 1, of stdin all lines."
+        "--count",
+        "-c",
+        metavar="N",
+        min=1,
+        help=("Number of messages; default 1, or every line of stdin."),
     ),
 ]
 ReceiveCount = Annotated[
     int | None,
-    typer.Option("--count", "-c", metavar="N", min=1, help="End after so many messages."),
+    typer.Option("--count", "-c", metavar="N", min=1, help="Stop after this many messages."),
 ]
 Rate = Annotated[
-    float | None, typer.Option(metavar="N", min=0.001, help="At most so many a second.")
+    float | None, typer.Option(metavar="N", min=0.001, help="Maximum messages per second.")
 ]
-Settled = Annotated[bool, typer.Option("--settle", help="Send settled: no outcome is asked for.")]
+Settled = Annotated[bool, typer.Option("--settle", help="Send pre-settled, without outcomes.")]
 SendTimeout = Annotated[
     float | None,
     typer.Option(
-        metavar="SECONDS", min=0, help="Give up when no message gets on for so long; exit code 7."
+        metavar="SECONDS", min=0, help=("Give up after this time without progress; exit code 7.")
     ),
 ]
 ReceiveTimeout = Annotated[
     float | None,
-    typer.Option(metavar="SECONDS", min=0, help="End when none has come for so long."),
+    typer.Option(metavar="SECONDS", min=0, help="Stop after this time without a message."),
 ]
 Offset = Annotated[
     str | None,
     typer.Option(
         metavar="WHERE",
-        help="Where to begin in a stream: first, last, next (the default), an offset, or a time "
-        "such as 2026-01-31T08:00:00Z (UTC unless it says).",
+        help=(
+            "Start position in a stream: first, last, next (default), an"
+            " offset, or a time such as 2026-01-31T08:00:00Z (UTC by default)."
+        ),
     ),
 ]
 Partition = Annotated[
     int | None,
     typer.Option(
-        metavar="N", min=0, max=2**32 - 1, help="One partition of a stream; an offset needs it."
+        metavar="N", min=0, max=2**32 - 1, help=("Partition of a stream; required with an offset.")
     ),
 ]
 ReplyTimeout = Annotated[
-    float, typer.Option(metavar="SECONDS", min=0, help="Longest wait for a reply.")
+    float, typer.Option(metavar="SECONDS", min=0, help="Maximum wait for a reply.")
 ]
 MessageForm = Annotated[
     Form, typer.Option("--output", "-o", help="Bodies as text, or messages as JSON lines.")
@@ -231,24 +239,26 @@ Ttl = Annotated[
 ]
 Delay = Annotated[
     str | None,
-    typer.Option(metavar="DURATION", help="Delivered after so long, from a stored address."),
+    typer.Option(metavar="DURATION", help="Delivery delay, on stored addresses."),
 ]
 Priority = Annotated[
-    int | None, typer.Option(metavar="0-9", min=0, max=9, help="Priority; 4 if left out.")
+    int | None, typer.Option(metavar="0-9", min=0, max=9, help="Priority; default 4.")
 ]
-Group = Annotated[str | None, typer.Option(metavar="ID", help="Group that messages belong to.")]
+Group = Annotated[str | None, typer.Option(metavar="ID", help="Message group.")]
 ReplyTo = Annotated[str | None, typer.Option(metavar="ADDRESS", help="Where a reply goes.")]
 Subject = Annotated[str | None, typer.Option(metavar="TEXT", help="Subject of messages.")]
 ContentType = Annotated[
     str | None,
-    typer.Option(metavar="TYPE", help="MIME type of the body, which is sent as bytes then."),
+    typer.Option(metavar="TYPE", help=("MIME type of the body; the body is sent as binary.")),
 ]
 Annotation = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME=VALUE",
-        help="Message annotation such as x-opt-partition=1; repeatable. Numbers, true and false"
-        " are such.",
+        help=(
+            "Message annotation such as x-opt-partition=1; repeatable. Numbers"
+            " and booleans keep their type."
+        ),
     ),
 ]
 Durable = Annotated[bool, typer.Option("--durable", help="Mark messages as durable.")]

@@ -40,8 +40,8 @@ async def restored(
     if urlsplit(settings.store).scheme == KUBERNETES:
         raise Invalid(
             Code.OPERATION_UNFIT,
-            "Kubernetes gives every resource a uid of its own, by which messages are found, so a"
-            " backup cannot be put back into it; restore with --store sqlite",
+            "a backup cannot be restored into Kubernetes, which assigns its own"
+            " uids; restore with --store sqlite",
         )
     archive = Archive(file)
     manifest = await asyncio.to_thread(archive.check)
@@ -78,7 +78,7 @@ def lines(begin: str, about: Document) -> str:
         f"and {sum(counts)} messages of {len(counts)} addresses, as of {about['made']}",
     ]
     if about["leftOut"]:
-        said.append(f"left out, for --secrets was not said: {', '.join(about['leftOut'])}")
+        said.append(f"excluded without --secrets: {', '.join(about['leftOut'])}")
     return "\n".join(said)
 
 
@@ -103,15 +103,16 @@ def _with_lost(
 async def _check_free(store: Store, data: DataDir, overwrite: bool) -> None:
     if store.leadership is not None and not await store.leadership.take():
         raise Conflict(
-            Code.DATA_LOCKED, "a platform runs on the database; stop all that do, then try again"
+            Code.DATA_LOCKED,
+            "a platform runs on the database; stop every process that uses it, then try again",
         )
     count, files = len(store.list()), any(data.journal.iterdir())
     if (count or files) and not overwrite and not data.restoring.exists():
         held = f"{count} resources" if count else "messages"
         raise Conflict(
             Code.ALREADY_EXISTS,
-            f"there are {held} already in {data.path} or its store; restore into a folder that is"
-            " empty, or say --overwrite to lose them",
+            f"{data.path} or its store already holds {held}; restore into an"
+            " empty folder, or add --overwrite to lose them",
         )
 
 

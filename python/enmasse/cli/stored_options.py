@@ -17,39 +17,39 @@ def _option(metavar: str, help: str) -> Any:
 
 Topic = Annotated[str | None, _option("ADDRESS", "The topic a subscription belongs to.")]
 MaxConsumers = Annotated[
-    int | None, _option("N", "Consumers of a subscription at a time; 1 if left out.")
+    int | None, _option("N", "Maximum consumers of a subscription; default 1.")
 ]
 Deadletter = Annotated[
-    str | None, _option("ADDRESS", "Address of type deadletter for messages that failed for good.")
+    str | None,
+    _option("ADDRESS", "Address of type deadletter for messages that exhausted their attempts."),
 ]
 Expiry = Annotated[
     str | None, _option("ADDRESS", "Address of type deadletter for messages that expired.")
 ]
-TtlMin = Annotated[str | None, _option("TIME", "Shortest life of a message: 500 (ms), 10s, 5m.")]
-TtlMax = Annotated[str | None, _option("TIME", "Longest life of a message: 500 (ms), 10s, 5m.")]
+TtlMin = Annotated[str | None, _option("TIME", "Minimum time to live: 500 (ms), 10s, 5m.")]
+TtlMax = Annotated[str | None, _option("TIME", "Maximum time to live: 500 (ms), 10s, 5m.")]
 MaxAttempts = Annotated[
-    int | None, _option("N", "Deliveries after which a message is a dead letter; -1: no limit.")
+    int | None, _option("N", "Deliveries before a message becomes a dead letter; -1: unlimited.")
 ]
-RedeliveryDelay = Annotated[
-    str | None, _option("TIME", "Wait before a message is delivered again.")
-]
+RedeliveryDelay = Annotated[str | None, _option("TIME", "Delay before redelivery.")]
 Durability = Annotated[
-    str | None, _option("disk|memory", "Where accepted messages are kept; disk if left out.")
+    str | None, _option("disk|memory", "Storage of accepted messages; default disk.")
 ]
-MaxMessages = Annotated[int | None, _option("N", "Messages stored at most.")]
-MaxBytes = Annotated[str | None, _option("SIZE", "Bytes stored at most: 4096, 1MiB, 10GiB.")]
-MaxMessageSize = Annotated[str | None, _option("SIZE", "Bytes of one message at most.")]
+MaxMessages = Annotated[int | None, _option("N", "Maximum stored messages.")]
+MaxBytes = Annotated[str | None, _option("SIZE", "Maximum stored bytes: 4096, 1MiB, 10GiB.")]
+MaxMessageSize = Annotated[str | None, _option("SIZE", "Maximum message size in bytes.")]
 OnFull = Annotated[
     str | None,
-    _option("block|reject|dropOldest", "What a full address does with one more message."),
+    _option("block|reject|dropOldest", "Behaviour when the address is full."),
 ]
 RetentionAge = Annotated[
-    str | None, _option("TIME", "Makes a topic a stream that keeps messages so long: 7d.")
+    str | None, _option("TIME", "Makes a topic a stream with this retention: 7d.")
 ]
 RetentionBytes = Annotated[
-    str | None, _option("SIZE", "Makes a topic a stream that keeps so many bytes a partition.")
+    str | None,
+    _option("SIZE", "Makes a topic a stream with this retention in bytes per partition."),
 ]
-Partitions = Annotated[int | None, _option("N", "Partitions of a stream; 1 if left out.")]
+Partitions = Annotated[int | None, _option("N", "Partitions of a stream; default 1.")]
 
 
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:

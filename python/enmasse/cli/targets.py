@@ -132,7 +132,7 @@ def found(api: "Api", meant: Meant, *, ignore_missing: bool = False) -> list[Doc
     if meant.files:
         if meant.words or meant.every or meant.scope.selects:
             raise typer.BadParameter(
-                "when a file is given, resources are not named, selected or all meant too",
+                "-f cannot be combined with names, selectors or --all",
                 param_hint="-f",
             )
         return _of_files(api, meant, ignore_missing=ignore_missing)
@@ -146,7 +146,7 @@ def found(api: "Api", meant: Meant, *, ignore_missing: bool = False) -> list[Doc
             )
         if not one.names and not meant.every and not meant.scope.selects:
             raise typer.BadParameter(
-                "resource(s) were provided, but no name was specified; name them, or say --all",
+                "resource(s) were provided, but no name was specified; name them, or add --all",
                 param_hint="NAME",
             )
         if one.names and not meant.scope.selects:

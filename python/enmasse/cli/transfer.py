@@ -85,7 +85,8 @@ class Pace:
         except TimeoutError:
             raise Unavailable(
                 Code.NOT_AVAILABLE,
-                f"no message got on for {self.timeout_s:g} s; does anybody receive?",
+                f"no message was accepted for {self.timeout_s:g} s; check that"
+                " the address has a receiver",
             ) from None
 
 

@@ -159,7 +159,7 @@ class Connection:
             await link.close()
             raise Invalid(
                 Code.OPERATION_UNFIT,
-                f"{address} is no stream: an offset, a time or a partition is for those only",
+                f"{address} is not a stream; offset, time and partition apply to streams only",
             )
         return link
 
@@ -253,7 +253,7 @@ class Replies:
         try:
             outcome = await sender.send(replace(message, properties=properties))
             if outcome != Accepted():
-                said = f"the request to {address} was not accepted: {outcome}"
+                said = f"request to {address} not accepted: {outcome}"
                 raise Unavailable(Code.NOT_AVAILABLE, said)
             return await reply
         finally:

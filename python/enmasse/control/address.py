@@ -1,4 +1,4 @@
-"""When an address is ready: the node names it as active, and what it refers to is there."""
+"""Readiness of an address: the node confirms it, and its references exist."""
 
 from enmasse.control.status import (
     Check,
@@ -29,22 +29,22 @@ CHAIN: tuple[Check, ...] = (
 
 
 INTACT = "MessagesIntact"
-"""The condition that does not hold once the disk has lost messages of an address."""
+"""The condition that is False after messages of an address were lost to damage."""
 
 
 def with_losses(address: Address, seen: Seen) -> Address:
-    """Return an address whose status says how many of its messages the disk has lost."""
+    """Return an address whose status reports the number of lost messages."""
     damaged = seen.proof.damaged if seen.proof else {}
     count = damaged.get(address.metadata.uid or "", 0)
     why = count and (
         "MessagesLost",
-        f"the disk has lost {count:,} messages since the start; enmasse logs names them",
+        (f"{count:,} messages were lost to damage at rest since the start; see enmasse logs"),
     )
     return with_unmet(address, INTACT, why or None, seen.now)
 
 
 def with_effective(address: Address, outcome: Outcome) -> Address:
-    """Return an address whose status tells what holds for its messages, as the Plan has it."""
+    """Return an address whose status contains its effective settings, as in the Plan."""
     planned = outcome.planned
     limits = planned and Limits(
         **{name: getattr(planned.limits, name) for name in Limits.model_fields}
@@ -67,7 +67,9 @@ def with_effective(address: Address, outcome: Outcome) -> Address:
                 and Subscription(max_consumers=subscription.max_consumers),
                 "limits": limits if limits != Limits() else None,
                 "forwarders": tuple(
-                    ForwarderStatus(name=one.name, messages=("its connector is not opened here",))
+                    ForwarderStatus(
+                        name=one.name, messages=("its connector is stored but not implemented",)
+                    )
                     for one in address.spec.forwarders or ()
                 )
                 or None,

@@ -1,7 +1,7 @@
-"""When an address space is ready: the node serves the Plan the space is in.
+"""Readiness of an address space: the node serves the Plan with the space.
 
-The node names addresses in its proof, not spaces: a space is in force, empty or not, from the
-moment the Plan is applied.
+The node confirms addresses, not spaces: a space is in force, empty or not, once the Plan is
+applied.
 """
 
 from datetime import datetime
@@ -18,21 +18,21 @@ from enmasse.resources import AddressSpace
 from enmasse.resources.conditions import with_unmet
 
 LOGIN = "LoginPossible"
-"""The condition of spaces into which nobody can come, since they have no users."""
+"""The condition of closed spaces without users."""
 
 NAMES = "NamesHeld"
-"""The condition of spaces that do not answer to all of their names."""
+"""The condition of spaces that lack one of their names."""
 
 CHAIN: tuple[Check, ...] = (terminating, plan_refused, plan_not_applied, waiting_for_another)
 
 
 def with_login(space: AddressSpace, problem: LeftOut | None, now: datetime) -> AddressSpace:
-    """Return a space whose status says so if nobody can come in."""
+    """Return a space whose status reports that no client can log in."""
     return _with_unmet(space, LOGIN, problem, now)
 
 
 def with_names(space: AddressSpace, problem: LeftOut | None, now: datetime) -> AddressSpace:
-    """Return a space whose status says so if somebody else has one of its names."""
+    """Return a space whose status reports names that belong to others."""
     return _with_unmet(space, NAMES, problem, now)
 
 

@@ -1,4 +1,4 @@
-"""What tenants can choose from, made from the plans and services that are there. Pure."""
+"""The choices of tenants, generated from the present plans and services. Pure."""
 
 from enmasse.plan import Catalogue
 from enmasse.resources import AddressSpaceSchema
@@ -18,32 +18,36 @@ DESCRIPTIONS = {
     "standard": "Direct and stored addresses of every type, for any number of clients.",
     "brokered": "Queues, topics and subscriptions, as a single message broker has them.",
 }
-"""What the types of address space are."""
+"""Descriptions of the address space types."""
 
 ADDRESS_DESCRIPTIONS = {
     "anycast": "Each message goes directly to one of the receivers.",
     "multicast": "Each message goes directly to every receiver.",
     "queue": "Messages are stored until one of the receivers has accepted them.",
     "topic": "Messages are stored for each subscription.",
-    "subscription": "A named place in a topic, with messages of its own.",
-    "deadletter": "Messages that failed or lived too long.",
+    "subscription": ("A named queue of a topic with its own copy of each message."),
+    "deadletter": "Messages that failed or expired.",
 }
-"""What the types of address are."""
+"""Descriptions of the address types."""
 
 
 CERTIFICATE_PROVIDERS = (
-    Described(name="selfsigned", description="Of the space's own authority."),
+    Described(name="selfsigned", description="Signed by the CA of the space."),
     Described(name="certBundle", description="The tenant's own."),
-    Described(name="wildcard", description="The node's, where it names the host."),
-    Described(name="openshift", description="Of OpenShift; here the space's own in its place."),
+    Described(name="wildcard", description=("The node's certificate, if it contains the host.")),
+    Described(
+        name="openshift", description=("OpenShift is not supported; signed by the CA of the space.")
+    ),
 )
-"""Who can give the certificate of an endpoint."""
+"""Certificate providers of endpoints."""
 
 EXPOSE_TYPES = (
-    Described(name="route", description="By a host name that leads to the node's listeners."),
-    Described(name="loadbalancer", description="By the node's listeners, as they are."),
+    Described(
+        name="route", description=("By a host name that resolves to the listeners of the node.")
+    ),
+    Described(name="loadbalancer", description="By the listeners of the node directly."),
 )
-"""How an endpoint can be reached from elsewhere."""
+"""Ways to expose an endpoint."""
 
 ROUTE_SERVICE_PORTS = tuple(
     RouteServicePort(
@@ -54,11 +58,11 @@ ROUTE_SERVICE_PORTS = tuple(
         ("https", "AMQP over WebSocket and TLS."),
     )
 )
-"""What a route can lead to."""
+"""Target ports of a route."""
 
 
 def schemas(catalogue: Catalogue) -> list[AddressSpaceSchema]:
-    """Return one schema for each type of address space."""
+    """Return one schema per address space type."""
     return [_schema(catalogue, type_) for type_ in DESCRIPTIONS]
 
 

@@ -1,9 +1,8 @@
-"""The only way a resource gets into the store: what can be refused is refused here, at once.
+"""Decides every write to the store.
 
-One request is decided at a time, by all processes of a store together and against the state it will
-change, so that of two requests for one name exactly one is let in. Those that wait at one moment
-are decided one after the other in one turn and written together, since a commit costs more than
-what is in it.
+Across all processes of a store one request is decided at a time, against the state that it will
+change, so that of two requests for one name exactly one succeeds. Waiting requests are decided in
+one turn and committed together, because a commit costs more than its content.
 """
 
 import asyncio
@@ -18,7 +17,7 @@ from enmasse.base.errors import Code, Conflict, EnMasseError, Missing
 from enmasse.control import policies
 from enmasse.control.defaults import with_default_noted
 from enmasse.control.index import Index, home_of
-from enmasse.control.withheld import withheld
+from enmasse.control.secret_extraction import extract_secrets
 from enmasse.plan import PLATFORM
 from enmasse.resources import (
     DEFAULT_NAMESPACE,
@@ -38,7 +37,7 @@ from enmasse.store.rules import check_demands
 
 
 class Change(StrEnum):
-    """What a request did to one resource."""
+    """The effect of a request on one resource."""
 
     CREATED = "created"
     CONFIGURED = "configured"
@@ -46,30 +45,30 @@ class Change(StrEnum):
 
 
 class Applied(NamedTuple):
-    """One resource after a request, and what became of it."""
+    """One resource after a request, and the effect."""
 
     resource: Resource
     change: Change
 
 
 TOGETHER_MAX = 64
-"""Requests that are written together."""
+"""Maximum requests in one commit."""
 
 
 class _Wanted:
-    """A request to create or replace one resource, and what has become of it."""
+    """A request to create or replace one resource, and its result."""
 
     def __init__(self, resource: Resource, *, must_exist: bool) -> None:
         self.resource = resource
         self.must_exist = must_exist
         self.outcome: Resource | EnMasseError | None = None
         self.is_alone = False
-        """Whether it is written by itself, since the store did not take it together with others."""
+        """Whether it is committed alone, because a shared commit failed."""
 
     def result(self) -> Resource:
-        """Return what was written.
+        """Return the stored resource.
 
-        Raises: what it was refused with.
+        Raises: its refusal.
         """
         assert self.outcome is not None
         if isinstance(self.outcome, EnMasseError):
@@ -78,7 +77,7 @@ class _Wanted:
 
 
 class Admission:
-    """Decides requests and writes what they ask for."""
+    """Decides requests and writes their results."""
 
     def __init__(
         self,
@@ -91,9 +90,8 @@ class Admission:
     ) -> None:
         """Guard `store`.
 
-        `exposed`: other machines can reach a listener and that is not meant. `served`: the types of
-        address that can be served. `hosts`: the platform's own names. `bounds`: how much a
-        namespace may hold.
+        `exposed`: other machines can reach a listener unintentionally. `served`: supported address
+        types. `hosts`: host names of the platform. `bounds`: limits of a namespace.
         """
         self._store = store
         self._hosts = hosts
@@ -103,32 +101,32 @@ class Admission:
         self._index = Index()
         self._taken_in: int | None = None
         self._waiting: dict[_Wanted, None] = {}
-        """Requests that are not decided yet, the oldest first."""
+        """Undecided requests, oldest first."""
 
         self._deciding = asyncio.Lock()
 
     async def apply(self, resources: Sequence[Resource]) -> list[Applied]:
-        """Create or change resources, all or none; what others need goes before them.
+        """Create or change resources, all or none, in order of their references.
 
-        Raises: Invalid or Conflict for the first resource that cannot be.
+        Raises: Invalid or Conflict for the first refused resource.
         """
         derived = await self._derived(resources)
         async with self._store.turn() as turn:
             return await self._put(turn, in_order(resources), derived)
 
     async def create(self, resource: Resource, *, dry_run: bool = False) -> Resource:
-        """Create a resource that must not exist yet.
+        """Create a new resource.
 
-        Raises: Conflict if it exists; Invalid or Conflict if it cannot be.
+        Raises: Conflict if it exists; Invalid or Conflict if it is refused.
         """
         demanded = resource.with_metadata(resource_version=MUST_NOT_EXIST)
         return await self._write(_Wanted(demanded, must_exist=False), dry_run=dry_run)
 
     async def replace(self, resource: Resource, *, dry_run: bool = False) -> Resource:
-        """Change a resource that must exist, at the version it carries if it carries one.
+        """Change an existing resource; its version, if present, is a precondition.
 
         Raises: Missing if it does not exist; Conflict if it has changed; Invalid or Conflict if it
-            cannot be.
+            is refused.
         """
         return await self._write(_Wanted(resource, must_exist=True), dry_run=dry_run)
 
@@ -140,13 +138,13 @@ class Admission:
         version: str | None = None,
         dry_run: bool = False,
     ) -> Resource:
-        """Delete a resource, the one with `uid` and at `version` if given.
+        """Delete a resource; `uid` and `version`, if given, are preconditions.
 
-        With a space goes all that belongs to it, with a namespace all that is in it. What has
-        finalizers is marked, and goes when it has none.
+        A space is deleted with everything in it, and so is a namespace. A resource with finalizers
+        is marked and removed once it has none.
 
-        Raises: Missing if it does not exist; Conflict if it is another one, has changed, or holds
-            what finalizers keep; Invalid or Denied if it may not go.
+        Raises: Missing if it does not exist; Conflict if a precondition fails or finalizers keep a
+            member; Invalid or Denied if it must not be deleted.
         """
         async with self._store.turn() as turn:
             resource = self._store.get(key)
@@ -164,41 +162,43 @@ class Admission:
             return (await turn.delete(keys, dry_run=dry_run))[0]
 
     async def ensure_namespaces(self) -> None:
-        """Make the namespace `default`, and those of all that is in the store."""
+        """Create the namespace `default`, and those of all stored resources."""
         async with self._store.turn() as turn:
             await turn.put(self._new_namespaces([*self._store.list()]))
 
     async def check(self) -> None:
-        """Check what is already in the store against where this process listens.
+        """Check the stored resources against the addresses where this process listens.
 
-        Where others write past admission there may be any: they are served closed.
-        Raises: Invalid if a space that lets everybody in could be reached from other machines.
+        With writes that bypass admission, open spaces are served closed instead.
+
+        Raises: Invalid if other machines could reach an open space.
         """
         error = policies.space_exposed(self._world({}))
         if error is not None and self._store.is_guarded:
             raise error
 
     async def completed(self, resource: Resource, before: Resource | None) -> Resource:
-        """Return a resource that was written past admission as it would have let it in: with a
-        plan, if there is one for it, and with verifiers instead of a password.
+        """Return a resource that bypassed admission as admission would store it: with a plan, if
+        one exists, and with verifiers instead of a password.
 
-        Raises: Invalid if it has no password that can be used.
+        Raises: Invalid if its password is malformed.
         """
         world = self._world({})
         if isinstance(resource, Address):
             space = world.space_of(resource)
             if space is not None and not space.is_complete:
-                return resource  # it goes by the plan that its space is given
+                return resource  # its plan is chosen once its space has one
         return await _storable(with_plan(resource, before, world), before)
 
-    async def ship(self, shipped: Sequence[Resource]) -> None:
-        """Make those of `shipped` of whose kind there is none, and give plans to what has none.
+    async def create_defaults(self, resources: Sequence[Resource]) -> None:
+        """Create those of `resources` whose kind has no resources, and assign plans to resources
+        without one.
 
-        So what a service administrator has changed or deleted stays so.
+        Changes and deletions by a service administrator therefore persist.
         """
         async with self._store.turn() as turn:
             kinds = {one.kind for one in self._store.list()}
-            new = [one for one in shipped if one.kind not in kinds]
+            new = [one for one in resources if one.kind not in kinds]
             await turn.put([*self._new_namespaces(new), *new])
         async with self._store.turn() as turn:
             await turn.put(self._platform(()))
@@ -212,8 +212,8 @@ class Admission:
             await turn.put(filled)
 
     async def _write(self, wanted: _Wanted, *, dry_run: bool) -> Resource:
-        """Decide a request, together with those that wait too."""
-        # Key derivation takes as long as hundreds of requests; a space brings Secrets with it.
+        """Decide a request together with other waiting ones."""
+        # Key derivation takes as long as hundreds of requests; a space may bring Secrets with it.
         is_slow = isinstance(wanted.resource, MessagingUser | AddressSpace)
         if dry_run or is_slow or not self._store.writes_together:
             derived = await self._derived([wanted.resource])
@@ -231,19 +231,19 @@ class Admission:
         return wanted.result()
 
     async def _decide(self, first: _Wanted) -> None:
-        """Decide a request and those beside it, in their order, each as if those before it were
-        written already, and write what is let in. What the store does not take together stays
-        undecided."""
+        """Decide a batch of requests in order, each against the state after its predecessors, and
+        commit the accepted ones. Requests that the store refuses as a batch stay undecided.
+        """
         try:
             async with self._store.turn() as turn:
                 await self._decide_in(turn, self._beside(first))
         except EnMasseError as error:
-            # There was no turn for any of them.
+            # The write lock was not available.
             for wanted in self._beside(first):
                 wanted.outcome = error
 
     def _beside(self, first: _Wanted) -> list[_Wanted]:
-        """Return a request and those that can be written with it: one for each key."""
+        """Return a request and those that can be committed with it: one per key."""
         some = {first.resource.key: first}
         if not first.is_alone:
             for one in islice(self._waiting, TOGETHER_MAX):
@@ -260,7 +260,7 @@ class Admission:
             except EnMasseError as error:
                 wanted.outcome = error
                 continue
-            # From here until it is written the index is ahead of the store.
+            # From here until the commit the index is ahead of the store.
             self._index.put(storable.key, storable)
             let_in.append((wanted, storable))
         if not let_in:
@@ -283,12 +283,12 @@ class Admission:
 
     def _check_there(self, wanted: _Wanted) -> None:
         if wanted.must_exist and self._store.get(wanted.resource.key) is None:
-            raise Missing(Code.RESOURCE_MISSING, f"there is no {wanted.resource.key}")
+            raise Missing(Code.RESOURCE_MISSING, f"{wanted.resource.key} not found")
 
     def _judged(self, resource: Resource) -> Resource:
-        """Return a resource as it is let in by itself: with a plan.
+        """Return a single resource for storage, with a plan.
 
-        Raises: Invalid or Conflict if it cannot be.
+        Raises: Invalid or Conflict if it is refused.
         """
         before = self._store.get(resource.key)
         changed = self._let_in([(resource, before)])
@@ -296,10 +296,10 @@ class Admission:
         return changed[0][0]
 
     async def _derived(self, resources: Sequence[Resource]) -> Mapping[Key, MessagingUser]:
-        """Return users who bring a password with verifiers instead, by key.
+        """Return users with a password as users with verifiers, by key.
 
-        It takes tens of milliseconds a user, in which others shall have their turns: a database
-        ends a turn that does nothing for seconds. A key that comes twice is left out.
+        It takes tens of milliseconds per user, during which others should write: a database ends an
+        idle transaction after seconds. Duplicate keys are skipped.
         """
         users = [
             one
@@ -325,7 +325,7 @@ class Admission:
         for resource, before in changed:
             one = derived.get(resource.key) or await _storable(resource, before)
             if isinstance(one, AddressSpace):
-                one, kept = withheld(one, before, self._store.get)
+                one, kept = extract_secrets(one, before, self._store.get)
                 secrets += kept
             storable.append(one)
         others = [*self._new_namespaces(storable), *secrets, *self._platform(storable)]
@@ -336,20 +336,20 @@ class Admission:
         ]
 
     def _let_in(self, changed: policies.Changed) -> list[tuple[Resource, Resource | None]]:
-        """Return what a request changes, each resource with a plan.
+        """Return the changes of a request, with plans assigned.
 
-        Raises: Invalid or Conflict for the first that cannot be.
+        Raises: Invalid or Conflict for the first refused resource.
         """
         changed = list(changed)
         world = self._world({resource.key: resource for resource, _ in changed})
-        # In order, so that an address without a plan goes by what its space was given.
+        # In order: the plan of an address depends on that of its space.
         for at, (resource, before) in enumerate(changed):
             planned = with_plan(resource, before, world)
             if planned is not resource:
                 world.index.put(planned)
                 changed[at] = planned, before
         error = policies.first_fault(changed, world)
-        # An existing name is told before anything else about a resource that must be new.
+        # For a create, an existing name is the first error.
         exists = any(
             before is not None and resource.metadata.resource_version == MUST_NOT_EXIST
             for resource, before in changed
@@ -359,7 +359,7 @@ class Admission:
         return changed
 
     def _new_namespaces(self, resources: Sequence[Resource]) -> list[Resource]:
-        """Return the namespaces that resources need and that are not there yet."""
+        """Return the missing namespaces of resources."""
         declared = {one.metadata.name for one in resources if isinstance(one, Namespace)}
         needed = {one.metadata.namespace for one in resources if one.namespaced}
         return [
@@ -369,8 +369,9 @@ class Admission:
         ]
 
     def _platform(self, storable: Sequence[Resource]) -> list[Resource]:
-        """Return the namespace of the platform if its default space is to be noted in it, once
-        `storable` is written."""
+        """Return the platform's namespace if the default space must be recorded in it after
+        `storable` is written.
+        """
         there = self._store.get(PLATFORM)
         declared = any(one.key == PLATFORM for one in storable)
         spaces = [one for one in storable if isinstance(one, AddressSpace)]
@@ -381,13 +382,13 @@ class Admission:
         return [noted] if noted is not None else []
 
     def _world(self, changed: Mapping[Key, Resource | None]) -> policies.World:
-        """Return all resources as they would be with some changed; None is one that has gone."""
+        """Return all resources after some changes; None means deleted."""
         self._take_in()
         index = self._index.after(changed)
         return policies.World(index, self.exposed, self._served, self._hosts, self._bounds)
 
     def _take_in(self) -> None:
-        """Bring the index up to date with the store."""
+        """Synchronise the index with the store."""
         try:
             if self._taken_in is not None:
                 for event in self._store.changes(self._taken_in):
@@ -403,7 +404,7 @@ class Admission:
         self._taken_in = self._store.version
 
     def _members(self, resource: Resource) -> list[Resource]:
-        """Return what goes with a resource."""
+        """Return the resources that are deleted with a resource."""
         if isinstance(resource, Namespace):
             return list(self._store.list(namespace=resource.metadata.name))
         if not isinstance(resource, AddressSpace):
@@ -414,8 +415,9 @@ class Admission:
 
 
 def with_plan(resource: Resource, before: Resource | None, world: policies.World) -> Resource:
-    """Return an address or a space that names no plan with the one it has, else the first; a space
-    with the first that its namespace may choose, or without one if there is none."""
+    """Return an address or space with a plan: its own, its former one, or the default. A space gets
+    the first plan that its namespace may use, or none if there is none.
+    """
     if not isinstance(resource, AddressSpace | Address) or resource.spec.plan is not None:
         return resource
     catalogue = world.index.catalogue
@@ -444,12 +446,12 @@ def _check_preconditions(resource: Resource, uid: str | None, version: str | Non
         if wanted is not None and wanted != found:
             raise Conflict(
                 Code.VERSION_CONFLICT,
-                f"{resource.key} is another one than the request means: its {what} is {found}",
+                f"{resource.key} is not the object of the request: its {what} is {found}",
             )
 
 
 async def _storable(resource: Resource, before: Resource | None) -> Resource:
-    """Return the resource without what must never be stored."""
+    """Return the resource without data that must not be stored."""
     return await _verified(resource, before) if isinstance(resource, MessagingUser) else resource
 
 

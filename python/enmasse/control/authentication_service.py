@@ -1,11 +1,11 @@
-"""When an authentication service is ready: who it asks answers."""
+"""Readiness of an authentication service: its server responds."""
 
 from enmasse.control.status import Check, Finding, Seen, terminating, waiting_for_another
 from enmasse.resources import AuthenticationService, Declared
 
 
 def not_answering(resource: Declared, seen: Seen) -> Finding | None:
-    """The server that it names does not answer, or has not been asked yet."""
+    """The server does not respond, or has not been queried yet."""
     if seen.answers is None or not isinstance(resource, AuthenticationService):
         return None
     if not resource.asks_others:
@@ -15,7 +15,7 @@ def not_answering(resource: Declared, seen: Seen) -> Finding | None:
         return Finding("Configuring", "NotAsked", "waiting for its answer")
     if answer.problem is None:
         return None
-    message = f"it does not answer as it should and is asked again: {answer.problem}"
+    message = f"its last answer was invalid and is retried: {answer.problem}"
     phase = resource.status.phase
     return Finding(
         "Failed" if phase in ("Active", "Failed") else "Configuring", "NotAnswering", message

@@ -1,7 +1,7 @@
-"""The certificates of address spaces: made, kept, shown by the engine, and made anew in time.
+"""Creates, stores, activates and renews the certificates of address spaces.
 
-The authorities of a space are in a Secret of the infra namespace (`NAME.NAMESPACE.ca`) and go with
-it. What they sign is kept nowhere: a process makes it when it begins to lead.
+The CAs of a space are in a Secret of the infra namespace (`NAME.NAMESPACE.ca`) and are deleted with
+it. The certificates they sign are not stored: a process creates them when it becomes leader.
 """
 
 import asyncio
@@ -13,8 +13,8 @@ from datetime import datetime
 
 from enmasse.base.clock import Clock
 from enmasse.base.errors import Code, EnMasseError, Unavailable
-from enmasse.control.shown import Answer, NodeIdentity, Question, Shown, answered
-from enmasse.control.withheld import CERTIFICATE, secret_name
+from enmasse.control.certificate_choice import Choice, ChoiceInput, Decision, NodeIdentity, choose
+from enmasse.control.secret_extraction import CERTIFICATE, secret_name
 from enmasse.engines import Engine, Unshown
 from enmasse.plan import names_of
 from enmasse.resources import AddressSpace, Key, Resource, Secret
@@ -23,35 +23,35 @@ from enmasse.resources.model import INFRA_NAMESPACE
 from enmasse.store import Store
 
 AUTHORITY_OF = "enmasse.io/authority-of"
-"""Label: the uid of the space that an authority is of."""
+"""Label: uid of the space of a CA."""
 
 AT_A_TIME = 64
-"""Spaces whose certificates are made before those are shown: some milliseconds each."""
+"""Maximum spaces per batch of certificate creation: some milliseconds each."""
 
 
 @dataclass(slots=True)
 class _Held:
-    """What a space shows at present."""
+    """The active certificates of a space."""
 
     basis: tuple[object, ...]
-    """What that was decided by."""
+    """The inputs of that decision."""
 
     since: datetime
     until: datetime
-    shown: Shown
+    shown: Choice
     secrets: frozenset[Key]
     refused: Mapping[str, str]
 
     def is_timely(self, now: datetime) -> bool:
-        """Whether it is to be shown at that time; the clock may have gone back."""
+        """Whether it is due at a time; the clock may have been set back."""
         return self.since <= now < self.until
 
 
 class SpaceCertificates:
-    """Has an engine show the certificates of spaces."""
+    """Activates certificates of spaces in an engine."""
 
     def __init__(self, store: Store, engine: Engine, clock: Clock) -> None:
-        """Keep authorities in `store`. Nothing is shown until it is known what the node shows."""
+        """Store CAs in `store`. Nothing is activated before the node's certificate is known."""
         self._store = store
         self._engine = engine
         self._clock = clock
@@ -59,36 +59,35 @@ class SpaceCertificates:
         self._held: dict[str, _Held] = {}
         self._by_secret: defaultdict[Key, set[str]] = defaultdict(set)
         self._kept: dict[Key, str] = {}
-        """Secrets of authorities that there are, and the uids of their spaces."""
+        """Existing Secrets of CAs, and the uids of their spaces."""
 
         self._known = False
         self._failing: dict[str, str] = {}
-        """Uids of spaces for which the last try failed, and why."""
+        """Uids of spaces whose last attempt failed, with the reason."""
 
         self._gone: set[str] = set()
-        """Uids of spaces that have gone and are not forgotten yet."""
+        """Uids of deleted spaces whose certificates are still active."""
 
-    def shown(self, uid: str | None) -> Shown | None:
-        """Return what a space shows; None as long as nothing is decided."""
+    def shown(self, uid: str | None) -> Choice | None:
+        """Return the active certificates of a space; None if undecided."""
         held, failed = self._held.get(uid or ""), self._failing.get(uid or "")
         if failed is None:
             return held.shown if held else None
-        message = f"its certificate cannot be kept or shown ({failed}); it is tried again"
-        return replace(held.shown if held else Shown(""), problem=("NotShown", message))
+        message = f"its certificate cannot be stored or loaded ({failed}); this is retried"
+        return replace(held.shown if held else Choice(""), problem=("NotShown", message))
 
     def due(self, secrets: Collection[Key]) -> set[str]:
-        """Return the uids of spaces that are to be looked at again: it is time, or one of these
-        Secrets, which have changed, counts."""
+        """Return the uids of spaces to process: those due, and those with changed Secrets."""
         now = self._clock.now()
         found = {uid for uid, held in self._held.items() if not held.is_timely(now)}
         return found.union(*(self._by_secret[key] for key in secrets if key in self._by_secret))
 
     async def follow(self, spaces: Iterable[AddressSpace], gone: Collection[str]) -> set[Key]:
-        """Have spaces show what they are to show, and forget those that have gone, by uid. Returns
-        the spaces that show something else than before.
+        """Activate the certificates of spaces, and remove those of deleted spaces, by uid. Returns
+        the spaces whose certificates changed.
 
-        Raises: Unavailable if store or engine take nothing, which is said of the spaces that this
-            concerns; then it is to be called again.
+        Raises: Unavailable if store or engine fail, which the affected spaces report; call again
+            then.
         """
         if self.node is None:
             return set()
@@ -112,12 +111,13 @@ class SpaceCertificates:
     async def _show_all(self, asked: Sequence[AddressSpace], node: NodeIdentity) -> None:
         for start in range(0, len(asked), AT_A_TIME):
             some = list(asked[start : start + AT_A_TIME])
-            # Each time leaves out at least one more that the tenant brought, until none is refused.
+            # Each iteration excludes at least one refused certificate of the tenant, so the loop
+            # ends.
             while some:
                 some = await self._show(some, node)
 
     def _held_of(self, space: AddressSpace) -> _Held | None:
-        """Return what a space shows, if that is what it is to show."""
+        """Return the active certificates of a space if they are current."""
         held = self._held.get(space.metadata.uid or "")
         if held is None or not held.is_timely(self._clock.now()):
             return None
@@ -127,9 +127,9 @@ class SpaceCertificates:
         found = self._store.get(key)
         return found if isinstance(found, Secret) else None
 
-    def _question(self, space: AddressSpace) -> Question:
+    def _question(self, space: AddressSpace) -> ChoiceInput:
         kept = self._secret(authority_key(space))
-        # That of a space of the same name, which has gone, is not this one's.
+        # The Secret of a deleted space with the same name belongs to that space.
         uid = space.metadata.uid
         is_ours = kept is not None and kept.metadata.labels.get(AUTHORITY_OF, uid) == uid
         bundles = {
@@ -140,7 +140,7 @@ class SpaceCertificates:
             and (secret := self._secret(key)) is not None
         }
         held = self._held.get(space.metadata.uid or "")
-        return Question(
+        return ChoiceInput(
             space=space,
             kept=_texts(kept) if kept is not None and is_ours else None,
             bundles=bundles,
@@ -148,11 +148,11 @@ class SpaceCertificates:
         )
 
     async def _show(self, spaces: list[AddressSpace], node: NodeIdentity) -> list[AddressSpace]:
-        """Show what spaces are to show; return those of which the engine has refused something."""
+        """Activate certificates; return the spaces with certificates that the engine refused."""
         now = self._clock.now()
         questions = [self._question(one) for one in spaces]
         answers = await asyncio.to_thread(
-            lambda: [answered(question, node, now) for question in questions]
+            lambda: [choose(question, node, now) for question in questions]
         )
         await self._keep(zip(spaces, answers, strict=True))
         told = {
@@ -169,7 +169,7 @@ class SpaceCertificates:
             known = {**question.refused, **refused}
             known = {chain: reason for chain, reason in known.items() if chain in brought}
             own = [reason for chain, reason in refused.items() if chain not in brought]
-            # What has changed meanwhile is not in it, so that it counts the next time.
+            # Concurrent changes are not included, so they count at the next call.
             basis = _basis(replace(question, kept=answer.keep or question.kept), node)
             self._note(space, basis, answer, known, own)
             if known.keys() - question.refused.keys():
@@ -180,18 +180,23 @@ class SpaceCertificates:
         self,
         space: AddressSpace,
         basis: tuple[object, ...],
-        answer: Answer,
+        answer: Decision,
         refused: Mapping[str, str],
         own: list[str],
     ) -> None:
-        """Note what a space shows, with what the engine has refused, and why its own, if so."""
+        """Record the active certificates of a space, with refusals of the engine and the reason of
+        a fallback.
+        """
         uid = space.metadata.uid or ""
         self._unnote(uid)
         self._failing.pop(uid, None)
         secrets = frozenset(_secrets_of(space))
         shown = answer.shown
         if own:
-            message = f"the space's own cannot be shown ({own[0]}); the node's is in its place"
+            message = (
+                f"the certificate of the space cannot be used ({own[0]});"
+                " the node's certificate is used instead"
+            )
             shown = replace(shown, problem=("NotShown", message))
         self._held[uid] = _Held(basis, answer.since, answer.until, shown, secrets, refused)
         for key in secrets:
@@ -211,8 +216,8 @@ class SpaceCertificates:
         there = {one.metadata.uid for one in self._store.list("AddressSpace")}
         self._gone |= {uid for uid in self._kept.values() if uid not in there}
 
-    async def _keep(self, answers: Iterable[tuple[AddressSpace, Answer]]) -> None:
-        """Keep authorities before anything that they have signed is shown."""
+    async def _keep(self, answers: Iterable[tuple[AddressSpace, Decision]]) -> None:
+        """Store CAs before any certificate they signed becomes active."""
         new: list[Resource] = [
             Secret(
                 metadata=NamedMetadata(
@@ -259,19 +264,19 @@ class SpaceCertificates:
 
 
 def authority_key(space: AddressSpace) -> Key:
-    """Return the key of the Secret that has the authorities of a space."""
+    """Return the key of the Secret with the CAs of a space."""
     return Key("Secret", INFRA_NAMESPACE, f"{names_of(space)[-1]}.ca")
 
 
-def _basis(question: Question, node: NodeIdentity | None) -> tuple[object, ...]:
-    """Return what decides what a space shows, but for the time and what the node refuses."""
+def _basis(question: ChoiceInput, node: NodeIdentity | None) -> tuple[object, ...]:
+    """Return the inputs of the decision, except the time and refusals of the node."""
     space = question.space
     asked = [(one.name, one.service, one.cert, one.hosts) for one in space.spec.endpoints]
     return names_of(space), asked, question.kept, question.bundles, node
 
 
 def _secrets_of(space: AddressSpace) -> set[Key]:
-    """Return the keys of the Secrets that count for what a space shows."""
+    """Return the keys of the Secrets that the decision depends on."""
     namespace = space.metadata.namespace
     named = {
         Key("Secret", namespace, secret_name(space, one))
@@ -286,8 +291,8 @@ def _texts(secret: Secret) -> dict[str, str]:
     return {name: text for name, text in found.items() if text is not None}
 
 
-def _refused(answer: Answer, unshown: Iterable[Unshown]) -> dict[str, str]:
-    """Return the chains that the engine has refused, and why."""
+def _refused(answer: Decision, unshown: Iterable[Unshown]) -> dict[str, str]:
+    """Return the chains that the engine refused, with reasons."""
     reasons = {name: one.reason for one in unshown for name in one.names}
     return {
         one.chain: reasons[name]

@@ -1,5 +1,4 @@
-"""What is there without having been declared: enough for a first message, and which address space
-connections enter that name none."""
+"""Initial resources: the first address space, and the default space of connections."""
 
 from collections.abc import Collection, Sequence
 
@@ -21,15 +20,14 @@ DEFAULT_SPACE = FIRST_DEFAULT[1]
 
 
 def default_resources(types: Sequence[str] = SERVED_TYPES) -> list[Resource]:
-    """Return the space `default` with one address of each type, named after its type."""
+    """Return the space `default` with one address per type, named after its type."""
     return [_default_space(), *(_default_address(type_) for type_ in types)]
 
 
 def with_default_space(resources: Sequence[Resource], store: Store) -> list[Resource]:
-    """Return resources, and the space `default` if they need it and nobody declares it.
+    """Return resources, plus the space `default` if they need it and do not declare it.
 
-    A file of addresses alone is the commonest first file; that it also wants a space is a thing to
-    learn later.
+    The usual first file contains only addresses.
     """
     space = _default_space()
     needed = any(_in_default_space(resource) for resource in resources)
@@ -40,11 +38,11 @@ def with_default_space(resources: Sequence[Resource], store: Store) -> list[Reso
 def with_default_noted(
     platform: Namespace, spaces: Collection[tuple[str, str]]
 ) -> Namespace | None:
-    """Return the namespace of the platform with its default space noted, where that is due.
+    """Return the platform's namespace with the default space recorded, if that is due.
 
-    `spaces`: namespace and name of all there are. The space `default` is the default one, and else
-    the first, while it is the only one. It is noted with the first chance, so that no other space
-    takes its place when it is deleted, and no second one shuts out clients that name none.
+    `spaces`: namespace and name of all spaces. The space `default` is the default one, else the
+    first while it is the only one. It is recorded as early as possible, so that no other space
+    replaces it when it is deleted, and a second space does not lock out clients that name none.
     """
     if default_space(platform) is not None:
         return None

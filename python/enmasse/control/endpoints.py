@@ -1,6 +1,6 @@
-"""What the status of an address space says of endpoints, certificate and connectors. Pure.
+"""Status of an address space: endpoints, certificates, connectors. Pure.
 
-What of its spec is not done here is said by conditions.
+Conditions report the parts of the spec that are not implemented.
 """
 
 import base64
@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from enmasse.base.hosts import is_loopback
-from enmasse.control.shown import Shown
+from enmasse.control.certificate_choice import Choice
 from enmasse.resources import AddressSpace
 from enmasse.resources.address_space import AddressSpaceStatus
 from enmasse.resources.conditions import stated, without
@@ -22,27 +22,27 @@ CERTIFICATE, EXPOSED, EXPORTED = "CertificateProvided", "EndpointsExposed", "Exp
 NETWORK_POLICY, CONNECTORS = "NetworkPolicyEnforced", "ConnectorsReady"
 
 PORTS = {"amqps": "amqps", "amqp": "amqp", "amqp-wss": "wss", "amqp-ws": "ws"}
-"""The ports of the service `messaging`, and the listener that each is."""
+"""Ports of the service `messaging`, with their listeners."""
 
 _ROUTED = {"amqps": "amqps", "https": "wss"}
-"""What a route can lead to, and the listener that it is."""
+"""Target ports of a route, with their listeners."""
 
 DEFAULTS = (
     Endpoint(name="messaging", service="messaging"),
     Endpoint(name="messaging-wss", service="messaging"),
 )
-"""Endpoints of every space that declares none of its own for AMQP or for WebSocket."""
+"""Endpoints of a space that declares none of its own for AMQP or WebSocket."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the platform listens."""
+    """The listeners of the platform."""
 
     host: str
-    """Name or address for clients."""
+    """Host name or IP address for clients."""
 
     ports: Mapping[str, int] = field(default_factory=dict)
-    """Of the listeners that are on."""
+    """Of the enabled listeners."""
 
 
 class Said(NamedTuple):
@@ -57,11 +57,11 @@ class Said(NamedTuple):
 def with_endpoints(
     space: AddressSpace,
     place: Place | None,
-    shown: Shown | None,
+    shown: Choice | None,
     export_problem: str | None,
     now: datetime,
 ) -> AddressSpace:
-    """Return a space whose status says where it is, what it shows, and what of its spec is done."""
+    """Return a space whose status has its endpoints, certificates and unimplemented parts."""
     status = space.status
     said = [one for one in _conditions(space, place, shown, export_problem) if one is not None]
     for kind in (CERTIFICATE, EXPOSED, EXPORTED, NETWORK_POLICY, CONNECTORS):
@@ -91,8 +91,9 @@ def with_endpoints(
 
 
 def endpoints_of(space: AddressSpace) -> list[Endpoint]:
-    """Return the endpoints of a space that are messaging: those declared, and the default ones that
-    no declared one stands for."""
+    """Return the messaging endpoints of a space: the declared ones, and default ones that none of
+    them replaces.
+    """
     declared = [one for one in space.spec.endpoints if one.service == "messaging"]
     by_socket = [one for one in declared if one.expose and _leads_to_socket(one)]
     covered = {
@@ -112,9 +113,9 @@ def _leads_to_socket(endpoint: Endpoint) -> bool:
 
 
 def endpoint_statuses(
-    space: AddressSpace, place: Place, shown: Shown | None
+    space: AddressSpace, place: Place, shown: Choice | None
 ) -> tuple[EndpointStatus, ...]:
-    """Return where the endpoints of a space are, and what they show."""
+    """Return hosts, ports and certificates of the endpoints of a space."""
     trusted, chains = (shown.trusted, shown.chains) if shown else ("", {})
     service = tuple(
         NamedPort(name=name, port=place.ports[kind])
@@ -139,7 +140,7 @@ def endpoint_statuses(
 
 
 def _outside(endpoint: Endpoint, place: Place) -> tuple[str | None, tuple[NamedPort, ...]]:
-    """Return by which host name and ports clients elsewhere come, if they can."""
+    """Return host name and ports for external clients, if any."""
     expose = endpoint.expose
     if expose is None:
         return None, ()
@@ -157,7 +158,7 @@ def _outside(endpoint: Endpoint, place: Place) -> tuple[str | None, tuple[NamedP
 
 
 def is_host_name(host: str) -> bool:
-    """Whether a host is a name and no address."""
+    """Whether a host is a DNS name, not an IP address."""
     try:
         ipaddress.ip_address(host)
     except ValueError:
@@ -166,7 +167,7 @@ def is_host_name(host: str) -> bool:
 
 
 def _conditions(
-    space: AddressSpace, place: Place | None, shown: Shown | None, export_problem: str | None
+    space: AddressSpace, place: Place | None, shown: Choice | None, export_problem: str | None
 ) -> Iterator[Said | None]:
     yield _certificate_said(shown) if shown else None
     yield _exposed_said(space, place) if place else None
@@ -179,15 +180,14 @@ def _conditions(
             NETWORK_POLICY,
             False,
             "NoPods",
-            "network policies are for pods, and there are none: whoever reaches the listeners"
-            " reaches the login of the space; let a firewall keep others out",
+            "network policies are stored but not implemented on a single node; use a firewall",
         )
     if space.spec.connectors:
-        message = "connectors are kept and not opened: no address of theirs is shown"
+        message = "connectors are stored but not implemented"
         yield Said(CONNECTORS, False, "NotServed", message)
 
 
-def _certificate_said(shown: Shown) -> Said:
+def _certificate_said(shown: Choice) -> Said:
     if shown.problem is not None:
         return Said(CERTIFICATE, False, *shown.problem)
     return Said(CERTIFICATE, True, "Served", shown.message)
@@ -197,25 +197,26 @@ def _exposed_said(space: AddressSpace, place: Place) -> Said | None:
     undone = []
     for endpoint in space.spec.endpoints:
         if endpoint.service != "messaging":
-            undone.append(f"{endpoint.name}: the service {endpoint.service} is not there")
+            undone.append(f"{endpoint.name}: service {endpoint.service} is not available")
             continue
         expose = endpoint.expose
         if expose is None:
             continue
         if expose.load_balancer_source_ranges:
             undone.append(
-                f"{endpoint.name}: loadBalancerSourceRanges keep nobody out here; let a firewall"
+                f"{endpoint.name}: loadBalancerSourceRanges are stored but not"
+                " implemented; use a firewall"
             )
         if _outside(endpoint, place)[0] is not None:
             continue
         if expose.type == "route" and expose.route_host is None:
-            undone.append(f"{endpoint.name}: nobody makes up a host here; name one as routeHost")
+            undone.append(f"{endpoint.name}: host names are not generated; set routeHost")
         else:
             undone.append(f"{endpoint.name}: the platform does not listen there (--host, ports)")
     if undone:
         return Said(EXPOSED, False, "NotAllExposed", "; ".join(undone))
     if any(one.expose for one in space.spec.endpoints):
-        message = "the node's own listeners; a name server has to lead the hosts here"
+        message = "served by the node's listeners; create DNS records for the hosts"
         return Said(EXPOSED, True, "Exposed", message)
     return None
 
@@ -234,7 +235,9 @@ def _connector_status(connector: Connector) -> ConnectorStatus:
         for name, one in wanted.items()
         if one is not None and one.value is None and one.value_from_secret is None
     )
-    return ConnectorStatus(name=connector.name, messages=("it is not opened here", *missing))
+    return ConnectorStatus(
+        name=connector.name, messages=("it is stored but not implemented", *missing)
+    )
 
 
 def _encoded(pem: str) -> str:

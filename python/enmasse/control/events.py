@@ -1,7 +1,7 @@
-"""What happens to resources, written down as Kubernetes events: `kubectl describe` shows them.
+"""Kubernetes events of resources, as shown by `kubectl describe`.
 
-They are kept in memory, the newest ones. What happens again is counted instead of written twice. A
-message of a status never holds a secret, and nothing else gets into an event.
+The newest ones are kept in memory. A repeated event is counted, not duplicated. An event contains
+only status messages, which never contain secrets.
 """
 
 from collections import Counter, OrderedDict
@@ -16,21 +16,22 @@ from enmasse.resources.core import EventSource, NamedMetadata, ObjectReference
 from enmasse.store import Store
 
 EVENTS_MAX = 4096
-"""Events that are kept; of more the oldest of the namespace that has most goes."""
+"""Maximum events; beyond it the oldest of the namespace with the most events is dropped."""
 
 AT_ONCE_MAX = 256
-"""Events of one moment that are written, warnings first: when thousands of addresses become active
-together, nobody reads an event of each, and they would drive out all others."""
+"""Maximum events written at one moment, warnings first: when thousands of addresses become active
+together, one event each would displace all others.
+"""
 
 COMPONENT = "enmasse"
 _QUIET = ("Active", "Configuring", "Terminating")
-"""Phases that nobody need look at."""
+"""Phases without problems."""
 
 _NAME_LENGTH_MAX = 200
 
 
 class Happened(NamedTuple):
-    """One thing that happened to a resource: a reason for programs, a message for people."""
+    """An event of a resource: a reason for programs, a message for people."""
 
     resource: Declared
     reason: str
@@ -39,7 +40,7 @@ class Happened(NamedTuple):
 
 
 def happened(before: Declared, after: Declared) -> Happened | None:
-    """Return what a new status means, if it says anything new."""
+    """Return the event of a status change, if there is one."""
     was, now = (find(one.status.conditions, READY) for one in (before, after))
     if now is None or (was and (was.reason, was.message) == (now.reason, now.message)):
         return None
@@ -48,10 +49,10 @@ def happened(before: Declared, after: Declared) -> Happened | None:
 
 
 class Events:
-    """Writes down what happens."""
+    """Records events."""
 
     def __init__(self, store: Store, clock: Clock, maximum: int = EVENTS_MAX) -> None:
-        """Write into `store`, which nobody else writes into, and go on from what is there."""
+        """Write into `store` as its only writer, continuing with its present content."""
         self._store = store
         self._clock = clock
         self._maximum = maximum
@@ -62,7 +63,7 @@ class Events:
         )
 
     async def record(self, news: Iterable[Happened]) -> None:
-        """Write down what happened, all at one moment."""
+        """Record simultaneous events."""
         now = rfc3339(self._clock.now())
         events: dict[Key, Event] = {}
         for one in sorted(news, key=lambda one: not one.is_warning)[:AT_ONCE_MAX]:
@@ -77,7 +78,7 @@ class Events:
             await self._store.delete(gone)
 
     def _forget(self) -> list[Key]:
-        """Return what is too much: the oldest events of the namespaces that have most."""
+        """Return the events beyond the limit: the oldest of the namespaces with the most."""
         excess = len(self._written) - self._maximum
         if excess <= 0:
             return []

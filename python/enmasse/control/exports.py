@@ -1,8 +1,8 @@
-"""What endpoints of address spaces export: ConfigMaps, Secrets and Services beside the space.
+"""Exports of endpoints: ConfigMaps, Secrets and Services beside the space.
 
-They say what a client must know (host, ports, the CA) and hold no private key. Each belongs to its
-space: it is kept as the space's status is, and goes with the space or with the export that asked
-for it. What somebody else has made under that name is left alone.
+They contain what clients need (host, ports, CA) and no private key. Each belongs to its space,
+follows its status, and is deleted with the space or the export declaration. An object of that name
+with another owner is left unchanged.
 """
 
 import base64
@@ -18,38 +18,39 @@ from enmasse.store import Store
 KINDS = ("ConfigMap", "Secret", "Service")
 
 EXPORTED_BY = "enmasse.io/exported-by"
-"""Label: the uid of the space that an export is of."""
+"""Label: uid of the space of an export."""
 
 
 class Exports:
-    """Writes what spaces export into a store."""
+    """Writes the exports of spaces into a store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._written: dict[Key, str] = {}
-        """What is there of exports, and the uids of their spaces."""
+        """Existing exports, and the uids of their spaces."""
 
         self._awaited: dict[Key, str] = {}
-        """What somebody else has under the name of an export, and the uids of the spaces."""
+        """Objects of other owners with the name of an export, and the uids of the spaces."""
 
         self._problems: dict[Key, str] = {}
         self._known = False
 
     def problem(self, space: Key) -> str | None:
-        """Return what of a space could not be written, and why."""
+        """Return the exports of a space that could not be written, with reasons."""
         return self._problems.get(space)
 
     def spaces_of(self, keys: Collection[Key]) -> set[str]:
-        """Return the uids of the spaces whose exports are among `keys`, or could not be."""
+        """Return the uids of the spaces whose exports, or conflicting objects, are among `keys`."""
         known = self._awaited | self._written
         return {known[key] for key in keys if key in known}
 
     async def follow(self, spaces: Iterable[AddressSpace], gone: Collection[str]) -> set[Key]:
-        """Make the exports of some spaces what their statuses say, and delete those of spaces that
-        have gone, by uid. Returns the spaces of which there is another problem than before.
+        """Synchronise exports with the statuses of some spaces, and delete those of deleted spaces,
+        by uid. Returns the spaces whose problems changed.
 
-        With the first call come all spaces; what is left of others goes.
-        Raises: Unavailable if the store takes nothing.
+        The first call receives all spaces; exports of other spaces are deleted.
+
+        Raises: Unavailable if the store fails.
         """
         spaces = list(spaces)
         gone = set(gone)
@@ -96,21 +97,25 @@ class Exports:
             for export in endpoint.exports:
                 status = statuses.get(endpoint.name)
                 if status is None:
-                    problems.append(f"{endpoint.name} is not served: {export.name} is not written")
+                    problems.append(
+                        f"{endpoint.name} is not served, so {export.name} is not written"
+                    )
                     continue
                 wanted = exported(space, status, export)
                 if wanted is None:
                     problems.append(
-                        f"Service {export.name}: {status.service_host} is no host name for it; name"
-                        " a routeHost, or listen on a host name (--host)"
+                        f"Service {export.name}: {status.service_host} is not a"
+                        " host name; set routeHost, or listen on a host name"
+                        " (--host)"
                     )
                     continue
                 there = self._store.get(wanted.key)
                 if there is not None and not _is_of(there, space):
                     self._awaited[wanted.key] = space.metadata.uid or ""
                     problems.append(
-                        f"{export.kind} {export.name} is there already and not of this space;"
-                        " delete it, or choose another name"
+                        f"{export.kind} {export.name} already exists and does"
+                        " not belong to this space; delete it, or choose"
+                        " another name"
                     )
                     continue
                 found.append(wanted)
@@ -145,7 +150,7 @@ class Exports:
 
 
 def exported(space: AddressSpace, status: EndpointStatus, export: Export) -> Resource | None:
-    """Return what an export of an endpoint is to be; None if there can be no such Service."""
+    """Return the content of an export of an endpoint; None if such a Service is impossible."""
     uid = space.metadata.uid or ""
     metadata = NamedMetadata(
         name=export.name,

@@ -1,7 +1,7 @@
-"""What requests are decided against: resources by what must be unique, exist, or fit. Pure.
+"""An index of resources for admission: unique names, references, counts. Pure.
 
-It follows a store change by change, so that a request costs the same among ten thousand resources
-as among ten. A request is decided in an `Index.after`: the same with its own resources in it.
+It follows a store change by change, so that the cost of a request does not depend on the number of
+resources. A request is decided in an `Index.after`: the index with the changes of the request.
 """
 
 from collections import Counter, defaultdict
@@ -21,7 +21,7 @@ from enmasse.resources import (
 )
 
 Name = tuple[str, ...]
-"""Kind, namespace, space, and a name that only one resource may have."""
+"""Kind, namespace, space, and a unique name."""
 
 Home = tuple[str, str]
 """Namespace and name of an address space."""
@@ -34,14 +34,14 @@ Group = tuple[str, str]
 
 
 class Held(NamedTuple):
-    """How much there is of a kind in a namespace."""
+    """Number and size of the resources of a kind in a namespace."""
 
     resources: int
     data_bytes: int
     """Bytes of the values of Secrets and ConfigMaps."""
 
     def plus(self, data_bytes: int, step: int) -> "Held":
-        """Return it with a resource of that size more, or less."""
+        """Return it with a resource of that size added or removed."""
         return Held(self.resources + step, self.data_bytes + step * data_bytes)
 
 
@@ -53,7 +53,7 @@ _CATALOGUED = {model.__name__ for model in CATALOGUED}
 
 
 class Index:
-    """Resources, and where to find them."""
+    """Resources with their indexes."""
 
     def __init__(self, resources: Iterable[Resource] = ()) -> None:
         self._resources: dict[Key, Resource] = {}
@@ -70,7 +70,7 @@ class Index:
             self.put(resource.key, resource)
 
     def put(self, key: Key, resource: Resource | None) -> None:
-        """Take in what there is under a key now; None is nothing any more."""
+        """Apply the present resource of a key; None means deleted."""
         before = self._resources.pop(key, None)
         if before is not None:
             self._count(key, before, -1)
@@ -83,15 +83,15 @@ class Index:
         return self._resources.get(key)
 
     def owners(self, name: Name) -> tuple[Key, ...]:
-        """Return who has a name that only one may have."""
+        """Return the owner of a unique name."""
         return self._owners.get(name, ())
 
     def members(self, home: Home) -> set[Key]:
-        """Return what belongs to an address space, without the space."""
+        """Return the members of an address space."""
         return self._members.get(home, set())
 
     def users(self, home: Home) -> int:
-        """Return how many users an address space has."""
+        """Return the number of users of an address space."""
         return self._users[home]
 
     def spaces(self) -> Iterable[Key]:
@@ -99,15 +99,15 @@ class Index:
         return self._spaces
 
     def using(self, kind: str, name: str) -> set[Key]:
-        """Return what has chosen a plan or a service."""
+        """Return the resources that chose a plan or a service."""
         return self._using.get((kind, name), set())
 
     def choices(self, home: Home) -> Counter[Choice]:
-        """Return how many addresses of a space have which plan."""
+        """Return the number of addresses of a space by plan."""
         return self._choices.get(home, Counter())
 
     def held(self, group: Group) -> Held:
-        """Return how much there is of a kind in a namespace."""
+        """Return number and size of a kind in a namespace."""
         return self._held.get(group, NOTHING_HELD)
 
     @property
@@ -118,11 +118,11 @@ class Index:
         return self._catalogue
 
     def chosen_from(self) -> dict[Key, Resource | None]:
-        """Return the resources that the catalogue is made from."""
+        """Return the resources of the catalogue."""
         return dict(self._chosen_from)
 
     def after(self, changed: Mapping[Key, Resource | None]) -> "Overlay":
-        """Return how things are with some resources changed; None is one that has gone."""
+        """Return the state after some changes; None means deleted."""
         return Overlay(self, changed)
 
     def _count(self, key: Key, resource: Resource, step: int) -> None:
@@ -151,7 +151,7 @@ class Index:
 
 
 class Overlay:
-    """An index with some resources changed."""
+    """An index with changes applied on top."""
 
     def __init__(self, base: Index, changed: Mapping[Key, Resource | None]) -> None:
         self._base = base
@@ -159,10 +159,10 @@ class Overlay:
         self._own = Index(one for one in changed.values() if one is not None)
         self._catalogue: Catalogue | None = None
         self._replaced: defaultdict[Home, Counter[Choice]] | None = None
-        """Addresses of the base that are changed, once somebody has asked."""
+        """Changed addresses of the base, computed on demand."""
 
     def put(self, resource: Resource) -> None:
-        """Change one more resource."""
+        """Apply one more change."""
         self._replaced = None
         if resource.kind in _CATALOGUED:
             self._catalogue = None
@@ -170,7 +170,7 @@ class Overlay:
         self._own.put(resource.key, resource)
 
     def unchanged(self) -> "Overlay":
-        """Return how things are without the changes."""
+        """Return the state without the changes."""
         return Overlay(self._base, {})
 
     def get(self, key: Key) -> Resource | None:
@@ -178,7 +178,7 @@ class Overlay:
         return self._changed[key] if key in self._changed else self._base.get(key)
 
     def owners(self, name: Name) -> list[Key]:
-        """Return who has a name that only one may have."""
+        """Return the owner of a unique name."""
         return [*self._others(self._base.owners(name)), *self._own.owners(name)]
 
     def has_users(self, home: Home) -> bool:
@@ -197,12 +197,12 @@ class Overlay:
         yield from self._own.spaces()
 
     def using(self, kind: str, name: str) -> list[Key]:
-        """Return what has chosen a plan or a service, in order."""
+        """Return the resources that chose a plan or a service, in order."""
         found = {*self._others(self._base.using(kind, name)), *self._own.using(kind, name)}
         return sorted(found)
 
     def held(self, group: Group) -> Held:
-        """Return how much there is of a kind in a namespace."""
+        """Return number and size of a kind in a namespace."""
         now = self._base.held(group)
         for key, resource in self._changed.items():
             if group_of(key) == group:
@@ -213,16 +213,16 @@ class Overlay:
         return now
 
     def held_before(self, group: Group) -> Held:
-        """Return how much there was of it before the change."""
+        """Return number and size before the changes."""
         return self._base.held(group)
 
     def choices(self, home: Home) -> Counter[Choice]:
-        """Return how many addresses of a space have which plan."""
+        """Return the number of addresses of a space by plan."""
         counted = self._base.choices(home) + self._own.choices(home)
         return counted - self._replaced_choices[home]
 
     def choices_before(self, home: Home) -> Counter[Choice]:
-        """Return how many addresses of a space had which plan before the change."""
+        """Return the number of addresses of a space by plan, before the changes."""
         return self._base.choices(home)
 
     @property
@@ -253,7 +253,7 @@ class Overlay:
 
 
 def group_of(key: Key) -> Group:
-    """Return what a resource is counted with."""
+    """Return the key under which a resource is counted."""
     return key.kind, key.namespace
 
 
@@ -269,7 +269,7 @@ def home_of(resource: Resource) -> Home:
 
 
 def unique_names(resource: Resource) -> list[Name]:
-    """Return the names that only one resource may have."""
+    """Return the unique names of a resource."""
     if isinstance(resource, Address):
         names: tuple[str, ...] = resource.names
     elif isinstance(resource, MessagingUser):
@@ -284,24 +284,24 @@ def unique_names(resource: Resource) -> list[Name]:
 
 
 def host_names(resource: Resource) -> list[Name]:
-    """Return the host names that lead to a resource, in the form of those only one may have."""
+    """Return the host names of a resource as unique names."""
     if not isinstance(resource, AddressSpace):
         return []
     return [host_name(host) for host in {full_name(resource), *resource.spec.hosts}]
 
 
 def host_name(host: str) -> Name:
-    """Return what a host name is found by."""
+    """Return the lookup key of a host name."""
     return "host", "", "", host
 
 
 def full_name(space: AddressSpace) -> str:
-    """Return the name that a space always answers to."""
+    """Return the full name of a space."""
     return f"{space.metadata.name}.{space.metadata.namespace}"
 
 
 def chosen(resource: Resource) -> list[tuple[str, str]]:
-    """Return the plans and services, by kind and name, that a resource has chosen."""
+    """Return the plans and services, by kind and name, that a resource chose."""
     if isinstance(resource, Address):
         return [("AddressPlan", resource.spec.plan)] if resource.spec.plan else []
     if not isinstance(resource, AddressSpace):

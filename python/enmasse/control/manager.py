@@ -1,10 +1,9 @@
-"""The control loop: store -> Plan -> engine -> proof -> status.
+"""The control loop: store -> Plan -> engine -> confirmation -> status.
 
-It reacts to what is, never to what changed: a change only says which resource to look at again,
-and when too many have come, all are looked at. One pass takes in what is new, brings the Plan up to
-date, applies it if it differs from the one that is served, and decides the status of each resource
-that the pass has touched. Passes follow one another; changes that come meanwhile are taken together
-in the next one.
+It is level-triggered: a change only selects the resources to process, and after too many changes
+all are processed. A pass applies changes, updates the Plan, sends it to the engine if it differs
+from the served one, and decides the status of every affected resource. Passes do not overlap;
+concurrent changes are handled together by the next one.
 """
 
 import asyncio
@@ -26,16 +25,16 @@ from enmasse.control import (
     plans,
 )
 from enmasse.control.address_space_schema import schemas
+from enmasse.control.certificate_choice import NodeIdentity
 from enmasse.control.certificates import SpaceCertificates
-from enmasse.control.departed import Departed
+from enmasse.control.deleted_usage import DeletedUsage
 from enmasse.control.endpoints import Place, with_endpoints
 from enmasse.control.events import Events, happened
 from enmasse.control.exports import KINDS as EXPORTED
 from enmasse.control.exports import Exports
-from enmasse.control.kept import with_kept
 from enmasse.control.secret_passwords import SecretPasswords
-from enmasse.control.shown import NodeIdentity
 from enmasse.control.status import Answer, Check, Seen, decide
+from enmasse.control.unimplemented import with_unimplemented
 from enmasse.control.usage import Book
 from enmasse.engines import Engine, Proof, SpaceFigures
 from enmasse.plan import CATALOGUED, PLATFORM, Catalogue, Compiler, Plan
@@ -49,25 +48,25 @@ log = structlog.get_logger(__name__)
 
 _Item = TypeVar("_Item")
 _Identity = tuple[str | None, int | None]
-"""uid and generation: what changes when more than a status or a label changes."""
+"""uid and generation: they change when more than a status or a label changes."""
 
 REST_TIMES = 3
-"""A pass begins no sooner after the one before than this many times as long as that one took: what
-comes thick and fast is taken together, and passes take a quarter of the time at most."""
+"""Minimum pause between passes, as a multiple of the duration of the last one: bursts are combined,
+and passes take a quarter of the time at most.
+"""
 
 REST_MAX_S = 1.0
-"""Longest rest between two passes: with ten thousands of addresses a pass takes a quarter of it."""
+"""Maximum pause between passes. With tens of thousands of addresses a pass takes a quarter of it.
+"""
 
 AT_A_TIME = 256
-"""Resources that a pass looks at before whatever else waits has its turn."""
+"""Resources processed before the loop yields to other tasks."""
 
 FEW = 4
-"""Resources that a pass may have been about without a rest after it: who makes one after the other
-does not wait."""
+"""Maximum resources of a pass without a pause after it, so that sequential creation is fast."""
 
 RESYNC_S = 300.0
-"""Time from one pass to the next that looks at everything again: what came of a status or of the
-engine unseen is mended by then."""
+"""Interval of full passes: they repair missed changes of statuses and of the engine."""
 
 CHAINS: dict[str, tuple[Check, ...]] = {
     "AddressSpace": address_space.CHAIN,
@@ -76,7 +75,7 @@ CHAINS: dict[str, tuple[Check, ...]] = {
     **{model.__name__: plans.CHAIN for model in CATALOGUED},
     "AuthenticationService": authentication_service.CHAIN,
 }
-"""How each kind becomes ready."""
+"""Readiness of each kind."""
 
 
 class Manager:
@@ -94,11 +93,10 @@ class Manager:
         hosts: Iterable[str] = (),
         link_credit: int = LINK_CAPACITY,
     ) -> None:
-        """Serve `store` by `engine`. Into `computed` go events and the schemas of spaces.
+        """Serve `store` with `engine`. Events and schemas go into `computed`.
 
-        `exposed`: other machines can reach a listener and that is not meant. `hosts`: the names of
-        the platform itself, which clients may use without naming a space. `link_credit`: what a
-        sender gets where no infra config says.
+        `exposed`: other machines can reach a listener unintentionally. `hosts`: host names of the
+        platform, which select no space. `link_credit`: default credit of a sender.
         """
         self._store = store
         self._engine = engine
@@ -111,92 +109,93 @@ class Manager:
         self._certificates = SpaceCertificates(store, engine, clock)
         self._place: Place | None = None
         self._beside: set[Key] = set()
-        """Secrets and the like that are not as they were at the last pass."""
+        """Secrets and similar resources changed since the last pass."""
 
         self._spaces_gone: set[str] = set()
         self._due = asyncio.Event()
         self._compiler = Compiler(exposed=exposed, hosts=hosts, link_credit=link_credit)
         self._taken_in: int | None = None
-        """Version of the store up to which changes are in the compiler."""
+        """Version of the store that the compiler has."""
 
         self._looked_at: dict[Key, _Identity] = {}
         self._by_uid: dict[str, Key] = {}
         self._count = 0
-        """Resources that were new to the last pass."""
+        """Number of resources that were new to the last pass."""
 
         self._owed: set[Key] = set()
-        """What has to be decided again, because the engine refused."""
+        """Resources to decide again after a refusal of the engine."""
 
         self._writing = asyncio.Lock()
-        """Held from where statuses are read until they are written anew."""
+        """Held from reading statuses until writing them."""
 
         self._book = Book()
-        self._departed = Departed(store)
+        self._departed = DeletedUsage(store)
         self._exhausted: dict[str, str] = {}
-        """Spaces that have sent all they may in this period, by uid, with what there is to say."""
+        """Reasons of spaces whose allowance is used up, by uid."""
 
         self._answers: Mapping[Key, Answer] | None = None
         self._published: Catalogue | None = None
         self._plan: Plan | None = None
         self._proof: Proof | None = None
         self._doubted = False
-        """Something has happened to the engine: what it proved may not hold any more."""
+        """The engine reported an event: its confirmations may be outdated."""
 
         self._resync_at = clock.monotonic() + RESYNC_S
         self._reached = -1
         self._passed = asyncio.Event()
 
     def listens(self, place: Place) -> None:
-        """Note where the platform listens: the statuses of all spaces say so from the next pass
-        on."""
+        """Set the listeners of the platform; the next pass updates the statuses of all spaces."""
         self._place = place
         self._look_again()
 
     def shows(self, node: NodeIdentity) -> None:
-        """Note what the node shows itself: from the next pass on spaces show certificates of their
-        own, for which its authority vouches."""
+        """Set the node's certificate; from the next pass on spaces get certificates that its CA
+        vouches for.
+        """
         if node != self._certificates.node:
             self._certificates.node = node
             self._look_again()
 
     def _look_again(self) -> None:
-        """Have the statuses of all spaces decided again."""
+        """Decide the statuses of all spaces again."""
         self._owed |= {key for key in self._looked_at if key.kind == "AddressSpace"}
         self._due.set()
 
     async def catch_up(self) -> None:
-        """Make one pass now, before `run`: what is declared is served when this returns.
+        """Run one pass before `run`: declared resources are served when this returns.
 
-        Raises: whatever the engine refuses with.
+        Raises: the refusal of the engine.
         """
         version = self._store.version
         await self._pass(version)
         self._reached = version
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Run until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._watch(), name="watch")
             tasks.create_task(self._work(), name="reconcile")
 
     async def reached(self, version: int) -> None:
-        """Return once a pass has seen the store at `version` or later and succeeded."""
+        """Return once a pass with the store at `version` or later has succeeded."""
         while self._reached < version:
             passed = self._passed
             self._due.set()
             await passed.wait()
 
     def recover_usage(self, known: Mapping[str, tuple[Usage, ...]]) -> None:
-        """Go on from what a process that was killed had not written. Before the first pass."""
+        """Restore the usage that a killed process had not written. Call before the first pass."""
         self._book.recover(known)
 
     def unsaved_usage(self) -> dict[str, tuple[Usage, ...]]:
-        """Return what spaces have come to, by uid, in periods of which the status says less."""
+        """Return the usage of spaces, by uid, in periods that the status lacks."""
         return self._book.unsaved_periods()
 
     def note_answers(self, answers: Mapping[Key, Answer]) -> None:
-        """Note what authentication services elsewhere have answered: from the first time on they
-        are not ready unless they have."""
+        """Record the responses of authentication services; from the first call on services without
+        one are not ready.
+        """
         before = self._answers or {}
         changed = {
             key for key in answers.keys() | before.keys() if answers.get(key) != before.get(key)
@@ -209,23 +208,24 @@ class Manager:
             self._due.set()
 
     def prove_again(self) -> None:
-        """Something has happened to the engine: ask it anew what it serves."""
+        """The engine reported an event: query its confirmation again."""
         self._doubted = True
         self._due.set()
 
     def note_usage(self, figures: Sequence[SpaceFigures]) -> None:
-        """Count what spaces have carried. Where an allowance is used up by that, or is not any
-        more, the next pass says so to the engine."""
+        """Record the traffic of spaces. The next pass informs the engine of allowances that are
+        used up or available again.
+        """
         now = self._clock.now()
         moved = self._book.count(figures, self._allowance_of, now)
-        # For others only another plan changes that, and a pass sees to it.
+        # For other spaces only a changed plan matters, which a pass handles.
         among = moved | self._exhausted.keys()
         exhausted = self._book.exhausted(self._allowance_of, now, among) if among else {}
         if exhausted != self._exhausted:
             self._due.set()
 
     def note_stored(self, stored: Mapping[str, int]) -> None:
-        """Note the bytes that lie in spaces, by their full names."""
+        """Record the stored bytes of spaces, by full name."""
         uids = {
             f"{key.name}.{key.namespace}": uid
             for uid, key in self._by_uid.items()
@@ -235,7 +235,7 @@ class Manager:
         self._book.note_stored(found, self._allowance_of, self._clock.now())
 
     async def save_usage(self) -> None:
-        """Write the records of what spaces have come to that are not written yet."""
+        """Write unsaved usage records."""
         unsaved = self._book.unsaved()
         keys = [self._by_uid[uid] for uid in unsaved if uid in self._by_uid]
         for some in _portions(keys):
@@ -247,7 +247,7 @@ class Manager:
         await self._departed.write(self._clock.now())
 
     def _allowance_of(self, uid: str) -> Allowance | None:
-        # Of one that was just deleted what it sent last is still to be counted.
+        # The last traffic of a deleted space has not been counted yet.
         found = self._compiler.space(self._by_uid[uid]) if uid in self._by_uid else None
         return self._compiler.catalogue.allowance(found) if found else None
 
@@ -262,7 +262,7 @@ class Manager:
         return with_endpoints(space, self._place, shown, problem, self._clock.now())
 
     def _judge(self) -> set[Key]:
-        """Note who has sent all that may be sent; return the spaces for which that changed."""
+        """Record the spaces whose allowance is used up; return those that changed."""
         before = self._exhausted
         now = self._book.exhausted(self._allowance_of, self._clock.now())
         self._exhausted = now
@@ -271,7 +271,7 @@ class Manager:
         return {self._by_uid[uid] for uid in changed if uid in self._by_uid}
 
     async def _watch(self) -> None:
-        """Wake the worker for whatever is more than a status it wrote itself."""
+        """Wake the loop, except for statuses that it wrote itself."""
         while True:
             since = self._store.version
             self._due.set()
@@ -304,11 +304,11 @@ class Manager:
                 failures += 1
                 log.warning("pass failed", code=error.code, reason=error.message)
             except Exception:
-                # A bug must not end the control of everything else; it is tried again like a fault.
+                # An internal error must not stop the loop; it is retried like a fault.
                 failures += 1
                 log.exception("pass failed by a bug")
             else:
-                # What the engine could not serve yet is tried again, as after a refusal.
+                # Resources that the engine could not serve are retried, as after a refusal.
                 failures = 0 if self._is_served else failures + 1
                 self._reached = version
                 self._passed.set()
@@ -318,10 +318,9 @@ class Manager:
                 rested = ended + min(REST_TIMES * (ended - began), REST_MAX_S)
 
     async def _wait(self, failures: int) -> None:
-        """Wait until a pass is due: something is new, a failed one may be tried again, or all is to
-        be looked at.
+        """Wait until a pass is due: after a change, at a retry, or for a full pass.
 
-        Something new does not wait for the time of the next try: it may be what mends it.
+        A change does not wait for the retry: it may be the remedy.
         """
         delay_s = max(self._resync_at - self._clock.monotonic(), 0.0)
         if failures:
@@ -332,13 +331,13 @@ class Manager:
         self._due.clear()
 
     async def _pass(self, version: int) -> None:
-        """Make engine and statuses equal to the store.
+        """Synchronise engine and statuses with the store.
 
-        Raises: whatever the engine refuses with, after the statuses have said so.
+        Raises: the refusal of the engine, after the statuses report it.
         """
         resync = self._clock.monotonic() >= self._resync_at
         changed = await self._take_in()
-        # What a failure leaves undone is owed to the next pass.
+        # Work left by a failure is repeated by the next pass.
         self._owed |= changed | (set(self._looked_at) if resync else set())
         changed |= await self._take_in_passwords()
         self._count = len(changed)
@@ -352,8 +351,7 @@ class Manager:
             self._resync_at = self._clock.monotonic() + RESYNC_S
 
     async def _bring_about(self, owed: set[Key], version: int, *, prove: bool) -> None:
-        """Make engine, statuses and exports equal to what was taken in; `owed` grows by what that
-        concerns."""
+        """Synchronise engine, statuses and exports; add the affected resources to `owed`."""
         owed |= self._compiler.refresh() | self._judge()
         await self._publish()
         beside = frozenset(self._beside)
@@ -363,7 +361,7 @@ class Manager:
             owed |= await self._serve(version, prove=prove)
         except EnMasseError as error:
             refusal = error
-        # Of users whose password is not known yet the next pass says what is missing.
+        # Users with passwords not derived yet report that until the next pass.
         later = owed & self._passwords.waiting
         self._owed |= later
         await self._write_statuses(owed - later, version, refusal)
@@ -374,15 +372,15 @@ class Manager:
 
     @property
     def _is_served(self) -> bool:
-        """Whether there is nothing that the engine might serve if it were asked again."""
+        """Whether a retry by the engine is pointless."""
         return self._proof is None or self._proof.is_final
 
     async def _serve(self, version: int, *, prove: bool) -> set[Key]:
-        """Have the engine serve what is compiled, and prove it, where that is not so already.
+        """Apply the Plan and confirm it, unless that has been done.
 
-        Return what the proof says something else about than before.
+        Returns the resources whose confirmation changed.
 
-        Raises: whatever the engine refuses with.
+        Raises: the refusal of the engine.
         """
         wanted = self._compiler.plan(version)
         before = self._proof
@@ -402,9 +400,9 @@ class Manager:
         return {self._by_uid[uid] for uid in uids if uid in self._by_uid}
 
     async def _certify(self, owed: set[Key], beside: frozenset[Key]) -> EnMasseError | None:
-        """Have spaces show their certificates, and add those that are looked at to `owed`.
+        """Activate certificates of spaces, and add affected spaces to `owed`.
 
-        Return why that was not possible, if so: what can be served is served all the same.
+        Returns the reason of a failure, which does not prevent serving.
         """
         spaces = self._spaces(owed, self._certificates.due(beside))
         try:
@@ -422,7 +420,7 @@ class Manager:
         return [one for one in found if isinstance(one, AddressSpace)]
 
     async def _export(self, touched: set[Key], beside: frozenset[Key]) -> None:
-        """Make exports what the statuses say that have just been written."""
+        """Synchronise exports with the statuses just written."""
         if self._place is None:
             return
         spaces = self._spaces(touched, self._exports.spaces_of(beside))
@@ -435,7 +433,7 @@ class Manager:
             self._due.set()
 
     async def _take_in(self) -> set[Key]:
-        """Give the compiler what is new in the store; return the keys of it."""
+        """Pass changes of the store to the compiler; return their keys."""
         keys: Iterable[Key]
         try:
             if self._taken_in is None:
@@ -449,7 +447,7 @@ class Manager:
             keys = {PLATFORM, *self._looked_at, *(one.key for one in self._store.list())}
         taken_in, keys = self._store.version, set(keys)
         if any(self._goes(key) for key in keys):
-            # The engine forgets its counters with the space.
+            # The engine discards its counters with the space.
             self.note_usage(await self._engine.usage())
         self._taken_in = taken_in
         self._beside |= {key for key in keys if key.kind in EXPORTED}
@@ -460,14 +458,13 @@ class Manager:
         return changed
 
     def _goes(self, key: Key) -> bool:
-        """Whether an address space that was looked at is not there any more, or another one is."""
+        """Whether a processed address space was deleted or replaced."""
         known = self._looked_at.get(key) if key.kind == "AddressSpace" else None
         found = self._store.get(key) if known else None
         return known is not None and (found is None or found.metadata.uid != known[0])
 
     async def _take_in_passwords(self) -> set[Key]:
-        """Give the compiler users whose Secret has another password than before; return their
-        keys."""
+        """Pass users with changed passwords in Secrets to the compiler; return their keys."""
         users = await self._passwords.derive(self._beside)
         for user in users:
             self._compiler.put(user.key, user)
@@ -476,7 +473,7 @@ class Manager:
         return {user.key for user in users}
 
     def _look_at(self, key: Key) -> bool:
-        """Give the compiler a resource, if it is not as it was; say whether that is so."""
+        """Pass a resource to the compiler if it changed; return whether it did."""
         found = self._store.get(key)
         if key == PLATFORM:
             self._compiler.put(key, found)
@@ -507,7 +504,7 @@ class Manager:
         return True
 
     async def _publish(self) -> None:
-        """Say what can be chosen from, if that has changed."""
+        """Publish the schemas if they changed."""
         catalogue = self._compiler.catalogue
         if catalogue is not self._published:
             await self._computed.put(schemas(catalogue))
@@ -516,9 +513,9 @@ class Manager:
     async def _write_statuses(
         self, keys: Iterable[Key], version: int, refusal: EnMasseError | None
     ) -> None:
-        """Write the statuses of all, portion by portion; one that fails holds up no other.
+        """Write statuses in portions; a failed portion does not affect others.
 
-        Raises: what the first of those that failed has raised.
+        Raises: the first failure.
         """
         failed: EnMasseError | None = None
         for some in _portions(sorted(keys)):
@@ -537,7 +534,7 @@ class Manager:
     async def _write_some(
         self, keys: list[Key], version: int, refusal: EnMasseError | None
     ) -> tuple[list[Declared], list[Declared]]:
-        """Write the statuses of some resources; return these as they were and as they are."""
+        """Write the statuses of some resources; return their old and new states."""
         resources = [self._store.get(key) for key in keys]
         ordered = [one for one in resources if isinstance(one, Declared)]
         outcomes = {one.key: self._compiler.outcome(one.key) for one in ordered}
@@ -561,7 +558,7 @@ class Manager:
                 now = address_space.with_login(now, outcomes[now.key].unentered, seen.now)
                 now = address_space.with_names(now, outcomes[now.key].misnamed, seen.now)
                 now = self._with_endpoints(self._told(now))
-            decided.append(with_kept(now, seen.now))
+            decided.append(with_unimplemented(now, seen.now))
         await self._store.put_status(decided)
         return ordered, decided
 

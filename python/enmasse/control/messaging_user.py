@@ -1,6 +1,6 @@
-"""When a user is ready: the node serves the Plan the user is in.
+"""Readiness of a user: the node serves the Plan with the user.
 
-The node names no users in its proof: a Plan's users are in force from the moment it is applied.
+The node does not confirm users: they are in force once the Plan is applied.
 """
 
 from enmasse.control.status import (

@@ -1,4 +1,4 @@
-"""When a plan, an infra config or an authentication service is ready: what it names is there."""
+"""Readiness of plans, infra configs and authentication services: their references exist."""
 
 from enmasse.control.status import Check, terminating, waiting_for_another
 

@@ -1,7 +1,7 @@
-"""What is decided when a request arrives: pure checks, each named for the fault it finds.
+"""Admission checks. Pure; each is named after the error it finds.
 
-A check sees the resource, the resource of the same key before, and the world as it would be. It
-returns None, or the error that refuses the request.
+A check receives the resource, its former state, and the world after the request. It returns None,
+or the error that refuses the request.
 """
 
 from collections import Counter
@@ -48,65 +48,64 @@ from enmasse.resources.model import DEFAULT_SPACE_ANNOTATION
 
 @dataclass(frozen=True, slots=True)
 class NamespaceBounds:
-    """How much a namespace may hold, so that none fills the store for the others."""
+    """Limits of a namespace, so that no tenant fills the store."""
 
     resources: int = NAMESPACE_RESOURCES_MAX
-    """Resources of each kind."""
+    """Maximum resources per kind."""
 
     data_bytes: int = NAMESPACE_DATA_BYTES_MAX
-    """Bytes of all its Secrets, and of all its ConfigMaps."""
+    """Maximum bytes of all Secrets, and of all ConfigMaps."""
 
     plans: str = "*"
-    """Plans of address spaces that it may choose where its annotation PLANS does not say, as there.
-    """
+    """Plans for spaces of a namespace without the annotation PLANS, in its format."""
 
 
 PLANS = "enmasse.io/plans"
-"""Annotation of a Namespace: the plans that its address spaces may have, by commas; `*` is any."""
+"""Annotation of a Namespace: comma-separated plans for its address spaces; `*` is any."""
 
 
 @dataclass(frozen=True)
 class World:
-    """All resources as they would be after a request."""
+    """All resources after a request."""
 
     index: Overlay
     exposed: bool
-    """Whether a listener can be reached from other machines, and nobody said that this is meant."""
+    """Whether other machines can reach a listener unintentionally."""
 
     served: Sequence[str] = SERVED_TYPES
-    """The types of address that can be served."""
+    """Supported address types."""
 
     hosts: Sequence[str] = ()
-    """The platform's own names, which no space can have."""
+    """Host names of the platform, which no space can have."""
 
     bounds: NamespaceBounds = NamespaceBounds()
-    """How much a namespace may hold."""
+    """Limits of a namespace."""
 
     def space_of(self, resource: Resource) -> AddressSpace | None:
-        """Return the address space a resource belongs to, if it exists."""
+        """Return the address space of a resource, if it exists."""
         found = self.index.get(Key("AddressSpace", resource.metadata.namespace, resource.space))
         return found if isinstance(found, AddressSpace) else None
 
     def may_choose(self, namespace: str, plan: str) -> bool:
-        """Whether the address spaces of a namespace may have a plan."""
+        """Whether address spaces of a namespace may use a plan."""
         allowed = self.plans_of(namespace)
         return "*" in allowed or plan in allowed
 
     def plans_of(self, namespace: str) -> list[str]:
-        """Return the plans that the address spaces of a namespace may have; `*` is any."""
+        """Return the plans for address spaces of a namespace; `*` is any."""
         found = self.index.get(Key("Namespace", "", namespace))
         said = found.metadata.annotations.get(PLANS) if found else None
         names = (self.bounds.plans if said is None else said).split(",")
         return [name.strip() for name in names if name.strip()]
 
     def address_named(self, beside: Resource, name: str) -> Address | None:
-        """Return the address of that name in the address space of a resource."""
+        """Return the address with that name in the space of a resource."""
         owners = self.index.owners(("Address", beside.metadata.namespace, beside.space, name))
         found = self.index.get(owners[0]) if owners else None
         return found if isinstance(found, Address) else None
 
     def open_spaces(self) -> list[AddressSpace]:
-        """Return the spaces that let everybody in."""
+        """Return the spaces that admit every client."""
         services = self.index.catalogue.authentications
         found = [self.index.get(key) for key in sorted(self.index.spaces())]
         return [
@@ -126,19 +125,22 @@ Check = Callable[[Resource, Resource | None, World], EnMasseError | None]
 
 
 def field_changed(resource: Resource, before: Resource | None, _: World) -> EnMasseError | None:
-    """A field that cannot change was changed, or what goes was to wait for still more."""
+    """An immutable field changed, or a resource being deleted got another finalizer."""
     if before is None:
         return None
     faults = resource.refused_changes(before)
     if before.is_terminating:
         late = sorted({*resource.metadata.finalizers} - {*before.metadata.finalizers})
-        problem = f"cannot get {', '.join(late)}: the resource was deleted; leave them out"
+        problem = (
+            f"cannot add {', '.join(late)}: the resource is being deleted;"
+            " remove them from the request"
+        )
         faults = [*faults, *([Fault("metadata.finalizers", problem)] if late else [])]
     return _invalid(Code.FIELD_IMMUTABLE, resource, faults) if faults else None
 
 
 def type_not_served(resource: Resource, _: Resource | None, world: World) -> EnMasseError | None:
-    """It is an address of a type that cannot be served."""
+    """The address type is not supported."""
     if not isinstance(resource, Address) or resource.spec.type in world.served:
         return None
     message = (
@@ -148,27 +150,29 @@ def type_not_served(resource: Resource, _: Resource | None, world: World) -> EnM
 
 
 def space_absent(resource: Resource, before: Resource | None, world: World) -> EnMasseError | None:
-    """The address space it belongs to does not exist."""
+    """The address space does not exist."""
     if not isinstance(resource, Address | MessagingUser):
         return None
     if world.space_of(resource) or (before is not None and before.is_terminating):
         return None
     message = (
-        f"there is no address space {resource.space!r} in namespace"
+        f"address space {resource.space!r} not found in namespace"
         f" {resource.metadata.namespace!r}; create it first"
     )
     return _invalid(Code.SPACE_ABSENT, resource, [Fault("metadata.name", message)])
 
 
 def name_taken(resource: Resource, _: Resource | None, world: World) -> EnMasseError | None:
-    """Another resource has that address, user name, or name of a plan."""
+    """Another resource has that address, user name or plan name."""
     for name in unique_names(resource):
         owner = next((key for key in world.index.owners(name) if key != resource.key), None)
         if owner is None:
             continue
         if isinstance(resource, AddressSpace):
             whose = _whose(owner, resource)
-            where = f"would be the realm of its users and is that of {whose}; choose another name"
+            where = (
+                f"would be the realm of its users, which belongs to {whose}; choose another name"
+            )
             fault = Fault("metadata.name", f"{name[-1]!r} {where}")
         elif resource.unique:
             where = f"already belongs to one in namespace {owner.namespace!r}"
@@ -184,10 +188,9 @@ def name_taken(resource: Resource, _: Resource | None, world: World) -> EnMasseE
 def reference_dangling(
     resource: Resource, before: Resource | None, world: World
 ) -> EnMasseError | None:
-    """It refers to an address that is not there, or is not of the type it must be.
+    """It references an address that is missing or has the wrong type.
 
-    A reference that was good when it was made may have come to nothing since; it does not keep the
-    rest of the resource from being changed.
+    A reference that has become invalid since does not prevent other changes.
     """
     if not isinstance(resource, Address):
         return None
@@ -201,9 +204,9 @@ def reference_dangling(
 
 
 def choice_unfit(resource: Resource, before: Resource | None, world: World) -> EnMasseError | None:
-    """It has chosen a plan or a service that is not there, or is not for it.
+    """It chose a plan or service that is missing or does not fit.
 
-    What it had before may stay: a plan that has gone since keeps nothing else from being changed.
+    A former choice may stay: a plan deleted since does not prevent other changes.
     """
     problem: Problem | None = None
     if isinstance(resource, AddressSpace):
@@ -218,7 +221,7 @@ def choice_unfit(resource: Resource, before: Resource | None, world: World) -> E
 
 
 def plan_withheld(resource: Resource, before: Resource | None, world: World) -> EnMasseError | None:
-    """Its namespace may not choose the plan of an address space, or any. What it has may stay."""
+    """Its namespace may not use the plan of an address space. A former choice may stay."""
     if not isinstance(resource, AddressSpace):
         return None
     plan, namespace = resource.spec.plan, resource.metadata.namespace
@@ -232,8 +235,8 @@ def plan_withheld(resource: Resource, before: Resource | None, world: World) -> 
     only = f", only {there}; choose one of these, or" if there else "; choose another namespace, or"
     fault = Fault(
         "spec.plan",
-        f"namespace {namespace!r} may not choose {what}{only}"
-        f" have a service administrator name it in annotation {PLANS} of the namespace",
+        f"namespace {namespace!r} may not use {what}{only} ask a service"
+        f" administrator to list it in annotation {PLANS} of the namespace",
     )
     message = f"{resource.key} is forbidden: {fault}"
     return Denied(Code.PLAN_WITHHELD, message, faults=[fault], name=resource.metadata.name)
@@ -246,7 +249,7 @@ def _choices(space: AddressSpace) -> tuple[object, ...]:
 def forwarder_unconnected(
     resource: Resource, before: Resource | None, world: World
 ) -> EnMasseError | None:
-    """A forwarder leads to no connector of the space. One that did when it was made may stay."""
+    """A forwarder names no connector of the space. One that was valid when created may stay."""
     if not isinstance(resource, Address) or not resource.spec.forwarders:
         return None
     space = world.space_of(resource)
@@ -259,12 +262,13 @@ def forwarder_unconnected(
 
 
 Changed = Sequence[tuple[Resource, Resource | None]]
-"""What a request changes: each resource as it would be, and as it was."""
+"""The changes of a request: each resource after and before it."""
 
 
 def host_taken(resource: Resource, before: Resource | None, world: World) -> EnMasseError | None:
-    """A host name of its endpoints is the platform's or another space's, or its own full name is
-    a host name of another space."""
+    """A host name of its endpoints belongs to the platform or to another space, or its full name is
+    a host name of another space.
+    """
     if not isinstance(resource, AddressSpace):
         return None
     asked = {"metadata.name": full_name(resource)} if before is None else {}
@@ -282,20 +286,20 @@ def host_taken(resource: Resource, before: Resource | None, world: World) -> EnM
             whose = _whose(others[0], resource)
         else:
             continue
-        fault = Fault(field, f"{host!r} already leads to {whose}; choose another")
+        fault = Fault(field, f"{host!r} already belongs to {whose}; choose another")
         return Conflict(Code.ADDRESS_TAKEN, f"{resource.key}: {fault}", faults=[fault])
     return None
 
 
 def _whose(space: Key, asking: Resource) -> str:
-    """Return what a tenant is told of a space, which may be somebody else's."""
+    """Return how a space is named to a tenant, who may not own it."""
     if space.namespace == asking.metadata.namespace:
         return f"address space {space.name}"
     return "a space of another namespace"
 
 
 def namespace_full(changed: Changed, world: World) -> EnMasseError | None:
-    """A namespace would hold more of a kind than it may; what is there already may stay."""
+    """A namespace exceeds its limits. Existing resources may stay."""
     for group in dict.fromkeys(group_of(resource.key) for resource, _ in changed):
         now, before = world.index.held(group), world.index.held_before(group)
         bounds = world.bounds
@@ -324,11 +328,11 @@ def namespace_full(changed: Changed, world: World) -> EnMasseError | None:
 
 
 def quota_exceeded(changed: Changed, world: World) -> EnMasseError | None:
-    """An address space would need more than its quota has.
+    """An address space exceeds its quota.
 
-    All addresses count, those that wait too: who waits is not overtaken, and what is decided does
-    not depend on how far the controller has come. Only what needs more than before is refused, so
-    that in a quota that has shrunk everything else can still be changed.
+    All addresses count, pending ones too, so that the decision does not depend on the progress of
+    the controller. Only additional use is refused, so other changes are possible after a quota has
+    shrunk.
     """
     homes: dict[Home, list[tuple[Resource, Resource | None]]] = {}
     for resource, before in changed:
@@ -408,8 +412,7 @@ def _demands(catalogue: Catalogue, choices: Mapping[Choice, int]) -> Counter[Dem
 def default_space_unknown(
     resource: Resource, before: Resource | None, world: World
 ) -> EnMasseError | None:
-    """The space that connections enter which name none does not exist. One that is deleted later
-    stays the default one."""
+    """The default space does not exist. One that is deleted later stays the default."""
     if resource.key != PLATFORM:
         return None
     name = default_space(resource)
@@ -420,8 +423,8 @@ def default_space_unknown(
         return None
     fault = Fault(
         f"metadata.annotations[{DEFAULT_SPACE_ANNOTATION}]",
-        f"there is no address space {name!r}; name one as NAME.NAMESPACE, or leave the value empty:"
-        " then every client has to name its space",
+        f"address space {name!r} not found; write NAME.NAMESPACE, or an empty"
+        " value to require every client to name its space",
     )
     return _invalid(Code.REFERENCE_INVALID, resource, [fault])
 
@@ -438,12 +441,13 @@ CHECKS: tuple[Check, ...] = (
     forwarder_unconnected,
     default_space_unknown,
 )
-"""What every created or changed resource must pass, in the order in which faults are told."""
+"""Checks of every created or changed resource, in order of reporting."""
 
 
 def space_opened(world: World) -> EnMasseError | None:
-    """A space would let everybody in, and did not before. One that was declared so past admission
-    is served closed, and does not keep anything else from being changed."""
+    """A space would become open to other machines. One that bypassed admission is served closed and
+    does not prevent other changes.
+    """
     if not world.exposed:
         return None
     before = replace(world, index=world.index.unchanged())
@@ -451,7 +455,7 @@ def space_opened(world: World) -> EnMasseError | None:
 
 
 def space_exposed(world: World, known: Collection[Key] = ()) -> EnMasseError | None:
-    """A space that lets everybody in, other than `known`, could be reached from elsewhere."""
+    """A space that admits every client, other than `known`, is reachable from other machines."""
     if not world.exposed:
         return None
     if not (spaces := [one for one in world.open_spaces() if one.key not in known]):
@@ -459,16 +463,16 @@ def space_exposed(world: World, known: Collection[Key] = ()) -> EnMasseError | N
     names = ", ".join(space.metadata.name for space in spaces)
     return Invalid(
         Code.SPACE_EXPOSED,
-        f"address space {names} would let everybody in, from other machines too;"
-        " set spec.authenticationService.type to standard or leave it out, listen on 127.0.0.1,"
-        " or start with --insecure",
+        f"address space {names} would admit anonymous clients from other"
+        " machines; remove spec.authenticationService.type or set it to"
+        " standard, listen on 127.0.0.1, or start with --insecure",
     )
 
 
 def check_members(resource: Resource, members: Sequence[Resource]) -> None:
-    """See that a resource may go together with what belongs to it.
+    """Check that a resource can be deleted with its members.
 
-    Raises: Denied for the namespace `default`; Conflict if finalizers keep one of the members.
+    Raises: Denied for the namespace `default`; Conflict if finalizers keep a member.
     """
     if isinstance(resource, Namespace) and resource.metadata.name == DEFAULT_NAMESPACE:
         raise Denied(Code.ACCESS_DENIED, f"namespace {DEFAULT_NAMESPACE!r} cannot be deleted")
@@ -482,13 +486,13 @@ def check_members(resource: Resource, members: Sequence[Resource]) -> None:
 
 
 IN_USE_NAMED_MAX = 3
-"""Resources that a message names of those that use another one."""
+"""Maximum users of a resource listed in a message."""
 
 
 def check_unused(resource: Resource, world: World) -> None:
-    """See that nothing has chosen a plan or a service that is to go; `world` is as it is then.
+    """Check that a plan or service being deleted is unused; `world` is the state after it.
 
-    Raises: Conflict if something has.
+    Raises: Conflict if it is used.
     """
     using = world.index.using(resource.kind, resource.metadata.name)
     if not using:
@@ -498,12 +502,12 @@ def check_unused(resource: Resource, world: World) -> None:
     users = f"{names} and {more} more" if more > 0 else names
     raise Conflict(
         Code.STATE_CONFLICT,
-        f"{resource.key} is in use by {users}; give them another one, or delete them first",
+        f"{resource.key} is in use by {users}; change or delete them first",
     )
 
 
 def first_fault(changed: Changed, world: World) -> EnMasseError | None:
-    """Return the first error that any check finds in what a request changes."""
+    """Return the first error of any check for a request."""
     for resource, before in changed:
         for check in CHECKS:
             if (error := check(resource, before, world)) is not None:

@@ -1,4 +1,4 @@
-"""Asks authentication services elsewhere whether they answer, again and again."""
+"""Probes authentication services periodically."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -12,52 +12,52 @@ from enmasse.resources import AddressSpace, AuthenticationService, Key
 from enmasse.store import Store
 
 LOOK_S = 1.0
-"""How often it is looked whether there is somebody to ask."""
+"""Interval of looking for due probes."""
 
 ASK_S = 30.0
-"""How often one is asked that answers."""
+"""Probe interval of a responding service."""
 
 ASK_AGAIN_S = 5.0
-"""How often one is asked that does not."""
+"""Probe interval of a failing service."""
 
 AT_ONCE = 64
-"""Services that are asked at a time; the others wait. One that hangs takes its place until whoever
-asks gives up, so there are more places than services that are likely to hang together."""
+"""Maximum concurrent probes. A hanging probe keeps its slot until its time-out, so there are more
+slots than services likely to hang together.
+"""
 
 Problem = Callable[[AuthenticationService], Awaitable[str | None]]
 
 _Identity = tuple[str | None, int | None]
-"""uid and generation: what changes with who is asked."""
+"""uid and generation: they change with the probed server."""
 
 
 class _Asking(NamedTuple):
-    """A question that is under way."""
+    """A running probe."""
 
     identity: _Identity
     task: asyncio.Task[None]
 
 
 class Prober:
-    """Asks for a manager, each service by itself: one that hangs holds up no other."""
+    """Probes services for a manager, independently: a hanging service does not delay others."""
 
     def __init__(self, store: Store, manager: Manager, problem: Problem, clock: Clock) -> None:
-        """`problem` asks one service, in bounded time, and says why it does not answer."""
+        """`problem` probes one service in bounded time and returns the error, or None."""
         self._store = store
         self._manager = manager
         self._problem = problem
         self._clock = clock
         self._taken_in: int | None = None
-        """Version of the store up to which changes are in the services and spaces here."""
+        """Version of the store that the sets below reflect."""
 
         self._services: dict[Key, AuthenticationService] = {}
-        """Those that ask others."""
+        """Services with a remote server."""
 
         self._spaces: dict[Key, tuple[str | None, str | None]] = {}
-        """uid of each space, and the service that it names."""
+        """uid of each space, and the name of its service."""
 
         self._behind: set[Key] = set()
-        """Services that keep realms, where spaces have come, gone or chosen another service since
-        they were asked."""
+        """Services with managed realms whose spaces have changed since the last probe."""
 
         self._asking: dict[Key, _Asking] = {}
         self._answers: dict[Key, Answer] = {}
@@ -65,17 +65,16 @@ class Prober:
         self._slots = asyncio.Semaphore(AT_ONCE)
 
     async def run(self) -> None:
-        """Ask until cancelled."""
+        """Probe until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             while True:
                 self.ask(tasks)
                 await self._clock.sleep(LOOK_S)
 
     def ask(self, tasks: asyncio.TaskGroup) -> None:
-        """Begin to ask those whose turn it is; the manager is told of each as it answers.
+        """Start due probes; the manager receives each result as it arrives.
 
-        A service is asked once at a time. Who is asked for one that is another by now, or has
-        gone, is not waited for.
+        A service has one probe at a time. A probe of a changed or deleted service is abandoned.
         """
         self._take_in()
         for key, asking in list(self._asking.items()):
@@ -89,7 +88,7 @@ class Prober:
                 self._asking[key] = _Asking(_identity(service), task)
 
     def _take_in(self) -> None:
-        """Take in what is new in the store."""
+        """Apply changes of the store."""
         moved = False
         for key in self._changed():
             found = self._store.get(key)
@@ -109,7 +108,7 @@ class Prober:
             self._behind |= {key for key, one in self._services.items() if one.keeps_realms}
 
     def _changed(self) -> Iterable[Key]:
-        """Return the keys of services and spaces that may not be as they were."""
+        """Return the keys of services and spaces that may have changed."""
         since, self._taken_in = self._taken_in, self._store.version
         kinds = "AuthenticationService", "AddressSpace"
         try:

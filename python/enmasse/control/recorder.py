@@ -1,4 +1,4 @@
-"""Looks at what spaces come to, again and again, and has it kept."""
+"""Samples the usage of spaces periodically."""
 
 import asyncio
 from contextlib import suppress
@@ -7,38 +7,40 @@ import structlog
 
 from enmasse.base.clock import Clock
 from enmasse.base.errors import EnMasseError
-from enmasse.control.interim import Interim
 from enmasse.control.manager import Manager
+from enmasse.control.usage_file import UsageFile
 from enmasse.engines import Engine
 
 log = structlog.get_logger(__name__)
 
 LOOK_S = 1.0
-"""How often the engine's counters are looked at: what is sent within this time after an allowance
-is used up still comes in, as fast as the plan lets it."""
+"""Sampling interval of the engine's counters: messages sent within it after an allowance is used up
+are accepted, up to the rate of the plan.
+"""
 
 SAVE_S = 60.0
-"""How often records that have changed are written into statuses. What is newer is in the interim
-file: a process that is killed loses what came after the last look."""
+"""Interval of writing changed records into statuses. Newer usage is in the interim file: a killed
+process loses at most the time since the last sample.
+"""
 
 LAST_SAVE_S = 1.0
-"""Longest wait for the last write, as the process ends: what it misses is in the interim file."""
+"""Maximum wait for the last write at shutdown; the interim file has what it misses."""
 
 
 class Recorder:
-    """Counts for a manager what its engine carries."""
+    """Samples the traffic of an engine for a manager."""
 
     def __init__(
-        self, manager: Manager, engine: Engine, clock: Clock, interim: Interim | None = None
+        self, manager: Manager, engine: Engine, clock: Clock, interim: UsageFile | None = None
     ) -> None:
-        """Count what `engine`, which is the manager's, has carried since it began."""
+        """Start at the present counters of `engine`, which belongs to the manager."""
         self._manager = manager
         self._interim = interim
         self._engine = engine
         self._clock = clock
 
     async def run(self) -> None:
-        """Look and write until cancelled, then write once more."""
+        """Sample and write until cancelled, then write once more."""
         saved = self._clock.monotonic()
         try:
             while True:
@@ -69,7 +71,7 @@ class Recorder:
         try:
             observed = await self._engine.observe()
         except EnMasseError as error:
-            log.warning("messages at rest are not counted", reason=error.message)
+            log.warning("stored messages cannot be counted", reason=error.message)
             return
         for one in observed.addresses:
             stored[one.space] = stored.get(one.space, 0) + one.stored_bytes
@@ -79,5 +81,5 @@ class Recorder:
         try:
             await self._manager.save_usage()
         except EnMasseError as error:
-            # The next time comes: nothing is forgotten meanwhile.
+            # The next attempt has everything, since nothing is discarded.
             log.warning("usage is not written", reason=error.message)

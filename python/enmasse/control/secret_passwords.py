@@ -1,7 +1,7 @@
-"""Passwords of users that are in Secrets: what a login is checked against follows the Secret.
+"""Passwords in Secrets: verifiers follow the content of the Secret.
 
-Verifiers of such a user are never stored: they are derived from what the Secret has, and kept in
-memory while that stays.
+Verifiers of such users are never stored: they are derived from the Secret and cached in memory
+while it is unchanged.
 """
 
 import asyncio
@@ -14,31 +14,33 @@ from enmasse.resources import Key, MessagingUser, Secret, Verifier
 from enmasse.store import Store
 
 AT_ONCE = 32
-"""Passwords that one pass derives, each some 10 ms of a core: others wait for the next pass.
-Namespaces take turns, so that one with many users holds up no other."""
+"""Maximum passwords derived per pass, about 10 ms of CPU each. Namespaces take turns, so that many
+users in one do not delay others.
+"""
 
 
 class SecretPasswords:
-    """The users whose password is in a Secret, and what was derived for each."""
+    """Users with passwords in Secrets, and their verifiers."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._users: dict[Key, MessagingUser] = {}
         self._by_secret: defaultdict[Key, set[Key]] = defaultdict(set)
         self._derived: dict[Key, tuple[str, tuple[Verifier, ...]]] = {}
-        """The value that a user's verifiers are of, and these."""
+        """The Secret value of the verifiers, and the verifiers."""
 
         self._owed: defaultdict[str, dict[Key, None]] = defaultdict(dict)
-        """Users whose Secret is to be looked at by namespace, the longest waiting first."""
+        """Users with pending checks by namespace, longest waiting first."""
 
     @property
     def waiting(self) -> set[Key]:
-        """Users of whom another pass says what their password is."""
+        """Users whose password is determined by another pass."""
         return set(chain.from_iterable(self._owed.values()))
 
     def put(self, key: Key, user: MessagingUser | None) -> MessagingUser | None:
-        """Take in a user as declared now, None if gone; return the user with what was derived
-        before, which goes on until the Secret has been looked at."""
+        """Apply the present state of a user, None if deleted; return the user with its cached
+        verifiers, which stay in use until the Secret is checked.
+        """
         before = self._users.pop(key, None)
         if before is not None:
             self._by_secret[_secret(before)].discard(key)
@@ -56,8 +58,9 @@ class SecretPasswords:
         return self._with(key, user)
 
     async def derive(self, changed: Iterable[Key]) -> list[MessagingUser]:
-        """Return the users whose verifiers are others than before, with them; `changed` may have
-        Secrets that are not as they were. Of more than AT_ONCE some wait."""
+        """Return users with changed verifiers; `changed` are Secrets that may have changed. Beyond
+        AT_ONCE users wait for the next pass.
+        """
         for secret in changed:
             if users := self._by_secret.get(secret):
                 self._owed[secret.namespace] |= dict.fromkeys(users)
@@ -73,15 +76,14 @@ class SecretPasswords:
         ]
 
     def _done(self, key: Key) -> None:
-        """Note that nothing is owed to a user; the others of its namespace come after those of all
-        others."""
+        """Mark a user as done; the others of its namespace go to the end of the queue."""
         owed = self._owed.pop(key.namespace, {})
         owed.pop(key, None)
         if owed:
             self._owed[key.namespace] = owed
 
     async def _renew(self, key: Key, user: MessagingUser) -> bool:
-        """Derive anew what a user's Secret has now; whether that is something else."""
+        """Derive verifiers from the present Secret of a user; return whether they changed."""
         wanted = user.spec.authentication.password_secret
         found = self._store.get(_secret(user))
         value = found.data.get(wanted.key) if isinstance(found, Secret) and wanted else None
@@ -91,7 +93,7 @@ class SecretPasswords:
         try:
             password = prepared(value) if value is not None else None
         except ValueError:
-            password = None  # the condition of the user says that it cannot be one
+            password = None  # the condition of the user reports the malformed password
         if value is None or password is None:
             return self._derived.pop(key, None) is not None
         self._derived[key] = value, await asyncio.to_thread(derive, password)

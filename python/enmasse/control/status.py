@@ -1,8 +1,7 @@
-"""Whether a resource is ready, decided from everything seen at once. Pure.
+"""Decides the readiness of a resource from one snapshot. Pure.
 
-A resource is ready when the engine has proven that it serves it; else the first of a chain of
-checks that finds something says what is missing and what would mend it. What differs from kind to
-kind is in the file of the kind.
+A resource is ready once the engine has confirmed it. Otherwise the first check of a chain that
+applies gives the reason and the remedy. Differences between kinds are in the file of the kind.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,30 +26,30 @@ class Finding(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What became of asking a service."""
+    """The result of probing a service."""
 
     identity: tuple[str | None, int | None]
-    """uid and generation of what was asked."""
+    """uid and generation of the probed service."""
 
     problem: str | None
-    """Why it did not answer; None: it did."""
+    """The error; None: it responded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What is known when statuses are decided."""
+    """The input of status decisions."""
 
     version: int
-    """Version of the Plan that the resources compile to."""
+    """Version of the compiled Plan."""
 
     left_out: Mapping[Key, LeftOut]
-    """What is not in that Plan, and why."""
+    """Resources excluded from that Plan, with reasons."""
 
     waiting: Mapping[Key, LeftOut]
-    """What is in it and names something that is not there, and what that is."""
+    """Resources in it with missing references, and the references."""
 
     proof: Proof | None
-    """What the engine serves; None if it has never answered."""
+    """The confirmation of the engine; None if it never responded."""
 
     refusal: EnMasseError | None
     """Why the engine does not serve that Plan; None if it does."""
@@ -58,28 +57,28 @@ class Seen:
     now: datetime
 
     answers: Mapping[Key, Answer] | None = None
-    """What authentication services elsewhere have answered; None: nobody asks them."""
+    """Results of probing authentication services; None: they are not probed."""
 
 
 Check = Callable[[Declared, Seen], Finding | None]
 
 
 def terminating(resource: Declared, _: Seen) -> Finding | None:
-    """It was asked to go and is served until its finalizers are done."""
+    """Its deletion was requested, and it is served until its finalizers are done."""
     if not resource.is_terminating:
         return None
     names = ", ".join(resource.metadata.finalizers)
-    return Finding("Terminating", "Deleted", f"goes when its finalizers are done: {names}")
+    return Finding("Terminating", "Deleted", f"waiting for finalizers: {names}")
 
 
 def left_out_of_the_plan(resource: Declared, seen: Seen) -> Finding | None:
-    """It cannot be served beside the rest."""
+    """It conflicts with other resources."""
     left_out = seen.left_out.get(resource.key)
     return Finding("Pending", left_out.reason, left_out.message) if left_out else None
 
 
 def plan_refused(resource: Declared, seen: Seen) -> Finding | None:
-    """The engine does not serve the Plan that the resource is in."""
+    """The engine does not serve the Plan with the resource."""
     if seen.refusal is None:
         return None
     phase: Phase = "Failed" if resource.status.is_ready else "Configuring"
@@ -87,27 +86,27 @@ def plan_refused(resource: Declared, seen: Seen) -> Finding | None:
 
 
 def plan_not_applied(_: Declared, seen: Seen) -> Finding | None:
-    """The engine has not yet said that it serves the Plan."""
+    """The engine has not confirmed the Plan yet."""
     if seen.proof is not None and seen.proof.version >= seen.version:
         return None
-    return Finding("Configuring", "PlanNotApplied", "waiting for the node to take the Plan")
+    return Finding("Configuring", "PlanNotApplied", "waiting for the node to apply the Plan")
 
 
 def not_served(resource: Declared, seen: Seen) -> Finding | None:
-    """The engine serves the Plan, but not this resource as it is there."""
+    """The engine serves the Plan, but could not serve this resource."""
     failed = seen.proof and seen.proof.failed.get(resource.metadata.uid or "")
     return Finding("Failed", failed.reason, failed.message) if failed else None
 
 
 def not_proven(resource: Declared, seen: Seen) -> Finding | None:
-    """The engine serves the Plan and does not name the resource among what is active."""
+    """The engine serves the Plan and does not list the resource as active."""
     if seen.proof is not None and resource.metadata.uid in seen.proof.active:
         return None
     return Finding("Configuring", "NotActive", "the node does not report it as active")
 
 
 def waiting_for_another(resource: Declared, seen: Seen) -> Finding | None:
-    """It is served as far as that goes without another resource, which is gone."""
+    """It is served as far as possible without a missing reference."""
     waiting = seen.waiting.get(resource.key)
     return Finding("Pending", waiting.reason, waiting.message) if waiting else None
 

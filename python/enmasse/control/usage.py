@@ -1,7 +1,7 @@
-"""What address spaces come to, period by period, and whether that is all they may send. Pure.
+"""Usage of address spaces per period, and allowances. Pure.
 
-A period is a day or a month of UTC, by the allowance of the space's plan; a month where that has
-none. The record is kept in the status of the space.
+A period is a day or a month in UTC, by the allowance of the space's plan; a month without an
+allowance. The record is in the status of the space.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping
@@ -17,7 +17,7 @@ from enmasse.resources.address_space_plan import Allowance
 from enmasse.resources.conditions import stated, without
 
 SENDING = "Sending"
-"""The condition that says whether clients may send; only spaces with an allowance have it."""
+"""The condition that reports whether clients may send; only spaces with an allowance have it."""
 
 
 class Period(NamedTuple):
@@ -30,30 +30,30 @@ class Period(NamedTuple):
 
 
 def period_of(now: datetime, allowance: Allowance | None) -> Period:
-    """Return the period that a moment lies in."""
+    """Return the period of a time."""
     is_daily = allowance is not None and allowance.period == "day"
     return _period(now.astimezone(UTC).date(), is_daily=is_daily)
 
 
 def periods_of(now: datetime) -> frozenset[str]:
-    """Return the names of the day and the month that a moment lies in."""
+    """Return the names of the day and the month of a time."""
     day = now.astimezone(UTC).date()
     return frozenset(_period(day, is_daily=is_daily).name for is_daily in (True, False))
 
 
 @lru_cache(maxsize=4)
 def _period(day: date, *, is_daily: bool) -> Period:
-    """Every space asks for the same ones, every second."""
+    """Cached: every space needs the same ones every second."""
     today = datetime.combine(day, time(), UTC)
     if is_daily:
         return Period(today.strftime("%Y-%m-%d"), today + timedelta(days=1))
-    # Every month is over 31 days after its first, and the next one is not.
+    # Every month ends at most 31 days after its first day, and the following one ends later.
     end = (today.replace(day=1) + timedelta(days=31)).replace(day=1)
     return Period(today.strftime("%Y-%m"), end)
 
 
 class _Meter:
-    """The record of one space, and where the engine's counters were."""
+    """The record of one space, and the engine's counters at the last sample."""
 
     def __init__(self, usage: Iterable[Usage]) -> None:
         self.usage = self.saved = tuple(usage)
@@ -66,14 +66,14 @@ class _Meter:
 
     @property
     def unsaved(self) -> tuple[Usage, ...]:
-        """The periods that are not as they were written last."""
+        """The periods that changed since the last write."""
         if self.usage is self.saved:
             return ()
-        # A period that did not change is the very same object.
+        # An unchanged period is the same object.
         return tuple(one for one in self.usage if all(one is not old for old in self.saved))
 
     def recover(self, known: Iterable[Usage]) -> None:
-        """Go on from what was known of some periods, where that is more than what was written."""
+        """Merge known periods that are ahead of the written ones."""
         for one in sorted(known, key=lambda one: one.period):
             record = next((now for now in self.usage if now.period == one.period), None)
             now = _most(record, one) if record is not None else one
@@ -87,7 +87,7 @@ class _Meter:
     def count(self, figures: SpaceFigures, period: Period) -> None:
         before = self.seen
         if before is None or figures.messages_in < before.messages_in:
-            # Its counters begin at nothing, or did anew.
+            # Its counters started at zero, possibly again.
             before = SpaceFigures(figures.uid, figures.name)
         self.seen, record = figures, self.of(period)
         now = record.model_copy(
@@ -104,20 +104,21 @@ class _Meter:
 
 
 class Book:
-    """The records of all spaces, by the uids of these."""
+    """The records of all spaces, by uid."""
 
     def __init__(self) -> None:
         self._meters: dict[str, _Meter] = {}
         self._recovered: dict[str, tuple[Usage, ...]] = {}
-        """What was known of spaces that are not open yet."""
+        """Restored usage of spaces that are not open yet."""
 
     def recover(self, known: Mapping[str, tuple[Usage, ...]]) -> None:
-        """Note what was known by another process when it was killed, before spaces are opened."""
+        """Restore the usage known to a killed process, before spaces are opened."""
         self._recovered = dict(known)
 
     def open(self, space: AddressSpace, departed: Iterable[Usage] = ()) -> None:
-        """Go on with the record that a space has, if it is new here, and with that of a deleted one
-        which had its name."""
+        """Open a space with the record of its status if it is new, and with that of a deleted space
+        of its name.
+        """
         uid = space.metadata.uid
         if uid is not None and uid not in self._meters:
             self._meters[uid] = meter = _Meter(space.status.usage or ())
@@ -125,7 +126,7 @@ class Book:
             meter.recover(departed)
 
     def close(self, uid: str) -> tuple[Usage, ...]:
-        """Forget a space; return what it had come to."""
+        """Remove a space; return its usage."""
         meter = self._meters.pop(uid, None)
         return meter.usage if meter else ()
 
@@ -135,8 +136,9 @@ class Book:
         allowance_of: Callable[[str], Allowance | None],
         now: datetime,
     ) -> set[str]:
-        """Add what the engine's counters have grown by to the period that is now; return the
-        spaces of which they have."""
+        """Add the growth of the engine's counters to the current period; return the spaces with
+        traffic.
+        """
         moved = set()
         for one in figures:
             meter = self._meters.get(one.uid)
@@ -151,7 +153,7 @@ class Book:
         allowance_of: Callable[[str], Allowance | None],
         now: datetime,
     ) -> None:
-        """Note the bytes that lie in spaces now, by uid, where they are more than before."""
+        """Raise the stored bytes of spaces, by uid, to the present values if larger."""
         for uid, count in stored.items():
             if (meter := self._meters.get(uid)) is not None and count:
                 record = meter.of(period_of(now, allowance_of(uid)))
@@ -164,8 +166,7 @@ class Book:
         now: datetime,
         among: Container[str] | None = None,
     ) -> dict[str, str]:
-        """Return the spaces (of those `among`) that have sent all they may in this period, and
-        what there is to say of each."""
+        """Return the spaces of `among` whose allowance is used up, with the reason."""
         found = {}
         for uid, meter in self._meters.items():
             if among is not None and uid not in among:
@@ -181,17 +182,17 @@ class Book:
         return found
 
     def unsaved(self) -> dict[str, tuple[Usage, ...]]:
-        """Return the records that are not what was written last."""
+        """Return the records that changed since the last write."""
         meters = self._meters.items()
         return {uid: meter.usage for uid, meter in meters if meter.usage is not meter.saved}
 
     def unsaved_periods(self) -> dict[str, tuple[Usage, ...]]:
-        """Return of those records the periods that differ."""
+        """Return the changed periods of those records."""
         meters = self._meters.items()
         return {uid: periods for uid, meter in meters if (periods := meter.unsaved)}
 
     def saved(self, records: Mapping[str, tuple[Usage, ...]]) -> None:
-        """Note that these records were written."""
+        """Mark these records as written."""
         for uid, usage in records.items():
             if (meter := self._meters.get(uid)) is not None:
                 meter.saved = usage
@@ -199,7 +200,7 @@ class Book:
     def told(
         self, space: AddressSpace, allowance: Allowance | None, spent: str | None, now: datetime
     ) -> AddressSpace:
-        """Return a space whose status has its record and says whether its clients may send."""
+        """Return a space whose status has its record and the condition for sending."""
         meter = self._meters.get(space.metadata.uid or "")
         if meter is None:
             return space
@@ -222,8 +223,9 @@ class Book:
 
 
 def _most(one: Usage, other: Usage) -> Usage:
-    """Return what two records of a period say together. Each only ever grows, and the other is an
-    earlier or later state of it."""
+    """Merge two records of a period. Records only grow, and one is an earlier or later state of the
+    other.
+    """
     names = (name for name in Usage.model_fields if name != "period")
     return one.model_copy(
         update={name: max(getattr(one, name), getattr(other, name)) for name in names}
@@ -235,11 +237,11 @@ def _nothing(period: Period) -> Usage:
 
 
 def _spent(usage: Usage, allowance: Allowance) -> str | None:
-    """Return which part of an allowance is used up, if one is."""
+    """Return the part of an allowance that is used up, or None."""
     for what, used, most in (
         ("messages", usage.messages_in, allowance.messages),
         ("bytes", usage.bytes_in, allowance.bytes),
     ):
         if most is not None and used >= most:
-            return f"the {most} {what} of {usage.period} are sent"
+            return f"the allowance of {most} {what} of {usage.period} is used up"
     return None

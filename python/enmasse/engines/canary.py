@@ -39,7 +39,7 @@ TIMEOUT_S = 10.0
 SPACE_NAME = "$health"
 """No space that is declared can have such a name."""
 
-_LATE = f"a message within the node has not come back within {TIMEOUT_S:g} s"
+_LATE = f"the canary message did not return within {TIMEOUT_S:g} s"
 _USER = "canary"
 _DIRECT = PlannedAddress(uid="enmasse-health-direct", name="direct", type="anycast")
 _STORED = PlannedAddress(
@@ -124,7 +124,7 @@ class Canary:
             # clients have all connections: nothing is wrong with the node, and nothing was learnt
             return self._figures.problem
         except EnMasseError as error:
-            return f"a message within the node was not carried: {error.message}"
+            return f"the canary message was not delivered: {error.message}"
         return None
 
 

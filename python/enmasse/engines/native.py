@@ -128,7 +128,7 @@ class NativeEngine:
         if all(one.id != connection for one in await self.connections()):
             raise Missing(
                 Code.CONNECTION_MISSING,
-                f"there is no connection {connection}; `enmasse get connections` lists them",
+                f"connection {connection} not found; `enmasse get connections` lists them",
             )
         self._node.trace(connection, on=on)
 
@@ -166,8 +166,8 @@ class NativeEngine:
         if journal is None or journal["unreadable"] is None:
             return None
         return (
-            f"the disk does not give back stored messages ({journal['unreadable']}): they wait and"
-            " are tried again; mend the disk"
+            f"stored messages cannot be read ({journal['unreadable']}); they"
+            " wait and reads are retried; check the disk"
         )
 
     async def watch_journal(self, changed: Callable[[], None]) -> None:
@@ -320,8 +320,9 @@ def _stopped(journal: Mapping[str, Any] | None) -> str | None:
     if journal is None or journal["stopped"] is None:
         return None
     return (
-        f"the journal has stopped: {journal['stopped']}; addresses on disk take no more messages"
-        " and hand out those they have: mend the disk and start again"
+        f"the journal has stopped: {journal['stopped']}; addresses on disk"
+        " accept no messages and deliver those they hold; repair the disk and"
+        " restart"
     )
 
 

@@ -17,7 +17,7 @@ from enmasse.engines.protocol import (
 )
 from enmasse.plan import Plan
 
-WHY = "this process stands by; another one of the same database runs the messaging"
+WHY = "this process is a stand-by; another process of the same database serves messaging"
 
 
 class Standby:
@@ -75,5 +75,5 @@ class Standby:
 
     def _leading(self) -> Engine:
         if self._engine is None:
-            raise Unavailable(Code.STANDING_BY, f"{WHY}; ask that one")
+            raise Unavailable(Code.STANDING_BY, f"{WHY}; send the request to that process")
         return self._engine

@@ -1,4 +1,4 @@
-"""Messages, their outcomes, and the shape of a session. Pure: no I/O, no event loop."""
+"""Messages, outcomes, and the interface of a session. Pure: no I/O, no event loop."""
 
 from enmasse.messaging.document import as_document
 from enmasse.messaging.message import (

@@ -7,7 +7,7 @@ from enmasse.messaging.message import Header, Message
 
 
 def as_document(message: Message) -> dict[str, Any]:
-    """Return a message as plain data: the body, and the sections that say something."""
+    """Return a message as plain data: the body and the non-empty sections."""
     document: dict[str, Any] = {"body": _plain(message.content)}
     said = {name: value for name, value in asdict(message.properties).items() if value is not None}
     for name, section in (
@@ -29,7 +29,7 @@ def _header(header: Header | None) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value that JSON has: bytes as text where they are some, the rest as it reads."""
+    """Return a JSON value: bytes as text if they are UTF-8, other types as their text form."""
     match value:
         case bytes():
             return value.decode(errors="replace")

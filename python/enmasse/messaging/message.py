@@ -1,4 +1,4 @@
-"""A message: the sections of AMQP 1.0 (part 3, 3.2), and nothing else."""
+"""A message: the sections of AMQP 1.0 (part 3, 3.2)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,15 +10,15 @@ from uuid import UUID
 from enmasse.messaging.types import Timestamp
 
 MessageId = str | int | bytes | UUID
-"""What a message-id or correlation-id may be; an int is one of at least 0."""
+"""Types of a message-id or correlation-id; an int is at least 0."""
 
 Moment = datetime | Timestamp
-"""A point in time; a `Timestamp` only where no `datetime` reaches."""
+"""A point in time; a `Timestamp` beyond the range of `datetime`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """How the message is to be carried (3.2.1)."""
+    """The header of a message (3.2.1)."""
 
     durable: bool = False
     priority: int = 4
@@ -48,19 +48,19 @@ class Properties:
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """A body of bytes (3.2.6), in one section or several."""
+    """A binary body (3.2.6), in one or several sections."""
 
     parts: tuple[bytes, ...]
 
     @property
     def content(self) -> bytes:
-        """All parts as one."""
+        """All sections as one."""
         return b"".join(self.parts)
 
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """A body of lists of values (3.2.7), in one section or several."""
+    """A body of lists (3.2.7), in one or several sections."""
 
     parts: tuple[list[Any], ...]
 
@@ -73,15 +73,15 @@ class Value:
 
 
 Body = Data | Sequence | Value | None
-"""The body of a message; None where a peer left it out."""
+"""The body of a message; None if absent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
     """An immutable message.
 
-    `annotations` are those for the message's whole way (3.2.3), `delivery_annotations` those for
-    the next hop (3.2.2). The values of all mappings are those of `enmasse.messaging.types`.
+    `annotations` are the message annotations (3.2.3), `delivery_annotations` those for the next hop
+    (3.2.2). Mappings have values of `enmasse.messaging.types`.
     """
 
     body: Body = None
@@ -100,7 +100,7 @@ class Message:
 
     @classmethod
     def of(cls, content: Any, **properties: Any) -> "Message":
-        """A message around `content`: bytes become data, all else a value.
+        """Return a message with `content`: bytes become data, everything else a value.
 
         `properties` are those of `Properties`, by name.
         """
@@ -109,7 +109,7 @@ class Message:
 
     @property
     def content(self) -> Any:
-        """The body as a plain value: bytes of data, a value, or the lists of a sequence."""
+        """The body as a plain value: bytes, a value, or the lists of a sequence."""
         match self.body:
             case Data():
                 return self.body.content
@@ -122,7 +122,7 @@ class Message:
 
     @property
     def text(self) -> str:
-        """The body as text: a string as it is, data as UTF-8 (what is none is replaced)."""
+        """The body as text: a string unchanged, data as UTF-8 (invalid bytes are replaced)."""
         content = self.content
         if isinstance(content, bytes):
             return content.decode(errors="replace")

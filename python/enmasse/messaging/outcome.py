@@ -1,21 +1,21 @@
-"""What became of a delivery (AMQP 1.0, part 3, 3.4.2 to 3.4.5)."""
+"""Outcomes of a delivery (AMQP 1.0, part 3, 3.4.2 to 3.4.5)."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """Taken."""
+    """The message was processed (3.4.2)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """Not taken, and untouched: it may go to another receiver."""
+    """Not processed and unchanged: it may go to another receiver (3.4.4)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """Invalid for the receiver, whoever it is; `condition` as in `amqp:not-found`."""
+    """Invalid and unprocessable (3.4.3); `condition` is a symbol such as `amqp:not-found`."""
 
     condition: str | None = None
     description: str | None = None
@@ -27,7 +27,7 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class Modified:
-    """Not taken, and changed: it counts as a failed attempt, or may not come here again."""
+    """Not processed and modified: it counts as a failed attempt, or may not return here (3.4.5)."""
 
     delivery_failed: bool = False
     undeliverable_here: bool = False
@@ -37,7 +37,7 @@ Outcome = Accepted | Released | Rejected | Modified
 """Any of the four."""
 
 OutcomeTuple = tuple[str] | tuple[str, str | None, str | None] | tuple[str, bool, bool]
-"""An outcome as it crosses to the native core: its name, then its fields in order."""
+"""An outcome for the native core: its name, then its fields in order."""
 
 KINDS: dict[str, type[Outcome]] = {
     "accepted": Accepted,

@@ -1,7 +1,6 @@
-"""A session: an identity's open door to a server of messages.
+"""A session: an authenticated connection to a messaging server.
 
-These are the shapes that everything above relies on; `enmasse.client` has the one that speaks
-AMQP 1.0 over the native core.
+These are the interfaces; `enmasse.client` implements them with AMQP 1.0 over the native core.
 """
 
 from collections.abc import AsyncIterator, Awaitable
@@ -16,51 +15,55 @@ from enmasse.messaging.outcome import Outcome
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What of a stream is read, and from where on."""
+    """The part of a stream to read."""
 
     offset: Literal["first", "last", "next"] | int | datetime
-    """The first kept, the last, the next to come, an offset, or the first from a time on."""
+    """The first retained message, the last, the next, an offset, or the first at or after a time.
+    """
 
     partition: int | None = None
-    """One partition only; an offset needs it where there are several."""
+    """One partition only; required with an offset if there are several."""
 
 
 class Delivery(Protocol):
-    """A message that arrived, and the receiver's word about it."""
+    """A received message, to be settled."""
 
     @property
     def message(self) -> Message:
-        """The message, decoded when it is first looked at.
+        """The message, decoded on first access.
 
-        Raises PeerError if its bytes are no message; the delivery can still be settled.
+        Raises: PeerError if its bytes are malformed; the delivery can still be settled.
         """
 
     @property
     def settled(self) -> bool:
-        """Whether nobody waits for an outcome (any more)."""
+        """Whether it is settled."""
 
     def settle(self, outcome: Outcome = ...) -> None:
-        """Give it its outcome, Accepted by default. The first one counts."""
+        """Settle it with an outcome, Accepted by default. The first outcome counts."""
 
 
 class Sender(Protocol):
-    """A link that messages leave by."""
+    """A sender link."""
 
     @property
     def address(self) -> str | None:
-        """Where they go; None: where the `to` of each says."""
+        """Its target; None: the `to` of each message."""
 
     async def send(self, message: Message, *, settled: bool = False) -> Outcome:
-        """Send a message and wait for its outcome; settled ones are accepted at once.
+        """Send a message and wait for its outcome; a pre-settled one is accepted at once.
 
-        Waits for credit first, as long as the server wants no more.
-        Raises Unavailable if the link ends before.
+        Waits for credit first, without a limit.
+
+        Raises: Unavailable if the link ends before.
         """
 
     async def post(self, message: Message, *, settled: bool = False) -> Awaitable[Outcome]:
-        """Send a message and return its outcome as something to wait for.
+        """Send a message and return an awaitable for its outcome.
 
-        Waits for credit only. Raises as `send`.
+        Waits for credit only.
+
+        Raises: as `send`.
         """
 
     async def close(self) -> None:
@@ -68,27 +71,27 @@ class Sender(Protocol):
 
 
 class Receiver(Protocol):
-    """A link that messages arrive by; iterate over it."""
+    """A receiver link; iterate over it."""
 
     @property
     def address(self) -> str:
-        """Where they come from; of a dynamic node the address that was made."""
+        """Its source; for a dynamic node the address that the server created."""
 
     def __aiter__(self) -> AsyncIterator[Delivery]:
-        """All deliveries, until the link is closed or drained.
+        """All deliveries until the link is closed or drained.
 
-        Raises Unavailable and others if the server ends the link.
+        Raises: Unavailable and others if the server ends the link.
         """
 
     async def drain(self) -> None:
-        """Take back the credit: once what is under way was iterated over, iteration ends."""
+        """Revoke the credit; iteration ends after the deliveries in transit."""
 
     async def close(self) -> None:
-        """Detach the link. Deliveries not settled yet go to others."""
+        """Detach the link. The server redelivers unsettled deliveries."""
 
 
 class Session(Protocol):
-    """An open connection, as somebody."""
+    """An open connection with an identity."""
 
     async def __aenter__(self) -> Self:
         """Wait until it is open."""
@@ -99,9 +102,9 @@ class Session(Protocol):
     def sender(
         self, address: str | None, *, settled: bool = False
     ) -> AbstractAsyncContextManager[Sender]:
-        """Open a link to send by; None is the anonymous terminus.
+        """Attach a sender; None is the anonymous terminus.
 
-        Raises Missing, Denied and others if the server refuses the link.
+        Raises: Missing, Denied and others if the server refuses the link.
         """
 
     def receiver(
@@ -112,17 +115,18 @@ class Session(Protocol):
         count: int | None = None,
         start: Start | None = None,
     ) -> AbstractAsyncContextManager[Receiver]:
-        """Open a link to receive by; None asks for a dynamic node.
+        """Attach a receiver; None requests a dynamic node.
 
-        At most `credit` messages are under way or not settled at a time, and `count` in all: no
-        more are asked for, so none is taken from others and given back. Of large messages fewer
-        are under way at a time: those not yet iterated over come to about 16 MiB, by the size of
-        those before them, after a first 16. `start` is for streams.
-        Raises as `sender`, and Invalid for a `start` in what is no stream.
+        At most `credit` deliveries are in transit or unsettled at a time, and `count` in total; no
+        more credit is granted, so no delivery is taken from other receivers and returned. After the
+        first 16 deliveries, credit is also limited so that about 16 MiB, estimated from earlier
+        messages, wait for iteration. `start` applies to streams.
+
+        Raises: as `sender`, and Invalid for a `start` on an address that is not a stream.
         """
 
     async def request(self, address: str, message: Message) -> Message:
-        """Send a message and wait for the reply to it, told by its correlation-id.
+        """Send a request and wait for the reply with its correlation-id.
 
-        Raises Unavailable if the request is not accepted. Wrap it in `asyncio.timeout`.
+        Raises: Unavailable if the request is not accepted. Use `asyncio.timeout` to bound the wait.
         """

@@ -1,8 +1,8 @@
-"""The types of AMQP 1.0 (part 1) that no type of Python is.
+"""The types of AMQP 1.0 (part 1) without a Python equivalent.
 
-`None`, `bool`, `int` (a long, or a ulong where it does not fit), `float` (a double), `str`,
-`bytes`, `UUID`, `datetime`, `list` and `dict` stand for themselves. The classes here are for
-the rest: a value that is decoded and encoded again keeps its type.
+`None`, `bool`, `int` (a long, or a ulong if it does not fit), `float` (a double), `str`, `bytes`,
+`UUID`, `datetime`, `list` and `dict` represent themselves. The classes here represent the others: a
+value keeps its type when it is decoded and encoded again.
 """
 
 from dataclasses import dataclass
@@ -90,13 +90,13 @@ class Int(int):
 
 
 class Long(int):
-    """-2^63 to 2^63 - 1, also where a plain `int` would say the same."""
+    """-2^63 to 2^63 - 1, also for values that a plain `int` represents."""
 
     __slots__ = ()
 
 
 class Timestamp(int):
-    """Milliseconds since the Unix epoch, where no `datetime` reaches."""
+    """Milliseconds since the Unix epoch, beyond the range of `datetime`."""
 
     __slots__ = ()
 
@@ -108,19 +108,19 @@ class Float(float):
 
 
 class Decimal32(bytes):
-    """A decimal of 32 bits, as the four bytes of the wire."""
+    """A 32-bit decimal, as its four bytes."""
 
     __slots__ = ()
 
 
 class Decimal64(bytes):
-    """A decimal of 64 bits, as the eight bytes of the wire."""
+    """A 64-bit decimal, as its eight bytes."""
 
     __slots__ = ()
 
 
 class Decimal128(bytes):
-    """A decimal of 128 bits, as the sixteen bytes of the wire."""
+    """A 128-bit decimal, as its sixteen bytes."""
 
     __slots__ = ()
 
@@ -133,7 +133,7 @@ class Array(tuple[Any, ...]):
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A value with a descriptor that says what it means."""
+    """A described value."""
 
     descriptor: Any
     value: Any
@@ -144,14 +144,14 @@ MILLISECOND = timedelta(milliseconds=1)
 
 
 def to_millis(moment: datetime) -> int | None:
-    """Milliseconds since the Unix epoch; None for a moment without a time zone."""
+    """Milliseconds since the Unix epoch; None for a time without a time zone."""
     if moment.tzinfo is None:
         return None
     return (moment - EPOCH) // MILLISECOND
 
 
 def from_millis(millis: int) -> datetime | Timestamp:
-    """The moment so many milliseconds after the Unix epoch."""
+    """The time a number of milliseconds after the Unix epoch."""
     try:
         return EPOCH + millis * MILLISECOND
     except OverflowError:

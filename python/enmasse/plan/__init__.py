@@ -1,9 +1,8 @@
-"""The Plan: what a node serves, as plain data, and how it is made from resources. Pure.
+"""The Plan: everything a node serves, as plain data, compiled from resources. Pure.
 
-`compile` takes every declared resource and gives the Plan and what had to be left out of it. The
-same resources give the same Plan, whatever their order; `Compiler` does it change by change. The
-JSON form is shared with the node: `vectors/plans/` holds examples that the tests of both sides
-read.
+`compile` takes every declared resource and returns the Plan and the resources it excludes. The
+result does not depend on their order. `Compiler` does the same incrementally. The JSON form is
+shared with the node: `vectors/plans/` has examples that the tests of both sides read.
 """
 
 from enmasse.plan.catalogue import CATALOGUED, Catalogue, Problem

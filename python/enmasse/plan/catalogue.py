@@ -1,7 +1,7 @@
-"""What there is to choose from: plans, infra configs and authentication services by name. Pure.
+"""The choices of tenants: plans, infra configs and authentication services by name. Pure.
 
-While there is no plan of a kind, none is needed and any name is accepted. Of two that have one name
-the older counts.
+While no plan of a kind exists, none is required and any name is accepted. Of two resources with one
+name the older counts.
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,10 +36,10 @@ CATALOGUED = (
     *(AddressPlan, AddressSpacePlan, StandardInfraConfig, BrokeredInfraConfig),
     AuthenticationService,
 )
-"""The kinds that are chosen from."""
+"""Kinds in the catalogue."""
 
 NAMED_MAX = 8
-"""Plans that a message names."""
+"""Maximum plans listed in a message."""
 
 OnFull = Literal["block", "reject"]
 _ON_FULL: dict[str, OnFull] = {
@@ -50,7 +50,7 @@ _ON_FULL: dict[str, OnFull] = {
 
 
 class Problem(NamedTuple):
-    """Something chosen that does not fit: the field, a reason for programs, a message."""
+    """An invalid choice: field, reason, message."""
 
     field: str
     reason: str
@@ -59,7 +59,7 @@ class Problem(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What the plan of a space and its infra config say of the space and of every address."""
+    """The effect of a space's plan and infra config on the space and its addresses."""
 
     connections: int | None = None
     links: int | None = None
@@ -70,10 +70,10 @@ class Bounds:
     link_capacity: int | None = None
     reject_is_failure: bool | None = None
     broker_bytes: int | None = None
-    """Bytes of messages for each broker that an address's credit comes to."""
+    """Message bytes per broker of an address's credit."""
 
     on_full: OnFull | None = None
-    """What an address does that has its share of those."""
+    """Behaviour of an address that has reached its share."""
 
 
 UNBOUNDED = Bounds()
@@ -81,10 +81,10 @@ _Chosen = TypeVar("_Chosen", bound=Declared)
 
 
 class Catalogue:
-    """Everything of the kinds of CATALOGUED. It does not change; a new one is made instead."""
+    """An immutable catalogue of the CATALOGUED kinds; changes create a new one."""
 
     def __init__(self, resources: Iterable[Resource] = ()) -> None:
-        """Take what is of those kinds; the rest is passed over."""
+        """Collect resources of those kinds and ignore others."""
         found = sorted(
             (one for one in resources if isinstance(one, CATALOGUED)),
             key=lambda one: (one.metadata.creation_timestamp or "", one.key),
@@ -97,15 +97,15 @@ class Catalogue:
 
     @cached_property
     def authentications(self) -> Mapping[str, Authentication]:
-        """What type the services are, by name."""
+        """Type of each service, by name."""
         return {name: one.spec.type for name, one in self.services.items()} | BUILT_IN
 
     def service_of(self, space: AddressSpace) -> AuthenticationService | None:
-        """Return the service a space names, if one of that name is declared."""
+        """Return the declared service that a space names, or None."""
         return self.services.get(space.service_name or "")
 
     def space_plans_of(self, type_: str) -> list[AddressSpacePlan]:
-        """Return the plans for spaces of a type, the one that is taken by default first."""
+        """Return the plans for spaces of a type, the default first."""
         found = [one for one in self.space_plans.values() if one.spec.address_space_type == type_]
         return sorted(found, key=lambda one: one.order)
 
@@ -124,12 +124,12 @@ class Catalogue:
         ]
 
     def plan_of(self, address: Address) -> AddressPlan | None:
-        """Return the plan of an address, if there is one of that name and type."""
+        """Return the plan of an address, or None if it does not exist or has another type."""
         found = self.address_plans.get(address.spec.plan or "")
         return found if found and found.spec.address_type == address.spec.type else None
 
     def applied(self, address: Address) -> AppliedPlan | None:
-        """Return what the status of an address says of its plan, if there is that plan."""
+        """Return the plan status of an address, or None without a plan."""
         plan = self.plan_of(address)
         return self._applied[plan.metadata.name] if plan else None
 
@@ -145,17 +145,17 @@ class Catalogue:
         }
 
     def demand(self, type_: str, name: str | None) -> Demand:
-        """Return what an address of a type with a plan counts for."""
+        """Return the demand of an address of a type with a plan."""
         found = self.address_plans.get(name or "")
         return demand(found if found and found.spec.address_type == type_ else None)
 
     def plan_of_space(self, space: AddressSpace) -> AddressSpacePlan | None:
-        """Return the plan of a space, if there is one of that name and type."""
+        """Return the plan of a space, or None if it does not exist or has another type."""
         found = self.space_plans.get(space.spec.plan or "")
         return found if found and found.spec.address_space_type == space.spec.type else None
 
     def bounds(self, space: AddressSpace) -> Bounds:
-        """Return what plan and infra config say of a space."""
+        """Return the effect of plan and infra config on a space."""
         plan = self.plan_of_space(space)
         if plan is None:
             return UNBOUNDED
@@ -183,22 +183,22 @@ class Catalogue:
         )
 
     def allowance(self, space: AddressSpace) -> Allowance | None:
-        """Return what may be sent into a space in a period."""
+        """Return the allowance of a space."""
         plan = self.plan_of_space(space)
         return plan.spec.limits.allowance if plan and plan.spec.limits else None
 
     def problem_of_space(self, space: AddressSpace) -> Problem | None:
-        """Return what a space has chosen and cannot have."""
+        """Return invalid choices of a space."""
         return self._plan_problem_of_space(space) or self._service_problem(space)
 
     def _plan_problem_of_space(self, space: AddressSpace) -> Problem | None:
         name, type_ = space.spec.plan, space.spec.type
         if name is None or not self.space_plans:
             return None
-        there = f"for type {type_} there are {_names(self.space_plans_of(type_))}"
+        there = f"plans for type {type_}: {_names(self.space_plans_of(type_))}"
         found = self.space_plans.get(name)
         if found is None:
-            message = f"there is no AddressSpacePlan {name!r}; {there}"
+            message = f"AddressSpacePlan {name!r} not found; {there}"
             return Problem("spec.plan", "PlanUnknown", message)
         if found.spec.address_space_type != type_:
             message = f"{name!r} is for type {found.spec.address_space_type}; {there}"
@@ -209,22 +209,22 @@ class Catalogue:
         name = space.service_name
         if name is not None and name not in self.authentications:
             known = ", ".join(self.authentications)
-            message = f"authentication service {name!r} does not exist; there are {known}"
+            message = f"authentication service {name!r} not found; available: {known}"
             field = "spec.authenticationService.name"
             return Problem(field, "AuthenticationServiceMissing", message)
         service, type_ = self.service_of(space), space.service_type
         if service is not None and type_ not in (None, _as_spaces_say(service)):
-            message = f"service {name!r} is of type {service.spec.type}, not {type_}; leave it out"
+            message = f"service {name!r} is of type {service.spec.type}, not {type_}; omit the type"
             field = "spec.authenticationService.type"
             return Problem(field, "AuthenticationServiceWrongType", message)
         external = service.spec.external if service else None
         if space.overrides is None or (external is not None and external.allow_override):
             return None
-        message = f"authentication service {name!r} allows no overrides; leave them out"
+        message = f"authentication service {name!r} allows no overrides; remove them"
         return Problem("spec.authenticationService.overrides", "OverridesNotAllowed", message)
 
     def problem_of_address(self, address: Address, space: AddressSpace) -> Problem | None:
-        """Return what an address has chosen and cannot have in a space."""
+        """Return invalid choices of an address in a space."""
         name, type_ = address.spec.plan, address.spec.type
         able = ADDRESS_TYPES[space.spec.type]
         if type_ not in able:
@@ -235,10 +235,10 @@ class Catalogue:
         if name is None or not self.address_plans:
             return None
         offered = self.offered(space, type_)
-        there = f"for {type_} there are {_names(offered)}"
+        there = f"plans offered for {type_}: {_names(offered)}"
         found = self.address_plans.get(name)
         if found is None:
-            return Problem("spec.plan", "PlanUnknown", f"there is no AddressPlan {name!r}; {there}")
+            return Problem("spec.plan", "PlanUnknown", f"AddressPlan {name!r} not found; {there}")
         if found.spec.address_type != type_:
             message = f"{name!r} is for {found.spec.address_type}; {there}"
             return Problem("spec.plan", "PlanWrongType", message)
@@ -250,7 +250,7 @@ class Catalogue:
         return None
 
     def problems(self) -> dict[Key, Problem]:
-        """Return what plans and services refer to and is not there."""
+        """Return missing references of plans and services."""
         found = {plan.key: self._problem_of_plan(plan) for plan in self.space_plans.values()}
         return {key: problem for key, problem in found.items() if problem is not None}
 
@@ -258,11 +258,11 @@ class Catalogue:
         spec = plan.spec
         if self._infra_of(plan) is None:
             kind = f"{spec.address_space_type.capitalize()}InfraConfig"
-            message = f"there is no {kind} {spec.infra_config_ref!r}: waiting for it"
+            message = f"waiting for {kind} {spec.infra_config_ref!r}"
             return Problem("spec.infraConfigRef", "InfraConfigMissing", message)
         missing = [name for name in spec.address_plans if name not in self.address_plans]
         if missing:
-            message = f"there is no AddressPlan {_listed(missing)}: waiting for it"
+            message = f"waiting for AddressPlan {_listed(missing)}"
             return Problem("spec.addressPlans", "AddressPlanMissing", message)
         able = ADDRESS_TYPES[spec.address_space_type]
         unfit = [
@@ -271,7 +271,10 @@ class Catalogue:
             if self.address_plans[name].spec.address_type not in able
         ]
         if unfit:
-            message = f"{_listed(unfit)} is for a type that {spec.address_space_type} spaces lack"
+            message = (
+                f"{_listed(unfit)} is for an address type that"
+                f" {spec.address_space_type} spaces do not support"
+            )
             return Problem("spec.addressPlans", "AddressPlanWrongType", message)
         return None
 
@@ -283,17 +286,19 @@ class Catalogue:
 
 
 def _as_spaces_say(service: AuthenticationService) -> str:
-    """Return the type that spaces know a service by: the original's standard was a Keycloak."""
+    """Return the type under which spaces know a service: the original's standard service was a
+    Keycloak.
+    """
     return "standard" if service.spec.type == "keycloak" else service.spec.type
 
 
 def smaller(one: int | None, other: int | None) -> int | None:
-    """Return the smaller of two bounds; None is none."""
+    """Return the smaller of two limits; None means unlimited."""
     return other if one is None else one if other is None else min(one, other)
 
 
 def _of_brokers(broker: BrokerPart | None) -> tuple[int | None, OnFull | None]:
-    """Return the bytes of one broker, and what a full address does."""
+    """Return the bytes of one broker, and the behaviour of a full address."""
     if broker is None or broker.global_max_size is None or broker.address_full_policy == "PAGE":
         return None, None
     return size_bytes(broker.global_max_size), _ON_FULL[broker.address_full_policy or "FAIL"]

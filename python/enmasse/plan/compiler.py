@@ -1,10 +1,10 @@
-"""Resources in, Plan out. No I/O, no clock: equal input gives equal output.
+"""Compiles resources into a Plan. No I/O, no clock: equal input gives equal output.
 
-What cannot be served beside the rest (an address whose name another one has, a user without a
-space, an address for which the quota has no room) is left out and named with the reason; the rest
-is served. Of two that want one name the older wins, as in the original EnMasse. An address that
-names another one, or a plan, which is gone stays in the Plan, because a node drops the messages of
-an address that is not; it is named as waiting.
+A resource that conflicts with others (a duplicate address name, a user without a space, an address
+beyond the quota) is excluded with a reason; everything else is served. Of two resources with one
+name the older wins, as in the original EnMasse. An address with a missing reference or plan stays
+in the Plan, because a node deletes the messages of addresses that the Plan lacks; it is reported as
+waiting.
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,12 +35,12 @@ PLATFORM = Key("Namespace", "", INFRA_NAMESPACE)
 """The resource whose annotation DEFAULT_SPACE_ANNOTATION names the default space."""
 
 FIRST_DEFAULT = (DEFAULT_NAMESPACE, "default")
-"""The default space where the annotation says nothing."""
+"""The default space without the annotation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A Plan, every resource that is not in it, and those that wait for others."""
+    """A Plan, the excluded resources, and those that wait for others."""
 
     plan: Plan
     left_out: dict[Key, LeftOut]
@@ -48,7 +48,9 @@ class Compiled:
 
 
 class Compiler:
-    """What is declared, kept with what it comes to, so that a change costs what it touches."""
+    """The declared state with its compiled form, so that the cost of a change is proportional to
+    it.
+    """
 
     def __init__(
         self,
@@ -57,8 +59,9 @@ class Compiler:
         hosts: Iterable[str] = (),
         link_credit: int = LINK_CAPACITY,
     ) -> None:
-        """`exposed`: spaces that would let everybody in are served closed. `hosts`: the names of
-        the platform itself. `link_credit`: what a sender gets where no infra config says."""
+        """`exposed`: spaces that would admit anonymous clients from other machines are served
+        closed. `hosts`: host names of the platform. `link_credit`: default credit of a sender.
+        """
         self._exposed = exposed
         self._link_credit = link_credit
         self._hosts = tuple(sorted(hosts))
@@ -67,7 +70,7 @@ class Compiler:
         self._spaces: dict[_Home, SpaceState] = {}
         self._due: set[_Home] = set()
         self._renamed: set[_Home] = set()
-        """Spaces whose names may be others than at the last `refresh`."""
+        """Spaces whose names may have changed since the last `refresh`."""
 
         self._chosen_from: dict[Key, Declared] = {}
         self._catalogue = Catalogue()
@@ -77,11 +80,11 @@ class Compiler:
 
     @property
     def catalogue(self) -> Catalogue:
-        """The plans and services, as of the last `refresh`."""
+        """The catalogue as of the last `refresh`."""
         return self._catalogue
 
     def put(self, key: Key, resource: Resource | None) -> None:
-        """Take in what is declared under a key now; None is nothing any more."""
+        """Apply the present resource of a key; None means deleted."""
         if key == PLATFORM:
             self._default_space = default_space(resource)
         if resource is not None and not isinstance(resource, Declared):
@@ -106,7 +109,7 @@ class Compiler:
         return self._spaces[home]
 
     def refresh(self) -> set[Key]:
-        """Bring everything up to date; return the keys of which `outcome` says something else."""
+        """Recompile; return the keys whose `outcome` changed."""
         differing: set[Key] = set()
         if self._chosen_anew:
             self._catalogue = Catalogue(self._chosen_from.values())
@@ -125,7 +128,7 @@ class Compiler:
         return differing
 
     def exhaust(self, spaces: Iterable[Key]) -> None:
-        """Note, after a `refresh`, in which spaces what may be sent in this period is used up."""
+        """Record, after a `refresh`, the spaces whose allowance is used up."""
         now = frozenset(_home(key) for key in spaces)
         for home in now ^ self._exhausted:
             if home in self._spaces:
@@ -133,8 +136,9 @@ class Compiler:
         self._exhausted = now & self._spaces.keys()
 
     def spaces(self) -> tuple[PlannedSpace, ...]:
-        """Return the spaces of the Plan, as of the last `refresh`. What is as it was is the same
-        object as it was."""
+        """Return the spaces of the Plan as of the last `refresh`. Unchanged ones are the same
+        objects.
+        """
         return tuple(
             state.planned for _, state in sorted(self._spaces.items()) if state.planned is not None
         )
@@ -147,19 +151,19 @@ class Compiler:
         return Plan(version=version, default_space=default, hosts=self._hosts, spaces=self.spaces())
 
     def space(self, key: Key) -> AddressSpace | None:
-        """Return the address space of a key as it was taken in last."""
+        """Return the address space of a key as last applied."""
         state = self._spaces.get(_home(key))
         return state.space if state else None
 
     def outcome(self, key: Key) -> Outcome:
-        """Return what a resource came to at the last `refresh`."""
+        """Return the outcome of a resource at the last `refresh`."""
         if key.kind in _CATALOGUED:
             return self._problems.get(key, NOTHING)
         state = self._spaces.get(_home(key))
         return state.outcomes.get(key, NOTHING) if state else NOTHING
 
     def outcomes(self) -> Iterable[tuple[Key, Outcome]]:
-        """Yield what everything came to at the last `refresh`."""
+        """Yield every outcome of the last `refresh`."""
         yield from self._problems.items()
         for state in self._spaces.values():
             yield from state.outcomes.items()
@@ -175,7 +179,7 @@ class Compiler:
 
 
 def compile(resources: Iterable[Resource], version: int) -> Compiled:
-    """Return the Plan for all declared resources, and what had to be left out of it."""
+    """Return the Plan for all declared resources, and the excluded ones."""
     compiler = Compiler()
     for resource in resources:
         compiler.put(resource.key, resource)
@@ -195,15 +199,16 @@ def is_open(
     *,
     exposed: bool = False,
 ) -> bool:
-    """Whether everybody may come into a space, `users` being those of all spaces. `exposed`: other
-    machines can reach a listener and that is not meant."""
+    """Whether a space admits anonymous clients; `users` are those of all spaces. `exposed`: other
+    machines can reach a listener unintentionally.
+    """
     has_users = any(_home(user.key) == _home(space.key) for user in users)
     kind = space.authentication(has_users=has_users, services=services, exposed=exposed)
     return kind == "none"
 
 
 def default_space(platform: Resource | None) -> str | None:
-    """Return the full name of the default space by the resource PLATFORM; None: it does not say."""
+    """Return the full name of the default space from the resource PLATFORM; None if absent."""
     return (
         platform.metadata.annotations.get(DEFAULT_SPACE_ANNOTATION)
         if platform is not None

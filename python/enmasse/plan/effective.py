@@ -1,7 +1,7 @@
-"""What holds for an address by what it says itself, its plan, and the plan of its space. Pure.
+"""Effective settings of an address: its own, those of its plan, and those of its space's plan.
+Pure.
 
-A plan never loosens what an address says, and an address never what its plan says: of two bounds
-the narrower holds.
+The stricter of two limits applies.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ _BOUNDS = ("messages", "bytes", "message_size", "consumers", "producers")
 def with_plan(
     address: Address, plan: AddressPlan | None, demand: Demand, bounds: Bounds
 ) -> Address:
-    """Return an address that says itself what its plans say of it."""
+    """Return an address with the settings of its plans filled in."""
     spec = address.spec
     may = _permitted(spec)
     changes: dict[str, object] = {}
@@ -41,9 +41,10 @@ def with_plan(
 
 
 def narrower(one: MessageTtl | None, plan: MessageTtl | None) -> MessageTtl | None:
-    """Return the narrower of two times to live: the greater minimum and the smaller maximum.
+    """Return the intersection of two ranges of time to live: the greater minimum and the smaller
+    maximum.
 
-    Where they have no time in common, what the plan says holds alone.
+    If it is empty, the range of the plan applies.
     """
     if one is None or plan is None:
         return one or plan
@@ -56,7 +57,7 @@ def narrower(one: MessageTtl | None, plan: MessageTtl | None) -> MessageTtl | No
 
 
 def _permitted(spec: AddressSpec) -> Callable[[str], bool]:
-    """Return what tells whether an address may have a field."""
+    """Return a predicate for the fields that an address supports."""
 
     def may(field: str) -> bool:
         is_refused = spec.retention is not None and field in NOT_ON_STREAMS
@@ -88,11 +89,13 @@ def _limits(
     if share is not None:
         found["bytes"] = smaller(found["bytes"], share)
     limits = own.model_copy(update=found | {"on_full": None})
-    # A subscription may have its bounds from its topic.
+    # A subscription may inherit its limits from its topic.
     if limits.messages or limits.bytes or spec.type == "subscription":
         on_full = own.on_full or default.on_full or (bounds.on_full if share else None)
         if spec.type == "deadletter":
-            on_full = "dropOldest"  # it can refuse nothing, whatever was said before that was known
+            on_full = (
+                "dropOldest"  # a dead letter cannot reject, even if an older version stored it so
+            )
         limits = limits.model_copy(update={"on_full": on_full})
     return limits if limits != Limits() else None
 
@@ -101,7 +104,7 @@ _ALIAS = {name: Limits.model_fields[name].alias or name for name in _BOUNDS}
 
 
 def _share(demand: Demand, bounds: Bounds) -> int | None:
-    """Return the bytes that an address's credit comes to of those of a broker."""
+    """Return the share of a broker's bytes for an address's credit."""
     if bounds.broker_bytes is None or not demand.broker:
         return None
     return max(bounds.broker_bytes * demand.broker // demand.shares // ONE, 1)

@@ -1,6 +1,6 @@
-"""The Plan's shape. The node refuses members it does not know: this and the node's move together.
+"""The schema of the Plan. The node rejects unknown members, so both sides change together.
 
-What each member means to the node is said in `crates/router/src/plan.rs`.
+`crates/router/src/plan.rs` documents each member.
 """
 
 from functools import cached_property
@@ -12,14 +12,14 @@ from enmasse.resources.messaging_user import Operation, Verifier
 from enmasse.resources.model import Model
 
 EVERY_NAME = "#"
-"""The pattern that covers every address."""
+"""The pattern that matches every address."""
 
 LINK_CAPACITY = 1000
-"""Deliveries a producer may have on the way on one link, where nothing else is said."""
+"""Default credit of a sender."""
 
 
 class Sparse(Model):
-    """A piece of a Plan whose members are left out where nothing is said."""
+    """A part of a Plan; absent members are omitted."""
 
     @model_serializer(mode="wrap")
     def _said(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -27,13 +27,13 @@ class Sparse(Model):
 
 
 class AddressLimits(Model):
-    """Bounds of an address; None has no bound."""
+    """Limits of an address; None means unlimited."""
 
     link_capacity: int = LINK_CAPACITY
-    """Deliveries a producer may have sent and no consumer taken, on each link."""
+    """Credit of a sender: deliveries in flight on one link."""
 
     message_size: int | None = None
-    """Largest message in bytes."""
+    """Maximum message size in bytes."""
 
     messages: int | None = None
     bytes: int | None = None
@@ -43,7 +43,7 @@ class AddressLimits(Model):
 
     @model_serializer(mode="wrap")
     def _said(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Say of direct addresses no more than they have."""
+        """Omit limits of stored addresses from direct ones."""
         members = serialize(self)
         always = ("linkCapacity", "messageSize")
         return {
@@ -52,14 +52,14 @@ class AddressLimits(Model):
 
 
 class PlannedTtl(Sparse):
-    """How long messages live."""
+    """Bounds of the time to live."""
 
     minimum_ms: int | None = None
     maximum_ms: int | None = None
 
 
 class PlannedRedelivery(Sparse):
-    """How often a message is tried, and when again."""
+    """Delivery attempts and delays."""
 
     attempts: int | None = None
     delay_ms: int | None = None
@@ -69,28 +69,28 @@ class PlannedRedelivery(Sparse):
 
 
 class PlannedRetention(Sparse):
-    """How much a stream keeps."""
+    """Retention of a stream."""
 
     bytes: int | None = None
     age_ms: int | None = None
 
 
 class PlannedDuplicateDetection(Model):
-    """Which message ids are remembered."""
+    """Duplicate detection."""
 
     ids: int
     window_ms: int
 
 
 class PlannedSubscription(Model):
-    """Where a subscription belongs."""
+    """The topic of a subscription."""
 
     topic: str
     max_consumers: int
 
 
 class PlannedAddress(Sparse):
-    """One address a node serves. A subscription's name is `topic::address`."""
+    """One address. A subscription's name is `topic::address`."""
 
     uid: str
     name: str
@@ -111,19 +111,19 @@ class PlannedAddress(Sparse):
 
     @cached_property
     def json_text(self) -> str:
-        """The address as the node reads it; written once, because most stay as they are."""
+        """The address in the node's form; cached, because most addresses never change."""
         return self.model_dump_json(by_alias=True)
 
 
 class Right(Model):
-    """Operations on the addresses that a pattern covers."""
+    """Operations on addresses that match a pattern."""
 
     pattern: str
     operations: tuple[Operation, ...]
 
 
 class PlannedUser(Model):
-    """One user a node lets in."""
+    """A user with rights."""
 
     name: str
     verifiers: tuple[Verifier, ...] = ()
@@ -131,18 +131,19 @@ class PlannedUser(Model):
 
 
 class Authentication(Sparse):
-    """Who may come into a space."""
+    """Authentication of a space."""
 
     type: Literal["none", "standard", "delegated"]
     anonymous: bool
     mechanisms: tuple[str, ...]
     service: str | None = None
-    """Who is asked about tokens, and about passwords if delegated. It is another one after any
-    change that its answers depend on."""
+    """The service for tokens, and for passwords if delegated. It changes with everything that its
+    answers depend on.
+    """
 
 
 class SpaceLimits(Model):
-    """Bounds of a space on one node; None has no bound."""
+    """Limits of a space on one node; None means unlimited."""
 
     connections: int | None = None
     links: int | None = None
@@ -150,18 +151,19 @@ class SpaceLimits(Model):
     messages_per_second: int | None = None
     bytes_per_second: int | None = None
     exhausted: bool = False
-    """What may be sent in the period is used up: nobody has credit to send."""
+    """The allowance of the period is used up: senders get no credit."""
 
     @model_serializer(mode="wrap")
     def _said(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out the bounds that the space does not have, except those that always stand."""
+        """Omit limits that are not set, except those that are always present."""
         always = ("connections", "links")
         return {name: one for name, one in serialize(self).items() if name in always or one}
 
 
 class PlannedSpace(Model):
     """One address space: `names` has the short name, host names of endpoints and, last, the full
-    name."""
+    name.
+    """
 
     uid: str
     names: tuple[str, ...]
@@ -173,7 +175,7 @@ class PlannedSpace(Model):
     """Patterns of the names that links may have created."""
 
     internal: bool = False
-    """Only sessions within the process of the node come in."""
+    """Only sessions inside the node's process may enter."""
 
     @model_serializer(mode="wrap")
     def _said(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -182,26 +184,26 @@ class PlannedSpace(Model):
 
     @cached_property
     def json_text(self) -> str:
-        """The space as the node reads it."""
+        """The space in the node's form."""
         head = self.model_dump_json(by_alias=True, exclude={"addresses"})
         addresses = ",".join(one.json_text for one in self.addresses)
         return f'{head[:-1]},"addresses":[{addresses}]}}'
 
 
 class Plan(Model):
-    """Everything a node serves. `version` grows with every change."""
+    """Everything a node serves. `version` increases with every change."""
 
     version: int
     default_space: str | None = None
-    """Full name of the space of connections that name none; None: the only space there is."""
+    """Full name of the default space; None: the only space, if there is one."""
 
     hosts: tuple[str, ...] = ()
-    """Host names of the platform, which name no space."""
+    """Host names of the platform, which select no space."""
 
     spaces: tuple[PlannedSpace, ...] = ()
 
     def says_as(self, other: "Plan") -> bool:
-        """Whether it says the same as another one, whatever their versions."""
+        """Whether the contents are equal, regardless of versions."""
         return (self.default_space, self.hosts, self.spaces) == (
             other.default_space,
             other.hosts,
@@ -209,7 +211,7 @@ class Plan(Model):
         )
 
     def json_text(self) -> str:
-        """Return the plan as the node reads it."""
+        """Return the plan in the node's form."""
         head = self.model_dump_json(by_alias=True, exclude={"spaces"}, exclude_defaults=True)
         spaces = ",".join(space.json_text for space in self.spaces)
         return f'{head[:-1]},"spaces":[{spaces}]}}'

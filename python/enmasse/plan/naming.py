@@ -1,9 +1,9 @@
-"""Who has a name that several address spaces want. Pure.
+"""Assigns names that several address spaces claim. Pure.
 
-Full names, `NAME.NAMESPACE`, are unique. A short name, `NAME`, and the host names of endpoints go
-to the first space that claims them, so that nobody breaks the logins of another tenant by declaring
-a space of the same short name. The first is the one that was created first, then the one with the
-smaller uid: both stay over restarts, backups and changes of the store.
+Full names, `NAME.NAMESPACE`, are unique. A short name, `NAME`, and the host names of endpoints
+belong to the first space that claims them, so that a tenant cannot break another tenant's logins by
+declaring a space with the same short name. The first space is the one created first, then the one
+with the smaller uid; both survive restarts, backups and a change of the store.
 """
 
 from collections import defaultdict
@@ -18,8 +18,9 @@ _Home = tuple[str, str]
 
 
 def names_of(space: AddressSpace) -> tuple[str, ...]:
-    """Return what a space would answer to: its short name, the host names of its endpoints, and,
-    last, its full name."""
+    """Return the names that a space claims: its short name, the host names of its endpoints, and,
+    last, its full name.
+    """
     full = f"{space.metadata.name}.{space.metadata.namespace}"
     return (space.metadata.name, *(one for one in space.spec.hosts if one != full), full)
 
@@ -32,16 +33,18 @@ class _Claim:
 
 
 class Naming:
-    """The names that spaces claim, kept so that a change costs what it touches."""
+    """The claimed names, kept so that the cost of a change is proportional to it."""
 
     def __init__(self, platform: Collection[str] = ()) -> None:
-        """`platform`: names of the platform itself, which are no space's."""
+        """`platform`: names of the platform itself, which no space can have."""
         self._platform = {LOCALHOST, *(name.lower() for name in platform)}
         self._claims: dict[_Home, _Claim] = {}
         self._claimants: defaultdict[str, set[_Home]] = defaultdict(set)
 
     def put(self, home: _Home, space: AddressSpace | None) -> set[_Home]:
-        """Take in a space as it is now; return the homes of all whose names that may change."""
+        """Apply the present state of a space; return the homes of all spaces whose names may
+        change.
+        """
         before = self._claims.pop(home, None)
         touched = set(before.names) if before else set()
         for name in touched:
@@ -62,7 +65,7 @@ class Naming:
         return homes
 
     def lost(self, home: _Home) -> frozenset[str]:
-        """Return the names that a space claims and somebody else has, in lower case."""
+        """Return the names that a space claims but another owner has, in lower case."""
         claim = self._claims[home]
         full = claim.names[-1]
         return frozenset(name for name in claim.names if name != full and self._owner(name) != home)
@@ -71,7 +74,7 @@ class Naming:
         """Return the space that has a name; None: it is the platform's."""
         if name in self._platform:
             return None
-        # A full name is always that of its space, whoever was there before.
+        # A full name always belongs to its space, even if another one claimed it first.
         return min(
             self._claimants[name],
             key=lambda home: (

@@ -1,16 +1,19 @@
-"""How many routers and brokers addresses come to, and whether a quota holds them. Pure.
+"""Routers and brokers that addresses use, compared with a quota. Pure.
 
 Credit is counted in millionths, so that ten tenths are one. The rules are those of the original:
 
-- Routers share all their credit: what is needed is the sum, rounded up.
-- The credit of a queue, of a subscription, and of a topic below one broker is divided into shares,
-  `partitions` of them and none above one broker. Shares are packed into as few brokers as first-fit
-  decreasing finds, and there are as many brokers as the most partitions of one address.
-- A topic of one broker or more has brokers of its own, rounded up.
-- A brokered space has one broker: credit is added up and not rounded.
+- Routers share all their credit: the use is the sum, rounded up.
 
-What is needed follows from all addresses together, whatever their order and history: nothing is
-left over from a plan that has changed, and nothing is fragmented by what has been deleted.
+- The credit of a queue, of a subscription, and of a topic below one broker is divided into
+`partitions` shares of at most one broker each. First-fit decreasing packs the shares into brokers;
+there are at least as many brokers as the most partitions of one address.
+
+- A topic of one broker or more has brokers of its own, rounded up.
+
+- A brokered space has one broker: credit is added without rounding.
+
+The use follows from all addresses together, regardless of order and history: changed plans and
+deletions leave no remainder and no fragmentation.
 """
 
 from collections import Counter
@@ -20,14 +23,14 @@ from typing import NamedTuple
 from enmasse.resources import AddressPlan, AddressSpacePlan
 
 ONE = 1_000_000
-"""One router or broker, or one address where these are counted."""
+"""One router or broker, or one address where addresses are counted."""
 
 ADDRESSES = "addresses"
-"""What the number of addresses is called beside routers and brokers."""
+"""Name of the address count beside routers and brokers."""
 
 
 class Demand(NamedTuple):
-    """What one address counts for. Credit is in millionths."""
+    """The use of one address. Credit is in millionths."""
 
     router: int = 0
     broker: int = 0
@@ -37,7 +40,7 @@ class Demand(NamedTuple):
 
     @property
     def shares(self) -> int:
-        """How many brokers it is spread over."""
+        """Number of brokers it is spread over."""
         return max(self.partitions, _rounded_up(self.broker))
 
 
@@ -45,7 +48,7 @@ NOTHING = Demand()
 
 
 class Excess(NamedTuple):
-    """A resource of which more is needed than a quota allows, both in millionths."""
+    """A resource whose use exceeds the quota, both in millionths."""
 
     resource: str
     needed: int
@@ -56,7 +59,7 @@ class Excess(NamedTuple):
 
 
 def demand(plan: AddressPlan | None) -> Demand:
-    """Return what an address with a plan counts for."""
+    """Return the use of an address with a plan."""
     credit = plan.spec.resources if plan else None
     if plan is None or credit is None:
         return NOTHING
@@ -70,9 +73,9 @@ def demand(plan: AddressPlan | None) -> Demand:
 
 
 def used(demands: Mapping[Demand, int], plan: AddressSpacePlan) -> list[tuple[str, int, int]]:
-    """Return what addresses come to of each limit of a plan: its name, what is needed, the limit.
+    """Return the use of each limit of a plan: name, use, limit.
 
-    Amounts are in millionths; `demands` says how many addresses there are of each.
+    Amounts are in millionths; `demands` counts the addresses of each demand.
     """
     limits = plan.spec.resource_limits
     needed = _needed(demands, brokered=plan.spec.address_space_type == "brokered")
@@ -88,17 +91,16 @@ def used(demands: Mapping[Demand, int], plan: AddressSpacePlan) -> list[tuple[st
 
 
 def exceeded(demands: Mapping[Demand, int], plan: AddressSpacePlan) -> list[Excess]:
-    """Return which limits of a plan do not hold addresses; `demands` says how many of each."""
+    """Return the exceeded limits of a plan; `demands` counts the addresses of each demand."""
     return [Excess(*one) for one in used(demands, plan) if one[1] > one[2]]
 
 
 def outgrown(
     before: Mapping[Demand, int], after: Mapping[Demand, int], plan: AddressSpacePlan
 ) -> list[Excess]:
-    """Return which limits do not hold addresses and of which more is needed than before.
+    """Return limits that are exceeded and whose use grows.
 
-    What is beyond a limit already (a quota has shrunk, credit has grown) keeps out only what would
-    need still more of it.
+    A limit that is already exceeded (a smaller quota, a larger credit) refuses only further use.
     """
     over = exceeded(after, plan)
     already = {one.resource: one.needed for one in exceeded(before, plan)} if over else {}
@@ -106,13 +108,13 @@ def outgrown(
 
 
 def brokers(shares: Mapping[int, int]) -> int:
-    """Return how many brokers hold shares (millionths of a broker, and how many of each).
+    """Return the number of brokers for shares (in millionths, with their counts).
 
-    First-fit decreasing: at most 11/9 of the fewest possible, and one more. The work is by the
-    number of different shares, not by that of shares.
+    First-fit decreasing: at most 11/9 of the optimum plus one. The cost depends on the number of
+    different share sizes, not on the number of shares.
     """
     open_: list[tuple[int, int]] = []
-    """Room that is left, and in how many brokers it is."""
+    """Remaining room, and the number of brokers with that room."""
     for size in sorted(shares, reverse=True):
         left = shares[size]
         packed: list[tuple[int, int]] = []
@@ -125,7 +127,7 @@ def brokers(shares: Mapping[int, int]) -> int:
 
 
 def _pack(size: int, left: int, room: int, count: int, packed: list[tuple[int, int]]) -> int:
-    """Put shares into brokers that have the same room; return how many shares are left."""
+    """Put shares into brokers with equal room; return the number of shares left."""
     each = room // size
     filled = min(count, left // each) if each else 0
     if filled:
@@ -167,5 +169,5 @@ def _rounded_up(millionths: int) -> int:
 
 
 def shown(millionths: int) -> str:
-    """Return credit as people write it."""
+    """Return credit as a decimal text."""
     return f"{millionths / ONE:.6f}".rstrip("0").rstrip(".")

@@ -1,4 +1,4 @@
-"""Addresses that name others: a subscription its topic, the rest their dead letters. Pure."""
+"""References between addresses: a subscription's topic, dead letters and expiry addresses. Pure."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ _KINDS = (
     ("deadletter", "deadletter", "a dead letter address", "Deadletter"),
     ("expiry", "deadletter", "an expiry address", "Expiry"),
 )
-"""Field of spec, the type it must lead to, what it is called, and the beginning of the reason."""
+"""Field of the spec, required type, display name, and prefix of the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dangling:
-    """A reference that leads nowhere: field, reason for programs, what is wrong, the mend."""
+    """An invalid reference: field, reason, error, remedy."""
 
     field: str
     reason: str
@@ -24,9 +24,9 @@ class Dangling:
 
 
 def dangling(address: Address, named: Callable[[str], Address | None]) -> list[Dangling]:
-    """Return what an address names and is not there or of another type.
+    """Return the references of an address that are missing or have the wrong type.
 
-    `named` gives the address of a name in the same address space.
+    `named` returns the address with a name in the same space.
     """
     found = []
     for field, type_, what, reason in _KINDS:

@@ -1,8 +1,8 @@
-"""One address space: what is declared in it, and what each address and user of it comes to. Pure.
+"""One address space: its declared resources and the outcome of each address and user. Pure.
 
-It is kept from one compile to the next, so that a change costs what it touches: the address itself,
-those that name it, those that want its name, and those that wait for room. Whatever the way there,
-the outcome is that of everything declared at once.
+It is kept between compilations, so that the cost of a change is proportional to it: the address
+itself, those that reference it, those that claim its name, and those that wait for quota. The
+outcome is the same as for declaring everything at once.
 """
 
 from collections import Counter, defaultdict
@@ -39,40 +39,42 @@ from enmasse.resources.address import AppliedPlan
 from enmasse.resources.conditions import READY, find
 
 STANDARD_MECHANISMS = ("EXTERNAL", "SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
-"""What a space that asks for a user accepts, best first. The node offers EXTERNAL only to a client
-that has shown a certificate, and PLAIN only where nobody can listen."""
+"""SASL mechanisms of a closed space, strongest first. The node offers EXTERNAL only to a client
+with a certificate, and PLAIN only on protected transports.
+"""
 
 OPEN_MECHANISMS = ("PLAIN",)
-"""Offered beside ANONYMOUS by a space that lets everybody in."""
+"""Offered beside ANONYMOUS by an open space."""
 
 BEARER_MECHANISMS = ("OAUTHBEARER", "XOAUTH2")
-"""Where somebody has issued tokens."""
+"""With a token issuer."""
 
 DELEGATED_MECHANISMS = (*BEARER_MECHANISMS, "PLAIN")
-"""What a service elsewhere can be asked about."""
+"""With an external authentication service."""
 
 _Member = TypeVar("_Member", Address, MessagingUser)
 
 EXPOSED = (
-    "it would let everybody in, from other machines too, so it is closed; set"
+    "it would admit anonymous clients from other machines, so it is closed; set"
     " spec.authenticationService.type to standard, or start with --insecure"
 )
 
-NO_USERS = "it asks for a login and has no users, so nobody gets in; create a MessagingUser for it"
+NO_USERS = "it requires a login and has no users; create a MessagingUser"
 
 USERS_NOT_ASKED = (
-    "the authentication service of the address space lets everybody in, so no user counts; give the"
-    " space one of type standard"
+    "the address space admits every client without a login, so users have no"
+    " effect; use an authentication service of type standard"
 )
 
 NO_PLAN = (
-    "it has no plan; name one in spec.plan, or have a service administrator let its namespace"
-    " choose one for its type"
+    "it has no plan; set spec.plan, or ask a service administrator to allow a"
+    " plan of its type in the namespace"
 )
 
 SERVICE_ACCOUNT = (
-    "tokens of service accounts are not asked about here, so nobody logs in as this user; make it"
-    " federated, in a space whose authentication service has the cluster as oidc.issuer"
+    "service account tokens are not supported, so this user cannot log in; use"
+    " type federated in a space whose authentication service has the cluster as"
+    " oidc.issuer"
 )
 
 NOT_PLANNED = frozenset({"AddressTaken", "QuotaExceeded", "SpaceMissing", "TypeNotOffered"})
@@ -81,7 +83,7 @@ NOT_PLANNED = frozenset({"AddressTaken", "QuotaExceeded", "SpaceMissing", "TypeN
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """Why a resource is not in the Plan, or waits: a reason for programs, a message for people."""
+    """Why a resource is excluded or waits: a reason for programs, a message for people."""
 
     reason: str
     message: str
@@ -89,43 +91,44 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a resource comes to."""
+    """The outcome of a resource."""
 
     planned: PlannedAddress | None = None
-    """As the node serves it; None also for what is no address."""
+    """In the node's form; None for resources other than addresses too."""
 
     applied: AppliedPlan | None = None
-    """The plan it has."""
+    """The plan in force."""
 
     left_out: LeftOut | None = None
     waiting: LeftOut | None = None
     unentered: LeftOut | None = None
-    """Why nobody can come into a space, though it is served."""
+    """Why no client can log in to a served space."""
 
     misnamed: LeftOut | None = None
-    """Why a space does not answer to its short name or the host name of an endpoint."""
+    """Why a space lacks its short name or the host name of an endpoint."""
 
 
 NOTHING = Outcome()
-"""What there is to say of most that is no address."""
+"""The usual outcome of resources other than addresses."""
 
 
 def was_planned(address: Address) -> bool:
-    """Whether an address has been in a Plan: messages may be in it."""
+    """Whether an address has been in a Plan and may have messages."""
     ready = find(address.status.conditions, READY)
     return ready is not None and ready.reason not in NOT_PLANNED
 
 
 class SpaceState:
-    """What is declared in one address space, and what it comes to."""
+    """The declared resources of one address space and their outcomes."""
 
     def __init__(self, *, exposed: bool = False, link_credit: int = LINK_CAPACITY) -> None:
-        """`exposed`: it is served closed where it would let everybody in. `link_credit`: what a
-        sender gets where no infra config says."""
+        """`exposed`: it is served closed if it would admit anonymous clients from other machines.
+        `link_credit`: default credit of a sender.
+        """
         self._exposed = exposed
         self._link_credit = link_credit
         self.outcomes: dict[Key, Outcome] = {}
-        """What each resource of the space came to at the last `refresh`."""
+        """Outcomes of the last `refresh`."""
 
         self.planned: PlannedSpace | None = None
         self._space: AddressSpace | None = None
@@ -137,7 +140,7 @@ class SpaceState:
         self._referring: defaultdict[str, set[Key]] = defaultdict(set)
         self._counted: Counter[tuple[str, str | None]] = Counter()
         self._settled: set[Key] = set()
-        """Addresses that are in the Plan or have been: their room is theirs."""
+        """Addresses that are or have been in the Plan; they keep their share of the quota."""
 
         self._losers: dict[Key, LeftOut] = {}
         self._over: dict[Key, LeftOut] = {}
@@ -149,7 +152,7 @@ class SpaceState:
 
     @property
     def space(self) -> AddressSpace | None:
-        """The space itself, if it is declared."""
+        """The space itself, if declared."""
         return self._space
 
     @property
@@ -158,7 +161,7 @@ class SpaceState:
         return not (self._space or self._addresses or self._users)
 
     def put(self, key: Key, resource: Declared | None) -> None:
-        """Take in what is declared under a key now; None is nothing any more."""
+        """Apply the present resource of a key; None means deleted."""
         if key.kind == "AddressSpace":
             self._space = resource if isinstance(resource, AddressSpace) else None
             self._whole = True
@@ -169,7 +172,7 @@ class SpaceState:
         self._changed.add(key)
 
     def lose_names(self, lost: frozenset[str]) -> None:
-        """Note the names that the space would have if somebody else had not; in lower case."""
+        """Record the claimed names that belong to others, in lower case."""
         self._whole |= lost != self._lost
         self._lost = lost
 
@@ -209,9 +212,9 @@ class SpaceState:
                     del self._referring[other]
 
     def refresh(self, catalogue: Catalogue, *, chosen_anew: bool) -> set[Key]:
-        """Bring the outcomes up to date and return the keys of those that differ.
+        """Update the outcomes and return the keys of those that changed.
 
-        `chosen_anew`: the catalogue is another one than at the last time.
+        `chosen_anew`: the catalogue has changed.
         """
         whole = self._whole or chosen_anew
         bounds = catalogue.bounds(self._space) if self._space else UNBOUNDED
@@ -241,7 +244,7 @@ class SpaceState:
         return differing
 
     def exhaust(self, catalogue: Catalogue, *, exhausted: bool) -> None:
-        """Note whether what may be sent in this period is used up."""
+        """Record whether the allowance is used up."""
         if exhausted != self._exhausted:
             self._exhausted = exhausted
             self._plan(catalogue, catalogue.bounds(self._space) if self._space else UNBOUNDED)
@@ -257,7 +260,7 @@ class SpaceState:
         return True
 
     def _settle_names(self) -> set[Key]:
-        """Decide who has the names that several want; return those for whom that changed."""
+        """Assign duplicate names; return the addresses whose assignment changed."""
         losers: dict[Key, LeftOut] = {}
         taken: dict[str, Address] = {}
         wanting = {key for name in self._contested for key in self._claims[name]}
@@ -281,7 +284,7 @@ class SpaceState:
         return changed
 
     def _settle_quota(self, catalogue: Catalogue) -> set[Key]:
-        """Decide who waits for room; return those for whom that changed."""
+        """Select the addresses that wait for quota; return those whose selection changed."""
         plan = catalogue.plan_of_space(self._space) if self._space else None
         over: dict[Key, LeftOut] = {}
         if plan is not None and self._space is not None:
@@ -304,9 +307,9 @@ class SpaceState:
         return changed
 
     def _without_room(self, catalogue: Catalogue) -> Iterable[tuple[Address, list[Excess]]]:
-        """Yield the addresses that find no room, the youngest of those that have none yet.
+        """Yield the addresses beyond the quota, the youngest of those not served yet.
 
-        Room that is used stays used, also beyond a quota that has become smaller.
+        Served addresses keep their share, even beyond a quota that has become smaller.
         """
         assert self._space is not None
         plan = catalogue.plan_of_space(self._space)
@@ -324,7 +327,8 @@ class SpaceState:
                 if not excess:
                     demands = after
                     continue
-                # What finds no room now finds none later: room only becomes less.
+                # Room only shrinks during the loop, so an address that does not fit now never fits
+                # later.
                 refused[wanted] = excess
             yield address, refused[wanted]
 
@@ -357,7 +361,7 @@ class SpaceState:
     def _waits_for(self, address: Address) -> LeftOut | None:
         if gone := dangling(address, self._named):
             problems = "; ".join(reference.problem for reference in gone)
-            return LeftOut(gone[0].reason, f"{problems}: waiting for it")
+            return LeftOut(gone[0].reason, f"{problems}")
         for name in (address.spec.topic, address.spec.deadletter, address.spec.expiry):
             other = self._named(name) if name else None
             if other is not None and other.key in self._over:
@@ -469,15 +473,16 @@ class SpaceState:
         if not lost:
             return None
         message = (
-            f"{', '.join(map(repr, lost))} is the name of an older address space, or of the"
-            f" platform; clients reach this space by its full name, {names[-1]}"
+            f"{', '.join(map(repr, lost))} belongs to an older address space or"
+            " to the platform; clients reach this space by its full name,"
+            f" {names[-1]}"
         )
         return LeftOut("NameTaken", message)
 
     def _planned_users(self) -> tuple[PlannedUser, ...]:
         found = []
         for key, user in self._users.items():
-            # What finalizers keep of a deleted user lets nobody in any more.
+            # A deleted user kept by finalizers must not log in.
             if self.outcomes[key].left_out is None and not user.is_terminating:
                 if key not in self._rights:
                     self._rights[key] = _user(user)
@@ -486,11 +491,11 @@ class SpaceState:
 
 
 def no_space(orphan: Declared) -> LeftOut:
-    """Return what is said of what belongs to a space that is not there."""
+    """Return the reason of a resource whose space does not exist."""
     return LeftOut(
         "SpaceMissing",
         f"address space {orphan.space!r} does not exist in namespace"
-        f" {orphan.metadata.namespace!r}; create it, or delete this",
+        f" {orphan.metadata.namespace!r}; create it, or delete this resource",
     )
 
 
@@ -501,8 +506,8 @@ def _choice(address: Address) -> tuple[str, str | None]:
 def _quota_message(plan: str, excess: list[Excess]) -> str:
     needed = ", ".join(map(str, excess))
     return (
-        f"Quota exceeded: with it the address space would need {needed} that plan {plan} allows;"
-        " it waits until others are deleted or a plan is changed"
+        f"Quota exceeded: the address space would need {needed} that plan {plan}"
+        " allows; it is pending until addresses are deleted or a plan changes"
     )
 
 
@@ -525,7 +530,7 @@ def _authentication(
 
 
 def _asked(space: AddressSpace, service: AuthenticationService | None) -> str | None:
-    """Name who is asked, and everything that the answers depend on, by its generation."""
+    """Identify the service and, by its generation, everything its answers depend on."""
     if service is None:
         return None
     metadata = service.metadata
@@ -542,7 +547,7 @@ def _user(user: MessagingUser) -> PlannedUser:
 
 
 def _rights(user: MessagingUser) -> tuple[Right, ...]:
-    """One right for each address named; an authorization that names none is for all of them."""
+    """One right per address pattern; an authorization without addresses applies to all."""
     return tuple(
         Right(pattern=pattern, operations=authorization.operations)
         for authorization in user.spec.authorization

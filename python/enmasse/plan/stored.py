@@ -1,5 +1,6 @@
-"""From what addresses say to what holds for them: defaults, and what a subscription has from its
-topic. Pure."""
+"""Effective settings of stored addresses: defaults, and what a subscription inherits from its
+topic. Pure.
+"""
 
 from collections.abc import Callable, Collection
 from functools import lru_cache
@@ -27,7 +28,7 @@ from enmasse.resources.address import (
 from enmasse.resources.model import Model, filled
 
 ATTEMPTS_DEFAULT = 10
-"""Deliveries before a message goes to the dead letter, where there is one and nothing else said."""
+"""Default delivery attempts of an address with a dead letter."""
 
 DUPLICATE_IDS_DEFAULT = 10_000
 DUPLICATE_WINDOW_MS_DEFAULT = 600_000
@@ -39,10 +40,10 @@ FROM_TOPIC = (
     "treat_reject_as_unmodified_delivery_failed",
     "durability",
 )
-"""What a subscription has from its topic, if it does not say it itself."""
+"""Fields that a subscription inherits from its topic."""
 
 SHARED_MAX = 256
-"""Bounds that are kept to be shared: most addresses have those of their plan."""
+"""Interned limits: most addresses have those of their plan."""
 
 LIMITS_FROM_TOPIC = ("messages", "bytes", "on_full")
 
@@ -53,14 +54,14 @@ def planned(
     missing: Callable[[str], bool],
     link_capacity: int | None = None,
 ) -> PlannedAddress:
-    """Return an address as the node serves it.
+    """Return an address in the node's form.
 
-    `topic` is that of a subscription, if it is there. `missing` tells of a name whether there is no
-    dead letter of that name. `link_capacity`: deliveries that a sender may have on the way.
+    `topic` is that of a subscription, or None. `missing` tells whether a dead letter name is
+    undeclared. `link_capacity`: credit of a sender.
     """
     spec = _with_topic(address.spec, topic.spec) if topic else address.spec
     stored = spec.type not in ("anycast", "multicast")
-    # Nothing is known of the durability of a subscription whose topic is gone: it stays as it was.
+    # The durability of a subscription is unknown while its topic is missing: it stays unchanged.
     durability = spec.durability or ("disk" if spec.type != "subscription" or topic else None)
     deadletter = _unless(missing, spec.deadletter)
     return PlannedAddress(
@@ -86,7 +87,7 @@ def planned(
 
 
 def _with_topic(spec: AddressSpec, topic: AddressSpec) -> AddressSpec:
-    """Return the spec of a subscription with what it does not say itself from its topic."""
+    """Return the spec of a subscription with inherited fields from its topic."""
     inherited = {name: getattr(topic, name) for name in FROM_TOPIC}
     limits = topic.limits and topic.limits.model_copy(
         update={name: None for name in Limits.model_fields if name not in LIMITS_FROM_TOPIC}
@@ -112,7 +113,7 @@ def _merged(piece: _Piece | None, default: _Piece | None) -> _Piece | None:
 
 
 def _filled(piece: _Piece, values: dict[str, object], *, replace: Collection[str] = ()) -> _Piece:
-    """Return a piece with values where it has none, and where they replace its own."""
+    """Return a part with missing values filled in, and with values that override its own."""
     update = {
         name: value
         for name, value in values.items()
@@ -132,10 +133,10 @@ def _limits(limits: Limits | None, link_capacity: int) -> AddressLimits:
 
 
 def _redelivery(spec: AddressSpec, *, holds_back: bool) -> PlannedRedelivery | None:
-    """Return how a message is tried again.
+    """Return delivery attempts and delays.
 
-    `holds_back`: its dead letter is missing. Nothing is dropped for that: messages are tried
-    without limit, rejected ones too, until the dead letter is there again.
+    `holds_back`: its dead letter is missing. Messages, rejected ones too, are then redelivered
+    without a limit until the dead letter exists again.
     """
     said = spec.message_redelivery or MessageRedelivery()
     attempts = said.maximum_delivery_attempts

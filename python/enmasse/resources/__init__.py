@@ -1,8 +1,8 @@
-"""The kinds of resource: their schema, their validation and their status. No I/O.
+"""The kinds of resources: schema, validation and status. No I/O.
 
-A document comes in as text or plain data (`load`, `parse`) and becomes a frozen model or an
-`Invalid` that names every field at fault. What depends on other resources (does the space exist, is
-the address taken) is decided in `enmasse.control`, not here.
+A document arrives as text or plain data (`load`, `parse`) and becomes a frozen model, or an
+`Invalid` that names every invalid field. Rules that involve other resources (the space exists, the
+address is unique) are in `enmasse.control`.
 """
 
 from enmasse.base.kinds import API_VERSION

@@ -1,4 +1,4 @@
-"""Address: a name that clients send to and receive from, and what happens to messages there."""
+"""Address: a named destination for messages."""
 
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -27,26 +27,26 @@ from enmasse.resources.quantities import (
 )
 
 TYPES = ("anycast", "multicast", "queue", "topic", "subscription", "deadletter")
-"""Every type there is."""
+"""All types."""
 
 SERVED_TYPES = TYPES
-"""The types this node can serve; an address of another type is refused when it is declared."""
+"""The types that this node serves; others are refused at admission."""
 
 ADDRESS_BYTES_MAX = 1024
-"""Longest address. MQTT would allow 65535 bytes; other brokers stop between 255 and 4096."""
+"""Maximum length of an address. MQTT allows 65,535 bytes; other brokers allow 255 to 4,096."""
 
 OPEN_NAME_SPACE = "#"
-"""The one declared address that stands for every name nothing else covers."""
+"""The address that serves every name without a better match."""
 
 PARTITIONS_MAX = 1024
-"""Most partitions of a stream; each has files and an index of its own."""
+"""Maximum partitions of a stream; each has its own files and index."""
 
 DELIVERY_ATTEMPTS_MAX = 65_535
 NO_LIMIT = -1
-"""Delivery attempts without a limit."""
+"""Unlimited delivery attempts."""
 
 CONSUMERS_DEFAULT = 1
-"""Consumers of a subscription at a time, where nothing else is said."""
+"""Default maximum consumers of a subscription."""
 
 
 def _address(value: str) -> str:
@@ -56,22 +56,22 @@ def _address(value: str) -> str:
         raise ValueError(f"is longer than {ADDRESS_BYTES_MAX} bytes")
     if value != value.strip(" "):
         raise ValueError("must not begin or end with a space")
-    # Of white space `isprintable` takes the space alone.
+    # Of white space, `isprintable` accepts spaces only.
     if not value.isprintable():
         raise ValueError("must not contain control characters, or white space other than spaces")
     if value.startswith(("_!", "$")):
-        raise ValueError("must not begin with `_!` or `$`: those names belong to the node")
+        raise ValueError("must not begin with `_!` or `$`: those names are reserved")
     if value != OPEN_NAME_SPACE and ("*" in value or {"+", "#"} & set(value.split("/"))):
         raise ValueError(
-            "must not have `*` anywhere, nor `+` or `#` as a level: those are wildcards"
-            " (`#` alone declares an open name space)"
+            "must not contain `*`, nor `+` or `#` as a level: they are"
+            " wildcards (`#` alone declares an open name space)"
         )
     return value
 
 
 def _known_type(value: str) -> str:
     if value not in TYPES:
-        raise ValueError(f"{value!r} is not an address type; there are {', '.join(TYPES)}")
+        raise ValueError(f"{value!r} is not an address type; types: {', '.join(TYPES)}")
     return value
 
 
@@ -85,160 +85,163 @@ class AddressMetadata(Metadata):
     """Metadata of an address."""
 
     name: Annotated[str, AfterValidator(name_in_space)]
-    """`<space>.<name>`; the first part names the address space."""
+    """`<space>.<name>`; the first part is the address space."""
 
 
 class MessageTtl(Model):
-    """How long messages live; a message's own time is brought between the two."""
+    """Bounds of the time to live of messages."""
 
     minimum: Duration | None = None
-    """Shortest life, in milliseconds."""
+    """Minimum time to live, in milliseconds."""
 
     maximum: Duration | None = None
-    """Longest life, in milliseconds; a message that names none gets this one."""
+    """Maximum time to live, in milliseconds; also the default of messages without one."""
 
 
 class MessageRedelivery(Model):
-    """How often a message is tried, and when again after a delivery that failed."""
+    """Delivery attempts and delays between them."""
 
     maximum_delivery_attempts: (
         Annotated[int, Field(strict=True), AfterValidator(_delivery_attempts)] | None
     ) = None
-    """Deliveries after which a message is a dead letter; -1 has no limit."""
+    """Deliveries before a message becomes a dead letter; -1 means unlimited."""
 
     redelivery_delay: Delay | None = None
-    """Wait before the second attempt, in milliseconds."""
+    """Delay before the second attempt, in milliseconds."""
 
     redelivery_delay_multiplier: (
         Annotated[float, Field(strict=True, ge=1, le=1000, allow_inf_nan=False)] | None
     ) = None
-    """Each further wait is this many times the one before."""
+    """Factor between consecutive delays."""
 
     maximum_delivery_delay: Delay | None = None
-    """Longest wait, in milliseconds."""
+    """Maximum delay, in milliseconds."""
 
 
 class Subscription(Model):
-    """What only a subscription has."""
+    """Settings of a subscription."""
 
     max_consumers: LinkCount | None = None
-    """Consumers at a time; one more is refused. 1 if left out, and it cannot change."""
+    """Maximum consumers; further ones are refused. Default 1; cannot change."""
 
 
 class DuplicateDetection(Model):
-    """How message ids are remembered, so that a message sent twice is stored once."""
+    """Duplicate detection by message-id."""
 
     ids: Annotated[int, Field(strict=True, ge=1, le=10_000_000)] | None = None
-    """Ids remembered, the newest ones."""
+    """Number of remembered ids, the newest ones."""
 
     window: Duration | None = None
     """How long an id is remembered, in milliseconds."""
 
 
 class Retention(Model):
-    """How much a stream keeps: what is beyond either bound is dropped, oldest first."""
+    """Retention of a stream: messages beyond either bound are removed, oldest first."""
 
     bytes: Size | None = None
-    """Bytes of each partition."""
+    """Maximum bytes per partition."""
 
     age: Duration | None = None
-    """Age of a message, in milliseconds."""
+    """Maximum age of a message, in milliseconds."""
 
 
 class Limits(Model):
-    """Bounds of an address."""
+    """Limits of an address."""
 
     messages: Count | None = None
-    """Messages stored."""
+    """Maximum stored messages."""
 
     bytes: Size | None = None
-    """Bytes stored."""
+    """Maximum stored bytes."""
 
     message_size: MessageSize | None = None
-    """Bytes of one message."""
+    """Maximum message size in bytes."""
 
     consumers: LinkCount | None = None
-    """Receivers at a time; one more is refused."""
+    """Maximum receivers; further ones are refused."""
 
     producers: LinkCount | None = None
-    """Senders at a time; one more is refused."""
+    """Maximum senders; further ones are refused."""
 
     on_full: Literal["block", "reject", "dropOldest"] | None = None
-    """At `messages` or `bytes`: senders wait, messages are refused, or the oldest one goes."""
+    """Behaviour at `messages` or `bytes`: block senders, reject messages, or drop the oldest
+    message.
+    """
 
 
 class AddressSpec(Model):
-    """What an address is. Fields that do not go with its type are refused."""
+    """Specification of an address. Fields that its type does not support are refused."""
 
     type: Annotated[str, AfterValidator(_known_type)]
-    """What happens to messages: anycast (one consumer each), multicast (every consumer), queue or
-    deadletter (kept for one consumer each), topic (kept for each subscription), subscription."""
+    """How messages are handled: anycast (one consumer each), multicast (every consumer), queue or
+    deadletter (stored for one consumer each), topic (stored for each subscription), subscription.
+    """
 
     address: Annotated[str, AfterValidator(_address)]
     """The name that clients use."""
 
     plan: str | None = None
-    """Name of a plan, one that the plan of the address space offers for the type. Left out: the
-    first of those."""
+    """Name of a plan that the plan of the address space offers for the type. Default: the first
+    one.
+    """
 
     topic: str | None = None
-    """The topic a subscription belongs to, by the name that clients use."""
+    """The topic of a subscription, by the name that clients use."""
 
     subscription: Subscription | None = None
-    """What only a subscription has."""
+    """Settings of a subscription."""
 
     deadletter: str | None = None
-    """Address of type deadletter for messages that failed for good."""
+    "Address of type deadletter for messages that exhausted their attempts."
 
     expiry: str | None = None
-    """Address of type deadletter for messages that lived too long."""
+    """Address of type deadletter for expired messages."""
 
     message_ttl: MessageTtl | None = None
-    """How long messages live."""
+    """Bounds of the time to live."""
 
     message_redelivery: MessageRedelivery | None = None
-    """How often a message is tried, and when again."""
+    """Delivery attempts and delays."""
 
     treat_reject_as_unmodified_delivery_failed: Annotated[bool, Field(strict=True)] | None = None
     """A rejected message counts as a failed delivery and stays."""
 
     durability: Literal["disk", "memory"] | None = None
-    """Where accepted messages are kept: disk if left out."""
+    """Storage of accepted messages; default disk."""
 
     duplicate_detection: DuplicateDetection | None = None
-    """Messages sent twice are stored once, by their message-id."""
+    """Duplicate detection by message-id."""
 
     retention: Retention | None = None
-    """Makes a topic a stream, and says how much it keeps."""
+    """Makes a topic a stream with this retention."""
 
     partitions: Annotated[int, Field(strict=True, ge=1, le=PARTITIONS_MAX)] | None = None
-    """Partitions of a stream; 1 if left out, and they can only become more."""
+    """Partitions of a stream; default 1. The number can only increase."""
 
     limits: Limits | None = None
-    """Bounds of the address."""
+    """Limits of the address."""
 
     last_value_key: Annotated[str, Field(min_length=1, max_length=255)] | None = None
-    """Application property of which only the last message of each value is kept."""
+    """Application property; the queue keeps the latest message of each value."""
 
     single_active_consumer: Annotated[bool, Field(strict=True)] | None = None
-    """One consumer at a time gets messages; the others wait to take over."""
+    """One consumer at a time receives messages; the others wait to take over."""
 
     groups: Literal["none", "sticky", "perKey"] | None = None
-    """What messages of one group-id share: nothing, their consumer, or their order."""
+    """Handling of messages with the same group-id: none, the same consumer, or their order only."""
 
     forwarders: Annotated[tuple[Forwarder, ...], Field(max_length=FORWARDERS_MAX)] | None = None
-    """Pumps between the address and addresses of connectors. Kept, and no message passes: no
-    connector is opened."""
+    """Forwarders between the address and addresses of connectors. Stored but not implemented."""
 
 
 class PlanResources(Model):
-    """Credit: a share of what one router and one broker can do."""
+    """Credit: a share of one router and one broker."""
 
     router: Credit | None = None
-    """Of routers."""
+    """Share of routers."""
 
     broker: Credit | None = None
-    """Of brokers."""
+    """Share of brokers."""
 
 
 class AppliedPlan(Model):
@@ -246,33 +249,34 @@ class AppliedPlan(Model):
 
     name: str
     partitions: int
-    """Shares that the credit of brokers is divided into."""
+    """Number of shares that the broker credit is divided into."""
 
     resources: PlanResources
-    """Credit it counts for in the quota of the address space."""
+    """Credit that counts against the quota of the address space."""
 
 
 class AddressStatus(Status):
-    """What the control plane has found out about an address, and what holds for its messages: what
-    was declared, with what a subscription has from its topic and with defaults."""
+    """Observed state of an address, and the values in force, including defaults and those of its
+    topic.
+    """
 
     message_ttl: MessageTtl | None = None
-    """How long messages live; left out where nothing bounds it."""
+    """Bounds of the time to live; absent if unlimited."""
 
     message_redelivery: MessageRedelivery | None = None
-    """How often a message is tried; left out where it is tried for ever and at once."""
+    """Delivery attempts and delays; absent if unlimited and immediate."""
 
     subscription: Subscription | None = None
-    """Consumers of a subscription."""
+    """Settings of a subscription."""
 
     limits: Limits | None = None
-    """Bounds in force: the smaller of what the address and its plans say."""
+    """Limits in force: the smaller of those of the address and its plans."""
 
     forwarders: tuple[ForwarderStatus, ...] | None = None
-    """Whether its forwarders work."""
+    """Observed state of forwarders."""
 
     plan_status: AppliedPlan | None = None
-    """The plan in force. Left out while the address waits for room in the quota."""
+    """The plan in force. Absent while the address is pending because of the quota."""
 
 
 class Address(Declared):
@@ -314,32 +318,34 @@ class Address(Declared):
 
     @property
     def name(self) -> str:
-        """What clients attach to: the address, or for a subscription `topic::address`."""
+        """The name for clients: the address, or `topic::address` for a subscription."""
         if self.spec.type == "subscription":
             return f"{self.spec.topic}::{self.spec.address}"
         return self.spec.address
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every name that no other address of the space may have."""
+        """Names that must be unique in the space."""
         return tuple(dict.fromkeys((self.spec.address, self.name)))
 
     @property
     def needs_others(self) -> int:
-        """Dead letters first, then what may name them, then subscriptions, which name a topic."""
+        """Order of application: dead letters, then addresses that reference them, then
+        subscriptions.
+        """
         return {"deadletter": 0, "subscription": 2}.get(self.spec.type, 1)
 
     @property
     def max_consumers(self) -> int:
-        """Consumers of a subscription at a time."""
+        """Maximum consumers of a subscription."""
         return (
             self.spec.subscription and self.spec.subscription.max_consumers
         ) or CONSUMERS_DEFAULT
 
     def faults(self) -> list[Fault]:
-        """Return what is wrong with fields that are each right by themselves."""
+        """Return errors of combinations of valid fields."""
         return address_rules.faults(self)
 
     def refused_changes(self, before: Self) -> list[Fault]:
-        """Return the faults of changing `before` into this."""
+        """Return errors of changing `before` into this."""
         return [*super().refused_changes(before), *address_rules.refused_changes(self, before)]

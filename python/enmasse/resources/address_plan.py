@@ -1,4 +1,4 @@
-"""AddressPlan: what an address of one type counts for in a quota, and bounds of its messages."""
+"""AddressPlan: the credit of an address of one type, and limits of its messages."""
 
 import math
 from typing import Annotated, Any, ClassVar, Literal
@@ -22,7 +22,7 @@ from enmasse.resources.model import (
     Model,
 )
 
-"""Both take both forms: fields below `spec`, and the older one without."""
+"""Both versions accept both forms: fields below `spec`, and the older form without it."""
 
 PARTITIONS_MAX = 1000
 DISPLAYED = ("displayName", "displayOrder", "shortDescription", "longDescription")
@@ -36,13 +36,13 @@ PLAN_COLUMNS = (
 
 
 class Display(Model):
-    """How a plan is shown to those who choose one."""
+    """How a plan is presented to tenants."""
 
     display_name: str | None = None
-    """What people call it."""
+    """Display name."""
 
     display_order: int | None = None
-    """Its place in a list, the lowest first; 0 if left out."""
+    """Position in lists, lowest first; default 0."""
 
     short_description: str | None = None
     """One line."""
@@ -53,30 +53,30 @@ class Display(Model):
 
 def _known_type(value: str) -> str:
     if value not in TYPES:
-        raise ValueError(f"{value!r} is not an address type; there are {', '.join(TYPES)}")
+        raise ValueError(f"{value!r} is not an address type; types: {', '.join(TYPES)}")
     return value
 
 
 class AddressPlanSpec(Display):
-    """What a plan is."""
+    """Specification of a plan."""
 
     address_type: Annotated[str, AfterValidator(_known_type)]
-    """The type of address it is for."""
+    """The address type of the plan."""
 
     resources: PlanResources | None = None
-    """Credit that an address counts for; not needed for deadletter."""
+    """Credit of an address; not needed for deadletter."""
 
     partitions: Annotated[int, Field(strict=True, ge=1, le=PARTITIONS_MAX)] | None = None
-    """Brokers at least that a queue's credit is divided over; 1 if left out."""
+    """Minimum number of brokers that the credit of a queue is divided over; default 1."""
 
     message_ttl: MessageTtl | None = None
-    """How long messages live; of the address and the plan the narrower holds."""
+    """Bounds of the time to live; the stricter of plan and address applies."""
 
     message_redelivery: MessageRedelivery | None = None
-    """How often a message is tried, as far as the address does not say it."""
+    """Default delivery attempts and delays of addresses."""
 
     limits: Limits | None = None
-    """Bounds; of the address and the plan the smaller holds."""
+    """Limits; the smaller of plan and address applies."""
 
 
 class AddressPlan(Administered):
@@ -92,26 +92,28 @@ class AddressPlan(Administered):
 
     @classmethod
     def present_form(cls, data: dict[str, Any]) -> dict[str, Any]:
-        """Return a document whose fields are not below `spec` with them there."""
+        """Move the fields of a document without `spec` below `spec`."""
         return below_spec(
             data, (*DISPLAYED, "addressType"), ("requiredResources", "credit", "resources")
         )
 
     @property
     def order(self) -> tuple[float, str]:
-        """Its place among plans; those that name none come last."""
+        """Position among plans; those without one come last."""
         shown = self.spec.display_order
         return math.inf if shown is None else shown, self.metadata.name
 
     def faults(self) -> list[Fault]:
-        """Return what an address of the type could not have."""
+        """Return errors for fields that the address type does not support."""
         spec, type_ = self.spec, self.spec.address_type
         found = []
         credit = spec.resources or PlanResources()
         if type_ != "deadletter" and credit.router is None and credit.broker is None:
             found.append(Fault("spec.resources", "needs router, broker or both"))
         if spec.partitions is not None and type_ != "queue":
-            found.append(Fault("spec.partitions", f"is for plans of queues, not of {type_}"))
+            found.append(
+                Fault("spec.partitions", f"is supported by plans of queues only, not of {type_}")
+            )
         limits = spec.limits or Limits()
         given = {
             "messageTtl": spec.message_ttl,
@@ -119,7 +121,7 @@ class AddressPlan(Administered):
             **{f"limits.{name}": one for name, one in limits.document().items()},
         }
         found += [
-            Fault(f"spec.{name}", f"an address of type {type_} cannot have it")
+            Fault(f"spec.{name}", f"is not supported by type {type_}")
             for name, one in given.items()
             if one is not None and type_ not in ALLOWED[name]
         ]
@@ -131,10 +133,10 @@ class AddressPlan(Administered):
 def below_spec(
     data: dict[str, Any], plain: tuple[str, ...], listed: tuple[str, str, str]
 ) -> dict[str, Any]:
-    """Return a document of the older form, without `spec`, in the present one.
+    """Convert a document of the older form, without `spec`.
 
-    `plain` are the fields that move as they are. `listed` names a list of `{name, VALUE}`, VALUE,
-    and the mapping that the list becomes.
+    `plain` fields move unchanged. `listed` maps the name of a list of `{name, VALUE}` to VALUE and
+    the mapping that replaces the list.
     """
     if "spec" in data or not any(name in data for name in (*plain, listed[0])):
         return data

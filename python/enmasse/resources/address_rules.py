@@ -1,4 +1,4 @@
-"""Which fields go with which type of address, which with which other, and which cannot change."""
+"""Which fields belong to which address type, which exclude each other, and which cannot change."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _PRODUCED_TO = ("queue", "topic")
 _DELIVERED_FROM = ("queue", "topic", "subscription")
-"""The types that keep messages."""
+"""Types that store messages."""
 
 ALLOWED: dict[str, tuple[str, ...]] = {
     "topic": ("subscription",),
@@ -38,7 +38,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "groups": ("queue", "subscription"),
     "forwarders": ("queue", "subscription"),
 }
-"""The types that may have a field; type, address and plan are for all."""
+"""Types that support a field; type, address and plan apply to all."""
 
 NOT_ON_STREAMS = (
     "deadletter",
@@ -50,23 +50,23 @@ NOT_ON_STREAMS = (
     "limits.bytes",
     "limits.onFull",
 )
-"""Fields of a topic that a stream cannot have: only its retention takes messages out of it."""
+"""Fields that a stream does not support: only its retention removes messages."""
 
 ONLY_ON_STREAMS = ("partitions", "duplicateDetection")
-"""Fields that a topic has only as a stream."""
+"""Fields that a topic supports only as a stream."""
 
 NAME_BYTES_MAX = 1024
 
 
 def faults(address: "Address") -> list[Fault]:
-    """Return what is wrong with the fields of an address together."""
+    """Return errors of combinations of fields."""
     spec = address.spec
     together = (*_of_the_type(spec), *_of_a_stream(spec), *_of_the_name(address), *_at_odds(spec))
     return [*together, *forwarders.faults_of(spec.forwarders or (), spec.type)]
 
 
 def refused_changes(address: "Address", before: "Address") -> list[Fault]:
-    """Return the faults of changes that messages at rest do not allow."""
+    """Return errors of changes that stored messages do not allow."""
     now, was = address.spec, before.spec
     found = []
     if (now.durability or "disk") != (was.durability or "disk"):
@@ -79,18 +79,18 @@ def refused_changes(address: "Address", before: "Address") -> list[Fault]:
         found.append(
             Fault(
                 "spec.retention",
-                "cannot be added or taken away; delete the resource and create it anew",
+                "cannot be added or removed; delete the resource and create it again",
             )
         )
     elif (now.partitions or 1) < (was.partitions or 1):
         found.append(
-            Fault("spec.partitions", f"cannot become fewer: there are {was.partitions or 1}")
+            Fault("spec.partitions", f"cannot be reduced (current: {was.partitions or 1})")
         )
     return found
 
 
 def given(spec: "AddressSpec") -> Iterator[str]:
-    """Yield the fields of ALLOWED that a spec gives, as documents name them."""
+    """Yield the fields of ALLOWED in a spec, by document name."""
     named = _values(spec)
     limits = {f"limits.{name}": one for name, one in _values(spec.limits).items()}
     yield from (name for name in ALLOWED if {**named, **limits}.get(name) is not None)
@@ -110,9 +110,7 @@ def _of_the_type(spec: "AddressSpec") -> Iterator[Fault]:
         if spec.type not in ALLOWED[name]:
             *others, last = ALLOWED[name]
             able = f"{', '.join(others)} and {last}" if others else last
-            yield Fault(
-                f"spec.{name}", f"an address of type {spec.type} cannot have it, only {able}"
-            )
+            yield Fault(f"spec.{name}", f"is not supported by type {spec.type}, only by {able}")
     if spec.type == "subscription" and not spec.topic:
         yield Fault("spec.topic", "is required: the address of the topic it belongs to")
 
@@ -123,14 +121,14 @@ def _of_a_stream(spec: "AddressSpec") -> Iterator[Fault]:
     if spec.retention is None:
         for name in given(spec):
             if name in ONLY_ON_STREAMS:
-                yield Fault(f"spec.{name}", "a topic can have it only together with spec.retention")
+                yield Fault(f"spec.{name}", "requires spec.retention on a topic")
         return
     if spec.retention.bytes is None and spec.retention.age is None:
         yield Fault("spec.retention", "must have bytes, age or both")
     for name in given(spec):
         if name in NOT_ON_STREAMS:
             yield Fault(
-                f"spec.{name}", "a topic with spec.retention cannot have it: leave one of them out"
+                f"spec.{name}", "a topic with spec.retention cannot have it; remove one of them"
             )
 
 
@@ -139,7 +137,7 @@ def _of_the_name(address: "Address") -> Iterator[Fault]:
     if spec.address == "#" and spec.type not in ("anycast", "multicast", "topic"):
         yield Fault(
             "spec.address",
-            "`#` is an open name space, which only anycast, multicast and topic can be",
+            "`#` (open name space) is supported by anycast, multicast and topic only",
         )
     if len(address.name.encode()) > NAME_BYTES_MAX:
         yield Fault(
@@ -159,7 +157,7 @@ def _at_odds(spec: "AddressSpec") -> Iterator[Fault]:
                 "spec.messageRedelivery",
                 f"redeliveryDelay {delay} is above maximumDeliveryDelay {longest}",
             )
-    # A subscription may have its bounds from its topic.
+    # A subscription may inherit its limits from its topic.
     if limits and limits.on_full and spec.type != "subscription":
         if limits.messages is None and limits.bytes is None:
             yield Fault("spec.limits.onFull", "needs limits.messages or limits.bytes")
@@ -167,9 +165,9 @@ def _at_odds(spec: "AddressSpec") -> Iterator[Fault]:
 
 
 def refusing_dead_letter(type_: str, on_full: str | None) -> Iterator[Fault]:
-    """Yield a fault if a dead letter is to refuse messages: they have nowhere else to go."""
+    """Yield an error if a dead letter should refuse messages, which have no other destination."""
     if type_ == "deadletter" and on_full not in (None, "dropOldest"):
         yield Fault(
             "spec.limits.onFull",
-            f"a dead letter cannot {on_full} what comes from other addresses: dropOldest bounds it",
+            f"a dead letter cannot {on_full} messages of other addresses; use dropOldest",
         )

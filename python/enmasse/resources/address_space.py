@@ -1,4 +1,4 @@
-"""AddressSpace: a tenant's own set of addresses and users, which no other space can see."""
+"""AddressSpace: a tenant's isolated set of addresses and users."""
 
 import json
 from collections.abc import Mapping
@@ -16,13 +16,13 @@ from enmasse.resources.messaging_user import LAST_APPLIED
 from enmasse.resources.model import AGE, Column, Declared, Metadata, Model, Status, label
 
 TYPES = ("standard", "brokered")
-"""Every type there is."""
+"""All types."""
 
 ADDRESS_TYPES = {
     "standard": ("anycast", "multicast", "queue", "topic", "subscription", "deadletter"),
     "brokered": ("queue", "topic", "subscription", "deadletter"),
 }
-"""The types of address that a type of space can have."""
+"""Address types of each space type."""
 
 Authentication = Literal["none", "standard", "external", "keycloak"]
 
@@ -32,14 +32,14 @@ BUILT_IN: dict[str, Authentication] = {
     "standard": "standard",
     "standard-authservice": "standard",
 }
-"""Authentication services that are there without being declared, and what type each is."""
+"""Built-in authentication services, and their types."""
 
 
 def known_type(value: str) -> str:
-    """Check the name of a type of address space."""
+    """Validate the name of an address space type."""
     if value not in TYPES:
         there = " and ".join(TYPES)
-        raise ValueError(f"{value!r} is not a type of address space; there are {there}")
+        raise ValueError(f"{value!r} is not an address space type; types: {there}")
     return value
 
 
@@ -51,40 +51,43 @@ class AddressSpaceMetadata(Metadata):
 
 
 class SecretReference(Model):
-    """A secret in the namespace of the space."""
+    """A Secret in the namespace of the space."""
 
     name: str | None = None
 
 
 class Overrides(Model):
-    """What of an external service is another for one space, if the service allows that."""
+    """Overrides of an external service for one space, if the service allows them."""
 
     host: str | None = None
     port: Annotated[int, Field(strict=True, ge=1, le=65_535)] | None = None
     realm: str | None = None
-    """What the service is told of the space, as the host name of SASL."""
+    """Host name that the service receives for the space in SASL."""
 
     ca_cert_secret: SecretReference | None = None
     client_cert_secret: SecretReference | None = None
 
 
 class AuthenticationServiceChoice(Model):
-    """Who checks the users of a space."""
+    """The authentication service of a space."""
 
     name: str | None = None
-    """Name of an AuthenticationService; `none` and `standard` are always there."""
+    """Name of an AuthenticationService; `none` and `standard` are built in."""
 
     type: Literal["none", "standard", "external"] | None = None
-    """`none` lets everybody in, `standard` asks for a user of the space, `external` is for a named
-    service of that type."""
+    """`none` admits every client, `standard` requires a user of the space, `external` requires the
+    name of a service of that type.
+    """
 
     overrides: Overrides | None = None
-    """What of an external service is another for this space."""
+    """Overrides of an external service for this space."""
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
         if self.name and self.type and BUILT_IN.get(self.name, self.type) != self.type:
-            raise ValueError(f"service {self.name!r} is not of type {self.type!r}; leave one out")
+            raise ValueError(
+                f"service {self.name!r} is not of type {self.type!r}; remove one of them"
+            )
         if self.type == "external" and not self.name:
             raise ValueError(
                 "type external needs the name of an AuthenticationService of that type"
@@ -93,80 +96,82 @@ class AuthenticationServiceChoice(Model):
 
 
 class AddressSpaceSpec(Model):
-    """What an address space is. `type` cannot change later."""
+    """Specification of an address space. `type` cannot change."""
 
     type: Annotated[str, AfterValidator(known_type)]
-    """Kind of space: standard, or brokered (queue, topic, subscription and deadletter only)."""
+    """Type of space: standard, or brokered (queue, topic, subscription and deadletter only)."""
 
     plan: str | None = None
-    """Name of a plan of that type. Left out: the first of those."""
+    """Name of a plan of that type. Default: the first one."""
 
     authentication_service: AuthenticationServiceChoice | None = None
-    """Who checks users. Left out: `standard` where other machines reach the platform; where they do
-    not, or with `--insecure`, nobody while the space has no user, else `standard`."""
+    """The authentication service. Default: `standard` if other machines can reach the platform;
+    otherwise, or with `--insecure`, none until the space has a user, then `standard`.
+    """
 
     endpoints: Annotated[tuple[Endpoint, ...], Field(max_length=ENDPOINTS_MAX)] = ()
-    """How clients reach it. `messaging` and `messaging-wss` are there without being declared."""
+    """How clients reach the space. `messaging` and `messaging-wss` are built in."""
 
     network_policy: NetworkPolicy | None = None
-    """Who may reach the pods, in the place of the infra config's. There are no pods here."""
+    """Network policy that overrides the infra config's. Stored but not implemented."""
 
     connectors: Annotated[tuple[Connector, ...], Field(max_length=ENDPOINTS_MAX)] = ()
-    """Servers elsewhere whose addresses it is to show."""
+    """Remote servers whose addresses the space shows. Stored but not implemented."""
 
     auto_create: Annotated[tuple[AutoCreate, ...], Field(max_length=RULES_MAX)] = ()
     """Addresses that links have created, for users who may. Left out: none."""
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The host names that its endpoints have, each once."""
+        """The distinct host names of its endpoints."""
         return tuple(dict.fromkeys(host for one in self.endpoints for host in one.hosts))
 
 
 PERIODS_KEPT = 13
-"""Periods of which a space keeps a record: the present one and those before it."""
+"""Maximum recorded periods: the current one and those before it."""
 
 
 class Usage(Model):
-    """What an address space has come to in one period."""
+    """Usage of an address space in one period."""
 
     period: str
-    """A month, such as `2026-11`, or a day, such as `2026-11-30`, of UTC."""
+    """A month, such as `2026-11`, or a day, such as `2026-11-30`, in UTC."""
 
     messages_in: int = 0
-    """Messages that clients sent."""
+    """Messages from clients."""
 
     bytes_in: int = 0
-    """Bytes of those."""
+    """Their bytes."""
 
     messages_out: int = 0
     """Deliveries to clients."""
 
     bytes_out: int = 0
-    """Bytes of those."""
+    """Their bytes."""
 
     connections: int = 0
-    """Most connections that were seen at one time; it is looked every second."""
+    """Maximum concurrent connections, sampled every second."""
 
     stored_bytes: int = 0
-    """Most bytes that were seen at rest; it is looked every minute."""
+    """Maximum stored bytes, sampled every minute."""
 
 
 class AddressSpaceStatus(Status):
-    """What the control plane has found out about an address space."""
+    """Observed state of an address space."""
 
     ca_cert: str | None = None
-    """Authorities to trust for the space, base64 of PEM; the present one first."""
+    """CAs to trust for the space, base64 of PEM; the signing one first."""
 
     endpoint_statuses: tuple[EndpointStatus, ...] | None = None
-    """Where its endpoints are."""
+    """Hosts and ports of its endpoints."""
 
     connectors: tuple[ConnectorStatus, ...] | None = None
-    """Whether its connectors work."""
+    """Observed state of its connectors."""
 
     usage: tuple[Usage, ...] | None = None
-    """What it has come to in the present period and the 12 before it in which it was used, the
-    present one first. Written every minute."""
+    """Usage in the current period and the last 12 periods with traffic, newest first. Updated every
+    minute.
+    """
 
 
 class AddressSpace(Declared):
@@ -202,30 +207,29 @@ class AddressSpace(Declared):
 
     @property
     def service_name(self) -> str | None:
-        """Name of the authentication service it asks for."""
+        """Name of its authentication service."""
         service = self.spec.authentication_service
         return service.name if service else None
 
     @property
     def service_type(self) -> str | None:
-        """Type of authentication service it asks for."""
+        """Type of its authentication service."""
         service = self.spec.authentication_service
         return service.type if service else None
 
     @property
     def own_realm(self) -> str:
-        """Name of its set of users in a service elsewhere, as the original had it; no other space
-        has that name."""
+        """Unique name of its user set in an external service, as in the original."""
         return f"{self.metadata.namespace}-{self.metadata.name}"
 
     @property
     def overrides(self) -> Overrides | None:
-        """What of its authentication service is another for it."""
+        """Its overrides of the authentication service."""
         service = self.spec.authentication_service
         return service.overrides if service else None
 
     def faults(self) -> list[Fault]:
-        """Return what is wrong with endpoints and connectors together."""
+        """Return errors of combinations of endpoints and connectors."""
         return [
             *endpoints.faults_of(self.spec.endpoints),
             *connectors.faults_of(self.spec.connectors, self.spec.type),
@@ -244,8 +248,7 @@ class AddressSpace(Declared):
         ]
 
     def document(self) -> dict[str, Any]:
-        """Return plain data; lists that are empty and were not there from the first are left
-        out."""
+        """Return plain data without empty lists of optional fields."""
         data = super().document()
         for name in ("endpoints", "connectors", "autoCreate"):
             if not data["spec"][name]:
@@ -271,11 +274,11 @@ class AddressSpace(Declared):
         services: Mapping[str, Authentication] = BUILT_IN,
         exposed: bool = False,
     ) -> Authentication:
-        """Return who may come in: `none` is everybody, `standard` the users of the space, else
-        whom a service elsewhere lets in.
+        """Return who is admitted: `none` means everyone, `standard` the users of the space,
+        otherwise users of an external service.
 
-        `services` are the authentication services by name. A service that is not there lets in
-        nobody but users. `exposed`: other machines can reach a listener and that is not meant.
+        `services` are the authentication services by name. If the service is missing, only users
+        are admitted. `exposed`: other machines can reach a listener unintentionally.
         """
         service = self.spec.authentication_service or AuthenticationServiceChoice()
         if service.name:
@@ -291,7 +294,7 @@ def _without_key(endpoint: Endpoint) -> Endpoint:
 
 
 def _without_values(connector: Connector) -> Connector:
-    """Return a connector without the key and the password that stand in it."""
+    """Return a connector without its key and password."""
     update: dict[str, object] = {}
     for part, name in (("tls", "client_key"), ("credentials", "password")):
         own = getattr(connector, part)
@@ -303,8 +306,7 @@ def _without_values(connector: Connector) -> Connector:
 
 
 def _without_secrets(annotations: dict[str, str]) -> dict[str, str]:
-    """Return annotations with keys and passwords taken out of kubectl's copy; a copy that cannot be
-    read is left out."""
+    """Return annotations with a secret-free copy of kubectl's; a malformed copy is removed."""
     if LAST_APPLIED not in annotations:
         return annotations
     kept = {name: text for name, text in annotations.items() if name != LAST_APPLIED}

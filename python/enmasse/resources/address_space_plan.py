@@ -1,4 +1,4 @@
-"""AddressSpacePlan: what a tenant may have in one address space."""
+"""AddressSpacePlan: the quota and limits of an address space."""
 
 import math
 from typing import Annotated, Any, ClassVar, Literal
@@ -18,14 +18,14 @@ from enmasse.resources.model import Administered, Column, Model
 from enmasse.resources.quantities import Count, Credit, LinkCount, MessageSize, Size
 
 DEFINED_BY = "enmasse.io/defined-by"
-"""Annotation that names the infra config in the older form."""
+"""Annotation with the name of the infra config, in the older form."""
 
 NEEDED = {"standard": ("router", "broker", "aggregate"), "brokered": ("broker",)}
-"""What the quota of each type has to say."""
+"""Required quota fields of each type."""
 
 
 class ResourceLimits(Model):
-    """Quota: how many routers and brokers the addresses of a space may come to."""
+    """Quota: routers and brokers for all addresses of a space."""
 
     router: Credit | None = None
     """Routers."""
@@ -38,11 +38,10 @@ class ResourceLimits(Model):
 
 
 class Allowance(Model):
-    """What may be sent into an address space in a period. Once one of it is used up, senders get no
-    credit until the next period."""
+    """Allowance of a period. Once it is used up, senders get no credit until the next period."""
 
     period: Literal["day", "month"] = "month"
-    """How long it is for; days and months are those of UTC."""
+    """The period; days and months are in UTC."""
 
     messages: Count | None = None
     """Messages."""
@@ -52,51 +51,50 @@ class Allowance(Model):
 
 
 class SpaceLimits(Model):
-    """Bounds of an address space; those of connections, links and rates on each node."""
+    """Limits of an address space; those of connections, links and rates apply per node."""
 
     addresses: Count | None = None
-    """Addresses, whatever their credit; one more is refused."""
+    """Maximum addresses, independent of their credit."""
 
     connections: LinkCount | None = None
-    """Connections at a time; one more is refused."""
+    """Maximum connections."""
 
     links: LinkCount | None = None
-    """Senders and receivers of all connections together; one more is refused."""
+    """Maximum senders and receivers of all connections."""
 
     links_per_connection: LinkCount | None = None
-    """Senders and receivers of one connection; one more is refused."""
+    """Maximum senders and receivers of one connection."""
 
     message_size: MessageSize | None = None
-    """Bytes of one message."""
+    """Maximum message size in bytes."""
 
     messages_per_second: Count | None = None
-    """Messages sent a second, all senders together; beyond it they wait for credit."""
+    """Messages per second from all senders; beyond it senders get no credit."""
 
     bytes_per_second: Size | None = None
-    """Bytes of messages sent a second, all senders together; beyond it they wait for credit."""
+    """Bytes per second from all senders; beyond it senders get no credit."""
 
     allowance: Allowance | None = None
-    """What may be sent in a day or a month."""
+    """Allowance of a day or a month."""
 
 
 class AddressSpacePlanSpec(Display):
-    """What a plan is."""
+    """Specification of a plan."""
 
     address_space_type: Annotated[str, AfterValidator(known_type)]
-    """The type of address space it is for: standard or brokered."""
+    """The address space type of the plan: standard or brokered."""
 
     infra_config_ref: str
-    """Name of the StandardInfraConfig or BrokeredInfraConfig it goes by."""
+    """Name of its StandardInfraConfig or BrokeredInfraConfig."""
 
     address_plans: tuple[str, ...]
-    """Names of the plans that addresses may have. Of a type the first is taken where an address
-    names none."""
+    """Names of the plans for addresses. The first one of a type is the default."""
 
     resource_limits: ResourceLimits
-    """Quota: what all addresses may come to."""
+    """Quota of all addresses."""
 
     limits: SpaceLimits | None = None
-    """Bounds of the space."""
+    """Limits of the space."""
 
 
 class AddressSpacePlan(Administered):
@@ -112,7 +110,7 @@ class AddressSpacePlan(Administered):
 
     @classmethod
     def present_form(cls, data: dict[str, Any]) -> dict[str, Any]:
-        """Return a document whose fields are not below `spec` with them there."""
+        """Move the fields of a document without `spec` below `spec`."""
         plain = (*DISPLAYED, "addressSpaceType", "addressPlans")
         moved = below_spec(data, plain, ("resources", "max", "resourceLimits"))
         if moved is data:
@@ -124,12 +122,12 @@ class AddressSpacePlan(Administered):
 
     @property
     def order(self) -> tuple[float, str]:
-        """Its place among plans; those that name none come last."""
+        """Position among plans; those without one come last."""
         shown = self.spec.display_order
         return math.inf if shown is None else shown, self.metadata.name
 
     def faults(self) -> list[Fault]:
-        """Return what the quota does not say."""
+        """Return missing quota fields."""
         type_ = self.spec.address_space_type
         return [
             Fault(f"spec.resourceLimits.{name}", f"is required for address spaces of type {type_}")

@@ -1,6 +1,6 @@
-"""AddressSpaceSchema: what a tenant can choose from, one object for each type of address space.
+"""AddressSpaceSchema: the choices of a tenant, one object per address space type.
 
-Nobody declares one: it is made from the plans and services that are there.
+It is generated from the present plans and services, and read-only.
 """
 
 from typing import Annotated, ClassVar, Literal
@@ -14,7 +14,7 @@ from enmasse.resources.model import AGE, Column, Metadata, Model, Resource, dott
 
 
 class AddressSpaceSchemaMetadata(Metadata):
-    """Metadata of what lives in no namespace."""
+    """Metadata of a cluster-scoped resource."""
 
     name: Annotated[str, AfterValidator(dotted_name)]
     """The type of address space."""
@@ -24,7 +24,7 @@ class AddressSpaceSchemaMetadata(Metadata):
 
 
 class AddressPlanChoice(Model):
-    """A plan that addresses may have."""
+    """A plan for addresses."""
 
     name: str
     display_name: str | None = None
@@ -33,7 +33,7 @@ class AddressPlanChoice(Model):
 
 
 class AddressTypeChoice(Model):
-    """A type of address, and its plans."""
+    """An address type and its plans."""
 
     name: str
     description: str
@@ -41,7 +41,7 @@ class AddressTypeChoice(Model):
 
 
 class SpacePlanChoice(Model):
-    """A plan that spaces may have."""
+    """A plan for spaces."""
 
     name: str
     display_name: str | None = None
@@ -50,7 +50,7 @@ class SpacePlanChoice(Model):
 
 
 class Described(Model):
-    """Something that has a name and a few words about it."""
+    """A name with a description."""
 
     name: str
     display_name: str | None = None
@@ -58,21 +58,21 @@ class Described(Model):
 
 
 class RouteServicePort(Described):
-    """A port that can be reached from outside."""
+    """A port that other machines can reach."""
 
     route_tls_terminations: tuple[str, ...] = ()
 
 
 class AddressSpaceSchemaSpec(Model):
-    """What can be chosen."""
+    """The available choices."""
 
     description: str
     address_types: tuple[AddressTypeChoice, ...] = ()
     plans: tuple[SpacePlanChoice, ...] = ()
-    """Plans of spaces, the first of which is taken where a space names none."""
+    """Plans for spaces; the first one is the default."""
 
     authentication_services: tuple[str, ...] = ()
-    """Names of services."""
+    """Names of authentication services."""
 
     certificate_provider_types: tuple[Described, ...] = ()
     endpoint_expose_types: tuple[Described, ...] = ()
@@ -80,7 +80,7 @@ class AddressSpaceSchemaSpec(Model):
 
 
 class AddressSpaceSchema(Resource):
-    """What can be chosen for address spaces of one type."""
+    """The choices for address spaces of one type."""
 
     read_only: ClassVar[bool] = True
     categories: ClassVar[tuple[str, ...]] = ("enmasse",)

@@ -1,11 +1,11 @@
-"""Tokens of the API: Secrets that say who may ask for what.
+"""API tokens: Secrets that grant roles.
 
-A token is text, `NAME.RANDOM`; NAME is that of its Secret, of type `enmasse.io/token` in the
-namespace `enmasse-tokens`. The Secret holds no token, only the digest that it is known by:
+A token is the text `NAME.RANDOM`; NAME is that of its Secret, of type `enmasse.io/token` in the
+namespace `enmasse-tokens`. The Secret contains only the digest of the token:
 
     sha256         SHA-256 of the token, 64 hexadecimal digits
-    expires        when it ends, RFC 3339; left out: never
-    ROLE           namespaces that the bearer has the role in, divided by commas; `*` is all
+    expires        expiry, RFC 3339; absent: never
+    ROLE           comma-separated namespaces of the role; `*` is all
 """
 
 import re
@@ -18,25 +18,25 @@ from enmasse.resources.model import label
 
 TOKEN_TYPE = "enmasse.io/token"
 TOKENS_NAMESPACE = "enmasse-tokens"
-"""Where such Secrets are. No role reaches into it."""
+"""Namespace of these Secrets. No role grants access to it."""
 
 DIGEST = "sha256"
 EXPIRES = "expires"
 EVERYWHERE = "*"
 
 Role = Literal["service-admin", "tenant-edit", "tenant-view", "metrics"]
-"""What a token can be given in namespaces. The role `schema` has whoever has any token."""
+"""Roles that a token can have in namespaces. Every token has the role `schema`."""
 
 ROLES: tuple[Role, ...] = get_args(Role)
 
 UNDIVIDED: tuple[Role, ...] = ("metrics",)
-"""Roles whose object belongs to no namespace: they are given in `*` or not at all."""
+"""Roles for objects outside namespaces: granted in `*` only."""
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 def token_faults(namespace: str, texts: Mapping[str, str]) -> list[Fault]:
-    """Return what is wrong with the Secret of a token."""
+    """Return errors of the Secret of a token."""
     found = []
     if namespace != TOKENS_NAMESPACE:
         found.append(
@@ -54,30 +54,30 @@ def token_faults(namespace: str, texts: Mapping[str, str]) -> list[Fault]:
                 expiry(text)
             elif name in ROLES:
                 if namespaces(text) != {EVERYWHERE} and name in UNDIVIDED:
-                    raise ValueError("must be *: it is about the whole platform")
+                    raise ValueError("must be *: the role applies to the whole platform")
             else:
                 known = ", ".join((DIGEST, EXPIRES, *ROLES))
-                raise ValueError(f"is unknown; known are {known}")
+                raise ValueError(f"is unknown; known: {known}")
         except ValueError as error:
             found.append(Fault(f"data.{name}", str(error)))
     return found
 
 
 def namespaces(text: str) -> frozenset[str]:
-    """Return the namespaces that a text lists.
+    """Return the namespaces in a comma-separated text.
 
-    Raises: ValueError for what is no namespace.
+    Raises: ValueError for a malformed namespace.
     """
     names = [name.strip() for name in text.split(",")]
     return frozenset(name if name == EVERYWHERE else label(name) for name in names if name)
 
 
 def expiry(text: str) -> datetime:
-    """Return the moment that a text says.
+    """Return the time of a text.
 
-    Raises: ValueError if it is none, or says no time zone.
+    Raises: ValueError if it is malformed or has no time zone.
     """
-    problem = f"{text!r} is no moment: write it as 2027-01-31T08:00:00Z"
+    problem = f"{text!r} is not a timestamp; write 2027-01-31T08:00:00Z"
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError:

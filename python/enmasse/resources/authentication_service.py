@@ -1,8 +1,8 @@
-"""AuthenticationService: who can check the users of address spaces.
+"""AuthenticationService: a source of users for address spaces.
 
-`none` lets everybody in; `standard` checks MessagingUsers, in this process, and tokens of an issuer
-if it names one; `keycloak` asks a Keycloak, `external` any server of the documented handshake. What
-is about pods and their database is kept as it is and counts on a cluster only.
+`none` admits everyone; `standard` checks MessagingUsers in this process, and tokens of an issuer if
+it names one; `keycloak` uses a Keycloak, `external` any server of the documented handshake.
+Settings of pods and their database are stored without effect on a single node.
 """
 
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -27,35 +27,35 @@ Port = Annotated[int, Field(strict=True, ge=1, le=65_535)]
 
 
 class SecretReference(Model):
-    """A secret."""
+    """A reference to a Secret."""
 
     name: str | None = None
     namespace: str | None = None
 
 
 class Image(Model):
-    """What a container runs."""
+    """Settings of a container."""
 
     name: str | None = None
     pull_policy: str | None = None
 
 
 class Amounts(Model):
-    """Of processors and of memory."""
+    """CPU and memory."""
 
     cpu: str | None = None
     memory: str | None = None
 
 
 class ResourceRequirements(Model):
-    """What a container asks for, and what it never gets more of."""
+    """Resource requests and limits of a container."""
 
     requests: Amounts | None = None
     limits: Amounts | None = None
 
 
 class NoneService(Model):
-    """Settings of a service that lets everybody in."""
+    """Settings of a service that admits everyone."""
 
     certificate_secret: SecretReference | None = None
     image: Image | None = None
@@ -64,7 +64,7 @@ class NoneService(Model):
 
 
 class Storage(Model):
-    """Where the users of a service are."""
+    """Storage of the users of a service."""
 
     type: Literal["ephemeral", "persistent-claim"]
     size: str | None = None
@@ -86,10 +86,10 @@ class Datasource(Model):
 Algorithm = Literal[
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519"
 ]
-"""How tokens may be signed: by a private key, of which only the public half is known here."""
+"""Signature algorithms, all asymmetric: only the public key is known here."""
 
 TRUSTED_ALGORITHMS: tuple[Algorithm, ...] = ("RS256", "PS256", "ES256", "Ed25519")
-"""Those taken where nothing is said."""
+"""Default algorithms."""
 
 
 def _address(value: str) -> str:
@@ -97,69 +97,71 @@ def _address(value: str) -> str:
     if parts.scheme not in ("https", "http") or not parts.hostname or parts.fragment:
         raise ValueError(f"{value!r} is not the URL of a server: write https://HOST[:PORT]/PATH")
     if parts.username or parts.password:
-        raise ValueError("holds a user name or password, which have no place in it: leave them out")
+        raise ValueError("must not contain a user name or password; remove them")
     if parts.scheme == "http" and not is_loopback(parts.hostname):
-        raise ValueError(f"{value!r} can be read and changed on its way: use https")
+        raise ValueError(f"{value!r} is not encrypted; use https")
     return value
 
 
 Address = Annotated[str, AfterValidator(_address)]
-"""Where a server is asked over HTTP: `https`, or `http` on this machine."""
+"""URL of an HTTP server: `https`, or `http` on this machine."""
 
 
 class Oidc(Model):
-    """An issuer of tokens, JWTs that it signs (OpenID Connect, RFC 9068)."""
+    """An issuer of signed JWTs (OpenID Connect, RFC 9068)."""
 
     issuer: Address
-    """What a token has to name as `iss`."""
+    """Required claim `iss` of a token."""
 
     audience: str | None = None
-    """What a token has to name in `aud`. Left out: the full name of the space, NAME.NAMESPACE."""
+    """Required claim `aud` of a token. Default: the full name of the space, NAME.NAMESPACE."""
 
     jwks_uri: Address | None = None
-    """Where its keys are. Left out: where `.well-known/openid-configuration` of the issuer says."""
+    """URL of its keys. Default: from `.well-known/openid-configuration` of the issuer."""
 
     ca_cert_secret: SecretReference | None = None
-    """Secret whose `ca.crt` its certificate is verified against. Left out: the system's."""
+    """Secret whose `ca.crt` verifies its server certificate. Default: the system's CAs."""
 
     user_claim: str = "sub"
-    """Claim that is the name of the user."""
+    """Claim with the user name."""
 
     groups_claim: str = "groups"
-    """Claim that lists groups, such as `send_orders`; dots lead into objects."""
+    """Claim with groups, such as `send_orders`; dots address nested objects."""
 
     algorithms: tuple[Algorithm, ...] = Field(default=TRUSTED_ALGORITHMS, min_length=1)
-    """How tokens may be signed."""
+    """Accepted signature algorithms."""
 
 
 class KeycloakService(Model):
-    """Settings of a Keycloak: a realm for each space, unless the service names one for all."""
+    """Settings of a Keycloak: one realm per space, unless the service names one for all."""
 
     url: Address
-    """Where it is, as its clients know it: the issuer of a realm is URL/realms/REALM."""
+    """Base URL as its clients know it: the issuer of a realm is URL/realms/REALM."""
 
     client_id: str = "enmasse"
-    """Client that asks about user names and passwords, which needs direct access grants."""
+    """Client for checking passwords; it needs direct access grants."""
 
     client_secret: SecretReference | None = None
-    """Secret whose `client-secret` that client is known by. Left out: the client is public."""
+    """Secret with the `client-secret` of that client. Default: a public client."""
 
     audience: str | None = None
-    """What a token has to name in `aud`. Left out: any; the realm is that of the space."""
+    """Required claim `aud` of a token. Default: any; the realm determines the space."""
 
     credentials_secret: SecretReference | None = None
-    """Secret with `admin.username` and `admin.password` of an administrator in its realm `master`,
-    who makes the realm of each space and removes it with the space. Left out: realms are yours."""
+    """Secret with `admin.username` and `admin.password` of an administrator of the realm `master`;
+    EnMasse then creates the realm of each space and removes it with the space. Default: realms are
+    managed elsewhere.
+    """
 
     ca_cert_secret: SecretReference | None = None
-    """Secret whose `ca.crt` its certificate is verified against. Left out: the system's."""
+    """Secret whose `ca.crt` verifies its server certificate. Default: the system's CAs."""
 
 
 class StandardService(Model):
-    """Settings of a service that has users."""
+    """Settings of a service with MessagingUsers."""
 
     oidc: Oidc | None = None
-    """Whose tokens let in, too."""
+    """Issuer whose tokens are accepted in addition."""
 
     credentials_secret: SecretReference | None = None
     certificate_secret: SecretReference | None = None
@@ -177,32 +179,35 @@ class StandardService(Model):
 
 
 class ExternalService(Model):
-    """A server elsewhere that speaks SASL over AMQP and answers with what a user may do."""
+    """A remote server that speaks SASL over AMQP and returns the rights of a user."""
 
     host: str
     port: Port
     ca_cert_secret: SecretReference | None = None
-    """Secret whose `ca.crt` its certificate is verified against. Left out: the system's."""
+    """Secret whose `ca.crt` verifies its server certificate. Default: the system's CAs."""
 
     client_cert_secret: SecretReference | None = None
-    """Secret whose `tls.crt` and `tls.key` are shown to it."""
+    """Secret with `tls.crt` and `tls.key` of our client certificate."""
 
     allow_override: bool | None = None
-    """Whether a space may name another server, realm or secrets."""
+    """Whether a space may override server, realm or Secrets."""
 
     recheck_seconds: Annotated[int, Field(strict=True, ge=5, le=86_400)] = 300
-    """For how long an answer is good: before that the service is asked again about each connection,
-    with what was shown at the login, and who is refused or has other rights by then loses them."""
+    """Validity of an answer in seconds. Before it expires, EnMasse repeats the login of each
+    connection with the same credentials and applies changed rights or a refusal.
+    """
 
 
 class AuthenticationServiceSpec(Model):
-    """What a service is."""
+    """Specification of a service."""
 
     type: Literal["none", "standard", "external", "keycloak"]
-    """`none` lets everybody in, `standard` has users, `keycloak` and `external` ask others."""
+    """`none` admits everyone, `standard` has MessagingUsers, `keycloak` and `external` use other
+    servers.
+    """
 
     realm: str | None = None
-    """One set of users for all spaces, of a service that asks others."""
+    """One set of users for all spaces, for services that use other servers."""
 
     none: NoneService | None = None
     """Settings of a service of type none."""
@@ -218,7 +223,7 @@ class AuthenticationServiceSpec(Model):
 
 
 class AuthenticationServiceStatus(ToldStatus):
-    """Whether a service can be used."""
+    """Observed state of a service."""
 
     host: str | None = None
     port: int | None = None
@@ -227,7 +232,7 @@ class AuthenticationServiceStatus(ToldStatus):
 
 
 class AuthenticationService(Administered):
-    """A service that checks users."""
+    """A source of users for address spaces."""
 
     columns: ClassVar[tuple[Column, ...]] = (
         Column("Type", "spec.type"),
@@ -244,7 +249,7 @@ class AuthenticationService(Administered):
     status: AuthenticationServiceStatus = AuthenticationServiceStatus()
 
     def with_status(self, status: Status) -> Self:
-        """Return the resource with another status, which says where an external service is."""
+        """Return the resource with another status, with the location of an external service."""
         told = super().with_status(status)
         external = self.spec.external
         if external is None:
@@ -259,22 +264,22 @@ class AuthenticationService(Administered):
 
     @property
     def asks_others(self) -> bool:
-        """Whether a server elsewhere is asked about logins or keys."""
+        """Whether another server decides logins or provides keys."""
         standard = self.spec.standard
         has_issuer = standard is not None and standard.oidc is not None
         return self.spec.type in ("keycloak", "external") or has_issuer
 
     @property
     def keeps_realms(self) -> bool:
-        """Whether the realm of each space is made and removed with the space."""
+        """Whether EnMasse creates and removes the realms of spaces."""
         keycloak = self.spec.keycloak
         return keycloak is not None and bool(keycloak.credentials_secret) and not self.spec.realm
 
     def faults(self) -> list[Fault]:
-        """Return settings that are for another type, or are missing."""
+        """Return settings that are missing or belong to another type."""
         spec = self.spec
         found = [
-            Fault(f"spec.{name}", f"is for services of type {name}, not {spec.type}")
+            Fault(f"spec.{name}", f"is supported by services of type {name} only, not {spec.type}")
             for name in ("none", "standard", "external", "keycloak")
             if name != spec.type and getattr(spec, name) is not None
         ]
@@ -284,8 +289,6 @@ class AuthenticationService(Administered):
             found.append(Fault("spec.keycloak", "is required: url"))
         name = self.metadata.name
         if (meant := BUILT_IN.get(name, spec.type)) != spec.type:
-            message = (
-                f"spaces that name {name!r} mean a service of type {meant}; choose another name"
-            )
+            message = f"{name!r} is reserved for a service of type {meant}; choose another name"
             found.append(Fault("metadata.name", message))
         return found

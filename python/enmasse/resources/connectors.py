@@ -26,8 +26,8 @@ def _connector_name(value: str) -> str:
 def _pattern(value: str) -> str:
     if not _PATTERN.fullmatch(value):
         raise ValueError(
-            f"invalid address rule {value!r}: write tokens divided by `/`, each a text, `*` (one"
-            " token) or `#` (any number of them)"
+            f"invalid address rule {value!r}: write tokens separated by `/`,"
+            " each a text, `*` (one token) or `#` (any number)"
         )
     return value
 
@@ -128,10 +128,12 @@ def faults_of(connectors: Iterable[Connector], space_type: str) -> Iterable[Faul
     for place, connector in enumerate(connectors):
         path = f"spec.connectors[{place}]"
         if space_type != "standard":
-            yield Fault(path, "is for address spaces of type standard only; leave it out")
+            yield Fault(path, "is supported by address spaces of type standard only; remove it")
         if connector.name in names:
-            yield Fault(f"{path}.name", f"{connector.name!r} is another connector's")
+            yield Fault(f"{path}.name", f"{connector.name!r} is already used by another connector")
         names.add(connector.name)
         tls = connector.tls or ConnectorTls()
         if (tls.client_cert is None) != (tls.client_key is None):
-            yield Fault(f"{path}.tls", "has one of clientCert and clientKey; give both or none")
+            yield Fault(
+                f"{path}.tls", "has only one of clientCert and clientKey; set both or neither"
+            )

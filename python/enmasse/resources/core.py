@@ -78,7 +78,7 @@ class ConfigMap(Resource):
         return [
             *_data_faults("data", self.data, encoded=False),
             *_data_faults("binaryData", self.binary_data, encoded=True),
-            *(Fault(f"binaryData.{name}", "is in data too; keep one") for name in both),
+            *(Fault(f"binaryData.{name}", "is also in data; keep one") for name in both),
         ]
 
     def refused_changes(self, before: Self) -> list[Fault]:
@@ -244,7 +244,7 @@ def _data_faults(field: str, data: dict[str, str], *, encoded: bool) -> list[Fau
             Fault(f"{field}.{name}", "must be base64") for name, one in data.items() if _bad(one)
         ]
     if sum(len(one.encode()) for one in data.values()) > DATA_BYTES_MAX:
-        found.append(Fault(field, f"must have at most {DATA_BYTES_MAX} bytes together"))
+        found.append(Fault(field, f"must have at most {DATA_BYTES_MAX} bytes in total"))
     return found
 
 
@@ -260,8 +260,10 @@ def _immutable_faults(before: bool | None, now: bool | None, *, same: bool) -> l
     if not before:
         return []
     found = (
-        [] if now else [Fault("immutable", "cannot be taken back; delete it and create it anew")]
+        []
+        if now
+        else [Fault("immutable", "cannot be unset; delete the resource and create it again")]
     )
     if not same:
-        found.append(Fault("data", "cannot change: it is immutable; delete it and create it anew"))
+        found.append(Fault("data", "is immutable; delete the resource and create it again"))
     return found

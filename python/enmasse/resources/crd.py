@@ -106,7 +106,7 @@ def _immutable(model: type[Resource]) -> list[Document]:
         {
             "rule": f"has(self.{name}) == has(oldSelf.{name})"
             f" && (!has(self.{name}) || self.{name} == oldSelf.{name})",
-            "message": f"{name} cannot change; delete the resource and create it anew",
+            "message": (f"{name} cannot change; delete the resource and create it again"),
         }
         for name in names
     ]

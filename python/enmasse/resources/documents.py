@@ -70,7 +70,7 @@ class _StrictLoader(_Loader):  # type: ignore[misc]
         for key in keys:
             if key.value in seen and key.tag != "tag:yaml.org,2002:merge":
                 raise yaml.constructor.ConstructorError(
-                    None, None, f"key {key.value!r} is given twice", key.start_mark
+                    None, None, f"duplicate key {key.value!r}", key.start_mark
                 )
             seen.add(key.value)
         mapping: dict[Hashable, Any] = super().construct_mapping(node, deep=deep)
@@ -133,7 +133,7 @@ def parse(data: object, *, stored: bool = False) -> Resource:
     Raises: Invalid naming every field at fault.
     """
     if not isinstance(data, Mapping):
-        raise Invalid(Code.DOCUMENT_UNREADABLE, "not a resource: a mapping with `kind` is wanted")
+        raise Invalid(Code.DOCUMENT_UNREADABLE, "not a resource: it must be a mapping with `kind`")
     model = _model(data, KINDS | _COMPUTED if stored else KINDS)
     if not stored:
         data = _without_server_fields(data)
@@ -199,7 +199,7 @@ def invalid(kind: str, name: str, found: list[Fault]) -> Invalid:
 
 
 def _declared_twice(resource: Resource, first: int) -> Invalid:
-    fault = Fault("metadata.name", f"document {first} declares it otherwise; keep one of the two")
+    fault = Fault("metadata.name", f"document {first} declares it differently; keep one of the two")
     return invalid(resource.kind, resource.metadata.name, [fault])
 
 

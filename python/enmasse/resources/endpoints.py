@@ -34,7 +34,9 @@ def _host(value: str) -> str:
     except ValueError:
         if len(text) <= HOST_LENGTH_MAX and _HOST.fullmatch(text):
             return text
-    raise ValueError(f"{value!r} is not a host name: write a DNS name with a dot, and no address")
+    raise ValueError(
+        f"{value!r} is not a host name: write a DNS name with a dot, not an IP address"
+    )
 
 
 def _encoded(value: str) -> str:
@@ -160,7 +162,10 @@ def faults_of(endpoints: Iterable[Endpoint]) -> Iterable[Fault]:
     for place, endpoint in enumerate(endpoints):
         path = f"spec.endpoints[{place}]"
         if endpoint.name in names:
-            yield Fault(f"{path}.name", f"{endpoint.name!r} is another endpoint's; choose another")
+            yield Fault(
+                f"{path}.name",
+                f"{endpoint.name!r} is already used by another endpoint; choose another",
+            )
         names.add(endpoint.name)
         if endpoint.cert is not None:
             yield from _certificate_faults(f"{path}.cert", endpoint.cert)
@@ -168,7 +173,9 @@ def faults_of(endpoints: Iterable[Endpoint]) -> Iterable[Fault]:
             yield from _expose_faults(f"{path}.expose", endpoint.expose)
         for index, export in enumerate(endpoint.exports):
             if (export.kind, export.name) in exported:
-                message = f"another export writes {export.kind} {export.name!r}; choose another"
+                message = (
+                    f"another export writes {export.kind} {export.name!r}; choose another name"
+                )
                 yield Fault(f"{path}.exports[{index}].name", message)
             exported.add((export.kind, export.name))
 
@@ -178,7 +185,7 @@ def _certificate_faults(path: str, cert: EndpointCertificate) -> Iterable[Fault]
         return
     for name, value in (("tlsKey", cert.tls_key), ("tlsCert", cert.tls_cert)):
         if value is not None:
-            yield Fault(f"{path}.{name}", "is for provider certBundle only; leave it out")
+            yield Fault(f"{path}.{name}", "is supported by provider certBundle only; remove it")
 
 
 def _expose_faults(path: str, expose: Expose) -> Iterable[Fault]:
@@ -188,4 +195,4 @@ def _expose_faults(path: str, expose: Expose) -> Iterable[Fault]:
         if not expose.load_balancer_ports:
             yield Fault(f"{path}.loadBalancerPorts", "is required for a load balancer: [amqps]")
         if expose.route_host is not None:
-            yield Fault(f"{path}.routeHost", "is for routes, not load balancers; leave it out")
+            yield Fault(f"{path}.routeHost", "is supported by routes only; remove it")

@@ -52,7 +52,7 @@ def first(found: Sequence[_Found], fault: Callable[[_Found], Fault]) -> list[Fau
 def nearest(name: str, known: Sequence[str]) -> str:
     """Return ` did you mean ...` for the most similar known name, else what is known."""
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-    return f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(known)}"
+    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
 
 
 def path(location: Sequence[int | str]) -> str:

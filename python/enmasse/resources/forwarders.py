@@ -60,12 +60,12 @@ def faults_of(forwarders: Iterable[Forwarder], address_type: str) -> Iterable[Fa
     for place, one in enumerate(forwarders):
         path = f"spec.forwarders[{place}]"
         if one.name in names:
-            yield Fault(f"{path}.name", f"{one.name!r} is another forwarder's")
+            yield Fault(f"{path}.name", f"{one.name!r} is already used by another forwarder")
         names.add(one.name)
         if one.direction == "in" and address_type == "subscription":
-            yield Fault(f"{path}.direction", "cannot be in for a subscription; write out")
+            yield Fault(f"{path}.direction", "must be out for a subscription")
         if one.direction == "in" and one.priority is not None:
-            yield Fault(f"{path}.priority", "is for direction out only; leave it out")
+            yield Fault(f"{path}.priority", "is supported by direction out only; remove it")
 
 
 def unconnected(forwarders: Iterable[Forwarder], connectors: Iterable[str]) -> Iterable[Fault]:
@@ -77,8 +77,8 @@ def unconnected(forwarders: Iterable[Forwarder], connectors: Iterable[str]) -> I
         elif one.connector not in known or "/" not in one.remote_address:
             there = ", ".join(known)
             problem = (
-                f"{one.remote_address!r} does not begin with the name of a connector and `/`;"
-                f" there are {there}"
+                f"{one.remote_address!r} does not begin with a connector name"
+                f" and `/`; connectors: {there}"
             )
         else:
             continue

@@ -43,7 +43,7 @@ def size_bytes(text: str) -> int:
     """
     found = _SIZE.fullmatch(text)
     if found is None:
-        raise ValueError(f"{text!r} is not a size: write bytes, or a number with K, MB or GB")
+        raise ValueError(f"{text!r} is not a size; write bytes, or a number with K, MB or GB")
     return int(found[1]) << (10 * _POWERS[found[2].lower()])
 
 

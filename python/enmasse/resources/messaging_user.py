@@ -1,7 +1,7 @@
-"""MessagingUser: who may connect to an address space, and what they may do there.
+"""MessagingUser: a user of an address space, with rights.
 
-A password comes in and never goes out: before a user is stored, `enmasse.auth` replaces it by SCRAM
-verifiers, and `public()` leaves those out of everything a client can read.
+Passwords are write-only: before a user is stored, `enmasse.auth` replaces the password by SCRAM
+verifiers, and `public()` removes those from everything that clients can read.
 """
 
 import base64
@@ -24,23 +24,24 @@ from enmasse.resources.model import (
 )
 
 STORED = "stored"
-"""Validation context under which a document may carry what only the server writes."""
+"""Validation context under which a document may contain server-managed fields."""
 
 PASSWORD_BYTES_MAX = 1024
-"""Longest password. Far above what anyone types; the cost of hashing must have a bound."""
+"""Maximum length of a password; it bounds the cost of hashing."""
 
 PATTERN_LEVELS_MAX = 64
-"""Most levels of a pattern; the node matches in time proportional to them."""
+"""Maximum levels of a pattern; matching takes time proportional to them."""
 
 PATTERNS_MAX = 1000
-"""Most addresses and patterns of one user, over all authorizations."""
+"""Maximum addresses and patterns of one user, over all authorizations."""
 
 WILDCARDS_MAX = 100
-"""Most of them with wildcards: the node tries each with the name of a link, and with that of a
-message to the anonymous terminus."""
+"""Maximum patterns with wildcards: the node tries each one for a link, and for a message to the
+anonymous terminus.
+"""
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-"""Annotation in which kubectl keeps a copy of the document, password included."""
+"""Annotation in which kubectl stores a copy of the document, password included."""
 
 Operation = Literal["send", "recv", "view", "manage", "create"]
 
@@ -51,8 +52,8 @@ _AUTHENTICATION_TYPES = ("password", "serviceaccount", "federated")
 def _username(value: str) -> str:
     if len(value) > 255 or not _USERNAME.fullmatch(value):
         raise ValueError(
-            f"{value!r} is not allowed: use at most 255 lower-case letters, digits and _ @ . : -,"
-            " beginning and ending with a letter or digit"
+            f"{value!r} is invalid: use at most 255 lower-case letters, digits"
+            " and _ @ . : -, beginning and ending with a letter or digit"
         )
     return value
 
@@ -75,35 +76,37 @@ def _password(value: str) -> str:
             " prints it"
         ) from None
     if not 0 < len(secret) <= PASSWORD_BYTES_MAX:
-        raise ValueError(f"must stand for 1 to {PASSWORD_BYTES_MAX} bytes")
+        raise ValueError(f"must encode 1 to {PASSWORD_BYTES_MAX} bytes")
     return value
 
 
 def pattern_of(value: str) -> str:
-    """Check a pattern of addresses.
+    """Validate an address pattern.
 
-    Raises: ValueError if it is none.
+    Raises: ValueError if it is malformed.
     """
     levels = value.split("/")
     if not value or len(levels) > PATTERN_LEVELS_MAX:
-        raise ValueError(f"{value!r} is not a pattern: 1 to {PATTERN_LEVELS_MAX} levels are wanted")
+        raise ValueError(
+            f"{value!r} is not a pattern: it must have 1 to {PATTERN_LEVELS_MAX} levels"
+        )
     *above, last = levels
     if any("*" in level and level != "*" for level in above) or "*" in last.removesuffix("*"):
         raise ValueError(
-            f"{value!r} is not a pattern: `*` stands for one whole level between slashes, or ends"
-            " the pattern (`orders*` is every name that begins so)"
+            f"{value!r} is not a pattern: `*` must be a whole level, or end the"
+            " pattern (`orders*` matches every name with that prefix)"
         )
     return value
 
 
 def has_wildcard(pattern: str) -> bool:
-    """Whether a pattern stands for more than one name."""
+    """Whether a pattern matches more than one name."""
     levels = pattern.split("/")
     return levels[-1].endswith("*") or any(level in ("+", "*", "#") for level in levels)
 
 
 class Verifier(Model):
-    """What the server keeps of a password, for one hash (RFC 5802, 3). Binary parts are base64."""
+    """Stored form of a password for one hash (RFC 5802, 3). Binary parts are base64."""
 
     mechanism: Literal["SCRAM-SHA-256", "SCRAM-SHA-512"]
     salt: str
@@ -113,43 +116,46 @@ class Verifier(Model):
 
 
 PASSWORD_KEY = "password"
-"""Value of a Secret that is the password, where the user names none."""
+"""Default key of the password in a Secret."""
 
 
 class PasswordSecret(Model):
-    """The Secret, in the namespace of the user, that has a password."""
+    """Reference to a Secret in the namespace of the user."""
 
     name: Annotated[str, AfterValidator(dotted_name)]
     key: Annotated[str, Field(min_length=1, max_length=253)] = PASSWORD_KEY
-    """Which of its values it is."""
+    """Key of the password."""
 
 
 class PasswordAuthentication(Model):
-    """How a user proves who they are."""
+    """How a user authenticates."""
 
     type: Annotated[str, AfterValidator(_known_type)]
-    """`password`; `federated`: by a token or a client certificate, and there is no password; or
-    `serviceaccount`, by the token of one, which is kept and lets nobody in here."""
+    """`password`; `federated`: by token or client certificate, without a password;
+    `serviceaccount`: stored but not implemented.
+    """
 
     password: Annotated[str, AfterValidator(_password)] | None = Field(default=None, repr=False)
-    """The password, base64. Write-only: it is never stored and never returned."""
+    """The password, base64. Write-only: never stored and never returned."""
 
     password_secret: PasswordSecret | None = None
-    """Where the password is, instead of `password`. It follows the Secret; while there is none, the
-    user is not let in."""
+    """Secret with the password, instead of `password`. Changes of the Secret apply at once; while
+    it is missing, the user cannot log in.
+    """
 
     provider: Annotated[str, Field(min_length=1, max_length=253)] | None = None
-    """Identity provider of a federated user. Kept: a token is checked by the service of the space,
-    and the user is known by `username`."""
+    """Identity provider of a federated user. Stored without effect: the service of the space checks
+    tokens, and `username` identifies the user.
+    """
 
     federated_userid: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
-    """What that provider knows the user by. Kept."""
+    """Id of the user at that provider. Stored without effect."""
 
     federated_username: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
-    """What that provider calls the user. Kept."""
+    """Name of the user at that provider. Stored without effect."""
 
     verifiers: tuple[Verifier, ...] = Field(default=(), repr=False)
-    """What is kept of the password. Written by the server alone."""
+    """Derived keys. Set by the server."""
 
     @field_validator("verifiers")
     @classmethod
@@ -157,46 +163,47 @@ class PasswordAuthentication(Model):
         cls, value: tuple[Verifier, ...], info: ValidationInfo
     ) -> tuple[Verifier, ...]:
         if value and not (info.context or {}).get(STORED):
-            raise ValueError("is written by the server: give a password")
+            raise ValueError("is set by the server; set password instead")
         return value
 
 
 class Authorization(Model):
-    """Some operations on some addresses."""
+    """Operations on addresses."""
 
     addresses: tuple[Annotated[str, AfterValidator(pattern_of)], ...] = ()
-    """Names or patterns: `*` or `+` is one level, `#` any number, `ord*` what begins so, `*` all.
-    None: all."""
+    """Names or patterns: `*` or `+` is one level, `#` any number, `ord*` a prefix, `*` alone all.
+    Absent: all.
+    """
 
     operations: Annotated[tuple[Operation, ...], Field(min_length=1)]
-    """Any of send, recv, create, view, manage. Create is to have an address created by a link,
-    where the space does that. View and manage are always for the whole space; nothing here asks for
-    manage."""
+    """Any of send, recv, create, view, manage. Create is the right to have an address created by a
+    link, where the space allows that. View and manage apply to the whole space; manage has no
+    effect.
+    """
 
 
 class MessagingUserMetadata(Metadata):
     """Metadata of a user."""
 
     name: Annotated[str, AfterValidator(name_in_space)]
-    """`<space>.<user>`; the first part names the address space."""
+    """`<space>.<user>`; the first part is the address space."""
 
 
 class MessagingUserSpec(Model):
-    """Who a user is and what they may do."""
+    """Specification of a user."""
 
     username: Annotated[str, AfterValidator(_username)]
-    """The name the user logs in with."""
+    "User name for login."
 
     authentication: PasswordAuthentication
-    """How the user proves who they are: type and password."""
+    """How the user authenticates: type and password."""
 
     authorization: tuple[Authorization, ...] = ()
-    """What the user may do. None: nothing."""
+    """Rights of the user. Absent: none."""
 
 
 def without_readable_password(document: dict[str, Any]) -> dict[str, Any]:
-    """Return plain data of a user without the password, wherever it stands; the same if it has
-    none."""
+    """Return plain data of a user without passwords, or the same data if it has none."""
     authentication = document.get("spec", {}).get("authentication", {})
     metadata = document["metadata"]
     annotations = metadata.get("annotations") or {}
@@ -209,8 +216,7 @@ def without_readable_password(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_password(annotations: dict[str, str]) -> dict[str, str]:
-    """Return annotations with the password taken out of kubectl's copy; a copy that cannot be read
-    is left out."""
+    """Return annotations without the password in kubectl's copy; a malformed copy is removed."""
     if LAST_APPLIED not in annotations:
         return annotations
     kept = {name: text for name, text in annotations.items() if name != LAST_APPLIED}
@@ -247,7 +253,7 @@ class MessagingUser(Declared):
 
     @property
     def is_complete(self) -> bool:
-        """Whether it has verifiers if it needs some, and no password."""
+        """Whether it has the verifiers it needs, and no password."""
         authentication = self.spec.authentication
         needs_some = authentication.type == "password" and authentication.password_secret is None
         has_what_it_needs = bool(authentication.verifiers) or not needs_some
@@ -255,23 +261,23 @@ class MessagingUser(Declared):
 
     @property
     def is_service_account(self) -> bool:
-        """Whether it is one that only a cluster could be asked about."""
+        """Whether only a cluster could authenticate it."""
         return self.spec.authentication.type == "serviceaccount"
 
     @property
     def missing_secret(self) -> str | None:
-        """What there is to say of a Secret that gives no password; None: there is a password, or
-        none is needed."""
+        """Return the error of a Secret without a valid password; None if there is none."""
         secret = self.spec.authentication.password_secret
         if secret is None or self.spec.authentication.verifiers:
             return None
         return (
-            f"Secret {secret.name!r} in namespace {self.metadata.namespace!r} has no value"
-            f" {secret.key!r} that can be a password; nobody is let in until it has one"
+            f"Secret {secret.name!r} in namespace {self.metadata.namespace!r}"
+            f" has no valid password in {secret.key!r}; the user cannot log in"
+            " until it has one"
         )
 
     def with_verifiers(self, verifiers: tuple[Verifier, ...]) -> Self:
-        """Return the user as it may be stored: the password gone, from kubectl's copy too."""
+        """Return the user for storage, without its password, also in kubectl's copy."""
         authentication = self.spec.authentication.model_copy(
             update={"password": None, "verifiers": verifiers}
         )
@@ -280,11 +286,11 @@ class MessagingUser(Declared):
         return self.model_copy(update={"spec": spec}).with_metadata(annotations=annotations)
 
     def public(self) -> Self:
-        """Return the user without verifiers, which a thief could try passwords against."""
+        """Return the user without verifiers, which would allow offline guessing."""
         return self.with_verifiers(())
 
     def faults(self) -> list[Fault]:
-        """Return a password that nobody can log in with, and more addresses than are served."""
+        """Return errors: an unusable password, or more addresses than the maximum."""
         found: list[Fault] = []
         authentication = self.spec.authentication
         given = {
@@ -293,13 +299,13 @@ class MessagingUser(Declared):
         }
         fields = [name for name, value in given.items() if value is not None]
         if authentication.type != "password":
-            message = f"is for type password, not {authentication.type}; leave it out"
+            message = f"is supported by type password only, not {authentication.type}; remove it"
             found += [Fault(f"spec.authentication.{name}", message) for name in fields]
         elif len(fields) > 1:
-            message = "cannot stand beside password; keep one of the two"
+            message = "cannot be combined with password; keep one of the two"
             found.append(Fault("spec.authentication.passwordSecret", message))
         if authentication.type != "federated":
-            message = f"is for type federated, not {authentication.type}; leave it out"
+            message = f"is supported by type federated only, not {authentication.type}; remove it"
             found += [Fault(f"spec.authentication.{name}", message) for name in self.kept_fields]
         if (excess := self.excess()) is not None:
             found.append(Fault("spec.authorization", excess))
@@ -307,7 +313,7 @@ class MessagingUser(Declared):
 
     @property
     def kept_fields(self) -> tuple[str, ...]:
-        """The fields of a federated user that are given, and do nothing here."""
+        """Fields of a federated user that have no effect."""
         authentication = self.spec.authentication
         given = {
             "provider": authentication.provider,
@@ -317,11 +323,11 @@ class MessagingUser(Declared):
         return tuple(name for name, value in given.items() if value is not None)
 
     def excess(self) -> str | None:
-        """Return what there is to say of more addresses than a user can have; None: it is fine."""
+        """Return the error for more addresses than a user can have; None if it is valid."""
         named = [one.addresses or ("#",) for one in self.spec.authorization]
         patterns = [pattern for addresses in named for pattern in addresses]
         wildcards = sum(map(has_wildcard, patterns))
-        mend = "say what is common to them by one pattern, or make several users"
+        mend = "use a common pattern, or several users"
         if len(patterns) > PATTERNS_MAX:
             return f"has {len(patterns)} addresses; {PATTERNS_MAX} are allowed: {mend}"
         if wildcards > WILDCARDS_MAX:
@@ -329,7 +335,7 @@ class MessagingUser(Declared):
         return None
 
     def document(self) -> dict[str, Any]:
-        """Return plain data; no verifiers are left out rather than shown as none."""
+        """Return plain data without empty verifiers."""
         data = super().document()
         if not self.spec.authentication.verifiers:
             del data["spec"]["authentication"]["verifiers"]

@@ -1,7 +1,7 @@
-"""What all kinds share: metadata, status, and the rules for names.
+"""Parts shared by all kinds: metadata, status, and rules for names.
 
 Fields are camelCase in documents and snake_case in Python. Models are frozen: a changed resource is
-a new one, made with `model_copy`. An unknown field is refused.
+a new one, made with `model_copy`. Unknown fields are refused.
 """
 
 import re
@@ -18,18 +18,19 @@ DEFAULT_NAMESPACE = "default"
 INFRA_NAMESPACE = "enmasse-infra"
 
 DEFAULT_SPACE_ANNOTATION = "enmasse.io/default-space"
-"""Annotation of the namespace INFRA_NAMESPACE: the full name of the address space that connections
-enter which name none. Empty: there is none."""
-"""Where kinds of the service administrator are, if their documents do not say."""
+"""Annotation of the namespace INFRA_NAMESPACE: full name of the default address space, for
+connections that name none. Empty: no default.
+"""
+"""Default namespace of service administrators' kinds."""
 
 NAME_LENGTH_MAX = 253
-"""Characters in a resource name, as in Kubernetes."""
+"""Maximum length of a resource name, as in Kubernetes."""
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 class Key(NamedTuple):
-    """What names one resource at one time; a uid names it for ever."""
+    """Identifies a resource at one time; a uid identifies it for ever."""
 
     kind: str
     namespace: str
@@ -40,29 +41,31 @@ class Key(NamedTuple):
 
 
 _NOT_KEPT: set[str] = set()
-"""What every piece has in the place of the names of the fields it was given."""
+"""Shared empty set in place of `model_fields_set`."""
 
 
 class Model(BaseModel):
-    """A frozen piece of a document."""
+    """A frozen part of a document."""
 
     model_config = ConfigDict(
         alias_generator=to_camel,
         validate_by_name=True,
         extra="forbid",
         frozen=True,
-        # What is never parsed is never compiled, and its docstrings are read where they are shown.
+        # Types that are never parsed are not compiled; their docstrings are read on demand.
         defer_build=True,
     )
 
     def model_post_init(self, _context: object) -> None:
-        """Forget which fields were given: nobody asks, and to keep a set of names for each piece
-        would be a third of the memory of ten thousand resources."""
+        """Discard the set of given fields: it is unused, and one set per part would be a third of
+        the memory of ten thousand resources.
+        """
         object.__setattr__(self, "__pydantic_fields_set__", _NOT_KEPT)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Return the piece with some fields replaced, which are not validated. What stays is
-        shared, being frozen; `deep` copies that too."""
+        """Return the part with some fields replaced, without validation. Unchanged fields are
+        shared; `deep` copies them.
+        """
         if deep:
             return super().model_copy(update=update, deep=True)
         copied = type(self).__new__(type(self))
@@ -73,7 +76,7 @@ class Model(BaseModel):
         return copied
 
     def document(self) -> dict[str, Any]:
-        """Return the piece as plain data with its camelCase names; unset fields are left out."""
+        """Return the part as plain data with camelCase names, without unset fields."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
@@ -81,24 +84,24 @@ _Piece = TypeVar("_Piece", bound=Model)
 
 
 def filled(piece: _Piece, default: _Piece) -> _Piece:
-    """Return a piece with the values of another one where it has none."""
+    """Return a part with missing values filled in from another one."""
     names = type(piece).model_fields
     missing = {name: getattr(default, name) for name in names if getattr(piece, name) is None}
     return piece.model_copy(update=missing)
 
 
 def label(value: str) -> str:
-    """Check a name of one part: a namespace, an address space, one part of a dotted name."""
+    """Validate a name of one part: a namespace, an address space, one part of a dotted name."""
     if not _LABEL.fullmatch(value):
         raise ValueError(
-            f"{value!r} is not allowed: use 1 to 63 lower-case letters, digits and hyphens,"
-            " beginning and ending with a letter or digit"
+            f"{value!r} is invalid: use 1 to 63 lower-case letters, digits and"
+            " hyphens, beginning and ending with a letter or digit"
         )
     return value
 
 
 def dotted_name(value: str) -> str:
-    """Check a name of parts divided by dots, each a name of one part."""
+    """Validate a name of dotted parts."""
     if len(value) > NAME_LENGTH_MAX:
         raise ValueError(f"has {len(value)} characters; at most {NAME_LENGTH_MAX} are allowed")
     for part in value.split("."):
@@ -107,11 +110,11 @@ def dotted_name(value: str) -> str:
 
 
 def name_in_space(value: str) -> str:
-    """Check `<space>.<rest>`, the name of whatever belongs to an address space."""
+    """Validate `<space>.<rest>`, the name of a resource in an address space."""
     if "." not in value:
         raise ValueError(
-            f"{value!r} names no address space: write <space>.<name>,"
-            f" for example default.{value or 'orders'}"
+            f"{value!r} contains no address space: write <space>.<name>, for"
+            f" example default.{value or 'orders'}"
         )
     return dotted_name(value)
 
@@ -121,10 +124,10 @@ Label = Annotated[str, AfterValidator(label)]
 
 _LABEL_NAME = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)")
 ANNOTATIONS_BYTES_MAX = 256 * 1024
-"""Bytes of all annotations of a resource together, as in Kubernetes."""
+"""Maximum total bytes of annotations of a resource, as in Kubernetes."""
 
 FINALIZERS_MAX = 32
-"""Finalizers of one resource."""
+"""Maximum finalizers of a resource."""
 
 
 def _qualified(value: str) -> str:
@@ -156,12 +159,12 @@ def _annotations(value: dict[str, str]) -> dict[str, str]:
     if sum(len(key.encode()) + len(text.encode()) for key, text in value.items()) > (
         ANNOTATIONS_BYTES_MAX
     ):
-        raise ValueError(f"must have at most {ANNOTATIONS_BYTES_MAX} bytes together")
+        raise ValueError(f"must have at most {ANNOTATIONS_BYTES_MAX} bytes in total")
     return value
 
 
 class OwnerReference(Model):
-    """A resource that this one belongs to, for the owner's own use: nothing is deleted by it."""
+    """A resource that this one belongs to, for information: nothing is deleted by it."""
 
     api_version: str
     kind: str
@@ -172,70 +175,70 @@ class OwnerReference(Model):
 
 
 class Metadata(Model):
-    """Who a resource is. The server sets uid, generation, resourceVersion and all timestamps."""
+    """Identity of a resource. The server sets uid, generation, resourceVersion and timestamps."""
 
     name: str
-    """Name of the resource, unique among its kind in its namespace."""
+    """Name, unique per kind and namespace."""
 
     generate_name: str | None = None
-    """What a new resource without a name is named after; five letters are added."""
+    """Prefix of a generated name; five letters are appended."""
 
     namespace: Label = DEFAULT_NAMESPACE
-    """Namespace the resource lives in."""
+    """Namespace of the resource."""
 
     uid: str | None = None
-    """Identity for ever: one deleted and made again has another."""
+    """Permanent identity: a resource created again has another one."""
 
     generation: int | None = None
-    """Counts the changes of spec."""
+    """Counts changes of the spec."""
 
     resource_version: str | None = None
-    """Changes with every write. In a request it says which state the request is based on."""
+    """Changes with every write. In a request it is a precondition."""
 
     creation_timestamp: str | None = None
-    """When the resource was made."""
+    """Creation time."""
 
     deletion_timestamp: str | None = None
-    """When it was asked to go. It goes once it has no finalizers."""
+    """Time of the deletion request. The resource is removed once it has no finalizers."""
 
     deletion_grace_period_seconds: int | None = None
-    """Always 0: nothing waits for a time."""
+    """Always 0: there is no grace period."""
 
     labels: Annotated[dict[str, str], AfterValidator(_labels)] = Field(default_factory=dict)
-    """Marks that selectors can ask for."""
+    """Labels for selectors."""
 
     annotations: Annotated[dict[str, str], AfterValidator(_annotations)] = Field(
         default_factory=dict
     )
-    """Remarks for the owner's own use."""
+    """Annotations for clients."""
 
     finalizers: Annotated[
         tuple[Annotated[str, AfterValidator(_qualified)], ...], Field(max_length=FINALIZERS_MAX)
     ] = ()
-    """Who has something to do before it goes, and takes itself off the list then."""
+    """Parties that must act before the resource is removed; each then removes its entry."""
 
     owner_references: tuple[OwnerReference, ...] = ()
-    """What it belongs to, for the owner's own use."""
+    """Owners, for information."""
 
     managed_fields: tuple[dict[str, Any], ...] = Field(default=(), repr=False)
-    """Who has set which fields. Written by the server."""
+    """Field managers and the fields they own. Set by the server."""
 
 
 class AdminMetadata(Metadata):
-    """Metadata of what the service administrator declares."""
+    """Metadata of a service administrator's resource."""
 
     name: Annotated[str, AfterValidator(dotted_name)]
-    """Name, one through all namespaces."""
+    """Name, unique across all namespaces."""
 
     namespace: Label = INFRA_NAMESPACE
-    """Namespace it lives in. It counts wherever it is."""
+    """Namespace of the resource. It applies everywhere."""
 
 
 Phase = Literal["Pending", "Configuring", "Active", "Terminating", "Failed"]
 
 
 class Condition(Model):
-    """One thing that is or is not so, why, and since when."""
+    """One aspect of the observed state, with reason and time of the last transition."""
 
     type: str
     status: Literal["True", "False", "Unknown"]
@@ -246,71 +249,71 @@ class Condition(Model):
 
 
 class Status(Model):
-    """What the control plane has found out. Clients read it and never write it."""
+    """Observed state. Clients read it; only the platform writes it."""
 
     is_ready: bool = False
     phase: Phase = "Pending"
     messages: tuple[str, ...] = ()
     conditions: tuple[Condition, ...] = ()
     observed_generation: int | None = None
-    """The generation of spec that all this is about."""
+    """The generation of the spec that this status describes."""
 
 
 class Column(NamedTuple):
-    """One column of the table in which clients show resources of a kind."""
+    """A column of the table that clients show."""
 
     name: str
     path: str
-    """Where its value is: names from the top, with dots between."""
+    """Path of the value: names separated by dots."""
 
     type: str = "string"
-    """string, integer, boolean or date; a date is shown as the time that has passed since."""
+    """string, integer, boolean or date; a date is shown as elapsed time."""
 
     priority: int = 0
-    """Above 0 it is shown only where there is room: `kubectl get -o wide`."""
+    """Above 0 it is shown by `kubectl get -o wide` only."""
 
 
 AGE = Column("Age", "metadata.creationTimestamp", "date")
 
 
 class Resource(Model):
-    """One thing that the API knows."""
+    """A kind of the API."""
 
     plural: ClassVar[str]
-    """The kind as it stands in HTTP paths."""
+    """The plural in HTTP paths."""
 
     short_names: ClassVar[tuple[str, ...]]
-    """What people may type for it."""
+    """Short names."""
 
     categories: ClassVar[tuple[str, ...]] = ()
-    """What people may type for it and for other kinds together."""
+    """Categories: short names shared with other kinds."""
 
     namespaced: ClassVar[bool]
-    """Whether it lives in a namespace."""
+    """Whether it is namespaced."""
 
     columns: ClassVar[tuple[Column, ...]] = (AGE,)
-    """How it is shown in a table, after its name."""
+    """Table columns after the name."""
 
     live_columns: ClassVar[tuple[Column, ...]] = ()
-    """Columns of a table for live figures, before its last one; paths begin in the figures."""
+    """Table columns for statistics, before the last one; paths begin in the statistics."""
 
     selectable: ClassVar[tuple[str, ...]] = ()
-    """Paths that a field selector may name, beside the name and the namespace."""
+    """Paths of field selectors, besides name and namespace."""
 
     read_only: ClassVar[bool] = False
-    """Whether the platform alone makes them."""
+    """Whether only the platform creates it."""
 
     unique: ClassVar[bool]
-    """Whether a name is one thing through all namespaces."""
+    """Whether a name is unique across all namespaces."""
 
     write_only: ClassVar[tuple[str, ...]] = ()
-    """Paths that a request may have and that are never stored or shown."""
+    """Write-only paths: accepted in requests, never stored or shown."""
 
     api_versions: ClassVar[tuple[str, ...]]
-    """What a document may say; it is served under each, and the first one is stored."""
+    """The API versions that serve it; the first one is stored."""
 
     def __init_subclass__(cls, **arguments: Any) -> None:
-        """Take the names of the kind, where the class is that of one."""
+        """Take the names of the kind from the class of a kind."""
         super().__init_subclass__(**arguments)
         if (kind := KINDS.get(cls.__name__)) is not None:
             cls.plural, cls.short_names, cls.api_versions = (
@@ -326,72 +329,74 @@ class Resource(Model):
 
     @property
     def key(self) -> Key:
-        """The resource's key in a store."""
+        """Its key in a store."""
         return Key(self.kind, self.metadata.namespace, self.metadata.name)
 
     @property
     def space(self) -> str:
-        """Name of the address space it belongs to, or is."""
+        """Name of its address space, or of the space itself."""
         return self.metadata.name.partition(".")[0]
 
     @property
     def needs_others(self) -> int:
-        """How late it comes among resources of its kind: after those it refers to."""
+        """Order among resources of its kind: after those it references."""
         return 0
 
     @property
     def is_complete(self) -> bool:
-        """Whether it has all that admission fills in, and nothing that admission takes out."""
+        """Whether it is complete: it has everything that admission adds and nothing that admission
+        removes.
+        """
         return True
 
     @property
     def is_terminating(self) -> bool:
-        """Whether it was asked to go and only its finalizers keep it."""
+        """Whether its deletion was requested and only finalizers keep it."""
         return self.metadata.deletion_timestamp is not None
 
     @classmethod
     def present_form(cls, data: dict[str, Any]) -> dict[str, Any]:
-        """Return a document that is written in an older form of the kind in the present one."""
+        """Convert a document of an older form."""
         return data
 
     def with_metadata(self, **changes: Any) -> Self:
-        """Return the resource with some metadata replaced."""
+        """Return the resource with changed metadata."""
         return self.model_copy(update={"metadata": self.metadata.model_copy(update=changes)})
 
     def with_status_of(self, _other: "Resource | None") -> Self:
-        """Return the resource with the status another one has; with None, that of a new one."""
+        """Return the resource with the status of another one; None: that of a new one."""
         return self
 
     def content(self) -> tuple[object, ...]:
-        """What counts as a new generation when it changes: all but metadata and status."""
+        """The fields whose change increments the generation: all but metadata and status."""
         fields = [name for name in type(self).model_fields if name not in ("metadata", "status")]
         return tuple(getattr(self, name) for name in fields)
 
     def public(self) -> Self:
-        """Return the resource as clients may see it: without secrets."""
+        """Return the resource for clients, without secrets."""
         return self
 
     def document(self) -> dict[str, Any]:
-        """Return the resource as plain data; of metadata, what says nothing is left out."""
+        """Return the resource as plain data, without empty metadata."""
         data = super().document()
         metadata = data["metadata"]
         data["metadata"] = {name: one for name, one in metadata.items() if one not in ({}, [], "")}
         return data
 
     def faults(self) -> list[Fault]:
-        """Return what is wrong with fields that are each right by themselves."""
+        """Return errors of combinations of valid fields."""
         return []
 
     def refused_changes(self, _before: Self) -> list[Fault]:
-        """Return the faults of changing `before` into this."""
+        """Return errors of changing `before` into this."""
         return []
 
 
 class Declared(Resource):
-    """One declared thing: what is wanted (`spec`) and what is so (`status`)."""
+    """A declared resource: desired state (`spec`) and observed state (`status`)."""
 
     immutable: ClassVar[tuple[str, ...]] = ()
-    """Fields of spec, as named in Python and in documents alike, that cannot change."""
+    """Immutable fields of the spec; their names are equal in Python and documents."""
 
     categories: ClassVar[tuple[str, ...]] = ("enmasse",)
 
@@ -403,13 +408,13 @@ class Declared(Resource):
         return self.model_copy(update={"status": status})
 
     def with_status_of(self, other: Resource | None) -> Self:
-        """Return the resource with the status another one has; with None, that of a new one."""
+        """Return the resource with the status of another one; None: that of a new one."""
         if isinstance(other, Declared):
             return self.with_status(other.status)
         return self.with_status(type(self).model_fields["status"].default)
 
     def refused_changes(self, before: Self) -> list[Fault]:
-        """Return the faults of changing `before` into this."""
+        """Return errors of changing `before` into this."""
         return [
             cannot_change(f"spec.{name}", getattr(before.spec, name))
             for name in self.immutable
@@ -418,24 +423,24 @@ class Declared(Resource):
 
 
 class ToldStatus(Status):
-    """Status of what the service administrator declares."""
+    """Status of a service administrator's resource."""
 
     message: str | None = None
-    """What it waits for: `messages` as one text, where the original's clients look for it."""
+    """The pending reason: `messages` as one text, where clients of the original read it."""
 
 
 class Administered(Declared):
-    """One thing that the service administrator declares."""
+    """A resource of a service administrator."""
 
     metadata: AdminMetadata
     status: ToldStatus = ToldStatus()
 
     def with_status(self, status: Status) -> Self:
-        """Return the resource with another status, its messages as one text too."""
+        """Return the resource with another status, with its messages as one text too."""
         message = "; ".join(status.messages) or None
         return super().with_status(status.model_copy(update={"message": message}))
 
 
 def cannot_change(field: str, value: object) -> Fault:
-    """Return the fault of changing a field that had a value for good."""
-    return Fault(field, f"cannot change (it is {value!r}); delete the resource and create it anew")
+    """Return the error of changing an immutable field that has a value."""
+    return Fault(field, f"cannot change (it is {value!r}); delete the resource and create it again")

@@ -1,6 +1,7 @@
-"""Durations and sizes: a number of milliseconds or bytes, or a text with a unit, kept as a number.
+"""Durations and sizes: a number of milliseconds or bytes, or a text with a unit, stored as a
+number.
 
-`60000`, `"60s"` and `"1m"` are one value, and come back as 60000.
+`60000`, `"60s"` and `"1m"` are equal and are returned as 60000.
 """
 
 import re
@@ -10,10 +11,10 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 DURATION_MS_MAX = 100 * 365 * 24 * 3600 * 1000
-"""Longest duration: a hundred years."""
+"""Maximum duration: one hundred years."""
 
 EXACT_MAX = 2**53 - 1
-"""Largest number that every JSON reader keeps exactly."""
+"""Largest integer that every JSON reader represents exactly."""
 
 MILLISECONDS: Mapping[str, int] = {
     "ms": 1,
@@ -37,13 +38,13 @@ def _reader(units: Mapping[str, int], plain: str) -> Callable[[object], object]:
     known = ", ".join(units)
 
     def read(value: object) -> object:
-        """Turn a text into a number; anything else is left to the check of whole numbers."""
+        """Convert a text to a number; integer validation handles everything else."""
         if not isinstance(value, str):
             return value
         found = _QUANTITY.fullmatch(value)
         if not found or (found[2] and found[2] not in units):
             raise ValueError(
-                f"{value!r} is not a whole number of {plain}, nor one with a unit ({known})"
+                f"{value!r} is not an integer of {plain} or a number with a unit ({known})"
             )
         return int(found[1]) * (units[found[2]] if found[2] else 1)
 
@@ -51,7 +52,7 @@ def _reader(units: Mapping[str, int], plain: str) -> Callable[[object], object]:
 
 
 def _shown(least: int, most: int, units: Mapping[str, int]) -> WithJsonSchema:
-    """Return what OpenAPI says of a quantity: a number or a text."""
+    """Return the OpenAPI schema of a quantity: an integer or a string."""
     pattern = rf"^[0-9]{{1,15}}({'|'.join(units)})?$"
     number = {"type": "integer", "minimum": least, "maximum": most}
     return WithJsonSchema(
@@ -71,7 +72,7 @@ Duration = Annotated[
     _duration,
     _shown(1, DURATION_MS_MAX, MILLISECONDS),
 ]
-"""Some time, in milliseconds."""
+"""A duration above 0, in milliseconds."""
 
 Delay = Annotated[
     int,
@@ -79,22 +80,22 @@ Delay = Annotated[
     _duration,
     _shown(0, DURATION_MS_MAX, MILLISECONDS),
 ]
-"""Some time or none, in milliseconds."""
+"""A duration from 0, in milliseconds."""
 
 Size = Annotated[int, Field(strict=True, ge=1, le=EXACT_MAX), _size, _shown(1, EXACT_MAX, BYTES)]
-"""Some bytes."""
+"""A size in bytes."""
 
 MessageSize = Annotated[
     int, Field(strict=True, ge=1, le=2**32 - 1), _size, _shown(1, 2**32 - 1, BYTES)
 ]
-"""Bytes of one message."""
+"""A message size in bytes."""
 
 Count = Annotated[int, Field(strict=True, ge=1, le=EXACT_MAX)]
-"""How many, at least one."""
+"""A count of at least 1."""
 
 LinkCount = Annotated[int, Field(strict=True, ge=1, le=2**32 - 1)]
-"""How many links, at least one."""
+"""A number of links, at least 1."""
 
 CREDIT_MAX = 1_000_000
 Credit = Annotated[float, Field(strict=True, ge=0, le=CREDIT_MAX, allow_inf_nan=False)]
-"""How many routers or brokers, or which part of one."""
+"""A number of routers or brokers, or a fraction of one."""

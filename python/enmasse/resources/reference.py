@@ -1,7 +1,6 @@
-"""The kinds as pages of reference, made from the models that validate. Pure.
+"""Reference pages of the kinds, generated from their models. Pure.
 
-`scripts/reference.py` writes them into `docs/reference`; a test sees that they are what it would
-write.
+`scripts/reference.py` writes them into `docs/reference`; a test checks that they are up to date.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,11 +18,11 @@ Schema = Mapping[str, Any]
 INDEX = "index.md"
 _HEAD = "<!-- Made by scripts/reference.py from the models: change those, and run it again. -->"
 _PARTS = ("spec", "type", "data", "binaryData", "stringData", "immutable", "status")
-"""What a page tells of a document, in this order."""
+"""Sections of a page, in order."""
 
 
 def pages() -> dict[str, str]:
-    """Return the pages by the name of their file."""
+    """Return the pages by file name."""
     models: list[type[Resource]] = [*KINDS.values(), AddressSpaceSchema]
     models.sort(key=lambda model: model.__name__)
     found = {file_of(model): _page(model) for model in models}
@@ -31,7 +30,7 @@ def pages() -> dict[str, str]:
 
 
 def file_of(model: type[Resource]) -> str:
-    """Return the name of a kind's page."""
+    """Return the file name of a kind's page."""
     return f"{model.__name__.lower()}.md"
 
 
@@ -41,8 +40,8 @@ def _index(models: list[type[Resource]]) -> str:
         for model in models
     ]
     intro = (
-        "What can be declared, field by field. `kubectl explain` says the same, and"
-        " `enmasse crds` prints it as custom resource definitions."
+        "Every kind, field by field. `kubectl explain` shows the same, and"
+        " `enmasse crds` prints custom resource definitions."
     )
     return "\n".join(
         [_HEAD, "", "# Kinds", "", intro, "", *_table(("kind", "API version", "what it is"), rows)]
@@ -84,7 +83,7 @@ def _part(model: type[Resource], part: str, own: Schema) -> Iterator[str]:
 
 
 def _rows(path: str, own: Schema, *, is_required: bool) -> Iterator[tuple[str, str, str, str]]:
-    """Yield a field and those in it: path, type, default, what it is."""
+    """Yield a field and its subfields: path, type, default, description."""
     inner = own.get("items", {}) if own.get("type") == "array" else own
     inner = next((one for one in inner.get("anyOf", ()) if "properties" in one), inner)
     if "." in path or "properties" not in inner:
@@ -98,7 +97,7 @@ def _rows(path: str, own: Schema, *, is_required: bool) -> Iterator[tuple[str, s
 
 
 def _type(own: Schema) -> str:
-    """Return what values a field has."""
+    """Return the type or allowed values of a field."""
     if "enum" in own:
         return ", ".join(f"`{one}`" for one in own["enum"])
     if own.get("x-kubernetes-int-or-string"):
@@ -126,10 +125,11 @@ def _bounds(own: Schema) -> str:
 
 
 def _types(path: str) -> str:
-    """Return the types of address that may have a field."""
+    """Return the address types that support a field."""
     name = path.removeprefix("spec.")
     found = ALLOWED.get(name) or ALLOWED.get(name.partition(".")[0])
-    # What has no row of its own, as `limits`, is for whoever may have anything in it.
+    # A field without a row of its own, such as `limits`, is supported by types that support one of
+    # its subfields.
     return ", ".join(found) if found else "all"
 
 

@@ -1,4 +1,4 @@
-"""The schema of a kind as OpenAPI v3 has it, made from the model that validates it."""
+"""The OpenAPI v3 schema of a kind, generated from its model."""
 
 from functools import cache
 from typing import Any
@@ -12,7 +12,7 @@ from enmasse.resources.model import Model
 Schema = dict[str, Any]
 
 _EXCLUSIVE = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
-"""Bounds that OpenAPI 3.0 has as a bound and whether it is one of those allowed."""
+"""Bounds that OpenAPI 3.0 expresses as a bound and a flag for exclusiveness."""
 
 _SAYS_NOTHING = {"title", "additionalProperties", "const", "$defs"}
 
@@ -33,10 +33,10 @@ class _Documented(GenerateJsonSchema):
 
 @cache
 def schema(model: type[Model]) -> Schema:
-    """Return the structural schema of a model, with nothing in it to look up elsewhere.
+    """Return the structural schema of a model without references.
 
-    Fields that a document need not have may be left out; null is as good as left out, and is not
-    said. Every description is the model's own docstring. Do not change what is returned.
+    Optional fields may be absent; null equals absent and is not listed. Descriptions are the
+    docstrings of the model. Do not modify the result.
     """
     raw = model.model_json_schema(by_alias=True, schema_generator=_Documented, mode="validation")
     return _plain(raw, raw.get("$defs", {}))
@@ -76,6 +76,6 @@ def _plain(raw: Schema, definitions: dict[str, Schema]) -> Schema:
 
 
 def _only_choice(raw: Schema) -> Schema | None:
-    """Return what a field is that may also be null."""
+    """Return the schema of a nullable field without null."""
     choices = [one for one in raw.get("anyOf", ()) if one.get("type") != "null"]
     return choices[0] if len(choices) == 1 else None

@@ -1,29 +1,30 @@
-"""How much one document may be, counted before anything looks at what it says. Pure."""
+"""Size limits of a document, checked before its content. Pure."""
 
 import json
 from collections.abc import Mapping
 
 NESTING_MAX = 100
-"""Levels of a document; what a pod template nests to is below twenty."""
+"""Maximum nesting; a pod template has fewer than twenty levels."""
 
 RESOURCE_VALUES_MAX = 50_000
-"""Values of a document that stands for one resource, names of fields among them. A ConfigMap of
-12,000 keys has that many with the list of who has set which; a user with all the addresses that it
-may have has a tenth of a tenth."""
+"""Maximum values of a document of one resource, field names included. A ConfigMap with 12,000 keys
+reaches it with its managed fields; a user with the maximum of addresses has about one per cent.
+"""
 
 RESOURCE_BYTES_MAX = 8 << 20
-"""Bytes of a document that stands for one resource, as JSON, however often it is patched: what one
-request of 1 MiB can say has six times as many, if all of it has to be escaped."""
+"""Maximum JSON bytes of a document of one resource, also after patches: six times a request of 1
+MiB whose characters are all escaped.
+"""
 
 ALIASED_MAX = 1 << 20
-"""Characters that the aliases of a YAML text may repeat."""
+"""Maximum characters that aliases of a YAML text may repeat."""
 
 
 def excess(data: object, values_max: int = RESOURCE_VALUES_MAX) -> str:
-    """Return what plain data has too much of, levels (NESTING_MAX) or values; empty: it fits.
+    """Return which limit plain data exceeds, levels (NESTING_MAX) or values; empty if none.
 
-    Takes as many steps as there are values, at most `values_max`, and no stack: data that holds
-    itself is nested too deeply, and data that is in several places counts in each.
+    Takes at most `values_max` steps and no recursion: cyclic data exceeds the nesting limit, and
+    shared data counts once per occurrence.
     """
     values = 1
     level = [data]
@@ -48,15 +49,16 @@ def excess(data: object, values_max: int = RESOURCE_VALUES_MAX) -> str:
 
 
 def unwritable(data: object, bytes_max: int | None = None) -> str:
-    """Return why what `excess` lets through cannot be written as JSON of so many bytes; empty: it
-    can. JSON has no number beyond those of 64 bits (RFC 8259, 6), and no half of a character."""
+    """Return why data within the limits of `excess` cannot be written as JSON of the given size;
+    empty if it can. JSON has no numbers beyond 64-bit floats (RFC 8259, 6) and no lone surrogates.
+    """
     try:
         text = json.dumps(data, ensure_ascii=False, allow_nan=False, skipkeys=True, default=str)
         size_bytes = len(text.encode())
     except UnicodeEncodeError:
-        return "it has half of a surrogate pair (U+D800 to U+DFFF), which is no character"
+        return "it contains a lone surrogate (U+D800 to U+DFFF)"
     except ValueError:
-        return "it has a number that is none in JSON: NaN, or beyond 1.8e308"
+        return "it contains a number that JSON cannot represent: NaN, or beyond 1.8e308"
     if bytes_max is not None and size_bytes > bytes_max:
         return f"it has more than {bytes_max:,} bytes"
     return ""
@@ -67,5 +69,5 @@ TOO_DEEP = f"it is nested more than {NESTING_MAX} levels deep"
 
 
 def too_many(values_max: int) -> str:
-    """Return what is said of a document with more than so many values."""
-    return f"it has more than {values_max:,} values, names of fields and what aliases repeat too"
+    """Return the error for a document with too many values."""
+    return f"it has more than {values_max:,} values, counting field names and expanded aliases"

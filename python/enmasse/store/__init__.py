@@ -1,9 +1,8 @@
-"""Where resources live, with versions and a watch.
+"""Stores of resources, with versions and a watch.
 
-`Store` says what every store does; `MemoryStore` keeps nothing over a restart; `SqliteStore`, in
-`enmasse.store.sqlite`, has every change on disk before anyone sees it; `PostgresStore`, in
-`enmasse.store.postgres`, is one that several processes use at one time, and so is
-`KubernetesStore`, in `enmasse.store.kubernetes`, whose resources are those of a cluster.
+`Store` is the interface. `MemoryStore` is lost at a restart. `SqliteStore` (`enmasse.store.sqlite`)
+writes every change to disk before it is visible. `PostgresStore` (`enmasse.store.postgres`) and
+`KubernetesStore` (`enmasse.store.kubernetes`) are shared by several processes.
 """
 
 from enmasse.store.memory import MemoryStore

@@ -32,22 +32,22 @@ from enmasse.resources import Resource
 from enmasse.store.rows import resource_of, text_of
 
 FORMAT = 1
-"""The form this version writes. It reads no newer one."""
+"""Format of the archive. Newer formats are refused."""
 
 CHUNK_BYTES = 1 << 20
-"""Read and handed on at a time."""
+"""Bytes per read."""
 
 STEP_BYTES = 1 << 16
-"""Read at a time of a file that is written to."""
+"""Bytes per read of a file that is being written."""
 
 WRITTEN_TO_NS = 10_000_000_000
-"""A file that was changed within so long may be the one that is written to."""
+"""A file changed more recently than this may still be written to."""
 
 TICK_NS = 20_000_000
-"""Two changes within so long may have the same time."""
+"""Two changes within this time may have equal timestamps."""
 
 ROUNDS_MAX = 50
-"""Times that changed files are copied again. A round is a file or two."""
+"""Maximum passes over changed files. One pass usually copies one or two files."""
 
 RESOURCES, MANIFEST = "resources.jsonl", "manifest.json"
 JOURNAL, PRIVATE = "journal/", "private/"
@@ -58,37 +58,37 @@ Document = dict[str, Any]
 
 
 class Contents(NamedTuple):
-    """What goes into a backup."""
+    """The content of a backup."""
 
     resources: Sequence[Resource]
     journal: Path
     private: Sequence[Path]
     about: Document
-    """What the manifest says besides: when, of what, which messages."""
+    """Metadata of the manifest: time, origin, stored messages."""
 
 
 class Manifest(NamedTuple):
-    """What a backup says that it has."""
+    """The manifest of a backup."""
 
     about: Document
     entries: dict[str, Document]
-    """By name: number of the entry, bytes, SHA-256."""
+    """By name: entry number, bytes, SHA-256."""
 
 
 class _Mark(NamedTuple):
-    """What tells that a file has not changed."""
+    """A fingerprint that changes whenever the file changes."""
 
     inode: int
     bytes: int
     changed_ns: int
     hot: object
-    """None, unless a change just now would not show: then it is another one each time."""
+    """None, or a fresh value if a very recent change could be invisible."""
 
 
 def write(contents: Contents, clock: Clock) -> Generator[bytes, None, None]:
-    """Yield the bytes of a backup. What it reads it reads as it goes; run it in a thread.
+    """Yield the bytes of a backup. It reads lazily and blocks; run it in a thread.
 
-    Raises: Unavailable if the journal changes too fast to be copied; OSError.
+    Raises: Unavailable if the journal grows faster than it can be copied; OSError.
     """
     pack = _Pack()
     lines = "".join(f"{text_of(one)}\n" for one in contents.resources).encode()
@@ -101,16 +101,16 @@ def write(contents: Contents, clock: Clock) -> Generator[bytes, None, None]:
 
 
 class _Pack:
-    """The tar being written."""
+    """A tar archive being written."""
 
     def __init__(self) -> None:
         self.entries: dict[str, Document] = {}
         self._count = 0
-        # Fast: most of a journal's bytes are its clients', the rest is zeros.
+        # Fast compression: most bytes of a journal are client data, the rest zeros.
         self._zip = zlib.compressobj(1, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
 
     def add(self, name: str, size: int, chunks: Iterable[bytes]) -> Iterator[bytes]:
-        """Add a file; if it has got shorter than `size`, zeros take the place of what is gone."""
+        """Add a file; pad with zeros if it became shorter than `size`."""
         digest, left = hashlib.sha256(), size
         yield self._zip.compress(_head(name, size))
         for chunk in chunks:
@@ -128,7 +128,7 @@ class _Pack:
         self._count += 1
 
     def end(self, about: Document) -> Iterator[bytes]:
-        """Add the manifest and finish."""
+        """Add the manifest and close the archive."""
         formats = {"format": FORMAT, "dataFormat": data_format.FORMAT}
         manifest = formats | about | {"entries": self.entries}
         text = json.dumps(manifest, indent=1).encode()
@@ -151,7 +151,7 @@ def _journal(pack: _Pack, folder: Path, clock: Clock) -> Iterator[bytes]:
             try:
                 yield from _file(pack, folder / name, clock)
             except FileNotFoundError:
-                # It is another one's by now; the next round sees that.
+                # The file was recycled; the next pass copies its successor.
                 continue
             copied[name] = before[name]
         after = _marks(folder, clock)
@@ -163,7 +163,7 @@ def _journal(pack: _Pack, folder: Path, clock: Clock) -> Iterator[bytes]:
             return
     raise Unavailable(
         Code.NOT_AVAILABLE,
-        "the journal changes faster than it can be copied; try again when there is less traffic",
+        "the journal grows faster than it can be copied; try again at lower traffic",
     )
 
 
@@ -180,8 +180,9 @@ def _file(pack: _Pack, path: Path, clock: Clock) -> Iterator[bytes]:
 
 
 def _downwards(descriptor: int, size: int) -> list[bytes]:
-    """Read a file that grows, from its end to its beginning: what is written meanwhile comes after
-    what is there, so that no gap is before anything that is read. 64 MiB, the size of a segment."""
+    """Read a growing file backwards, so that concurrent writes end up after the bytes read and
+    leave no gap before them. The bound is 64 MiB, the size of a segment.
+    """
     steps = [
         os.pread(descriptor, STEP_BYTES, at)
         for at in range((size - 1) // STEP_BYTES * STEP_BYTES, -1, -STEP_BYTES)
@@ -220,10 +221,10 @@ class Archive:
         self._path = path
 
     def check(self) -> Manifest:
-        """Read all of it, and return what it has if that is whole.
+        """Read and verify the whole archive, and return its manifest.
 
-        Raises: Invalid (BACKUP_UNREADABLE) if it is damaged, cut off, no backup, or of a newer
-            version; Missing if there is no such file.
+        Raises: Invalid (BACKUP_UNREADABLE) if it is damaged, truncated, not a backup or of a newer
+            version; Missing if the file does not exist.
         """
         found: dict[tuple[str, int], tuple[int, str]] = {}
         text = b""
@@ -254,7 +255,7 @@ class Archive:
         raise self._unreadable(f"it has no {RESOURCES}")
 
     def unpack(self, manifest: Manifest, folder: str, to: Path) -> None:
-        """Write the files of a folder into a folder that is there; only the owner may read them.
+        """Extract the files of a folder into an existing folder, readable by the owner only.
 
         Raises: OSError.
         """
@@ -278,9 +279,9 @@ class Archive:
                 for number, info in enumerate(tar):
                     content = tar.extractfile(info)
                     if content is None:
-                        raise self._unreadable(f"{info.name} in it is no file")
+                        raise self._unreadable(f"{info.name} in it is not a regular file")
                     yield number, info.name, self._chunks(content)
-                # To the very end, where the checksum of all is.
+                # Read to the end: the checksum of the whole archive is there.
                 while whole.read(CHUNK_BYTES):
                     pass
 
@@ -294,7 +295,7 @@ class Archive:
         try:
             yield
         except FileNotFoundError:
-            raise Missing(Code.NOT_FOUND, f"there is no file {self._path}") from None
+            raise Missing(Code.NOT_FOUND, f"file {self._path} not found") from None
         except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise self._unreadable(str(error) or "it ends too early") from None
 
@@ -310,10 +311,10 @@ class Archive:
                 return Manifest(about, entries)
         except (ValueError, KeyError, TypeError, AttributeError):
             raise self._unreadable("it has no manifest") from None
-        raise self._unreadable(f"it is of form {form}, this version reads {FORMAT}")
+        raise self._unreadable(f"it has format {form}; this version reads {FORMAT}")
 
     def _check_data_format(self, found: object) -> None:
-        """See that the messages are in the format of this version: a restore converts nothing."""
+        """Check that the messages have the format of this version: a restore converts nothing."""
         if found != data_format.FORMAT:
             raise Invalid(
                 Code.BACKUP_UNREADABLE,
@@ -323,7 +324,7 @@ class Archive:
             )
 
     def _unreadable(self, why: str) -> Invalid:
-        return Invalid(Code.BACKUP_UNREADABLE, f"{self._path} is no whole backup: {why}")
+        return Invalid(Code.BACKUP_UNREADABLE, f"{self._path} is not a complete backup: {why}")
 
 
 def _privately(path: str, flags: int) -> int:

@@ -1,6 +1,7 @@
-"""Where a Kubernetes API server is, and who we are there: a kubeconfig, or the pod we run in.
+"""Location and credentials of a Kubernetes API server: a kubeconfig or the service account of the
+pod.
 
-TLS is always verified. Only this module sees tokens and keys; no message has them.
+TLS is always verified. Only this module handles tokens and keys; error messages contain none.
 """
 
 import asyncio
@@ -25,13 +26,13 @@ from enmasse.base.errors import Code, Invalid, Unavailable
 from enmasse.resources.model import INFRA_NAMESPACE
 
 POD = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Where a pod finds its token, its namespace and the CA."""
+"""Token, namespace and CA of a pod."""
 
 EXEC_TIMEOUT_S = 30
-"""Longest time a program that gives tokens may take."""
+"""Maximum run time of a credential plugin."""
 
 TOKEN_FILE_S = 60.0
-"""How long a token from a file or a program is used before it is read again."""
+"""How long a token from a file or plugin is cached."""
 
 _OPTIONS = ("kubeconfig", "namespace")
 _UNSERVED = {
@@ -42,19 +43,20 @@ _Document = dict[str, Any]
 
 
 class Cluster:
-    """An API server, its CA, and our credentials."""
+    """An API server with its CA and our credentials."""
 
     def __init__(self, url: str, clock: Clock, environment: Mapping[str, str] = os.environ) -> None:
-        """Read `kubernetes://[CONTEXT][?kubeconfig=FILE][&namespace=NAME]`.
+        """Parse `kubernetes://[CONTEXT][?kubeconfig=FILE][&namespace=NAME]`.
 
-        Without a context and a file, a pod's own service account; without one, the files that
-        KUBECONFIG names, or `~/.kube/config`. `namespace` is where leases are kept.
-        Raises: Invalid if something of it cannot be read or is not served.
+        Without context and file: the service account of the pod, else the files of KUBECONFIG, else
+        `~/.kube/config`. `namespace` holds the leases.
+
+        Raises: Invalid if a part is malformed or not supported.
         """
         parts = urlsplit(url)
         asked = {name: values[-1] for name, values in parse_qs(parts.query).items()}
         if unknown := [name for name in asked if name not in _OPTIONS]:
-            raise _unusable(f"{unknown[0]!r} is not known; there are {', '.join(_OPTIONS)}")
+            raise _unusable(f"unknown option {unknown[0]!r}; known: {', '.join(_OPTIONS)}")
         context = unquote(parts.netloc + parts.path)
         in_pod = (
             not context and "kubeconfig" not in asked and "KUBERNETES_SERVICE_HOST" in (environment)
@@ -74,9 +76,9 @@ class Cluster:
         self.credentials = Credentials(user, base, clock, self.name)
 
     def tls(self) -> ssl.SSLContext:
-        """Return how the server is verified, with our certificate if we have one.
+        """Return a TLS context that verifies the server, with our certificate if there is one.
 
-        Raises: Invalid if a certificate or key cannot be used.
+        Raises: Invalid if a certificate or key is unusable.
         """
         try:
             context = ssl.create_default_context(cadata=self._ca.decode() if self._ca else None)
@@ -88,7 +90,7 @@ class Cluster:
 
 
 class Credentials(httpx2.Auth):
-    """Puts a bearer token on every request, read anew when it may have changed."""
+    """Adds a bearer token to every request and re-reads it when it may have changed."""
 
     def __init__(self, user: _Document, base: Path, clock: Clock, name: str) -> None:
         self._user, self._base, self._clock, self._name = user, base, clock, name
@@ -98,7 +100,7 @@ class Credentials(httpx2.Auth):
     async def async_auth_flow(
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """Send a request with the token; once more with a new one if that is refused."""
+        """Send a request with the token; retry once with a fresh token if it is refused."""
         token = await self._current()
         if token:
             request.headers["authorization"] = f"Bearer {token}"
@@ -125,7 +127,7 @@ class Credentials(httpx2.Auth):
         return self._token
 
     async def _executed(self, how: _Document) -> tuple[str, float]:
-        """Run the program of a kubeconfig that gives tokens (client.authentication.k8s.io)."""
+        """Run the credential plugin of a kubeconfig (client.authentication.k8s.io)."""
         asked = {"apiVersion": how.get("apiVersion"), "kind": "ExecCredential"}
         told = {one["name"]: one["value"] for one in how.get("env") or ()}
         spoken = {"KUBERNETES_EXEC_INFO": json.dumps(asked | {"spec": {"interactive": False}})}
@@ -148,7 +150,7 @@ class Credentials(httpx2.Auth):
             token = str(status["token"])
         except (OSError, TimeoutError, ValueError, KeyError, TypeError) as error:
             why = str(error) or type(error).__name__
-            raise _unavailable(self._name, f"{command} gives no token: {why}") from None
+            raise _unavailable(self._name, f"{command} returned no token: {why}") from None
         lasts_s = TOKEN_FILE_S
         with suppress(KeyError, ValueError):
             ends = datetime.fromisoformat(status["expirationTimestamp"])
@@ -167,13 +169,13 @@ def _pod(environment: Mapping[str, str]) -> tuple[_Document, _Document, Path]:
 def _configured(
     context: str, file: str | None, environment: Mapping[str, str]
 ) -> tuple[_Document, _Document, Path]:
-    """Return the cluster and the user of a context, and the folder that their paths begin at."""
+    """Return cluster and user of a context, and the base folder of their paths."""
     home = Path(environment.get("HOME") or "~").expanduser()
     paths = [file] if file else (environment.get("KUBECONFIG") or "").split(os.pathsep)
     found = [Path(one).expanduser() for one in paths if one] or [home / ".kube" / "config"]
     documents = [(path, _read(path)) for path in found if path.exists()]
     if not documents:
-        raise _unusable(f"there is no kubeconfig {', '.join(map(str, found))}")
+        raise _unusable(f"kubeconfig not found: {', '.join(map(str, found))}")
     named = (document.get("current-context") for _, document in documents)
     context = context or next((one for one in named if one), "")
     if not context:
@@ -188,7 +190,7 @@ def _read(path: Path) -> _Document:
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
-        # Its own words would repeat a part of the file, maybe a token.
+        # The parser's own message could contain a part of the file, such as a token.
         raise _unusable(f"{path} cannot be read ({type(error).__name__})") from None
     return document if isinstance(document, dict) else {}
 
@@ -196,7 +198,7 @@ def _read(path: Path) -> _Document:
 def _named(
     documents: list[tuple[Path, _Document]], several: str, one: str, name: str
 ) -> tuple[_Document, Path]:
-    """Return the first entry of a name, as kubectl does with several files."""
+    """Return the first entry with a name, as kubectl does with several files."""
     for path, document in documents:
         for entry in document.get(several) or ():
             if isinstance(entry, dict) and entry.get("name") == name:
@@ -206,16 +208,16 @@ def _named(
 
 def _check(name: str, server: str, cluster: _Document, user: _Document) -> None:
     if urlsplit(server).scheme != "https":
-        raise _unusable(f"{name}: the server must be https://, for a token is sent to it")
+        raise _unusable(f"{name}: the server must be https://, because it receives a token")
     if cluster.get("insecure-skip-tls-verify"):
-        raise _unusable(f"{name}: insecure-skip-tls-verify is not served; name the CA")
+        raise _unusable(f"{name}: insecure-skip-tls-verify is not supported; set the CA")
     for field, mend in _UNSERVED.items():
         if field in user:
-            raise _unusable(f"{name}: {field} is not served; {mend}")
+            raise _unusable(f"{name}: {field} is not supported; {mend}")
 
 
 def _content(entry: _Document, field: str, base: Path) -> bytes | None:
-    """Return what stands in `FIELD-data`, or in the file that `FIELD` names."""
+    """Return the value of `FIELD-data`, or the content of the file in `FIELD`."""
     try:
         if data := entry.get(f"{field}-data"):
             return base64.b64decode(data, validate=True)
@@ -227,7 +229,7 @@ def _content(entry: _Document, field: str, base: Path) -> bytes | None:
 
 
 def _load(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """Give a context a certificate and its key, which OpenSSL takes from a file only."""
+    """Load a certificate and key into a TLS context; OpenSSL reads files only."""
     with tempfile.NamedTemporaryFile() as file:  # only the owner may read it
         file.write(certificate + b"\n" + key)
         file.flush()

@@ -1,4 +1,4 @@
-"""Requests to a Kubernetes API server, and what its answers mean here."""
+"""Requests to a Kubernetes API server, and the mapping of its errors."""
 
 import asyncio
 import json
@@ -11,22 +11,22 @@ from enmasse.base.errors import Code, Conflict, EnMasseError, Fault, Invalid, Mi
 from enmasse.store.cluster import Cluster
 
 MANAGER = "enmasse"
-"""Who has written a field, as the server is told."""
+"""Field manager of our writes."""
 
 REQUEST_TIMEOUT_S = 30.0
-"""Longest wait for an answer; the server itself gives up after 60 s."""
+"""Maximum wait for a response; the server itself gives up after 60 s."""
 
 SILENCE_S = 150.0
-"""Longest time without a word on a watch: the server sends a bookmark each minute."""
+"""Maximum silence on a watch; the server sends a bookmark every minute."""
 
 PAGE = 500
-"""Resources that are listed at a time."""
+"""Resources per list page."""
 
 LINE_BYTES_MAX = 16 << 20
-"""Longest line of a watch; etcd keeps no resource above 1.5 MiB."""
+"""Maximum line length of a watch; etcd stores no resource above 1.5 MiB."""
 
 CONNECTIONS_MAX = 64
-"""Of which each watched kind has one for good."""
+"""Maximum connections; each watched kind holds one permanently."""
 
 JSON = "application/json"
 JSON_PATCH = "application/json-patch+json"
@@ -40,7 +40,7 @@ class ClusterApi:
     """The API server of a cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
-        """Raises: Invalid if a certificate cannot be used."""
+        """Raises: Invalid if a certificate is unusable."""
         self.name = cluster.name
         self.namespace = cluster.namespace
         name = {"sni_hostname": cluster.tls_name} if cluster.tls_name else {}
@@ -56,7 +56,10 @@ class ClusterApi:
         )
 
     async def get(self, path: str, **params: str) -> Document:
-        """Return one resource, or a list. Raises: as `send`."""
+        """Return one resource or a list.
+
+        Raises: as `send`.
+        """
         return await self.send("GET", path, params=params)
 
     async def write(
@@ -69,15 +72,18 @@ class ClusterApi:
         media: str = JSON,
         strict: bool = True,
     ) -> Document:
-        """Write a resource; return it as it is then. A field that the server does not know is an
-        error, not lost. Raises: as `send`."""
+        """Write a resource and return the server's version of it. A field unknown to the server is
+        an error.
+
+        Raises: as `send`.
+        """
         params = (_STRICT if strict else {"fieldManager": MANAGER}) | (_TRIED if dry_run else {})
         return await self.send(method, path, body, params=params, media=media)
 
     async def delete(self, path: str, uid: str | None, *, dry_run: bool = False) -> Document:
-        """Delete the resource of a uid; what it returns may be the resource or not.
+        """Delete the resource with a uid; the response may or may not be the resource.
 
-        Raises: as `send`; Conflict if there is another one of the name.
+        Raises: as `send`; Conflict if the name belongs to another resource.
         """
         body: Document = {"kind": "DeleteOptions", "apiVersion": "v1"}
         if uid is not None:
@@ -85,7 +91,7 @@ class ClusterApi:
         return await self.send("DELETE", path, body, params=_TRIED if dry_run else {})
 
     async def list(self, path: str, **params: str) -> tuple[list[Document], int]:
-        """Return all resources of a path, page by page, and the version they are of.
+        """Return all resources of a path, page by page, and their version.
 
         Raises: as `send`; Conflict (VERSION_EXPIRED) if it takes too long.
         """
@@ -99,13 +105,16 @@ class ClusterApi:
             more = {"continue": token}
 
     async def revision(self, path: str) -> int:
-        """Return a version that is not older than anything that has happened. Raises: as `send`."""
+        """Return a version at least as new as any completed write.
+
+        Raises: as `send`.
+        """
         return int((await self.get(path, limit="1"))["metadata"]["resourceVersion"])
 
     async def watch(self, path: str, since: int, **params: str) -> AsyncGenerator[Document, None]:
         """Yield the events of a watch until the server ends it, as it does every few minutes.
 
-        Raises: as `send`; Conflict (VERSION_EXPIRED) if the version is no longer kept.
+        Raises: as `send`; Conflict (VERSION_EXPIRED) if the version has been compacted.
         """
         asked = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": str(since)}
         timeout = httpx2.Timeout(REQUEST_TIMEOUT_S, read=SILENCE_S)
@@ -134,14 +143,14 @@ class ClusterApi:
         params: Mapping[str, str],
         media: str = JSON,
     ) -> Document:
-        """Send one request; return the document of the answer.
+        """Send one request and return the response document.
 
-        Raises: Missing, Conflict, Invalid as the server says; Unavailable if it does not answer, is
-            busy, or does not let us.
+        Raises: Missing, Conflict, Invalid as the server reports; Unavailable if it does not
+            respond, is overloaded, or denies access.
         """
         content = None if body is None else json.dumps(body).encode()
         try:
-            # The client's own times bound each part of the answer, this one all of it.
+            # The client's time-outs bound each part of the response, this one the whole of it.
             async with asyncio.timeout(2 * REQUEST_TIMEOUT_S):
                 response = await self._client.request(
                     method,
@@ -160,7 +169,7 @@ class ClusterApi:
     async def close(self) -> None:
         """Close all connections."""
         await self._client.aclose()
-        # Sockets are let go of in the next turn of the loop.
+        # The event loop releases sockets in its next iteration.
         await asyncio.sleep(0)
 
     def _event(self, path: str, line: bytes) -> Document:
@@ -177,7 +186,7 @@ class ClusterApi:
         except ValueError:
             document = None
         if not isinstance(document, dict):
-            raise self._unusable("an answer is no JSON object")
+            raise self._unusable("a response is not a JSON object")
         return document
 
     def _error(self, method: str, path: str, code: int, text: bytes) -> EnMasseError:
@@ -196,20 +205,20 @@ class ClusterApi:
             return Conflict(Code.VERSION_EXPIRED, said)
         if "strict decoding error" in said:
             return self._unusable(
-                f"{said}; its definitions are older than this version: run"
-                " enmasse crds | kubectl apply --server-side -f -"
+                f"{said}; its definitions are outdated: run enmasse crds |"
+                " kubectl apply --server-side -f -"
             )
         if code in (400, 413, 422):
             causes = details.get("causes") or ()
             faults = [Fault(one.get("field", ""), one.get("message", "")) for one in causes]
             return Invalid(Code.FIELD_INVALID, said, faults=faults)
         if code in (401, 403):
-            return self._unusable(f"{said}; let this process do that ({method} {path})")
+            return self._unusable(f"{said}; grant this process that right ({method} {path})")
         return self._unusable(said)
 
     def _unreached(self, error: Exception) -> Unavailable:
-        return self._unusable(f"{str(error) or type(error).__name__}; see to the server, or to what"
-                              " --store says")  # fmt: skip
+        return self._unusable(f"{str(error) or type(error).__name__}; check the"
+                              " server and --store")  # fmt: skip
 
     def _unusable(self, why: str) -> Unavailable:
         return Unavailable(Code.STORE_UNUSABLE, f"{self.name}: {why}", retry_after_s=1.0)

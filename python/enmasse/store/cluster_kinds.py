@@ -1,4 +1,4 @@
-"""Resources as a Kubernetes API server has them: where they are, and what their documents say."""
+"""The Kubernetes form of resources: paths and documents."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,10 +13,10 @@ from enmasse.resources.model import Metadata
 from enmasse.store.cluster_api import MANAGER
 
 MARK, MARKED = "app", "enmasse"
-"""Label of the Secrets, ConfigMaps and Services that are ours; no others are looked at."""
+"""Label of our Secrets, ConfigMaps and Services; others are ignored."""
 
 REFUSED = "Refused"
-"""Reason of a resource that was written past admission and is not allowed."""
+"""Condition reason of a resource that bypassed admission and is not allowed."""
 
 _METADATA = {field.alias for field in Metadata.model_fields.values()}
 _SERVERS = ("generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
@@ -24,13 +24,13 @@ Document = dict[str, Any]
 
 
 class ClusterKind:
-    """One kind: its paths, and how far its changes are known."""
+    """One kind: its paths and the progress of its watch."""
 
     def __init__(self, model: type[Resource]) -> None:
         self.model = model
         self.name = model.__name__
         self.progress = 0
-        """Version up to which all changes of the kind are known."""
+        """Version up to which all changes of the kind have been received."""
 
         self.is_marked = issubclass(model, Secret | ConfigMap | Service)
         self.selection = {"labelSelector": f"{MARK}={MARKED}"} if self.is_marked else {}
@@ -38,21 +38,21 @@ class ClusterKind:
         self._base = ("/apis/" if "/" in self._version else "/api/") + self._version
 
     def several(self, namespace: str | None = None) -> str:
-        """Return the path of all, or of those in a namespace."""
+        """Return the collection path, for all namespaces or one."""
         within = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
         return f"{self._base}{within}/{self.model.plural}"
 
     def one(self, key: Key) -> str:
-        """Return the path of one."""
+        """Return the path of one resource."""
         return f"{self.several(key.namespace)}/{quote(key.name, safe='')}"
 
     def key(self, document: Document) -> Key:
-        """Return the key of a document of the server."""
+        """Return the key of a server document."""
         metadata = document["metadata"]
         return Key(self.name, metadata.get("namespace", ""), metadata["name"])
 
     def document(self, resource: Resource, *, version: str | None, uid: str | None) -> Document:
-        """Return what is sent to write a resource, at a version if there is one."""
+        """Return the document to write, with a version as precondition if there is one."""
         document = resource.document() | {"apiVersion": self._version}
         document.pop("status", None)
         metadata = document["metadata"]
@@ -66,21 +66,21 @@ class ClusterKind:
         return document
 
     def resource(self, document: Document) -> Resource:
-        """Return the resource of a document of the server.
+        """Return the resource of a server document.
 
-        Raises: Invalid if it cannot be read.
+        Raises: Invalid if it is malformed.
         """
         known = {field.alias for field in self.model.model_fields.values()}
         found = {name: one for name, one in document.items() if name in known}
         found |= {"apiVersion": self.model.api_versions[0], "kind": self.name}
         if issubclass(self.model, Namespace):
-            # One that goes has a phase of its own; its time of deletion says the same.
+            # The phase Terminating is derived from the deletion time; do not store it.
             found.pop("status", None)
         metadata = {name: one for name, one in document["metadata"].items() if name in _METADATA}
         metadata["managedFields"] = [
             one | {"apiVersion": self.model.api_versions[0]}
             for one in metadata.get("managedFields", ())
-            # Who asked for it has an entry of their own, if it came through our API.
+            # The requester already has a managedFields entry if the write came through our API.
             if one.get("manager") != MANAGER
         ]
         if self.is_marked:
@@ -89,9 +89,10 @@ class ClusterKind:
         return parse(found | {"metadata": metadata}, stored=True)
 
     def admitted(self, document: Document, before: Resource | None) -> Resource:
-        """Return the resource of a document, if admission would let it in by itself.
+        """Return the resource of a document if admission would accept it on its own.
 
-        What has been served as it is was let in, and stays so.
+        A resource that is served unchanged has been accepted before and stays accepted.
+
         Raises: Invalid if it is not allowed.
         """
         resource = self.resource(document)
@@ -103,7 +104,7 @@ class ClusterKind:
         if found:
             raise invalid(self.name, resource.metadata.name, found)
         if is_refused(document):
-            # By what it was before, which nobody knows any more.
+            # Relative to its former state, which is no longer known.
             raise Invalid(
                 Code.FIELD_INVALID, str((document["status"].get("messages") or [REFUSED])[0])
             )
@@ -111,17 +112,17 @@ class ClusterKind:
 
 
 def kinds() -> dict[str, ClusterKind]:
-    """Return all kinds that are kept, by name."""
+    """Return all stored kinds by name."""
     return {name: ClusterKind(model) for name, model in KINDS.items()}
 
 
 def version_of(document: Mapping[str, Any]) -> int:
-    """Return the version of a document of the server."""
+    """Return the version of a server document."""
     return int(document["metadata"]["resourceVersion"])
 
 
 def is_refused(document: Document) -> bool:
-    """Whether the status of a document says that it is not allowed as it is now."""
+    """Whether the status of a document already reports it as refused in its present form."""
     conditions = (document.get("status") or {}).get("conditions") or ()
     reasons = {one.get("type"): one.get("reason") for one in conditions}
     return reasons.get(READY) == REFUSED and _is_of_now(document)

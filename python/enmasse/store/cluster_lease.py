@@ -1,8 +1,8 @@
-"""Leases of a Kubernetes API server (coordination.k8s.io): who leads, and who may write.
+"""Leases of a Kubernetes API server (coordination.k8s.io) for leadership and for writing.
 
-A lease is stale when it has not been renewed for as long as it lasts, by the clock of whoever looks
-at it: no two clocks need agree. Every change of it is made on the version that was seen, so that of
-two who want it one gets it.
+A lease is stale if it has not been renewed for its duration, measured on the observer's clock, so
+clocks need not agree. Every update carries the version it is based on, so one of two competing
+updates fails.
 """
 
 import json
@@ -20,25 +20,25 @@ log = structlog.get_logger(__name__)
 LEADER, WRITER = "enmasse-leader", "enmasse-writer"
 
 TURN_S = 10
-"""How long a writer that does not renew its turn keeps it."""
+"""Duration of a write lock without renewal."""
 
 RENEW_TURN_S = 3.0
-"""How old a turn may be before a write renews it."""
+"""Age of a write lock at which a write renews it."""
 
 TURN_WAIT_S = 15.0
-"""Longest wait for another writer: time enough for a turn that nobody ends to become stale."""
+"""Maximum wait for another writer: long enough for an abandoned lock to become stale."""
 
 TURN_RETRY_S = 0.03
-"""How often a writer that waits looks."""
+"""Polling interval of a waiting writer."""
 
 WRITTEN = "enmasse.io/written"
-"""Annotation of the writers' lease: the newest version that writers have written, by kind."""
+"""Annotation of the write lock: the newest version written, by kind."""
 
 Document = dict[str, Any]
 
 
 class ClusterLease:
-    """One lease, as last seen."""
+    """One lease, as last observed."""
 
     def __init__(self, api: ClusterApi, clock: Clock, name: str, holder: str, lasts_s: int) -> None:
         self.holder = holder
@@ -52,17 +52,17 @@ class ClusterLease:
 
     @property
     def document(self) -> Document:
-        """The lease as last seen; an empty document if there is none."""
+        """The lease as last observed; an empty document if there is none."""
         return self._seen or {}
 
     @property
     def spec(self) -> Document:
-        """Its holder, and how often that changed."""
+        """Holder and number of transitions."""
         return dict(self.document.get("spec") or {})
 
     @property
     def written(self) -> dict[str, int]:
-        """What the lease says that writers have written."""
+        """The versions written, according to the lease."""
         found = (self.document.get("metadata") or {}).get("annotations") or {}
         try:
             said = json.loads(found.get(WRITTEN, "{}"))
@@ -78,7 +78,7 @@ class ClusterLease:
             self._seen = None
 
     async def hold(self, holder: str, written: dict[str, int] | None = None) -> bool:
-        """Give the lease as last seen to a holder; False if it is another one by now.
+        """Assign the lease as last observed to a holder; False if it changed since.
 
         Raises: Unavailable.
         """
@@ -88,7 +88,7 @@ class ClusterLease:
             "leaseDurationSeconds": self._lasts_s,
             "leaseTransitions": before.get("leaseTransitions", 0)
             + (bool(holder) and before.get("holderIdentity") != holder),
-            # Always another text: each renewal is a new version, which is what others look at.
+            # A unique text: every renewal then has a new version, which observers compare.
             "renewTime": self._clock.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
         }
         metadata: Document = {"name": self._name, "namespace": self._api.namespace}
@@ -109,15 +109,15 @@ class ClusterLease:
         return True
 
     def is_free(self) -> bool:
-        """Whether nobody holds the lease, or who does has not renewed it in time."""
+        """Whether the lease is free or has not been renewed in time."""
         return not self.spec.get("holderIdentity") or self.age_s() > self._lasts_s
 
     def age_s(self) -> float:
-        """Return how long the lease has been as it was last seen."""
+        """Return how long the lease has been unchanged."""
         return self._clock.monotonic() - self._seen_s
 
     def _see(self, found: Document) -> None:
-        # An answer may come after that to a later request.
+        # A later request may have been answered earlier.
         if self._seen is None or _version(found) > _version(self._seen):
             self._seen_s = self._clock.monotonic()
             self._seen = found
@@ -128,7 +128,7 @@ def _version(document: Document) -> int:
 
 
 class ClusterLeading(Leading):
-    """Leading by a lease of the cluster."""
+    """Leadership by a lease of the cluster."""
 
     def __init__(self, api: ClusterApi, clock: Clock) -> None:
         super().__init__(clock)
@@ -145,9 +145,9 @@ class ClusterLeading(Leading):
         return True
 
     async def check(self) -> None:
-        """See that this process leads.
+        """Check that this process leads.
 
-        Raises: Unavailable (STANDING_BY) if it does not, or if it cannot be known.
+        Raises: Unavailable (STANDING_BY) if it does not, or if that is unknown.
         """
         await self._lease.look()
         if not self._is_mine():
@@ -165,29 +165,30 @@ class ClusterLeading(Leading):
 
 
 class WritersTurn:
-    """The turn of one writer among all processes of the cluster."""
+    """The write lock among all processes of the cluster."""
 
     def __init__(self, api: ClusterApi, clock: Clock) -> None:
         self._name = api.name
         self._clock = clock
         self._lease = ClusterLease(api, clock, WRITER, new_holder(), TURN_S)
         self._own: dict[str, int] = {}
-        """What we were the last to say that was written."""
+        """The versions that we recorded last."""
 
         self._wrote: dict[str, int] = {}
 
     async def begin(self) -> dict[str, int]:
-        """Take the turn; return what others have written, by kind.
+        """Take the lock; return what others have written, by kind.
 
-        Raises: Unavailable if it does not come in time.
+        Raises: Unavailable if it is not free in time.
         """
         waiting_since_s = self._clock.monotonic()
-        # As it was left, most often: to look first would be one more request.
+        # Usually the lease is as we left it, so skip the read, which would be one more request.
         while not (self._is_free() and await self._lease.hold(self._lease.holder)):
             if self._clock.monotonic() - waiting_since_s > TURN_WAIT_S:
                 raise Unavailable(
                     Code.STORE_UNUSABLE,
-                    f"{self._name}: another writer has kept it for {TURN_WAIT_S:.0f} s; try again",
+                    f"{self._name}: another writer has held the write lock for"
+                    f" {TURN_WAIT_S:.0f} s; try again",
                     retry_after_s=1.0,
                 )
             await self._clock.sleep(TURN_RETRY_S)
@@ -196,7 +197,7 @@ class WritersTurn:
         return await self.news(look=False)
 
     async def news(self, *, look: bool) -> dict[str, int]:
-        """Return what others have written, by kind; nothing if we were the last.
+        """Return what others have written, by kind; empty if we were the last writer.
 
         Raises: Unavailable.
         """
@@ -206,29 +207,29 @@ class WritersTurn:
         return {} if written == self._own else written
 
     async def keep(self) -> None:
-        """Renew the turn if it is not young any more.
+        """Renew the lock if it is due.
 
-        Raises: Unavailable if it has become another one's.
+        Raises: Unavailable if another writer has it.
         """
         if self._lease.age_s() > RENEW_TURN_S and not await self._lease.hold(self._lease.holder):
             raise Unavailable(
                 Code.STORE_UNUSABLE,
-                f"{self._name}: this writer was too slow, and another one has its turn; try again",
+                f"{self._name}: lost the write lock to another writer; try again",
                 retry_after_s=1.0,
             )
 
     def note(self, kind: str, version: int) -> None:
-        """Remember what was written in this turn."""
+        """Record what was written under this lock."""
         self._wrote[kind] = max(version, self._wrote.get(kind, 0))
 
     async def end(self) -> None:
-        """Give the turn to the next one, who is told what was written."""
+        """Release the lock and publish what was written."""
         written = {**self._lease.written, **self._wrote}
         try:
             if await self._lease.hold("", written):
                 self._own = written
         except EnMasseError as error:
-            log.warning("the turn is not given back", reason=error.message, turn_s=TURN_S)
+            log.warning("the write lock was not released", reason=error.message, turn_s=TURN_S)
 
     def _is_free(self) -> bool:
         return self._lease.is_free() or self._lease.spec["holderIdentity"] == self._lease.holder

@@ -1,7 +1,7 @@
-"""What is in a cluster without having come through admission: kubectl writes to the cluster itself.
+"""Resources that bypassed admission: kubectl writes to the cluster directly.
 
-What lacks something that admission fills in gets it, a password is replaced by its verifiers, and
-what is not allowed is told so by its status. Only the process that leads writes any of that.
+The leader completes what admission would fill in, replaces passwords by verifiers, and marks
+resources that are not allowed as refused. Stand-bys write none of that.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from enmasse.store.protocol import Completing
 log = structlog.get_logger(__name__)
 
 AT_ONCE = 16
-"""Resources that are completed at a time."""
+"""Resources completed per batch."""
 
 Document = dict[str, Any]
 
@@ -38,7 +38,7 @@ class _Refused(NamedTuple):
 
 
 class _Incomplete(NamedTuple):
-    """A resource that lacks something, and what it was while it lacked nothing."""
+    """An incomplete resource, and its last complete form."""
 
     document: Document
     resource: Resource
@@ -46,7 +46,7 @@ class _Incomplete(NamedTuple):
 
 
 class Unadmitted:
-    """Resources that are refused, and those that lack something, as they were seen last."""
+    """Refused and incomplete resources, as last seen."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Unadmitted:
         kinds: Mapping[str, ClusterKind],
         take: Callable[[ClusterKind, Document], object],
     ) -> None:
-        """Write by `api` while `leading`; what becomes of it is given to `take`."""
+        """Write through `api` while `leading`; pass each result to `take`."""
         self._api = api
         self._leading = leading
         self._clock = clock
@@ -65,29 +65,30 @@ class Unadmitted:
         self._refused: dict[Key, _Refused] = {}
         self._incomplete: dict[Key, _Incomplete] = {}
         self._telling: set[Key] = set()
-        """What is just being told that it is refused."""
+        """Resources whose refusal is being written."""
 
         self._slots = asyncio.Semaphore(AT_ONCE)
 
     def keys(self) -> Iterable[Key]:
-        """Return the keys of all."""
+        """Return the keys of all of them."""
         return (*self._refused, *self._incomplete)
 
     def version(self, key: Key) -> int:
-        """Return the version of what was seen of a resource last; 0: it is none of these."""
+        """Return the last version seen of a resource; 0 if it is neither refused nor incomplete."""
         found = self._refused.get(key) or self._incomplete.get(key)
         return version_of(found.document) if found else 0
 
     def forget(self, key: Key) -> None:
-        """Note that a resource is gone."""
+        """Record that a resource was deleted."""
         self._refused.pop(key, None)
         self._incomplete.pop(key, None)
 
     def seen(
         self, kind: ClusterKind, document: Document, before: Resource | None
     ) -> Resource | None:
-        """Return what is served of a resource as the server has it now; None: what was served
-        `before` goes on."""
+        """Return the resource to serve for the server's present document; None to keep serving
+        `before`.
+        """
         key = kind.key(document)
         earlier = self._incomplete.get(key)
         self.forget(key)
@@ -95,18 +96,18 @@ class Unadmitted:
             resource = kind.admitted(document, before)
         except EnMasseError as error:
             self._refused[key] = _Refused(document, error.message)
-            log.warning("not allowed, and passed over", resource=str(key), reason=error.message)
+            log.warning("refused and skipped", resource=str(key), reason=error.message)
             return None
         if resource.is_complete:
             return resource
         if earlier is not None and earlier.resource.metadata.uid == resource.metadata.uid:
             before = earlier.before
         self._incomplete[key] = _Incomplete(document, resource, before)
-        # A password is nothing that anybody is shown, a backup included.
+        # Passwords are never readable, not even in a backup.
         return None if isinstance(resource, MessagingUser) else resource
 
     def may_hold_messages(self) -> Iterable[tuple[Key, str]]:
-        """Return what is refused and has been served, and why it is."""
+        """Return refused resources that have been served, with the reason."""
         return [
             (key, one.message)
             for key, one in self._refused.items()
@@ -114,9 +115,9 @@ class Unadmitted:
         ]
 
     async def tell(self, moved: Callable[[], asyncio.Event]) -> None:
-        """Let the status of what is not allowed say so, while this process leads; until cancelled.
+        """Write refusals into the status while this process leads; runs until cancelled.
 
-        `moved` gives what is set with the next change.
+        `moved` returns the event that the next change sets.
         """
         while True:
             change = moved()
@@ -132,7 +133,7 @@ class Unadmitted:
             await change.wait()
 
     async def complete(self, moved: Callable[[], asyncio.Event], completed: Completing) -> None:
-        """Write what `completed` makes of what lacks something, as it comes; until cancelled."""
+        """Complete incomplete resources as they arrive; runs until cancelled."""
         backoff, failures = Backoff(), 0
         while True:
             change = moved()
@@ -143,7 +144,7 @@ class Unadmitted:
                     await change.wait()
 
     async def _try(self, key: Key, completed: Completing) -> bool:
-        """Complete one resource, if it can be; whether that is to be tried again."""
+        """Complete one resource if possible; return whether to retry."""
         async with self._slots:
             one = self._incomplete.get(key)
             if one is None or key in self._telling:
@@ -154,7 +155,7 @@ class Unadmitted:
                 log.warning("cannot be completed", resource=str(key), reason=error.message)
                 return True
             except (Conflict, Missing):
-                pass  # it has changed, which the watch tells
+                pass  # it changed, and the watch delivers the change
             except Invalid as error:
                 if self._incomplete.get(key) is one:
                     del self._incomplete[key]
@@ -167,7 +168,7 @@ class Unadmitted:
     async def _complete(self, key: Key, one: _Incomplete, completed: Completing) -> None:
         done = await completed(one.resource, one.before)
         if not done.is_complete:
-            return  # what it needs for that is not there yet
+            return  # what it needs does not exist yet
         await self._leading.check()
         kind, metadata = self._kinds[key.kind], one.document["metadata"]
         body = kind.document(done, version=metadata["resourceVersion"], uid=metadata["uid"])
@@ -176,12 +177,12 @@ class Unadmitted:
 
     async def _tell(self, key: Key, refused: _Refused) -> None:
         if not issubclass(self._kinds[key.kind].model, Declared):
-            return  # it has no place for that
+            return  # the quota has no room for it
         self._telling.add(key)
         try:
             await self._write_refusal(key, refused)
         except (Conflict, Missing):
-            pass  # it has changed, which the watch tells
+            pass  # it changed, and the watch delivers the change
         finally:
             self._telling.discard(key)
 
@@ -196,7 +197,7 @@ class Unadmitted:
                 if _is_allowed(kind, document):
                     self._take(kind, document)
                     return
-                message += "; its password was removed: give it again"
+                message += "; its password was removed: set it again"
         model = kind.model.model_fields["status"].annotation
         status = ready_status(
             model.model_validate(document.get("status") or {}, by_alias=True),  # type: ignore[union-attr]
@@ -211,7 +212,7 @@ class Unadmitted:
 
 
 def _is_allowed(kind: ClusterKind, document: Document) -> bool:
-    """Whether nothing of a resource is wrong or missing by itself."""
+    """Whether a resource on its own is valid and complete."""
     try:
         return kind.admitted(document, None).is_complete
     except EnMasseError:

@@ -1,4 +1,4 @@
-"""A connection to a PostgreSQL server that is made when it is needed, and made anew when lost."""
+"""A lazily opened PostgreSQL connection that reconnects after a loss."""
 
 import asyncio
 import os
@@ -15,30 +15,31 @@ from psycopg.pq import TransactionStatus
 from enmasse.base.errors import Code, Invalid, Unavailable
 
 CONNECT_TIMEOUT_S = 5
-"""Longest wait for a connection to be made."""
+"""Time-out for connecting."""
 
 STATEMENT_TIMEOUT_S = 60
-"""Longest time a statement may take: the server ends it then."""
+"""Time-out of a statement, enforced by the server."""
 
 LOCK_TIMEOUT_S = 10
-"""Longest wait for another writer."""
+"""Time-out for a lock held by another writer."""
 
 IDLE_TIMEOUT_S = 10
-"""Longest time that a writer may think: the server ends its transaction then, so that a process
-that hangs does not stop all others."""
+"""Time-out of an idle transaction, enforced by the server, so that a hung process does not block
+the others.
+"""
 
 ANSWER_S = STATEMENT_TIMEOUT_S + 10
-"""Longest wait for the answer to a statement, which the server gives before that if it lives."""
+"""Time-out of a response; longer than the server's statement time-out."""
 
 CANCEL_S = 0.5
-"""Longest wait for the server to hear that somebody does not wait any more."""
+"""Time-out of a cancel request."""
 
 UNDO_S = 5
-"""Longest wait for a transaction to be undone before its connection is closed instead."""
+"""Maximum wait for a rollback before the connection is closed instead."""
 
 _ALIVE = {
     "connect_timeout": CONNECT_TIMEOUT_S,
-    # A peer that is gone without a word is noticed, by either side, within 10 s.
+    # Either side detects a lost peer within 10 s.
     "keepalives_idle": 5,
     "keepalives_interval": 2,
     "keepalives_count": 3,
@@ -54,15 +55,18 @@ _SHOWN = ("host", "hostaddr", "dbname", "user", "port")
 
 
 class Connection(psycopg.AsyncConnection[Any]):
-    """A connection on which no wait is without end.
+    """A connection on which every wait is bounded.
 
-    A server that hangs, or bytes that are lost behind something that acknowledges them, look like
-    one that thinks: after `ANSWER_S` the connection is cut. So it is where who waits is cancelled
-    and the server does not hear of that.
+    A hung server, or bytes lost behind a proxy that acknowledges them, look like a slow server:
+    after `ANSWER_S` the connection is closed. The same happens if a cancel request does not reach
+    the server.
     """
 
     async def wait(self, gen: PQGen[RV], *arguments: Any, **named: Any) -> RV:
-        """Return what is waited for. Raises: psycopg.Error, soon after `ANSWER_S` at the latest."""
+        """Return the awaited result.
+
+        Raises: psycopg.Error, at the latest shortly after `ANSWER_S`.
+        """
         cutting = asyncio.get_running_loop().call_later(ANSWER_S, self._cut)
         try:
             return await super().wait(gen, *arguments, **named)
@@ -70,48 +74,51 @@ class Connection(psycopg.AsyncConnection[Any]):
             cutting.cancel()
 
     async def cancel_safe(self, **_: Any) -> None:
-        """End what is being done, for who waits for it is cancelled."""
+        """Cancel the running statement: its caller was cancelled."""
         try:
             await super().cancel_safe(timeout=CANCEL_S)
         except psycopg.Error:
             self._cut()
 
     def _cut(self) -> None:
-        """End the connection for whatever waits on it."""
-        # The driver goes on to own the socket: it sees the end of what it reads.
+        """Close the connection under any pending operation."""
+        # The driver keeps the socket: it observes the end of the stream.
         with suppress(OSError, psycopg.Error):
             with socket.socket(fileno=os.dup(self.pgconn.socket)) as ours:
                 ours.shutdown(socket.SHUT_RDWR)
 
 
 class Place:
-    """Where a database is, and who we are there. Only the driver sees the password."""
+    """Location and credentials of a database. Only the driver sees the password."""
 
     def __init__(self, url: str) -> None:
-        """Read `postgresql://[USER[:PASSWORD]@][HOST[:PORT]][/DATABASE][?OPTION=VALUE...]`.
+        """Parse `postgresql://[USER[:PASSWORD]@][HOST[:PORT]][/DATABASE][?OPTION=VALUE...]`.
 
-        What it does not say comes from the variables and files of libpq: PGPASSWORD, ~/.pgpass.
-        Raises: Invalid if it cannot be read.
+        Missing parts come from the variables and files of libpq: PGPASSWORD, ~/.pgpass.
+
+        Raises: Invalid if it is malformed.
         """
         try:
             said = conninfo_to_dict(url)
-            # A password with an `@` as it is: its end would be taken for a name, and shown.
+            # With an unescaped `@` in the password, its end would be parsed as a host name and
+            # shown.
             understood = not any("@" in str(said.get(one)) for one in _SHOWN)
         except psycopg.Error:
-            # The driver's own words would repeat a part of the URL, maybe of the password.
+            # The driver's own message could contain a part of the URL, and so of the password.
             understood = False
         if not understood:
             raise Invalid(
                 Code.SETTING_INVALID,
-                "setting store: the URL cannot be read; write"
-                " postgresql://USER@HOST:PORT/DATABASE, special characters as %XX",
+                "setting store: invalid URL; write"
+                " postgresql://USER@HOST:PORT/DATABASE, with special characters"
+                " as %XX",
             )
         self._conninfo = make_conninfo(url, **{"application_name": "enmasse"} | _ALIVE | said)
         host = said.get("host") or said.get("hostaddr") or "localhost"
         self.name = f"database {said.get('dbname') or ''} at {host}".replace("  ", " ")
 
     async def connect(self) -> Connection:
-        """Return a new connection; every statement is a transaction unless it says `begin`.
+        """Return a new connection in autocommit mode.
 
         Raises: psycopg.Error.
         """
@@ -126,25 +133,25 @@ class Place:
 
     @contextmanager
     def failures(self) -> Iterator[None]:
-        """Turn what the driver raises into Unavailable, which names the database."""
+        """Translate driver errors into Unavailable, which names the database."""
         try:
             yield
         except psycopg.errors.LockNotAvailable as error:
             raise Unavailable(
                 Code.STORE_UNUSABLE,
-                f"{self.name}: another writer has kept it for {LOCK_TIMEOUT_S} s; try again",
+                f"{self.name}: another writer has held the lock for {LOCK_TIMEOUT_S} s; try again",
                 retry_after_s=1.0,
             ) from error
         except (psycopg.Error, TimeoutError) as error:
             raise Unavailable(
                 Code.STORE_UNUSABLE,
-                f"{self.name}: {_line(error)}; see to the server, or to what --store says",
+                f"{self.name}: {_line(error)}; check the server and --store",
                 retry_after_s=1.0,
             ) from error
 
 
 class Link:
-    """One connection, for one user at a time."""
+    """One connection with one user at a time."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -153,9 +160,11 @@ class Link:
 
     @asynccontextmanager
     async def use(self, first: LiteralString) -> AsyncIterator[psycopg.AsyncCursor[Any]]:
-        """Yield a cursor with what the statement `first` gave; a transaction left open is undone.
+        """Yield a cursor with the result of the statement `first`; roll an open transaction back at
+        the end.
 
-        A connection that turns out to be lost by `first` is made anew, once.
+        If `first` shows that the connection is lost, reconnect once.
+
         Raises: psycopg.Error.
         """
         async with self._using:
@@ -166,7 +175,7 @@ class Link:
                 await self._leave(cursor.connection)
 
     async def close(self) -> None:
-        """Close the connection, once nobody uses it."""
+        """Close the connection once it is idle."""
         async with self._using:
             await self._drop()
 
@@ -208,6 +217,6 @@ class Link:
 
 
 def _line(error: Exception) -> str:
-    """Return what went wrong in one line; the driver's others are guesses."""
+    """Return the error in one line; further lines of the driver are hints."""
     text = str(error).partition("\n")[0].strip() or type(error).__name__
     return text.removeprefix("connection failed: ")

@@ -1,4 +1,4 @@
-"""The last changes, for watchers. A watcher is a position, so a slow one costs nothing."""
+"""The latest changes for watchers. A watcher is a position, so a slow one costs nothing."""
 
 import asyncio
 from collections import deque
@@ -9,30 +9,30 @@ from enmasse.base.errors import Code, Conflict
 from enmasse.store.protocol import Event
 
 CAPACITY = 4096
-"""Changes that are kept. A watcher further behind lists again, which costs less than replaying."""
+"""Retained changes. A watcher further behind lists again, which is cheaper than replaying."""
 
 
 class History:
-    """A bounded log of changes, in the order in which they became known.
+    """A bounded log of changes in the order in which they became known.
 
-    Versions grow, and may leave numbers out. A change may be late, where several sources of changes
-    have one order of versions: it has the version of the one before it then, and whoever asks for
-    what is after that version gets it, once more if they had it.
+    Versions increase and may have gaps. With several sources of changes a change may arrive late;
+    it then gets the version of its predecessor, and a watcher that starts at that version receives
+    it, possibly twice.
     """
 
     def __init__(self, version: int, capacity: int = CAPACITY) -> None:
         self._events: deque[Event] = deque(maxlen=capacity)
         self._dropped = 0
-        """Changes that were here and are not any more."""
+        """Changes that have been compacted."""
 
         self._before_first = version
         self._lost = -1
-        """Up to here a version may mean a change that was lost."""
+        """Up to this version a number may refer to a change that was lost."""
 
         self._changed = asyncio.Event()
 
     def append(self, events: Sequence[Event]) -> None:
-        """Add changes and wake every watcher."""
+        """Append changes and wake every watcher."""
         if not events:
             return
         gone = len(self._events) + len(events) - (self._events.maxlen or 0)
@@ -43,11 +43,11 @@ class History:
         self._wake()
 
     def reset(self, version: int, lost: int = -1) -> None:
-        """Forget all changes: those between here and `version` are not known. Wakes every watcher,
-        who must list again.
+        """Discard all changes: those up to `version` are unknown. Wakes every watcher, which must
+        list again.
 
-        `lost`: up to this version changes were told that are none any more, and others have their
-        numbers, or will.
+        `lost`: up to this version, announced changes were lost and their numbers are or will be
+        reused.
         """
         self._lost = max(lost, self._lost)
         self._dropped += len(self._events) + 1
@@ -56,9 +56,9 @@ class History:
         self._wake()
 
     async def follow(self, since: int) -> AsyncIterator[Event]:
-        """Yield every change after `since`, for ever.
+        """Yield every change after `since`, without end.
 
-        Raises: Conflict once the next one is no longer kept.
+        Raises: Conflict once the next one has been compacted.
         """
         position, version = self._position(since), since
         while True:
@@ -72,22 +72,22 @@ class History:
                 await changed.wait()
 
     def after(self, version: int) -> list[Event]:
-        """Return the changes after a version, those that there are now.
+        """Return the present changes after a version.
 
-        Raises: Conflict if the next one is no longer kept, or `version` is of another history, or
-            may be.
+        Raises: Conflict if the next one has been compacted, or if `version` belongs, or may belong,
+            to another history.
         """
         if version <= self._lost:
             raise self._expired(version)
         return self._from(self._position(version))
 
     def _position(self, version: int) -> int:
-        """Return how many changes, since ever, are those up to a version."""
+        """Return the number of changes up to a version, since the start of the log."""
         newest = self._events[-1].version if self._events else self._before_first
         if not self._before_first <= version <= newest:
             raise self._expired(version)
         end = self._dropped + len(self._events)
-        # From the newest on: who asks is seldom far behind.
+        # Newest first: watchers are rarely far behind.
         later = 0
         of_version = 0
         for event in reversed(self._events):

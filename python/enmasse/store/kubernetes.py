@@ -1,14 +1,13 @@
-"""A store in a Kubernetes API server: declared kinds are custom resources, namespaces its own.
+"""A store in a Kubernetes API server: declared kinds are custom resources.
 
-All resources are also in memory, as in the other stores: listed once, then kept up to date by a
-watch of each kind. Versions are the server's, which grow but leave numbers out; uid, generation and
-times are the server's too. Others may write there as well, with kubectl for example: what they
-write is taken in if admission would let it in by itself, and gets what admission would have filled
-in; else its status says what is wrong.
+All resources are also in memory, as in the other stores: one list, then a watch per kind. Versions,
+uids, generations and times are the server's; versions have gaps. Others may write as well, for
+example with kubectl: their writes are served if admission would accept them on their own, completed
+as admission would, and otherwise marked as refused in the status.
 
-Kubernetes has no transactions. Who writes through EnMasse has the turn, a lease of all processes;
-several resources are tried as a whole first (dry run) and then written one by one. A crash in
-between leaves those that were written; to repeat the request writes the rest.
+Kubernetes has no transactions. A writer holds a lease as lock among all processes; several
+resources are validated together (dry run) and then written one by one. A crash in between leaves
+those already written; repeating the request writes the rest.
 """
 
 import asyncio
@@ -28,27 +27,27 @@ from enmasse.store.cluster_api import APPLY, JSON_PATCH, ClusterApi
 from enmasse.store.cluster_kinds import ClusterKind, kinds, version_of
 from enmasse.store.cluster_lease import ClusterLeading, WritersTurn
 from enmasse.store.cluster_unadmitted import Unadmitted
-from enmasse.store.looking import SharedLook
 from enmasse.store.memory import MemoryStore, MemoryTurn
+from enmasse.store.polling import SharedPoll
 from enmasse.store.protocol import Completing, Event, EventType, Turn
 
 log = structlog.get_logger(__name__)
 
 ATTEMPTS = 5
-"""How often a resource is written whose status others change meanwhile."""
+"""Attempts to write a resource whose status changes concurrently."""
 
 AT_ONCE = 16
-"""Requests on the way at a time."""
+"""Maximum concurrent requests."""
 
 SEEN_WAIT_S = 5.0
-"""Longest wait for a watch to show what has been written; then it is listed."""
+"""Maximum wait for a watch to show a write; after that the kind is listed."""
 
 SERVED_WAIT_S = 30.0
-"""Longest wait for the server to serve new definitions."""
+"""Maximum wait for the server to serve new definitions."""
 
 POLL_S = 0.05
 STEP = 100
-"""Resources taken in before whatever else waits has its turn."""
+"""Resources processed before the loop yields to other tasks."""
 
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _NAMESPACES = "/api/v1/namespaces"
@@ -56,7 +55,7 @@ Document = dict[str, Any]
 
 
 class KubernetesStore(MemoryStore):
-    """A `Store` in a Kubernetes API server. Open it with `open`, and run `follow` beside it."""
+    """A `Store` in a Kubernetes API server. Open it with `open`, and run `follow` concurrently."""
 
     def __init__(self, api: ClusterApi, clock: Clock) -> None:
         super().__init__(clock)
@@ -64,10 +63,10 @@ class KubernetesStore(MemoryStore):
         self._kinds = kinds()
         self._leading = ClusterLeading(api, clock)
         self._writers = WritersTurn(api, clock)
-        self._looking = SharedLook(self._look)
+        self._looking = SharedPoll(self._look)
         self._requests = asyncio.Semaphore(AT_ONCE)
         self._gone: dict[Key, int] = {}
-        """Versions of deletions that a watch may still show something from before of."""
+        """Versions of deletions for which a watch may still deliver earlier events."""
 
         self._unadmitted = Unadmitted(api, self._leading, clock, self._kinds, self._take)
         self._following = False
@@ -75,10 +74,9 @@ class KubernetesStore(MemoryStore):
 
     @classmethod
     async def open(cls, url: str, clock: Clock) -> "KubernetesStore":
-        """Connect to a cluster, install the definitions if they are not there, and read everything.
+        """Connect to a cluster, install the definitions if needed, and read everything.
 
-        Raises: Invalid if the URL or the kubeconfig cannot be used; Unavailable if the server
-            cannot.
+        Raises: Invalid if the URL or the kubeconfig is unusable; Unavailable if the server is.
         """
         store = cls(ClusterApi(Cluster(url, clock)), clock)
         try:
@@ -94,24 +92,24 @@ class KubernetesStore(MemoryStore):
 
     @property
     def is_guarded(self) -> bool:
-        """Whoever has the rights writes to the cluster itself."""
+        """Anyone with rights in the cluster can write directly."""
         return False
 
     @property
     def leadership(self) -> ClusterLeading:
-        """The lease that one process of the cluster has."""
+        """The lease of the leader."""
         return self._leading
 
     @property
     def writes_together(self) -> bool:
-        """Every resource is a request, tried before it is made if there are others."""
+        """Every resource is a separate request, validated first if there are several."""
         return False
 
     async def put_status(self, resources: Sequence[Declared]) -> None:
-        """Write the status of resources, if this process leads; one that is refused holds up no
-        other.
+        """Write statuses if this process leads; a refused one does not affect the others.
 
-        Raises: Unavailable (STANDING_BY) if it does not; what the server refuses with, after all.
+        Raises: Unavailable (STANDING_BY) if it does not lead; the server's refusal, after all
+            writes.
         """
         change = self._begin()
         change.put_status(resources)
@@ -125,12 +123,13 @@ class KubernetesStore(MemoryStore):
         _raise_first(done)
 
     async def refresh(self) -> None:
-        """Return once all that other processes let in before the call is here. Calls share a
-        look. What others write past EnMasse comes when its watch brings it, within moments."""
+        """Return once all writes that other processes admitted before the call are visible here.
+        Concurrent calls share one read. Direct writes to the cluster arrive with the watch.
+        """
         await self._looking.done()
 
     async def follow(self) -> None:
-        """Take in what others write, until cancelled; a watch that ends is begun anew."""
+        """Apply changes of others until cancelled; restart a watch that ends."""
         self._following = True
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -141,17 +140,17 @@ class KubernetesStore(MemoryStore):
             self._following = False
 
     async def complete(self, completed: Completing) -> None:
-        """Bring in order what is written past EnMasse, until cancelled."""
+        """Complete and refuse direct writes, until cancelled."""
         await self._unadmitted.complete(lambda: self._moved, completed)
 
     async def close(self) -> None:
-        """Wait for the writer, and leave the cluster."""
+        """Wait for the writer and disconnect."""
         async with self._writing:
             await self._leading.close()
             await self._api.close()
 
     async def _install(self) -> None:
-        """See to it that the server knows our kinds, and that leases have a place."""
+        """Ensure that the server knows our kinds and that the namespace of the leases exists."""
         for definition in definitions():
             path = f"{_DEFINITIONS}/{definition['metadata']['name']}"
             try:
@@ -181,16 +180,17 @@ class KubernetesStore(MemoryStore):
                 await asyncio.sleep(POLL_S)
 
     def _check_served(self) -> None:
-        """See that everything which holds messages can be read: a node that starts drops what
-        addresses hold that it is not told of.
+        """Check that every resource with messages is readable: a starting node deletes the messages
+        of addresses that its Plan lacks.
 
-        Raises: Unavailable if one cannot.
+        Raises: Unavailable if one is not.
         """
         for key, why in self._unadmitted.may_hold_messages():
             raise Unavailable(
                 Code.STORE_UNUSABLE,
-                f"{self._api.name}: {why}; it has been served and may hold messages:"
-                f" mend {key} in namespace {key.namespace}, or delete it",
+                f"{self._api.name}: {why}; the address was served and may hold"
+                f" messages: correct {key} in namespace {key.namespace}, or"
+                " delete it",
             )
 
     def _new_turn(self) -> Turn:
@@ -210,7 +210,7 @@ class KubernetesStore(MemoryStore):
         await self._catch_up(await self._writers.news(look=True))
 
     async def _catch_up(self, written: Mapping[str, int]) -> None:
-        """Return once what was written is here."""
+        """Return once the write is visible here."""
 
         def behind() -> list[ClusterKind]:
             found = self._kinds.values()
@@ -222,7 +222,7 @@ class KubernetesStore(MemoryStore):
             await self._list_again(kind)
 
     async def _until(self, condition: Callable[[], bool]) -> bool:
-        """Wait for the watches to show something; False if they do not in time."""
+        """Wait for the watches to catch up; False on time-out."""
         with suppress(TimeoutError):
             async with asyncio.timeout(SEEN_WAIT_S):
                 while not condition():
@@ -245,12 +245,12 @@ class KubernetesStore(MemoryStore):
                 failures += await self._listed_again(kind)
             except EnMasseError as error:
                 failures += 1
-                log.warning("changes are not heard", kind=kind.name, reason=error.message)
+                log.warning("watch interrupted", kind=kind.name, reason=error.message)
             if failures:
                 await self._clock.sleep(backoff.delay_s(failures))
 
     async def _listed_again(self, kind: ClusterKind) -> bool:
-        """List a kind; whether that failed."""
+        """List a kind; return whether that failed."""
         try:
             await self._list_again(kind)
         except EnMasseError as error:
@@ -259,8 +259,9 @@ class KubernetesStore(MemoryStore):
         return False
 
     async def _list_again(self, kind: ClusterKind) -> int:
-        """Bring a kind up to what the server has now; what has gone meanwhile is told too. Return
-        the version of the list."""
+        """Synchronise a kind with the server, announcing deletions too. Return the version of the
+        list.
+        """
         items, version = await self._api.list(kind.several(), **kind.selection)
         there = set()
         for number, item in enumerate(items, start=1):
@@ -297,7 +298,7 @@ class KubernetesStore(MemoryStore):
         self._moved = asyncio.Event()
 
     def _known(self, key: Key) -> int:
-        """Return the newest version of a resource that has been seen."""
+        """Return the newest version seen of a resource."""
         current = self._resources.get(key)
         return max(
             self._gone.get(key, 0),
@@ -306,13 +307,13 @@ class KubernetesStore(MemoryStore):
         )
 
     def _take(self, kind: ClusterKind, document: Document) -> Resource | None:
-        """Take in a resource as the server has it; return it unless it is not served so."""
+        """Apply a resource of the server; return it unless it is served otherwise."""
         key, version = kind.key(document), version_of(document)
         if version <= self._known(key):
             return self._resources.get(key)
         before = self._resources.get(key)
         if before is not None and before.metadata.uid != document["metadata"]["uid"]:
-            # Gone and made again, and nobody told us in between.
+            # It was deleted and created again without an event in between.
             self._show(EventType.DELETED, before, version, before)
             before = None
         resource = self._unadmitted.seen(kind, document, before)
@@ -328,7 +329,7 @@ class KubernetesStore(MemoryStore):
         self._unadmitted.forget(key)
         if (before := self._resources.get(key)) is not None:
             if version < int(before.metadata.resource_version or 0):
-                return  # of an earlier life
+                return  # from before its deletion
             last = before.with_metadata(resource_version=str(version))
             self._show(EventType.DELETED, last, version, before)
         self._gone[key] = version
@@ -336,7 +337,7 @@ class KubernetesStore(MemoryStore):
     def _show(
         self, type_: EventType, resource: Resource, version: int, before: Resource | None
     ) -> None:
-        # Of several kinds one may be told later than another that came after it.
+        # Events of one kind may arrive later than newer events of another kind.
         self._apply([Event(type_, resource, max(self._version, version), before)])
 
     # Writing
@@ -361,8 +362,11 @@ class KubernetesStore(MemoryStore):
         return became
 
     async def _try_all(self, events: Sequence[Event]) -> None:
-        """See that the server takes each of several; what needs a namespace that is new cannot be
-        tried. Raises: what the server refuses with, for the first one."""
+        """Validate several writes on the server (dry run); those in a new namespace cannot be
+        validated.
+
+        Raises: the first refusal of the server.
+        """
         new = {one.resource.metadata.name for one in events if isinstance(one.resource, Namespace)}
         tried = (
             self._tried(one)
@@ -394,7 +398,7 @@ class KubernetesStore(MemoryStore):
         return event.resource.with_metadata(resource_version=str(version))
 
     async def _send(self, kind: ClusterKind, event: Event, *, dry_run: bool = False) -> Document:
-        """Create or replace a resource; one whose status alone has changed is none that changed."""
+        """Create or replace a resource; a change of status alone does not count as a change."""
         resource, before = event.resource, event.before
         if before is None:
             path = kind.several(resource.metadata.namespace)
@@ -417,7 +421,7 @@ class KubernetesStore(MemoryStore):
         raise self._changed(resource.key)
 
     async def _delete(self, kind: ClusterKind, event: Event) -> Document | None:
-        """Ask a resource to go; return it if it stays."""
+        """Request the deletion of a resource; return it if finalizers keep it."""
         before = event.resource
         try:
             found = await self._api.delete(kind.one(before.key), before.metadata.uid)
@@ -426,7 +430,7 @@ class KubernetesStore(MemoryStore):
         return None if found.get("kind") == "Status" else found
 
     async def _seen_to_go(self, kind: ClusterKind, key: Key, uid: str | None) -> int:
-        """Wait until a deletion is known; return its version, or a later one."""
+        """Wait until a deletion is visible; return its version, or a later one."""
 
         def is_gone() -> bool:
             found = self._resources.get(key)
@@ -446,7 +450,7 @@ class KubernetesStore(MemoryStore):
             return None
 
     async def _write_status(self, resource: Resource) -> Document | None:
-        """Write a status; None if the resource has gone or been made again."""
+        """Write a status; None if the resource was deleted or created again."""
         kind, uid = self._kinds[resource.kind], resource.metadata.uid
         patch = [
             {"op": "test", "path": "/metadata/uid", "value": uid},
@@ -465,13 +469,13 @@ class KubernetesStore(MemoryStore):
             return None
 
     async def _all(self, several: Iterable[Any]) -> list[Any]:
-        """Do several requests, a few at a time; raise what the first one raises, after all."""
+        """Run requests with bounded concurrency; raise the first error once all have ended."""
         done = await self._each(several)
         _raise_first(done)
         return done
 
     async def _each(self, several: Iterable[Any]) -> list[Any]:
-        """Do several requests, a few at a time; return what each gave, or raised."""
+        """Run requests with bounded concurrency; return each result or exception."""
 
         async def one_of(one: Any) -> Any:
             async with self._requests:
@@ -492,32 +496,33 @@ def _raise_first(done: Iterable[Any]) -> None:
 
 
 class _ClusterTurn(MemoryTurn):
-    """A turn in a store that gives uids itself."""
+    """A turn in a store that assigns uids itself."""
 
     async def replace_all(self, resources: Sequence[Resource]) -> None:
-        """Raises: Invalid: a resource cannot have a uid and times that it had before."""
+        """Raises: Invalid: this store cannot restore a uid or creation time."""
         raise Invalid(
             Code.OPERATION_UNFIT,
-            "Kubernetes gives every resource a uid of its own, so a backup cannot be put back into"
-            " it; restore into a folder with --store sqlite, or apply the resources",
+            "a backup cannot be restored into Kubernetes, which assigns its own"
+            " uids; restore into a folder with --store sqlite, or apply the"
+            " resources",
         )
 
 
 def _is_marking(event: Event) -> bool:
-    """Whether something with finalizers is asked to go."""
+    """Whether a resource with finalizers is being deleted."""
     was = event.before is not None and event.before.is_terminating
     return event.type is EventType.MODIFIED and event.resource.is_terminating and not was
 
 
 def _is_asked_to_go(event: Event) -> bool:
-    """Whether a change is a deletion, rather than a write that leaves no finalizers."""
+    """Whether a change is a deletion, as opposed to an update that removes finalizers."""
     if event.type is not EventType.DELETED:
         return _is_marking(event)
     return event.before is None or not event.before.is_terminating
 
 
 def _is_like(now: Resource, before: Resource) -> bool:
-    """Whether nothing but the status has changed."""
+    """Whether only the status changed."""
     same = now.with_metadata(
         resource_version=before.metadata.resource_version,
         managed_fields=before.metadata.managed_fields,

@@ -1,4 +1,4 @@
-"""Leading among the processes of a store: taken once, renewed, lost at most once."""
+"""Leadership among the processes of a store: taken once, renewed, lost at most once."""
 
 import asyncio
 import os
@@ -14,34 +14,37 @@ from enmasse.base.errors import Code, EnMasseError, Unavailable
 log = structlog.get_logger(__name__)
 
 LEASE_S = 10
-"""How long a process that does not renew its lease goes on leading."""
+"""Duration of a lease without renewal."""
 
 MARGIN_S = 4.0
-"""By how much sooner the leader itself counts its lease as over: time to close what is open before
-another one takes it."""
+"""How much earlier the leader itself considers its lease expired: time to close connections before
+another process takes over.
+"""
 
 RENEW_S = 3.0
-"""How often the leader renews."""
+"""Renewal interval of the leader."""
 
 RETRY_S = 1.0
-"""How often the others try, and a leader whose renewal has failed."""
+"""Retry interval of stand-bys, and of a leader whose renewal failed."""
 
 
 GIVE_BACK_S = 5.0
-"""Longest wait for the lease to be given back; it runs out by itself."""
+"""Maximum wait for releasing the lease; it expires by itself."""
 
 
 class Leading(ABC):
-    """One process's part in who leads, by a lease that `take` takes and renews."""
+    """One process's view of leadership, by a lease that `take` takes and renews."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._holder = new_holder()
         self._term: int | None = None
-        """Counts who has led; while it stays, nobody else has since we took the lease."""
+        """Counts changes of leader; unchanged means no other process has led since we took the
+        lease.
+        """
 
         self._renewed_s = clock.monotonic()
-        """When the renewal began that was the last one to succeed."""
+        """Start time of the last successful renewal."""
 
     @property
     def leads(self) -> bool:
@@ -49,12 +52,13 @@ class Leading(ABC):
         return self._term is not None
 
     async def take(self) -> bool:
-        """Take the lease, or renew it, and say whether this process leads.
+        """Take or renew the lease; return whether this process leads.
 
-        Who has been replaced in between leads no more, even if the lease is free again.
-        Raises: Unavailable if it cannot be known, within the time that the lease lasts.
+        A process that was replaced leads no more, even if the lease is free again.
+
+        Raises: Unavailable if that is unknown within the duration of the lease.
         """
-        # From before the store counts: so ours is over first.
+        # Measured before the store measures, so our lease expires first.
         asked_s = self._clock.monotonic()
         try:
             async with asyncio.timeout(LEASE_S):
@@ -68,7 +72,7 @@ class Leading(ABC):
 
     @abstractmethod
     async def _take(self) -> bool:
-        """Ask the store for the lease, as `take` says."""
+        """Request the lease from the store, as in `take`."""
 
     async def gain(self) -> None:
         """Return once this process leads."""
@@ -84,17 +88,19 @@ class Leading(ABC):
     async def keep(self, grace_s: float | None) -> None:
         """Renew the lease until cancelled.
 
-        A leader that is cut off from the store does not hear of another one. It leads for
-        `grace_s` after its own lease is over; None: for as long as it hears nothing.
+        A leader that cannot reach the store does not learn of another one. It leads for `grace_s`
+        after its own lease expired; None: until it reaches the store.
+
         Raises: Unavailable (STANDING_BY) once another process has taken the lease, or may have.
         """
-        # Who kept it until now may have asked in vain.
+        # The former leader may have renewed unsuccessfully.
         pause_s = max(self._renewed_s + RENEW_S - self._clock.monotonic(), 0.0)
         while True:
             await self._clock.sleep(pause_s)
             left_s = None if grace_s is None else self._left_s(grace_s)
             try:
-                # Asked even when it is too late: a machine that was asleep may lead on.
+                # Try even when it is late: after a suspended machine resumes, its lease may still
+                # be ours.
                 async with asyncio.timeout(None if left_s is None else max(left_s, RETRY_S)):
                     if not await self.take():
                         raise replaced()
@@ -104,14 +110,14 @@ class Leading(ABC):
                     raise
                 reason = str(error) or "no answer"
                 if grace_s is not None and self._left_s(grace_s) <= 0:
-                    # Not ours any more: there is nothing to give back.
+                    # Not ours any more: nothing to release.
                     self._term = None
                     raise unheard(grace_s, reason) from error
                 log.warning("the lease cannot be renewed", reason=reason)
                 pause_s = RETRY_S
 
     async def close(self) -> None:
-        """Let another process lead at once, if this one does."""
+        """Release leadership, if this process has it."""
         if self._term is None:
             return
         try:
@@ -119,11 +125,11 @@ class Leading(ABC):
                 await self._give_back()
         except (EnMasseError, TimeoutError) as error:
             reason = str(error) or "no answer"
-            log.warning("the lease is not given back", reason=reason, lease_s=LEASE_S)
+            log.warning("the lease was not released", reason=reason, lease_s=LEASE_S)
 
     @abstractmethod
     async def _give_back(self) -> None:
-        """Tell the store that the lease is free, if it is still ours."""
+        """Mark the lease as free in the store, if it is still ours."""
 
     def _left_s(self, grace_s: float) -> float:
         over_s = self._renewed_s + LEASE_S - MARGIN_S + grace_s
@@ -139,7 +145,7 @@ def replaced() -> Unavailable:
     """Return the error of a process that does not lead."""
     return Unavailable(
         Code.STANDING_BY,
-        "another process of the same database leads; start this one again, to stand by",
+        "another process of the same database leads; restart this one as a stand-by",
     )
 
 
@@ -147,6 +153,7 @@ def unheard(grace_s: float, reason: str) -> Unavailable:
     """Return the error of a process that does not know whether it leads."""
     return Unavailable(
         Code.STANDING_BY,
-        f"the lease is over, nothing has been heard from the store for {grace_s:g} s more"
-        f" (leader-grace-s), and another process may lead: {reason}; start this one again",
+        f"the lease expired and the store has been unreachable for {grace_s:g} s"
+        f" since (leader-grace-s); another process may lead: {reason}; restart"
+        " this process",
     )

@@ -1,8 +1,8 @@
-"""Which of the processes of a database leads: a lease, one row, by the database's own clock.
+"""Leadership among the processes of a database: a lease in one row, by the database's clock.
 
-Only the leader writes statuses, and only it runs a node. A status is written in one transaction
-with a look at that row, which another process has to change before it leads: so a leader that has
-been replaced, and does not know it yet, writes nothing any more.
+Only the leader writes statuses and runs a node. It writes a status in one transaction with a check
+of that row, which another process must change before it leads. A leader that was replaced without
+knowing it therefore writes nothing.
 """
 
 from typing import Any
@@ -26,7 +26,7 @@ returning term
 
 
 class Lease(Leading):
-    """This process's part in who leads."""
+    """One process's view of leadership."""
 
     def __init__(self, place: Place, clock: Clock) -> None:
         super().__init__(clock)
@@ -45,7 +45,7 @@ class Lease(Leading):
                 return True
 
     async def check(self, cursor: psycopg.AsyncCursor[Any]) -> None:
-        """See, within a transaction, that this process leads until the transaction ends.
+        """Check, within a transaction, that this process leads until the transaction ends.
 
         Raises: Unavailable (STANDING_BY) if it does not; psycopg.Error.
         """
@@ -54,7 +54,7 @@ class Lease(Leading):
             raise replaced()
 
     async def close(self) -> None:
-        """Let another process lead at once, if this one does, and leave the database."""
+        """Release leadership, if this process has it, and disconnect."""
         try:
             await super().close()
         finally:

@@ -1,6 +1,6 @@
 """A store in memory, which other stores make durable.
 
-There is one writer at a time. Readers never wait: they see what the last finished write left.
+There is one writer at a time. Readers never wait: they see the result of the last completed write.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from enmasse.store.rules import Change
 
 
 class MemoryStore:
-    """A `Store` that keeps nothing over a restart."""
+    """A `Store` that is lost at a restart."""
 
     def __init__(self, clock: Clock, version: int = 0, resources: Sequence[Resource] = ()) -> None:
         self._clock = clock
@@ -29,36 +29,36 @@ class MemoryStore:
 
     @property
     def identity(self) -> str:
-        """What tells this store from every other."""
+        """Identity of the store."""
         return self._identity
 
     @property
     def version(self) -> int:
-        """The number of the last change."""
+        """The version of the last change."""
         return self._version
 
     @property
     def is_guarded(self) -> bool:
-        """Nobody else writes."""
+        """There are no other writers."""
         return True
 
     @property
     def leadership(self) -> Leadership | None:
-        """Nobody else could lead."""
+        """There are no other candidates."""
         return None
 
     @property
     def writes_together(self) -> bool:
-        """Several resources are one write."""
+        """A write of several resources is one operation."""
         return True
 
     def get(self, key: Key) -> Resource | None:
-        """Return the resource of that key, if there is one."""
+        """Return the resource with that key, or None."""
         return self._resources.get(key)
 
     def list(self, kind: str | None = None, namespace: str | None = None) -> Sequence[Resource]:
-        """Return all resources, or those of a kind or a namespace, in order of their keys."""
-        # few of many are asked for again and again
+        """Return all resources, or those of a kind or namespace, ordered by key."""
+        # Frequent calls ask for few of many.
         chosen = (
             key
             for key in self._resources
@@ -68,45 +68,45 @@ class MemoryStore:
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[Turn]:
-        """Keep other writers out until the end; what is inside may write once."""
+        """Exclude other writers; the block may write once."""
         async with self._alone():
             yield self._new_turn()
 
     async def put(
         self, resources: Sequence[Resource], *, dry_run: bool = False
     ) -> Sequence[Resource]:
-        """Create or replace resources and return them as they are now."""
+        """Create or replace resources and return their new state."""
         async with self.turn() as turn:
             return await turn.put(resources, dry_run=dry_run)
 
     async def put_status(self, resources: Sequence[Declared]) -> None:
-        """Write the status of resources; one that has gone or been made again is passed over."""
+        """Write the status of resources; skip those deleted or created again."""
         async with self._alone():
             change = self._begin()
             change.put_status(resources)
             await self._finish(change.events)
 
     async def delete(self, keys: Sequence[Key], *, dry_run: bool = False) -> Sequence[Resource]:
-        """Delete resources, or mark those with finalizers, and return them as they were last."""
+        """Delete resources, or mark those with finalizers, and return their last state."""
         async with self.turn() as turn:
             return await turn.delete(keys, dry_run=dry_run)
 
     def changes(self, since: int) -> Sequence[Event]:
-        """Return the changes after version `since` that there are now, in order."""
+        """Return the present changes after version `since`, in order."""
         return self._history.after(since)
 
     def watch(self, since: int) -> AsyncIterator[Event]:
-        """Yield every change after version `since`, in order, for ever."""
+        """Yield every change after version `since`, in order, without end."""
         return self._history.follow(since)
 
     async def refresh(self) -> None:
-        """Nobody else writes: what is here is all there is."""
+        """There are no other writers to wait for."""
 
     async def follow(self) -> None:
-        """Nobody else writes: there is nothing to follow."""
+        """There are no other writers to follow."""
 
     async def complete(self, completed: Completing) -> None:
-        """Nobody writes past admission: there is nothing to bring in order."""
+        """Nothing can bypass admission."""
 
     async def close(self) -> None:
         """Wait for the writer."""
@@ -118,12 +118,12 @@ class MemoryStore:
 
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[None]:
-        """Keep other writers out."""
+        """Exclude other writers."""
         async with self._writing:
             yield
 
     async def _persist(self, events: Sequence[Event]) -> None:
-        """Make changes durable, all or none; nobody has seen them yet."""
+        """Make changes durable, all or none, before they become visible."""
 
     def _begin(self) -> Change:
         return Change(self._version, self._resources, rfc3339(self._clock.now()))
@@ -131,15 +131,14 @@ class MemoryStore:
     async def _finish(
         self, events: Sequence[Event], *, dry_run: bool = False
     ) -> Mapping[Key, Resource]:
-        """Write changes, or only try them; return what became of them where that is not what
-        they say."""
+        """Write changes, or only validate them; return the results that differ from the changes."""
         if events and not dry_run:
             await self._persist(events)
             self._apply(events)
         return {}
 
     def _apply(self, events: Sequence[Event]) -> None:
-        """Show changes to readers and watchers."""
+        """Publish changes to readers and watchers."""
         for event in events:
             if event.type is EventType.DELETED:
                 del self._resources[event.resource.key]
@@ -150,7 +149,7 @@ class MemoryStore:
 
 
 class MemoryTurn:
-    """The turn of one writer, which ends with its write."""
+    """The turn of one writer; it ends with its write."""
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
@@ -159,17 +158,17 @@ class MemoryTurn:
     async def put(
         self, resources: Sequence[Resource], *, dry_run: bool = False
     ) -> Sequence[Resource]:
-        """Create or replace resources and return them as they are now."""
+        """Create or replace resources and return their new state."""
         change = self._store._begin()
         return await self._write(change, change.put(resources), dry_run)
 
     async def delete(self, keys: Sequence[Key], *, dry_run: bool = False) -> Sequence[Resource]:
-        """Delete resources, or mark those with finalizers, and return them as they were last."""
+        """Delete resources, or mark those with finalizers, and return their last state."""
         change = self._store._begin()
         return await self._write(change, change.delete(keys), dry_run)
 
     async def replace_all(self, resources: Sequence[Resource]) -> None:
-        """Put these in the place of all that there is, each as it was."""
+        """Replace the whole content, keeping uids, times and statuses."""
         change = self._store._begin()
         change.replace_all(resources)
         await self._write(change, [], dry_run=False)

@@ -1,13 +1,12 @@
-"""A store in a PostgreSQL database, which several processes use at one time.
+"""A store in a PostgreSQL database, shared by several processes.
 
-All resources are also in memory, as in the other stores, and reading costs nothing. Every write
-takes the one lock of the database until its transaction has ended, looks at what others have
-written before, and then decides: so a version becomes visible after all smaller ones, and no
-watcher misses any (a sequence alone would give numbers in another order than that of the commits).
-What others write is announced by NOTIFY; who missed that looks by itself. The last changes are in a
-table too: a process that was away a while catches up, and one that has just started can be watched
-from before. Each change has a random mark: a database that lost its last commits in a failover
-gives their versions once more, and only the mark tells which of the two a process has seen.
+All resources are also in memory, so reading is free. A write takes the one lock of the database
+until its transaction ends, reads what others have written, and then decides. A version thus becomes
+visible after all smaller ones, and no watcher misses one (a sequence alone would not follow commit
+order). Writes are announced by NOTIFY; processes also poll. The latest changes are in a table, so a
+process catches up after an interruption, and a watch may begin before a process started. Each
+change has a random mark: a database that lost its last commits in a failover reuses their versions,
+and the mark tells the two apart.
 """
 
 import asyncio
@@ -26,29 +25,29 @@ from enmasse.resources import Declared, Resource
 from enmasse.store.database import Connection, Link, Place
 from enmasse.store.history import CAPACITY, History
 from enmasse.store.lease import Lease
-from enmasse.store.looking import SharedLook
 from enmasse.store.memory import MemoryStore
+from enmasse.store.polling import SharedPoll
 from enmasse.store.protocol import Event, EventType
 from enmasse.store.rows import resource_of, text_of
 
 log = structlog.get_logger(__name__)
 
 FORMAT = 1
-"""The tables this version writes. It uses no database of a newer one."""
+"""Format of the tables. Databases of newer formats are refused."""
 
 RESYNC_S = 15.0
-"""Longest time without a look at the database, whatever is announced or not."""
+"""Maximum time between polls of the database, with or without notifications."""
 
 CHANGES_AT_A_TIME = 1000
-"""Changes that are read in one go."""
+"""Changes per read."""
 
 CHANNEL = "enmasse_changes"
 
 TABLES: LiteralString = "enmasse_"
-"""What the names of the tables, and of the channel, begin with, for what is declared."""
+"""Prefix of the tables and the channel for declared resources."""
 
 COMPUTED_TABLES: LiteralString = "enmasse_computed_"
-"""The same for what the process that leads makes itself, and all show: events, schemas."""
+"""Prefix for resources that the leader creates and every process shows: events, schemas."""
 
 _TABLES = """
 create table if not exists enmasse_store (
@@ -103,7 +102,7 @@ select *, %s from unnest(%s::bigint[], %s::text[], %s::text[], %s::text[])
 
 
 class PostgresStore(MemoryStore):
-    """A `Store` in a PostgreSQL database. Open it with `open`, and run `follow` beside it."""
+    """A `Store` in a PostgreSQL database. Open it with `open`, and run `follow` concurrently."""
 
     def __init__(self, place: Place, clock: Clock, tables: LiteralString = TABLES) -> None:
         super().__init__(clock)
@@ -114,20 +113,21 @@ class PostgresStore(MemoryStore):
         self._writer, self._reader = Link(place), Link(place)
         self._in_turn: psycopg.AsyncCursor[Any] | None = None
         self._mark = ""
-        """Of the change at our version: the same version with another mark is another history."""
+        """Mark of the change at our version: the same version with another mark is another history.
+        """
 
         self._own_mark = ""
-        """Of what is written in this turn."""
+        """Mark of the changes of this turn."""
 
-        self._looking = SharedLook(self._look)
+        self._looking = SharedPoll(self._look)
 
     @classmethod
     async def open(cls, url: str, clock: Clock, tables: LiteralString = TABLES) -> "PostgresStore":
-        """Connect to a database, make the tables if they are not there, and read everything.
+        """Connect to a database, create missing tables, and read everything.
 
-        `tables`: what their names begin with; a store of other ones has nothing to do with this.
+        `tables` is their prefix; stores with other prefixes are independent.
 
-        Raises: Invalid if the URL cannot be read; Unavailable if the database cannot be used.
+        Raises: Invalid if the URL is malformed; Unavailable if the database is unusable.
         """
         place = Place(url)
         store = cls(place, clock, tables)
@@ -145,7 +145,7 @@ class PostgresStore(MemoryStore):
 
     @property
     def leadership(self) -> Lease:
-        """The lease that one process of the database has."""
+        """The lease of the leader."""
         return self._lease
 
     async def put_status(self, resources: Sequence[Declared]) -> None:
@@ -162,12 +162,14 @@ class PostgresStore(MemoryStore):
             await self._finish(change.events)
 
     async def refresh(self) -> None:
-        """Return once all that was written before the call is here. Calls share a look."""
+        """Return once everything written before the call is visible here. Concurrent calls share
+        one read.
+        """
         with self._place.failures():
             await self._looking.done()
 
     async def follow(self) -> None:
-        """Take in what other processes write, until cancelled; a lost connection is made anew."""
+        """Apply writes of other processes until cancelled; reconnect after a loss."""
         backoff, failures = Backoff(), 0
         while True:
             try:
@@ -175,17 +177,17 @@ class PostgresStore(MemoryStore):
                     connection = await self._place.connect()
                     async with connection:
                         await connection.execute(self._sql("listen enmasse_changes"))
-                        # What was announced while nobody listened.
+                        # Changes announced while the listener was disconnected.
                         await self.refresh()
                         failures = 0
                         await self._listen(connection)
             except Unavailable as error:
                 failures += 1
-                log.warning("changes of others are not heard", reason=error.message)
+                log.warning("cannot receive change notifications", reason=error.message)
                 await self._clock.sleep(backoff.delay_s(failures))
 
     async def close(self) -> None:
-        """Wait for the writer, and leave the database."""
+        """Wait for the writer and disconnect."""
         await self._lease.close()
         await self._writer.close()
         await self._reader.close()
@@ -195,7 +197,7 @@ class PostgresStore(MemoryStore):
             async for notice in connection.notifies(timeout=RESYNC_S):
                 if int(notice.payload) > self._version:
                     await self.refresh()
-            # Nothing came: there may have been nothing, or nobody at the other end.
+            # A time-out: no change, or a lost peer.
             await connection.execute("select 1")
             await self.refresh()
 
@@ -248,25 +250,26 @@ class PostgresStore(MemoryStore):
 
     @property
     def _seen(self) -> tuple[int, str]:
-        """Which change is the newest here: its version and its mark."""
+        """Version and mark of the newest change here."""
         return self._version, self._mark
 
     def _apply(self, events: Sequence[Event]) -> None:
         self._take(events, self._own_mark)
 
     def _take(self, events: Sequence[Event], mark: str) -> None:
-        """Show changes, of which the last has that mark."""
-        # The reader may have been quicker than the writer.
+        """Publish changes; the last one has that mark."""
+        # The reader may have been faster than the writer.
         fresh = [event for event in events if event.version > self._version]
         if fresh:
             super()._apply(fresh)
             self._mark = mark
 
     async def _catch_up(self, cursor: psycopg.AsyncCursor[Any], seen: tuple[int, str]) -> bool:
-        """Take in the changes up to the newest, which the cursor has just asked for.
+        """Apply the changes up to the newest, for which the cursor has a result.
 
-        `seen` was the newest here before that. False if the database has not kept all changes
-        since, or is at an earlier state or in another history: then all is to be read again.
+        `seen` was the newest before. Returns False if the database no longer has every change
+        since, was reset to an earlier state, or has another history: then everything must be read
+        again.
         """
         newest = await _newest(cursor)
         if newest == seen:
@@ -291,14 +294,14 @@ class PostgresStore(MemoryStore):
         return True
 
     async def _reload(self, cursor: psycopg.AsyncCursor[Any]) -> None:
-        """Read everything, within a transaction; watchers have to list again."""
+        """Read everything within a transaction; watchers must list again."""
         before = self._seen
         await cursor.execute(self._sql(_NEWEST))
         newest = await _newest(cursor)
         await cursor.execute(self._sql("select document from enmasse_resources"))
         rows = await cursor.fetchall()
         resources = self._read(_resources, rows)
-        # What this process itself has written meanwhile was decided on no less than this.
+        # Concurrent writes of this process were based on at least this state.
         if newest[0] > self._version or self._seen == before:
             self._resources = {one.key: one for one in resources}
             self._version, self._mark = newest
@@ -306,7 +309,7 @@ class PostgresStore(MemoryStore):
             self._history.reset(self._version, before[0] if has_lost else -1)
 
     async def _recall(self, cursor: psycopg.AsyncCursor[Any]) -> None:
-        """Make the changes that are kept known to watchers."""
+        """Load the retained changes for watchers."""
         await cursor.execute(self._sql(_CHANGES), [1, CAPACITY])
         events = self._read(_events, await cursor.fetchall())
         if events and events[-1].version == self._version:
@@ -315,7 +318,7 @@ class PostgresStore(MemoryStore):
 
     async def _ensure_tables(self, cursor: psycopg.AsyncCursor[Any]) -> None:
         await cursor.execute(_MARKED, [self._sql("enmasse_changes")])
-        # Who may only use the tables need not be allowed to make them.
+        # A user with access to the tables need not have the right to create them.
         if await _first(cursor) is None:
             await cursor.execute(self._sql(_TABLES))
         await cursor.execute(self._sql("select format from enmasse_store"))
@@ -330,7 +333,7 @@ class PostgresStore(MemoryStore):
         self._identity = str(await _first(cursor))
 
     def _sql(self, statement: LiteralString) -> LiteralString:
-        """Return a statement about the tables of this store."""
+        """Return a statement with the table names of this store."""
         return statement.replace(TABLES, self._tables)
 
     def _read(self, what: Any, rows: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What every store does."""
+"""The interface of every store."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -9,16 +9,18 @@ from typing import Protocol
 from enmasse.resources import Declared, Key, Resource
 
 MUST_NOT_EXIST = "0"
-"""As a resource's version in `put`: there must be no resource of that key yet."""
+"""Precondition for `put`: the resource must not exist."""
 
 
 Completing = Callable[[Resource, Resource | None], Awaitable[Resource]]
-"""Returns a resource, of which a second one says how it was before, as admission would have let it
-in. Raises: Invalid if it would not have."""
+"""Return a resource as admission would have accepted it; the second argument is its former state.
+
+Raises: Invalid if admission would refuse it.
+"""
 
 
 class EventType(StrEnum):
-    """What happened to a resource, in the words of the Kubernetes API."""
+    """Kind of change, in the terms of the Kubernetes API."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
@@ -27,8 +29,9 @@ class EventType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One change. `resource` is as it is now, or as it was last if it is deleted; `before` is as it
-    was, unless it is new."""
+    """One change. `resource` is the new state, or the last one if deleted; `before` is the former
+    state, None for a new resource.
+    """
 
     type: EventType
     resource: Resource
@@ -37,27 +40,27 @@ class Event:
 
 
 class Leadership(Protocol):
-    """Which of the processes of a store leads: writes statuses, and runs a node."""
+    """Leadership among the processes of a store. The leader writes statuses and runs a node."""
 
     async def take(self) -> bool:
-        """Lead, or go on leading, if no other process does; say whether this one leads.
+        """Take or renew leadership, if no other process leads; return whether this one does.
 
-        Raises: Unavailable if it cannot be known.
+        Raises: Unavailable if that is unknown.
         """
 
     async def gain(self) -> None:
         """Return once this process leads."""
 
     async def keep(self, grace_s: float | None) -> None:
-        """Go on leading until cancelled; without a word from the store for `grace_s` after the
-        lease is over, or, if that is None, for ever.
+        """Renew leadership until cancelled. Without contact to the store, lead for `grace_s` after
+        the lease expired; None: without limit.
 
         Raises: Unavailable (STANDING_BY) once another process leads, or may lead.
         """
 
 
 class Turn(Protocol):
-    """The turn of one writer: nobody else writes meanwhile. It ends with its first write."""
+    """The turn of one writer: it excludes other writers and ends with its first write."""
 
     async def put(
         self, resources: Sequence[Resource], *, dry_run: bool = False
@@ -68,118 +71,119 @@ class Turn(Protocol):
         """Delete resources, as `Store.delete` does."""
 
     async def replace_all(self, resources: Sequence[Resource]) -> None:
-        """Put these in the place of all that there is, each as it was: with its uid, times and
-        status, at a new version. For what comes from a backup."""
+        """Replace the whole content, keeping uids, times and statuses, at a new version. For
+        restoring a backup.
+        """
 
 
 class Store(Protocol):
     """Resources by key, with versions and a watch.
 
-    The version of the store is one number that grows with every change of any resource; a
-    resource's own version is that number at its last change. Numbers may be left out. Every write
-    takes several resources and is atomic: all are written or none. (A store without transactions
-    tries all of them first; a crash between two writes leaves the first ones, and the error says
-    how many.) Only the API writes with `put` and `delete`; only the control loop with `put_status`.
+    The version of the store increases with every change of any resource; a resource's version is
+    that of its last change. Versions may have gaps. A write of several resources is atomic. (A
+    store without transactions validates all of them first; a crash between two writes leaves the
+    first ones, and the error states how many.) Only the API uses `put` and `delete`; only the
+    control loop uses `put_status`.
     """
 
     @property
     def version(self) -> int:
-        """The number of the last change."""
+        """The version of the last change."""
 
     @property
     def identity(self) -> str:
-        """What tells this store from every other, for as long as it is there."""
+        """Permanent identity of the store."""
 
     @property
     def is_guarded(self) -> bool:
-        """Whether nothing can be written past admission."""
+        """Whether every write passes admission."""
 
     @property
     def leadership(self) -> Leadership | None:
-        """Who leads among the processes of the store; None if there can be only this one."""
+        """Leadership among the processes of the store; None if there can be only one."""
 
     @property
     def writes_together(self) -> bool:
-        """Whether several resources are one transaction, and cost little more than one."""
+        """Whether a write of several resources is one transaction, at about the cost of one."""
 
     def get(self, key: Key) -> Resource | None:
-        """Return the resource of that key, if there is one."""
+        """Return the resource with that key, or None."""
 
     def list(self, kind: str | None = None, namespace: str | None = None) -> Sequence[Resource]:
-        """Return all resources, or those of a kind or a namespace, in order of their keys."""
+        """Return all resources, or those of a kind or namespace, ordered by key."""
 
     def turn(self) -> AbstractAsyncContextManager[Turn]:
-        """Keep every other writer out, of this process and of all others, to decide and then write.
+        """Exclude all other writers, in every process, to decide and then write.
 
-        What others have written is in the store when the turn begins.
-        Raises: Unavailable if the turn does not come in time, or cannot.
+        Writes of others are visible when the turn begins.
+
+        Raises: Unavailable if the turn does not begin in time.
         """
 
     async def put(
         self, resources: Sequence[Resource], *, dry_run: bool = False
     ) -> Sequence[Resource]:
-        """Create or replace resources and return them as they are now.
+        """Create or replace resources and return their new state.
 
-        uid, generation, version, time of creation and status are the store's; a resource that is
-        as it was is not written. With a version a resource must still be at that version;
-        `MUST_NOT_EXIST` demands a new one; None demands nothing. A uid given must match. What was
-        asked to go goes with the write that leaves it no finalizers. With `dry_run` nothing is
-        written, and what is returned is as it would be.
+        The store assigns uid, generation, version, creation time and status; an unchanged resource
+        is not written. A version is a precondition; `MUST_NOT_EXIST` requires a new resource; None
+        requires nothing. A given uid must match. A resource being deleted is removed with the write
+        that clears its finalizers. `dry_run` returns the result without writing.
 
-        Raises: Conflict if a demand is not met; Unavailable if the disk refuses. Nothing is
-            written then.
+        Raises: Conflict if a precondition fails; Unavailable if the disk fails. In both cases
+            nothing is written.
         """
 
     async def put_status(self, resources: Sequence[Declared]) -> None:
-        """Write the status of resources; nothing else of them is looked at but key and uid.
+        """Write the status of resources; only key and uid of the argument are checked.
 
-        A resource that has gone, or has been made again since, is passed over.
+        A resource that was deleted or created again is skipped.
+
         Raises: Unavailable (STANDING_BY) if another process leads.
         """
 
     async def delete(self, keys: Sequence[Key], *, dry_run: bool = False) -> Sequence[Resource]:
-        """Delete resources and return them as they were last.
+        """Delete resources and return their last state.
 
-        One with finalizers stays, marked with the time, until a `put` leaves it none. With
-        `dry_run` nothing is deleted.
+        A resource with finalizers stays, marked with the deletion time, until a `put` clears them.
+        `dry_run` deletes nothing.
 
-        Raises: Missing if one is not there; nothing is deleted then.
+        Raises: Missing if one does not exist; then nothing is deleted.
         """
 
     def changes(self, since: int) -> Sequence[Event]:
-        """Return the changes after version `since` that there are now, in order.
+        """Return the present changes after version `since`, in order.
 
-        Raises: Conflict (VERSION_EXPIRED) if the next one is no longer kept; list again then.
+        Raises: Conflict (VERSION_EXPIRED) if the next one has been compacted; list again.
         """
 
     def watch(self, since: int) -> AsyncIterator[Event]:
-        """Yield every change after version `since`, in order, for ever.
+        """Yield every change after version `since`, in order, without end.
 
-        Where kinds have sources of their own, one that comes late has the version of the one before
-        it, and may be yielded to somebody who has it already.
+        With a separate source per kind, a late change gets the version of its predecessor and may
+        be delivered twice.
 
-        Bounds:  a limited number of changes is kept. A watcher that falls behind it, or begins
-                 before it, gets Conflict (VERSION_EXPIRED) and must list again.
+        The number of retained changes is bounded. A watcher that falls behind, or begins before the
+        oldest one, gets Conflict (VERSION_EXPIRED) and must list again.
         """
 
     async def refresh(self) -> None:
-        """Return once all that other processes had written before the call is here.
+        """Return once everything that other processes wrote before the call is visible here.
 
-        Raises: Unavailable if it cannot be known.
+        Raises: Unavailable if that is unknown.
         """
 
     async def follow(self) -> None:
-        """Take in what other processes write, as they do; run it beside whatever watches.
+        """Apply writes of other processes as they happen; run it concurrently with watches.
 
-        Returns at once if no other process can write.
+        Returns immediately if no other process can write.
         """
 
     async def complete(self, completed: Completing) -> None:
-        """Bring in order what is written past admission, as it comes, until cancelled: what leads
-        runs it.
+        """Process writes that bypass admission, until cancelled; the leader runs it.
 
-        Returns at once if nothing is.
+        Returns immediately if there are none by design.
         """
 
     async def close(self) -> None:
-        """Finish what is being written and release what is held."""
+        """Complete pending writes and release resources."""

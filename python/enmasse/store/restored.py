@@ -1,7 +1,8 @@
-"""Times of which a store knows nothing any more, since it was put back to how it was before them.
+"""Periods that a store does not know because it was restored to a time before them.
 
-They are in a ConfigMap of the infra namespace, `restored`, a line for each: what was kept elsewhere
-for a resource that was made then is not garbage only because the store does not have that resource.
+They are in the ConfigMap `restored` of the infra namespace, one line each. Objects elsewhere that
+belong to resources created in such a period are not garbage just because the store lacks the
+resource.
 """
 
 import re
@@ -15,41 +16,42 @@ from enmasse.resources.model import INFRA_NAMESPACE
 RESTORED = Key("ConfigMap", INFRA_NAMESPACE, "restored")
 
 TIMES = "times"
-"""The entry that has the lines."""
+"""The key that holds the lines."""
 
 TIMES_MAX = 100
-"""Times that are kept apart; of more the oldest become one."""
+"""Maximum number of periods; beyond it the oldest are merged."""
 
 _TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
 _LINE = re.compile(rf"({_TIME}) ({_TIME})")
 
 
 class Lost(NamedTuple):
-    """A time of which a store knows nothing: both ends belong to it, as resources carry them."""
+    """A period that the store does not know, inclusive at both ends, in the format of resources."""
 
     since: str
     until: str
 
 
 def lost(found: Resource | None) -> tuple[Lost, ...]:
-    """Return the times that the ConfigMap of a store says; none without it.
+    """Return the periods in the ConfigMap of a store; none without it.
 
-    Raises: ValueError for a line that is not two times, with the mend.
+    Raises: ValueError, with the remedy, for a line that is not a pair of times.
     """
     text = found.data.get(TIMES, "") if isinstance(found, ConfigMap) else ""
     times = []
     for line in filter(None, map(str.strip, text.splitlines())):
         if (both := _LINE.fullmatch(line)) is None:
             raise ValueError(
-                f"{RESTORED}, data.{TIMES}: {line!r} is not two times; write them as"
-                " 2026-01-31T08:00:00Z 2026-01-31T09:00:00Z, or delete the line"
+                f"{RESTORED}, data.{TIMES}: {line!r} is not a pair of times;"
+                " write 2026-01-31T08:00:00Z 2026-01-31T09:00:00Z, or delete"
+                " the line"
             )
         times.append(Lost(*both.groups()))
     return tuple(times)
 
 
 def noted(before: tuple[Lost, ...], one: Lost) -> ConfigMap:
-    """Return the ConfigMap that says one more time."""
+    """Return the ConfigMap with one more period."""
     times = [*before, one]
     while len(times) > TIMES_MAX:
         times[:2] = [Lost(min(times[0].since, times[1].since), max(times[0].until, times[1].until))]
@@ -64,5 +66,5 @@ def noted(before: tuple[Lost, ...], one: Lost) -> ConfigMap:
 
 
 def is_lost(moment: str | None, times: tuple[Lost, ...]) -> bool:
-    """Whether a moment is in one of some times; one that nobody knows may be."""
+    """Whether a moment is within a period; an unknown moment counts as within."""
     return any(moment is None or one.since <= moment <= one.until for one in times)

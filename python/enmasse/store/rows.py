@@ -6,13 +6,13 @@ from enmasse.resources import Resource, parse
 
 
 def text_of(resource: Resource) -> str:
-    """Return what is stored of a resource: its document, in ASCII."""
+    """Return the stored text of a resource: its document in ASCII."""
     return json.dumps(resource.document(), separators=(",", ":"))
 
 
 def resource_of(text: str) -> Resource:
     """Return the resource of a stored text.
 
-    Raises: Invalid or ValueError if it cannot be read.
+    Raises: Invalid or ValueError if it is malformed.
     """
     return parse(json.loads(text), stored=True)

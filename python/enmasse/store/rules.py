@@ -1,4 +1,4 @@
-"""The rules of writing: what a write makes of what there is. Every store uses them."""
+"""The rules of writing, shared by every store: the effect of a write on the present state."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,19 +9,19 @@ from enmasse.store.protocol import MUST_NOT_EXIST, Event, EventType
 
 
 class Change:
-    """One write being put together: its events, each with the next version."""
+    """One write under construction: its events, each with the next version."""
 
     def __init__(self, version: int, resources: Mapping[Key, Resource], now: str) -> None:
-        """Begin a write at `now` on `resources`, which are at `version` of the store."""
+        """Begin a write at `now` on `resources` at the store's `version`."""
         self.events: list[Event] = []
         self._version = version
         self._resources = resources
         self._now = now
 
     def put(self, resources: Sequence[Resource]) -> list[Resource]:
-        """Create or replace resources and return them as they are then.
+        """Create or replace resources and return their new state.
 
-        Raises: Conflict if a demand is not met.
+        Raises: Conflict if a precondition fails.
         """
         written = []
         for resource in resources:
@@ -38,7 +38,7 @@ class Change:
         return written
 
     def put_status(self, resources: Sequence[Declared]) -> None:
-        """Replace the status of resources; one that has gone or been made again is passed over."""
+        """Replace the status of resources; skip those deleted or created again."""
         for resource in resources:
             current = self._resources.get(resource.key)
             if current is None or current.metadata.uid != resource.metadata.uid:
@@ -48,16 +48,16 @@ class Change:
                 self._add(EventType.MODIFIED, now, current)
 
     def replace_all(self, resources: Sequence[Resource]) -> None:
-        """Put these in the place of all that there is, each as it was: uid, times and status."""
+        """Replace the whole content, keeping uids, times and statuses."""
         for current in self._resources.values():
             self._add(EventType.DELETED, current, current)
         for resource in resources:
             self._add(EventType.ADDED, resource)
 
     def delete(self, keys: Sequence[Key]) -> list[Resource]:
-        """Delete resources, or mark those with finalizers, and return them as they are last.
+        """Delete resources, or mark those with finalizers, and return their last state.
 
-        Raises: Missing if one is not there.
+        Raises: Missing if one does not exist.
         """
         written = []
         for key in keys:
@@ -83,9 +83,9 @@ class Change:
 
 
 def check_demands(resource: Resource, current: Resource | None) -> None:
-    """See that a resource to be written meets what it demands: its version and its uid.
+    """Check the preconditions of a write: version and uid.
 
-    Raises: Conflict if it does not.
+    Raises: Conflict if one fails.
     """
     wanted = resource.metadata.resource_version
     if wanted == MUST_NOT_EXIST and current is not None:
@@ -103,7 +103,7 @@ def check_demands(resource: Resource, current: Resource | None) -> None:
     if uid is not None and current is not None and uid != current.metadata.uid:
         raise Conflict(
             Code.VERSION_CONFLICT,
-            f"{resource.key} is another one than the request means: its uid is"
+            f"{resource.key} is not the object of the request: its uid is"
             f" {current.metadata.uid}, not {uid}",
         )
 
@@ -119,7 +119,9 @@ def _new(resource: Resource, now: str) -> Resource:
 
 
 def _replaced(resource: Resource, current: Resource) -> Resource | None:
-    """Return the current resource with what a client may change; None if nothing changed."""
+    """Return the current resource with the fields that a client may change; None if nothing
+    changed.
+    """
     before = current.metadata
     content_changed = resource.content() != current.content()
     after = resource.metadata.model_copy(
@@ -130,7 +132,7 @@ def _replaced(resource: Resource, current: Resource) -> Resource | None:
             "creation_timestamp": before.creation_timestamp,
             "deletion_timestamp": before.deletion_timestamp,
             "deletion_grace_period_seconds": before.deletion_grace_period_seconds,
-            # Who writes without saying who it is changes nothing about who has set what.
+            # A write without a field manager leaves managedFields unchanged.
             "managed_fields": resource.metadata.managed_fields or before.managed_fields,
         }
     )

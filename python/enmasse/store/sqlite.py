@@ -1,7 +1,7 @@
-"""A store in one SQLite file: every change is on disk before anyone sees it.
+"""A store in one SQLite file: every change is on disk before it is visible.
 
-All resources are also in memory, so that reading costs no disk. One process uses the file (the data
-folder's lock sees to that), through one connection. WAL with `synchronous=FULL`: a finished write
+All resources are also in memory, so reading needs no disk. One process uses the file, guaranteed by
+the lock of the data folder, through one connection. WAL with `synchronous=FULL`: a completed write
 survives power loss. A row is a resource: kind, namespace, name, version, document.
 """
 
@@ -22,10 +22,10 @@ from enmasse.store.protocol import Event, EventType
 from enmasse.store.rows import resource_of, text_of
 
 PRIMARY_CODE = 0xFF
-"""The bits of SQLite's error codes that say what happened; the others say where."""
+"""Mask of the primary error code in SQLite's extended error codes."""
 
 LOCK_WAIT_S = 5.0
-"""Longest wait for another program that has the file locked: somebody's backup, or a shell."""
+"""Maximum wait for a lock held by another program, such as a backup or a shell."""
 
 _TABLES = (
     """create table if not exists resources (
@@ -58,9 +58,9 @@ class SqliteStore(MemoryStore):
 
     @classmethod
     async def open(cls, path: Path, clock: Clock) -> "SqliteStore":
-        """Open the file, making it if it is not there, and read everything in it.
+        """Open the file, creating it if needed, and read everything.
 
-        Raises: Unavailable if it cannot be opened or read; the message names the file.
+        Raises: Unavailable if that fails; the message names the file.
         """
         connection, held = await asyncio.to_thread(_open, path)
         return cls(connection, path, clock, held)
@@ -77,7 +77,8 @@ class SqliteStore(MemoryStore):
             try:
                 await asyncio.wait([writing])
             except asyncio.CancelledError:
-                # What the disk may have must not be missing in memory: it ends after that.
+                # A change that may be on disk must also be in memory, so the write is completed
+                # before the cancellation.
                 has_to_end = True
         if has_to_end and (task := asyncio.current_task()) is not None:
             task.cancel()
@@ -95,7 +96,7 @@ class SqliteStore(MemoryStore):
 
 
 class _Held(NamedTuple):
-    """What a file has."""
+    """The content of a file."""
 
     identity: str
     version: int
@@ -105,7 +106,7 @@ class _Held(NamedTuple):
 def _open(path: Path) -> tuple[sqlite3.Connection, _Held]:
     with _failures_of(path):
         _keep_from_others(path)
-        # one writer at a time, in whichever thread
+        # one writer at a time, from any thread
         connection = sqlite3.connect(
             path, timeout=LOCK_WAIT_S, isolation_level=None, check_same_thread=False
         )
@@ -117,7 +118,9 @@ def _open(path: Path) -> tuple[sqlite3.Connection, _Held]:
 
 
 def _keep_from_others(path: Path) -> None:
-    """Let only the owner read what holds verifiers. SQLite makes the files beside it alike."""
+    """Restrict the file, which contains verifiers, to its owner. SQLite creates its side files with
+    the same mode.
+    """
     make_private(path)
     for suffix in ("-wal", "-shm"):
         beside = path.with_name(path.name + suffix)
@@ -163,16 +166,17 @@ def _failures_of(path: Path) -> Iterator[None]:
         if getattr(error, "sqlite_errorcode", 0) & PRIMARY_CODE == sqlite3.SQLITE_BUSY:
             raise Unavailable(
                 Code.DATA_UNUSABLE,
-                f"{path}: another program has locked it for {LOCK_WAIT_S:g} s; end that program,"
-                " or try again when it is done",
+                f"{path}: another program has held a lock on it for"
+                f" {LOCK_WAIT_S:g} s; end that program or try again later",
                 retry_after_s=1.0,
             ) from error
         raise Unavailable(
-            Code.DATA_UNUSABLE, f"{path}: {error}; see to the disk, or restore the file"
+            Code.DATA_UNUSABLE, f"{path}: {error}; check the disk, or restore the file"
         ) from error
     except OSError as error:
         raise Unavailable(
-            Code.DATA_UNUSABLE, f"{path}: {error.strerror or error}; see to the disk and its rights"
+            Code.DATA_UNUSABLE,
+            f"{path}: {error.strerror or error}; check the disk and the file permissions",
         ) from error
     except (EnMasseError, ValueError) as error:
         raise Unavailable(

@@ -18,7 +18,7 @@ def apply(
     namespace: Namespace = "default",
     wait: Wait = True,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Let the platform check everything; change nothing.")
+        bool, typer.Option("--dry-run", help="Validate only; change nothing.")
     ] = False,
     data: Data = None,
     server: ServerUrl = None,

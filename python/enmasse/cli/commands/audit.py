@@ -9,13 +9,13 @@ from enmasse.cli.options import Data, Output, OutputForm, ServerUrl, TokenFile
 
 def audit(
     tail: Annotated[
-        int, typer.Option(metavar="N", min=1, max=10_000, help="The last so many records.")
+        int, typer.Option(metavar="N", min=1, max=10_000, help="Number of latest records.")
     ] = 50,
     refused: Annotated[
-        bool, typer.Option("--refused", help="Of those only what was refused or has failed.")
+        bool, typer.Option("--refused", help="Only refused and failed requests.")
     ] = False,
     logins: Annotated[
-        bool, typer.Option("--logins", help="Who came in to send and receive, or was refused.")
+        bool, typer.Option("--logins", help=("Logins of messaging clients, accepted and refused."))
     ] = False,
     output: OutputForm = Output.TABLE,
     data: Data = None,

@@ -19,7 +19,7 @@ def backup(
         ),
     ] = False,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace FILE if it is there.")
+        bool, typer.Option("--overwrite", help="Replace FILE if it exists.")
     ] = False,
     output: OutputForm = Output.TABLE,
     data: Data = None,
@@ -46,7 +46,7 @@ def backup(
 
     if file.exists() and not overwrite:
         raise Conflict(
-            Code.ALREADY_EXISTS, f"{file} is there; choose another name, or say --overwrite"
+            Code.ALREADY_EXISTS, f"{file} exists; choose another name, or add --overwrite"
         )
     beside = file.with_name(f".{file.name}.new")
     try:
@@ -67,19 +67,19 @@ def restore(
         str | None,
         typer.Option(
             metavar="sqlite|URL",
-            help="Where resources go, as in `enmasse up`.",
+            help="Store of resources, as in `enmasse up`.",
             show_default="sqlite",
         ),
     ] = None,
     overwrite: Annotated[
         bool,
-        typer.Option("--overwrite", help="Replace what the folder and the store hold already."),
+        typer.Option("--overwrite", help=("Replace the contents of the folder and the store.")),
     ] = False,
     prune: Annotated[
         bool,
         typer.Option(
             "--prune",
-            help="Have the realms of a Keycloak removed whose spaces were made since the backup.",
+            help="Remove Keycloak realms of spaces created since the backup.",
         ),
     ] = False,
     output: OutputForm = Output.TABLE,

@@ -33,7 +33,7 @@ def _load(help: str, metavar: str, least: int) -> Any:
 
 
 Addresses = Annotated[
-    str, typer.Argument(help="The address; `%d` in it becomes 0, 1, .. over --addresses.")
+    str, typer.Argument(help=("Address; `%d` expands to 0, 1, ... up to --addresses."))
 ]
 Modes = Annotated[
     Mode,
@@ -47,16 +47,20 @@ Duration = Annotated[
 Warmup = Annotated[float, typer.Option(metavar="SECONDS", min=0, help="Time before it.")]
 Senders = Annotated[int, _load("Sending links.", "N", 0)]
 Receivers = Annotated[int, _load("Receiving links.", "N", 0)]
-Connections = Annotated[int, _load("Connections, shared by the links; 0 is one a link.", "N", 0)]
-AddressCount = Annotated[int, _load("Addresses that `%d` makes.", "N", 1)]
+Connections = Annotated[
+    int, _load("Connections shared by the links; 0 means one per link.", "N", 0)
+]
+AddressCount = Annotated[int, _load("Number of addresses for `%d`.", "N", 1)]
 Multicast = Annotated[
     bool,
-    typer.Option("--multicast", help="Every receiver gets every message.", rich_help_panel=_LOAD),
+    typer.Option(
+        "--multicast", help="Every receiver receives every message.", rich_help_panel=_LOAD
+    ),
 ]
 BodySize = Annotated[int, _load("Bytes of a body.", "BYTES", 1)]
 TotalRate = Annotated[
     float,
-    _load("Messages a second in all, measuring latency; 0 is as fast as it goes.", "N", 0),
+    _load("Total messages per second, measuring latency; 0 means unlimited.", "N", 0),
 ]
 Settled = Annotated[bool, typer.Option("--settle", help="Send settled.", rich_help_panel=_LOAD)]
 Credit = Annotated[int, _load("Credit of receivers.", "N", 1)]

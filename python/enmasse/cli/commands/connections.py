@@ -9,7 +9,7 @@ from enmasse.cli.options import Data, ServerUrl, TokenFile
 
 def trace(
     connection: Annotated[
-        int, typer.Argument(help="Number of the connection, from `enmasse get connections`.")
+        int, typer.Argument(help=("Connection number, from `enmasse get connections`."))
     ],
     off: Annotated[bool, typer.Option("--off", help="Stop tracing it.")] = False,
     data: Data = None,

@@ -10,7 +10,7 @@ from enmasse.cli.options import Output, OutputForm
 if TYPE_CHECKING:
     from enmasse.cli.contexts import Context
 
-app = typer.Typer(no_args_is_help=True, help="Name platforms, and say which one is meant.")
+app = typer.Typer(no_args_is_help=True, help="Manage contexts: named platforms.")
 
 Name = Annotated[str, typer.Argument(help="Name of the context.")]
 FROM_STDIN = "-"
@@ -63,26 +63,27 @@ def use(name: Name) -> None:
 def set_(
     name: Name,
     server: Annotated[str | None, _option("URL", "HTTP API.")] = None,
-    ca: Annotated[Path | None, _option("FILE", "Authority of the servers' certificates.")] = None,
-    token_file: Annotated[Path | None, _option("FILE", "File of the API's token.")] = None,
+    ca: Annotated[Path | None, _option("FILE", "CA of the server certificates.")] = None,
+    token_file: Annotated[Path | None, _option("FILE", "File with the API token.")] = None,
     token: Annotated[
-        str | None, _option("-", "Read the API's token from standard input and keep it.")
+        str | None, _option("-", "Read the API token from standard input and store it.")
     ] = None,
     data: Annotated[
         Path | None, _option("DIR", "Data folder of a platform on this machine.")
     ] = None,
     kubeconfig: Annotated[
-        Path | None, _option("FILE", "Take server, CA and token from the current context of it.")
+        Path | None,
+        _option("FILE", "Kubeconfig whose current context provides server, CA and token."),
     ] = None,
     url: Annotated[
         str | None,
         _option("URL", "Messaging server: amqp://[USER@]HOST[:PORT], also amqps, ws, wss."),
     ] = None,
     password_file: Annotated[
-        Path | None, _option("FILE", "File of the password of the user in --url.")
+        Path | None, _option("FILE", "File with the password of the user in --url.")
     ] = None,
-    namespace: Annotated[str | None, _option("NS", "Namespace where none is named.")] = None,
-    space: Annotated[str | None, _option("SPACE", "Address space where none is named.")] = None,
+    namespace: Annotated[str | None, _option("NS", "Default namespace.")] = None,
+    space: Annotated[str | None, _option("SPACE", "Default address space.")] = None,
 ) -> None:
     """Add or change a context. What is not given stays as it was. The first one is the current one.
 
@@ -141,7 +142,8 @@ def _check(name: str, context: "Context") -> None:
         raise typer.BadParameter("begins with http:// or https://", param_hint="--server")
     if context.server and context.data:
         raise typer.BadParameter(
-            "--data is a platform on this machine and --server one elsewhere; give one of the two"
+            "--data selects a platform on this machine and --server a remote"
+            " one; set one of the two"
         )
     if context.server and not context.token_file:
         raise typer.BadParameter("--server needs --token-file or --token -")
@@ -160,7 +162,7 @@ def _from_stdin(name: str, given: str | None) -> str | None:
         return None
     if given != FROM_STDIN:
         raise typer.BadParameter(
-            "a token on the command line is seen by others; write `--token - < FILE`",
+            "a token on the command line is visible to other users; write `--token - < FILE`",
             param_hint="--token",
         )
     return keep_secret(name, "token", sys.stdin.read().strip())
@@ -189,7 +191,7 @@ def _from_kubeconfig(name: str, file: Path) -> dict[str, str]:
         found = {"server": cluster["server"]}
     except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError, AttributeError):
         raise Invalid(
-            Code.DOCUMENT_UNREADABLE, f"{file} is no kubeconfig with a current context"
+            Code.DOCUMENT_UNREADABLE, f"{file} is not a kubeconfig with a current context"
         ) from None
     if authority := cluster.get("certificate-authority"):
         found["ca"] = str(file.parent / authority)
@@ -202,7 +204,7 @@ def _from_kubeconfig(name: str, file: Path) -> dict[str, str]:
     else:
         raise Invalid(
             Code.DOCUMENT_UNREADABLE,
-            f"{file} logs in by other means than a token; make one and give it with --token-file",
+            f"{file} does not use a token; create one and set --token-file",
         )
     if namespace := context.get("namespace"):
         found["namespace"] = namespace

@@ -19,7 +19,7 @@ from enmasse.cli.options import (
 )
 
 AddressName = Annotated[
-    str, typer.Argument(help="The address that clients use, for example orders or news/europe.")
+    str, typer.Argument(help=("Address name for clients, such as orders or news/europe."))
 ]
 AddressType = Annotated[
     str,
@@ -27,36 +27,40 @@ AddressType = Annotated[
         "--type",
         "-t",
         metavar="TYPE",
-        help="anycast, multicast, queue, topic, subscription or deadletter, as far as the node"
-        " serves it.",
+        help="anycast, multicast, queue, topic, subscription or deadletter.",
     ),
 ]
 OtherAddress = Annotated[
     str | None,
     typer.Option(
-        metavar="ADDRESS", help="The address that clients use, where NAME is the resource's."
+        metavar="ADDRESS", help=("Address name for clients, if NAME is the resource name.")
     ),
 ]
 Password = Annotated[
     str | None,
     typer.Option(
         envvar="ENMASSE_PASSWORD",
-        help="The password; asked for on the terminal if it is not given.",
+        help="Password; prompted for if absent.",
     ),
 ]
 MaySend = Annotated[
     list[str] | None,
-    typer.Option(metavar="ADDRESS", help="May send to this address or pattern; repeatable."),
+    typer.Option(metavar="ADDRESS", help=("Right to send to this address or pattern; repeatable.")),
 ]
 MayReceive = Annotated[
-    list[str] | None, typer.Option(metavar="ADDRESS", help="May receive from it; repeatable.")
+    list[str] | None,
+    typer.Option(
+        metavar="ADDRESS", help=("Right to receive from this address or pattern; repeatable.")
+    ),
 ]
 MayCreate = Annotated[
     list[str] | None,
     typer.Option(metavar="ADDRESS", help="May have it created by a link (autoCreate); repeatable."),
 ]
 
-app = typer.Typer(cls=Aliases, no_args_is_help=True, help="Declare what files say, or one thing.")
+app = typer.Typer(
+    cls=Aliases, no_args_is_help=True, help="Create resources from files, or one resource."
+)
 app.callback(invoke_without_command=True)(create_core.files)
 app.command()(create_core.namespace)
 app.command()(create_core.configmap)
@@ -143,8 +147,11 @@ def addressspace(
         str | None,
         typer.Option(
             metavar="TYPE",
-            help="none lets everybody in; standard only users. By default standard where other"
-            " machines reach the platform, else everybody until there is a first user.",
+            help=(
+                "none admits everyone, standard admits users only. Default:"
+                " standard if other machines can reach the platform, else"
+                " everyone until the first user exists."
+            ),
         ),
     ] = None,
     plan: Annotated[str | None, typer.Option(metavar="PLAN", help="Plan of the space.")] = None,
@@ -172,13 +179,13 @@ def addressspace(
 
 @app.command()
 def user(
-    name: Annotated[str, typer.Argument(help="The name the user logs in with.")],
+    name: Annotated[str, typer.Argument(help="User name for login.")],
     password: Password = None,
     password_secret: Annotated[
         str | None,
         typer.Option(
             metavar="NAME[/KEY]",
-            help="Secret that has the password, and which of its values; instead of --password.",
+            help="Secret and key that hold the password, instead of --password.",
         ),
     ] = None,
     send: MaySend = None,
@@ -246,7 +253,7 @@ def _asked_password() -> str:
 
     if not can_ask():
         raise typer.BadParameter(
-            "there is no terminal to ask for it; give it, or set ENMASSE_PASSWORD",
+            "no terminal to prompt on; pass it, or set ENMASSE_PASSWORD",
             param_hint="--password",
         )
     asked: str = typer.prompt("Password", hide_input=True, confirmation_prompt=True)

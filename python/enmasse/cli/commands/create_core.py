@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 Literals = Annotated[
     list[str] | None,
-    typer.Option("--from-literal", metavar="KEY=VALUE", help="A key and its value; repeatable."),
+    typer.Option("--from-literal", metavar="KEY=VALUE", help="Key and value; repeatable."),
 ]
 FromFiles = Annotated[
     list[str] | None,
     typer.Option(
         "--from-file",
         metavar="[KEY=]FILE",
-        help="A key, by default the file's name, and the file it is in; repeatable.",
+        help="Key (default: the file name) and file; repeatable.",
     ),
 ]
 Name = Annotated[str, typer.Argument(help="Name of the resource.")]

@@ -36,14 +36,15 @@ def delete(
     selector: Labels = None,
     field_selector: Fields = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Delete messages that are stored, without asking.")
+        bool, typer.Option("--force", help="Delete stored messages without confirmation.")
     ] = False,
     ignore_not_found: IgnoreMissing = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Let the platform check it; delete nothing.")
+        bool, typer.Option("--dry-run", help="Validate only; delete nothing.")
     ] = False,
     wait: Annotated[
-        bool, typer.Option("--wait/--no-wait", help="Return when it is gone, or at once.")
+        bool,
+        typer.Option("--wait/--no-wait", help=("Wait until it is deleted, or return immediately.")),
     ] = True,
     timeout: TimeoutS = "30s",
     space: Space = "default",

@@ -29,7 +29,7 @@ def describe(
     selector: Labels = None,
     field_selector: Fields = None,
     show_events: Annotated[
-        bool, typer.Option("--show-events/--no-show-events", help="Tell what has happened too.")
+        bool, typer.Option("--show-events/--no-show-events", help="Include events.")
     ] = True,
     data: Data = None,
     server: ServerUrl = None,

@@ -83,7 +83,7 @@ def _document(text: str) -> Document:
 
     document = one_document(text)
     if not isinstance(document, dict):
-        raise Invalid(Code.DOCUMENT_UNREADABLE, "this is not one resource any more")
+        raise Invalid(Code.DOCUMENT_UNREADABLE, "the file does not contain exactly one resource")
     return document
 
 
@@ -113,7 +113,7 @@ def _patched(api: "Api", model: "Kind", before: Document, patch: Document, text:
             file = _kept(name, text)
             raise Conflict(
                 Code.VERSION_CONFLICT,
-                f"somebody else has changed {', '.join(fields)} meanwhile; your text is in {file}",
+                f"{', '.join(fields)} changed concurrently; your text is in {file}",
             )
     raise AssertionError("the last attempt returns or raises")
 
@@ -144,7 +144,8 @@ def _in_editor(text: str) -> str | None:
         file.unlink(missing_ok=True)
     if done.returncode:
         raise Invalid(
-            Code.SETTING_INVALID, f"editor {editor!r} ended with {done.returncode}; nothing changed"
+            Code.SETTING_INVALID,
+            f"editor {editor!r} exited with {done.returncode}; nothing changed",
         )
     lines = given.splitlines(keepends=True)
     while lines and lines[0].startswith("#"):

@@ -39,10 +39,10 @@ def get(
     selector: Labels = None,
     field_selector: Fields = None,
     watch: Annotated[
-        bool, typer.Option("--watch", "-w", help="Then tell each change, until Ctrl-C.")
+        bool, typer.Option("--watch", "-w", help="Then print every change until Ctrl-C.")
     ] = False,
     watch_only: Annotated[
-        bool, typer.Option("--watch-only", help="Tell changes alone, until Ctrl-C.")
+        bool, typer.Option("--watch-only", help="Print changes only, until Ctrl-C.")
     ] = False,
     ignore_not_found: IgnoreMissing = False,
     no_headers: Annotated[bool, typer.Option("--no-headers", help="No headings.")] = False,

@@ -13,13 +13,13 @@ _FIRST = ("timestamp", "level", "event", "logger")
 
 def logs(
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")
+        bool, typer.Option("--follow", "-f", help="Follow new records until Ctrl-C.")
     ] = False,
     tail: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Begin with the last so many records.")
+        int, typer.Option(metavar="N", min=0, help="Number of latest records to begin with.")
     ] = 100,
     level: Annotated[
-        str, typer.Option(metavar="LEVEL", help="Only this severe: info, warning or error.")
+        str, typer.Option(metavar="LEVEL", help="Minimum severity: info, warning or error.")
     ] = "debug",
     output: Annotated[Form, typer.Option("--output", "-o", help="Text, or JSON lines.")] = (
         Form.TEXT

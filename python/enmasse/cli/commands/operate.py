@@ -19,13 +19,11 @@ from enmasse.cli.options import (
 Place = tuple[Data, ServerUrl, TokenFile]
 Selector = Annotated[
     str | None,
-    typer.Option(metavar="TEXT", help="Only messages this JMS selector is true for."),
+    typer.Option(metavar="TEXT", help=("Only messages that match this JMS selector.")),
 ]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Count the messages it would be, and do nothing.")
-]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Count the messages only; change nothing.")]
 Limit = Annotated[int | None, typer.Option(metavar="N", min=1, help="Messages at most.")]
-To = Annotated[str, typer.Argument(metavar="TO", help="The address they go to.")]
+To = Annotated[str, typer.Argument(metavar="TO", help="Destination address.")]
 
 PEEK_LIMIT = 100
 
@@ -34,7 +32,7 @@ def peek(
     address: Address,
     selector: Selector = None,
     limit: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Messages at most, the oldest ones.")
+        int, typer.Option(metavar="N", min=1, help="Maximum number of messages, oldest first.")
     ] = PEEK_LIMIT,
     space: Space = "default",
     namespace: Namespace = "default",

@@ -31,7 +31,7 @@ STOP_TIMEOUT_S = 60.0
 PORT_MAX = 65_535
 
 app = typer.Typer(
-    no_args_is_help=True, help="Turn the messages of streams into tables, live state and alerts."
+    no_args_is_help=True, help=("Process streams into tables, live state and alerts.")
 )
 
 

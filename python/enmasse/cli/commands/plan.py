@@ -7,7 +7,7 @@ import typer
 
 from enmasse.cli.options import AnyNamespace, Data, Output, OutputForm, ServerUrl, TokenFile
 
-app = typer.Typer(no_args_is_help=True, help="Plans, and what of their quotas is used.")
+app = typer.Typer(no_args_is_help=True, help="Plans and quota usage.")
 
 RESOURCES = ("router", "broker", "aggregate")
 
@@ -16,7 +16,7 @@ RESOURCES = ("router", "broker", "aggregate")
 def list_(
     type_: Annotated[
         str | None,
-        typer.Option("--type", "-t", metavar="TYPE", help="Only plans for this type of address."),
+        typer.Option("--type", "-t", metavar="TYPE", help="Only plans for this address type."),
     ] = None,
     output: OutputForm = Output.TABLE,
     data: Data = None,
@@ -79,7 +79,7 @@ def usage(
     if space is not None:
         found = [one for one in found if one.space == space]
         if not found:
-            raise Missing(Code.RESOURCE_MISSING, f"there is no address space {space!r}")
+            raise Missing(Code.RESOURCE_MISSING, f"address space {space!r} not found")
     items = [one._asdict() | {"uses": [use._asdict() for use in one.uses]} for one in found]
 
     def text() -> str:

@@ -41,7 +41,7 @@ def receive(
     count: ReceiveCount = None,
     timeout: ReceiveTimeout = None,
     settle: Annotated[
-        Settle, typer.Option(help="What the sender is told of each message.")
+        Settle, typer.Option(help="Outcome to send for each message.")
     ] = Settle.ACCEPT,
     offset: Offset = None,
     partition: Partition = None,
@@ -89,7 +89,7 @@ def receive(
     came = asyncio.run(run())
     if count is not None and came < count:
         then = "the server ended the link" if timeout is None else f"none for {timeout:g} s"
-        errors.tell(f"{came} of {count} messages came; then {then}")
+        errors.tell(f"received {came} of {count} messages; then {then}")
         raise typer.Exit(errors.FAILED)
 
 

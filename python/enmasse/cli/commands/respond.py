@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def respond(
     address: Address,
     body: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="The reply; by default the request itself.")
+        str | None, typer.Option(metavar="TEXT", help="Reply body; by default the request body.")
     ] = None,
     size: Size = None,
     count: ReceiveCount = None,

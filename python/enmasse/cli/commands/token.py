@@ -6,26 +6,29 @@ import typer
 
 from enmasse.cli.options import Data, Output, OutputForm, ServerUrl, TokenFile
 
-app = typer.Typer(no_args_is_help=True, help="Tokens of the API: make, list, take back.")
+app = typer.Typer(no_args_is_help=True, help="API tokens: create, list, delete.")
 
 Grants = Annotated[
     list[str] | None,
     typer.Option(
         "--grant",
         metavar="ROLE=NS[,NS...]",
-        help="service-admin, tenant-edit, tenant-view or metrics in these namespaces, `*` is all;"
-        " metrics is given in `*` only. Repeatable. Without any the token shows what can be chosen"
-        " from.",
+        help=(
+            "service-admin, tenant-edit, tenant-view or metrics in these"
+            " namespaces; `*` means all, and metrics requires `*`. Repeatable."
+            " A token without roles can read the available kinds and plans."
+        ),
     ),
 ]
 
 
 @app.command()
 def create(
-    name: Annotated[str, typer.Argument(help="What its bearer is called, in the audit trail too.")],
+    name: Annotated[str, typer.Argument(help=("Name of the token, also used in the audit trail."))],
     grant: Grants = None,
     days: Annotated[
-        int | None, typer.Option(metavar="N", min=1, max=36_500, help="End after so many days.")
+        int | None,
+        typer.Option(metavar="N", min=1, max=36_500, help="Days until the token expires."),
     ] = None,
     data: Data = None,
     server: ServerUrl = None,
@@ -141,7 +144,7 @@ def _grants(given: list[str]) -> dict[str, str]:
         if role not in ROLES:
             known = ", ".join(ROLES)
             raise typer.BadParameter(
-                f"{role!r} is no role; there are {known}", param_hint="--grant"
+                f"{role!r} is not a role; roles: {known}", param_hint="--grant"
             )
         try:
             where = namespaces(listed)

@@ -74,12 +74,10 @@ def top(
     what: Annotated[
         What, typer.Argument(metavar="[addresses|spaces|connections]", help="A line for each.")
     ] = What.ADDRESSES,
-    sort: Annotated[
-        Order, typer.Option(help="First: most messages, bytes, depth, or the oldest.")
-    ] = Order.RATE,
+    sort: Annotated[Order, typer.Option(help="Sort by rate, bytes, depth or age.")] = Order.RATE,
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="Lines at most.")] = 20,
     watch: Annotated[
-        bool, typer.Option("--watch", "-w", help="Show it again every second until Ctrl-C.")
+        bool, typer.Option("--watch", "-w", help="Refresh every second until Ctrl-C.")
     ] = False,
     space: AnySpace = None,
     namespace: AnyNamespace = None,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Output(StrEnum):
-    """How readiness is told."""
+    """Format of the readiness message."""
 
     TEXT = "text"
     JSON = "json"
@@ -31,29 +31,40 @@ def _listener(help: str, default: int) -> Any:
     )
 
 
+def _number(help: str, default: int, metavar: str, allowed: range = range(1, 1 << 62)) -> Any:
+    """The option of an integer setting."""
+    return typer.Option(
+        metavar=metavar,
+        min=allowed.start,
+        max=allowed.stop - 1,
+        help=help,
+        show_default=str(default),
+    )
+
+
 Files = Annotated[
     list[str] | None,
     typer.Option(
         "--file", "-f", metavar="FILE", help="Resources to add or change; `-` is standard input."
     ),
 ]
-Folder = Annotated[
-    Path | None, typer.Option("--data", metavar="DIR", help="Folder of all that is kept.")
-]
+Folder = Annotated[Path | None, typer.Option("--data", metavar="DIR", help="Data folder.")]
 Store = Annotated[
     str | None,
     typer.Option(
         metavar="sqlite|URL",
-        help="Where resources are: a file in the data folder, or"
+        help="Store of resources: a file in the data folder, or"
         " postgresql://USER@HOST:PORT/DATABASE or kubernetes://CONTEXT, which several processes"
-        " can use.",
+        " can share.",
         show_default="sqlite",
     ),
 ]
 Config = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="Settings as a TOML file.")
 ]
-Told = Annotated[Output, typer.Option("--output", "-o", help="How readiness is told on stdout.")]
+ReadyFormat = Annotated[
+    Output, typer.Option("--output", "-o", help="Format of the readiness message on stdout.")
+]
 Host = Annotated[
     str | None,
     typer.Option(
@@ -67,8 +78,8 @@ HostNames = Annotated[
     str | None,
     typer.Option(
         metavar="NAMES",
-        help="Host names of the platform, by commas, beside --host and that of the machine, such as"
-        " that of a load balancer. Clients that use one name no address space by it.",
+        help="Comma-separated host names of the platform besides --host and the machine name,"
+        " such as that of a load balancer. They select the default address space.",
         rich_help_panel=_LISTENERS,
     ),
 ]
@@ -89,78 +100,66 @@ WsOrigins = Annotated[
     str | None,
     typer.Option(
         metavar="ORIGINS",
-        help="Web pages that may use WebSocket besides the platform's own and those of route hosts,"
-        " by commas, such as https://console.example.com; *: any.",
+        help="Comma-separated origins of web pages that may use WebSocket, in addition to the"
+        " platform's own and route hosts, such as https://console.example.com; * allows any.",
         show_default="none",
         rich_help_panel=_LISTENERS,
     ),
 ]
 HttpPort = Annotated[
-    str | None, _listener("HTTP API, metrics, health; in clear, for this machine.", 8080)
+    str | None, _listener("HTTP API, metrics and health without TLS, for this machine.", 8080)
 ]
 HttpsPort = Annotated[str | None, _listener("HTTP API over TLS, for kubectl.", 6443)]
 Workers = Annotated[
-    int | None, typer.Option(metavar="N", help="Threads that carry messages; 0 is one a core.")
+    int | None, typer.Option(metavar="N", help="Worker threads; 0 means one per core.")
 ]
 MaxFrameSize = Annotated[
-    int | None,
-    typer.Option(
-        metavar="BYTES", min=512, max=1 << 20, help="Largest AMQP frame.", show_default="131072"
-    ),
+    int | None, _number("Largest AMQP frame accepted.", 131_072, "BYTES", range(512, (1 << 20) + 1))
 ]
 LinkCredit = Annotated[
     int | None,
-    typer.Option(
-        metavar="N",
-        min=1,
-        max=100_000,
-        help="Messages that a sender may have on the way, where no infra config says.",
-        show_default="1000",
+    _number(
+        "Credit of a sender, unless the infra config of its space sets linkCapacity.",
+        1000,
+        "N",
+        range(1, 100_001),
     ),
 ]
 IdleTimeout = Annotated[
     str | None,
     typer.Option(
         metavar="SECONDS|off",
-        help="Silence after which a client counts as gone.",
+        help="Idle time-out after which the node closes a silent connection.",
         show_default="60",
     ),
 ]
 MulticastSettleTimeout = Annotated[
     int | None,
-    typer.Option(
-        metavar="MS",
-        min=100,
-        max=3_600_000,
-        help="How long senders to a multicast address wait for a consumer that leaves its copy"
+    _number(
+        "How long a sender to a multicast address waits for a consumer that leaves its copy"
         " unsettled.",
-        show_default="1000",
+        1000,
+        "MS",
+        range(100, 3_600_001),
     ),
 ]
 NamespaceResources = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N",
-        min=1,
-        help="Resources of each kind that a namespace may hold.",
-        show_default="200000",
-    ),
+    int | None, _number("Maximum resources of each kind in a namespace.", 200_000, "N")
 ]
 NamespaceDataBytes = Annotated[
     int | None,
-    typer.Option(
-        metavar="BYTES",
-        min=1,
-        help="Bytes that all Secrets, and all ConfigMaps, of a namespace may hold.",
-        show_default="67108864",
+    _number(
+        "Maximum size of all Secrets of a namespace, and of all its ConfigMaps.",
+        67_108_864,
+        "BYTES",
     ),
 ]
 NamespacePlans = Annotated[
     str | None,
     typer.Option(
         metavar="NAMES",
-        help="Plans of address spaces that a namespace may choose where its annotation"
-        " enmasse.io/plans does not say, by commas; *: any.",
+        help="Comma-separated space plans that a namespace without the annotation enmasse.io/plans"
+        " may choose; * allows any.",
         show_default="*",
     ),
 ]
@@ -168,7 +167,7 @@ LeaderGrace = Annotated[
     str | None,
     typer.Option(
         metavar="SECONDS|off",
-        help="How long a leader serves after its lease without a word from the store it shares.",
+        help="How long a leader keeps serving after its lease while the store is unreachable.",
         show_default="300",
     ),
 ]
@@ -176,7 +175,7 @@ UpgradeData = Annotated[
     bool,
     typer.Option(
         "--upgrade-data",
-        help="Convert a data folder of an older version. Only a backup leads back.",
+        help="Convert a data folder of an older version. Only restoring a backup undoes it.",
     ),
 ]
 LogLevel = Annotated[
@@ -190,7 +189,7 @@ def up(
     data: Folder = None,
     store: Store = None,
     config: Config = None,
-    output: Told = Output.TEXT,
+    output: ReadyFormat = Output.TEXT,
     host: Host = None,
     host_names: HostNames = None,
     insecure: Insecure = None,

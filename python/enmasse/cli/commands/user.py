@@ -18,22 +18,27 @@ from enmasse.cli.options import (
     Wait,
 )
 
-app = typer.Typer(no_args_is_help=True, help="Users of address spaces: make, list, change.")
+app = typer.Typer(no_args_is_help=True, help=("Users of address spaces: create, list, change."))
 
-UserName = Annotated[str, typer.Argument(help="The name the user logs in with.")]
+UserName = Annotated[str, typer.Argument(help="User name for login.")]
 
 
 def _right(help: str) -> Any:
     return typer.Option(metavar="ADDRESS", help=help)
 
 
-Sends = Annotated[list[str] | None, _right("May send to this address or pattern; repeatable.")]
-Receives = Annotated[list[str] | None, _right("May receive from it; repeatable.")]
-Creates = Annotated[
-    list[str] | None, _right("May have it created by a link (autoCreate); repeatable.")
+Sends = Annotated[list[str] | None, _right("Right to send to this address or pattern; repeatable.")]
+Receives = Annotated[
+    list[str] | None, _right("Right to receive from this address or pattern; repeatable.")
 ]
-Views = Annotated[bool, typer.Option("--view", help="May ask `$management` about all addresses.")]
-Manages = Annotated[bool, typer.Option("--manage", help="Kept; nothing here asks for it.")]
+Creates = Annotated[
+    list[str] | None,
+    _right("Right to have it created by a link (autoCreate); repeatable."),
+]
+Views = Annotated[
+    bool, typer.Option("--view", help=("Right to query `$management` about every address."))
+]
+Manages = Annotated[bool, typer.Option("--manage", help="Stored without effect.")]
 
 app.command("create")(creating.user)
 
@@ -84,7 +89,7 @@ def passwd(
     encoded = creating.encoded_password(password)
     spec = {"authentication": {"password": encoded}}
     _change(name, spec, space, namespace, (data, server, token_file), wait=wait)
-    print(f"user {name} has another password")
+    print(f"password of user {name} changed")
 
 
 @app.command()

@@ -1,8 +1,8 @@
-"""What deleted address spaces had come to: a space that is made anew under the name of one goes on
-from it until the period ends, so that an allowance is not had twice.
+"""Usage of deleted address spaces: a space created again under the same name continues it until the
+period ends, so that an allowance cannot be used twice.
 
-It is a ConfigMap for each namespace, `usage.NAMESPACE` beside the plans, where tenants have no
-role: so it outlives the process, and is there for every other process of the store.
+A ConfigMap per namespace, `usage.NAMESPACE`, holds it beside the plans, where tenants have no role.
+It survives the process and is shared by all processes of the store.
 """
 
 import json
@@ -25,24 +25,25 @@ Home = tuple[str, str]
 """Namespace and name of an address space."""
 
 NAMES_MAX = 1_000
-"""Deleted spaces of one namespace that are remembered. Of more, those into which least was sent are
-forgotten: whoever may make so many spaces gains nothing by it."""
+"""Maximum deleted spaces remembered per namespace; those with the least traffic are dropped, so
+creating many spaces gains nothing.
+"""
 
 _PREFIX = "usage."
 
 
-class Departed:
-    """The records, in a store."""
+class DeletedUsage:
+    """The usage records in a store."""
 
     def __init__(self, store: Store) -> None:
-        """Nothing is known before `read`."""
+        """Empty before `read`."""
         self._store = store
         self._records: dict[str, dict[str, tuple[Usage, ...]]] = {}
         self._unwritten: set[str] = set()
-        """Namespaces of which the store says something else."""
+        """Namespaces with unsaved changes."""
 
     def read(self) -> None:
-        """Take in what the store has. What cannot be read is said in the log and passed over."""
+        """Read the store. Malformed records are logged and skipped."""
         for one in self._store.list("ConfigMap", INFRA_NAMESPACE):
             if isinstance(one, ConfigMap) and one.metadata.name.startswith(_PREFIX):
                 namespace = one.metadata.name.removeprefix(_PREFIX)
@@ -52,15 +53,15 @@ class Departed:
                         for name, text in one.data.items()
                     }
                 except (ValueError, ValidationError, TypeError) as error:
-                    log.warning("what spaces came to is not known", resource=str(one.key))
+                    log.warning("usage of spaces is unknown", resource=str(one.key))
                     log.debug("what cannot be read", reason=str(error))
 
     def of(self, home: Home) -> tuple[Usage, ...]:
-        """Return what a deleted space of that name had come to."""
+        """Return the usage of a deleted space with that name."""
         return self._records.get(home[0], {}).get(home[1], ())
 
     def note(self, home: Home, usage: Iterable[Usage], now: datetime) -> None:
-        """Remember what a space that goes has come to in the periods that are now."""
+        """Remember the usage of a deleted space in the current periods."""
         current = periods_of(now)
         kept = tuple(one for one in usage if one.period in current and one.messages_in)
         if not kept:
@@ -73,15 +74,15 @@ class Departed:
         self._unwritten.add(namespace)
 
     async def write(self, now: datetime) -> None:
-        """Write what is not written, and delete what is of a period that is over.
+        """Write unsaved records, and delete those of past periods.
 
-        Raises: Unavailable if the store takes nothing; it is tried again with the next call.
+        Raises: Unavailable if the store fails; the next call retries.
         """
         self._forget(now)
         if not self._unwritten:
             return
         some = sorted(self._unwritten)
-        # What is noted while this is written is to be written the next time.
+        # Changes made during the write are saved by the next one.
         self._unwritten.clear()
         new = [_config_map(one, self._records[one]) for one in some if one in self._records]
         gone = [_key(one) for one in some if one not in self._records]

@@ -1,4 +1,6 @@
-"""What of a resource is kept and does nothing here: a condition with status False says so. Pure."""
+"""Reports parts of a resource that are stored but not implemented, as conditions with status False.
+Pure.
+"""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -20,22 +22,22 @@ SERVED = frozenset(
         "router.policy.maxMessageSize",
     }
 )
-"""Fields of infra configs that a node goes by; see `Catalogue.bounds`."""
+"""Fields of infra configs that take effect; see `Catalogue.bounds`."""
 
 _PARTS = ("admin", "broker", "router", "router.policy")
-"""Parts of an infra config that are told field by field."""
+"""Parts of an infra config that are reported field by field."""
 
 
 class Kept(NamedTuple):
-    """A condition and why it does not hold."""
+    """A condition and its reason."""
 
     kind: str
     reason: str
     message: str
 
 
-def with_kept(resource: Declared, now: datetime) -> Declared:
-    """Return a resource whose status says what of its spec is kept and not done."""
+def with_unimplemented(resource: Declared, now: datetime) -> Declared:
+    """Return a resource whose status reports its unimplemented parts."""
     said = {one.kind: one for one in _kept(resource)}
     for kind in (FORWARDERS, PROVIDER, FIELDS):
         one = said.get(kind)
@@ -45,21 +47,21 @@ def with_kept(resource: Declared, now: datetime) -> Declared:
 
 def _kept(resource: Declared) -> Iterator[Kept]:
     if isinstance(resource, Address) and resource.spec.forwarders:
-        message = "forwarders are kept and pass no message: no connector is opened here"
+        message = "forwarders are stored but not implemented"
         yield Kept(FORWARDERS, "NotServed", message)
     elif isinstance(resource, MessagingUser) and resource.kept_fields:
         fields = ", ".join(f"spec.authentication.{name}" for name in resource.kept_fields)
-        message = f"no provider is asked here, the user is known by spec.username alone: {fields}"
+        message = f"stored but not implemented; the user is identified by spec.username: {fields}"
         yield Kept(PROVIDER, "NotServed", message)
     elif isinstance(resource, InfraConfig):
         spec = resource.document()["spec"]
         fields = ", ".join(f"spec.{name}" for name in _given(spec) if name not in SERVED)
         if fields:
-            yield Kept(FIELDS, "NotServed", f"kept, and without effect here: {fields}")
+            yield Kept(FIELDS, "NotServed", f"stored without effect on a single node: {fields}")
 
 
 def _given(document: Mapping[str, Any], above: str = "") -> Iterator[str]:
-    """Yield the fields that are given, those of the parts one by one."""
+    """Yield the fields that are set; those of the parts individually."""
     for name, value in document.items():
         path = f"{above}{name}"
         if path in _PARTS and isinstance(value, Mapping):

@@ -1,7 +1,7 @@
-"""The plans, infra configs and authentication services that a new platform has.
+"""Default plans, infra configs and authentication services of a new platform.
 
-Names and credit are those of the original, so that manifests that name them work. `free` plans are
-ours: few connections, small messages, little room.
+Names and credit are those of the original, so that its manifests work. The `free` plans are new:
+few connections, small messages, little storage.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,11 +32,11 @@ _SIZES = ("small", "medium", "large")
 _ROUTER = {"small": 0.001, "medium": 0.01, "large": 0.1, "xlarge": 0.2}
 _BROKER = {"small": 0.01, "medium": 0.1, "large": 1.0, "xlarge": 2.0}
 PARTITIONS = 3
-"""Shares of the `partitioned` plans."""
+"""Partitions of the `partitioned` plans."""
 
 _KIB, _MIB, _DAY_MS = 1 << 10, 1 << 20, 24 * 3600 * 1000
 FREE_CREDIT = 0.1
-"""Of a router, for each address of the plan `standard-free`: it has ten addresses."""
+"""Router share of an address with the plan `standard-free`: ten addresses in total."""
 
 ADDRESSES_MAX = {
     "standard-unlimited": 200_000,
@@ -45,7 +45,7 @@ ADDRESSES_MAX = {
     "standard-free": 10,
     "brokered-single-broker": 1_000,
 }
-"""Addresses of a space: some count for no credit, and would have no bound."""
+"""Maximum addresses of a space: some types use no credit and would be unlimited."""
 
 FREE_CONNECTIONS, FREE_LINKS = 10, 50
 FREE_MESSAGES_A_SECOND, FREE_BYTES_A_SECOND = 50, 256 * _KIB
@@ -55,8 +55,8 @@ FREE_STORED_BYTES = 16 * _MIB
 FREE_TTL_MS = 7 * _DAY_MS
 
 
-def shipped() -> list[Resource]:
-    """Return them all."""
+def platform_resources() -> list[Resource]:
+    """Return all of them."""
     address_plans = [*_standard_plans(), *_brokered_plans(), *_free_plans()]
     by_space: dict[str, list[str]] = {"standard": [], "brokered": [], "free": []}
     for plan in address_plans:

@@ -1,7 +1,6 @@
-"""Private keys and passwords that stand in an address space: they go into Secrets beside it. Pure.
+"""Moves private keys and passwords of an address space into Secrets. Pure.
 
-What is stored of the space names the Secret. Whoever may read the Secrets of the namespace may read
-them, and nobody else.
+The stored space references the Secret. Access to it follows the rights on Secrets of the namespace.
 """
 
 import base64
@@ -17,22 +16,22 @@ from enmasse.resources.endpoints import Endpoint
 TLS_TYPE = "kubernetes.io/tls"
 CERTIFICATE, KEY, PASSWORD = "tls.crt", "tls.key", "password"
 _TYPES = (TLS_TYPE, "Opaque")
-"""Types of a Secret that may be written into."""
+"""Secret types that may be written."""
 
 Get = Callable[[Key], Resource | None]
 
 
 class Withheld(NamedTuple):
-    """A space as it may be stored, and the Secrets that hold what was taken out of it."""
+    """A space for storage, and the Secrets with its extracted secrets."""
 
     space: AddressSpace
     secrets: list[Secret]
 
 
-def withheld(space: AddressSpace, before: Resource | None, get: Get) -> Withheld:
-    """Take keys and passwords out of a space; `get` returns the Secrets that there are.
+def extract_secrets(space: AddressSpace, before: Resource | None, get: Get) -> Withheld:
+    """Extract keys and passwords from a space; `get` returns existing Secrets.
 
-    Raises: Invalid if a Secret of that name is for something else.
+    Raises: Invalid if a Secret of that name has another purpose.
     """
     known = before.spec.endpoints if isinstance(before, AddressSpace) else ()
     certificates = {one.name: one.cert.tls_cert for one in known if one.cert}
@@ -59,7 +58,7 @@ def withheld(space: AddressSpace, before: Resource | None, get: Get) -> Withheld
 
 
 def secret_name(space: AddressSpace, endpoint: Endpoint) -> str:
-    """Return the name of the Secret that has the certificate of an endpoint."""
+    """Return the name of the Secret with the certificate of an endpoint."""
     cert = endpoint.cert
     generated = f"{space.metadata.name}-{endpoint.name}-cert"
     return (cert.secret_name if cert else None) or generated
@@ -73,8 +72,9 @@ def _with_secret_name(space: AddressSpace, endpoint: Endpoint) -> Endpoint:
 
 
 def _given(endpoint: Endpoint, certificate_before: str | None) -> dict[str, str]:
-    """Return what a request says anew of a certificate and its key; a certificate that it only
-    repeats is left as the Secret has it, which others may have renewed."""
+    """Return a new certificate and key of a request; a repeated one is ignored, because the Secret
+    may have been renewed since.
+    """
     cert = endpoint.cert
     if cert is None or cert.provider != "certBundle":
         return {}
@@ -85,7 +85,7 @@ def _given(endpoint: Endpoint, certificate_before: str | None) -> dict[str, str]
 
 
 def _values(connector: Connector) -> Iterator[tuple[str, str]]:
-    """Yield what of a connector is secret, in base64, by its name in the Secret."""
+    """Yield the secret values of a connector, in base64, by key in the Secret."""
     tls, credentials = connector.tls, connector.credentials
     for name, one in (
         (KEY, tls.client_key if tls else None),
@@ -96,7 +96,7 @@ def _values(connector: Connector) -> Iterator[tuple[str, str]]:
 
 
 def _referring(connector: Connector, name: str) -> Connector:
-    """Return a connector that names a Secret for what is secret of it."""
+    """Return a connector that references a Secret for its secret values."""
     update: dict[str, object] = {}
     for part, field, key in (("tls", "client_key", KEY), ("credentials", "password", PASSWORD)):
         own = getattr(connector, part)
@@ -114,14 +114,14 @@ def _written(
     before = get(Key("Secret", namespace, name))
     if not isinstance(before, Secret):
         metadata = NamedMetadata(name=name, namespace=namespace)
-        # A Secret of type kubernetes.io/tls has both of its parts, however empty.
+        # A Secret of type kubernetes.io/tls has both keys, even if empty.
         parts = dict.fromkeys((CERTIFICATE, KEY), "") if type_ == TLS_TYPE else {}
         return Secret(metadata=metadata, type=type_, data=parts | dict(data))
     problem = None
     if before.type not in _TYPES:
         problem = f"Secret {name!r} is of type {before.type}; name another"
     elif before.immutable and any(before.data.get(key) != one for key, one in data.items()):
-        problem = f"Secret {name!r} is immutable; name another, or leave out key and certificate"
+        problem = f"Secret {name!r} is immutable; name another, or omit key and certificate"
     if problem is not None:
         fault = Fault(path, problem)
         name = space.metadata.name

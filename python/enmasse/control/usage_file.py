@@ -1,8 +1,8 @@
-"""What spaces have come to since their statuses were written, in a file of the data folder.
+"""Usage since the last status write, in a file of the data folder.
 
-The file is written every second in which something moved, whole, into the page cache: the end of
-the process loses a second of it, the end of the machine what came since the last status. It holds
-at most the periods that no status has yet, so that it is empty while nothing moves.
+The file is rewritten every second with traffic, into the page cache: a killed process loses up to
+one second, a power failure everything since the last status write. It contains only periods that no
+status has yet.
 """
 
 import contextlib
@@ -22,18 +22,19 @@ Records = Mapping[str, tuple[Usage, ...]]
 """Periods by the uid of the space."""
 
 
-class Interim:
+class UsageFile:
     """The file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._written: Records | None = None
         self._refusal = ""
-        """Why it could not be written the last time."""
+        """The last write error."""
 
     def read(self) -> dict[str, tuple[Usage, ...]]:
-        """Return what a process that was killed had left; nothing if there is no such file. One
-        that cannot be read is said in the log and passed over."""
+        """Return the content left by a killed process; empty without a file. A malformed file is
+        logged and ignored.
+        """
         try:
             found = json.loads(self._path.read_text())
             return {
@@ -43,13 +44,13 @@ class Interim:
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, ValidationError, AttributeError, TypeError) as error:
-            log.warning("what spaces came to is not known", file=str(self._path), reason=str(error))
+            log.warning("usage of spaces is unknown", file=str(self._path), reason=str(error))
             return {}
 
     def write(self, records: Records) -> None:
-        """Keep these and no others. Costs nothing if they are those that were kept last.
+        """Replace the content; free if unchanged.
 
-        What the disk refuses is said in the log, once: the next second tries again.
+        A disk error is logged once, and the next second retries.
         """
         if records == self._written:
             return

@@ -3,7 +3,7 @@
 import asyncio
 
 from doubles import TestClock, address, address_plan, infra, space_plan
-from enmasse.control.showing import show_schemas
+from enmasse.control.schema_sync import sync_schemas
 from enmasse.resources import AddressSpaceSchema
 from enmasse.store import MemoryStore
 
@@ -18,7 +18,7 @@ async def test_schemas_follow_the_plans_of_the_store() -> None:
     store, computed = MemoryStore(clock), MemoryStore(clock)
     small = address_plan("small", "queue", broker=0.5)
     await store.put([infra(), small, space_plan("first", [small], (1, 1, 2))])
-    showing = asyncio.create_task(show_schemas(store, computed))
+    showing = asyncio.create_task(sync_schemas(store, computed))
     events = computed.watch(0)
     async with asyncio.timeout(10):
         await anext(events)

@@ -1,4 +1,4 @@
-"""What can be chosen from, as a process shows it that does not lead and shares no place for it."""
+"""Publishes the schemas in a stand-by process without a shared store for them."""
 
 from enmasse.base.errors import Code, Conflict
 from enmasse.control.address_space_schema import schemas
@@ -6,8 +6,8 @@ from enmasse.plan import CATALOGUED, Catalogue
 from enmasse.store import Store
 
 
-async def show_schemas(store: Store, computed: Store) -> None:
-    """Keep in `computed` the schemas of the plans and services in `store`, until cancelled."""
+async def sync_schemas(store: Store, computed: Store) -> None:
+    """Derive the schemas in `computed` from the resources in `store`, until cancelled."""
     while True:
         since = store.version
         await computed.put(schemas(Catalogue(store.list())))

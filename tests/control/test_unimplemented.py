@@ -8,7 +8,7 @@ import pytest
 from controlled import Controlled, controlled
 from doubles import document, infra, space_plan
 from enmasse.base.errors import Invalid
-from enmasse.control.kept import SERVED
+from enmasse.control.unimplemented import SERVED
 from enmasse.plan import Catalogue
 from enmasse.plan.catalogue import UNBOUNDED
 from enmasse.resources import Address, AddressSpace, parse
@@ -60,13 +60,16 @@ async def test_forwarders_are_kept_and_said_not_to_forward(platform: Controlled)
 @pytest.mark.parametrize(
     ("made", "says"),
     [
-        (address("anycast", OUT), "spec.forwarders: an address of type anycast cannot have it"),
-        (address("topic", OUT), "spec.forwarders: an address of type topic cannot have it"),
-        (address("queue", OUT, OUT), "forwarders.1..name: 'f1' is another forwarder's"),
+        (address("anycast", OUT), "spec.forwarders: is not supported by type anycast"),
+        (address("topic", OUT), "spec.forwarders: is not supported by type topic"),
+        (
+            address("queue", OUT, OUT),
+            "forwarders.1..name: 'f1' is already used by another forwarder",
+        ),
         (address("queue", OUT | {"name": "f-1"}), "invalid forwarder name 'f-1'"),
         (address("queue", OUT | {"direction": "both"}), "forwarders.0..direction"),
-        (address("queue", IN | {"priority": 1}), "priority: is for direction out only"),
-        (address("subscription", IN, topic="t"), "direction: cannot be in for a subscription"),
+        (address("queue", IN | {"priority": 1}), "priority: is supported by direction out only"),
+        (address("subscription", IN, topic="t"), "direction: must be out for a subscription"),
     ],
 )
 def test_a_forwarder_by_itself_has_to_be_right(made: dict[str, Any], says: str) -> None:
@@ -76,7 +79,7 @@ def test_a_forwarder_by_itself_has_to_be_right(made: dict[str, Any], says: str) 
 
 async def test_a_forwarder_leads_to_a_connector(platform: Controlled) -> None:
     for remote in ("near/orders", "far"):
-        with pytest.raises(Invalid, match="does not begin with the name of a connector"):
+        with pytest.raises(Invalid, match="does not begin with a connector name"):
             await platform.apply(address("queue", OUT | {"remoteAddress": remote}))
     await platform.apply(address("queue", OUT))
     await platform.apply(space([]))
@@ -106,7 +109,9 @@ async def test_the_provider_of_a_federated_user_is_kept(platform: Controlled) ->
     await platform.apply(user(type="federated"))
     found = platform.get("MessagingUser", "shop.alice")
     assert find(found.status.conditions, "ProviderLinked") is None
-    with pytest.raises(Invalid, match="provider: is for type federated, not password"):
+    with pytest.raises(
+        Invalid, match="provider: is supported by type federated only, not password"
+    ):
         parse(user(type="password", password="eA==", provider="github"))
 
 
@@ -123,8 +128,9 @@ async def test_fields_of_infra_configs_without_effect_are_listed(platform: Contr
         "StandardInfraConfig", "own", "AllFieldsServed", "enmasse-infra"
     )
     assert condition.message == (
-        "kept, and without effect here: spec.version, spec.globalDLQ, spec.admin.resources,"
-        " spec.broker.javaOpts, spec.router.minReplicas, spec.router.policy.maxConnectionsPerUser"
+        "stored without effect on a single node: spec.version, spec.globalDLQ, "
+        "spec.admin.resources, spec.broker.javaOpts, spec.router.minReplicas, "
+        "spec.router.policy.maxConnectionsPerUser"
     )
     await platform.apply(infra("own", router={"linkCapacity": 9}).document())
     found = platform.get("StandardInfraConfig", "own", "enmasse-infra")

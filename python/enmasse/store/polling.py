@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 
-class SharedLook:
+class SharedPoll:
     """Looks when asked to, once for all who have asked before it begins."""
 
     def __init__(self, look: Callable[[], Awaitable[None]]) -> None:

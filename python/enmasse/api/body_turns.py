@@ -1,4 +1,4 @@
-"""Work on large bodies, beside the event loop: everybody else is answered meanwhile."""
+"""Processes large bodies in threads, so that the event loop stays responsive."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,22 +7,22 @@ from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 THREADS = 2
-"""Large bodies that are worked on at one time. The others wait, as many as requests are let in."""
+"""Maximum bodies in progress. Others wait; the request limit bounds their number."""
 
 _Result = TypeVar("_Result")
 
 
-class Turns:
-    """Runs work in threads: of each caller one piece at a time, in the order in which it came."""
+class BodyTurns:
+    """Runs work in threads: one item per caller at a time, in order of arrival."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="large-body")
         self._of: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def run(self, caller: str, work: Callable[[], _Result]) -> _Result:
-        """Return what `work` returns, when it is the caller's turn.
+        """Return the result of `work` when it is the caller's turn.
 
-        A turn lasts until the work ends, even if nobody waits for it any more.
+        A turn lasts until the work ends, even if the caller has gone.
         """
         turn = self._of.setdefault(caller, asyncio.Lock())
         await turn.acquire()

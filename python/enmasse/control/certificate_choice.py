@@ -1,8 +1,8 @@
-"""Which certificate an address space shows for each of its names. Pure, but for keys that are made.
+"""Chooses the certificate for each name of an address space. Pure, apart from key generation.
 
-Its own authority signs one for all its names. For the host of an endpoint the tenant may bring
-another (`certBundle`), or have the node's (`wildcard`); one that cannot be used is not shown, and
-the space says why.
+The CA of the space signs one certificate for all its names. For the host of an endpoint the tenant
+may provide another one (`certBundle`), or use the node's (`wildcard`). An unusable certificate is
+not used, and the space reports why.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,24 +17,25 @@ from enmasse.auth.authority import Authority, Certificate
 from enmasse.auth.bundles import Bundle, covers, read_bundle
 from enmasse.auth.succession import Succession, followed, from_texts
 from enmasse.base.errors import Invalid
-from enmasse.control.withheld import CERTIFICATE, KEY, secret_name
+from enmasse.control.secret_extraction import CERTIFICATE, KEY, secret_name
 from enmasse.engines import ServerCertificate
 from enmasse.plan import names_of
 from enmasse.resources import AddressSpace
 from enmasse.resources.endpoints import Endpoint
 
 TOLD_LENGTH_MAX = 16 * 1024
-"""Characters of the authorities that clients of a space are told, with those that its tenant has
-brought: each of its endpoints and exports repeats them."""
+"""Maximum characters of all CAs that clients of a space get, including those of the tenant's
+chains: each endpoint and export repeats them.
+"""
 
 
 AGAIN = timedelta(minutes=5)
-"""When a certificate is tried anew that could not be made."""
+"""Retry interval after a failed creation."""
 
 
 @dataclass(frozen=True)
 class NodeIdentity:
-    """The certificate of the node, and the authority by which clients can trust all its spaces."""
+    """The node's certificate, and the CA by which clients can trust all spaces."""
 
     chain: str
     """PEM."""
@@ -44,108 +45,112 @@ class NodeIdentity:
 
     authority_key: str = field(repr=False)
     is_own: bool = False
-    """Whether the certificate is the operator's, of another authority."""
+    """Whether the certificate belongs to the operator, signed by another CA."""
 
     @cached_property
     def certificate(self) -> Certificate:
-        """What the node shows."""
+        """The node's certificate chain."""
         return x509.load_pem_x509_certificate(self.chain.encode())
 
     @cached_property
     def signer(self) -> Authority:
-        """Who vouches for the authorities of spaces."""
+        """The CA that vouches for the CAs of spaces."""
         return signing.read_authority(self.authority, self.authority_key)
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """What decides what a space shows."""
+class ChoiceInput:
+    """The inputs of the choice for a space."""
 
     space: AddressSpace
     kept: Mapping[str, str] | None
-    """Its authorities, as texts; None: it has none yet."""
+    """Its CAs, as texts; None before the first."""
 
     bundles: Mapping[str, Mapping[str, str]]
-    """Texts of the Secrets that its endpoints name, by the name of the Secret; those there are."""
+    """Contents of the existing Secrets that its endpoints reference, by name."""
 
     refused: Mapping[str, str]
-    """Chains that the node does not take, and why."""
+    """Chains that the node refused, with reasons."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """What a space shows, as its status tells of it."""
+class Choice:
+    """The choice as reported by the space's status."""
 
     trusted: str
-    """Authorities to trust; PEM."""
+    """CAs to trust; PEM."""
 
     problem: tuple[str, str] | None = None
-    """Why it is another one than was asked for: a reason for programs, a message for people."""
+    """Why it differs from the request: a reason for programs, a message for people."""
 
     message: str = ""
-    """What it is, for people, if it is what was asked for."""
+    """Description, if it is as requested."""
 
     chains: Mapping[str, str] = field(default_factory=dict)
-    """Of endpoints that show another one than that of the space's authority: PEM, by name."""
+    """Chains of endpoints that do not use the space's CA: PEM, by endpoint."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What a space shows from now on."""
+class Decision:
+    """The new choice for a space."""
 
     certificates: tuple[ServerCertificate, ...]
-    shown: Shown
+    shown: Choice
     since: datetime
-    """Before that it does not hold."""
+    """Start of its validity."""
 
     until: datetime
-    """When it is to be asked again, if nothing happens before."""
+    """Time of the next check, unless something changes before."""
 
     keep: Mapping[str, str] | None = None
-    """What is to be kept of its authorities, where that is not what was kept."""
+    """The CAs to store, if they changed."""
 
 
 @dataclass(slots=True)
 class _Choice:
-    """What the endpoints of a space come to."""
+    """The outcome of the endpoints of a space."""
 
     bundles: dict[str, Bundle] = field(default_factory=dict)
-    """By the name for which each is shown."""
+    """By the name that each certificate is for."""
 
     of_node: set[str] = field(default_factory=set)
-    """Names for which the node's is shown."""
+    """Names with the node's certificate."""
 
     by_wish: bool = False
-    """Whether the node's is shown where the tenant asks for it."""
+    """Whether the node's certificate replaces a requested one of the tenant."""
 
     chains: dict[str, str] = field(default_factory=dict)
     problems: list[tuple[str, str]] = field(default_factory=list)
     steps: list[datetime] = field(default_factory=list)
-    """When one can be shown that cannot yet."""
+    """When a certificate that is not valid yet becomes valid."""
 
 
-def answered(question: Question, node: NodeIdentity, now: datetime) -> Answer:
-    """Decide what a space shows. What is wrong with one harms no other: its answer says so."""
+def choose(question: ChoiceInput, node: NodeIdentity, now: datetime) -> Decision:
+    """Choose the certificates of a space. Errors affect that space only; the result has them."""
     try:
         return _decided(question, node, now)
     except (OSError, *signing.UNREADABLE) as error:
         reason = (
-            f"no certificate can be made for it ({error}): the key of its authority, in Secret"
-            f" {names_of(question.space)[-1]}.ca, or of the node's, in tls/ca.key, cannot be used;"
-            " restore it; the node's certificate is shown"
+            f"cannot create its certificate ({error}): the key of its CA in"
+            f" Secret {names_of(question.space)[-1]}.ca, or the node's in"
+            " tls/ca.key, is unusable; restore it. The node's certificate is"
+            " used"
         )
-        return Answer((), Shown(_told_of(node), ("NotShown", reason)), now, now + AGAIN)
+        return Decision((), Choice(_told_of(node), ("NotShown", reason)), now, now + AGAIN)
 
 
-def _decided(question: Question, node: NodeIdentity, now: datetime) -> Answer:
+def _decided(question: ChoiceInput, node: NodeIdentity, now: datetime) -> Decision:
     names = names_of(question.space)
     try:
         before = from_texts(question.kept) if question.kept is not None else None
     except signing.UNREADABLE as error:
-        reason = f"the Secret of its authority cannot be read ({error}); restore it, or delete it"
-        problem = ("AuthorityUnreadable", f"{reason} and a new one is made; the node's is shown")
+        reason = f"the Secret of its CA cannot be read ({error}); restore it, or delete it"
+        problem = (
+            "AuthorityUnreadable",
+            (f"{reason} to have a new one created. The node's certificate is used"),
+        )
         since, until = (one.replace(tzinfo=now.tzinfo) for one in (datetime.min, datetime.max))
-        return Answer((), Shown(_told_of(node), problem), since, until)
+        return Decision((), Choice(_told_of(node), problem), since, until)
     succession = followed(before, names[-1], now)
     choice = _chosen(question, node, now)
     key = signing.new_key()
@@ -164,7 +169,7 @@ def _decided(question: Question, node: NodeIdentity, now: datetime) -> Answer:
         *(bundle.ends for bundle in choice.bundles.values()),
         *choice.steps,
     )
-    return Answer(
+    return Decision(
         certificates=tuple(certificates),
         shown=_told(succession, choice, node),
         since=max([own.not_valid_before_utc, *(one.begins for one in choice.bundles.values())]),
@@ -182,7 +187,7 @@ def _of_bundles(bundles: Mapping[str, Bundle]) -> Iterator[ServerCertificate]:
         yield ServerCertificate(tuple(names), bundle.chain_pem, bundle.key_pem)
 
 
-def _chosen(question: Question, node: NodeIdentity, now: datetime) -> _Choice:
+def _chosen(question: ChoiceInput, node: NodeIdentity, now: datetime) -> _Choice:
     choice = _Choice()
     for endpoint in question.space.spec.endpoints:
         if endpoint.service != "messaging":
@@ -191,26 +196,32 @@ def _chosen(question: Question, node: NodeIdentity, now: datetime) -> _Choice:
         if provider == "certBundle":
             _choose_bundle(choice, question, endpoint, now)
         elif provider == "openshift":
-            message = f"{endpoint.name}: there is no OpenShift to sign one; choose another provider"
+            message = (
+                f"{endpoint.name}: OpenShift certificates are not"
+                " supported; choose another provider"
+            )
             choice.problems.append(("NotServed", message))
         elif provider == "wildcard":
             missing = [host for host in endpoint.hosts if not covers(node.certificate, host)]
             if missing:
                 message = (
-                    f"{endpoint.name}: the node's certificate does not name {', '.join(missing)};"
-                    " the operator may put one that does into tls/tls.crt"
+                    f"{endpoint.name}: the node's certificate does not contain"
+                    f" {', '.join(missing)}; the operator can install one that"
+                    " does in tls/tls.crt"
                 )
                 choice.problems.append(("NotNamed", message))
             choice.of_node.update(set(endpoint.hosts) - set(missing))
             choice.by_wish |= bool(set(endpoint.hosts) - set(missing))
         elif provider is None and node.is_own:
-            # What the operator brings is what clients knew before the space had its own.
+            # Clients knew the operator's certificate before the space had its own.
             choice.of_node.update(one for one in endpoint.hosts if covers(node.certificate, one))
     choice.of_node -= choice.bundles.keys()
     return choice
 
 
-def _choose_bundle(choice: _Choice, question: Question, endpoint: Endpoint, now: datetime) -> None:
+def _choose_bundle(
+    choice: _Choice, question: ChoiceInput, endpoint: Endpoint, now: datetime
+) -> None:
     space = question.space
     secret = secret_name(space, endpoint)
     texts = question.bundles.get(secret, {})
@@ -230,10 +241,12 @@ def _choose_bundle(choice: _Choice, question: Question, endpoint: Endpoint, now:
     hosts = [host for host in endpoint.hosts if covers(bundle.chain[0], host)]
     if missing := [host for host in endpoint.hosts if host not in hosts]:
         message = f"{endpoint.name}: the certificate of Secret {secret} does not name"
-        choice.problems.append(("NotNamed", f"{message} {', '.join(missing)}; bring one that does"))
+        choice.problems.append(
+            ("NotNamed", (f"{message} {', '.join(missing)}; replace it with one that does"))
+        )
     elif not endpoint.hosts and not own:
         message = f"{endpoint.name}: the certificate of Secret {secret} names no host of the space"
-        mend = f"have it name {names[-1]}, or name a host of it as routeHost"
+        mend = f"issue one that contains {names[-1]}, or set routeHost to a host it contains"
         choice.problems.append(("NotNamed", f"{message}; {mend}"))
     for name in (*hosts, *own):
         choice.bundles.setdefault(name, bundle)
@@ -241,7 +254,7 @@ def _choose_bundle(choice: _Choice, question: Question, endpoint: Endpoint, now:
         choice.chains[endpoint.name] = bundle.chain_pem
 
 
-def _told(succession: Succession, choice: _Choice, node: NodeIdentity) -> Shown:
+def _told(succession: Succession, choice: _Choice, node: NodeIdentity) -> Choice:
     bundles = {bundle.chain_pem: bundle for bundle in choice.bundles.values()}
     trusted = [*succession.trusted]
     for bundle in bundles.values():
@@ -253,25 +266,26 @@ def _told(succession: Succession, choice: _Choice, node: NodeIdentity) -> Shown:
         told += _told_of(node)
     if choice.problems:
         reasons = "; ".join(message for _, message in choice.problems)
-        message = f"{reasons}. One of the space's own authority is shown in its place"
-        return Shown(told, (choice.problems[0][0], message), chains=choice.chains)
+        message = f"{reasons}. A certificate signed by the CA of the space is used instead"
+        return Choice(told, (choice.problems[0][0], message), chains=choice.chains)
     if has_too_many:
         message = (
-            f"the tenant's own have more than {TOLD_LENGTH_MAX} characters of authorities: clients"
-            " are told of none; have fewer, or leave out of tls.crt those that clients know"
+            f"the CAs of the tenant's certificates exceed {TOLD_LENGTH_MAX}"
+            " characters and are not listed; use fewer, or remove well-known"
+            " CAs from tls.crt"
         )
-        return Shown(told, ("NotTold", message), chains=choice.chains)
-    parts = [f"of the space's own authority, which holds until {succession.current.ends:%Y-%m-%d}"]
+        return Choice(told, ("NotTold", message), chains=choice.chains)
+    parts = [(f"signed by the CA of the space, valid until {succession.current.ends:%Y-%m-%d}")]
     if succession.following is not None:
-        parts.append(f"its successor signs from {succession.next_step:%Y-%m-%d} on")
+        parts.append(f"its successor signs from {succession.next_step:%Y-%m-%d}")
     for bundle in bundles.values():
         hosts = ", ".join(name for name, one in choice.bundles.items() if one is bundle)
-        parts.append(f"the tenant's own for {hosts}, which holds until {bundle.ends:%Y-%m-%d}")
+        parts.append(f"the tenant's certificate for {hosts}, valid until {bundle.ends:%Y-%m-%d}")
     if choice.of_node:
-        parts.append(f"the node's for {', '.join(sorted(choice.of_node))}")
-    return Shown(told, message="; ".join(parts), chains=choice.chains)
+        parts.append(f"the node's certificate for {', '.join(sorted(choice.of_node))}")
+    return Choice(told, message="; ".join(parts), chains=choice.chains)
 
 
 def _told_of(node: NodeIdentity) -> str:
-    """Return the authority of the node's certificate, if it is ours to tell."""
+    """Return the CA of the node's certificate, if it is ours to publish."""
     return "" if node.is_own else node.authority
