@@ -1,4 +1,4 @@
-"""What Spark does with a pipeline's batches, without Spark: a process that starts in no time.
+"""What a streaming query of Spark does with a pipeline's batches, killed at any call of its driver.
 
 A batch is planned and written down, handed over, and written down as done; a batch that is planned
 and not done is handed over again, with the same rows. That is all that
@@ -27,7 +27,7 @@ from enmasse.pipeline.connector.options import Writing
 from enmasse.pipeline.connector.queues import Filler, QueueReader
 from enmasse.pipeline.connector.source import StreamReader
 from enmasse.pipeline.connector.spool import Spool
-from enmasse.pipeline.ingest import batches
+from enmasse.pipeline.ingest import batches, envelope
 from enmasse.pipeline.ingest.batches import Batches
 from enmasse.pipeline.ingest.store import Store
 from enmasse.pipeline.live import following, publishing
@@ -35,6 +35,7 @@ from enmasse.pipeline.live.database import Live
 from enmasse.pipeline.live.incidents import Teller
 from enmasse.pipeline.places import read
 from enmasse.pipeline.tables import delta
+from spark_session import session
 
 ROWS_OF_A_PARTITION, ROWS_TAKEN = 40, 1000
 """Messages of one partition that a batch has at most; those that a planner takes at a time."""
@@ -43,9 +44,10 @@ TASKS = 2
 FORWARDED = pyarrow.schema({"address": pyarrow.string(), "body": pyarrow.string()})
 Reader = StreamReader | QueueReader
 POINTS: dict[str, tuple[Any, str]] = {
-    "append": (delta, "append_arrow"),
+    "write": (delta, "_written"),
+    "append": (delta, "_committed"),
     "tidy": (Store, "tidy"),
-    "stage": (following, "parts"),
+    "stage": (following, "follow"),
     "publish": (publishing, "publish"),
     "commit": (Live, "commit"),
     "within commit": (publishing, "put"),
@@ -55,7 +57,7 @@ POINTS: dict[str, tuple[Any, str]] = {
 """Where a process is killed: before or after a call."""
 SINK_POINTS: dict[str, tuple[Any, str]] = {
     "deliver": (sink, "deliver"),
-    "write down": (sink, "_write_down"),
+    "write down": (sink, "write_down"),
     "keep rejected": (sink, "keep_rejected"),
 }
 """Where one that writes rows to addresses is killed as well."""
@@ -134,23 +136,21 @@ def run(
     Sets the event `opened`, if there is one, when live state is open. Each message goes on to the
     address `forwarded`, if one is named, as a task of Spark writes rows.
     """
-    if kill is not None:
-        if "seconds" in kill:
-            kill_in(kill["seconds"])
-        else:
-            points = POINTS | SINK_POINTS | SPOOL_POINTS
-            kill_at(points[kill["point"]], kill["count"], after=kill["after"])
     pipeline, places = read(file)
     (source,) = pipeline.spec.sources
     options = option_table.read(batches.options(source, places))
     log = Log(file.parent / "engine")
     reader = StreamReader(options) if options.spool is None else QueueReader(options)
     with (
+        session(file.parent / "spark") as spark,
         places.taken(),
         closing(Live(places.live_url, pipeline.spec, pipeline.metadata.name)) as db,
     ):
         if opened is not None:
             opened.set()
+        if kill is not None:
+            _arm(kill)
+        spark.sparkContext.setLocalProperty(batches.QUERY_ID, "q")
         store = Store(pipeline, places)
         put = Batches(pipeline, source, store, db, [], [], lambda _: None)
         server = batches.server(source, places)
@@ -161,8 +161,8 @@ def run(
                 plan = log.plan(number) or _planned(reader, log, number)
                 if plan is None:
                     break
-                rows = _rows(reader, plan)
-                put.put(rows, "q", number, None)
+                rows = envelope.kept(_rows(reader, plan))
+                put(spark.createDataFrame(rows), number)
                 if forwarded is not None:
                     rejected = replace(server, dead_letter=places.table("rejected"))
                     _forward(rows, rejected, forwarded, number)
@@ -171,6 +171,15 @@ def run(
             number += 1
         _tell(teller)
         store.close()
+
+
+def _arm(kill: dict[str, Any]) -> None:
+    """Let this process be killed when and where `kill` says."""
+    if "seconds" in kill:
+        kill_in(kill["seconds"])
+    else:
+        points = POINTS | SINK_POINTS | SPOOL_POINTS
+        kill_at(points[kill["point"]], kill["count"], after=kill["after"])
 
 
 def _forward(rows: pyarrow.Table, to: Writing, address: str, number: int) -> None:

@@ -10,7 +10,7 @@ import pyarrow
 import pyarrow.compute
 
 from enmasse.pipeline.detect.detectors import NEVER_US
-from enmasse.pipeline.ingest import bronze, silver
+from enmasse.pipeline.ingest import envelope, silver
 from enmasse.pipeline.live import following
 from enmasse.pipeline.live.database import Live, late
 from enmasse.pipeline.live.following import Context
@@ -142,4 +142,4 @@ def messages(of: Source, *records: Mapping[str, Any], first: int = 0) -> pyarrow
     for place, row in rows.items():
         is_json = row.pop("_error", None) is None
         row["body"] = json.dumps(bodies[place]).encode() if is_json else b"no"
-    return pyarrow.Table.from_pylist(list(rows.values()), bronze.KEPT)
+    return pyarrow.Table.from_pylist(list(rows.values()), envelope.KEPT)

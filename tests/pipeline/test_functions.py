@@ -9,7 +9,6 @@ from pyspark.sql import SparkSession
 
 from enmasse.base.errors import Invalid
 from enmasse.pipeline import functions
-from enmasse.pipeline.ingest import decoding
 
 RECORDS = pyarrow.table({"device": ["d1", "d2"], "value": [1.0, None]})
 HEAD = (
@@ -27,8 +26,10 @@ def stepped(spark: SparkSession, folder: Path, body: str) -> list[dict[str, Any]
     """What a file whose last step has this body makes of the records."""
     file = folder / "steps.py"
     file.write_text(f"{HEAD}    {body}\n")
-    made = decoding.stepped([RECORDS], functions.load(file, []), spark)
-    return [row for part in made for row in part.to_pylist()]
+    steps = functions.load(file, [])
+    made = functions.applied(spark.createDataFrame(RECORDS), steps)
+    with functions.computed(steps):
+        return [row.asDict() for row in made.collect()]
 
 
 def test_a_step_may_change_add_and_leave_out_rows(spark: SparkSession, tmp_path: Path) -> None:

@@ -6,10 +6,9 @@
     def celsius(frame):
         return frame.withColumn("temperature", (frame.temperature - 32) / 1.8)
 
-A step gets decoded records: whole messages (`docs/guide/spark.md`) with the fields that the source
-names, those of a batch, or of a large batch some 100,000 at a time. It may change, add and leave
-out rows, and has to keep the columns. Bronze has the messages as they came. Steps run in the order
-of the file.
+A step gets the decoded records of a batch: whole messages (`docs/guide/spark.md`) with the fields
+that the source names. It may change, add and leave out rows, and has to keep the columns. Bronze
+has the messages as they came. Steps run in the order of the file.
 """
 
 import runpy
@@ -19,7 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow
 from py4j.protocol import Py4JNetworkError
 from pyspark.errors import PythonException
 from pyspark.sql import DataFrame
@@ -78,11 +76,10 @@ def load(path: Path, sources: Iterable[str]) -> list[Step]:
     return steps
 
 
-def applied(frame: DataFrame, steps: Sequence[Step]) -> pyarrow.Table:
-    """Return what steps make of records.
+def applied(frame: DataFrame, steps: Sequence[Step]) -> DataFrame:
+    """Return what steps make of records, of which nothing is computed yet.
 
-    Raises Invalid that names the step if one raises, gives no frame or loses a column, and all of
-    them if their rows cannot be computed. What a process of Spark died of is raised as it is.
+    Raises Invalid that names the step if one raises, gives no frame or loses a column.
     """
     columns = frame.columns
     for one in steps:
@@ -95,8 +92,20 @@ def applied(frame: DataFrame, steps: Sequence[Step]) -> pyarrow.Table:
         lost = [name for name in columns if name not in frame.columns]
         if lost:
             raise Invalid("E1003", f"step {one.name} leaves out column {lost[0]}; keep it")
+    return frame.select(*(f"`{name}`" for name in columns))
+
+
+@contextmanager
+def computed(steps: Sequence[Step]) -> Iterator[None]:
+    """Name all steps in an error of computing their rows, as Invalid.
+
+    What a process of Spark died of is raised as it is.
+    """
+    if not steps:
+        yield
+        return
     with _told("steps " + ", ".join(one.name for one in steps)):
-        return frame.select(*(f"`{name}`" for name in columns)).toArrow()
+        yield
 
 
 @contextmanager

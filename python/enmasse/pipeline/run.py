@@ -105,7 +105,7 @@ class Run:
     ) -> Callable[[], StreamingQuery]:
         """What starts the query of a source, as often as that is needed."""
         options = batches.options(source, self._places)
-        forwards = batches.forwards(self._pipeline, source, self._places)
+        forwards = batches.forwards(self._spark, self._pipeline, source, self._places)
         for forward in forwards:
             forward.check(self._spark)
         restarts = self._restarts[source.name]

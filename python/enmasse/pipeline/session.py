@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow
 import pyspark
@@ -30,6 +30,8 @@ QUERY_SETTINGS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # tasks write the folders of a table side by side: no sort of their rows by folder
+    "spark.sql.maxConcurrentOutputFileWriters": "16",
 }
 """What holds for our queries wherever they run."""
 SETTINGS = QUERY_SETTINGS | {
@@ -58,6 +60,7 @@ appender.file.strategy.type = DefaultRolloverStrategy
 appender.file.strategy.max = 1
 """
 CONNECT = "sc://"
+DESCRIPTION = "spark.job.description"
 _NO_CLASS = re.compile("ClassNotFoundException|NoClassDefFoundError")
 _STANDALONE = re.compile(r"spark://([^,]+:\d+)(,[^,]+:\d+)*")
 _REMOTE = re.compile(r"sc://([^/:;]+(:\d+)?)(/.*)?")
@@ -130,6 +133,21 @@ def session(
     finally:
         with suppress(Py4JError, ConnectionError):
             spark.stop()
+
+
+@contextmanager
+def described(spark: SparkSession, what: str) -> Iterator[None]:
+    """Give the jobs that are started meanwhile a name in the UI of Spark."""
+    if is_remote():
+        yield
+        return
+    context = spark.sparkContext
+    before = context.getLocalProperty(DESCRIPTION)
+    context.setJobDescription(what)
+    try:
+        yield
+    finally:
+        context.setLocalProperty(DESCRIPTION, cast(str, before))
 
 
 def check_reached(spark: SparkSession, path: str) -> None:

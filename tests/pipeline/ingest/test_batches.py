@@ -1,47 +1,40 @@
-"""A batch goes into each table once, wherever it is cut off. Spark is played by frames of rows."""
+"""A batch goes into each table once, wherever it is cut off."""
 
 import json
 import random
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pyarrow
 import pytest
 import yaml
 from deltalake import DeltaTable, write_deltalake
-from pyspark.sql import DataFrame
+from pyspark.sql import SparkSession
 
 from backfilling import backfilled
 from enmasse.base.errors import Conflict, Invalid, Unavailable
 from enmasse.pipeline import functions
-from enmasse.pipeline.ingest import batches, decoding, silver
+from enmasse.pipeline.ingest import batches, bronze, decoding
 from enmasse.pipeline.ingest.batches import Batches
 from enmasse.pipeline.ingest.store import Store
 from enmasse.pipeline.live import database
 from enmasse.pipeline.live.database import Live
 from enmasse.pipeline.places import Places, read
+from enmasse.pipeline.tables import delta
 from enmasse.resources import Pipeline
-from enmasse.resources.pipeline import Source
 from measured import at, messages, us
 
 pytestmark = pytest.mark.timeout(120)
 HOT = {"name": "hot", "metric": "value", "threshold": {"above": 8}, "cooldown": 0}
 
 
-def frame(records: pyarrow.Table, query_id: str = "q") -> DataFrame:
-    """Rows that say which query they are of, which is all that is asked of Spark."""
-    context = SimpleNamespace(getLocalProperty=lambda name: query_id)
-    spark = SimpleNamespace(sparkContext=context)
-    return cast(DataFrame, SimpleNamespace(toArrow=lambda: records, sparkSession=spark))
-
-
 class Filling:
     """A pipeline of one source, and what its batches told."""
 
-    def __init__(self, folder: Path, **spec: Any) -> None:
+    def __init__(self, spark: SparkSession, folder: Path, **spec: Any) -> None:
+        self.spark = spark
         source = {"name": "s", "url": "amqp://h", "address": "x", "value": "value"}
         document = {
             "apiVersion": "enmasse.io/v1beta1",
@@ -80,7 +73,9 @@ class Filling:
     ) -> None:
         tell = told or self.told.append
         put = Batches(self.pipeline, self.source, self.store, self.db, [], [], tell)
-        put(frame(batch, query_id), batch_id)
+        context = self.spark.sparkContext
+        context.setLocalProperty(batches.QUERY_ID, query_id)
+        put(self.spark.createDataFrame(batch), batch_id)
 
     def rows(self, name: str) -> pyarrow.Table:
         return DeltaTable(self.places.table(name)).to_pyarrow_table()
@@ -102,13 +97,13 @@ class Filling:
 
 
 @pytest.fixture
-def fill(tmp_path: Path) -> Iterator[Callable[..., Filling]]:
+def fill(spark: SparkSession, tmp_path: Path) -> Iterator[Callable[..., Filling]]:
     made: list[Filling] = []
 
     def make(name: str = "p", **spec: Any) -> Filling:
         folder = tmp_path / name
         folder.mkdir()
-        made.append(Filling(folder, **spec))
+        made.append(Filling(spark, folder, **spec))
         return made[-1]
 
     yield make
@@ -162,8 +157,14 @@ def last(batch: dict[str, Any]) -> None:
 
 
 CUTS: list[tuple[Any, str, int]] = [
-    *((Store, "append", after) for after in range(3)),
-    (batches.silver, "parse", 0),
+    (delta, "_written", 0),
+    (delta, "_written", 1),
+    (delta.footers, "read", 0),
+    (delta, "_committed", 0),
+    (delta, "_committed", 1),
+    # bronze is in: this is silver
+    (delta, "_committed", 0),
+    (batches.Live, "follow", 0),
     (batches.Live, "commit", 0),
     (database.Live, "_silences", 0),
 ]
@@ -289,26 +290,6 @@ def test_a_query_of_another_checkpoint_is_refused(fill: Callable[..., Filling]) 
     assert len(filling.rows("bronze")) == 5
 
 
-def test_small_messages_that_become_many_rows_are_judged_part_by_part(
-    fill: Callable[..., Filling], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    filling = fill()
-    largest = 0
-    parse = silver.parse
-
-    def counting(records: pyarrow.Table, source: Source) -> pyarrow.Table:
-        nonlocal largest
-        largest = max(largest, len(records))
-        return parse(records, source)
-
-    monkeypatch.setattr(silver, "parse", counting)
-    empty = [{"offset": number} for number in range(6) for _ in range(10_000)]
-    filling.put(0, *empty)
-    assert len(filling.rows("bronze")) == 6
-    assert len(filling.rows("quarantine")) == 60_000
-    assert largest < len(empty)
-
-
 KEPT = {"name": "s", "url": "amqp://h", "address": "x", "options": {"space": "sp"}}
 """A source whose messages a backfill finds."""
 
@@ -372,7 +353,8 @@ def test_times_that_are_relative_are_so_to_the_batch_where_no_server_has_one(
 
 def test_tables_of_before_have_no_time_of_batches(fill: Callable[..., Filling]) -> None:
     filling = fill(sources=[KEPT | {"value": "value"}], detectors=[])
-    old = batches.with_days(messages(filling.source, *some(1, 10)))
+    frame = filling.spark.createDataFrame(messages(filling.source, *some(1, 10)))
+    old = bronze.dated(frame).toArrow()
     write_deltalake(
         filling.places.table("bronze"),
         old.drop_columns(["batch_time"]),

@@ -9,7 +9,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from enmasse.pipeline.ingest import bronze
+from enmasse.pipeline.ingest import bronze, envelope
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -45,8 +45,8 @@ def test_a_batch_that_is_repeated_has_the_time_of_the_first_attempt(
 
 def test_what_was_read_without_a_time_has_none() -> None:
     row = {"address": "a", "offset": 3, "body": b"x"}
-    batch = pyarrow.Table.from_pylist([row], bronze.MESSAGE)
-    kept = bronze.kept(batch)
-    assert kept.schema == bronze.KEPT
+    batch = pyarrow.Table.from_pylist([row], envelope.MESSAGE)
+    kept = envelope.kept(batch)
+    assert kept.schema == envelope.KEPT
     assert kept["batch_time"].to_pylist() == [None]
-    assert bronze.kept(kept) == kept
+    assert envelope.kept(kept) == kept

@@ -12,13 +12,14 @@ from enmasse.base.errors import Invalid
 from enmasse.pipeline.connector import options as option_table
 from enmasse.pipeline.connector import reading
 from enmasse.pipeline.connector.ranges import Slice
-from enmasse.pipeline.ingest.forward import Forward
+from enmasse.pipeline.ingest.forward import Forward, tasks_of
 from enmasse.resources.pipeline import Sink
 from measured import measured
 from publishing import Log
 from running import Platform
 
 pytestmark = pytest.mark.timeout(400)
+TASKS = 2
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def target(streams: Platform, numbers: Iterator[int]) -> Log:
 def forward(log: Log, folder: Path, **said: str) -> Forward:
     to = Sink.model_validate({"name": "on", "address": log.address} | said, by_alias=True)
     return Forward(
-        to, option_table.write({"url": log.url}), str(folder / "rejected"), "spec.sinks[0]"
+        to, option_table.write({"url": log.url}), str(folder / "rejected"), "spec.sinks[0]", TASKS
     )
 
 
@@ -49,14 +50,8 @@ def test_rows_go_on_once_and_those_that_are_asked_for(
     rows = measured(*({"value": float(number), "seconds": number} for number in range(20)))
     on = forward(target, tmp_path, where="value >= 15")
     on.check(spark)
-    none = rows.slice(0, 0)
     for batch in (0, 0, 1, 1):
-        on(
-            spark,
-            {"silver": rows if batch else rows.slice(0, 17), "quarantine": none},
-            "p/q",
-            batch,
-        )
+        on(spark.createDataFrame(rows if batch else rows.slice(0, 17)), "p/q", batch)
     found = [json.loads(body) for body in bodies(target)]
     assert sorted(row["value"] for row in found) == [15, 15, 16, 16, 17, 18, 19]
     assert {row["event_time"][:16] for row in found} == {"2026-01-31T12:00"}
@@ -68,26 +63,33 @@ def test_a_batch_that_is_repeated_with_another_condition_loses_no_row(
 ) -> None:
     rows = measured(*({"value": float(number), "seconds": number} for number in range(20)))
     # as after a batch that was cut off: the first rows are sent, and the document is edited
-    forward(target, tmp_path, where="value >= 10")(spark, {"silver": rows.slice(0, 14)}, "p/q", 4)
+    first = spark.createDataFrame(rows.slice(0, 14))
+    forward(target, tmp_path, where="value >= 10")(first, "p/q", 4)
     for _ in range(2):
-        forward(target, tmp_path, where="value >= 5")(spark, {"silver": rows}, "p/q", 4)
+        forward(target, tmp_path, where="value >= 5")(spark.createDataFrame(rows), "p/q", 4)
     found = {json.loads(body)["value"] for body in bodies(target)}
     assert found == {float(number) for number in range(5, 20)}
     assert len(bodies(target)) == 4 + 15
 
 
-def test_a_batch_beyond_a_part_goes_on_once_in_whatever_order_its_rows_come(
-    spark: SparkSession, target: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_batch_goes_on_once_however_its_rows_are_spread_over_tasks(
+    spark: SparkSession, target: Log, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("enmasse.pipeline.ingest.forward.PART_ROWS", 40)
-    monkeypatch.setattr("enmasse.pipeline.ingest.forward.SEND_ROWS", 15)
-    monkeypatch.setattr("enmasse.pipeline.connector.sink.TASK_SIZE_MAX", 1000)
     rows = measured(*({"value": float(number), "seconds": number} for number in range(100)))
     on = forward(target, tmp_path)
-    backwards = rows.take(list(reversed(range(100))))
-    assert [on(spark, {"silver": found}, "p/q", 4) for found in (rows, backwards)] == [100, 100]
-    found = [json.loads(body)["value"] for body in bodies(target)]
+    backwards = spark.createDataFrame(rows.take(list(reversed(range(100)))))
+    spread = [spark.createDataFrame(rows).coalesce(1), backwards.repartition(5)]
+    assert [on(found, "p/q", 4) for found in spread] == [100, 100]
+    found = sorted(json.loads(body)["value"] for body in bodies(target))
     assert found == [float(number) for number in range(100)]
+
+
+def test_a_query_sends_in_as_many_tasks_as_when_it_began(tmp_path: Path) -> None:
+    began, old = tmp_path / "began", tmp_path / "old"
+    assert [tasks_of(str(began), wanted) for wanted in (3, 5)] == [3, 3]
+    # before there was a choice
+    (old / "offsets").mkdir(parents=True)
+    assert [tasks_of(str(old), wanted) for wanted in (3, 5)] == [1, 1]
 
 
 def test_a_condition_that_is_none_is_refused_before_the_run(
@@ -103,7 +105,7 @@ def test_rows_for_an_address_that_is_not_there_are_kept(
 ) -> None:
     lost = forward(Log(target.url, "nowhere"), tmp_path)
     for _ in range(2):
-        lost(spark, {"silver": measured({}, {"seconds": 1})}, "p/q", 3)
+        lost(spark.createDataFrame(measured({}, {"seconds": 1})), "p/q", 3)
     (first, second) = DeltaTable(str(tmp_path / "rejected")).to_pyarrow_table().to_pylist()
     assert {first["condition"], second["condition"]} == {"amqp:not-found"}
     assert first["batch"] == 3 and json.loads(first["body"])["metric"] == "m"

@@ -9,11 +9,11 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 
 from enmasse.base.errors import Invalid
 from enmasse.native import declare_columns
-from enmasse.pipeline.ingest import bronze, silver
-from enmasse.pipeline.ingest.batches import with_days
+from enmasse.pipeline.ingest import bronze, envelope, silver
 from enmasse.resources.pipeline import Source
 from measured import BEGIN, decoded
 
@@ -193,10 +193,10 @@ def test_what_says_an_odd_time_lies_by_its_arrival(tmp_path: Path) -> None:
     assert len(DeltaTable(str(tmp_path / "table")).to_pyarrow_table()) == len(ODD_US)
 
 
-def test_an_arrival_that_no_table_has_is_none() -> None:
+def test_an_arrival_that_no_table_has_is_none(spark: SparkSession) -> None:
     batch = with_times("enqueued_time", *ODD_US, time=NOW)
-    messages = bronze.kept(batch)
-    assert with_days(messages)["date"].to_pylist() == [None, None, date(1970, 1, 1), None, None]
+    dated = bronze.dated(spark.createDataFrame(envelope.kept(batch))).toArrow()
+    assert dated["date"].to_pylist() == [None, None, date(1970, 1, 1), None, None]
     rows = silver.parse(batch, source())
     assert rows["date"].to_pylist().count(NOW.date()) == 4
     alone = silver.parse(with_times("time", *ODD_US, enqueued_time=None), source())

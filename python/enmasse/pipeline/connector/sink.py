@@ -143,7 +143,7 @@ def _sent(options: Writing, outbox: Outbox, place: Place, before: int) -> list[p
                 )
             found.append(table)
             if not done:
-                _write_down(options.dead_letter, place, table)
+                write_down(options.dead_letter, place, table)
     return found
 
 
@@ -170,7 +170,8 @@ def _pending(folder: str, producer: str, batch: int) -> tuple[Any, str]:
     return files, f"{root}/{PENDING}/{quote(producer, safe='')}-{batch:010}"
 
 
-def _write_down(folder: str, place: Place, table: pyarrow.Table) -> None:
+def write_down(folder: str, place: Place, table: pyarrow.Table) -> None:
+    """Write rejected rows to where `keep_rejected` finds them, whatever becomes of their task."""
     files, pending = _pending(folder, str(place.producer), place.batch)
     files.create_dir(pending, recursive=True)
     name = f"{pending}/{place.task}-{table.column('row')[0].as_py():010}.arrow"

@@ -5,11 +5,11 @@ last batch of a query, so what is done is passed over and the rest is done.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import pyarrow
-import pyarrow.compute as pc
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
 from enmasse.base.errors import Invalid, Unavailable
@@ -17,15 +17,15 @@ from enmasse.pipeline import functions
 from enmasse.pipeline.connector import options as option_table
 from enmasse.pipeline.connector import reading
 from enmasse.pipeline.connector.options import Writing
-from enmasse.pipeline.detect import detectors
 from enmasse.pipeline.functions import Step
-from enmasse.pipeline.ingest import bronze, decoding, silver
-from enmasse.pipeline.ingest.forward import Forward
+from enmasse.pipeline.ingest import bronze, counting, decoding, envelope, silver
+from enmasse.pipeline.ingest.forward import Forward, tasks_of
 from enmasse.pipeline.ingest.store import Store
-from enmasse.pipeline.live import database, following
 from enmasse.pipeline.live.database import Live
-from enmasse.pipeline.live.following import Context, LiveOutcome
+from enmasse.pipeline.live.following import Context
 from enmasse.pipeline.places import Places
+from enmasse.pipeline.session import described
+from enmasse.pipeline.tables import delta
 from enmasse.resources import Pipeline
 from enmasse.resources.pipeline import Sink, Source
 
@@ -37,7 +37,7 @@ LIVE_TIMEOUT_S = 60.0
 
 
 class Batches:
-    """What `foreachBatch` calls for one source."""
+    """What `foreachBatch` calls for one source: it plans what tasks of Spark do, and commits."""
 
     def __init__(
         self,
@@ -61,133 +61,114 @@ class Batches:
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Put a batch in, unless it is in already."""
-        spark = frame.sparkSession
-        query_id = spark.sparkContext.getLocalProperty(QUERY_ID) or ""
-        self.put(frame.toArrow(), query_id, batch_id, spark)
-
-    def put(
-        self, messages: pyarrow.Table, query_id: str, batch_id: int, spark: SparkSession | None
-    ) -> None:
-        """Put the messages of a batch in, unless they are in already.
-
-        Steps, sinks and Parquet tables need Spark; what else there is does without.
-        """
-        self._patiently(lambda: self._live.claim(self._source.name, query_id, batch_id))
-        self._put(messages, query_id, batch_id, spark)
+        query_id = frame.sparkSession.sparkContext.getLocalProperty(QUERY_ID) or ""
+        _patiently(lambda: self._live.claim(self._source.name, query_id, batch_id))
+        with ExitStack() as kept:
+            self._put(frame, query_id, batch_id, kept)
         every = self._pipeline.spec.tables.compact_every
         if batch_id % every == every - 1:
             self._store.tidy_beside(self._pipeline.spec.tables.keep)
-            self._patiently(self._live.prune)
+            _patiently(self._live.prune)
 
-    def _put(
-        self, messages: pyarrow.Table, query_id: str, batch_id: int, spark: SparkSession | None
-    ) -> None:
-        source, store = self._source, self._store
-        name = app_id(self._pipeline, source.name, query_id)
-        messages = bronze.kept(messages)
-        dated = with_days(messages)
-        store.append(spark, dated, store.bronze, name, batch_id)
-        readings, refused = decoding.judged(messages, source, self._steps, spark)
-        store.append(spark, readings, store.silver, name, batch_id)
-        store.append(spark, refused, store.quarantine, name, batch_id)
-        of_tables = {"silver": readings, "quarantine": refused}
-        written = {"bronze": len(messages)}
-        written |= {table: len(new) for table, new in of_tables.items()}
-        if spark is not None:
-            for forward in self._forwards:
-                written[f"sinks/{forward.name}"] = forward(spark, of_tables, name, batch_id)
-        usage = _usage(dated, readings, refused)
-        known_to_us = _known_to(messages)
-        batch = Context(
+    def _put(self, frame: DataFrame, query_id: str, batch_id: int, kept: ExitStack) -> None:
+        source, windows = self._source, self._pipeline.spec.windows
+        batch = _Batch(frame.sparkSession, source.name, query_id, batch_id)
+        messages = _persisted(bronze.dated(frame), kept)
+        with batch.job("read messages"):
+            came = counting.came(messages)
+        judged = _persisted(decoding.judged(messages, source, self._steps), kept)
+        with batch.job("decode messages"), functions.computed(self._steps):
+            became = counting.became(judged, min(windows))
+        readings, refused = silver.parted_frame(judged)
+        counts = {
+            "bronze": came.messages,
+            "silver": became.sum("readings"),
+            "quarantine": became.sum("quarantined"),
+        }
+        frames = {"bronze": messages, "silver": readings, "quarantine": refused}
+        self._append(batch, frames, counts)
+        context = Context(
             pipeline=self._pipeline.metadata.name,
             source=source.name,
             query_id=query_id,
             batch_id=batch_id,
-            usage=usage,
-            known_to_us=known_to_us,
-            written=written,
-            messages=len(messages),
-            readings=len(readings),
-            quarantined=len(refused),
-            late=database.late(readings, self._pipeline.spec.windows),
-            clamped=pc.sum(readings["clamped"]).as_py() or 0,
+            usage=counting.usage(came, became),
+            known_to_us=came.known_to_us,
+            written=counts | self._forward(batch, frames, counts),
+            messages=counts["bronze"],
+            readings=counts["silver"],
+            quarantined=counts["quarantine"],
+            late=became.sum("late"),
+            clamped=became.sum("clamped"),
         )
-        outcome = self._followed(spark, readings, batch)
+        with batch.job("live state"):
+            outcome = _patiently(lambda: self._live.follow(readings, context))
+        said = {name: getattr(context, name) for name in ("messages", "readings", "quarantined")}
         self._told(
-            {
-                "source": source.name,
-                "batch": batch_id,
-                "messages": len(messages),
-                "readings": len(readings),
-                "quarantined": len(refused),
-                "again": not outcome.is_new,
-            }
+            {"source": source.name, "batch": batch_id} | said | {"again": not outcome.is_new}
         )
 
-    def _followed(
-        self, spark: SparkSession | None, readings: pyarrow.Table, batch: Context
-    ) -> LiveOutcome:
-        live = self._live
-        if not isinstance(spark, SparkSession):
-            # without Spark one task follows all devices
-            work = live.work(batch)
-            return self._patiently(lambda: live.commit(batch, following.parts(work, readings)))
-        frame = spark.createDataFrame(readings)
-        return self._patiently(lambda: live.follow(frame, batch))
+    def _append(
+        self, batch: "_Batch", frames: Mapping[str, DataFrame], counts: Mapping[str, int]
+    ) -> None:
+        """Append rows to their tables."""
+        there = [table for table, rows in counts.items() if rows]
+        parts = [
+            delta.Part(frames[table], getattr(self._store, table), counts[table]) for table in there
+        ]
+        with batch.job("write " + ", ".join(there)):
+            delta.append_all(batch.spark, parts, self._app_id(batch), batch.number)
 
-    @staticmethod
-    def _patiently(change: Callable[[], Result]) -> Result:
-        """Change live state, waiting for a database that is away."""
-        waits = reading.patience(LIVE_TIMEOUT_S)
-        while True:
-            try:
-                return change()
-            except Unavailable as error:
-                waits.wait(error)
+    def _forward(
+        self, batch: "_Batch", frames: Mapping[str, DataFrame], counts: Mapping[str, int]
+    ) -> dict[str, int]:
+        """Send rows to sinks; return how many are stored, by sink."""
+        stored: dict[str, int] = {}
+        for forward in self._forwards:
+            if counts[forward.table]:
+                with batch.job(f"send to sink {forward.name}"):
+                    rows = forward(frames[forward.table], self._app_id(batch), batch.number)
+                stored[f"sinks/{forward.name}"] = rows
+        return stored
+
+    def _app_id(self, batch: "_Batch") -> str:
+        return app_id(self._pipeline, self._source.name, batch.query_id)
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """Which batch of which query is put in."""
+
+    spark: SparkSession
+    source: str
+    query_id: str
+    number: int
+
+    def job(self, what: str) -> AbstractContextManager[None]:
+        """Name jobs in the UI of Spark."""
+        return described(self.spark, f"{self.source}, batch {self.number}: {what}")
+
+
+def _persisted(frame: DataFrame, kept: ExitStack) -> DataFrame:
+    """Keep the rows of a frame in memory, or on disk, once they are computed."""
+    frame.persist(StorageLevel.MEMORY_AND_DISK)
+    kept.callback(frame.unpersist)
+    return frame
+
+
+def _patiently(change: Callable[[], Result]) -> Result:
+    """Change live state, waiting for a database that is away."""
+    waits = reading.patience(LIVE_TIMEOUT_S)
+    while True:
+        try:
+            return change()
+        except Unavailable as error:
+            waits.wait(error)
 
 
 def app_id(pipeline: Pipeline, source: str, query_id: str) -> str:
     """Return the name under which tables know a query."""
     return f"{pipeline.metadata.name}/{source}/{query_id}"
-
-
-def with_days(messages: pyarrow.Table) -> pyarrow.Table:
-    """Return bronze's rows: messages with the day of their arrival, or of their batch."""
-    came = pc.coalesce(messages["enqueued_time"], messages[bronze.BATCH_TIME])
-    return messages.append_column("date", silver.days(came.combine_chunks()))
-
-
-def _usage(
-    messages: pyarrow.Table, readings: pyarrow.Table, refused: pyarrow.Table
-) -> list[dict[str, Any]]:
-    """What came in and what became of it, by tenant, address and day of arrival."""
-    key = ["space", "address", "date"]
-    usage: dict[tuple[str, str, str], dict[str, Any]] = {}
-
-    def entry(one: Mapping[str, Any]) -> dict[str, Any]:
-        names = {name: str(one[name] or "") for name in key}
-        zero = names | {"messages": 0, "bytes": 0, "readings": 0, "quarantined": 0}
-        return usage.setdefault((names["space"], names["address"], names["date"]), zero)
-
-    sized = messages.select(key).append_column("bytes", pc.binary_length(messages["body"]))
-    came = sized.group_by(key).aggregate([([], "count_all"), ("bytes", "sum")])
-    for one in came.to_pylist():
-        entry(one)["messages"] += one["count_all"]
-        entry(one)["bytes"] += one["bytes_sum"] or 0
-    for figure, rows in (("readings", readings), ("quarantined", refused)):
-        day = pc.cast(rows["enqueued_time"], pyarrow.date32())
-        placed = rows.select(["space", "address"]).append_column("date", day)
-        for one in placed.group_by(key).aggregate([([], "count_all")]).to_pylist():
-            entry(one)[figure] += one["count_all"]
-    return list(usage.values())
-
-
-def _known_to(messages: pyarrow.Table) -> int:
-    """Up to when all that came is known, in microseconds since 1970."""
-    newest = messages.group_by("partition").aggregate([("enqueued_time", "max")])
-    times = [time for time in newest["enqueued_time_max"].cast(pyarrow.int64()).to_pylist() if time]
-    # a partition that has less to read is read to its end, the others as far as the slowest
-    return min(times, default=detectors.NEVER_US)
 
 
 def options(source: Source, places: Places) -> dict[str, str]:
@@ -198,7 +179,7 @@ def options(source: Source, places: Places) -> dict[str, str]:
     chosen = _rooted(source.options, places) | {
         "url": source.url,
         "address": source.address,
-        "columns": ", ".join(bronze.MESSAGE.names),
+        "columns": ", ".join(envelope.MESSAGE.names),
         "start": source.start,
         "maxRowsPerTrigger": str(source.max_rows),
         "maxBytesPerTrigger": str(source.max_bytes),
@@ -242,16 +223,26 @@ def server(source: Source, places: Places) -> Writing:
     return option_table.write({name: value for name, value in chosen if name.lower() in known})
 
 
-def forwards(pipeline: Pipeline, source: Source, places: Places) -> list[Forward]:
+def forwards(
+    spark: SparkSession, pipeline: Pipeline, source: Source, places: Places
+) -> list[Forward]:
     """Return what of a source goes on to addresses.
 
     Raises Invalid for options that are wrong.
     """
-    rejected = places.table("rejected")
-    return [
-        Forward(sink, _reached(sink, source, places), rejected, f"spec.sinks[{index}]")
+    chosen = [
+        (f"spec.sinks[{index}]", sink)
         for index, sink in enumerate(pipeline.spec.sinks)
         if sink.source in (None, source.name)
+    ]
+    if not chosen:
+        return []
+    wanted = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+    tasks = tasks_of(places.checkpoint(source.name), wanted)
+    rejected = places.table("rejected")
+    return [
+        Forward(sink, _reached(sink, source, places), rejected, path, tasks)
+        for path, sink in chosen
     ]
 
 

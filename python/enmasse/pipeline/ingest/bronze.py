@@ -9,33 +9,15 @@ the server took it. The table lies by space, address and date.
 from collections.abc import Callable
 from typing import Literal
 
-import pyarrow
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from enmasse.base.errors import Invalid
+from enmasse.pipeline.ingest import envelope, silver
 from enmasse.pipeline.tables import delta
 from enmasse.pipeline.tables.delta import Appended, Table
 
 PARTITION_BY = ("space", "address", "date")
-TEXT = pyarrow.string()
-MESSAGE = pyarrow.schema(
-    {
-        **{"space": TEXT, "address": TEXT, "partition": pyarrow.int32(), "offset": pyarrow.int64()},
-        "enqueued_time": pyarrow.timestamp("us", "UTC"),
-        **{"message_id": TEXT, "correlation_id": TEXT, "subject": TEXT, "to": TEXT},
-        **{"reply_to": TEXT, "content_type": TEXT, "group_id": TEXT, "durable": pyarrow.bool_()},
-        **{"priority": pyarrow.int32(), "ttl": pyarrow.int64(), "delivery_count": pyarrow.int64()},
-        "application_properties": pyarrow.map_(TEXT, TEXT),
-        "annotations": pyarrow.map_(TEXT, TEXT),
-        **{"body": pyarrow.binary(), "body_kind": TEXT},
-    }
-)
-"""A whole message: the envelope of `docs/guide/spark.md`."""
-BATCH_TIME = "batch_time"
-KEPT = MESSAGE.append(pyarrow.field(BATCH_TIME, pyarrow.timestamp("us", "UTC")))
-"""The same in the table of a pipeline: where no server says when it took a message, `batch_time`
-is when its batch was begun, before which it came."""
 NEEDED = ("space", "address", "partition", "offset", "enqueued_time", "body")
 """Without these columns nobody can tell a message from another."""
 
@@ -49,16 +31,18 @@ def timed(messages: DataFrame) -> DataFrame:
     """Return messages of a streaming query with their `batch_time`."""
     # Spark keeps the time of a batch in its log: one that is repeated has the same
     time = F.when(F.col("enqueued_time").isNull(), F.current_timestamp())
-    return messages.withColumn(BATCH_TIME, time)
+    return messages.withColumn(envelope.BATCH_TIME, time)
 
 
-def kept(messages: pyarrow.Table) -> pyarrow.Table:
-    """Return messages as `KEPT` says; null where nobody has noted a `batch_time`."""
-    if BATCH_TIME not in messages.column_names:
-        messages = messages.append_column(
-            KEPT.field(BATCH_TIME), pyarrow.nulls(len(messages), KEPT.field(BATCH_TIME).type)
-        )
-    return messages.select(KEPT.names).cast(KEPT)
+def dated(messages: DataFrame) -> DataFrame:
+    """Return messages as `envelope.KEPT` says, with the day of their arrival, or of their batch.
+
+    It is null for a day that no table has.
+    """
+    came = F.coalesce("enqueued_time", envelope.BATCH_TIME)
+    first, last = (F.lit(day) for day in silver.DAYS)
+    day = F.when((came >= first) & (came < last), F.to_date(came))
+    return messages.select(*(F.col(name) for name in envelope.KEPT.names), day.alias("date"))
 
 
 def append(frame: DataFrame, to: Table, app_id: str, batch_id: int) -> Appended:

@@ -1,27 +1,18 @@
-"""Messages as readings: decoded, stepped and judged part by part.
+"""Messages as readings: decoded, changed by the steps of the document, and judged."""
 
-Small messages can become many rows. So what comes through Spark is messages as they are, whose size
-a source bounds; rows are made of them here, for which the heap of the JVM need have no room.
-"""
-
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import pyarrow
-import pyarrow.compute as pc
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import from_arrow_schema
 
-from enmasse.native import Replay
+from enmasse.native import declare_columns
 from enmasse.pipeline import functions
 from enmasse.pipeline.connector import options
 from enmasse.pipeline.functions import Step
-from enmasse.pipeline.ingest import bronze, silver
+from enmasse.pipeline.ingest import silver, tasks
 from enmasse.resources.pipeline import Source
-
-Rows = TypeVar("Rows", pyarrow.Table, pyarrow.RecordBatch)
-ENQUEUED = "enqueued_time"
-STEP_ROWS = 100_000
-"""Records that functions of the document get at a time, or a few more: each time costs a job."""
 
 
 def declared(source: Source) -> dict[str, Any]:
@@ -33,7 +24,7 @@ def declared(source: Source) -> dict[str, Any]:
         "url": source.url,
         "address": source.address,
         "decode": source.format,
-        "columns": silver.columns(source),
+        "columns": silver.columns(silver.Layout.of(source)),
         "timeUnit": source.time_unit,
     }
     if source.format == "csv":
@@ -42,69 +33,23 @@ def declared(source: Source) -> dict[str, Any]:
     return options.read(chosen).columns
 
 
-def judged(
-    messages: pyarrow.Table, source: Source, steps: Sequence[Step], spark: SparkSession | None
-) -> tuple[pyarrow.Table, pyarrow.Table]:
-    """Return the readings of messages (`bronze.KEPT`), and what of them is none.
+def judged(messages: DataFrame, source: Source, steps: Sequence[Step]) -> DataFrame:
+    """Return the readings of messages, and what of them is none, as `silver.SCHEMA`.
 
-    Steps need Spark; without it they are left out.
+    Nothing is computed yet. Raises Invalid for steps that give no frame of records.
     """
-    first, second = silver.parted(silver.SCHEMA.empty_table())
-    readings, refused = [first], [second]
-    records = decoded(messages, declared(source))
-    for some in stepped(records, steps, spark) if steps and spark is not None else records:
-        good, bad = silver.parted(silver.parse(some, source))
-        readings.append(good)
-        refused.append(bad)
-    return pyarrow.concat_tables(readings), pyarrow.concat_tables(refused)
+    columns, layout = declared(source), silver.Layout.of(source)
+    schema = from_arrow_schema(silver.SCHEMA)
+    if not steps:
+        return messages.mapInArrow(tasks.decode_and_judge(columns, layout), schema)
+    records = messages.mapInArrow(
+        tasks.decode(columns), f"{declare_columns(columns)}, {silver.BATCH_TIME} timestamp"
+    )
+    return functions.applied(records, steps).mapInArrow(tasks.judge(layout), schema)
 
 
-def decoded(messages: pyarrow.Table, columns: Mapping[str, Any]) -> Iterator[pyarrow.Table]:
-    """Yield messages as records, as the format `enmasse` gives those of a source, with their
-    `silver.BATCH_TIME`."""
-    for batch in messages.combine_chunks().to_batches():
-        for part, time in _by_time(batch):
-            again = Replay(part, columns)
-            while (rows := again.next_batch()) is not None:
-                yield _with_time(pyarrow.Table.from_batches([pyarrow.record_batch(rows)]), time)
-
-
-def _by_time(batch: pyarrow.RecordBatch) -> Iterator[tuple[pyarrow.RecordBatch, pyarrow.Scalar]]:
-    """The messages of each `batch_time`. Times in bodies are relative to it, as else to that of
-    arrival."""
-    runs, start = pc.run_end_encode(batch[bronze.BATCH_TIME]), 0
-    for end, time in zip(runs.run_ends.to_pylist(), runs.values, strict=True):
-        part = batch.slice(start, end - start)
-        if time.is_valid:
-            part = _replaced(part, pyarrow.repeat(time, len(part)))
-        yield part, time
-        start = end
-
-
-def _with_time(records: pyarrow.Table, time: pyarrow.Scalar) -> pyarrow.Table:
-    if time.is_valid:
-        records = _replaced(records, pyarrow.nulls(len(records), time.type))
-    return records.append_column(silver.BATCH_TIME, pyarrow.repeat(time, len(records)))
-
-
-def _replaced(rows: Rows, times: pyarrow.Array) -> Rows:
-    return rows.set_column(rows.schema.get_field_index(ENQUEUED), ENQUEUED, times)
-
-
-def stepped(
-    records: Iterable[pyarrow.Table], steps: Sequence[Step], spark: SparkSession
-) -> Iterator[pyarrow.Table]:
-    """Yield what functions of the document make of records, many at a time."""
-    for some in _gathered(records):
-        yield functions.applied(spark.createDataFrame(some), steps)
-
-
-def _gathered(records: Iterable[pyarrow.Table]) -> Iterator[pyarrow.Table]:
-    waiting: list[pyarrow.Table] = []
-    for one in records:
-        waiting.append(one)
-        if sum(map(len, waiting)) >= STEP_ROWS:
-            yield pyarrow.concat_tables(waiting)
-            waiting = []
-    if waiting:
-        yield pyarrow.concat_tables(waiting)
+def judged_here(messages: pyarrow.Table, source: Source) -> tuple[pyarrow.Table, pyarrow.Table]:
+    """Return the readings of messages and what of them is none, computed by this process."""
+    layout = silver.Layout.of(source)
+    parts = [silver.parse(some, layout) for some in tasks.decoded(messages, declared(source))]
+    return silver.parted(pyarrow.concat_tables([silver.SCHEMA.empty_table(), *parts]))

@@ -1,24 +1,29 @@
 """Sinks of the document: new rows of a table go to an address, each stored once.
 
-The rows of a batch are those of one task of the format `enmasse` (`sink`), numbered by the batch.
-They go in the order of what they say, part by part: a batch that is repeated, whose rows a step may
-hand over in another order, gives the same numbers, and no batch is too large. Another `where` or
-table gives rows numbers of their own, so none passes for one that was sent before. What an address
-rejects is kept in the table `rejected`.
+Tasks of Spark send the rows of a batch: each row is of the task that a hash of its partition,
+offset and index says, of as many tasks as the checkpoint says, and has its number by its place
+among them (`sink`). So a batch that is repeated gives the same numbers, wherever its rows come
+from. Another `where` or table gives rows numbers of their own, so none passes for one that was
+sent before. What an address rejects is kept in the table `rejected`.
 """
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import chain
+from typing import Any
 
 import pyarrow
+import pyarrow.fs
+from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from enmasse.base.errors import Invalid
-from enmasse.pipeline.connector import sink
+from enmasse.pipeline.connector import sink, uris
 from enmasse.pipeline.connector.options import Writing
 from enmasse.pipeline.ingest import silver
 from enmasse.resources.pipeline import Sink
@@ -27,21 +32,43 @@ COLUMNS = {"silver": silver.READING, "quarantine": silver.QUARANTINE}
 PLACE = ("partition", "offset", "index")
 ORDER = 1
 """Counts up with each change of the order of rows."""
-PART_ROWS = 100_000
-"""Rows that are made messages at a time."""
 DIGEST_LENGTH = 12
-SEND_ROWS = 20_000
-"""Rows that have an outcome before the next ones are sent."""
+NOTE = "sink-tasks"
+"""The file of a checkpoint that says how many tasks send."""
+_SENT = "rows long, rejected long"
+
+
+def tasks_of(checkpoint: str, wanted: int) -> int:
+    """Return in how many tasks rows of a query are sent: for ever as many as when it began.
+
+    A query that began before there was a choice has one.
+    """
+    files, root = uris.files(checkpoint)
+    note = f"{root}/{NOTE}"
+    if _exists(files, note):
+        with files.open_input_stream(note) as file:
+            return int(file.read())
+    tasks = 1 if _exists(files, f"{root}/offsets") else wanted
+    files.create_dir(root, recursive=True)
+    with files.open_output_stream(f"{note}.new") as file:
+        file.write(str(tasks).encode())
+    files.move(f"{note}.new", note)
+    return tasks
+
+
+def _exists(files: Any, path: str) -> bool:
+    return bool(files.get_file_info(path).type != pyarrow.fs.FileType.NotFound)
 
 
 class Forward:
     """Sends rows of one source to the address of one sink."""
 
-    def __init__(self, to: Sink, server: Writing, rejected: str, path: str) -> None:
+    def __init__(self, to: Sink, server: Writing, rejected: str, path: str, tasks: int) -> None:
         """`rejected` is the folder of the table of rejected rows, `path` where the sink stands in
         the document; connect to nothing yet."""
         self._sink = to
         self._path = path
+        self._tasks = tasks
         self._options = replace(server, address=to.address, dead_letter=rejected, by_content=False)
 
     @property
@@ -49,61 +76,69 @@ class Forward:
         """What the document calls it."""
         return self._sink.name
 
+    @property
+    def table(self) -> str:
+        """The table whose new rows are sent."""
+        return self._sink.table
+
     def check(self, spark: SparkSession) -> None:
         """Raise Invalid for a condition that Spark does not understand."""
-        names = COLUMNS[self._sink.table]
-        empty = pyarrow.schema(silver.SCHEMA.field(name) for name in names).empty_table()
+        schema = pyarrow.schema([silver.SCHEMA.field(name) for name in COLUMNS[self.table]])
         try:
-            _messages(spark, empty, self._sink).schema  # noqa: B018 - Spark reads it only now
+            self._messages(spark.createDataFrame([], from_arrow_schema(schema))).schema  # noqa: B018
         except PySparkException as error:
             first = str(error).splitlines()[0]
             raise Invalid("E1003", f"{self._path}.where: {first}") from None
 
-    def __call__(
-        self,
-        spark: SparkSession,
-        rows_by_table: Mapping[str, pyarrow.Table],
-        app_id: str,
-        batch_id: int,
-    ) -> int:
+    def __call__(self, rows: DataFrame, app_id: str, batch_id: int) -> int:
         """Send the rows of a batch, wait until each has an outcome, and return how many are stored.
 
         Raises Unavailable if the server is away for too long.
         """
-        rows = rows_by_table[self._sink.table]
-        if not len(rows):
-            return 0
-        place = sink.Place(f"{app_id}/sinks/{self._sink.name}/{_asked(self._sink)}", batch_id, 0)
-        sent = sink.deliver(self._options, place, self._parts(spark, in_order(rows)))
-        sink.keep_rejected(self._options, [sent])
-        return sent.rows - (0 if sent.rejected is None else len(sent.rejected))
+        producer = f"{app_id}/sinks/{self._sink.name}/{_asked(self._sink)}"
+        found = self._messages(rows).mapInArrow(_send(self._options, producer, batch_id), _SENT)
+        tasks = found.collect()
+        # what is rejected was written down by its task
+        sink.keep_rejected(self._options, [sink.Sent(0, producer, batch_id, None)])
+        return sum(one.rows - one.rejected for one in tasks)
 
-    def _parts(self, spark: SparkSession, rows: pyarrow.Table) -> Iterator[pyarrow.RecordBatch]:
-        for first in range(0, len(rows), PART_ROWS):
-            found = _messages(spark, rows.slice(first, PART_ROWS), self._sink).toArrow()
-            yield from found.to_batches(max_chunksize=SEND_ROWS)
+    def _messages(self, rows: DataFrame) -> DataFrame:
+        """Rows as messages, each in its task and in its place there."""
+        if self._sink.where is not None:
+            rows = rows.where(self._sink.where)
+        others = [name for name in rows.columns if name not in PLACE]
+        # an order that depends on nothing but the rows
+        order = [F.col(name).asc_nulls_last() for name in (*PLACE, *others)]
+        names = [f"`{name}`" for name in rows.columns]
+        placed = rows.repartition(self._tasks, *PLACE).sortWithinPartitions(*order)
+        return placed.select(
+            F.to_json(F.struct(*names)).alias("body"),
+            F.col("device").alias("group_id"),
+            F.lit(self._sink.name).alias("subject"),
+            F.lit("application/json").alias("content_type"),
+        )
+
+
+def _send(
+    options: Writing, producer: str, batch_id: int
+) -> Callable[[Iterator[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]:
+    def send(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+        first = next(batches, None)
+        if first is None:
+            return
+        context = TaskContext.get()
+        place = sink.Place(producer, batch_id, context.partitionId() if context else 0)
+        sent = sink.deliver(options, place, chain([first], batches))
+        rejected = 0
+        if sent.rejected is not None and options.dead_letter is not None:
+            rejected = len(sent.rejected)
+            sink.write_down(options.dead_letter, place, sent.rejected)
+        yield pyarrow.RecordBatch.from_pylist([{"rows": sent.rows, "rejected": rejected}])
+
+    return send
 
 
 def _asked(to: Sink) -> str:
     """A digest of what decides which number a row has."""
     chosen = json.dumps([ORDER, to.table, to.where])
     return hashlib.sha256(chosen.encode()).hexdigest()[:DIGEST_LENGTH]
-
-
-def in_order(rows: pyarrow.Table) -> pyarrow.Table:
-    """Return rows in an order that depends on nothing but them."""
-    others = [name for name in rows.column_names if name not in PLACE]
-    return rows.sort_by([(name, "ascending") for name in (*PLACE, *others)])
-
-
-def _messages(spark: SparkSession, rows: pyarrow.Table, to: Sink) -> DataFrame:
-    frame = spark.createDataFrame(rows)
-    if to.where is not None:
-        frame = frame.where(to.where)
-    names = [f"`{name}`" for name in frame.columns]
-    return frame.select(
-        F.to_json(F.struct(*names)).alias("body"),
-        F.col("device").alias("group_id"),
-        F.lit(to.name).alias("subject"),
-        F.lit("application/json").alias("content_type"),
-    )

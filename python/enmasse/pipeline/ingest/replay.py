@@ -22,7 +22,8 @@ from pyspark.sql import SparkSession
 from enmasse.base.errors import Code, Conflict, Invalid, Missing
 from enmasse.pipeline import changes, functions
 from enmasse.pipeline.connector import options
-from enmasse.pipeline.ingest import batches, bronze, decoding, recount, silver
+from enmasse.pipeline.functions import Step
+from enmasse.pipeline.ingest import batches, decoding, envelope, recount, silver
 from enmasse.pipeline.ingest.store import Store
 from enmasse.pipeline.live.database import Live
 from enmasse.pipeline.live.schema import PROGRESS
@@ -242,7 +243,7 @@ class Backfill:
             self._writer(number, "quarantine", silver.QUARANTINE) as bad,
         ):
             for portion in self._messages(part):
-                readings, refused = decoding.judged(portion, source, steps, spark)
+                readings, refused = _judged(portion, source, steps, spark)
                 good.write_table(readings)
                 bad.write_table(refused)
                 counts["silver"] += len(readings)
@@ -284,14 +285,25 @@ class _Messages:
         # a table that is older has no batch_time
         there = self._dataset.schema.names
         for batch in self._dataset.to_batches(
-            columns=[name for name in bronze.KEPT.names if name in there],
+            columns=[name for name in envelope.KEPT.names if name in there],
             filter=self._chosen,
             batch_size=PORTION_ROWS,
             batch_readahead=1,
             fragment_readahead=1,
         ):
             if len(batch):
-                yield bronze.kept(pyarrow.Table.from_batches([batch]))
+                yield envelope.kept(pyarrow.Table.from_batches([batch]))
+
+
+def _judged(
+    messages: pyarrow.Table, source: Source, steps: Sequence[Step], spark: SparkSession | None
+) -> tuple[pyarrow.Table, pyarrow.Table]:
+    """The readings of messages and what of them is none; steps need Spark."""
+    if not steps or spark is None:
+        return decoding.judged_here(messages, source)
+    with functions.computed(steps):
+        found = decoding.judged(spark.createDataFrame(messages), source, steps).toArrow()
+    return silver.parted(found.cast(silver.SCHEMA))
 
 
 def check_finished(places: Places) -> None:

@@ -5,13 +5,19 @@ functions are pure: columns of the format `enmasse` in, columns of readings out.
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import pyarrow
 import pyarrow.compute as pc
 
 from enmasse.base.errors import Invalid
-from enmasse.resources.pipeline import Metric, Source
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from enmasse.resources.pipeline import Source
 
 ENVELOPE = (
     *("space", "address", "partition", "offset", "enqueued_time", "message_id", "correlation_id"),
@@ -35,6 +41,8 @@ VALUE_MAX = 1e300
 """Largest magnitude of a value: the sum of a hundred million of them is a number still."""
 YEARS = (1000, 9999)
 """First and last year of a time: tables lie by days that have four digits of a year."""
+DAYS = (datetime(YEARS[0], 1, 1, tzinfo=UTC), datetime(YEARS[1], 12, 31, tzinfo=UTC))
+"""The first day of them, and the first that tables do not have."""
 
 TEXT, NUMBER, TIME = pyarrow.string(), pyarrow.float64(), pyarrow.timestamp("us", "UTC")
 SCHEMA = pyarrow.schema(
@@ -68,7 +76,40 @@ QUARANTINE = [
 """Columns of the quarantine table; the message itself is in bronze."""
 
 
-def columns(source: Source) -> str:
+@dataclass(frozen=True)
+class MetricField:
+    """A field that is a reading: what it measures, and where it stands if not under that name."""
+
+    name: str
+    field: str | None
+    unit: str | None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which fields of a source's records make a reading: plain data, for tasks of executors."""
+
+    name: str
+    format: str
+    device: tuple[str, ...]
+    time: tuple[str, ...]
+    metric: tuple[str, ...]
+    value: tuple[str, ...]
+    text: tuple[str, ...]
+    unit: tuple[str, ...]
+    metrics: tuple[MetricField, ...]
+    ahead: int
+    late: int
+
+    @classmethod
+    def of(cls, source: "Source") -> "Layout":
+        """Return that of a source of the document."""
+        chosen = {field.name: getattr(source, field.name) for field in fields(cls)}
+        metrics = tuple(MetricField(one.name, one.field, one.unit) for one in source.metrics)
+        return cls(**chosen | {"metrics": metrics})
+
+
+def columns(source: Layout) -> str:
     """Return what the option `columns` says so that a source gives what `parse` wants.
 
     Raises Invalid if a field is named as two things of different types.
@@ -94,7 +135,7 @@ def columns(source: Source) -> str:
     return ", ".join([*ENVELOPE, "_index", *fields, "_error"])
 
 
-def _fields(source: Source) -> Iterator[tuple[str, str]]:
+def _fields(source: Layout) -> Iterator[tuple[str, str]]:
     if _is_senml(source):
         yield from (("n", "string"), ("u", "string"), ("t", "timestamp"), ("v", "double"))
         yield from (("vs", "string"), ("vb", "boolean"))
@@ -112,11 +153,11 @@ def _fields(source: Source) -> Iterator[tuple[str, str]]:
             yield name, kind
 
 
-def _is_senml(source: Source) -> bool:
+def _is_senml(source: Layout) -> bool:
     return source.format.startswith("senml")
 
 
-def parse(batch: pyarrow.Table, source: Source) -> pyarrow.Table:
+def parse(batch: pyarrow.Table, source: Layout) -> pyarrow.Table:
     """Return the readings of records, and a row with a reason for each thing that is none.
 
     Any number of readings may come of a record. One that names no device, whose time cannot be read
@@ -143,8 +184,7 @@ def parse(batch: pyarrow.Table, source: Source) -> pyarrow.Table:
 
 def known(times: pyarrow.Array) -> pyarrow.Array:
     """Return times with null for what is outside the years that tables have."""
-    first = pyarrow.scalar(datetime(YEARS[0], 1, 1, tzinfo=UTC), TIME)
-    last = pyarrow.scalar(datetime(YEARS[1], 12, 31, tzinfo=UTC), TIME)
+    first, last = (pyarrow.scalar(day, TIME) for day in DAYS)
     within = pc.and_(pc.greater_equal(times, first), pc.less(times, last))
     return pc.if_else(pc.fill_null(within, False), times, None)
 
@@ -160,10 +200,16 @@ def parted(rows: pyarrow.Table) -> tuple[pyarrow.Table, pyarrow.Table]:
     return rows.filter(is_good).select(READING), rows.filter(pc.invert(is_good)).select(QUARANTINE)
 
 
+def parted_frame(rows: "DataFrame") -> "tuple[DataFrame, DataFrame]":
+    """Return rows of `SCHEMA` as rows of silver, and rows of quarantine."""
+    is_good = rows["reason"].isNull()
+    return rows.where(is_good).select(*READING), rows.where(~is_good).select(*QUARANTINE)
+
+
 class _Records:
     """Records of one source, and what is known of each whatever it measured."""
 
-    def __init__(self, batch: pyarrow.Table, source: Source) -> None:
+    def __init__(self, batch: pyarrow.Table, source: Layout) -> None:
         self.batch = batch
         self.source = source
         self.error = batch["_error"].combine_chunks()
@@ -332,15 +378,15 @@ def _span(milliseconds: int) -> pyarrow.Scalar:
     return pyarrow.scalar(milliseconds * 1000, pyarrow.duration("us"))
 
 
-def _age(source: Source) -> str:
+def _age(source: Layout) -> str:
     return f" is more than {source.late // 1000} s before its message came"
 
 
-def _field(metric: Metric) -> str:
+def _field(metric: MetricField) -> str:
     return metric.field or metric.name
 
 
-def _wanted(source: Source) -> str:
+def _wanted(source: Layout) -> str:
     if _is_senml(source):
         return "v, vs, vb"
     return ", ".join([*(_field(one) for one in source.metrics), *source.value, *source.text])

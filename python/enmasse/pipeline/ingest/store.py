@@ -4,7 +4,6 @@ import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 
-import pyarrow
 from deltalake.exceptions import TableNotFoundError
 from pyspark.sql import SparkSession
 
@@ -47,20 +46,6 @@ class Store:
     def gold_progress(self) -> Progress | None:
         """Return how far gold is; None where there is no silver."""
         return progress.progress(self.name, self.silver.path, self.gold.path)
-
-    def append(
-        self,
-        spark: SparkSession | None,
-        rows: pyarrow.Table,
-        table: Table,
-        app_id: str,
-        batch_id: int,
-    ) -> None:
-        """Append the rows of a batch, unless it is in the table already; Parquet needs Spark."""
-        if table.format == "delta":
-            delta.append_arrow(rows, table, app_id, batch_id)
-        elif len(rows) and spark is not None:
-            delta.append(spark.createDataFrame(rows), table, app_id, batch_id)
 
     def tidy(self, keep_ms: int) -> None:
         """Make large files of small ones and delete those that were kept long enough."""

@@ -7,13 +7,11 @@ remembered is not written again. The files lie by the values of their partition 
 """
 
 import json
-import math
 import re
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
 from typing import Any, Literal
 from urllib.parse import quote, unquote
 
@@ -37,6 +35,7 @@ from pyspark.sql.types import StructType
 
 from enmasse.base.errors import Conflict, Missing
 from enmasse.pipeline.connector import uris
+from enmasse.pipeline.tables import footers
 from enmasse.pipeline.tables.joining import SMALL_SIZE, Joiner
 
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
@@ -44,6 +43,8 @@ NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 STAGING, BATCHES = "_staging", "_batches"
 REMEMBERED_MAX = 100
 """Batches of one query that a Parquet table remembers: Spark repeats the last one only."""
+FILE_ROWS = 500_000
+"""Rows of a batch that one task writes, if it is known how many there are."""
 HOURS_A_DAY, HOUR_MS = 24, 3_600_000
 APPENDS_MAX = 8
 """How often rows are appended while others change what the table is."""
@@ -71,13 +72,12 @@ class Appended:
 
 
 @dataclass(frozen=True)
-class _File:
-    """A file of a batch: its place below the table, its partition values, its footer."""
+class Part:
+    """Rows of a batch for one table, and how many there are if that is known."""
 
-    place: str
-    values: dict[str, str | None]
-    size: int
-    footer: Any
+    frame: DataFrame
+    table: Table
+    rows: int | None = None
 
 
 def append(frame: DataFrame, table: Table, app_id: str, batch_id: int) -> Appended:
@@ -87,29 +87,86 @@ def append(frame: DataFrame, table: Table, app_id: str, batch_id: int) -> Append
     that name, `batch_id` only grows. Columns that the table does not have are added to it. Raises
     Conflict for a column of another type than the table's.
     """
-    keeper = _keeper(table)
+    (appended,) = append_all(frame.sparkSession, [Part(frame, table)], app_id, batch_id)
+    return appended
+
+
+def append_all(
+    spark: SparkSession, parts: Sequence[Part], app_id: str, batch_id: int
+) -> list[Appended]:
+    """Append parts of a batch as `append` does; Spark's tasks write the files, and then describe
+    those of all tables in one job."""
+    written = [_written(part, app_id, batch_id) for part in parts]
+    there = [staged for staged in written if staged is not None]
+    described = footers.read(spark, [path for staged in there for path in staged.paths])
+    return [
+        Appended(0, 0, again=True) if staged is None else _committed(staged, described)
+        for staged in written
+    ]
+
+
+@dataclass(frozen=True)
+class _Staged:
+    """The files of a batch that Spark has written for a table, where they are no part of it yet."""
+
+    keeper: "_Delta | _Parquet"
+    folder: str
+    name: str
+    app_id: str
+    batch_id: int
+    moves: list[tuple[str, str]]
+    """Paths, and places below the table where they will lie."""
+
+    @property
+    def paths(self) -> list[str]:
+        """Where the files lie, as `uris.files` takes it."""
+        return [f"{self.keeper.scheme}{path}" for path, _ in self.moves]
+
+
+def _written(part: Part, app_id: str, batch_id: int) -> _Staged | None:
+    """Let Spark write the files of a part; None if the table has the batch."""
+    keeper = _keeper(part.table)
     if keeper.has(app_id, batch_id):
-        return Appended(0, 0, again=True)
+        return None
+    frame = part.frame
     keeper.prepare(frame.schema)
     name = f"{quote(app_id, safe='')}-{batch_id:010}"
     staged = f"{keeper.root}/{STAGING}/{name}"
+    if part.rows is not None:
+        frame = frame.coalesce(-(-part.rows // FILE_ROWS))
     writer = frame.write.mode("overwrite").option("compression", "zstd")
     with _microseconds(frame.sparkSession):
-        writer.partitionBy(*table.partition_by).parquet(f"{keeper.prefix}{staged}")
+        writer.partitionBy(*part.table.partition_by).parquet(f"{keeper.prefix}{staged}")
     found = list(_files(keeper.files, staged))
     moves = [
         (path, f"{folder}{name}-{number:05}.parquet") for number, (path, folder) in enumerate(found)
     ]
-    files = [_described(keeper.files, path, place) for path, place in moves]
-    files_with_rows = [file for file in files if file.footer.num_rows]
-    if files_with_rows:
-        keeper.begin(name, [file.place for file in files])
-        for path, place in moves:
+    return _Staged(keeper, staged, name, app_id, batch_id, moves)
+
+
+def _committed(staged: _Staged, described: Mapping[str, footers.Footer]) -> Appended:
+    """Make files rows of their table."""
+    keeper, files = staged.keeper, []
+    for path, (_, place) in zip(staged.paths, staged.moves, strict=True):
+        if described[path].rows:
+            files.append(_File(place, _values(place), described[path]))
+    if files:
+        keeper.begin(staged.name, [file.place for file in files])
+        for path, place in staged.moves:
             keeper.files.create_dir(f"{keeper.root}/{place}".rpartition("/")[0], recursive=True)
             keeper.files.move(path, f"{keeper.root}/{place}")
-        keeper.commit(name, files_with_rows, app_id, batch_id, frame.schema)
-    keeper.files.delete_dir(staged)
-    return Appended(sum(file.footer.num_rows for file in files), len(files_with_rows))
+        keeper.commit(staged.name, files, staged.app_id, staged.batch_id)
+    keeper.files.delete_dir(staged.folder)
+    return Appended(sum(file.footer.rows for file in files), len(files))
+
+
+@dataclass(frozen=True)
+class _File:
+    """A file of a batch: its place below the table, its partition values, its footer."""
+
+    place: str
+    values: dict[str, str | None]
+    footer: footers.Footer
 
 
 def append_arrow(rows: pyarrow.Table, table: Table, app_id: str, batch_id: int) -> Appended:
@@ -243,6 +300,7 @@ class _Keeper:
         # what of a URI names the file system, to Spark
         prefix = path[: len(path) - len(self.root)] if uris.is_uri(path) else ""
         self.prefix = uris.for_spark(prefix)
+        self.scheme = prefix
 
     def exists(self, place: str) -> bool:
         return bool(self.files.get_file_info(place).type != pyarrow.fs.FileType.NotFound)
@@ -251,24 +309,21 @@ class _Keeper:
 class _Delta(_Keeper):
     """The log of a Delta table holds the files and the last batch of each query."""
 
-    def _open(self) -> DeltaTable | None:
-        path = self.table.path
-        return DeltaTable(path) if DeltaTable.is_deltatable(path) else None
+    def __init__(self, table: Table) -> None:
+        super().__init__(table)
+        path = table.path
+        self._opened = DeltaTable(path) if DeltaTable.is_deltatable(path) else None
 
     def has(self, app_id: str, batch_id: int) -> bool:
-        table = self._open()
-        version = table.transaction_version(app_id) if table else None
+        version = self._opened.transaction_version(app_id) if self._opened else None
         return version is not None and version >= batch_id
 
     def prepare(self, schema: StructType) -> None:
         """Make the table, or give it the columns that it does not have."""
         wanted = _arrow(schema)
-        table = self._open()
-        if table is None:
-            partition_by = list(self.table.partition_by)
-            DeltaTable.create(self.table.path, wanted, mode="ignore", partition_by=partition_by)
-            return
-        known = {field.name: field.type for field in table.schema().fields}
+        if self._opened is None:
+            self._opened = _opened(self.table, wanted)
+        known = {field.name: field.type for field in self._opened.schema().fields}
         fields = Schema.from_arrow(wanted).fields
         for field in fields:
             if field.name in known and known[field.name] != field.type:
@@ -279,27 +334,36 @@ class _Delta(_Keeper):
                 )
         new = [Field(field.name, field.type) for field in fields if field.name not in known]
         if new:
-            table.alter.add_columns(new)
+            self._opened.alter.add_columns(new)
 
     def begin(self, name: str, places: list[str]) -> None:
         """Files that no version names are nothing to a Delta table."""
 
-    def commit(
-        self, name: str, files: list[_File], app_id: str, batch_id: int, schema: StructType
-    ) -> None:
-        table = DeltaTable(self.table.path)
+    def commit(self, name: str, files: list[_File], app_id: str, batch_id: int) -> None:
+        table = self._opened
+        assert table is not None
         now_ms = int(self.files.get_file_info(f"{self.root}/{files[0].place}").mtime_ns / 1e6)
-        table.create_write_transaction(
-            [_added(file, now_ms) for file in files],
-            "append",
-            table.schema(),
-            list(self.table.partition_by),
-            commit_properties=remembering({app_id: batch_id}),
-        )
+        for left in reversed(range(APPENDS_MAX)):
+            try:
+                # the version that was looked at: a batch that came in since then is a conflict
+                table.create_write_transaction(
+                    [_added(file, now_ms) for file in files],
+                    "append",
+                    table.schema(),
+                    list(self.table.partition_by),
+                    commit_properties=remembering({app_id: batch_id}),
+                )
+                return
+            except CommitFailedError:
+                if not left:
+                    raise
+            table = self._opened = DeltaTable(self.table.path)
+            if self.has(app_id, batch_id):
+                return
 
     def contents(self) -> tuple[list[str], StructType]:
         """Return the places of files below the table, and its columns."""
-        table = self._open()
+        table = self._opened
         if table is None:
             raise Missing("E3000", f"{self.table.path} is no Delta table; write to it first")
         schema = from_arrow_schema(pyarrow.schema(table.schema().to_arrow()))
@@ -337,9 +401,7 @@ class _Parquet(_Keeper):
             file.write(text.encode())
         self.files.move(f"{path}.new", path)
 
-    def commit(
-        self, name: str, files: list[_File], app_id: str, batch_id: int, schema: StructType
-    ) -> None:
+    def commit(self, name: str, files: list[_File], app_id: str, batch_id: int) -> None:
         self.files.move(self._mark(name, "moving"), self._mark(name, "done"))
         old = self._mark(f"{quote(app_id, safe='')}-{batch_id - REMEMBERED_MAX:010}", "done")
         if batch_id >= REMEMBERED_MAX and self.exists(old):
@@ -423,12 +485,10 @@ def _files(files: Any, root: str) -> Iterator[tuple[str, str]]:
             yield info.path, f"{folder}/" if folder else ""
 
 
-def _described(files: Any, path: str, place: str) -> _File:
-    """What a table has to know of a file that lies at `path` and will lie at `place`."""
+def _values(place: str) -> dict[str, str | None]:
+    """The partition values that the folders of a file are named by."""
     pairs = [part.partition("=") for part in place.split("/")[:-1]]
-    values = {name: None if value == NO_VALUE else unquote(value) for name, _, value in pairs}
-    footer = pyarrow.parquet.read_metadata(path, filesystem=files)
-    return _File(place, values, files.get_file_info(path).size, footer)
+    return {name: None if value == NO_VALUE else unquote(value) for name, _, value in pairs}
 
 
 def written(rows: pyarrow.Table, folder: str, name: str) -> AddAction:
@@ -445,54 +505,12 @@ def written(rows: pyarrow.Table, folder: str, name: str) -> AddAction:
 def added(files: Any, path: str, place: str) -> AddAction:
     """Return what makes a file one of the Delta table that it lies in, at a place below it."""
     now_ms = int(files.get_file_info(path).mtime_ns / 1e6)
-    return _added(_described(files, path, place), now_ms)
+    return _added(_File(place, _values(place), footers.footer(files, path)), now_ms)
 
 
 def _added(file: _File, now_ms: int) -> AddAction:
-    return AddAction(file.place, file.size, file.values, now_ms, True, _statistics(file))
-
-
-def _statistics(file: _File) -> str:
-    """Rows, least and greatest values: by them readers leave out files.
-
-    Of a column without them pyarrow leaves out every file, as soon as it is asked for values of it.
-    """
-    least: dict[str, Any] = {}
-    greatest: dict[str, Any] = {}
-    unknown = set[str]()
-    for group in range(file.footer.num_row_groups):
-        for index in range(file.footer.num_columns):
-            column = file.footer.row_group(group).column(index)
-            name, found = column.path_in_schema, column.statistics
-            if file.footer.schema.column(index).max_repetition_level:
-                # what lies within a list or a map is no column
-                continue
-            bounds = (found.min, found.max) if found is not None and found.has_min_max else ()
-            if not bounds or not all(map(_has_order, bounds)):
-                unknown.add(name)
-            else:
-                least[name] = min(least.get(name, found.min), found.min)
-                greatest[name] = max(greatest.get(name, found.max), found.max)
-    return json.dumps(
-        {
-            "numRecords": file.footer.num_rows,
-            "minValues": {n: _shown(value) for n, value in least.items() if n not in unknown},
-            "maxValues": {n: _shown(value) for n, value in greatest.items() if n not in unknown},
-        }
-    )
-
-
-def _has_order(value: Any) -> bool:
-    """Whether JSON has a bound like this."""
-    if isinstance(value, float):
-        return math.isfinite(value)
-    return isinstance(value, (int, str, date)) and not isinstance(value, bool)
-
-
-def _shown(value: float | str | date) -> float | str:
-    if not isinstance(value, datetime):
-        return value.isoformat() if isinstance(value, date) else value
-    return value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    footer = file.footer
+    return AddAction(file.place, footer.size, file.values, now_ms, True, footer.statistics)
 
 
 @contextmanager

@@ -1,0 +1,93 @@
+"""What reaches the driver of a batch are counts and names of files, however large it is."""
+
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from enmasse.pipeline.ingest import batches, envelope
+from enmasse.pipeline.ingest.batches import Batches
+from enmasse.pipeline.ingest.store import Store
+from enmasse.pipeline.live.database import Live
+from enmasse.pipeline.live.following import LiveOutcome
+from enmasse.pipeline.places import read
+from measured import us
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+DEVICES = 500
+FEW, MANY = 1_000, 1_000_000
+BYTES_MAX = 64 << 10
+"""By how much more of many messages may reach the driver."""
+
+
+def messages(spark: SparkSession, count: int) -> DataFrame:
+    """Messages of the devices, made by tasks."""
+    record = F.struct(
+        F.concat(F.lit("d"), F.col("id") % DEVICES).alias("device"),
+        (F.col("id") % 50).cast("double").alias("value"),
+    )
+    known = {
+        "space": F.lit("sp"),
+        "address": F.lit("x"),
+        "partition": (F.col("id") % 2).cast("int"),
+        "offset": F.col("id"),
+        "enqueued_time": F.timestamp_micros(F.lit(us(0)) + F.col("id")),
+        "body": F.encode(F.to_json(record), "utf-8"),
+        "body_kind": F.lit("data"),
+    }
+    columns = [
+        known.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name)
+        for field in from_arrow_schema(envelope.KEPT)
+    ]
+    return spark.range(count, numPartitions=2).select(*columns)
+
+
+def result_bytes(spark: SparkSession) -> int:
+    """The bytes of all results that tasks have sent to the driver so far."""
+    context: Any = spark.sparkContext
+    jvm, store = context._jvm, context._jsc.sc().statusStore()
+    none = context._gateway.new_array(jvm.double, 0)
+    stages = store.stageList(None, False, False, none, jvm.java.util.ArrayList())
+    return sum(stages.apply(number).resultSize() for number in range(stages.length()))
+
+
+def test_a_thousand_times_as_many_messages_send_the_driver_no_more(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Live, "follow", lambda *_: LiveOutcome(True))
+    source = {"name": "s", "url": "amqp://h", "address": "x", "value": "value"}
+    document = {
+        "apiVersion": "enmasse.io/v1beta1",
+        "kind": "Pipeline",
+        "metadata": {"name": "p"},
+        "spec": {"sources": [source]},
+    }
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(yaml.safe_dump(document))
+    pipeline, places = read(file)
+    places.state.mkdir()
+    spark.sparkContext.setLocalProperty(batches.QUERY_ID, "q")
+    told: list[dict[str, Any]] = []
+    with closing(Live(places.live_url, pipeline.spec, "p")) as db:
+        store = Store(pipeline, places)
+        put = Batches(pipeline, pipeline.spec.sources[0], store, db, [], [], told.append)
+        few, many = (sent(spark, put, number, count) for number, count in enumerate((FEW, MANY)))
+    assert [one["readings"] for one in told] == [FEW, MANY]
+    assert DeltaTable(places.table("silver")).to_pyarrow_dataset().count_rows() == FEW + MANY
+    assert many - few < BYTES_MAX, (few, many)
+
+
+def sent(
+    spark: SparkSession, put: Callable[[DataFrame, int], None], number: int, count: int
+) -> int:
+    """Put a batch of so many messages; return what its tasks have sent to the driver."""
+    before = result_bytes(spark)
+    put(messages(spark, count), number)
+    return result_bytes(spark) - before
