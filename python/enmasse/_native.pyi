@@ -123,10 +123,11 @@ class Node:
     def stats(self) -> str:
         """Return what was counted since the start, as JSON.
 
-        `{"planVersion", "connections", "connectionsMax", "acceptPauses",
+        `{"planVersion", "connections", "connectionsMax", "acceptPauses", "receivedBytes",
+        "receiveBudgetBytes",
         "workers": [{"connections", "busyPermille", "accepted", "closed", "moved",
         "handshakesFailed", "handshakesTimedOut", "cutOff", "turns", "sleeps", "reads", "writes",
-        "bytesIn", "bytesOut", "batches", "checksRefused"}],
+        "bytesIn", "bytesOut", "batches", "checksRefused", "stopped"}],
         "addresses": [{"uid", "space", "name", "senders", "receivers", "delivered", "bytes",
         "accepted", "rejected", "released", "modified", "presettled", "dropped", "waiting",
         "creditStalls", "stored", "storedBytes", "inFlight", "scheduled", "oldestMs", "enqueued",

@@ -53,6 +53,9 @@ class NodeLimits(NamedTuple):
     idle_timeout_s: float | None = 60.0
     """Idle time-out, sent in open; None: none."""
 
+    receive_budget: int = 1 << 30
+    """Bytes of messages that may be received and not stored yet, 64 MiB at least."""
+
 
 class Node:
     """A running data plane. See `_native.pyi` for bounds and result members."""
@@ -85,6 +88,7 @@ class Node:
             "limits": {
                 "maxFrameSizeBytes": bounds.max_frame_size,
                 "linkCapacity": bounds.link_credit,
+                "receiveBudgetBytes": bounds.receive_budget,
                 "multicastSettleTimeoutMs": multicast_settle_timeout_ms,
                 "idleTimeoutMs": None if idle_s is None else round(idle_s * 1000),
             },

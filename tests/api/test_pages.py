@@ -157,8 +157,13 @@ def test_connections_and_workers_have_figures_too() -> None:
     observed = Observed(
         3,
         [],
-        [WorkerFigures(busy_permille=250, accepted=2, cut_off=1), WorkerFigures(accepted=3)],
+        [
+            WorkerFigures(busy_permille=250, accepted=2, cut_off=1, stopped=4),
+            WorkerFigures(accepted=3, stopped=5),
+        ],
         7,
+        received_bytes=1_000,
+        receive_budget_bytes=4_000,
     )
     open_ = [connection("default.default", "amqp"), connection("default.default", "amqp")]
     found = samples(
@@ -169,6 +174,9 @@ def test_connections_and_workers_have_figures_too() -> None:
     assert found["enmasse_space_connections", "default.default", "amqp"] == 2
     assert found["enmasse_space_connections", "", "wss"] == 1
     assert found["enmasse_accept_pauses_total",] == 7
+    assert found["enmasse_received_bytes",] == 1_000
+    assert found["enmasse_receive_budget_bytes",] == 4_000
+    assert found["enmasse_connections_stopped",] == 9
     assert found["enmasse_worker_busy_ratio", "0"] == 0.25
     assert found["enmasse_connections_accepted_total",] == 5
     assert found["enmasse_connections_cut_off_total",] == 1

@@ -122,6 +122,14 @@ def test_the_settlement_timeout_of_multicast_has_bounds(timeout_ms: int) -> None
         load({"multicast_settle_timeout_ms": timeout_ms}, {})
 
 
+@pytest.mark.parametrize("text", ["63MiB", "0", "100%", "much", "-5%"])
+def test_memory_for_what_is_received_is_a_size_or_a_share(text: str) -> None:
+    assert load({"receive_memory": "2GiB"}, {})[0].receive_memory == "2GiB"
+    assert load({"receive_memory": "10%"}, {})[0].receive_memory == "10%"
+    with pytest.raises(Invalid, match=r"setting receive-memory: must be .*25%"):
+        load({"receive_memory": text}, {})
+
+
 ODD: list[Any] = ["", "x", "1.5", "9" * 5000, "²", -1, 1.5, 10**400, True, [], {}, float("nan")]
 
 

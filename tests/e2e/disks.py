@@ -43,6 +43,15 @@ class Disk:
         tool is `xfs_io`, whatever the file system."""
         _run("xfs_io", "-x", "-c", "shutdown", self.mount)
 
+    @contextmanager
+    def stalled(self) -> Iterator[None]:
+        """No write comes back meanwhile, and none fails."""
+        _run("fsfreeze", "-f", self.mount)
+        try:
+            yield
+        finally:
+            _run("fsfreeze", "-u", self.mount)
+
 
 @contextmanager
 def disk(kind: str, size_mib: int, folder: Path, mount: Path) -> Iterator[Disk]:

@@ -18,6 +18,8 @@ const RESERVED_DESCRIPTORS: u64 = 64;
 const DECOY_SECRET_LENGTH_MIN: usize = 32;
 /// Four blocks of the log, as it asks for.
 const JOURNAL_SEGMENT_BYTES_MIN: u32 = 16 << 10;
+/// As much as a worker takes of partial deliveries.
+const RECEIVE_BUDGET_BYTES_MIN: u64 = 64 << 20;
 /// More workers than this gain nothing, and a port names its shard in 16 bits.
 const WORKERS_MAX: u16 = 256;
 
@@ -97,6 +99,8 @@ pub struct Limits {
     /// Milliseconds that an unsettled multicast message waits for the outcome of one consumer while another has
     /// answered; afterwards the consumer counts as having released its copy.
     pub multicast_settle_timeout_ms: u64,
+    /// Bytes that were received and are not stored yet, over which spaces that have most of them are not read.
+    pub receive_budget_bytes: u64,
     /// Milliseconds that a closing connection may take to read our last bytes before it is cut off.
     pub linger_ms: u64,
 }
@@ -111,6 +115,7 @@ impl Default for Limits {
             link_capacity: 1000,
             output_hard_bytes: 8 * 1024 * 1024,
             multicast_settle_timeout_ms: SETTLE_TIMEOUT_MS,
+            receive_budget_bytes: 1 << 30,
             linger_ms: 1_000,
         }
     }
@@ -163,6 +168,9 @@ impl NodeConfig {
         }
         if limits.output_hard_bytes < 2 * OUTPUT_HIGH_BYTES {
             return wrong("limits.outputHardBytes", "must be 1048576 or more: twice of what waits for a slow reader");
+        }
+        if limits.receive_budget_bytes < RECEIVE_BUDGET_BYTES_MIN {
+            return wrong("limits.receiveBudgetBytes", "must be 67108864 (64 MiB) or more");
         }
         if !(100..=3_600_000).contains(&limits.multicast_settle_timeout_ms) {
             return wrong("limits.multicastSettleTimeoutMs", "must be 100 to 3600000");
@@ -266,6 +274,8 @@ mod tests {
         assert!(small.contains("maxFrameSizeBytes") && small.contains("512"), "{small}");
         let none = NodeConfig::from_json(r#"{"limits": {"linkCapacity": 0}}"#).unwrap_err().to_string();
         assert!(none.contains("linkCapacity") && none.contains("100000"), "{none}");
+        let little = NodeConfig::from_json(r#"{"limits": {"receiveBudgetBytes": 1000}}"#).unwrap_err().to_string();
+        assert!(little.contains("receiveBudgetBytes") && little.contains("67108864"), "{little}");
         let tiny = NodeConfig::from_json(r#"{"journalSegmentBytes": 4096}"#).unwrap_err().to_string();
         assert!(tiny.contains("journalSegmentBytes") && tiny.contains("16384"), "{tiny}");
         let short = NodeConfig::from_json(r#"{"decoySecret": "abc"}"#).unwrap_err().to_string();

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use enmasse_amqp::connection::Config;
 use enmasse_amqp::types::{Symbol, Value};
 use enmasse_journal::log::Recovered;
-use enmasse_router::core::QueueNumbers;
+use enmasse_router::core::{QueueNumbers, ReceiveBudget};
 use enmasse_router::shard::{self, DynamicNodes, Guesses, LinkNames, Load, Shard, Shelves};
 use enmasse_router::table::{AddressEntry, Space, Table};
 
@@ -46,6 +46,7 @@ const DRAIN_LOOK: Duration = Duration::from_millis(2);
 /// A running node. Dropping it stops it without waiting.
 pub struct Node {
     pub(crate) shared: Arc<Shared>,
+    receive_budget: Arc<ReceiveBudget>,
     orders: Arc<Mailbox<Order>>,
     pub(crate) table: Mutex<Arc<Table>>,
     pub(crate) shelves: Mutex<Shelves>,
@@ -96,9 +97,10 @@ impl Node {
             handles.push(threads::spawn(&format!("worker-{index}"), move || worker.run()).map_err(failed)?);
         }
         handles.push(threads::spawn("accept", move || acceptor.run()).map_err(failed)?);
+        let receive_budget = Arc::clone(&common.receive_budget);
         let (table, shelves, unopened) = (Mutex::new(table), Mutex::new(shelves), Mutex::default());
         let (threads, journal_threads) = (Mutex::new(handles), Mutex::new(journal_threads));
-        Ok(Self { shared, orders, table, shelves, unopened, certificates, threads, journal_threads })
+        Ok(Self { shared, receive_budget, orders, table, shelves, unopened, certificates, threads, journal_threads })
     }
 
     /// Listens on one more address; returns the port.
@@ -153,7 +155,7 @@ impl Node {
         self.running()?;
         let table = Arc::clone(&lock(&self.table));
         let answers = self.ask(Command::Stats)?;
-        Ok(NodeStats::put_together(&self.shared, &table, answers))
+        Ok(NodeStats::put_together(&self.shared, &self.receive_budget, &table, answers))
     }
 
     /// What has passed through every space that has or had clients, in no order. Waits for nobody: what a turn of a
@@ -455,6 +457,7 @@ pub(crate) fn common(config: &NodeConfig, count: u16, queue_numbers: QueueNumber
         message_size_max: None,
         multicast_settle_timeout_ms: limits.multicast_settle_timeout_ms,
         insecure: config.insecure,
+        receive_budget: Arc::new(ReceiveBudget::new(limits.receive_budget_bytes)),
         guesses: Mutex::new(Guesses::new(u64::from_le_bytes(random()[..8].try_into().unwrap_or_default()))),
     }
 }

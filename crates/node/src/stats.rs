@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::Ordering;
 
 use enmasse_journal::queue::{Cause, Figures};
-use enmasse_router::core::{AddressKey, AddressStats};
+use enmasse_router::core::{AddressKey, AddressStats, ReceiveBudget};
 use enmasse_router::table::{Space, Table};
 use serde::Serialize;
 
 use crate::journal::JournalFigures;
 use crate::shared::Shared;
 
-/// What one worker has done since its start; the first two are of this moment.
+/// What one worker has done since its start; the first two and the last are of this moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerStats {
@@ -49,6 +49,8 @@ pub struct WorkerStats {
     pub passwords_checked: u64,
     /// logins refused because too many waited
     pub checks_refused: u64,
+    /// connections that are not read now because of the receive budget
+    pub stopped: u64,
 }
 
 /// One address and what its messages came to.
@@ -129,6 +131,10 @@ pub struct NodeStats {
     pub connections_max: u64,
     /// times that accepting met a bound
     pub accept_pauses: u64,
+    /// received bytes that are not stored or handed on now
+    pub received_bytes: u64,
+    /// the bound of those
+    pub receive_budget_bytes: u64,
     /// one a worker
     pub workers: Vec<WorkerStats>,
     /// the journal, if there is one
@@ -250,7 +256,12 @@ pub(crate) struct WorkerAnswer {
 }
 
 impl NodeStats {
-    pub(crate) fn put_together(shared: &Shared, table: &Table, answers: Vec<WorkerAnswer>) -> Self {
+    pub(crate) fn put_together(
+        shared: &Shared,
+        budget: &ReceiveBudget,
+        table: &Table,
+        answers: Vec<WorkerAnswer>,
+    ) -> Self {
         let (mut figures, mut queues) = (HashMap::new(), HashMap::new());
         let mut workers = Vec::with_capacity(answers.len());
         for answer in answers {
@@ -278,6 +289,8 @@ impl NodeStats {
             connections: (shared.admittance.count() as u64).saturating_sub(within),
             connections_max: shared.admittance.count_max as u64,
             accept_pauses: shared.accept_pauses.load(Ordering::Relaxed),
+            received_bytes: budget.held(),
+            receive_budget_bytes: budget.bytes(),
             workers,
             journal: shared.journal.as_ref().map(|journal| JournalLine::of(&journal.figures())),
             addresses,

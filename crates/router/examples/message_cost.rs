@@ -11,7 +11,7 @@ use enmasse_amqp::codec::encode_message;
 use enmasse_amqp::types::{Body, Error, Fields, Message, Outcome};
 use enmasse_journal::queue::Settings;
 use enmasse_router::core::{
-    AddressKey, AddressKind, Arrival, Consuming, Declared, Delivery, Links, PortId, PortRole, Router, Shelf,
+    AddressKey, AddressKind, Arrival, Consuming, Declared, Delivery, Hold, Links, PortId, PortRole, Router, Shelf,
     TransactionId, Unsettled,
 };
 
@@ -46,7 +46,7 @@ impl Links for Sink {
     fn discharged(&mut self, _: TransactionId, _: Result<(), Error>) {}
     fn open(&mut self, _: PortId, _: bool) {}
     fn room(&mut self, _: PortId, _: u32) {}
-    fn hold(&mut self, _: PortId, _: bool) {}
+    fn hold(&mut self, _: PortId, _: Hold) {}
     fn unsettled(&mut self, _: PortId, _: Unsettled) {}
     fn name(&mut self, _: PortId, _: u64, _: bool) {}
     fn settled(&mut self, _: PortId, _: u64) {}
@@ -64,7 +64,7 @@ fn main() {
     };
     let count: u64 = arguments.next().map_or(10_000_000, |text| text.parse().expect("a number of messages"));
     let (mut router, mut links) = (Router::new(0, 1), Sink::default());
-    let declared = Declared { key: AddressKey(1), kind, link_capacity: WINDOW };
+    let declared = Declared { key: AddressKey(1), kind, link_capacity: WINDOW, space: 1 };
     if kind == AddressKind::Stored {
         router.shelve(declared, Shelf::new("q".into(), Settings::default(), None), &mut links);
     }

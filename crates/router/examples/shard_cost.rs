@@ -20,7 +20,7 @@ use enmasse_amqp::types::{
 };
 use enmasse_journal::log::{Config as LogConfig, Disk, Fault, Log};
 use enmasse_journal::queue::Settings;
-use enmasse_router::core::{Answer, QueueNumbers, SETTLE_TIMEOUT_MS, Shelf};
+use enmasse_router::core::{Answer, QueueNumbers, ReceiveBudget, SETTLE_TIMEOUT_MS, Shelf};
 use enmasse_router::plan::Plan;
 use enmasse_router::shard::{ConnId, DynamicNodes, Guesses, LinkNames, Load, Peer, Shard, Shared, Shelving};
 use enmasse_router::table::Table;
@@ -220,6 +220,7 @@ impl Bench {
             multicast_settle_timeout_ms: SETTLE_TIMEOUT_MS,
             queue_numbers: QueueNumbers::new(1),
             insecure: false,
+            receive_budget: Arc::new(ReceiveBudget::new(1 << 30)),
             guesses: Mutex::new(Guesses::new(7)),
         };
         let mut shard = Shard::new(0, Arc::new(shared), Arc::clone(&table), Box::new(|bytes| bytes.fill(7)));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use enmasse_amqp::time::Time;
 use enmasse_journal::log::simulated::SimulatedDisk;
-use enmasse_router::core::{AddressKey, AddressKind, AddressStats, Digests};
+use enmasse_router::core::{AddressKey, AddressKind, AddressStats, Digests, ReceiveBudget};
 use enmasse_router::plan::Plan;
 use enmasse_router::shard::{
     Batch, ConnId, DynamicNodes, Fact, LinkNames, Load, Moved, OUTPUT_HIGH_BYTES, OUTPUT_LOW_BYTES, Peer, Request,
@@ -122,6 +122,7 @@ impl Node {
             multicast_settle_timeout_ms: u64::MAX,
             queue_numbers: shelves.numbers(),
             insecure: false,
+            receive_budget: Arc::new(ReceiveBudget::new(1 << 30)),
             guesses: std::sync::Mutex::new(enmasse_router::shard::Guesses::new(7)),
         });
         let worker = |(index, shelvings)| {

@@ -260,6 +260,21 @@ class _Snapshot(Collector):
             "Times the node paused accepting because of a connection limit.",
             value=self._observed.accept_pauses,
         )
+        yield GaugeMetricFamily(
+            "enmasse_received_bytes",
+            "Bytes of messages that were received and are neither stored nor handed on.",
+            value=self._observed.received_bytes,
+        )
+        yield GaugeMetricFamily(
+            "enmasse_receive_budget_bytes",
+            "The bound of enmasse_received_bytes.",
+            value=self._observed.receive_budget_bytes,
+        )
+        yield GaugeMetricFamily(
+            "enmasse_connections_stopped",
+            "Connections not read because their space has too much that is not stored.",
+            value=sum(worker.stopped for worker in self._observed.workers),
+        )
 
     def _of_spaces(self) -> Iterator[Metric]:
         links = GaugeMetricFamily("enmasse_space_links", "Open links in a space.", labels=["space"])

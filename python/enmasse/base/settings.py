@@ -24,6 +24,7 @@ from pydantic import (
 
 from enmasse.base.data_dir import default_data_dir
 from enmasse.base.errors import Code, Fault, Invalid
+from enmasse.base.memory import memory_bytes, share_bytes
 from enmasse.base.wording import worded
 
 ENV_PREFIX = "ENMASSE_"
@@ -145,6 +146,20 @@ def _idle(value: object) -> float | None:
 
 IDLE_MAX_S = 86_400
 
+RECEIVE_MEMORY_BYTES_MIN = 64 << 20
+
+
+def receive_bytes(value: str) -> int:
+    """Return the bytes that the setting `receive_memory` stands for on this machine."""
+    return max(share_bytes(value, memory_bytes()), RECEIVE_MEMORY_BYTES_MIN)
+
+
+def _receive_memory(value: str) -> str:
+    share_bytes(value, 0)
+    if "%" not in value and share_bytes(value, 0) < RECEIVE_MEMORY_BYTES_MIN:
+        raise ValueError("must be at least 64MiB, or a share of the memory, such as 25%")
+    return value
+
 
 class Settings(BaseModel):
     """All settings of `enmasse up`."""
@@ -207,6 +222,10 @@ class Settings(BaseModel):
     """Idle time-out in seconds after which the node closes a silent connection; sent in open. None
     (`off`) disables it.
     """
+
+    receive_memory: Annotated[str, AfterValidator(_receive_memory)] = "25%"
+    """Memory for messages that were received and are not stored yet: a size (`2GiB`) or a share of
+    the memory (`25%`), 64 MiB at least. Over it, senders of the spaces with most of it wait."""
 
     multicast_settle_timeout_ms: int = Field(
         default=MULTICAST_SETTLE_TIMEOUT_MS, ge=100, le=3_600_000

@@ -18,7 +18,7 @@ from enmasse.auth.token import ensure_token
 from enmasse.base.clock import Clock
 from enmasse.base.data_dir import DataDir
 from enmasse.base.errors import EnMasseError, Unavailable
-from enmasse.base.settings import Settings
+from enmasse.base.settings import Settings, receive_bytes
 from enmasse.cli.belonging import Belonging
 from enmasse.cli.network import (
     DEFAULT_PORTS,
@@ -222,6 +222,7 @@ class Leader:
                 self._settings.max_frame_size,
                 self._settings.link_credit,
                 self._settings.idle_timeout_s,
+                receive_bytes(self._settings.receive_memory),
             ),
             multicast_settle_timeout_ms=self._settings.multicast_settle_timeout_ms,
         )

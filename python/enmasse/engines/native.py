@@ -272,6 +272,8 @@ class NativeEngine:
                 for line in stats["workers"]
             ],
             accept_pauses=stats["acceptPauses"],
+            received_bytes=stats["receivedBytes"],
+            receive_budget_bytes=stats["receiveBudgetBytes"],
             journal=JournalFigures(*(journal[name] for name in _JOURNAL_MEMBERS))
             if journal
             else None,

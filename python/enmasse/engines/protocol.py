@@ -141,7 +141,8 @@ class Connection(NamedTuple):
 
 
 class WorkerFigures(NamedTuple):
-    """The figures of one thread that carries messages. All but the first two count since start."""
+    """The figures of one thread that carries messages. All but the first two and the last count
+    since start."""
 
     connections: int = 0
     busy_permille: int = 0
@@ -154,6 +155,7 @@ class WorkerFigures(NamedTuple):
     bytes_out: int = 0
     passwords_checked: int = 0
     checks_refused: int = 0
+    stopped: int = 0
 
 
 class SpaceFigures(NamedTuple):
@@ -188,6 +190,12 @@ class Observed(NamedTuple):
     workers: Sequence[WorkerFigures] = ()
     accept_pauses: int = 0
     """Times that newcomers had to wait because a bound of connections was reached."""
+
+    received_bytes: int = 0
+    """Bytes of messages that were received and are neither stored nor handed on."""
+
+    receive_budget_bytes: int = 0
+    """The bound of those."""
 
     journal: JournalFigures | None = None
     """None: no address keeps its messages on disk."""

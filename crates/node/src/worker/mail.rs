@@ -136,6 +136,7 @@ impl Worker {
             Command::Stats(answer) => {
                 let mut stats = self.stats.clone();
                 stats.connections = self.sockets.len() as u64;
+                stats.stopped = self.shard.stopped_count() as u64;
                 let addresses = self.shard.address_stats().collect();
                 let queues = self.shard.queue_figures().collect();
                 let _ = answer.send(WorkerAnswer { worker: stats, addresses, queues });

@@ -7,9 +7,10 @@ use enmasse_journal::queue::ConsumerId;
 use super::arena::{Arena, Key};
 use super::message::Queue;
 use super::overdue::Copies;
+use super::received::Account;
 use super::stored::{Assembly, Looking, Resumed, Stored, Topic};
 use super::stream::{Reading, Stream};
-use super::{AddressStats, Declared, Filter, Origin, PortId, TransactionId};
+use super::{AddressStats, Declared, Filter, Hold, Origin, PortId, TransactionId};
 
 /// Payload that may wait for one multicast consumer, bytes.
 pub const BACKLOG_BYTES: usize = 4 << 20;
@@ -23,6 +24,8 @@ const NOT_READY: u32 = u32::MAX;
 #[derive(Debug)]
 pub(super) struct Address {
     pub(super) declared: Declared,
+    /// that of its space
+    pub(super) account: Account,
     pub(super) producers: Vec<Key>,
     pub(super) consumers: Vec<Key>,
     /// consumers without a filter
@@ -71,7 +74,7 @@ pub(super) struct Producer {
     pub(super) waiting: u32,
     /// payload of its that waits, bytes
     pub(super) waiting_bytes: usize,
-    pub(super) held: bool,
+    pub(super) held: Hold,
     /// it had to wait, was counted, and may not go on yet
     pub(super) stalled: bool,
     /// messages that left and that it was not told of yet; less than none if some came back
@@ -171,9 +174,10 @@ pub(super) enum Outgoing {
 }
 
 impl Address {
-    pub(super) fn new(declared: Declared) -> Self {
+    pub(super) fn new(declared: Declared, account: Account) -> Self {
         Self {
             declared,
+            account,
             producers: Vec::new(),
             consumers: Vec::new(),
             unfiltered: 0,
@@ -312,7 +316,7 @@ impl Producer {
             audience_epoch: 0,
             waiting: 0,
             waiting_bytes: 0,
-            held: false,
+            held: Hold::No,
             stalled: false,
             taken: 0,
             to_tell: false,
@@ -423,8 +427,8 @@ mod tests {
     use super::*;
 
     fn with_consumers(count: u32) -> (Address, Arena<Consumer>, Vec<Key>) {
-        let declared = Declared { key: AddressKey(1), kind: AddressKind::Anycast, link_capacity: 10 };
-        let mut address = Address::new(declared);
+        let declared = Declared { key: AddressKey(1), kind: AddressKind::Anycast, link_capacity: 10, space: 1 };
+        let mut address = Address::new(declared, Account::NONE);
         let mut addresses = Arena::new();
         let key = addresses.insert(());
         let mut consumers = Arena::new();

@@ -7,7 +7,7 @@ use super::arena::{Arena, Key};
 use super::message::{Message, Owed};
 use super::outcome::{Pending, Retiring, token_of};
 use super::port::Tenant;
-use super::{AddressKind, Arrival, Delivery, HOLD_BYTES, Links, PortId, Router};
+use super::{AddressKind, Arrival, Delivery, HOLD_BYTES, Hold, Links, PortId, Router};
 
 /// The beginning of a delivery, or all of it.
 #[derive(Clone, Copy)]
@@ -222,6 +222,7 @@ impl Router {
         let message = &mut self.messages[key];
         let before = std::mem::replace(&mut message.charged, bytes);
         let key = message.producer;
+        self.received.waiting_bytes = self.received.waiting_bytes + bytes as u64 - before as u64;
         if let Some(producer) = self.producers.get(key) {
             self.weigh_producer(key, producer.waiting_bytes + bytes - before, links);
         }
@@ -231,8 +232,17 @@ impl Router {
     pub(super) fn weigh_producer(&mut self, key: Key, bytes: usize, links: &mut impl Links) {
         let Some(producer) = self.producers.get_mut(key) else { return };
         producer.waiting_bytes = bytes;
-        let most = if producer.held { HOLD_BYTES / 2 } else { HOLD_BYTES };
-        let hold = producer.waiting_bytes > most || self.addresses[producer.address].holds(producer.anonymous);
+        let address = &self.addresses[producer.address];
+        let most = if producer.held == Hold::No { HOLD_BYTES } else { HOLD_BYTES / 2 };
+        let waits = producer.held == Hold::Connection;
+        // Only the journal is waited for there: a consumer's credit may be behind what is not read.
+        let hold = if bytes > 0 && address.declared.kind.stores() && self.received.is_over(address.account, waits) {
+            Hold::Connection
+        } else if bytes > most || address.holds(producer.anonymous) {
+            Hold::Session
+        } else {
+            Hold::No
+        };
         if producer.held != hold {
             producer.held = hold;
             links.hold(producer.port, hold);
@@ -246,7 +256,7 @@ impl Router {
         let Some(producer) = self.producers.get_mut(key) else { return };
         let address = &mut self.addresses[producer.address];
         let capacity = address.declared.link_capacity;
-        if producer.held || producer.waiting >= capacity {
+        if producer.held != Hold::No || producer.waiting >= capacity {
             address.stats.credit_stalls += u64::from(!producer.stalled);
             producer.stalled = true;
         } else if producer.waiting <= capacity / 2 {

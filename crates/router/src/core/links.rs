@@ -4,6 +4,20 @@ use enmasse_amqp::types::{Error, Fields, Outcome};
 
 use super::{PortId, TransactionId, Unsettled};
 
+/// How far a producer is held back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Hold {
+    /// It is read.
+    #[default]
+    No,
+    /// Payload of it waits beyond [`HOLD_BYTES`](super::HOLD_BYTES): its session takes no transfers. Its connection is
+    /// still read, for what it says as a receiver.
+    Session,
+    /// Its space has more with the journal than the [`ReceiveBudget`](super::ReceiveBudget) lets it have, and some of that
+    /// is its own: its connection is not read either, until the journal has stored that.
+    Connection,
+}
+
 /// The links behind the ports, as the router sees them. Nothing is ever said about a port after its
 /// [`Router::detach`](super::Router::detach), and no call may come back into the router.
 pub trait Links {
@@ -56,8 +70,8 @@ pub trait Links {
     /// attach before [`Links::open`] and at every change; others may send what their windows allow.
     fn room(&mut self, producer: PortId, room: u32);
 
-    /// Payload of this producer waits beyond [`HOLD_BYTES`](super::HOLD_BYTES): stop reading it, or go on.
-    fn hold(&mut self, producer: PortId, hold: bool);
+    /// How far this producer is held back from now on.
+    fn hold(&mut self, producer: PortId, hold: Hold);
 
     /// A drain asked for in [`Router::credit`](super::Router::credit) is done: nothing waits that credit is left for.
     fn drained(&mut self, consumer: PortId);

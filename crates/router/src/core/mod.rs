@@ -20,12 +20,14 @@ mod overdue;
 mod parts;
 mod places;
 mod port;
+mod received;
 mod sealing;
 mod stats;
 mod stored;
 mod stream;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
 
 use enmasse_amqp::types::Outcome;
 use enmasse_journal::queue::Effect;
@@ -35,6 +37,7 @@ use arena::{Arena, Key};
 use message::Messages;
 use outcome::{Join, Pending};
 use port::{Ports, Tenant};
+use received::Received;
 use stored::{Bodies, Diverting, Journal, Operations, SUBSCRIPTION_KEYS, Transactions};
 use stream::Waiting;
 
@@ -42,9 +45,10 @@ pub use address::{BACKLOG_BYTES, BACKLOG_MESSAGES};
 pub use attempts::{Ending, Verdict};
 pub use describe::AddressDescription;
 pub use laggards::STALL_MS;
-pub use links::{Arrival, Delivery, Links};
+pub use links::{Arrival, Delivery, Hold, Links};
 pub use overdue::{OVERDUE_PROBATION_MS, SETTLE_TIMEOUT_MS};
 pub use port::{Consuming, Filter, NoLocal, Origin, PortId, PortRole};
+pub use received::{ReceiveBudget, SPACE_BYTES_MIN};
 pub use stats::AddressStats;
 pub use stored::{
     Answer, Budget, DYNAMIC_KEYS, Damaged, Digests, Failed, Found, Operated, Operation, QueueNumbers, Read, Resume,
@@ -92,6 +96,8 @@ pub struct Declared {
     pub kind: AddressKind,
     /// deliveries that may wait for one producer
     pub link_capacity: u32,
+    /// the address space it belongs to
+    pub space: u32,
 }
 
 /// The shard whose router gave out `token`.
@@ -150,6 +156,8 @@ pub struct Router {
     damaged: Vec<Damaged>,
     /// bytes of messages for queues of which more parts are to come
     assembling_bytes: usize,
+    /// what was received and is not stored yet
+    received: Received,
     /// turns so far
     turns: u64,
     /// what administrators do
@@ -204,6 +212,7 @@ impl Router {
             postponed: Vec::new(),
             damaged: Vec::new(),
             assembling_bytes: 0,
+            received: Received::new(Arc::new(ReceiveBudget::new(u64::MAX))),
             turns: 1,
             operations: Operations::default(),
             subscriptions: HashMap::new(),
@@ -214,6 +223,11 @@ impl Router {
             starving: Vec::new(),
             answered: Vec::new(),
         }
+    }
+
+    /// The node's bound of received bytes that are not stored yet; to be set before the first address.
+    pub fn set_receive_budget(&mut self, budget: Arc<ReceiveBudget>) {
+        self.received = Received::new(budget);
     }
 
     /// A delivery, or a part of one, has come from a producer.
@@ -292,6 +306,7 @@ impl Router {
         self.pass_open_fences(links);
         self.turn_operations(links);
         self.tend_touched(links);
+        self.received.tell((self.assembling_bytes + self.transactions.bytes()) as u64);
         for key in self.to_tell.drain(..) {
             let Some(producer) = self.producers.get_mut(key) else { continue };
             producer.to_tell = false;

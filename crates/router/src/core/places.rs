@@ -51,7 +51,10 @@ impl Router {
     }
 
     pub(super) fn address(&mut self, declared: Declared) -> Key {
-        let key = *self.by_key.entry(declared.key).or_insert_with(|| self.addresses.insert(Address::new(declared)));
+        let Self { by_key, addresses, received, .. } = self;
+        let key = *by_key
+            .entry(declared.key)
+            .or_insert_with(|| addresses.insert(Address::new(declared, received.open(declared.space))));
         self.addresses[key].declared = declared;
         key
     }
@@ -298,6 +301,7 @@ impl Router {
             self.detach(*port, links);
             links.close(*port, error);
         }
+        self.received.close(self.addresses[at].account);
         self.addresses.remove(at);
     }
 

@@ -14,7 +14,7 @@ use super::conn::{Anonymous, Beginning, Conn, Link, Route};
 use super::links::full_name;
 use super::management::MANAGEMENT;
 use super::{ConnId, Shard};
-use crate::core::{Ending, PortId, PortRole};
+use crate::core::{Ending, Hold, PortId, PortRole};
 use crate::plan::Operation;
 
 /// Addresses an anonymous link may have open at once before the ones nothing is outstanding on are given up.
@@ -173,7 +173,7 @@ impl Shard {
         if anonymous.routes.len() >= ROUTES_MAX {
             let ports = &self.fabric.ports;
             let current = anonymous.current.map(|(port, _)| port);
-            let idle = |port| ports.get(port).is_some_and(|port| port.unanswered == 0 && !port.held);
+            let idle = |port| ports.get(port).is_some_and(|port| port.unanswered == 0 && port.held == Hold::No);
             anonymous.give_up(|_, route| idle(route.port) && Some(route.port) != current);
         }
         self.part_with_past(id, link);
@@ -206,7 +206,8 @@ impl Shard {
         let current = anonymous.current.map(|(port, _)| port);
         let ports = &self.fabric.ports;
         let done = |port: &PortId| {
-            let idle = ports.get(*port).is_some_and(|port| port.unanswered == 0 && !port.held && !port.parting);
+            let idle =
+                ports.get(*port).is_some_and(|port| port.unanswered == 0 && port.held == Hold::No && !port.parting);
             idle && Some(*port) != current
         };
         let done: Vec<PortId> = anonymous.past.iter().copied().filter(done).collect();

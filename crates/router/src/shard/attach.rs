@@ -273,7 +273,8 @@ impl Shard {
         let home = space.stored_home(shards);
         let names = names(space, &conn.container, &attach.name);
         // The topic is not known yet. No address has this key.
-        let unknown = Declared { key: AddressKey(u32::MAX), kind: AddressKind::Topic, link_capacity: 0 };
+        let unknown =
+            Declared { key: AddressKey(u32::MAX), kind: AddressKind::Topic, link_capacity: 0, space: u32::MAX };
         let port = self.fabric.ports.insert(id.key, link.0, unknown, home);
         conn.settled_here = true;
         conn.set_link(link, Link::Consumer { ports: std::iter::once(port).collect(), wildcard: None });

@@ -11,7 +11,7 @@ use enmasse_amqp::types::{Error, Fields, Outcome};
 use super::management::QuestionId;
 use super::names::{Holder, LinkName, Thief};
 use crate::core::{
-    AddressDescription, AddressKey, Arrival, Delivery, Ending, Origin, PortId, PortRole, SubscriptionName,
+    AddressDescription, AddressKey, Arrival, Delivery, Ending, Hold, Origin, PortId, PortRole, SubscriptionName,
     TransactionId, Unsettled,
 };
 use crate::table::AddressEntry;
@@ -230,7 +230,7 @@ pub(super) enum Entry {
     },
     Hold {
         port: PortId,
-        hold: bool,
+        hold: Hold,
     },
     Drained {
         port: PortId,

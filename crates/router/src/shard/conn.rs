@@ -203,6 +203,8 @@ pub(super) struct Conn {
     pub(super) short: VecDeque<PortId>,
     /// producer ports on it that are held back
     pub(super) holds: u32,
+    /// those of them because of which it is not read
+    pub(super) stops: u32,
     /// bytes that came in while it was held back
     pub(super) held_bytes: u64,
     /// its time-outs rest, because it is not read
@@ -246,6 +248,7 @@ impl Conn {
             starved: false,
             short: VecDeque::new(),
             holds: 0,
+            stops: 0,
             held_bytes: 0,
             unread: false,
             finished: false,
@@ -350,6 +353,6 @@ impl Conn {
     pub(super) fn wants_read(&self) -> bool {
         let waits =
             self.moving.is_some() || self.stealing.is_some() || self.creating.is_some() || self.attaching.is_some();
-        !self.finished && !waits && self.held_bytes < super::HELD_BYTES_MAX
+        !self.finished && !waits && self.stops == 0 && self.held_bytes < super::HELD_BYTES_MAX
     }
 }

@@ -15,7 +15,7 @@ use enmasse_amqp::types::{Error, condition};
 use super::batch::Entry;
 use super::conn::{DynamicNode, Link};
 use super::{ConnId, Shard};
-use crate::core::{Ending, PortId, home_of_token};
+use crate::core::{Ending, Hold, PortId, home_of_token};
 
 /// How a link ends.
 #[derive(Clone, Debug)]
@@ -227,8 +227,11 @@ impl Shard {
     /// Takes a port from its home; `closed`: its link will not come back.
     pub(super) fn detach_port(&mut self, port: PortId, ending: Ending, closed: bool) {
         let Some(gone) = self.fabric.ports.get(port).copied() else { return };
-        if gone.held {
-            self.fabric.link_held(gone.conn, gone.link, false);
+        if let Some(port) = self.fabric.ports.get_mut(port) {
+            port.held = Hold::No;
+        }
+        if gone.held != Hold::No {
+            self.fabric.link_held(gone.conn, gone.link, gone.held, Hold::No);
         }
         let home = gone.home;
         // A violation closes a link too, but no subscription: only its client does.

@@ -17,7 +17,7 @@ use super::late::{LateParts, PIECE_BYTES};
 use super::ports::{Port, Ports};
 use super::subscribing::Description;
 use super::work::{DELIVERY_NANOS, WEIGHED_NANOS, Work};
-use crate::core::{Delivery, Ending, Links, PortId, TransactionId, Unsettled};
+use crate::core::{Delivery, Ending, Hold, Links, PortId, TransactionId, Unsettled};
 use crate::plan::Operation;
 
 pub(super) struct Fabric {
@@ -40,6 +40,8 @@ pub(super) struct Fabric {
     pub(super) discharged: Vec<(TransactionId, Result<(), Error>)>,
     /// connections whose spaces have sent too fast, by when they may go on
     pub(super) paced: BTreeSet<(Time, u32)>,
+    /// connections that are not read because of the receive budget
+    pub(super) stopped: usize,
     /// what the connection that is being read has cost
     pub(super) work: Work,
     /// when the driver last called
@@ -61,6 +63,7 @@ impl Fabric {
             freed: Vec::new(),
             discharged: Vec::new(),
             paced: BTreeSet::new(),
+            stopped: 0,
             work: Work::default(),
             now: Time::ZERO,
         }
@@ -124,8 +127,8 @@ impl Fabric {
     /// The home of a port that was detached says nothing more.
     pub(super) fn last_word(&mut self, port: PortId) {
         let Some(gone) = self.ports.remove(port) else { return };
-        if gone.held {
-            self.link_held(gone.conn, gone.link, false);
+        if gone.held != Hold::No {
+            self.link_held(gone.conn, gone.link, gone.held, Hold::No);
         }
         let state = self.conns.get_mut(gone.conn as usize);
         if let Some(Link::Anonymous(anonymous)) = state.and_then(|state| state.links.get_mut(gone.link as usize)) {
@@ -160,8 +163,15 @@ impl Fabric {
     }
 
     /// Holds a link that sends to us back, or lets it go on.
-    pub(super) fn link_held(&mut self, conn: u32, link: u32, hold: bool) {
+    pub(super) fn link_held(&mut self, conn: u32, link: u32, before: Hold, after: Hold) {
         let Some(state) = self.conns.get_mut(conn as usize) else { return };
+        self.stopped -= usize::from(state.stops > 0);
+        state.stops = state.stops + u32::from(after == Hold::Connection) - u32::from(before == Hold::Connection);
+        self.stopped += usize::from(state.stops > 0);
+        let hold = after != Hold::No;
+        if (before != Hold::No) == hold {
+            return self.mark(conn);
+        }
         if hold {
             state.holds += 1;
         } else {
@@ -186,7 +196,7 @@ impl Fabric {
 
     fn is_held(&self, link: &Link) -> bool {
         match link {
-            Link::Producer { port, .. } => self.ports.get(*port).is_some_and(|port| port.held),
+            Link::Producer { port, .. } => self.ports.get(*port).is_some_and(|port| port.held != Hold::No),
             Link::Anonymous(anonymous) => anonymous.held > 0,
             Link::Vacant | Link::Consumer { .. } | Link::Coordinator(_) => false,
         }
@@ -485,16 +495,16 @@ impl Links for Fabric {
         }
     }
 
-    fn hold(&mut self, producer: PortId, hold: bool) {
+    fn hold(&mut self, producer: PortId, hold: Hold) {
         if let Some(batch) = self.remote(producer) {
             batch.push(Entry::Hold { port: producer, hold });
             return;
         }
         let Some(port) = self.ports.get_mut(producer) else { return };
         if port.held != hold {
-            port.held = hold;
+            let before = std::mem::replace(&mut port.held, hold);
             let (conn, link) = (port.conn, port.link);
-            self.link_held(conn, link, hold);
+            self.link_held(conn, link, before, hold);
         }
     }
 

@@ -59,7 +59,7 @@ pub use shelves::{Changes, Openings, Shelves};
 pub use stored::Shelving;
 pub use work::Fed;
 
-use crate::core::{AddressKey, AddressStats, Ending, Links, QueueNumbers, Router};
+use crate::core::{AddressKey, AddressStats, Ending, Links, QueueNumbers, ReceiveBudget, Router};
 use crate::table::{Carried, SpaceKey, Table};
 use batch::Entry;
 use conn::Conn;
@@ -116,6 +116,8 @@ pub struct Shared {
     pub queue_numbers: QueueNumbers,
     /// PLAIN is offered to peers that are neither encrypted nor on this machine
     pub insecure: bool,
+    /// received bytes that are not stored yet
+    pub receive_budget: Arc<ReceiveBudget>,
     /// who guesses passwords; held for a look-up, once or twice a login
     pub guesses: Mutex<Guesses>,
 }
@@ -168,6 +170,7 @@ impl Shard {
         let mut router = Router::new(index, u64::from_le_bytes(seed));
         router.set_queue_numbers(shared.queue_numbers.clone());
         router.set_settle_timeout(shared.multicast_settle_timeout_ms);
+        router.set_receive_budget(Arc::clone(&shared.receive_budget));
         Self {
             router,
             fabric: Fabric::new(index, count),
@@ -583,6 +586,12 @@ impl Shard {
     #[must_use]
     pub fn connection_count(&self) -> usize {
         self.fabric.conns.len()
+    }
+
+    /// Connections that are not read because their spaces have too much with the journal.
+    #[must_use]
+    pub fn stopped_count(&self) -> usize {
+        self.fabric.stopped
     }
 
     /// What the addresses that live here have seen.

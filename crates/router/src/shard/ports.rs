@@ -2,7 +2,7 @@
 //! is still on the way to the old port is recognised and dropped. One whose address lives elsewhere is used again
 //! only after the last word from there: what is on its way to it until then goes back, and is known there.
 
-use crate::core::{AddressKey, AddressKind, Declared, PortId};
+use crate::core::{AddressKey, AddressKind, Declared, Hold, PortId};
 
 /// What a port stands for on the shard that owns its link.
 #[derive(Clone, Copy, Debug)]
@@ -21,8 +21,8 @@ pub(super) struct Port {
     pub(super) handed: u32,
     /// unsettled deliveries sent through this producer port and not answered
     pub(super) unanswered: u32,
-    /// this producer port is held back
-    pub(super) held: bool,
+    /// how far this producer port is held back
+    pub(super) held: Hold,
     /// this consumer port sends back what it is handed by another shard, until that has halted
     pub(super) refusing: bool,
     /// a drain was asked for while it did
@@ -78,7 +78,7 @@ impl Ports {
             home,
             handed: 0,
             unanswered: 0,
-            held: false,
+            held: Hold::No,
             refusing: false,
             drain: false,
             draining: false,
@@ -138,7 +138,7 @@ impl Ports {
 mod tests {
     use super::*;
 
-    const ADDRESS: Declared = Declared { key: AddressKey(9), kind: AddressKind::Anycast, link_capacity: 1 };
+    const ADDRESS: Declared = Declared { key: AddressKey(9), kind: AddressKind::Anycast, link_capacity: 1, space: 1 };
 
     #[test]
     fn a_used_again_slot_does_not_answer_to_the_old_port() {

@@ -34,7 +34,7 @@ impl AddressEntry {
     /// What the router has to know of it.
     #[must_use]
     pub const fn declared(&self) -> Declared {
-        Declared { key: self.key, kind: self.kind, link_capacity: self.link_capacity }
+        Declared { key: self.key, kind: self.kind, link_capacity: self.link_capacity, space: self.space.0 }
     }
 
     /// Whether it also covers the names below it (`sensors` covers `sensors/7`) and may be received from with

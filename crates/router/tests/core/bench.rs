@@ -8,8 +8,8 @@ use std::collections::HashMap;
 
 use enmasse_amqp::types::{Error, Fields, Modified, Outcome, condition};
 use enmasse_router::core::{
-    AddressKey, AddressKind, AddressStats, Arrival, Consuming, Declared, Delivery, Filter, Links, PortId, PortRole,
-    Router, TransactionId, Unsettled,
+    AddressKey, AddressKind, AddressStats, Arrival, Consuming, Declared, Delivery, Filter, Hold, Links, PortId,
+    PortRole, Router, TransactionId, Unsettled,
 };
 
 pub(crate) const CAPACITY: u32 = 10;
@@ -95,8 +95,13 @@ impl Links for Recorder {
     }
 
     fn room(&mut self, _: PortId, _: u32) {}
-    fn hold(&mut self, producer: PortId, hold: bool) {
-        self.say(producer, if hold { " hold" } else { " go" });
+    fn hold(&mut self, producer: PortId, hold: Hold) {
+        let words = match hold {
+            Hold::No => " go",
+            Hold::Session => " hold",
+            Hold::Connection => " stop",
+        };
+        self.say(producer, words);
     }
 
     fn unsettled(&mut self, _: PortId, _: Unsettled) {}
@@ -152,7 +157,7 @@ impl Bench {
     }
 
     pub(crate) fn declared(&self) -> Declared {
-        Declared { key: AddressKey(1), kind: self.kind, link_capacity: CAPACITY }
+        Declared { key: AddressKey(1), kind: self.kind, link_capacity: CAPACITY, space: 1 }
     }
 
     /// A port of a shard; the router's own is [`HERE`]. Each counts its own, so that a mix-up of shards shows.

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use enmasse_amqp::types::{Error, Fields, Outcome, condition};
 use enmasse_router::core::{
-    AddressKey, AddressKind, Arrival, Consuming, Declared, Delivery, Filter, Links, PortId, PortRole, Router,
+    AddressKey, AddressKind, Arrival, Consuming, Declared, Delivery, Filter, Hold, Links, PortId, PortRole, Router,
     TransactionId, Unsettled,
 };
 use proptest::prelude::*;
@@ -278,7 +278,7 @@ impl Links for World {
     }
 
     fn room(&mut self, _: PortId, _: u32) {}
-    fn hold(&mut self, _port: PortId, _hold: bool) {
+    fn hold(&mut self, _port: PortId, _hold: Hold) {
         panic!("so little payload holds nobody back");
     }
 
@@ -349,7 +349,7 @@ impl Model {
 
     fn declared(&self) -> Declared {
         let kind = if self.world.multicast { AddressKind::Multicast } else { AddressKind::Anycast };
-        Declared { key: AddressKey(1), kind, link_capacity: CAPACITY }
+        Declared { key: AddressKey(1), kind, link_capacity: CAPACITY, space: 1 }
     }
 
     fn attach_producer(&mut self, name: Option<&'static str>, anonymous: bool) {

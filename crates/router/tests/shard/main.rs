@@ -9,6 +9,7 @@ mod management;
 mod net;
 mod pacing;
 mod plans;
+mod receiving;
 mod resuming;
 mod revoking;
 mod several;

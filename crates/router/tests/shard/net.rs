@@ -12,7 +12,7 @@ use enmasse_amqp::types::{
 };
 use enmasse_journal::log::Log;
 use enmasse_journal::log::simulated::SimulatedDisk;
-use enmasse_router::core::{AddressKey, Answer, QueueNumbers, Read, SETTLE_TIMEOUT_MS};
+use enmasse_router::core::{AddressKey, Answer, QueueNumbers, Read, ReceiveBudget, SETTLE_TIMEOUT_MS};
 use enmasse_router::plan::Plan;
 use enmasse_router::shard::{
     About, ConnId, DynamicNodes, Entropy, Fact, Fed, LinkNames, Load, Peer, Request, Shard, Shared, WantedAddress,
@@ -48,6 +48,8 @@ pub(crate) struct Client {
     pub(crate) frames: Vec<String>,
     sasl: Option<SaslInit>,
     gone: bool,
+    /// its shard takes bytes
+    pub(crate) wanted: bool,
     /// reads nothing
     pub(crate) deaf: bool,
     /// settles nothing that it has sent
@@ -86,6 +88,11 @@ fn entropy(mut state: u64) -> Entropy {
 
 impl Net {
     pub(crate) fn new(shards: u16, plan: &str) -> Self {
+        Self::with_budget(shards, plan, 1 << 30)
+    }
+
+    /// A node that may have so many received bytes that are not stored.
+    pub(crate) fn with_budget(shards: u16, plan: &str, budget_bytes: u64) -> Self {
         let plan: Plan = serde_json::from_str(plan).expect("the plan is in order");
         let table = Arc::new(Table::compile(&plan, &Table::empty([7; 32])).expect("the plan compiles"));
         let shared = Arc::new(Shared {
@@ -98,6 +105,7 @@ impl Net {
             multicast_settle_timeout_ms: SETTLE_TIMEOUT_MS,
             queue_numbers: QueueNumbers::new(1),
             insecure: false,
+            receive_budget: Arc::new(ReceiveBudget::new(budget_bytes)),
             guesses: std::sync::Mutex::new(enmasse_router::shard::Guesses::new(7)),
         });
         let shards = (0..shards)
@@ -189,6 +197,7 @@ impl Net {
             frames: Vec::new(),
             sasl,
             gone: false,
+            wanted: true,
             deaf: false,
             keeps: false,
         });
@@ -470,7 +479,7 @@ impl Net {
     fn feed(&mut self, index: usize) -> bool {
         let client = &mut self.clients[index];
         let (shard, id) = client.server;
-        if client.gone || client.to_server.is_empty() {
+        if client.gone || !client.wanted || client.to_server.is_empty() {
             return false;
         }
         let bytes = std::mem::take(&mut client.to_server);
@@ -504,6 +513,8 @@ impl Net {
                 else {
                     continue;
                 };
+                moved |= attention.wants_read && !client.wanted;
+                client.wanted = attention.wants_read;
                 self.output_max_bytes = self.output_max_bytes.max(output.len());
                 if client.deaf {
                     continue;

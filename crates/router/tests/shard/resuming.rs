@@ -22,10 +22,15 @@ const LAYOUTS: [(u16, usize); 2] = [(1, 0), (3, 2)];
 
 /// The open space with a queue on a disk.
 pub(crate) fn on_disk(shards: u16, disk: Arc<SimulatedDisk>) -> Net {
+    on_disk_within(shards, disk, 1 << 30)
+}
+
+/// As above, on a node that may have so many received bytes that are not stored.
+pub(crate) fn on_disk_within(shards: u16, disk: Arc<SimulatedDisk>, budget_bytes: u64) -> Net {
     let queue = "{\"uid\": \"q\", \"name\": \"orders\", \"type\": \"queue\"}";
     let memory = "{\"uid\": \"m\", \"name\": \"memory\", \"type\": \"queue\", \"durability\": \"memory\"}";
     let plan = OPEN_SPACE.replacen("\"addresses\": [", &format!("\"addresses\": [{queue},{memory},"), 1);
-    let mut net = Net::new(shards, &plan);
+    let mut net = Net::with_budget(shards, &plan, budget_bytes);
     let config = Config { segment_bytes: 64 << 10, secret: 1, ..Config::default() };
     let (mut log, recovered) = Log::open(disk, config).expect("a log");
     let shelf = match recovered.queues.first() {

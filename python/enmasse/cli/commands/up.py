@@ -133,6 +133,14 @@ IdleTimeout = Annotated[
         show_default="60",
     ),
 ]
+ReceiveMemory = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIZE|SHARE",
+        help="Memory for messages that are received and not stored yet, such as 2GiB or 25%.",
+        show_default="25%",
+    ),
+]
 MulticastSettleTimeout = Annotated[
     int | None,
     _number(
@@ -204,6 +212,7 @@ def up(
     max_frame_size: MaxFrameSize = None,
     link_credit: LinkCredit = None,
     idle_timeout_s: IdleTimeout = None,
+    receive_memory: ReceiveMemory = None,
     multicast_settle_timeout_ms: MulticastSettleTimeout = None,
     namespace_resources_max: NamespaceResources = None,
     namespace_data_bytes_max: NamespaceDataBytes = None,
@@ -241,6 +250,7 @@ def up(
         "max_frame_size": max_frame_size,
         "link_credit": link_credit,
         "idle_timeout_s": idle_timeout_s,
+        "receive_memory": receive_memory,
         "multicast_settle_timeout_ms": multicast_settle_timeout_ms,
         "namespace_resources_max": namespace_resources_max,
         "namespace_data_bytes_max": namespace_data_bytes_max,

@@ -204,6 +204,7 @@ impl Router {
 
     /// Who waits at an address for the outcome of a message that is not committed and that theirs repeat.
     pub(in crate::core) fn echoes_of(&mut self, at: Key) -> Vec<Owed> {
+        self.uncount_waiting(at);
         let address = &mut self.addresses[at];
         let of_queue =
             address.stored.iter_mut().flat_map(|stored| stored.echoes.drain().flat_map(|(_, echoes)| echoes));
@@ -310,7 +311,7 @@ impl Router {
             return self.touch(at);
         };
         let bytes = body.len();
-        let duty = Duty { producer: from, owed, address: at, bytes, from: None };
+        let duty = Duty { producer: from, owed, address: at, account: self.addresses[at].account, bytes, from: None };
         let commit = Commit::new(at, admitted.seq, duty).with_tag(self.note_tag(from, owed, admitted.seq));
         self.journal.store_one(log, admitted, commit, body);
         self.journal.seal(None);
@@ -323,6 +324,7 @@ impl Router {
         let producer = &mut self.producers[from];
         producer.waiting += 1;
         let waiting = producer.waiting_bytes + bytes;
+        self.received.add(self.addresses[producer.address].account, 1, bytes);
         self.weigh_producer(from, waiting, links);
     }
 

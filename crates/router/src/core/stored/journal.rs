@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 
 use super::super::arena::Key;
 use super::super::message::Owed;
+use super::super::received::Account;
 use super::super::stream::BlockErrand;
 use super::super::{Links, Router, TransactionId};
 use super::compact::Copied;
@@ -66,6 +67,8 @@ pub(super) struct Duty {
     pub(super) owed: Owed,
     /// the address for which the outcome counts
     pub(super) address: Key,
+    /// where its bytes are counted
+    pub(super) account: Account,
     /// payload that waits for the producer, in bytes
     pub(super) bytes: usize,
     /// the queue it comes from, if it is moved
@@ -73,8 +76,14 @@ pub(super) struct Duty {
 }
 
 impl Duty {
-    pub(super) const NONE: Self =
-        Self { producer: Key::NONE, owed: Owed::Nobody, address: Key::NONE, bytes: 0, from: None };
+    pub(super) const NONE: Self = Self {
+        producer: Key::NONE,
+        owed: Owed::Nobody,
+        address: Key::NONE,
+        account: Account::NONE,
+        bytes: 0,
+        from: None,
+    };
 }
 
 /// What a batch is about.
@@ -753,6 +762,7 @@ impl Router {
     }
 
     fn free_window(&mut self, duty: &Duty, links: &mut impl Links) {
+        self.received.remove(duty.account, 1, duty.bytes);
         if let Some(producer) = self.producers.get_mut(duty.producer) {
             producer.waiting -= 1;
             let bytes = producer.waiting_bytes - duty.bytes;

@@ -443,7 +443,7 @@ impl Router {
         }
         let owed = Owed::Operation { id: running.operation.id, bytes: item.size_bytes };
         let from = takes.then_some((at, item.seq));
-        let duty = Duty { producer: Key::NONE, owed, address: at, bytes: 0, from };
+        let duty = Duty { owed, address: at, from, ..Duty::NONE };
         let removed = from_log.filter(|_| takes).map(|log| (log, item));
         if self.land(posted, &changed, duty, removed, links) {
             running.open += 1;

@@ -344,8 +344,8 @@ impl Router {
     /// A subscription of a topic that is not declared.
     pub(super) fn shelve_subscription(&mut self, topic: Key, shelf: Shelf, links: &mut impl Links) -> Key {
         let number = self.subscription_number();
-        let link_capacity = self.addresses[topic].declared.link_capacity;
-        let declared = Declared { key: AddressKey(number), kind: AddressKind::Stored, link_capacity };
+        let Declared { link_capacity, space, .. } = self.addresses[topic].declared;
+        let declared = Declared { key: AddressKey(number), kind: AddressKind::Stored, link_capacity, space };
         let name = shelf.subscription.as_ref().and_then(|subscription| subscription.name.clone());
         let life = shelf.subscription.as_ref().map_or(Life::Links, |subscription| subscription.life);
         let (settings, dead_letter, expiry) = self.undeclared_rules(topic, life);
@@ -575,7 +575,8 @@ mod tests {
     fn a_key_is_not_given_out_as_long_as_a_subscription_has_it() {
         let mut router = Router::new(0, 1);
         for number in [KEYS.end - 1, KEYS.start, KEYS.start + 1] {
-            router.address(Declared { key: AddressKey(number), kind: AddressKind::Stored, link_capacity: 1 });
+            let key = AddressKey(number);
+            router.address(Declared { key, kind: AddressKind::Stored, link_capacity: 1, space: 1 });
         }
         router.next_subscription = KEYS.end - 2;
         assert_eq!([router.subscription_number(), router.subscription_number()], [KEYS.end - 2, KEYS.start + 2]);

@@ -145,7 +145,8 @@ impl Router {
             Err(refusal) => return self.refuse(from, arriving, refused(refusal), links),
         };
         self.addresses[at].stats.dropped += u64::from(posted.is_unwanted());
-        let duty = Duty { producer: from, owed, address: at, bytes: body.len(), from: None };
+        let account = self.addresses[at].account;
+        let duty = Duty { producer: from, owed, address: at, account, bytes: body.len(), from: None };
         if self.land(posted, body, duty, None, links) {
             self.take_window(from, body.len(), links);
         } else {

@@ -69,6 +69,11 @@ impl Transactions {
         self.open.values().any(|transaction| transaction.postings.iter().any(|posting| posting.address == key))
     }
 
+    /// Bytes of what all of them hold.
+    pub(in crate::core) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     pub(super) fn next_look(&self) -> Option<u64> {
         self.look_ms
     }

@@ -74,6 +74,7 @@ impl Router {
         let producer = &mut self.producers[from];
         producer.waiting += 1;
         let waiting = producer.waiting_bytes + body.len();
+        self.received.add(self.addresses[at].account, 1, body.len());
         self.weigh_producer(from, waiting, links);
     }
 

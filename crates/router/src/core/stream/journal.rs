@@ -233,7 +233,7 @@ impl Router {
         answered.extend(part.waiting.drain(..(count as usize).min(part.waiting.len())));
         let tickets = part.partition.answered() - u64::from(count)..part.partition.answered();
         let echoing = !part.echoes.is_empty();
-        self.free_windows(&answered, links);
+        self.free_windows(at, &answered, links);
         for waiting in answered.drain(..) {
             self.answer(waiting.owed, at, outcome, links);
         }
@@ -250,7 +250,8 @@ impl Router {
     }
 
     /// Windows of producers move on; messages of one producer mostly stand together.
-    fn free_windows(&mut self, answered: &[Waiting], links: &mut impl Links) {
+    fn free_windows(&mut self, at: Key, answered: &[Waiting], links: &mut impl Links) {
+        self.uncount(at, answered.iter());
         for run in answered.chunk_by(|one, other| one.producer == other.producer) {
             let key = run[0].producer;
             let Some(producer) = self.producers.get_mut(key) else { continue };
@@ -259,6 +260,21 @@ impl Router {
             self.weigh_producer(key, bytes, links);
             self.taken(key, run.len() as i32);
         }
+    }
+
+    /// Messages that were received wait for the log no longer.
+    fn uncount<'a>(&mut self, at: Key, answered: impl Iterator<Item = &'a Waiting>) {
+        let received = answered.filter(|waiting| waiting.producer != Key::NONE);
+        let (messages, bytes) =
+            received.fold((0, 0), |(messages, bytes), waiting| (messages + 1, bytes + waiting.bytes as usize));
+        self.received.remove(self.addresses[at].account, messages, bytes);
+    }
+
+    /// A stream is deleted: nobody waits for its messages any more.
+    pub(in crate::core) fn uncount_waiting(&mut self, at: Key) {
+        let Some(stream) = self.addresses[at].stream.take() else { return };
+        self.uncount(at, stream.parts.iter().flat_map(|part| &part.waiting));
+        self.addresses[at].stream = Some(stream);
     }
 
     /// Small blocks side by side become one: read, written again behind all others, and gone from where they lay, in

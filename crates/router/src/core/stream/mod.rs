@@ -313,6 +313,7 @@ impl Router {
 
     /// The address is deleted: so are its messages.
     pub(super) fn clear_stream(&mut self, at: Key) {
+        self.uncount_waiting(at);
         let address = &mut self.addresses[at];
         let Some(stream) = address.stream.take() else { return };
         if let Some(armed) = stream.armed_ms {

@@ -261,7 +261,7 @@ fn a_delivery_that_turns_out_to_be_part_of_a_transaction_is_called_off() {
     use enmasse_router::core::{AddressKey, AddressKind, Declared};
     for kind in [AddressKind::Anycast, AddressKind::Multicast] {
         let mut house = House::new(Settings::default());
-        let direct = Declared { key: AddressKey(9), kind, link_capacity: 10 };
+        let direct = Declared { key: AddressKey(9), kind, link_capacity: 10, space: 1 };
         house.router.attach(ANONYMOUS, direct, anonymous(None), &mut house.told);
         let id = house.declare(1);
         let consumer = PortId { shard: 0, generation: 0, index: 91 };

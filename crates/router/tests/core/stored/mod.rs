@@ -27,7 +27,7 @@ use enmasse_journal::log::simulated::SimulatedDisk;
 use enmasse_journal::log::{Batch, Config, Log, Recovered};
 use enmasse_journal::queue::{Settings, Ttl};
 use enmasse_router::core::{
-    AddressKey, AddressKind, Answer, Consuming, Declared, Delivery, Links, PortId, PortRole, QueueNumbers, Read,
+    AddressKey, AddressKind, Answer, Consuming, Declared, Delivery, Hold, Links, PortId, PortRole, QueueNumbers, Read,
     Router, Shelf, TopicShelf, TransactionId, Unsettled,
 };
 
@@ -148,8 +148,8 @@ impl Links for Told {
     fn room(&mut self, port: PortId, room: u32) {
         self.room.push((port, room));
     }
-    fn hold(&mut self, _: PortId, hold: bool) {
-        self.held = Some(hold);
+    fn hold(&mut self, _: PortId, hold: Hold) {
+        self.held = Some(hold != Hold::No);
     }
     fn drained(&mut self, _: PortId) {
         self.drained += 1;
@@ -352,11 +352,11 @@ fn states_on(disk: &SimulatedDisk, kind: u8) -> usize {
 }
 
 fn declared(key: AddressKey) -> Declared {
-    Declared { key, kind: AddressKind::Stored, link_capacity: 100 }
+    Declared { key, kind: AddressKind::Stored, link_capacity: 100, space: 1 }
 }
 
 fn news() -> Declared {
-    Declared { key: TOPIC, kind: AddressKind::Topic, link_capacity: 100 }
+    Declared { key: TOPIC, kind: AddressKind::Topic, link_capacity: 100, space: 1 }
 }
 
 fn publisher(name: &str) -> PortRole {

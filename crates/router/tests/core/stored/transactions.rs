@@ -667,7 +667,7 @@ fn a_settled_message_is_part_of_its_transaction_like_any_other() {
 fn a_direct_address_takes_no_part() {
     for kind in [AddressKind::Anycast, AddressKind::Multicast] {
         let mut house = house(Settings::default());
-        let direct = Declared { key: AddressKey(9), kind, link_capacity: 10 };
+        let direct = Declared { key: AddressKey(9), kind, link_capacity: 10, space: 1 };
         let port = PortId { shard: 0, generation: 0, index: 60 };
         house.router.attach(port, direct, producer(), &mut house.told);
         let consuming = Consuming::default();

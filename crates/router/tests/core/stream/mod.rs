@@ -17,7 +17,7 @@ use enmasse_journal::log::{Batch, Config, Log, Recovered};
 use enmasse_journal::queue;
 use enmasse_journal::stream::{Retention, Settings};
 use enmasse_router::core::{
-    AddressKey, AddressKind, Answer, Consuming, Declared, Delivery, Links, PortId, PortRole, Read, Router, Shelf,
+    AddressKey, AddressKind, Answer, Consuming, Declared, Delivery, Hold, Links, PortId, PortRole, Read, Router, Shelf,
     Start, Stream, TransactionId, Unsettled,
 };
 
@@ -112,7 +112,7 @@ impl Links for Told {
     }
 
     fn room(&mut self, _: PortId, _: u32) {}
-    fn hold(&mut self, _: PortId, _: bool) {}
+    fn hold(&mut self, _: PortId, _: Hold) {}
 
     fn unsettled(&mut self, _: PortId, _: Unsettled) {}
     fn name(&mut self, _: PortId, _: u64, _: bool) {}
@@ -353,7 +353,7 @@ impl Site {
 }
 
 fn declared() -> Declared {
-    Declared { key: STREAM, kind: AddressKind::Stream, link_capacity: 100 }
+    Declared { key: STREAM, kind: AddressKind::Stream, link_capacity: 100, space: 1 }
 }
 
 fn producer(name: Option<&str>) -> PortRole {

@@ -1,0 +1,230 @@
+"""The receive budget: memory and other tenants' direct messages while the disk is stalled.
+
+    .venv/bin/python bench/budget.py [--producers 300] [--budget 512MiB] [--seconds 10]
+
+The journal lies on a file system of its own, which is frozen (`fsfreeze`): no write comes back.
+Producers of one space then send to a queue as fast as their sockets take it, whatever credit and
+session windows say, while the load tool sends direct messages in another space. Goals: resident
+memory grows by at most the budget and 256 MiB; the direct messages keep four fifths of their rate.
+
+Needs root, ext4 and loop devices. `cargo build --release -p enmasse-client` leaves the load tool.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import selectors
+import socket
+import struct
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import servers
+
+from enmasse.base.settings import receive_bytes
+from run import load
+
+BODY = bytes(64 << 10)
+DISK_MIB = 2_048
+SLACK_BYTES = 256 << 20
+RATE_MIN = 0.8
+SETTLING_S = 8.0
+"""How long the producers send before the rate beside them is measured."""
+
+
+@contextlib.contextmanager
+def disk(image: Path, mount: Path) -> Iterator[None]:
+    """An empty file system in a file."""
+    with image.open("wb") as file:
+        file.truncate(DISK_MIB << 20)
+    subprocess.run(["mkfs.ext4", "-q", image], check=True)
+    mount.mkdir(parents=True)
+    subprocess.run(["mount", "-o", "loop", image, mount], check=True)
+    (mount / "lost+found").rmdir()
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", mount], check=True)
+
+
+@contextlib.contextmanager
+def frozen(mount: Path) -> Iterator[None]:
+    """No write to the file system comes back meanwhile."""
+    subprocess.run(["fsfreeze", "-f", mount], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["fsfreeze", "-u", mount], check=True)
+
+
+def frame(performative: int, *fields: bytes, payload: bytes = b"") -> bytes:
+    """A frame of AMQP 1.0 on channel 0 (part 2, 2.3)."""
+    body = b"\x00\x53" + bytes([performative]) + composite(*fields) + payload
+    return struct.pack(">IBBH", 8 + len(body), 2, 0, 0) + body
+
+
+def composite(*fields: bytes) -> bytes:
+    """A list8 (part 1, 1.6.22)."""
+    items = b"".join(fields)
+    return bytes([0xC0, len(items) + 1, len(fields)]) + items
+
+
+def text(value: str) -> bytes:
+    """A str8-utf8."""
+    return bytes([0xA1, len(value)]) + value.encode()
+
+
+def uint(value: int) -> bytes:
+    """A uint."""
+    return struct.pack(">BI", 0x70, value)
+
+
+NULL, ZERO, SENDER = b"\x40", b"\x43", b"\x42"
+SOURCE = b"\x00\x53\x28\x45"
+
+
+class Producer:
+    """A peer that sends without an end and looks at nothing that it is told."""
+
+    def __init__(self, number: int, host: str, port: int, space: str) -> None:
+        """Connect, and say all that comes before the first message."""
+        target = b"\x00\x53\x29" + composite(text("queue"))
+        name = text(f"budget-{number}")
+        self._waiting = b"AMQP\x00\x01\x00\x00" + b"".join(
+            [
+                frame(0x10, name, text(space)),
+                frame(0x11, NULL, ZERO, uint(1 << 20), uint(1 << 20)),
+                frame(0x12, name, ZERO, SENDER, NULL, NULL, SOURCE, target, NULL, NULL, ZERO),
+            ]
+        )
+        self._sent = 0
+        self.socket = socket.create_connection((host, port), timeout=30)
+        self.socket.setblocking(False)
+
+    def go_on(self) -> None:
+        """Send some of what the socket takes, and throw away what has come."""
+        with contextlib.suppress(BlockingIOError):
+            while self.socket.recv(1 << 16):
+                pass
+        with contextlib.suppress(BlockingIOError):
+            for _ in range(8):
+                if not self._waiting:
+                    self._waiting = self._transfer()
+                self._waiting = self._waiting[self.socket.send(self._waiting) :]
+
+    def _transfer(self) -> bytes:
+        tag = struct.pack(">BBI", 0xA0, 4, self._sent)
+        fields = (ZERO, uint(self._sent), tag, ZERO, SENDER)
+        self._sent += 1
+        data = b"\x00\x53\x75" + struct.pack(">BI", 0xB0, len(BODY)) + BODY
+        return frame(0x14, *fields, payload=data)
+
+
+class Producers(threading.Thread):
+    """Many of them, on one thread."""
+
+    def __init__(self, url: str, count: int, space: str) -> None:
+        """Connect them."""
+        super().__init__(daemon=True)
+        place = urlsplit(url)
+        assert place.hostname is not None and place.port is not None
+        self._all = [Producer(n, place.hostname, place.port, space) for n in range(count)]
+        self._stopping = threading.Event()
+        self.broken = 0
+
+    def run(self) -> None:
+        """Send until they are stopped."""
+        with selectors.DefaultSelector() as ready:
+            for one in self._all:
+                ready.register(one.socket, selectors.EVENT_WRITE, one)
+            while not self._stopping.is_set():
+                for key, _ in ready.select(0.1):
+                    try:
+                        key.data.go_on()
+                    except OSError:
+                        ready.unregister(key.fileobj)
+                        self.broken += 1
+
+    def stop(self) -> None:
+        """Cut all connections."""
+        self._stopping.set()
+        self.join()
+        for one in self._all:
+            one.socket.close()
+
+
+def resident(server: servers.Server) -> int:
+    """The resident memory of the platform, in bytes."""
+    return int(Path(f"/proc/{server.pids[0]}/statm").read_text().split()[1]) * 4096
+
+
+class Most(threading.Thread):
+    """Looks at the resident memory until it is asked for the most."""
+
+    def __init__(self, server: servers.Server) -> None:
+        """Look at this platform."""
+        super().__init__(daemon=True)
+        self._server = server
+        self._stopping = threading.Event()
+        self.bytes = 0
+
+    def run(self) -> None:
+        """Look ten times a second."""
+        while not self._stopping.wait(0.1):
+            self.bytes = max(self.bytes, resident(self._server))
+
+    def stop(self) -> int:
+        """Return the most."""
+        self._stopping.set()
+        self.join()
+        return self.bytes
+
+
+def rate(server: servers.Server, seconds: float) -> float:
+    """Direct messages a second in the default space."""
+    options = {"address": "anycast", "body": "100", "duration": str(seconds)}
+    return float(load(server, options)["messages_per_s"])
+
+
+def main() -> None:
+    """Measure, and print what was reached."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--producers", type=int, default=300)
+    parser.add_argument("--budget", default="512MiB", help="the setting receive-memory")
+    parser.add_argument("--seconds", type=float, default=10.0)
+    arguments = parser.parse_args()
+    os.environ["ENMASSE_RECEIVE_MEMORY"] = arguments.budget
+    budget = receive_bytes(arguments.budget)
+    with tempfile.TemporaryDirectory(prefix="enmasse-budget-") as name:
+        folder = Path(name)
+        mount = folder / "tenants" / "journal"
+        with disk(folder / "disk.img", mount), servers.node(folder, "tenants") as node:
+            alone = rate(node, arguments.seconds)
+            idle = resident(node)
+            with frozen(mount):
+                most, producers = Most(node), Producers(node.url, arguments.producers, "noisy")
+                most.start()
+                producers.start()
+                time.sleep(SETTLING_S)
+                beside = rate(node, arguments.seconds)
+                grown = most.stop() - idle
+                left = arguments.producers - producers.broken
+                producers.stop()
+    print(f"load of the machine: {os.getloadavg()[0]:.1f}; {left} producers stayed connected")
+    reached = "reached" if grown <= budget + SLACK_BYTES else "short"
+    print(f"memory: {idle >> 20} MiB idle, {grown >> 20} MiB more beside {budget >> 20}: {reached}")
+    reached = "reached" if beside >= RATE_MIN * alone else "short"
+    print(
+        f"direct: {alone:,.0f} msg/s alone, {beside:,.0f} beside ({beside / alone:.2f}): {reached}"
+    )
+
+
+if __name__ == "__main__":
+    main()

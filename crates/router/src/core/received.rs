@@ -1,0 +1,321 @@
+//! Received bytes that are not stored yet, and the bound of all of them on a node: decisions only, no I/O.
+//!
+//! A shard counts for each address space the bytes that are with the journal, and for itself what else has come and is
+//! neither stored nor handed on. All shards of a node share one [`ReceiveBudget`]. A space may have as many bytes with
+//! the journal as the budget has left (Choudhury and Hahne, 1998): alone half of it, two spaces a third each. Producers
+//! of a space that has more are not read. All stored addresses of a space live on one shard, so that the count of the
+//! shard is that of the node.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use slab::Slab;
+
+/// Bytes that every space may have with the journal, however little the budget has left.
+pub const SPACE_BYTES_MIN: u64 = 1 << 20;
+/// What a message takes beside its body until it is stored.
+const MESSAGE_BYTES: u64 = 256;
+
+/// How many received bytes a node may hold, and how many it holds.
+#[derive(Debug)]
+pub struct ReceiveBudget {
+    bytes: u64,
+    held: AtomicU64,
+}
+
+impl ReceiveBudget {
+    /// A budget of so many bytes.
+    #[must_use]
+    pub const fn new(bytes: u64) -> Self {
+        Self { bytes, held: AtomicU64::new(0) }
+    }
+
+    /// The bound.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Received bytes that are held now, as of the last turn of each shard.
+    #[must_use]
+    pub fn held(&self) -> u64 {
+        // Relaxed, here and below: the number carries no other memory with it.
+        self.held.load(Ordering::Relaxed)
+    }
+}
+
+/// The address space whose bytes are counted, on one shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Account(u32);
+
+impl Account {
+    /// Of what was not received: nothing is counted.
+    pub(super) const NONE: Self = Self(u32::MAX);
+}
+
+#[derive(Debug)]
+struct Space {
+    space: u32,
+    /// with the journal
+    bytes: u64,
+    /// addresses of the space that live here
+    addresses: u32,
+}
+
+/// What one shard has received and not stored yet.
+#[derive(Debug)]
+pub(super) struct Received {
+    budget: Arc<ReceiveBudget>,
+    spaces: Slab<Space>,
+    accounts: HashMap<u32, Account>,
+    /// of all spaces
+    journal_bytes: u64,
+    /// what waits for consumers at direct addresses
+    pub(super) waiting_bytes: u64,
+    /// what the budget was told last, and how much of it was with the journal
+    told: u64,
+    journal_told: u64,
+    /// what the budget had left then
+    left: u64,
+}
+
+impl Received {
+    pub(super) fn new(budget: Arc<ReceiveBudget>) -> Self {
+        let left = budget.bytes;
+        Self {
+            budget,
+            spaces: Slab::new(),
+            accounts: HashMap::new(),
+            journal_bytes: 0,
+            waiting_bytes: 0,
+            told: 0,
+            journal_told: 0,
+            left,
+        }
+    }
+
+    /// One more address of a space lives here, until [`Received::close`].
+    pub(super) fn open(&mut self, space: u32) -> Account {
+        let spaces = &mut self.spaces;
+        let account = *self
+            .accounts
+            .entry(space)
+            .or_insert_with(|| Account(spaces.insert(Space { space, bytes: 0, addresses: 0 }) as u32));
+        self.spaces[account.0 as usize].addresses += 1;
+        account
+    }
+
+    /// An address is gone. Bytes of its that are with the journal still count.
+    pub(super) fn close(&mut self, account: Account) {
+        if let Some(space) = self.spaces.get_mut(account.0 as usize) {
+            space.addresses -= 1;
+            self.forget_unused(account);
+        }
+    }
+
+    fn forget_unused(&mut self, account: Account) {
+        let space = &self.spaces[account.0 as usize];
+        if space.addresses == 0 && space.bytes == 0 {
+            self.accounts.remove(&space.space);
+            self.spaces.remove(account.0 as usize);
+        }
+    }
+
+    /// Messages go to the journal.
+    #[inline]
+    pub(super) fn add(&mut self, account: Account, messages: usize, bytes: usize) {
+        if let Some(space) = self.spaces.get_mut(account.0 as usize) {
+            let size = size_of_messages(messages, bytes);
+            space.bytes += size;
+            self.journal_bytes += size;
+        }
+    }
+
+    /// Messages that were added have come back from the journal, stored or not.
+    #[inline]
+    pub(super) fn remove(&mut self, account: Account, messages: usize, bytes: usize) {
+        if let Some(space) = self.spaces.get_mut(account.0 as usize) {
+            let size = size_of_messages(messages, bytes);
+            space.bytes -= size;
+            self.journal_bytes -= size;
+            if space.addresses == 0 {
+                self.forget_unused(account);
+            }
+        }
+    }
+
+    /// Whether a space has more bytes than it may have, so that a producer is not to be read; one that `waits` is read
+    /// again at half of that.
+    #[inline]
+    pub(super) fn is_over(&self, account: Account, waits: bool) -> bool {
+        let Some(space) = self.spaces.get(account.0 as usize) else { return false };
+        let left = self.left.saturating_sub(self.journal_bytes.saturating_sub(self.journal_told));
+        let most = left.max(SPACE_BYTES_MIN);
+        space.bytes > if waits { most / 2 } else { most }
+    }
+
+    /// The end of a turn. `others`: bytes of partial deliveries and transactions.
+    pub(super) fn tell(&mut self, others: u64) {
+        let held = self.journal_bytes + self.waiting_bytes + others;
+        let change = held.wrapping_sub(self.told);
+        let before = match change {
+            0 => self.budget.held.load(Ordering::Relaxed),
+            _ => self.budget.held.fetch_add(change, Ordering::Relaxed),
+        };
+        (self.told, self.journal_told) = (held, self.journal_bytes);
+        self.left = self.budget.bytes.saturating_sub(before.wrapping_add(change));
+    }
+}
+
+impl Drop for Received {
+    fn drop(&mut self) {
+        self.budget.held.fetch_sub(self.told, Ordering::Relaxed);
+    }
+}
+
+const fn size_of_messages(messages: usize, bytes: usize) -> u64 {
+    messages as u64 * MESSAGE_BYTES + bytes as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+    const READ: usize = MIB / 4;
+
+    fn shards<const N: usize>(budget_bytes: usize) -> (Arc<ReceiveBudget>, [Received; N]) {
+        let budget = Arc::new(ReceiveBudget::new(budget_bytes as u64));
+        let shards = std::array::from_fn(|_| Received::new(Arc::clone(&budget)));
+        (budget, shards)
+    }
+
+    /// Reads for a space until it may have no more; the bytes it has then.
+    fn fill(shard: &mut Received, account: Account) -> usize {
+        let reads = (0..10_000).take_while(|_| {
+            let reads = !shard.is_over(account, false);
+            if reads {
+                shard.add(account, 0, READ);
+                shard.tell(0);
+            }
+            reads
+        });
+        reads.count() * READ
+    }
+
+    #[test]
+    fn a_space_alone_has_half_of_the_budget_and_the_next_one_half_of_what_is_left() {
+        let (budget, [mut one, mut other]) = shards(64 * MIB);
+        let (first, second) = (one.open(1), other.open(2));
+        assert_eq!(fill(&mut one, first), 32 * MIB + READ);
+        other.tell(0);
+        assert!(fill(&mut other, second).abs_diff(16 * MIB) <= READ);
+        assert!(budget.held() <= budget.bytes());
+    }
+
+    #[test]
+    fn a_space_that_has_little_is_read_however_full_the_node_is() {
+        let (_, [mut one, mut other]) = shards(4 * MIB);
+        let (full, new) = (one.open(1), other.open(2));
+        one.add(full, 0, 100 * MIB);
+        one.tell(0);
+        other.tell(0);
+        assert_eq!(fill(&mut other, new), MIB + READ);
+    }
+
+    #[test]
+    fn who_waits_goes_on_at_half_of_what_the_space_may_have() {
+        let (_, [mut shard]) = shards(8 * MIB);
+        let account = shard.open(1);
+        let had = fill(&mut shard, account);
+        shard.remove(account, 0, MIB);
+        shard.tell(0);
+        assert!(!shard.is_over(account, false) && shard.is_over(account, true));
+        shard.remove(account, 0, had - 3 * MIB);
+        shard.tell(0);
+        assert!(!shard.is_over(account, true));
+    }
+
+    #[test]
+    fn partial_deliveries_transactions_and_what_waits_at_direct_addresses_leave_less_to_the_journal() {
+        let (budget, [mut shard]) = shards(64 * MIB);
+        let account = shard.open(1);
+        shard.waiting_bytes = 16 * MIB as u64;
+        shard.tell(16 * MIB as u64);
+        assert_eq!(fill_with(&mut shard, account, 16 * MIB as u64), 16 * MIB + READ);
+        assert_eq!(budget.held(), (48 * MIB + READ) as u64);
+    }
+
+    fn fill_with(shard: &mut Received, account: Account, others: u64) -> usize {
+        let mut bytes = 0;
+        while !shard.is_over(account, false) {
+            shard.add(account, 0, READ);
+            shard.tell(others);
+            bytes += READ;
+        }
+        bytes
+    }
+
+    #[test]
+    fn a_space_is_forgotten_with_its_last_address_and_its_last_byte() {
+        let (budget, [mut shard]) = shards(MIB);
+        let account = shard.open(7);
+        assert_eq!(shard.open(7), account);
+        shard.add(account, 1, 10);
+        shard.close(account);
+        shard.close(account);
+        shard.tell(0);
+        assert_eq!(budget.held(), 10 + MESSAGE_BYTES);
+        shard.remove(account, 1, 10);
+        shard.remove(Account::NONE, 1, 10);
+        shard.tell(0);
+        assert_eq!((budget.held(), shard.spaces.len(), shard.accounts.len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_shard_that_ends_holds_nothing() {
+        let (budget, [mut one, other]) = shards(MIB);
+        let account = one.open(1);
+        one.add(account, 0, 100);
+        one.tell(5);
+        drop(other);
+        assert_eq!(budget.held(), 105);
+        drop(one);
+        assert_eq!(budget.held(), 0);
+    }
+
+    proptest! {
+        /// Each step: a space reads if it may, or the journal gives some of its bytes back.
+        #[test]
+        fn all_spaces_together_have_the_budget_the_least_of_each_and_a_read_at_most(
+            steps in prop::collection::vec((0usize..6, any::<bool>(), 1usize..=READ), 1..400),
+        ) {
+            let (budget, mut shards) = shards::<3>(8 * MIB);
+            let accounts: Vec<_> = (0..6).map(|space| shards[space % 3].open(space as u32)).collect();
+            let mut held = [0usize; 6];
+            for (space, reads, bytes) in steps {
+                let (shard, account) = (&mut shards[space % 3], accounts[space]);
+                shard.tell(0);
+                if reads && !shard.is_over(account, false) {
+                    shard.add(account, 0, bytes);
+                    held[space] += bytes;
+                } else if !reads {
+                    let back = bytes.min(held[space]);
+                    shard.remove(account, 0, back);
+                    held[space] -= back;
+                }
+                shard.tell(0);
+                let total: usize = held.iter().sum();
+                prop_assert_eq!(budget.held(), total as u64);
+                prop_assert!(total <= 8 * MIB + 6 * (SPACE_BYTES_MIN as usize + READ), "{held:?}");
+                let waiting = held.iter().filter(|bytes| **bytes <= SPACE_BYTES_MIN as usize);
+                let readable = (0..6).filter(|one| held[*one] <= SPACE_BYTES_MIN as usize
+                    && !shards[one % 3].is_over(accounts[*one], false));
+                prop_assert_eq!(readable.count(), waiting.count(), "who has little is always read");
+            }
+        }
+    }
+}
