@@ -46,6 +46,32 @@ async def test_resources_are_for_the_bearer_alone(
     assert TOKEN not in answer.text
 
 
+async def test_wrong_tokens_make_their_source_wait_and_the_right_one_where_it_is_known_does_not(
+    served: Served,
+) -> None:
+    wrong = {"Authorization": "Bearer ci.wrong"}
+    async with served.client(peer="192.0.2.1") as http:
+        assert (await http.get(ADDRESSES, headers=GOOD)).status_code == 200
+        tried = [(await http.get(ADDRESSES, headers=wrong)).status_code for _ in range(7)]
+        assert tried == [401] * 5 + [429] * 2
+        refused = await http.get(ADDRESSES, headers=wrong)
+        assert refused.headers["Retry-After"] == "1"
+        assert "wrong tokens" in refused.json()["message"]
+        unnamed = {"Authorization": "Bearer wrong"}
+        tried = [(await http.get(ADDRESSES, headers=unnamed)).status_code for _ in range(6)]
+        assert tried == [401] * 5 + [429]
+        assert (await http.get(ADDRESSES, headers=GOOD)).status_code == 200, "known here"
+        assert (await http.get(ADDRESSES)).status_code == 401, "without a token nothing is tried"
+    async with served.client(peer="192.0.2.2") as http:
+        tried = [(await http.get(ADDRESSES, headers=unnamed)).status_code for _ in range(6)]
+        assert tried == [401] * 5 + [429]
+        assert (await http.get(ADDRESSES, headers=GOOD)).status_code == 429, "unseen"
+    async with served.client() as http:
+        for _ in range(7):
+            await http.get(ADDRESSES, headers=unnamed)
+        assert (await http.get(ADDRESSES, headers=GOOD)).status_code == 200, "on this machine"
+
+
 async def test_past_the_bound_of_requests_health_is_still_answered(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,3 +207,6 @@ class Known:
 
     def bearer(self, authorization: str | None) -> Caller | None:
         return self.callers[authorization or ""]
+
+    def asks(self, authorization: str | None, source: str) -> Caller | None:
+        return self.bearer(authorization)

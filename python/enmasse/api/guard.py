@@ -101,7 +101,7 @@ class Guard:
             )
         open_here = path in LOCALLY_OPEN_PATHS and _is_local(scope)
         try:
-            caller = self._caller(headers)
+            caller = self._asks(scope, headers)
         except EnMasseError as error:
             return error
         if caller is None and not open_here:
@@ -122,6 +122,15 @@ class Guard:
             if not open_here and not caller.may(asked):
                 return forbidden(caller, asked)
         return self._crowded(caller)
+
+    def _asks(self, scope: Scope, headers: Headers) -> Caller | None:
+        """As `_caller`, of a new request: wrong tokens count against the address of the peer.
+
+        Raises: Exhausted if it is too early for another one.
+        """
+        source = (scope.get("client") or ("", 0))[0]
+        caller = self._callers.asks(headers.get("authorization"), source)
+        return acting(caller, headers, self._callers) if caller is not None else None
 
     def _caller(self, headers: Headers) -> Caller | None:
         """Return the caller; None if unknown.

@@ -7,10 +7,14 @@ unknown name.
 
 import hashlib
 import hmac
+from math import ceil
 
+from enmasse.auth.guesses import Guesses
 from enmasse.auth.roles import OWNER_CALLER, Caller
 from enmasse.auth.token import is_bearer_of
 from enmasse.base.clock import Clock
+from enmasse.base.errors import Code, Exhausted
+from enmasse.base.hosts import is_loopback
 from enmasse.resources import Key, Secret
 from enmasse.resources.api_token import (
     DIGEST,
@@ -34,6 +38,33 @@ class Callers:
         self._store = store
         self._own_token = own_token
         self._clock = clock
+        self._guesses = Guesses()
+
+    def asks(self, authorization: str | None, source: str) -> Caller | None:
+        """As `bearer`, of somebody who asks from a source address.
+
+        Raises: Exhausted if wrong tokens of that name have come from there, or from many places,
+        and it is too early for another one. The right one is let in from where it was shown before,
+        and from this machine.
+        """
+        if authorization is None:
+            return None
+        name, now_s = _name_of(authorization), self._clock.monotonic()
+        attempt = self._guesses.begin(name, source, now_s)
+        is_early = attempt.wait_s > 0
+        trusted = attempt.known or is_loopback(source)
+        caller = self.bearer(authorization) if trusted or not is_early else None
+        if caller is not None:
+            self._guesses.succeeded(name, source, now_s)
+            return caller
+        if is_early:
+            raise Exhausted(
+                Code.LIMIT_REACHED,
+                "too many wrong tokens came from this address: wait, and check the token",
+                retry_after_s=float(ceil(attempt.wait_s)),
+            )
+        self._guesses.failed(name, source, now_s)
+        return None
 
     def bearer(self, authorization: str | None) -> Caller | None:
         """Return the sender of an `Authorization` header; None if unknown."""
@@ -67,6 +98,11 @@ class Callers:
         if not is_token or not isinstance(secret, Secret) or secret.faults():
             return Caller(name)
         return caller_of(secret)
+
+
+def _name_of(authorization: str) -> str:
+    """Return the name in front of a token's secret; of the owner's, which has none, nothing."""
+    return authorization.partition(" ")[2].strip().rpartition(".")[0]
 
 
 def caller_of(secret: Secret) -> Caller:

@@ -4,6 +4,7 @@
 mod agreements;
 mod creating;
 mod departing;
+mod guessing;
 mod large;
 mod management;
 mod net;
