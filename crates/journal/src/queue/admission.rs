@@ -169,12 +169,13 @@ impl Queue {
     }
 
     /// With what was offered it holds more than a queue that blocks may: what came all at once does not fit. One message
-    /// alone may be as large as it is.
+    /// alone may be as large as it is. Of `leaving` the messages and their bytes do not count.
     #[must_use]
-    pub fn is_overfull(&self) -> bool {
+    pub fn is_overfull(&self, leaving: (u64, u64)) -> bool {
         let limits = &self.settings.limits;
-        let bytes = if self.len() > 1 { self.bytes } else { 0 };
-        self.settings.full == Full::Block && (self.len() as u64 > limits.messages || bytes > limits.bytes)
+        let messages = (self.len() as u64).saturating_sub(leaving.0);
+        let bytes = if messages > 1 { self.bytes.saturating_sub(leaving.1) } else { 0 };
+        self.settings.full == Full::Block && (messages > limits.messages || bytes > limits.bytes)
     }
 
     /// How many more messages producers may be given credit for, `granted` being what they have and did not use.

@@ -84,6 +84,8 @@ pub(super) struct Producer {
     pub(super) incoming: Incoming,
     /// what has come of it
     pub(super) assembly: Option<Box<Assembly>>,
+    /// its last delivery was part of a transaction: a queue that is full refuses the commit, and holds nobody
+    pub(super) posts: bool,
     /// the transaction of the delivery that begins
     pub(super) transaction: Option<TransactionId>,
     /// the queue of a stored address, or the stream, counts it
@@ -322,6 +324,7 @@ impl Producer {
             to_tell: false,
             incoming: Incoming::Nothing,
             assembly: None,
+            posts: false,
             transaction: None,
             counted: false,
             producer_name: None,

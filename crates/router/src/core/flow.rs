@@ -238,7 +238,7 @@ impl Router {
         // Only the journal is waited for there: a consumer's credit may be behind what is not read.
         let hold = if bytes > 0 && address.declared.kind.stores() && self.received.is_over(address.account, waits) {
             Hold::Connection
-        } else if bytes > most || address.holds(producer.anonymous) {
+        } else if bytes > most || address.holds(producer.anonymous && !producer.posts) {
             Hold::Session
         } else {
             Hold::No

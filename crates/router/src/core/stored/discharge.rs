@@ -35,6 +35,9 @@ pub(super) struct Committing {
     blocks: Vec<KeptBlock>,
 }
 
+/// Messages, and their bytes, that leave queues with a commit.
+type Leaving = BTreeMap<Key, (u64, u64)>;
+
 /// A message that its queues take.
 struct Offered<'a> {
     posting: &'a Posting,
@@ -139,7 +142,7 @@ impl Router {
         let postings = std::mem::take(&mut transaction.postings);
         let offered = match transaction.refusal.clone() {
             Some(refusal) => Err(refusal),
-            None => self.offer_all(&postings),
+            None => self.offer_all(&postings, &self.leaving_with(id)),
         };
         let offered = match offered {
             Ok(offered) => offered,
@@ -196,14 +199,14 @@ impl Router {
     }
 
     /// Offers messages to their queues: all of them, or none.
-    fn offer_all<'a>(&mut self, postings: &'a [Posting]) -> Result<Vec<Offered<'a>>, Error> {
+    fn offer_all<'a>(&mut self, postings: &'a [Posting], leaving: &Leaving) -> Result<Vec<Offered<'a>>, Error> {
         let mut offered: Vec<Offered<'a>> = Vec::with_capacity(postings.len());
         let (mut copies, mut firsts) = (0, BTreeMap::new());
         for posting in postings {
             let refusal = match self.offer_one(posting, &mut firsts) {
                 Ok(one) => {
                     copies += one.posted.disk.len();
-                    let overfull = self.overfull(&one.posted);
+                    let overfull = self.overfull(&one.posted, leaving);
                     offered.push(one);
                     if copies <= COPIES && overfull.is_none() {
                         continue;
@@ -267,14 +270,35 @@ impl Router {
         Ok(posted)
     }
 
+    /// What a commit takes out of queues: it makes room for what the commit puts there.
+    fn leaving_with(&self, id: TransactionId) -> Leaving {
+        let mut leaving = Leaving::new();
+        let Some(transaction) = self.transactions.open.get(&id) else { return leaving };
+        for retirement in transaction.retirements.iter().filter(|one| *one.outcome == Outcome::Accepted) {
+            let Some(pending) = self.pending.get(Key::unpack(retirement.token)) else { continue };
+            let (Owed::Queue(seq), Some(stored)) = (pending.owed, &self.addresses[pending.address].stored) else {
+                continue;
+            };
+            if let Some(item) = stored.shelf.queue.get(seq) {
+                let (messages, bytes) = leaving.entry(pending.address).or_default();
+                *messages += 1;
+                *bytes += u64::from(item.size_bytes);
+            }
+        }
+        leaving
+    }
+
     /// Credit keeps producers from sending more than a queue has room for, but what is held until a commit was sent before:
-    /// why it cannot be stored, if a queue has more now than it may. Subscriptions that live with their links are never
+    /// why it cannot be stored, if a queue has more then than it may. Subscriptions that live with their links are never
     /// waited for long, and miss what they have no room for.
-    fn overfull(&self, posted: &Posted) -> Option<String> {
+    fn overfull(&self, posted: &Posted, leaving: &Leaving) -> Option<String> {
         let on_disk = posted.disk.iter().map(|(at, ..)| *at);
         let queues = on_disk.chain(posted.memory.iter().map(|(at, _)| *at));
-        let mut queues = queues.filter_map(|at| self.addresses[at].stored.as_ref());
-        let full = queues.find(|stored| !stored.lives_with_links() && stored.shelf.queue.is_overfull())?;
+        let mut queues = queues.filter_map(|at| Some((at, self.addresses[at].stored.as_ref()?)));
+        let (_, full) = queues.find(|(at, stored)| {
+            let leaving = leaving.get(at).copied().unwrap_or_default();
+            !stored.lives_with_links() && stored.shelf.queue.is_overfull(leaving)
+        })?;
         let (name, limits) = (&full.shelf.name, &full.shelf.queue.settings().limits);
         let bound = match limits.messages {
             u64::MAX => format!("{} bytes", limits.bytes),

@@ -69,6 +69,7 @@ impl Router {
                 return self.refuse_direct(from, transaction, &arrival, links);
             }
             producer.transaction = Some(transaction);
+            self.note_posting(from, true, links);
         } else if let Some(assembly) = producer.assembly.as_mut() {
             assembly.arriving.transaction.get_or_insert(transaction);
         } else if !arrival.aborted {
@@ -134,12 +135,26 @@ impl Router {
     /// A delivery begins for an address that takes whole messages.
     pub(in crate::core) fn deliver_whole(&mut self, from: Key, arrival: &Arrival<'_>, links: &mut impl Links) {
         let transaction = self.producers[from].transaction.take();
+        if transaction.is_none() {
+            self.note_posting(from, false, links);
+        }
         let arriving = Arriving { transaction, ..self.arriving(from, arrival) };
         if arrival.more {
             self.producers[from].incoming = Incoming::Assembly;
             return self.gather(from, Assembly { arriving, bytes: Vec::new() }, arrival, links);
         }
         self.take_in(from, &arriving, arrival.payload, links);
+    }
+
+    /// A producer sends in a transaction now, or no more. One that waited for room in a full queue could never discharge the
+    /// transaction that makes the room.
+    #[inline]
+    fn note_posting(&mut self, from: Key, posts: bool, links: &mut impl Links) {
+        let producer = &mut self.producers[from];
+        if std::mem::replace(&mut producer.posts, posts) != posts {
+            let bytes = producer.waiting_bytes;
+            self.weigh_producer(from, bytes, links);
+        }
     }
 
     /// A later part of one.

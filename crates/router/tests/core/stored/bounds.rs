@@ -289,3 +289,28 @@ fn a_delivery_that_turns_out_to_be_part_of_a_transaction_is_called_off() {
         assert_eq!(house.texts(), ["whole"]);
     }
 }
+
+/// A transaction that consumes a message of a full queue and posts one to it, without a window of its own.
+#[test]
+fn who_posts_to_a_full_queue_is_not_held_and_takes_the_place_of_what_it_consumes() {
+    let mut house = House::with_topic(Arc::new(SimulatedDisk::new(512, 7)), of_messages(2), Settings::default());
+    house.send("a");
+    house.send("b");
+    house.consumer(QUEUE, 1);
+    house.pump();
+    let got = house.got();
+    house.router.attach(ANONYMOUS, declared(QUEUE), anonymous(None), &mut house.told);
+    assert_eq!(house.told.held, Some(true), "the queue is full");
+    let id = house.declare(1);
+    house.post(id, ANONYMOUS, "c");
+    assert_eq!(house.told.held, Some(false), "the discharge comes behind it");
+    house.retire(id, &got[0], &Outcome::Accepted, true);
+    assert_eq!(house.commit(id), Ok(()), "one goes and one comes");
+    assert_eq!(house.told.held, Some(false));
+    let id = house.declare(2);
+    house.post(id, ANONYMOUS, "d");
+    reason(house.commit(id), "has no room");
+    house.send_from(ANONYMOUS, &Message { body: Body::Data(vec![b"e".to_vec()]), ..Message::default() });
+    assert_eq!(house.told.held, Some(true), "outside of a transaction it waits");
+    assert_eq!(house.restarted().log.figures().alive_messages, 2);
+}
