@@ -1,4 +1,4 @@
-//! One connection: its socket, its buffers, and what its one link has come to.
+//! One connection: its socket, its buffers, and its one link.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -12,7 +12,7 @@ pub(crate) const FRAME_SIZE_MAX: usize = 1 << 20;
 /// Deliveries to a consumer that may be unsettled at once; a power of two.
 pub(crate) const UNSETTLED_MAX: usize = 1 << 16;
 
-/// What the connection's link does.
+/// The role of the connection's link.
 pub(crate) enum Link {
     None,
     Producer(Producer),
@@ -26,7 +26,7 @@ pub(crate) struct Producer {
     pub(crate) received: u32,
     /// deliveries it may send in all: delivery-count plus credit
     pub(crate) granted: u32,
-    /// deliveries taken by consumers and not yet told: a range of its delivery-ids
+    /// deliveries taken by consumers and not yet reported: a range of its delivery-ids
     pub(crate) accepted: Option<(u32, u32)>,
     /// frames since the session window was last renewed
     pub(crate) since_flow: u32,
@@ -37,9 +37,9 @@ pub(crate) struct Consumer {
     pub(crate) address: usize,
     /// deliveries sent to it; also its next delivery-id
     pub(crate) sent: u32,
-    /// deliveries it has asked for in all: delivery-count plus credit
+    /// deliveries it has requested in all: delivery-count plus credit
     pub(crate) limit: u32,
-    /// by delivery-id: who sent it (connection + 1, 0: nobody waits) and under which id
+    /// by delivery-id: the sender (connection + 1, 0: none) and its delivery-id
     pub(crate) origins: Vec<u64>,
 }
 
@@ -115,7 +115,8 @@ impl Connection {
         }
     }
 
-    /// The buffer, to be given back with `restore`: frames borrow from it while other connections are written to.
+    /// The buffer, to be returned with `restore`: frames borrow from it while other connections are
+    /// written to.
     pub(crate) fn take_input(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.input)
     }
@@ -145,7 +146,7 @@ impl Connection {
         Some(Input::Frame { sasl: rest[5] == 1, start: start + body, end: start + size })
     }
 
-    /// Takes the buffer back, with what is left of a frame moved to its front and room for the rest of it.
+    /// Takes the buffer back, with a partial frame moved to its front and room for the rest of it.
     pub(crate) fn restore(&mut self, mut input: Vec<u8>) {
         input.copy_within(self.parsed..self.filled, 0);
         self.filled -= self.parsed;
@@ -159,7 +160,7 @@ impl Connection {
         self.input = input;
     }
 
-    /// Writes as much as the socket takes; `blocked` says whether something is left.
+    /// Writes as much as the socket takes; `blocked` is set if some output is left.
     pub(crate) fn flush(&mut self) -> io::Result<bool> {
         while self.written < self.output.len() {
             match self.stream.write(&self.output[self.written..]) {

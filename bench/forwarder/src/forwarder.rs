@@ -19,7 +19,7 @@ const EVENTS_MAX: usize = 256;
 const WINDOW_RENEWAL: u32 = 1 << 20;
 const LISTENER: u64 = u64::MAX;
 
-/// Who sends to and who receives from one name; members are keys of connections.
+/// Senders and receivers of one name; members are keys of connections.
 #[derive(Default)]
 struct Address {
     producers: Vec<usize>,
@@ -41,11 +41,12 @@ pub struct Forwarder {
     sink: Option<u32>,
 }
 
-/// A connection is to be cut: its peer is gone, or does what a forwarder cannot do.
+/// A connection has to be closed: its peer has gone, or uses an unsupported feature.
 struct Cut;
 
 impl Forwarder {
-    /// Listens on loopback; port 0 is a free one. With `sink`, producers get that much credit and are settled at once.
+    /// Listens on loopback; port 0 is a free one. With `sink`, producers get that much credit and
+    /// are settled at once.
     ///
     /// # Errors
     /// If the port is taken, or the poller cannot be made.
@@ -159,7 +160,7 @@ impl Forwarder {
             code::ATTACH => self.attach(key, &mut list)?,
             code::CLOSE => {
                 self.output(key).extend_from_slice(&wire::CLOSE);
-                // whether it arrives is the peer's concern: it has said that it goes
+                // whether it arrives does not matter: the peer has closed already
                 let _ = self.connections[key].flush();
                 return Err(Cut);
             }
@@ -221,7 +222,7 @@ impl Forwarder {
         }
     }
 
-    /// Hands what credit the consumers of an address have, and nobody was given yet, to its producers, evenly.
+    /// Distributes unassigned credit of an address's consumers to its producers, evenly.
     fn share(&mut self, address: usize) {
         let Address { producers, consumers, .. } = &self.addresses[address];
         let credit = |key: &usize| match &self.connections[*key].link {
@@ -242,7 +243,7 @@ impl Forwarder {
         }
     }
 
-    /// Adds credit to a producer and tells it.
+    /// Grants credit to a producer.
     fn grant(&mut self, key: usize, more: u32) {
         let next_incoming = self.connections[key].next_incoming;
         let Link::Producer(producer) = &mut self.connections[key].link else { return };
@@ -301,7 +302,7 @@ impl Forwarder {
         None
     }
 
-    /// What `--sink` does with a transfer.
+    /// The action of `--sink` for a transfer.
     fn swallow(&mut self, key: usize, credit: u32, transfer: &wire::Transfer<'_>) {
         if !transfer.settled {
             self.accept_delivery(key, transfer.delivery_id);

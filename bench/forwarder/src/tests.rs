@@ -238,7 +238,7 @@ fn frames_come_in_pieces_of_any_size() {
 }
 
 #[test]
-fn sasl_anonymous_is_let_in() {
+fn sasl_anonymous_is_admitted() {
     let port = start(None);
     let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
@@ -252,7 +252,7 @@ fn sasl_anonymous_is_let_in() {
 }
 
 #[test]
-fn what_is_not_amqp_is_cut_and_the_rest_goes_on() {
+fn what_is_not_amqp_is_cut_and_the_rest_continues() {
     let port = start(None);
     let mut bad: Vec<Vec<u8>> = vec![b"GET / HTTP/1.1\r\n\r\n".to_vec()];
     for frame in [

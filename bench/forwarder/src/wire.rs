@@ -3,7 +3,8 @@
 //! A reader that walks described lists without decoding what it does not need, and frames made from
 //! templates. Nothing is shared with the node's own codec, so that neither flatters the other.
 
-/// Descriptor codes of the performatives (part 2, 2.7) and SASL frames (part 5, 5.3.3) that are looked at.
+/// Descriptor codes of the performatives (part 2, 2.7) and SASL frames (part 5, 5.3.3) that are
+/// examined.
 pub(crate) mod code {
     pub(crate) const OPEN: u8 = 0x10;
     pub(crate) const BEGIN: u8 = 0x11;
@@ -33,7 +34,7 @@ pub(crate) struct List<'a> {
     /// the low byte of a numeric descriptor
     pub(crate) descriptor: u8,
     pub(crate) fields: Fields<'a>,
-    /// what follows the list: a transfer's payload
+    /// the bytes after the list: a transfer's payload
     pub(crate) after: &'a [u8],
 }
 
@@ -99,7 +100,8 @@ pub(crate) fn list(input: &[u8]) -> Option<List<'_>> {
     Some(List { descriptor, fields: Fields { rest: &body[head..size], count }, after: &body[size..] })
 }
 
-/// Bytes of the value at the front of `input`, constructor included; `None` if it is cut short or of no known width.
+/// Bytes of the value at the front of `input`, constructor included; `None` if it is cut short or
+/// of no known width.
 #[inline]
 fn value_size(input: &[u8]) -> Option<usize> {
     let code = *input.first()?;

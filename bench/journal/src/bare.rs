@@ -1,4 +1,5 @@
-//! The control: the same bytes by plain writes and syncs into files like those of the log, and nothing else.
+//! The control: the same bytes by plain writes and syncs into files like those of the log, and
+//! nothing else.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -11,11 +12,12 @@ use crate::commits::{Commits, Failed, Segments, noise};
 
 const FILE_BYTES: u64 = 64 << 20;
 const FILES: usize = 8;
-/// Bytes of the writes that fill a file before a run. The page cache keeps a file in pieces as large as it was first
-/// written in, and small writes into large pieces cost more, so these are as large as those that warm the log.
+/// Bytes of the writes that fill a file before a run. The page cache keeps a file in pieces as
+/// large as it was first written in, and small writes into large pieces cost more, so these are as
+/// large as those that warm the log.
 const WARM_BYTES: u64 = 4 << 20;
 
-/// Writes of so many bytes, each synced.
+/// Writes of this many bytes, each synced.
 pub(crate) struct Bare {
     files: Files,
     segments: Segments,

@@ -1,21 +1,21 @@
 //! Commits of so many records of 1 KiB, each on disk before the next begins.
 //!
-//! `Growing` only adds: every segment is a fresh file. `Recycled` adds, and removes in the same commit what came 50
-//! commits before: segments that were written once are written again.
+//! `Growing` only adds: every segment is a fresh file. `Recycled` adds, and removes in the same
+//! commit what came 50 commits before: segments that were written once are written again.
 
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use enmasse_journal::log::{Batch, Config, Log, Place, Removal, Target};
+use enmasse_journal::log::{Config, Log, RecordLocation, Removal, Target, WriteBatch};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::disk::FolderDisk;
 
 /// Bytes of a message.
 pub(crate) const BODY_BYTES: usize = 1024;
-/// Bytes of what a queue keeps with a message.
+/// Bytes that a queue stores with a message.
 pub(crate) const HEAD_BYTES: usize = 16;
 /// Bytes written before a run on recycled segments begins.
 const WARM_BYTES: u64 = 10 * (64 << 20);
@@ -28,10 +28,10 @@ pub(crate) enum Segments {
     Recycled,
 }
 
-/// What went wrong.
+/// The error.
 pub(crate) type Failed = Box<dyn std::error::Error>;
 
-/// Figures of one run.
+/// Statistics of one run.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Line {
     /// Commits a second.
@@ -42,7 +42,7 @@ pub(crate) struct Line {
     p99_us: f64,
     /// Time on a processor, a commit.
     cpu_us: f64,
-    /// The same for what a shard does before: copying and checking bodies, counting what is removed.
+    /// The same for a shard's work before: copying and checking bodies, counting removals.
     shard_us: f64,
 }
 
@@ -137,14 +137,14 @@ pub(crate) fn noise(len: usize) -> Vec<u8> {
 pub(crate) struct Loaded {
     log: Log<FolderDisk>,
     feed: Feed,
-    batch: Batch,
+    batch: WriteBatch,
     waiting: bool,
 }
 
 impl Loaded {
     pub(crate) fn new(folder: &Path, group: usize, segments: Segments) -> Result<Self, Failed> {
         let (mut log, _) = Log::open(Arc::new(FolderDisk::open(folder)?), Config { secret: 1, ..Config::default() })?;
-        let mut batch = Batch::new();
+        let mut batch = WriteBatch::new();
         batch.declare(1, &[1; 16], "bench");
         log.append(&mut batch)?;
         log.sync()?;
@@ -188,8 +188,8 @@ impl Commits for Loaded {
 fn warm(log: &mut Log<FolderDisk>) -> Result<(), Failed> {
     let mut feed = Feed::new(4000, Segments::Recycled);
     (feed.seq, feed.back) = (1 << 40, 1 << 40);
-    let mut batch = Batch::new();
-    while log.figures().appended_bytes < WARM_BYTES {
+    let mut batch = WriteBatch::new();
+    while log.stats().appended_bytes < WARM_BYTES {
         feed.fill(&mut batch);
         log.append(&mut batch)?;
         log.sync()?;
@@ -207,15 +207,15 @@ fn warm(log: &mut Log<FolderDisk>) -> Result<(), Failed> {
     Ok(())
 }
 
-/// What a shard with one queue says.
+/// The records of a shard with one queue.
 struct Feed {
     bodies: Vec<u8>,
     group: usize,
     seq: u64,
     removes: bool,
     /// Number and place of each message, commit by commit.
-    stored: VecDeque<Vec<(u64, Place)>>,
-    spare: Vec<(u64, Place)>,
+    stored: VecDeque<Vec<(u64, RecordLocation)>>,
+    spare: Vec<(u64, RecordLocation)>,
     /// The first number in a batch that is not back yet.
     back: u64,
 }
@@ -233,7 +233,7 @@ impl Feed {
         }
     }
 
-    fn fill(&mut self, batch: &mut Batch) {
+    fn fill(&mut self, batch: &mut WriteBatch) {
         batch.clear();
         for _ in 0..self.group {
             let start = (self.seq * 61 % 65_536) as usize;
@@ -246,7 +246,7 @@ impl Feed {
         }
     }
 
-    fn take_places(&mut self, batch: &Batch) {
+    fn take_places(&mut self, batch: &WriteBatch) {
         if self.removes {
             let first = self.back;
             let mut places = std::mem::take(&mut self.spare);
@@ -257,7 +257,7 @@ impl Feed {
         }
     }
 
-    fn remove_oldest(&mut self, batch: &mut Batch) {
+    fn remove_oldest(&mut self, batch: &mut WriteBatch) {
         let mut removal = Removal::new(1);
         let places = self.stored.pop_front().unwrap_or_default();
         places.iter().for_each(|&(seq, place)| removal.add(seq, place));

@@ -1,5 +1,5 @@
-//! What the journal can do on this disk: commits beside a bare write and fdatasync of the same bytes, and how long it
-//! takes to open a log with many messages.
+//! The performance of the journal on this disk: commits compared with a bare write and fdatasync of
+//! the same bytes, and the time to open a log with many messages.
 
 mod bare;
 mod commits;
@@ -22,7 +22,7 @@ const USAGE: &str =
 
 const SLICE: Duration = Duration::from_millis(200);
 
-/// What was asked for.
+/// The arguments.
 struct Asked {
     folder: PathBuf,
     seconds: f64,
@@ -84,7 +84,7 @@ fn measure(asked: &Asked) -> Result<(), commits::Failed> {
     Ok(())
 }
 
-/// The log and the control in turn, in slices so short that whatever else the machine does hits both.
+/// The log and the control in turn, in slices so short that other load on the machine affects both.
 fn compare(asked: &Asked, group: usize, segments: commits::Segments) -> Result<String, commits::Failed> {
     let one = Emptied::new(&asked.folder.join("log"))?;
     let other = Emptied::new(&asked.folder.join("bare"))?;
@@ -100,7 +100,7 @@ fn compare(asked: &Asked, group: usize, segments: commits::Segments) -> Result<S
     Ok(of_log.line(bytes).row(group, segments, &of_bare.line(bytes)))
 }
 
-/// A folder that is empty when it comes and gone when it goes.
+/// A folder that is created empty and removed afterwards.
 struct Emptied(PathBuf);
 
 impl Emptied {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use enmasse_journal::log::{Batch, Config, Log, Target};
+use enmasse_journal::log::{Config, Log, Target, WriteBatch};
 
 use crate::commits::{BODY_BYTES, HEAD_BYTES, noise};
 use crate::disk::FolderDisk;
@@ -43,7 +43,7 @@ fn config() -> Config {
 fn fill(folder: &Path, count: u64) -> Result<(), Box<dyn std::error::Error>> {
     let (mut log, _) = Log::open(Arc::new(FolderDisk::open(folder)?), config())?;
     let bodies = noise(BODY_BYTES + 4096);
-    let mut batch = Batch::new();
+    let mut batch = WriteBatch::new();
     batch.declare(1, &[1; 16], "bench");
     for seq in 0..count {
         let start = (seq % 4096) as usize;
@@ -60,7 +60,7 @@ fn fill(folder: &Path, count: u64) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Let the system forget what it has of these files in memory.
+/// Drops the page cache of these files.
 fn forget(folder: &Path) -> Result<(), Box<dyn std::error::Error>> {
     for entry in std::fs::read_dir(folder)? {
         let file = std::fs::File::open(entry?.path())?;

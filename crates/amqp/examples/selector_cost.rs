@@ -1,4 +1,5 @@
-//! What one evaluation of a selector takes: `cargo run --release -p enmasse-amqp --example selector_cost`.
+//! The cost of one evaluation of a selector: `cargo run --release -p enmasse-amqp --example
+//! selector_cost`.
 
 // The crate has no clock; what measures it needs one.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]

@@ -1,4 +1,4 @@
-//! Time as the machines see it: handed in, never read.
+//! Time as an argument of the machines, which read no clock.
 
 /// Monotonic time in microseconds since an origin that the driver chooses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

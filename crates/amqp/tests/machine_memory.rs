@@ -1,4 +1,5 @@
-//! What a connection costs in memory, counted by the allocator: idle, and after whatever a peer does to it.
+//! What a connection costs in memory, counted by the allocator: idle, and after whatever a peer
+//! does to it.
 #![expect(unsafe_code, reason = "an allocator that counts has to be one")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -22,7 +23,7 @@ thread_local! {
 struct Counting;
 
 fn count(bytes: isize) {
-    // A thread that is going down has no counter any more, and nobody asks for it.
+    // A thread that is going down has no counter any more, and nobody requests it.
     let _ = HELD.try_with(|held| held.set(held.get() + bytes));
 }
 
@@ -48,7 +49,7 @@ fn held() -> isize {
     HELD.with(Cell::get)
 }
 
-/// A server machine, the bytes it held when it was new being left out.
+/// A server machine, the bytes it held when it was new being omitted.
 struct Subject {
     machine: Connection,
     before: isize,

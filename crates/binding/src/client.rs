@@ -16,7 +16,7 @@ use serde::Deserialize;
 use crate::errors::{client_error, invalid};
 use crate::value::{Classes, to_python};
 
-/// What `Client` is made from.
+/// The options of `Client`.
 #[derive(Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Options {
@@ -81,7 +81,7 @@ struct Link {
     max_message_size: Option<u64>,
 }
 
-/// What of a stream a receiver reads.
+/// The range of a stream for a receiver.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Reading {
@@ -209,7 +209,7 @@ fn owned(fd: RawFd) -> PyResult<OwnedFd> {
     if fd < 0 {
         return Err(invalid(format!("fd is {fd}: it is the descriptor of a connected socket")));
     }
-    // SAFETY: the caller hands the descriptor over, as `_native.pyi` says: nobody else closes it.
+    // SAFETY: the caller passes ownership of the descriptor, as `_native.pyi` states.
     #[expect(unsafe_code, reason = "Python has no owned descriptors")]
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

@@ -1,6 +1,7 @@
 //! The one table by which errors of the crates become one Python exception.
 //!
-//! `NativeError` carries kind, code and message; `enmasse.native` turns it into the class of that kind, once.
+//! `NativeError` carries kind, code and message; `enmasse.native` turns it into the class of that
+//! kind, once.
 
 use enmasse_node::{ErrorKind, NodeError};
 use pyo3::exceptions::PyException;
@@ -50,12 +51,12 @@ pub(crate) fn client_error(error: &enmasse_client::Error) -> PyErr {
     NativeError::new_err((kind, code, error.message.clone()))
 }
 
-/// The caller handed over something that is not what the function takes.
+/// The caller passed an argument that the function does not accept.
 pub(crate) fn invalid(message: impl Into<String>) -> PyErr {
     NativeError::new_err(("Invalid", "E1000", message.into()))
 }
 
-/// A peer sent what is not of its protocol.
+/// A peer violated its protocol.
 pub(crate) fn broken(message: impl Into<String>) -> PyErr {
     NativeError::new_err(("PeerError", "E7000", message.into()))
 }

@@ -1,7 +1,7 @@
 //! Whole messages between bytes and Python.
 //!
-//! The sections cross as one tuple, which `enmasse.native` turns into a `Message`:
-//! `(header, delivery_annotations, message_annotations, properties, application_properties, body, footer)`.
+//! The sections cross as one tuple, which `enmasse.native` turns into a `Message`: `(header,
+//! delivery_annotations, message_annotations, properties, application_properties, body, footer)`.
 
 use enmasse_amqp::codec::{self, MAX_DEPTH};
 use enmasse_amqp::types::{Body, Fields, Header, Message, MessageId, Properties, Symbol, Value};

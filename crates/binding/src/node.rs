@@ -1,4 +1,5 @@
-//! `Node` for Python: JSON in, JSON out, no logic. Every call that may wait lets other Python threads run.
+//! `Node` for Python: JSON in, JSON out, no logic. Every call that may wait lets other Python
+//! threads run.
 
 use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
 use std::time::Duration;
@@ -46,7 +47,7 @@ impl Node {
     }
 
     fn show_certificates(&self, py: Python<'_>, spaces_json: &str) -> PyResult<String> {
-        // What does not fit stays out of the message: keys are in it.
+        // Unparsed input is not part of the message: it contains keys.
         let spaces: Vec<SpaceCertificates> = serde_json::from_str(spaces_json)
             .map_err(|error| invalid(format!("certificates: {:?}", error.classify())))?;
         json(&py.detach(|| self.node.show_certificates(spaces)).map_err(|error| node_error(&error))?)

@@ -16,7 +16,7 @@ use crate::client::Options;
 use crate::errors::{client_error, invalid};
 use crate::stream::{ARRAY, Rows, SCHEMA, parse};
 
-/// What an `Outbox` is made from.
+/// The options of an `Outbox`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Target {
@@ -122,7 +122,7 @@ impl Outbox {
         Ok(done)
     }
 
-    /// What was not taken and not told yet, on the way only by the server: row and cause, and the messages as rows.
+    /// Rows that were refused and not reported yet: row and cause, and the messages as rows.
     fn rejected(&mut self, done: bool) -> (Causes, Rows) {
         let declared = Declared::new(&Columns::default()).expect("the whole envelope");
         let mut batch = Batch::new(Arc::new(declared));
@@ -136,14 +136,14 @@ impl Outbox {
     }
 }
 
-/// Takes over a record batch from whoever has it.
+/// Takes ownership of a record batch.
 pub(crate) fn record_batch(batch: &Bound<'_, PyAny>) -> PyResult<RecordBatch> {
     let capsules = batch.call_method0("__arrow_c_array__")?;
     let (schema, array): (Bound<'_, PyCapsule>, Bound<'_, PyCapsule>) = capsules.extract()?;
     let schema = schema.pointer_checked(Some(SCHEMA))?.cast::<FFI_ArrowSchema>();
     let array = array.pointer_checked(Some(ARRAY))?.cast::<FFI_ArrowArray>();
-    // SAFETY: capsules of these names hold these structs (the Arrow C data interface); the array is moved out of its
-    // capsule, which is left released.
+    // SAFETY: capsules of these names hold these structs (the Arrow C data interface); the array is
+    // moved out of its capsule, which is left released.
     #[expect(unsafe_code, reason = "the Arrow C data interface is made of pointers")]
     let data = unsafe { from_ffi(FFI_ArrowArray::from_raw(array.as_ptr()), schema.as_ref()) };
     let mut data = data.map_err(|error| invalid(format!("record batch: {error}")))?;

@@ -9,12 +9,12 @@ use crate::errors::invalid;
 use crate::outbox::record_batch;
 use crate::stream::{ROWS, Rows, SIZE, declared};
 
-/// A record batch of whole messages, and what becomes of it.
+/// A record batch of whole messages, and its outcome.
 #[pyclass(module = "enmasse._native")]
 pub(crate) struct Replay {
     messages: Messages,
     batch: Batch,
-    /// messages that were looked at
+    /// messages examined
     done: usize,
 }
 

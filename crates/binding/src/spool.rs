@@ -1,10 +1,11 @@
-//! Queues through a spool: an `Intake` takes messages into files, a `Spooled` makes rows of a file. No object for a message.
+//! Queues through a spool: an `Intake` takes messages into files, a `Spooled` makes rows of a file.
+//! No object for a message.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use enmasse_client::{Error, Id, Kind, Packed, Packing, Queue, Seen, SourceOptions, came_before, identity};
+use enmasse_client::{Error, Id, Kind, Packed, Packing, Queue, Seen, SourceOptions, identity, was_delivered_before};
 use enmasse_columns::{Batch, Declared, Options as Columns, Origin};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -15,14 +16,14 @@ use crate::client::Options;
 use crate::errors::{client_error, invalid};
 use crate::stream::{ROWS, Rows, SIZE, parse};
 
-/// What an `Intake` is made from.
+/// The options of an `Intake`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Source {
     urls: Vec<String>,
     client: Options,
     address: String,
-    /// what the column of that name holds; the spool has it from its reader
+    /// the value of the column of that name; the spool has it from its reader
     #[serde(rename = "space")]
     _space: Option<String>,
     selector: Option<String>,
@@ -61,7 +62,7 @@ impl Intake {
     fn pull(&mut self, py: Python<'_>, first: u64, rows: u32, size: usize) -> PyResult<Segment> {
         let pulled = py.detach(|| self.take(first, rows, size));
         pulled.map_err(|error| {
-            // one that met an error is not used again; what it holds goes back
+            // one that met an error is not used again; the messages it holds are returned
             self.queue = None;
             self.pulled.clear();
             client_error(&error)
@@ -137,7 +138,7 @@ impl Intake {
                 Some(id) => ids.push(id),
                 None => {
                     segment.anonymous += 1;
-                    segment.doubtful += u64::from(came_before(message));
+                    segment.doubtful += u64::from(was_delivered_before(message));
                 }
             }
             packing.push(message);
@@ -183,7 +184,7 @@ impl Segment {
     }
 }
 
-/// The file that remembers messages which are gone.
+/// The file of the removed messages.
 #[pyfunction]
 pub(crate) fn pack_ids(py: Python<'_>, ids: &[u8], first: u64, next: u64) -> Py<PyBytes> {
     let mut packing = Packing::default();
@@ -191,7 +192,7 @@ pub(crate) fn pack_ids(py: Python<'_>, ids: &[u8], first: u64, next: u64) -> Py<
     PyBytes::new(py, &packing.finish(Kind::Ids, first..next)).unbind()
 }
 
-/// What a `Spooled` gives.
+/// The input of a `Spooled`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Wanted {
@@ -210,7 +211,7 @@ pub(crate) struct Spooled {
     packed: Packed,
     wanted: Wanted,
     batch: Batch,
-    /// records that were looked at
+    /// records examined
     done: usize,
 }
 

@@ -1,4 +1,5 @@
-//! Streams as Arrow record batches, which Python takes without copying them: no object for a message is ever made.
+//! Streams as Arrow record batches, which Python takes without copying them: no object for a
+//! message is ever made.
 
 use std::collections::VecDeque;
 use std::ffi::CStr;
@@ -22,7 +23,7 @@ pub(crate) const ROWS: usize = 32_768;
 /// Bytes of messages of one batch, but for its last message.
 pub(crate) const SIZE: usize = 16 << 20;
 
-/// What a `Stream` is made from.
+/// The options of a `Stream`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Source {
@@ -34,7 +35,7 @@ struct Source {
     silence_ms: u64,
 }
 
-/// What is read next.
+/// The next range.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Wanted {
@@ -177,7 +178,7 @@ impl Rows {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)> {
-        // a producer may give its own schema whatever is requested: the consumer casts
+        // a producer may use its own schema regardless of the requested one: the consumer casts
         drop(requested_schema);
         let array: StructArray = self.batch.clone().into();
         let (array, schema): (FFI_ArrowArray, FFI_ArrowSchema) =

@@ -1,7 +1,7 @@
 //! Values of part 1 between Rust and Python.
 //!
-//! Plain Python values stand for the types that they fit; the others are the classes of `enmasse.messaging.types`, so
-//! that decoding and encoding again gives the same bytes.
+//! Plain Python values stand for the types that they fit; the others are the classes of
+//! `enmasse.messaging.types`, so that decoding and encoding again gives the same bytes.
 
 use std::collections::HashMap;
 
@@ -42,7 +42,8 @@ pub(crate) enum Kind {
     Uuid,
 }
 
-/// The classes of `enmasse.messaging.types`, and the two of the standard library, by their names there.
+/// The classes of `enmasse.messaging.types`, and the two of the standard library, by their names
+/// there.
 const CLASSES: [(Kind, &str); 19] = [
     (Kind::Ubyte, "Ubyte"),
     (Kind::Ushort, "Ushort"),
@@ -65,7 +66,7 @@ const CLASSES: [(Kind, &str); 19] = [
     (Kind::Uuid, "UUID"),
 ];
 
-/// Those classes, looked up once.
+/// Those classes, cached.
 pub(crate) struct Classes {
     by_kind: HashMap<Kind, Py<PyType>>,
     /// by the address of the type object, which lives as long as this
@@ -159,7 +160,7 @@ pub(crate) fn to_python<'py>(py: Python<'py>, classes: &Classes, value: Value) -
     })
 }
 
-/// Names the member whose value cannot be sent.
+/// Names the member that cannot be sent.
 pub(crate) fn in_field<T>(name: &str, result: Result<T, Unsendable>) -> PyResult<T> {
     result.map_err(|unsendable| match unsendable {
         Unsendable::Value(what) => invalid(format!("{name}: {what}")),
@@ -171,7 +172,7 @@ pub(crate) fn in_field<T>(name: &str, result: Result<T, Unsendable>) -> PyResult
 pub(crate) enum Unsendable {
     /// no type of AMQP fits it
     Value(String),
-    /// Python said no
+    /// Python raised an exception
     Python(PyErr),
 }
 

@@ -30,7 +30,7 @@ pub struct SourceOptions {
     pub silence: Duration,
 }
 
-/// How many messages may come ahead, after so many of so many bytes together.
+/// How many messages may be requested ahead, by the average size of the received ones.
 pub(crate) fn ahead(messages: u64, size: u64) -> u32 {
     let mean = size.checked_div(messages);
     mean.map_or(AHEAD_FIRST, |mean| (AHEAD_SIZE / mean.max(1)).clamp(1, AHEAD_MAX.into()) as u32)
@@ -47,7 +47,7 @@ pub(crate) fn applies_selector(options: &SourceOptions, filters: &[String]) -> R
     Err(Error::invalid("selector: the server does not apply it; filter what is read instead"))
 }
 
-/// Connects to the first server that answers; returns also what that one says it is.
+/// Connects to the first server that answers; returns also its identity.
 ///
 /// # Errors
 /// That of the last server that was tried; `Invalid` if none is named.
@@ -56,7 +56,7 @@ pub(crate) fn connect(servers: &[ClientOptions]) -> Result<(Client, Option<Strin
     for server in servers {
         match open(server) {
             Ok(opened) => return Ok(opened),
-            // who is refused by one server is not let in by the next
+            // a login refused by one server is refused by the next
             Err(error) if error.kind == ErrorKind::Denied => return Err(error),
             Err(error) => last = error,
         }
@@ -71,7 +71,7 @@ fn open(server: &ClientOptions) -> Result<(Client, Option<String>), Error> {
     let mut says = None;
     for event in wait(&client, patience)? {
         match event {
-            Event::Closed { reason } => return Err(said(&server.url.server(), reason)),
+            Event::Closed { reason } => return Err(closing_error(&server.url.server(), reason)),
             Event::Opened { product, .. } => says = product,
             _ => {}
         }
@@ -105,7 +105,7 @@ pub(crate) fn wait(client: &Client, patience: Duration) -> Result<Vec<Event>, Er
 }
 
 /// The error that a server's reason is.
-pub(crate) fn said(what: &str, reason: Option<Reason>) -> Error {
+pub(crate) fn closing_error(what: &str, reason: Option<Reason>) -> Error {
     let Some(Reason { condition, description }) = reason else {
         return Error::unavailable(format!("{what}: closed by the server, which gave no reason"));
     };

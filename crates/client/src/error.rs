@@ -1,6 +1,6 @@
-//! What can go wrong for a client, sorted by who must act.
+//! Errors of a client, sorted by who must act.
 
-/// Who must act on an error; the same eight kinds as everywhere in EnMasse.
+/// The party that must act on an error; the same eight kinds as everywhere in EnMasse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
     /// the caller must change the request
@@ -22,7 +22,7 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// Who must act on a condition of the standard.
+    /// The party that must act on a condition of the standard.
     #[must_use]
     pub fn of(condition: &str) -> Self {
         match condition {
@@ -41,9 +41,9 @@ impl ErrorKind {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
-    /// who must act
+    /// the party that must act
     pub kind: ErrorKind,
-    /// what happened
+    /// the event
     pub message: String,
 }
 
@@ -78,7 +78,7 @@ impl Error {
         Self { kind: ErrorKind::Misuse, message: message.into() }
     }
 
-    /// What the peer said when it ended a link, session or connection: `what` names which.
+    /// The error with which the peer ended a link, session or connection: `what` names which.
     #[must_use]
     pub fn from_peer(what: &str, error: Option<&enmasse_amqp::types::Error>) -> Self {
         let Some(error) = error else {
@@ -89,7 +89,7 @@ impl Error {
         Self { kind, message: format!("{what} by the server: {} ({description})", error.condition.as_str()) }
     }
 
-    /// The standard's condition (part 2, 2.8.15 and following) that says nearest the same.
+    /// The standard's condition (part 2, 2.8.15 and following) closest in meaning.
     #[must_use]
     pub fn condition(&self) -> &'static str {
         match self.kind {

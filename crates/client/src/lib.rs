@@ -24,6 +24,6 @@ pub use client::{
 pub use error::{Error, ErrorKind};
 pub use publish::{Cause, Post, Publisher, PublisherOptions};
 pub use queue::Queue;
-pub use spool::{Id, Kind, Packed, Packing, Records, Seen, came_before, identity};
+pub use spool::{Id, Kind, Packed, Packing, Records, Seen, identity, was_delivered_before};
 pub use stream::{Range, Stream};
 pub use transport::TlsOptions;

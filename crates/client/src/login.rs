@@ -1,4 +1,4 @@
-//! Who a client is, and the SASL exchange that tells a server so.
+//! The credentials of a client, and their SASL exchange.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,13 +10,13 @@ use crate::error::Error;
 use crate::transport::TlsOptions;
 use crate::url::Url;
 
-/// What all connections of one client log in with.
+/// The credentials of all connections of one client.
 #[derive(Clone)]
 pub(crate) struct Credentials {
     login: sasl::Login,
     /// the virtual host: for EnMasse the address space
     hostname: Option<String>,
-    /// what shows a password or a token was left out because others could listen
+    /// what shows a password or a token was omitted because others could listen
     withheld: bool,
     /// of the last login, for the next one
     keys: KeptKeys,
@@ -29,11 +29,12 @@ fn lock(keys: &KeptKeys) -> MutexGuard<'_, Option<sasl::DerivedKeys>> {
 }
 
 impl Credentials {
-    /// What the URL, the TLS options and the token say of the client. `mechanisms` are the only ones to be used; none of
-    /// them shows a password or a token where others could listen.
+    /// The credentials in the URL, the TLS options and the token. `mechanisms` are the only ones to
+    /// be used; none of them shows a password or a token where others could listen.
     ///
     /// # Errors
-    /// `Invalid` for a mechanism of an unknown name, `Denied` if only those are left that may not be used.
+    /// `Invalid` for a mechanism of an unknown name, `Denied` if only those are left that may not
+    /// be used.
     pub(crate) fn new(
         url: &Url,
         tls: &TlsOptions,
@@ -103,7 +104,7 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    /// Chooses among what the server offers.
+    /// Chooses one of the server's mechanisms.
     ///
     /// # Errors
     /// `Denied` if nothing fits.
@@ -116,7 +117,8 @@ impl Exchange {
         })
     }
 
-    /// Answers a challenge. With SCRAM the first of the same credentials derives keys: some ten milliseconds.
+    /// Answers a challenge. With SCRAM the first of the same credentials derives keys: some ten
+    /// milliseconds.
     ///
     /// # Errors
     /// `Denied` if the server does not prove itself, `PeerError` if it makes no sense.

@@ -1,7 +1,7 @@
 //! Readiness of sockets: level-triggered epoll, with timeouts to the nanosecond.
 //!
-//! Level-triggered because it needs no state beside the socket: what was not read or written this turn is
-//! reported again the next. Exact timeouts because a load at a fixed rate is told apart by microseconds.
+//! Level-triggered because it needs no further state: unread or unwritten bytes are reported again
+//! in the next turn. Exact time-outs because a load at a fixed rate is measured in microseconds.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -20,7 +20,7 @@ pub(crate) struct Poller {
     epoll: OwnedFd,
 }
 
-/// What a watched descriptor is ready for.
+/// The readiness of a watched descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ready {
     /// as given to `watch`
@@ -34,7 +34,8 @@ impl Poller {
         Ok(Self { epoll: epoll::create(CreateFlags::CLOEXEC)? })
     }
 
-    /// Watches for bytes to read, and for room to write if `write`. Closing the descriptor ends the watch.
+    /// Watches for bytes to read, and for room to write if `write`. Closing the descriptor ends the
+    /// watch.
     pub(crate) fn watch(&self, source: impl AsFd, key: u64, write: bool) -> io::Result<()> {
         Ok(epoll::add(&self.epoll, source, EventData::new_u64(key), flags(write))?)
     }
@@ -44,7 +45,8 @@ impl Poller {
         Ok(epoll::modify(&self.epoll, source, EventData::new_u64(key), flags(write))?)
     }
 
-    /// Waits until something is ready or `timeout` is over (`None`: for ever), and appends what is ready to `ready`.
+    /// Waits until something is ready or `timeout` is over (`None`: forever), and appends it to
+    /// `ready`.
     pub(crate) fn wait(&self, timeout: Option<Duration>, ready: &mut Vec<Ready>) -> io::Result<()> {
         // epoll counts milliseconds: for less, its own descriptor is polled first
         let mut left = timeout.map(timespec);

@@ -1,18 +1,21 @@
-//! Publishes messages in their order, waiting for the server: for threads that have nothing else to do.
+//! Publishes messages in their order, waiting for the server: for threads that have nothing else to
+//! do.
 //!
-//! A [`Post`] holds messages and what became of each; it outlives a connection. Where messages are numbered
-//! (`docs/contracts.md` 8) it can be published again and again: what was stored is stored once.
+//! A [`Post`] holds messages and the outcome of each; it outlives a connection. If messages are
+//! numbered (`docs/contracts.md` 8) it can be published again and again: each message is stored
+//! once.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use crate::blocking::{connect, said, wait};
+use crate::blocking::{closing_error, connect, wait};
 use crate::client::{Client, ClientOptions, Event, Handle, LinkOptions, Outcome, Reason};
 use crate::error::{Error, ErrorKind};
 
-/// Links that one connection has at a time; messages to further addresses wait until one has nothing left to send.
+/// Links that one connection has at a time; messages to further addresses wait until one has
+/// nothing left to send.
 const LINKS_MAX: usize = 64;
-/// Before messages that were handed back go out again, if nothing was taken in between.
+/// Before returned messages are sent again, if none was taken in between.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Where and how messages are published.
@@ -20,7 +23,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub struct PublisherOptions {
     /// the servers to try, in this order
     pub servers: Vec<ClientOptions>,
-    /// what the messages are numbered under; `None`: they are not
+    /// the name under which messages are numbered; `None`: they are not
     pub producer: Option<String>,
     /// how long the server may be silent, or take nothing
     pub silence: Duration,
@@ -31,13 +34,13 @@ pub struct PublisherOptions {
 pub struct Cause {
     /// a condition of the standard, or of the server
     pub condition: String,
-    /// what happened and what would mend it
+    /// the error and its remedy
     pub description: String,
 }
 
 /// One message of a post.
 #[derive(Clone, Debug)]
-struct Letter {
+struct PostedMessage {
     address: u32,
     start: usize,
     end: usize,
@@ -47,15 +50,15 @@ struct Letter {
     outcome: Option<Result<(), Cause>>,
     /// the outcome is the server's word on this very message
     answered: bool,
-    /// its rejection was handed out
-    told: bool,
+    /// its rejection was reported
+    notified: bool,
 }
 
 /// Encoded messages in the order in which they go out.
 #[derive(Debug, Default)]
 pub struct Post {
     bytes: Vec<u8>,
-    letters: Vec<Letter>,
+    messages: Vec<PostedMessage>,
     addresses: Vec<String>,
     known: HashMap<String, u32>,
 }
@@ -64,13 +67,13 @@ impl Post {
     /// Messages in it.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.letters.len()
+        self.messages.len()
     }
 
     /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.letters.is_empty()
+        self.messages.is_empty()
     }
 
     /// Bytes of all messages.
@@ -90,97 +93,98 @@ impl Post {
         });
         let start = self.bytes.len();
         encode(&mut self.bytes);
-        let (end, number) = (self.bytes.len(), self.letters.len());
-        self.letters.push(Letter {
+        let (end, number) = (self.bytes.len(), self.messages.len());
+        self.messages.push(PostedMessage {
             address,
             start,
             end,
             number,
             outcome: cause.map(Err),
             answered: false,
-            told: false,
+            notified: false,
         });
     }
 
     /// Puts the messages into an order that nothing but their addresses and bytes decides.
     pub fn sort(&mut self) {
-        let Self { bytes, letters, addresses, .. } = self;
-        letters.sort_by(|one, other| {
-            let key = |letter: &Letter| (&addresses[letter.address as usize], &bytes[letter.start..letter.end]);
+        let Self { bytes, messages, addresses, .. } = self;
+        messages.sort_by(|one, other| {
+            let key = |posted: &PostedMessage| (&addresses[posted.address as usize], &bytes[posted.start..posted.end]);
             key(one).cmp(&key(other))
         });
     }
 
     /// Each message in the order of sending, to be changed without becoming longer or shorter.
     pub fn each(&mut self, mut change: impl FnMut(usize, &mut [u8])) {
-        for (place, letter) in self.letters.iter().enumerate() {
-            change(place, &mut self.bytes[letter.start..letter.end]);
+        for (place, posted) in self.messages.iter().enumerate() {
+            change(place, &mut self.bytes[posted.start..posted.end]);
         }
     }
 
-    /// Hands out messages that were not taken, each once: its number as it was put in, address, bytes, and why. `answered`:
-    /// only those that reached the server.
+    /// Dispatches messages that were not taken, each once: its number as it was put in, address,
+    /// bytes, and why. `answered`: only those that reached the server.
     pub fn take_rejected(&mut self, answered: bool, mut take: impl FnMut(usize, &str, &[u8], &Cause)) {
-        for letter in &mut self.letters {
-            if let Some(Err(cause)) = &letter.outcome
-                && !letter.told
-                && (letter.answered || !answered)
+        for posted in &mut self.messages {
+            if let Some(Err(cause)) = &posted.outcome
+                && !posted.notified
+                && (posted.answered || !answered)
             {
-                letter.told = true;
-                let address = &self.addresses[letter.address as usize];
-                take(letter.number, address, &self.bytes[letter.start..letter.end], cause);
+                posted.notified = true;
+                let address = &self.addresses[posted.address as usize];
+                take(posted.number, address, &self.bytes[posted.start..posted.end], cause);
             }
         }
     }
 
-    fn message(&self, letter: usize) -> &[u8] {
-        let Letter { start, end, .. } = self.letters[letter];
+    fn message(&self, posted: usize) -> &[u8] {
+        let PostedMessage { start, end, .. } = self.messages[posted];
         &self.bytes[start..end]
     }
 
     /// The messages without an outcome, by address, in the order of the first of each.
     fn waiting(&self) -> Vec<Vec<usize>> {
         let mut by_address: Vec<Vec<usize>> = vec![Vec::new(); self.addresses.len()];
-        for (at, letter) in self.letters.iter().enumerate() {
-            if letter.outcome.is_none() {
-                by_address[letter.address as usize].push(at);
+        for (at, posted) in self.messages.iter().enumerate() {
+            if posted.outcome.is_none() {
+                by_address[posted.address as usize].push(at);
             }
         }
-        by_address.retain(|letters| !letters.is_empty());
-        by_address.sort_by_key(|letters| letters[0]);
+        by_address.retain(|messages| !messages.is_empty());
+        by_address.sort_by_key(|messages| messages[0]);
         by_address
     }
 }
 
-/// A link and what is to go by it.
+/// A link and its messages.
 struct Lane {
     address: String,
     link: Handle,
     /// letters without an outcome, in their order
-    letters: Vec<usize>,
+    messages: Vec<usize>,
     /// how many of them are under way
     sent: usize,
-    /// those that went by this link, by the number that the client gives them; emptied when all have an outcome
+    /// those that went by this link, by the number that the client gives them; emptied when all
+    /// have an outcome
     taken: Vec<usize>,
     /// the client's number of the first of them
     first: u64,
     /// of those taken, how many have an outcome
     settled: usize,
-    /// some were handed back
+    /// some were returned
     again: bool,
     /// since messages went out last, the server has taken or refused one
     progress: bool,
 }
 
 impl Lane {
-    /// All that was sent has an outcome, and what is left is for later.
+    /// All sent messages have an outcome, and the rest is for later.
     fn rest(&mut self) {
         if !self.again {
             self.first += self.taken.len() as u64;
             self.taken.clear();
             (self.sent, self.settled) = (0, 0);
         }
-        self.letters.clear();
+        self.messages.clear();
     }
 }
 
@@ -203,13 +207,15 @@ impl Publisher {
         Ok(Self { client, options, lanes: Vec::new(), halted: false })
     }
 
-    /// Sends the messages that have no outcome yet, those of one address in their order, until each has one: `true`. Where
-    /// messages are numbered it ends as soon as some are rejected, before a later one is stored, with `false`: what is
-    /// rejected has to be kept somewhere before the post is published further, because it counts as stored from then on.
+    /// Sends the messages that have no outcome yet, those of one address in their order, until each
+    /// has one: `true`. If messages are numbered it ends with `false` as soon as some are rejected,
+    /// before a later one is stored: rejected messages have to be saved before the post is
+    /// published further, because they count as stored from then on.
     ///
     /// # Errors
-    /// `Unavailable` if the server goes, takes nothing for too long, or cannot store: publish the post again with another
-    /// publisher. What else the server says of a link ends the publisher too. The post knows what was taken until then.
+    /// `Unavailable` if the server goes, takes nothing for too long, or cannot store: publish the
+    /// post again with another publisher. Other ends of a link end the publisher too. The post
+    /// records the messages taken until then.
     pub fn publish(&mut self, post: &mut Post) -> Result<bool, Error> {
         let mut waiting: Vec<_> = post.waiting().into_iter().rev().collect();
         let mut since = Instant::now();
@@ -225,7 +231,7 @@ impl Publisher {
                 for at in 0..self.lanes.len() {
                     self.send(at, post)?;
                 }
-                if waiting.is_empty() && self.lanes.iter().all(|lane| lane.letters.is_empty()) {
+                if waiting.is_empty() && self.lanes.iter().all(|lane| lane.messages.is_empty()) {
                     return Ok(true);
                 }
             }
@@ -242,9 +248,9 @@ impl Publisher {
         }
     }
 
-    /// An error of a server that is silent, with an address for whose messages it gives no credit.
+    /// The error for a silent server, with an address that grants no credit.
     fn stuck(&self, error: Error) -> Error {
-        let waits = |lane: &&Lane| lane.sent < lane.letters.len() && lane.settled == lane.taken.len();
+        let waits = |lane: &&Lane| lane.sent < lane.messages.len() && lane.settled == lane.taken.len();
         match self.lanes.iter().find(waits) {
             Some(lane) => Error {
                 message: format!(
@@ -259,15 +265,15 @@ impl Publisher {
 
     /// Gives addresses that wait a link of their own, as far as there may be more.
     fn open_lanes(&mut self, post: &Post, waiting: &mut Vec<Vec<usize>>) -> Result<(), Error> {
-        while let Some(letters) = waiting.pop() {
-            let address = &post.addresses[post.letters[letters[0]].address as usize];
+        while let Some(messages) = waiting.pop() {
+            let address = &post.addresses[post.messages[messages[0]].address as usize];
             if let Some(lane) = self.lanes.iter_mut().find(|lane| lane.address == *address) {
-                lane.letters = letters;
+                lane.messages = messages;
                 continue;
             }
             if self.lanes.len() >= LINKS_MAX {
-                let Some(idle) = self.lanes.iter().position(|lane| lane.letters.is_empty()) else {
-                    waiting.push(letters);
+                let Some(idle) = self.lanes.iter().position(|lane| lane.messages.is_empty()) else {
+                    waiting.push(messages);
                     return Ok(());
                 };
                 self.client.detach(self.lanes.swap_remove(idle).link);
@@ -276,7 +282,7 @@ impl Publisher {
             self.lanes.push(Lane {
                 address: address.clone(),
                 link,
-                letters,
+                messages,
                 sent: 0,
                 taken: Vec::new(),
                 first: 0,
@@ -302,13 +308,13 @@ impl Publisher {
             self.begin_again(at, post)?;
         }
         let lane = &mut self.lanes[at];
-        let rest = &lane.letters[lane.sent..];
+        let rest = &lane.messages[lane.sent..];
         if rest.is_empty() {
             return Ok(());
         }
-        let taken = self.client.send(lane.link, &mut rest.iter().map(|letter| post.message(*letter)), false);
+        let taken = self.client.send(lane.link, &mut rest.iter().map(|posted| post.message(*posted)), false);
         let Ok(taken) = taken else {
-            // it is gone: the event that says why is under way
+            // it is over: the event with the reason follows
             return Ok(());
         };
         lane.taken.extend_from_slice(&rest[..taken as usize]);
@@ -316,8 +322,8 @@ impl Publisher {
         Ok(())
     }
 
-    /// What was handed back goes out again, in the old order. A numbered producer's link takes nothing more once a
-    /// message of it was rejected: it is another one from here on.
+    /// Returned messages are sent again, in the old order. A numbered producer's link takes nothing
+    /// more once a message of it was rejected: it is another one from here on.
     fn begin_again(&mut self, at: usize, post: &Post) -> Result<(), Error> {
         if !self.lanes[at].progress {
             std::thread::sleep(PAUSE);
@@ -330,7 +336,7 @@ impl Publisher {
             self.lanes[at].first += self.lanes[at].taken.len() as u64;
         }
         let lane = &mut self.lanes[at];
-        lane.letters.retain(|letter| post.letters[*letter].outcome.is_none());
+        lane.messages.retain(|posted| post.messages[*posted].outcome.is_none());
         lane.taken.clear();
         (lane.sent, lane.settled) = (0, 0);
         (lane.again, lane.progress) = (false, false);
@@ -343,21 +349,21 @@ impl Publisher {
             Event::Settled { link, first, last, outcome } => self.settle(link, (first, last), &outcome, post),
             Event::Refused { link, reason } => {
                 let Some(at) = self.lanes.iter().position(|lane| lane.link == link) else { return Ok(false) };
-                let error = said(&self.lanes[at].address, reason.clone());
+                let error = closing_error(&self.lanes[at].address, reason.clone());
                 if error.kind == ErrorKind::Unavailable {
                     return Err(error);
                 }
                 let cause = cause(reason);
-                for letter in self.lanes.swap_remove(at).letters {
-                    post.letters[letter].outcome.get_or_insert_with(|| Err(cause.clone()));
+                for posted in self.lanes.swap_remove(at).messages {
+                    post.messages[posted].outcome.get_or_insert_with(|| Err(cause.clone()));
                 }
                 Ok(true)
             }
             Event::Detached { link, reason } => match self.lanes.iter().find(|lane| lane.link == link) {
-                Some(lane) => Err(said(&lane.address, reason)),
+                Some(lane) => Err(closing_error(&lane.address, reason)),
                 None => Ok(false),
             },
-            Event::Closed { reason } => Err(said("the connection", reason)),
+            Event::Closed { reason } => Err(closing_error("the connection", reason)),
             _ => Ok(false),
         }
     }
@@ -384,11 +390,11 @@ impl Publisher {
             }
         };
         lane.progress = true;
-        for letter in &lane.taken[first..=last] {
-            post.letters[*letter].outcome = Some(result.clone());
-            post.letters[*letter].answered = true;
+        for posted in &lane.taken[first..=last] {
+            post.messages[*posted].outcome = Some(result.clone());
+            post.messages[*posted].answered = true;
         }
-        if lane.settled == lane.taken.len() && lane.sent == lane.letters.len() && !lane.again {
+        if lane.settled == lane.taken.len() && lane.sent == lane.messages.len() && !lane.again {
             lane.rest();
         }
         Ok(true)

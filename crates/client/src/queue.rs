@@ -1,23 +1,25 @@
-//! Takes what waits in a queue, waiting for the server: for threads that have nothing else to do.
+//! Takes the messages of a queue and waits for the server: for threads without other work.
 //!
-//! What was pulled has no outcome until `settle` gives it one: it goes back to the queue with whoever dies before that.
-//! Between pulls the link has no credit, so that nothing is held while nobody asks.
+//! Pulled messages have no outcome until `settle`: they return to the queue if the connection ends
+//! before that. Between pulls the link has no credit, so that no message is held without a reader.
 
 use std::time::Duration;
 
 use enmasse_amqp::codec::{decode_message, encode_message};
 use enmasse_amqp::types::{Body, Message, MessageId, Properties, Value};
 
-use crate::blocking::{SourceOptions, ahead, applies_selector, connect, said, wait};
+use crate::blocking::{SourceOptions, ahead, applies_selector, closing_error, connect, wait};
 use crate::client::{Client, Event, Handle, LinkOptions, Outcome, member, unsigned};
 use crate::error::Error;
 use crate::stream::offset;
 
-/// What EnMasse calls itself: whether it is asked how much waits.
+/// EnMasse's product name: only EnMasse is requested the queue length.
 const PRODUCT: &str = "EnMasse";
-/// Capability of a source that hands a message to one of its receivers. Where addresses are made on attach it says which.
+/// Capability of a source that delivers each message to one of its receivers. Where addresses are
+/// created on attach it selects the type.
 const QUEUE: &str = "queue";
-/// Messages that may come before anything is known of their size: few, because a batch may be bounded by bytes.
+/// Messages that may come before anything is known of their size: few, because a batch may be
+/// bounded by bytes.
 const AHEAD_FIRST: u64 = 16;
 /// How long a question of how much waits may take.
 const QUESTION: Duration = Duration::from_secs(5);
@@ -27,10 +29,11 @@ struct Desk {
     requests: Handle,
     replies: Handle,
     reply_to: String,
-    asked: u64,
+    requested: u64,
 }
 
-/// One connection that takes messages from one queue, or whatever else hands each message to one receiver.
+/// One connection that takes messages from one queue, or another source that delivers each message
+/// to one receiver.
 pub struct Queue {
     client: Client,
     options: SourceOptions,
@@ -49,8 +52,8 @@ impl Queue {
     /// Connects to the first server that answers, and attaches.
     ///
     /// # Errors
-    /// That of the last server that was tried, what it says of the address, and `Invalid` if that is no queue or the
-    /// selector is not applied.
+    /// The error of the last server tried, errors of the address, and `Invalid` if that is no queue
+    /// or the selector is not applied.
     pub fn connect(options: SourceOptions) -> Result<Self, Error> {
         let (client, product) = connect(&options.servers)?;
         let wanted = LinkOptions {
@@ -89,12 +92,12 @@ impl Queue {
         }
     }
 
-    /// Hands what waits to `take`, about `count` messages and `size` bytes of them; returns whether more may wait. What is
-    /// here has no outcome yet: `settle` before the next pull.
+    /// Passes waiting messages to `take`, about `count` messages and `size` bytes of them; returns
+    /// whether more may wait. Pulled messages have no outcome yet: `settle` before the next pull.
     ///
     /// # Errors
-    /// What the server says; `Unavailable` if it says nothing; `Invalid` if the address is a stream. What was pulled goes back
-    /// when the connection ends.
+    /// The server's error; `Unavailable` if it is silent; `Invalid` if the address is a stream.
+    /// Pulled messages return when the connection ends.
     pub fn pull(&mut self, count: u32, size: usize, take: &mut dyn FnMut(&[u8])) -> Result<bool, Error> {
         let (mut left, mut room) = (count, size as u64);
         while left > 0 && room > 0 {
@@ -112,7 +115,7 @@ impl Queue {
         Ok(true)
     }
 
-    /// Lets so many messages come; returns how many did, less if there are no more.
+    /// Lets this many messages come; returns how many did, less if there are no more.
     fn round(&mut self, wanted: u32, take: &mut dyn FnMut(&[u8])) -> Result<u32, Error> {
         self.client.credit(self.link, wanted);
         self.client.drain(self.link);
@@ -132,7 +135,7 @@ impl Queue {
                         self.size += payload.len() as u64;
                         take(&payload);
                     }
-                    // of credit that was used up there is nothing to say
+                    // used-up credit needs no report
                     Event::Drained { link, credit: 1.. } if link == self.link => drained = true,
                     event => self.check(event)?,
                 }
@@ -141,7 +144,7 @@ impl Queue {
         Ok(taken)
     }
 
-    /// Gives all that was pulled its outcome: it is ours from now on, or goes back as it was.
+    /// Gives all that was pulled its outcome: it is ours from now on, or returns as it was.
     pub fn settle(&mut self, accepted: bool) {
         if let Some((first, last)) = self.held.take() {
             let outcome = if accepted { Outcome::Accepted } else { Outcome::Released };
@@ -149,7 +152,7 @@ impl Queue {
         }
     }
 
-    /// How many messages wait in the queue; `None` where the server does not say.
+    /// The number of messages in the queue; `None` if the server does not report it.
     ///
     /// # Errors
     /// As `pull`.
@@ -162,8 +165,8 @@ impl Queue {
             Some(desk) => desk,
             None => self.open_desk(patience)?,
         };
-        desk.asked += 1;
-        let question = question(&self.options.address, desk.asked, &desk.reply_to);
+        desk.requested += 1;
+        let question = question(&self.options.address, desk.requested, &desk.reply_to);
         self.client.credit(desk.replies, 1);
         let mut sent = 0;
         loop {
@@ -189,7 +192,7 @@ impl Queue {
             for event in self.wait(patience)? {
                 match event {
                     Event::Attached { link, address: Some(reply_to), .. } if link == replies => {
-                        return Ok(Desk { requests, replies, reply_to, asked: 0 });
+                        return Ok(Desk { requests, replies, reply_to, requested: 0 });
                     }
                     event => self.check(event)?,
                 }
@@ -204,10 +207,10 @@ impl Queue {
     /// An event that is about nothing that is waited for, unless it is the end.
     fn check(&self, event: Event) -> Result<(), Error> {
         match event {
-            Event::Closed { reason } => Err(said("the connection", reason)),
+            Event::Closed { reason } => Err(closing_error("the connection", reason)),
             Event::Refused { link, reason } | Event::Detached { link, reason } => {
                 let what = if link == self.link { &self.options.address } else { "$management" };
-                Err(said(what, reason))
+                Err(closing_error(what, reason))
             }
             _ => Ok(()),
         }

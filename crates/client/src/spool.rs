@@ -1,4 +1,4 @@
-//! Files of a spool: messages that were taken from a queue, or what is remembered of them. Pure: bytes in, bytes out.
+//! Files of a spool: messages taken from a queue, or their identities. Pure: bytes in, bytes out.
 //!
 //! A file is a header, records, and a checksum of both, all numbers little-endian:
 //!
@@ -29,7 +29,7 @@ const CHECKSUM: usize = 4;
 /// Codes of the sections that no server changes (3.2): properties to body.
 const BARE: Range<u64> = 0x73..0x78;
 
-/// What tells a message from all others: a digest of its bare message (3.2), which has a message-id.
+/// The identity of a message: a digest of its bare message (3.2), which has a message-id.
 pub type Id = [u8; 16];
 
 /// The identity of an encoded message under a key; `None`: it has no message-id, or is no message.
@@ -49,9 +49,9 @@ pub fn identity(message: &[u8], key: &[u8; 16]) -> Option<Id> {
     Some(hasher.finish128().as_bytes())
 }
 
-/// Whether the server says that it has handed the message out before: to us, or to others.
+/// Whether the server reports an earlier delivery of the message: to us, or to others.
 #[must_use]
-pub fn came_before(message: &[u8]) -> bool {
+pub fn was_delivered_before(message: &[u8]) -> bool {
     let header = head(message).ok().and_then(|head| Elements::of_list(head.header?).ok());
     let Some(mut fields) = header else { return false };
     let mut field = |skipped: usize| {
@@ -63,12 +63,12 @@ pub fn came_before(message: &[u8]) -> bool {
     first == Some(Scalar::Bool(false)) || matches!(count, Some(Scalar::Unsigned(1..)))
 }
 
-/// What the records of a file are.
+/// The kind of records in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// encoded messages, one for each offset
     Messages,
-    /// identities of some of the messages, which are gone
+    /// identities of some of the removed messages
     Ids,
 }
 
@@ -123,7 +123,7 @@ impl Packing {
 /// A whole file, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packed {
-    /// what its records are
+    /// the kind of its records
     pub kind: Kind,
     /// of the messages it is about
     pub offsets: Range<u64>,

@@ -1,18 +1,19 @@
-//! Reads ranges of a stream's offsets, waiting for the server: for threads that have nothing else to do.
+//! Reads ranges of a stream's offsets, waiting for the server: for threads that have nothing else
+//! to do.
 //!
-//! A range ends where its end says and gives the same messages each time. What the server no longer keeps of it is an
-//! error, or is counted, never passed over in silence.
+//! A range has a fixed end and gives the same messages each time. Messages of it that the server no
+//! longer retains are an error, or are counted, never skipped silently.
 
 use enmasse_amqp::codec::scan::{Elements, Scalar, head};
 
-use crate::blocking::{AHEAD_FIRST, SourceOptions, ahead, applies_selector, connect, said, wait};
+use crate::blocking::{AHEAD_FIRST, SourceOptions, ahead, applies_selector, closing_error, connect, wait};
 use crate::client::{
     Client, Event, Handle, LinkOptions, OFFSET_FILTERS, Outcome, PartitionState, StreamFilter, StreamOffset,
     StreamState,
 };
 use crate::error::{Error, ErrorKind};
 
-/// What to read.
+/// The range to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Range {
     /// the partition; of a server that does not know partitions it is 0
@@ -21,9 +22,9 @@ pub struct Range {
     pub from: u64,
     /// offset after the last
     pub to: u64,
-    /// the stream has to have it, where the server says one
+    /// the stream must have it, if the server reports one
     pub uid: Option<String>,
-    /// what the server no longer keeps of the range is counted instead of being an error
+    /// messages of the range that are no longer retained are counted instead of being an error
     pub tolerant: bool,
 }
 
@@ -37,7 +38,7 @@ struct Reading {
     ahead: u32,
     messages: u64,
     size: u64,
-    /// how often in a row the server has said that it has no more
+    /// how often in a row the server has reported that it has no more
     dry: u32,
 }
 
@@ -59,10 +60,11 @@ impl Stream {
         Ok(Self { client, options, reading: None, missing: 0 })
     }
 
-    /// What the stream has now. Of a server that does not say, one partition is looked at.
+    /// The current contents of the stream. If the server does not report partitions, one is
+    /// assumed.
     ///
     /// # Errors
-    /// What the server says, or `Unavailable` if it says nothing; `Invalid` if the address is no stream.
+    /// The server's error, or `Unavailable` if it is silent; `Invalid` if the address is no stream.
     pub fn state(&mut self) -> Result<StreamState, Error> {
         self.end();
         let (link, state) = self.attach(StreamOffset::Next, None)?;
@@ -76,7 +78,8 @@ impl Stream {
         Ok(StreamState { uid: None, partitions: vec![PartitionState { partition: 0, first, next }] })
     }
 
-    /// The offset of the first message of a partition from a time on (milliseconds since 1970); `None`: there is none yet.
+    /// The offset of the first message of a partition from a time on (milliseconds since 1970);
+    /// `None`: there is none yet.
     ///
     /// # Errors
     /// As `state`.
@@ -88,12 +91,13 @@ impl Stream {
     /// Begins to read a range.
     ///
     /// # Errors
-    /// What the server says; `Conflict` if the stream is another than the range's, or has lost the beginning of it.
+    /// The server's error; `Conflict` if the stream differs from the range's, or no longer retains
+    /// its beginning.
     pub fn begin(&mut self, range: Range) -> Result<(), Error> {
         self.end();
         self.missing = 0;
         let attached = match self.attach(StreamOffset::Offset(range.from), Some(range.partition)) {
-            // its beginning is gone: what is left of it begins with the first message
+            // its beginning is not retained: it starts with the first message
             Err(error) if range.tolerant && error.kind == ErrorKind::Conflict => {
                 self.attach(StreamOffset::First, Some(range.partition))
             }
@@ -113,13 +117,15 @@ impl Stream {
         Ok(())
     }
 
-    /// Offsets of the range at hand, or of the last one, whose messages the server no longer had.
+    /// Offsets of the current range, or of the last one, whose messages the server no longer
+    /// retained.
     #[must_use]
     pub fn missing(&self) -> u64 {
         self.missing
     }
 
-    /// Waits for messages of the range, and hands them to `take` with their offsets. Returns whether more may follow.
+    /// Waits for messages of the range, and passes them to `take` with their offsets. Returns
+    /// whether more may follow.
     ///
     /// # Errors
     /// As `state`; `Conflict` where messages are missing, if the range does not tolerate that.
@@ -171,7 +177,7 @@ impl Stream {
         self.reading.as_ref().is_none_or(|reading| reading.next >= reading.range.to)
     }
 
-    /// Ends what is being read. Events of its link that are still to come find nobody.
+    /// Ends the current read. Later events of its link are dropped.
     fn end(&mut self) {
         if let Some(reading) = self.reading.take() {
             self.client.detach(reading.link);
@@ -191,7 +197,7 @@ impl Stream {
             self.client.credit(reading.link, wanted - reading.ahead);
             reading.ahead = wanted;
             if selects {
-                // nothing but the server tells that what is left of the range is not selected
+                // only the server knows that the rest of the range does not match
                 self.client.drain(reading.link);
             }
         }
@@ -248,7 +254,7 @@ impl Stream {
             for event in self.wait()? {
                 match event {
                     Event::Attached { link: of, filters, stream, .. } if of == link => {
-                        // credit would make a queue hand out what it keeps for others
+                        // credit would make a queue deliver messages reserved for others
                         let is_stream =
                             stream.is_some() || filters.iter().any(|name| OFFSET_FILTERS.contains(&&**name));
                         let fits = if is_stream {
@@ -263,7 +269,7 @@ impl Stream {
                         return Ok((link, stream));
                     }
                     Event::Refused { link: of, reason } if of == link => {
-                        return Err(said(&self.options.address, reason));
+                        return Err(closing_error(&self.options.address, reason));
                     }
                     event => self.check(&event)?,
                 }
@@ -279,11 +285,11 @@ impl Stream {
     /// An event that is about nothing that is waited for, unless it is the end.
     fn check(&self, event: &Event) -> Result<(), Error> {
         match event {
-            Event::Closed { reason } => Err(said("the connection", reason.clone())),
+            Event::Closed { reason } => Err(closing_error("the connection", reason.clone())),
             Event::Detached { link, reason: Some(reason) }
                 if self.reading.as_ref().is_some_and(|reading| reading.link == *link) =>
             {
-                Err(said(&self.options.address, Some(reason.clone())))
+                Err(closing_error(&self.options.address, Some(reason.clone())))
             }
             _ => Ok(()),
         }
@@ -291,7 +297,7 @@ impl Stream {
 }
 
 impl Reading {
-    /// Goes on behind the message at `offset`. Returns how many before it are missing.
+    /// Continues behind the message at `offset`. Returns how many before it are missing.
     fn step(&mut self, offset: u64, selects: bool) -> Result<u64, Error> {
         self.dry = 0;
         if offset < self.next {
@@ -303,8 +309,8 @@ impl Reading {
         if selects || from == to { Ok(0) } else { self.gap(from, to) }
     }
 
-    /// The server has nothing more now: what is left of the range is not selected. What it said of earlier credit may
-    /// cross the credit that was granted after that, so it has to say so twice.
+    /// The server has nothing more now: the rest of the range does not match. A drained response to
+    /// earlier credit may cross a new grant, so two are needed.
     fn run_dry(&mut self) {
         self.ahead = 0;
         self.dry += 1;
@@ -313,14 +319,15 @@ impl Reading {
         }
     }
 
-    /// Compares the range with what the stream has now. Returns how many messages of its beginning are missing.
+    /// Compares the range with the current contents of the stream. Returns how many messages of its
+    /// beginning are missing.
     fn compare(&mut self, state: &StreamState, address: &str) -> Result<u64, Error> {
         let conflict = |message| Err(Error { kind: ErrorKind::Conflict, message });
         if let (Some(wanted), Some(found)) = (&self.range.uid, &state.uid)
             && wanted != found
         {
             if self.range.tolerant {
-                // what the range was of is gone, all of it
+                // the stream of the range has been deleted
                 let before = std::mem::replace(&mut self.next, self.range.to);
                 return Ok(self.range.to.saturating_sub(before));
             }

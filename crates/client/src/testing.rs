@@ -1,5 +1,5 @@
-//! What the tests of this crate share: a node with addresses and users, servers that do what a test says, and files
-//! that clean up after themselves.
+//! Test support of this crate: a node with addresses and users, scripted servers, and temporary
+//! files.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -46,7 +46,8 @@ impl Drop for Folder {
     }
 }
 
-/// A node with the addresses `anycast`, `multicast` and `a0` to `a9`, all with a window of 10 messages.
+/// A node with the addresses `anycast`, `multicast` and `a0` to `a9`, all with a window of 10
+/// messages.
 pub(crate) struct Server {
     pub(crate) node: Node,
     folder: Folder,
@@ -58,7 +59,8 @@ impl Server {
         Self::start(&json!({"type": "none", "anonymous": true, "mechanisms": ["PLAIN"]}), &json!([]))
     }
 
-    /// Only `USER` may come in, with any mechanism, to send to and receive from all addresses but `multicast`.
+    /// Only `USER` may come in, with any mechanism, to send to and receive from all addresses but
+    /// `multicast`.
     pub(crate) fn closed() -> Self {
         let mechanisms = ["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"];
         let rights = json!([{"pattern": "anycast", "operations": ["send", "recv"]}]);

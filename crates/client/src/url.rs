@@ -1,4 +1,4 @@
-//! Where a server is and who we are there: `amqp[s]|ws[s]://[user[:password]@]host[:port][/path]`.
+//! A server and its credentials: `amqp[s]|ws[s]://[user[:password]@]host[:port][/path]`.
 
 use crate::error::Error;
 
@@ -53,7 +53,7 @@ pub struct Url {
     pub host: String,
     /// TCP port
     pub port: u16,
-    /// what follows the authority, percent-decoded, without the leading `/`; empty if nothing does
+    /// the path, percent-decoded, without the leading `/`; may be empty
     pub path: String,
 }
 
@@ -96,7 +96,7 @@ impl Url {
         Ok(Self { scheme, user, password, host, port, path: percent_decode(path)? })
     }
 
-    /// Scheme, host and port: what may be shown and logged.
+    /// Scheme, host and port, for display and logs.
     #[must_use]
     pub fn server(&self) -> String {
         let scheme = match self.scheme {
@@ -112,7 +112,8 @@ impl Url {
         }
     }
 
-    /// Whether the server is on this machine by its name: PLAIN without TLS is let through there only.
+    /// Whether the server is on this machine by its name: PLAIN without TLS is let through there
+    /// only.
     #[must_use]
     pub fn is_loopback(&self) -> bool {
         self.host == "localhost" || self.host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_has_a_default() {
+    fn what_is_omitted_has_a_default() {
         assert_eq!((parse("localhost").scheme, parse("localhost").port), (Scheme::Amqp, 5672));
         assert_eq!(parse("amqps://h").port, 5671);
         assert_eq!((parse("ws://h").port, parse("wss://h/mq").port), (80, 443));

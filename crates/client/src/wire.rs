@@ -1,4 +1,4 @@
-//! A stream with what was read and not yet parsed, and what is to be written and was not yet.
+//! A stream with unparsed input and unwritten output.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -19,7 +19,7 @@ pub(crate) struct Wire {
     /// to be written; append only
     pub(crate) output: Vec<u8>,
     written: usize,
-    /// the front of a frame whose rest has not come
+    /// an incomplete frame
     rest: Vec<u8>,
 }
 
@@ -28,7 +28,8 @@ impl Wire {
         Self { transport, output: Vec::new(), written: 0, rest: Vec::new() }
     }
 
-    /// Reads once: the front of `buffer` then holds so many bytes, what `keep` kept included. `None`: nothing new.
+    /// Reads once: the front of `buffer` then holds this many bytes, what `keep` kept included.
+    /// `None`: nothing new.
     ///
     /// # Errors
     /// Of the socket; `UnexpectedEof` at the end of the stream.
@@ -53,7 +54,7 @@ impl Wire {
         self.transport.holds_input()
     }
 
-    /// Keeps what was not parsed for the next `fill`: less than a frame, so it always fits.
+    /// Keeps unparsed bytes for the next `fill`: less than a frame, so they always fit.
     #[inline]
     pub(crate) fn keep(&mut self, rest: &[u8]) {
         self.rest.extend_from_slice(rest);
@@ -62,7 +63,7 @@ impl Wire {
         }
     }
 
-    /// What `keep` kept, for a parser that can go on now.
+    /// The bytes kept by `keep`, for a parser that can continue now.
     pub(crate) fn take_rest(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.rest)
     }
@@ -73,7 +74,8 @@ impl Wire {
         self.output.len() - self.written
     }
 
-    /// Writes what the socket takes. Returns whether something is left, so that room for it is to be watched.
+    /// Writes as much as the socket takes. Returns whether something is left, so that room for it
+    /// is to be watched.
     #[inline]
     pub(crate) fn flush(&mut self) -> io::Result<bool> {
         while self.written < self.output.len() {
@@ -99,7 +101,7 @@ impl Wire {
         }
     }
 
-    /// Forgets what was written, once that is cheap beside what is left.
+    /// Drops written bytes, once moving the rest is cheap.
     fn shrink(&mut self) {
         if self.written >= self.output.len() / 2 {
             self.output.drain(..self.written);

@@ -1,4 +1,5 @@
-//! Messages a second and core that become columns: `cargo run --release -p enmasse-columns --example column_rates`.
+//! Messages a second and core that become columns: `cargo run --release -p enmasse-columns
+//! --example column_rates`.
 
 // The crate has no clock; what measures it needs one.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]

@@ -11,7 +11,7 @@ use crate::envelope::{Part, Parts};
 use crate::repeated_size_max;
 use crate::replay::Replay;
 
-/// Where messages come from, as far as they do not say so themselves.
+/// The origin of messages, as far as they do not contain it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Origin<'a> {
     /// the address space
@@ -20,9 +20,10 @@ pub struct Origin<'a> {
     pub address: &'a str,
     /// for messages without the annotation `x-opt-partition`
     pub partition: Option<u32>,
-    /// of messages that lie elsewhere than where they came from: then partition and offset are these, whatever they say
+    /// of messages stored elsewhere: partition and offset are these, regardless of their
+    /// annotations
     pub offset: Option<u64>,
-    /// when messages were taken that do not say when their server took them: milliseconds since 1970
+    /// the time at which messages without a time were taken: milliseconds since 1970
     pub taken_ms: Option<i64>,
 }
 
@@ -37,7 +38,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// An empty batch of what is declared.
+    /// An empty batch of the declared columns.
     #[must_use]
     pub fn new(declared: Arc<Declared>) -> Self {
         let mut envelope = Vec::new();
@@ -72,7 +73,8 @@ impl Batch {
         self.marked
     }
 
-    /// Appends the rows of one encoded message, one at least. The body stands in the first of them only.
+    /// Appends the rows of one encoded message, one at least. The body stands in the first of them
+    /// only.
     pub fn push(&mut self, origin: &Origin<'_>, message: &[u8]) {
         let mut parts = Parts::of(message);
         parts.enqueued_time_ms = parts.enqueued_time_ms.or(origin.taken_ms);

@@ -1,4 +1,5 @@
-//! The values of one column while a batch grows. Unlike Arrow's builders it can take back its last rows.
+//! The values of one column while a batch grows. Unlike Arrow's builders it can take back its last
+//! rows.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use arrow_array::{Array, ArrayRef, BinaryArray, BooleanArray, MapArray, Primitiv
 use arrow_buffer::{BooleanBufferBuilder, Buffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, Fields, TimeUnit};
 
-/// What a column holds: the types of Spark that a field of a message can have.
+/// The type of a column: the types of Spark that a field of a message can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Type {
     /// true or false
@@ -91,7 +92,7 @@ fn entries_field() -> Arc<Field> {
     Arc::new(Field::new("entries", DataType::Struct(entry_fields()), false))
 }
 
-/// Values without their nulls: those have a place too, whose content means nothing.
+/// Values with placeholders for nulls.
 enum Values {
     Boolean(BooleanBufferBuilder),
     Byte(Vec<i8>),

@@ -1,4 +1,4 @@
-//! What columns there are to be, from text such as `offset, device string, value double, ts timestamp`.
+//! Column declarations, from text such as `offset, device string, value double, ts timestamp`.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::envelope::{ENVELOPE, Part};
 
 /// Columns that one declaration can have.
 pub const COLUMNS_MAX: usize = 1024;
-/// The column that says why a row could not be decoded.
+/// The column with the reason why a row could not be decoded.
 const ERROR: &str = "_error";
 /// The column that numbers the rows of one message, from 0 on.
 const INDEX: &str = "_index";
@@ -36,7 +36,7 @@ pub enum Format {
     SenmlCbor,
     /// RFC 4180: a row for each line
     Csv,
-    /// as the content-type of each message says
+    /// by the content-type of each message
     Auto,
 }
 
@@ -55,7 +55,7 @@ impl Format {
     }
 }
 
-/// What a number in a column of type timestamp counts, since 1970.
+/// The unit of a number in a column of type timestamp, since 1970.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub enum TimeUnit {
     /// seconds
@@ -73,17 +73,19 @@ pub enum TimeUnit {
     Nanoseconds,
 }
 
-/// What is declared.
+/// The declaration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Options {
-    /// names with their types, as in SQL; a column of the envelope needs no type. `None`: the whole envelope
+    /// names with their types, as in SQL; a column of the envelope needs no type. `None`: the whole
+    /// envelope
     pub columns: Option<String>,
     /// how bodies are decoded; `None`: not at all
     pub decode: Option<Format>,
     /// of numbers in columns of type timestamp
     pub time_unit: TimeUnit,
-    /// CSV: the first line of each body has the names; without it fields come in the order of the columns
+    /// CSV: the first line of each body has the names; without it fields come in the order of the
+    /// columns
     pub csv_header: bool,
     /// CSV: between fields, one character of ASCII; `None`: a comma
     pub csv_delimiter: Option<char>,
@@ -120,7 +122,7 @@ impl Declared {
     /// Checks a declaration.
     ///
     /// # Errors
-    /// What is wrong with it: a type that is not known, a name twice, a column that nothing fills, too many.
+    /// Its error: an unknown type, a repeated name, a column that nothing fills, too many.
     pub fn new(options: &Options) -> Result<Self, Error> {
         let items = match &options.columns {
             Some(text) => {
@@ -262,7 +264,8 @@ fn distance(from: &str, to: &str) -> usize {
     row[to.len()]
 }
 
-/// Splits `name [:] [type] [NOT NULL] [COMMENT '..'], ..` into names and types. Names may be in backquotes.
+/// Splits `name [:] [type] [NOT NULL] [COMMENT '..'], ..` into names and types. Names may be in
+/// backquotes.
 fn declarations(text: &str) -> Result<Vec<(String, Option<Type>)>, Error> {
     let mut rest = text.trim_ascii();
     let mut items = Vec::new();
@@ -301,7 +304,7 @@ fn take_name(text: &str) -> Result<(String, &str), Error> {
     Err(Error(format!("columns: the backquote before {quoted:?} is not closed")))
 }
 
-/// The type after a name, and what follows it from the comma on.
+/// The type after a name, and the rest from the comma on.
 fn take_type<'a>(name: &str, text: &'a str) -> Result<(Option<Type>, &'a str), Error> {
     let text = text.strip_prefix(':').unwrap_or(text).trim_ascii_start();
     let mut depth = 0_usize;

@@ -1,4 +1,4 @@
-//! The columns that every message has, whatever its body is.
+//! The columns that every message has, for any body.
 
 use enmasse_amqp::codec::decode_value;
 use enmasse_amqp::codec::scan::{Broken, Elements, Scalar, scalar, sections};
@@ -70,7 +70,7 @@ impl Part {
     }
 }
 
-/// What a message has for a body.
+/// The body of a message.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) enum Body<'a> {
     /// data sections, one or many
@@ -104,7 +104,7 @@ impl Body<'_> {
 }
 
 impl<'a> Body<'a> {
-    /// The body whose kind and bytes a table has kept.
+    /// The body from its stored kind and bytes.
     pub(crate) fn named(kind: &str, bytes: &'a [u8]) -> Self {
         match kind {
             "data" => Self::Data(bytes, Vec::new()),
@@ -158,7 +158,7 @@ impl<'a> Parts<'a> {
         Self::read(message).unwrap_or_else(|_| Self { body: Body::Malformed(message), ..Self::default() })
     }
 
-    /// What decoding asks for of a message whose parts a table has kept.
+    /// The stored parts of a message that decoding needs.
     pub(crate) fn kept(content_type: Option<&'a str>, enqueued_us: Option<i64>, body: Body<'a>) -> Self {
         Self { content_type, enqueued_time_ms: enqueued_us.map(|micros| micros / 1000), body, ..Self::default() }
     }
@@ -201,7 +201,7 @@ impl<'a> Parts<'a> {
         Ok(())
     }
 
-    /// What the server says of a message's place.
+    /// The server's annotations of a message's position.
     fn marks(&mut self, value: &[u8]) -> Result<(), Broken> {
         let mut entries = Elements::of_map(value)?;
         while entries.left() > 1 {
@@ -352,7 +352,7 @@ fn put_scalar(column: &mut Column, value: Option<Scalar<'_>>) {
     }
 }
 
-/// Numbers of the envelope are below 2^32, but for offsets, of which nobody has 2^63.
+/// Numbers of the envelope are below 2^32, except for offsets, which stay below 2^63.
 fn put_number(column: &mut Column, value: Option<u64>) {
     match value.and_then(|number| i64::try_from(number).ok()) {
         Some(number) => column.integer_or_null(number),
@@ -360,7 +360,7 @@ fn put_number(column: &mut Column, value: Option<u64>) {
     }
 }
 
-/// A map whose entries cannot all be read keeps those before the first that cannot.
+/// A map with an unreadable entry keeps the entries before it.
 fn put_map(column: &mut Column, encoded: Option<&[u8]>) {
     let Some(Ok(mut entries)) = encoded.map(Elements::of_map) else { return column.null() };
     column.map(|keys, values| {

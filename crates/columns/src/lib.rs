@@ -1,14 +1,16 @@
-//! Messages as columns: AMQP 1.0 messages go in as bytes, Arrow record batches come out; `outgoing` is the way back, `replay`
-//! decodes once more what a table has kept.
+//! Messages as columns: AMQP 1.0 messages in, Arrow record batches out; `outgoing` is the reverse,
+//! `replay` decodes the messages stored in a table again.
 //!
-//! `declare` says which columns there are, `column` keeps their values while a batch grows, `envelope` fills those that
-//! every message has, `body` those that are decoded from JSON, SenML, CBOR or CSV, and `batch` joins them. What cannot be
-//! decoded is a row with its reason in the column `_error`, never left out. No socket, file, clock or thread: the time of a
-//! message is the one that it carries.
+//! `declare` parses column declarations, `column` keeps their values while a batch grows,
+//! `envelope` fills those that every message has, `body` those decoded from JSON, SenML, CBOR or
+//! CSV, and `batch` joins them. A message that cannot be decoded is a row with the reason in the
+//! column `_error`, never omitted. No socket, file, clock or thread: the time of a message is the
+//! one that it carries.
 //!
-//! Bounds: [`COLUMNS_MAX`] columns, [`RECORDS_MAX`] rows of one message, [`ROWS_SIZE_MAX`] bytes of those rows, what a message
-//! says once and each of its rows repeats [`repeated_size_max`] bytes, so that small messages give no huge batches; values nest
-//! [`DEPTH_MAX`] deep in CBOR and 128 deep in JSON. Beyond them a message is one row with its reason.
+//! Bounds: [`COLUMNS_MAX`] columns, [`RECORDS_MAX`] rows of one message, [`ROWS_SIZE_MAX`] bytes of
+//! those rows, what a message says once and each of its rows repeats [`repeated_size_max`] bytes,
+//! so that small messages give no huge batches; values nest [`DEPTH_MAX`] deep in CBOR and 128 deep
+//! in JSON. Beyond them a message is one row with its reason.
 
 mod batch;
 mod body;
@@ -31,7 +33,8 @@ pub const RECORDS_MAX: usize = 65_536;
 /// Bytes that the rows of one message can take.
 pub const ROWS_SIZE_MAX: usize = 64 << 20;
 
-/// Bytes that rows can repeat of a message of so many bytes: its envelope, or the base name of a SenML pack.
+/// Bytes that rows can repeat of a message of this many bytes: its envelope, or the base name of a
+/// SenML pack.
 #[must_use]
 pub const fn repeated_size_max(message_size: usize) -> usize {
     let size = message_size.saturating_mul(32).saturating_add(64 << 10);

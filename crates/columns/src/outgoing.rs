@@ -18,11 +18,11 @@ const SEQUENCE: &str = "x-opt-producer-sequence";
 /// Stands for a number that is not known yet: its encoding has room for every other.
 const UNNUMBERED: u64 = u64::MAX;
 const DELAY: &str = "x-opt-delivery-delay";
-/// Annotations that servers give a message that was read: they say nothing of the one that is written.
+/// Annotations that servers add to a message on delivery: they are not written back.
 const STAMPED: [&str; 4] = ["x-stream-offset", "x-opt-partition", "x-opt-enqueued-time", SEQUENCE];
 /// Columns of a message that was read of which the same holds.
 const PASSED_OVER: [&str; 5] = ["space", "partition", "offset", "enqueued_time", "delivery_count"];
-/// What a message is made from, with the types that a column may have.
+/// The columns that a message is built from, with their possible types.
 const KNOWN: [(&str, &str); 16] = [
     ("address", "string"),
     ("body", "string or binary"),
@@ -42,7 +42,7 @@ const KNOWN: [(&str, &str); 16] = [
     ("annotations", "map<string, ..> of string, boolean, number, binary or timestamp"),
 ];
 
-/// The columns of one record batch, by what they are of a message.
+/// The columns of one record batch, by their meaning.
 #[derive(Debug, Default)]
 pub struct Outgoing {
     rows: usize,
@@ -81,7 +81,8 @@ impl Outgoing {
     /// Finds the parts of messages among the columns of a batch, by their names.
     ///
     /// # Errors
-    /// A column that is no part of a message, or has a type that does not fit: the sentence names it and the mend.
+    /// A column that is no part of a message, or has a type that does not fit: the sentence names
+    /// it and the mend.
     pub fn new(batch: &RecordBatch) -> Result<Self, Error> {
         let mut found = Self { rows: batch.num_rows(), ..Self::default() };
         for (field, column) in batch.schema().fields().iter().zip(batch.columns()) {
@@ -144,8 +145,9 @@ impl Outgoing {
         at(self.address.as_ref(), row)
     }
 
-    /// A row as a message, and what cannot be said of it in AMQP: a sentence that names the column. The message lacks that
-    /// part then. It is durable where no column says otherwise; `numbered`: it has room for [`number_message`].
+    /// A row as a message, or the error for values that AMQP cannot represent: a sentence that
+    /// names the column. The message lacks that part then. It is durable unless a column states
+    /// otherwise; `numbered`: it has room for [`number_message`].
     #[must_use]
     pub fn message(&self, row: usize, numbered: bool) -> (Message, Option<String>) {
         let mut fault = None;
@@ -232,7 +234,8 @@ impl Outgoing {
     }
 }
 
-/// Writes the number of an encoded message that was made to be numbered, which its first annotation is.
+/// Writes the number of an encoded message that was made to be numbered, which its first annotation
+/// is.
 pub fn number_message(message: &mut [u8], sequence: u64) {
     let name = SEQUENCE.as_bytes();
     if let Some(at) = message.windows(name.len()).position(|bytes| bytes == name) {

@@ -1,4 +1,5 @@
-//! Messages that are rows already, as a table keeps them: the envelope is copied, bodies are decoded as those that come.
+//! Messages that are rows already, as a table keeps them: the envelope is copied, bodies are
+//! decoded as those that come.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMicrosecondType;
@@ -17,7 +18,7 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Takes the columns of the envelope; others are passed over.
+    /// Takes the columns of the envelope; others are skipped.
     ///
     /// # Errors
     /// A column is missing, or of another type than a batch gives it.
@@ -48,7 +49,7 @@ impl Replay {
         self.bytes(Part::Body, row).map_or(0, <[u8]>::len)
     }
 
-    /// What of a message decoding asks for.
+    /// The parts of a message that decoding needs.
     pub(crate) fn parts(&self, row: usize) -> Parts<'_> {
         let body = match (self.text(Part::BodyKind, row), self.bytes(Part::Body, row)) {
             (Some(kind), Some(bytes)) => Body::named(kind, bytes),
@@ -75,7 +76,8 @@ impl Replay {
     }
 }
 
-/// Whether an array holds values of a type. The names within a map differ from one library to another.
+/// Whether an array holds values of a type. The names within a map differ from one library to
+/// another.
 fn is_of(kind: Type, found: &DataType) -> bool {
     match (kind, found) {
         (Type::Map, DataType::Map(entries, _)) => match entries.data_type() {

@@ -1,8 +1,9 @@
 //! AMQP values as text, for columns and maps that hold text.
 //!
-//! Strings and symbols as they are, numbers in decimal, booleans `true` and `false`, timestamps in RFC 3339, a uuid in its
-//! usual form, binary in base64, decimals as the hexadecimal digits of their bytes, lists and maps as JSON. A name within one
-//! that is a list or a map itself is its encoding in base64: quoted, each level would double what the one in it has.
+//! Strings and symbols as they are, numbers in decimal, booleans `true` and `false`, timestamps in
+//! RFC 3339, a uuid in its usual form, binary in base64, decimals as the hexadecimal digits of
+//! their bytes, lists and maps as JSON. A nested list or map is encoded in base64: quoted, each
+//! level would double the size of the one within it.
 
 use std::io::Write;
 
@@ -15,7 +16,7 @@ use enmasse_amqp::types::Value;
 use crate::time;
 
 pub(crate) fn display(out: &mut Vec<u8>, value: impl std::fmt::Display) {
-    // a vector takes whatever is written
+    // a vector accepts all writes
     let _ = write!(out, "{value}");
 }
 
@@ -64,11 +65,11 @@ pub(crate) fn scalar(out: &mut Vec<u8>, value: Scalar<'_>) {
 
 /// Appends text in quotes, as JSON has it.
 pub(crate) fn quoted(out: &mut Vec<u8>, text: &str) {
-    // a vector takes whatever is written, and text is always JSON
+    // a vector accepts all writes, and text is always JSON
     let _ = serde_json::to_writer(out, text);
 }
 
-/// Appends any value as JSON; its depth is bounded by who decoded it.
+/// Appends any value as JSON; the decoder bounds its depth.
 pub(crate) fn json(out: &mut Vec<u8>, value: &Value) {
     match value {
         Value::Null => out.extend_from_slice(b"null"),
@@ -104,7 +105,7 @@ fn in_quotes(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     out.push(b'"');
 }
 
-/// A float stays one where it is read again: `0.0`, not `0`. JSON has neither infinities nor what is no number.
+/// A float stays one where it is read again: `0.0`, not `0`. JSON has neither infinities nor NaN.
 pub(crate) fn float(out: &mut Vec<u8>, value: f64) {
     let write = |out: &mut Vec<u8>| display(out, format_args!("{value:?}"));
     if value.is_finite() { write(out) } else { in_quotes(out, write) }

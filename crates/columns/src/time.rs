@@ -2,8 +2,8 @@
 
 use chrono::{DateTime, NaiveDate, NaiveDateTime, SecondsFormat};
 
-/// Microseconds since 1970 of `2026-11-21T10:00:00.5Z`, of the same with an offset, with a blank for the `T`, without a zone
-/// (which is UTC then), or of a date alone (its midnight).
+/// Microseconds since 1970 of `2026-11-21T10:00:00.5Z`, of the same with an offset, with a blank
+/// for the `T`, without a zone (which is UTC then), or of a date alone (its midnight).
 pub(crate) fn parse(text: &str) -> Option<i64> {
     let text = text.trim_ascii();
     if let Some(micros) = plain(text.as_bytes()) {
@@ -21,7 +21,8 @@ pub(crate) fn parse(text: &str) -> Option<i64> {
     Some(date.and_hms_opt(0, 0, 0)?.and_utc().timestamp_micros())
 }
 
-/// The form that nearly all devices write, `2026-11-21T10:00:00.5Z`, five times as fast as chrono reads any form.
+/// The form that nearly all devices write, `2026-11-21T10:00:00.5Z`, five times as fast as chrono
+/// reads any form.
 fn plain(text: &[u8]) -> Option<i64> {
     let (head, fraction) = text.strip_suffix(b"Z")?.split_at_checked(19)?;
     let marks = [head[4], head[7], head[10], head[13], head[16]];

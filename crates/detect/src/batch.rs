@@ -12,7 +12,7 @@ use crate::rules::{Detector, Rule, Rules};
 use crate::silence::follow_silence;
 use crate::state::{Change, NEVER_US, State};
 
-/// What live state has of the devices of a batch.
+/// The live state of the devices of a batch.
 pub struct Known<'a> {
     /// Rows of `devices`.
     pub devices: &'a RecordBatch,
@@ -22,7 +22,7 @@ pub struct Known<'a> {
     pub states: &'a RecordBatch,
 }
 
-/// What a batch changes.
+/// The changes of a batch.
 pub struct Followed {
     /// Numbers of the rows that are the newest of their device and metric.
     pub latest: RecordBatch,
@@ -38,7 +38,7 @@ pub struct Followed {
     pub skipped: u64,
 }
 
-/// What silence changes.
+/// The changes caused by silence.
 pub struct Silenced {
     /// Rows of `detector_states`, to be replaced.
     pub states: RecordBatch,
@@ -123,7 +123,7 @@ fn by_device<'a>(readings: &Readings<'a>, names: &mut Names<'a>) -> (Vec<usize>,
     (order, bounds)
 }
 
-/// What was known before the batch, by the numbers of its devices.
+/// The state before the batch, by the numbers of its devices.
 struct Before<'a> {
     devices: &'a Devices<'a>,
     states: &'a States<'a>,
@@ -223,7 +223,8 @@ impl<'a> Follower<'a> {
                 self.keep(&one.name, name, &state, &changes);
             }
         }
-        // rows that are alike but for their values have no order of their own, so that of values decides
+        // rows that are alike but for their values have no order of their own, so that of values
+        // decides
         rows.sort_by(|&a, &b| {
             let place = |row: usize| (event_us[row], partition[row], offset[row], index[row]);
             metric
@@ -251,7 +252,7 @@ impl<'a> Follower<'a> {
                 && place == 0
                 && first_us - devices.last_us[row] <= gap_us
             {
-                // the session of an earlier batch goes on
+                // the session of an earlier batch continues
                 session_us = devices.session_us[row];
                 end_us = end_us.max(devices.last_us[row]);
             }
@@ -280,7 +281,8 @@ impl<'a> Follower<'a> {
             states.push((one, state));
         }
         for (detector, mut state) in states {
-            // states of thresholds are kept when an incident begins or ends: their time may be of long before
+            // states of thresholds are kept when an incident begins or ends: their time may be of
+            // long before
             state.time_us = newest_us;
             let changes = follow(detector, &mut state, series());
             let is_threshold = matches!(detector.rule, Rule::Above { .. } | Rule::Below { .. });

@@ -190,7 +190,7 @@ pub(crate) fn places(rows: Vec<u64>) -> RecordBatch {
     batch([("row", Arc::new(UInt64Array::from(rows)))])
 }
 
-/// Devices that were heard, as they are now.
+/// The current state of devices with readings.
 #[derive(Default)]
 pub(crate) struct DeviceRows {
     device: StringBuilder,
@@ -219,7 +219,7 @@ impl DeviceRows {
     }
 }
 
-/// Sessions that began or went on.
+/// Sessions that began or continued.
 #[derive(Default)]
 pub(crate) struct SessionRows {
     device: StringBuilder,

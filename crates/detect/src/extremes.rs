@@ -4,15 +4,18 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-/// Parts of the span to which an extreme is exact: readings that are nearer to a more extreme one are not kept.
+/// Parts of the span to which an extreme is exact: readings that are nearer to a more extreme one
+/// are not kept.
 const GRAINS: i64 = 64;
 
 /// A reading: time in microseconds, value.
 type Reading = (i64, f64);
 
-/// Readings that are the highest or lowest from their time on, oldest first; at most [`GRAINS`] + 2 on each side.
+/// Readings that are the highest or lowest from their time on, oldest first; at most [`GRAINS`] + 2
+/// on each side.
 ///
-/// An extreme is never of a reading that is older than the span, and always of all those of 63/64 of it.
+/// An extreme is never of a reading that is older than the span, and always of all those of 63/64
+/// of it.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct Extremes {
     high: VecDeque<Reading>,
@@ -25,8 +28,8 @@ impl Extremes {
         Self { high: VecDeque::from([(time_us, value)]), low: VecDeque::from([(time_us, value)]) }
     }
 
-    /// Takes a reading that is no older than the last one; returns its largest difference to one of the span, and how much older
-    /// that is.
+    /// Takes a reading that is no older than the last one; returns its largest difference to one of
+    /// the span, and how much older that is.
     pub(crate) fn push(&mut self, time_us: i64, value: f64, span_us: i64) -> (f64, i64) {
         let grain_us = grain_us(span_us);
         keep(&mut self.high, time_us, value, span_us, grain_us, |one, other| one >= other);
@@ -44,7 +47,8 @@ fn grain_us(span_us: i64) -> i64 {
     (span_us + GRAINS - 1) / GRAINS
 }
 
-/// Drops what is over and what the new reading exceeds, and adds that; the side is never empty then.
+/// Drops what is over and what the new reading exceeds, and adds that; the side is never empty
+/// then.
 fn keep(
     side: &mut VecDeque<Reading>,
     time_us: i64,

@@ -1,4 +1,4 @@
-//! What detectors look for.
+//! The conditions of detectors.
 
 use serde::Deserialize;
 
@@ -20,7 +20,7 @@ pub struct Detector {
     pub name: String,
     /// For so long after an incident of a device began no other one begins.
     pub cooldown_us: i64,
-    /// What it looks for.
+    /// The condition to detect.
     pub rule: Rule,
 }
 

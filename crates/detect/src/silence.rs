@@ -4,9 +4,11 @@ use crate::rules::{Detector, Rule};
 use crate::state::{Change, NEVER_US, State, Verdict};
 use crate::text::seconds;
 
-/// Follows the arrivals of messages of a device, in order, and then its silence up to a time; returns what changed.
+/// Follows the arrivals of messages of a device, in order, and then its silence up to a time;
+/// returns what changed.
 ///
-/// `now_us` is [`NEVER_US`] where it is not known up to when all messages have come. Other rules know no silence.
+/// `now_us` is [`NEVER_US`] where it is not known up to when all messages have come. Other rules
+/// know no silence.
 pub fn follow_silence(detector: &Detector, state: &mut State, arrivals: &[i64], now_us: i64) -> Vec<Change> {
     let mut changes = Vec::new();
     let Rule::Heartbeat { timeout_us } = detector.rule else { return changes };

@@ -1,4 +1,4 @@
-//! What a detector remembers of one device, and what changes.
+//! The state of a detector for one device, and its changes.
 
 use crate::extremes::Extremes;
 use crate::rules::Detector;
@@ -6,7 +6,7 @@ use crate::rules::Detector;
 /// Before all times.
 pub const NEVER_US: i64 = -(1 << 62);
 
-/// What a detector remembers of one device.
+/// The state of a detector for one device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct State {
     /// The newest reading; of a heartbeat the newest message.
@@ -62,7 +62,7 @@ pub struct Change {
     pub value: Option<f64>,
     /// When the incident began.
     pub began_us: i64,
-    /// What is wrong, for people; empty when an incident ends.
+    /// The description of the incident; empty when it ends.
     pub reason: String,
 }
 

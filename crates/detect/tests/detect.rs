@@ -90,7 +90,7 @@ fn a_rate_finds_slow_drifts_and_no_steep_small_steps() {
 }
 
 #[test]
-fn a_rate_goes_on_from_a_state_without_recent_readings() {
+fn a_rate_continues_from_a_state_without_recent_readings() {
     let jump = detector(rate(5.0, 60), 0);
     let mut state = State { time_us: 10 * S, value: 20.0, count: 3, ..State::default() };
     assert_eq!(told(&follow(&jump, &mut state, [(20 * S, 30.0)])), [(Began, 20)]);
@@ -226,7 +226,8 @@ proptest! {
     }
 }
 
-/// A reading: device, metric, value, second of the event, second of the arrival; its offset is its place.
+/// A reading: device, metric, value, second of the event, second of the arrival; its offset is its
+/// place.
 type Row = (&'static str, &'static str, Option<f64>, i64, i64);
 
 fn table<const N: usize>(columns: [(&str, ArrayRef); N]) -> RecordBatch {

@@ -1,9 +1,11 @@
-//! What a message costs a queue in time: nanoseconds of processor, so that a busy machine disturbs little.
+//! The cost of a message in a queue: nanoseconds of processor time, so that a busy machine disturbs
+//! little.
 //!
 //! `cargo run --release -p enmasse-journal --example queue_cost`
 
 use enmasse_journal::queue::{
-    Admission, Consume, ConsumerId, Group, Head, Next, Outcome, Place, Queue, Record, Restored, Seq, Settings, Verdict,
+    Admission, Consume, ConsumerId, ConsumerOutcome, Group, Head, Next, Queue, Record, RecordLocation, Restored, Seq,
+    Settings, Verdict,
 };
 
 const COUNT: u64 = 1_000_000;
@@ -15,12 +17,12 @@ fn plain() -> Head {
 
 fn put(queue: &mut Queue, head: &Head) {
     let Admission::Store(stored) = queue.offer(NOW, head) else { panic!("room for a message") };
-    queue.committed(stored.seq, Place { segment: 1, offset: 2, len: 3 }, &mut |_| {});
+    queue.committed(stored.seq, RecordLocation { segment: 1, offset: 2, len: 3 }, &mut |_| {});
 }
 
 fn take(queue: &mut Queue, consumer: ConsumerId) {
     let Next::Message(item) = queue.next(NOW, consumer, |_| Verdict::Yes) else { panic!("a message waits") };
-    queue.settle(NOW, item.seq, Outcome::Accepted, &mut |_| {});
+    queue.settle(NOW, item.seq, ConsumerOutcome::Accepted, &mut |_| {});
 }
 
 fn queue_of(depth: u64, head: &Head) -> Queue {
@@ -74,7 +76,8 @@ fn main() {
     let id = consumer(&mut queue, Consume::default());
     measure("out", COUNT, || (0..COUNT).for_each(|_| take(&mut queue, id)));
     let record = Record { size_bytes: 100, ..Record::default() };
-    let entries = (0..COUNT).map(|id| Restored { id: Seq(id), place: Place { segment: 0, offset: 0, len: 0 }, record });
+    let entries =
+        (0..COUNT).map(|id| Restored { id: Seq(id), place: RecordLocation { segment: 0, offset: 0, len: 0 }, record });
     measure("restored", COUNT, || {
         let restored = Queue::restore(Settings::default(), Seq(0), entries, [], &mut |_| {});
         assert_eq!(restored.map(|queue| queue.len()).ok(), Some(COUNT as usize));

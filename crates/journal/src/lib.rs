@@ -1,8 +1,8 @@
-//! Messages at rest, without I/O of its own: what is on disk and what order it leaves in.
+//! Stored messages, without I/O: what is on disk, and the order in which it leaves.
 //!
-//! `log` keeps records in checksummed, append-only segments behind a `Disk`; `queue` decides about the messages of
-//! one address: their order, who may have them, what becomes of those that come back; `stream` keeps messages under
-//! offsets for anybody to read.
+//! `log` keeps records in checksummed, append-only segments behind a `Disk`. `queue` orders the
+//! messages of one address, assigns them to consumers and handles returned ones. `stream` keeps
+//! messages under offsets for any number of readers.
 
 pub mod log;
 pub mod queue;

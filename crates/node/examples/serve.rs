@@ -1,4 +1,5 @@
-//! A node without a control plane: `serve PORT PLAN.json [WORKERS]`. For measuring the data plane alone.
+//! A node without a control plane: `serve PORT PLAN.json [WORKERS]`. For measuring the data plane
+//! alone.
 
 use std::io::Read;
 use std::process::ExitCode;

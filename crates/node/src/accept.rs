@@ -1,7 +1,9 @@
-//! The thread that accepts connections, for all listeners, and deals them out to the workers in turn.
+//! The thread that accepts connections, for all listeners, and deals them out to the workers in
+//! turn.
 //!
-//! Nothing is read here. At the bound of connections, or when the system has no descriptor left, accepting pauses:
-//! newcomers wait in the listener's backlog, and management that is already connected goes on.
+//! Nothing is read here. At the bound of connections, or without free descriptors, accepting
+//! pauses: new connections wait in the listener's backlog, and connected management clients are
+//! served.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -14,25 +16,25 @@ use mio::{Events, Interest, Poll, Token};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::admittance::{HALF_OPEN_MAX, HalfOpen};
 use crate::config::{Listener, ListenerKind};
+use crate::connection_limits::{HALF_OPEN_MAX, HalfOpen};
 use crate::error::NodeError;
-use crate::events::{Happening, NodeEvent};
+use crate::events::{EventKind, NodeEvent};
 use crate::mailbox::Mailbox;
 use crate::shared::Shared;
 use crate::stream::Stream;
 use crate::tls_files::TlsSource;
-use crate::worker::{Command, Newcomer};
+use crate::worker::{AcceptedSocket, Command};
 
 const WAKE: Token = Token(usize::MAX);
-/// Newcomers taken from one listener before the workers hear of them.
+/// Connections accepted from one listener before the workers are notified.
 const BATCH: usize = 256;
 /// Connections the system keeps for us while we are busy or paused.
 const BACKLOG: i32 = 4096;
 /// How long accepting rests at a bound before it looks again.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What the acceptor is told.
+/// Commands for the acceptor.
 #[derive(Debug)]
 pub(crate) enum Order {
     /// accept from this one too
@@ -41,7 +43,7 @@ pub(crate) enum Order {
     Stop,
 }
 
-/// Binds a listener; its address tells the port.
+/// Binds a listener and returns its address with the port.
 ///
 /// # Errors
 /// `Bind` if no address of the host can be bound.
@@ -77,11 +79,11 @@ struct Listening {
     ready: bool,
 }
 
-/// What came of accepting once.
-enum Accepted {
-    Newcomer(Newcomer),
-    /// the backlog is empty, or whoever came is gone again
-    Nobody,
+/// The result of one accept call.
+enum AcceptOutcome {
+    AcceptedSocket(AcceptedSocket),
+    /// the backlog is empty, or the connection has gone again
+    NothingWaiting,
     /// a bound was met
     Bound,
 }
@@ -95,7 +97,7 @@ pub(crate) struct Acceptor {
     next_worker: usize,
     /// a bound was met in this turn
     paused: bool,
-    /// a bound was met and nobody could be accepted since: one event tells of it
+    /// a bound is reached and no connection was accepted since: one event reports it
     resting: bool,
 }
 
@@ -111,17 +113,18 @@ impl Acceptor {
         ))
     }
 
-    /// Accepts until it is told to stop.
+    /// Accepts until it is stopped.
     pub(crate) fn run(mut self) {
         let mut events = Events::with_capacity(64);
         let mut orders = Vec::new();
         loop {
-            self.orders.bell().doze();
+            self.orders.thread_waker().park();
             let busy = self.orders.is_filled() || (!self.paused && self.listening.iter().any(|one| one.ready));
             let timeout = if busy { Some(Duration::ZERO) } else { self.paused.then_some(PAUSE) };
-            // Interrupted is the only failure left once a poll exists, and the next turn makes up for it.
+            // Interrupted is the only failure left once a poll exists, and the next turn makes up
+            // for it.
             let _ = self.poll.poll(&mut events, timeout);
-            self.orders.bell().rise();
+            self.orders.thread_waker().unpark();
             for event in events.iter().filter(|event| event.token() != WAKE) {
                 self.listening[event.token().0].ready = true;
             }
@@ -141,7 +144,8 @@ impl Acceptor {
 
     fn listen(&mut self, mut listener: TcpListener, kind: ListenerKind, tls: Option<TlsSource>) {
         let token = Token(self.listening.len());
-        // Out of memory for a watch is the only way to fail; a node that cannot watch its listener is of no use.
+        // Out of memory for a watch is the only way to fail; a node that cannot watch its listener
+        // is of no use.
         if let Err(error) = self.poll.registry().register(&mut listener, token, Interest::READABLE) {
             panic!("cannot watch a listener: {error}");
         }
@@ -158,13 +162,13 @@ impl Acceptor {
                 break;
             }
             match self.accept_one(index) {
-                Accepted::Newcomer(newcomer) => {
-                    dealt[self.next_worker].push(Command::Welcome(newcomer));
+                AcceptOutcome::AcceptedSocket(accepted_socket) => {
+                    dealt[self.next_worker].push(Command::Welcome(accepted_socket));
                     self.next_worker = (self.next_worker + 1) % workers;
                 }
-                Accepted::Nobody => {}
-                // Other listeners go on.
-                Accepted::Bound => break,
+                AcceptOutcome::NothingWaiting => {}
+                // Other listeners continue.
+                AcceptOutcome::Bound => break,
             }
         }
         for (mailbox, commands) in self.shared.mailboxes.iter().zip(dealt) {
@@ -174,51 +178,53 @@ impl Acceptor {
         }
     }
 
-    fn accept_one(&mut self, index: usize) -> Accepted {
+    fn accept_one(&mut self, index: usize) -> AcceptOutcome {
         if let Some(reason) = self.bound_met(index) {
-            // A bound that nobody knocks at is no pause.
+            // A bound is reported as a pause only if a connection waits.
             self.listening[index].ready = has_waiting(&self.listening[index].listener);
             if self.listening[index].ready {
                 self.pause(reason);
             }
-            return Accepted::Bound;
+            return AcceptOutcome::Bound;
         }
         let one = &mut self.listening[index];
         match one.listener.accept() {
             Ok((stream, peer)) => {
                 self.resting = false;
-                // Without it small frames may wait for 40 ms; a peer that is gone already shows at the first read.
+                // Without it small frames may wait for 40 ms; a closed peer shows at the first
+                // read.
                 let _ = stream.set_nodelay(true);
                 let tls = one.tls.as_mut().map(|source| {
                     let (config, failure) = source.current();
                     if let Some(failure) = failure {
                         let reason = failure.to_string();
-                        self.shared.events.push(NodeEvent::new(Happening::CertificateUnusable { reason }));
+                        self.shared.events.push(NodeEvent::new(EventKind::CertificateUnusable { reason }));
                     }
                     config
                 });
                 let web_socket = one.kind.is_web_socket();
                 let half_open = Some(&one.half_open);
-                let newcomer = self.shared.newcomer(Stream::Tcp(stream), Some(peer), tls, web_socket, half_open);
-                newcomer.map_or_else(|| self.turn_away(peer), Accepted::Newcomer)
+                let accepted_socket =
+                    self.shared.count_connection(Stream::Tcp(stream), Some(peer), tls, web_socket, half_open);
+                accepted_socket.map_or_else(|| self.refuse_connection(peer), AcceptOutcome::AcceptedSocket)
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 one.ready = false;
-                Accepted::Nobody
+                AcceptOutcome::NothingWaiting
             }
             Err(error) if is_exhausted(&error) => {
                 self.pause(error.to_string());
-                Accepted::Bound
+                AcceptOutcome::Bound
             }
-            // The newcomer is gone again: whatever it is, it is about that one connection.
-            Err(_) => Accepted::Nobody,
+            // The connection has gone again: the error concerns that one connection only.
+            Err(_) => AcceptOutcome::NothingWaiting,
         }
     }
 
-    /// The bound that lets nobody in at a listener now, if there is one.
+    /// The bound that stops a listener from accepting now, if any.
     fn bound_met(&self, index: usize) -> Option<String> {
-        if !self.shared.admittance.has_room() {
-            return Some(format!("{} connections are open, the bound", self.shared.admittance.count_max));
+        if !self.shared.connection_limits.has_room() {
+            return Some(format!("{} connections are open, the bound", self.shared.connection_limits.count_max));
         }
         let one = &self.listening[index];
         one.half_open.is_full().then(|| {
@@ -230,23 +236,23 @@ impl Acceptor {
     }
 
     /// The connection is closed at once: its source address has its share of the node.
-    fn turn_away(&self, peer: SocketAddr) -> Accepted {
+    fn refuse_connection(&self, peer: SocketAddr) -> AcceptOutcome {
         let what =
-            Happening::SourceCrowded { reason: "its source address has its share of all connections".to_owned() };
+            EventKind::SourceCrowded { reason: "its source address has its share of all connections".to_owned() };
         self.shared.events.push(NodeEvent { peer: Some(peer.to_string()), ..NodeEvent::new(what) });
-        Accepted::Nobody
+        AcceptOutcome::NothingWaiting
     }
 
     fn pause(&mut self, reason: String) {
         self.paused = true;
         if !std::mem::replace(&mut self.resting, true) {
             self.shared.accept_pauses.fetch_add(1, Ordering::Relaxed);
-            self.shared.events.push(NodeEvent::new(Happening::AcceptPaused { reason }));
+            self.shared.events.push(NodeEvent::new(EventKind::AcceptPaused { reason }));
         }
     }
 }
 
-/// Whether somebody waits to be accepted.
+/// Whether a connection waits to be accepted.
 fn has_waiting(listener: &TcpListener) -> bool {
     let mut set = [PollFd::new(listener, PollFlags::IN)];
     poll(&mut set, Some(&Timespec::default())).is_ok_and(|count| count > 0)

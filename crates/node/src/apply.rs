@@ -1,10 +1,10 @@
-//! A Plan put in force. What can be served is, whatever cannot: rights and removals always take effect, and an address
-//! that has no place in the journal is named with the reason.
+//! A Plan put in force. The Plan is applied as far as possible: rights and removals always take
+//! effect, and an address without room in the journal is named with the reason.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use enmasse_journal::log::{Batch, Refused};
+use enmasse_journal::log::{Refused, WriteBatch};
 use enmasse_router::plan::Plan;
 use enmasse_router::shard::{Changes, Openings};
 use enmasse_router::table::{AddressEntry, Diff, Table};
@@ -14,43 +14,43 @@ use crate::error::NodeError;
 use crate::node::{Node, declared, lock};
 use crate::worker::Command;
 
-/// What came of a Plan.
+/// The result of applying a Plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Applied {
     /// addresses that were not there before
     pub added: usize,
-    /// addresses that are gone
+    /// deleted addresses
     pub removed: usize,
     /// addresses that are there with other settings
     pub changed: usize,
-    /// what is served now
+    /// the state that is served now
     #[serde(flatten)]
     pub proof: Proof,
 }
 
-/// What is served at one moment.
+/// The state served at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Proof {
     /// version of the Plan in force
     pub version: u64,
-    /// uids of the addresses that are served as the Plan says, in order
+    /// uids of the addresses that are served as planned, in order
     pub active: Vec<String>,
     /// its other addresses, in the order of their uids
     pub failed: Vec<Failed>,
 }
 
-/// An address that is not served as the Plan says.
+/// An address that is not served as planned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Failed {
     /// which
     pub uid: String,
-    /// what it is about
+    /// the address
     pub reason: Reason,
     /// why, in words, and the mend
     pub message: String,
 }
 
-/// Why an address is not served as the Plan says.
+/// Why an address is not served as planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Reason {
     /// it has no place in the journal; the same Plan, applied again, may find one
@@ -66,18 +66,20 @@ type Cause = (Reason, String);
 pub(crate) type Unopened = BTreeMap<String, Cause>;
 
 impl Node {
-    /// Puts a Plan in force, on every worker, before it returns. What it does not change notices nothing. An address that
-    /// finds no place in the journal is as if it were not in the Plan; a stream that finds none for more partitions has
-    /// those it had.
+    /// Puts a Plan in force, on every worker, before it returns. Unchanged addresses are not
+    /// affected. An address that finds no place in the journal is as if it were not in the Plan; a
+    /// stream that finds none for more partitions has those it had.
     ///
     /// # Errors
-    /// `Plan` if it is none: then nothing has changed. `Busy` if a worker did not answer: apply it again.
+    /// `Plan` if it is none: then nothing has changed. `Busy` if a worker did not answer: apply it
+    /// again.
     pub fn apply(&self, plan: &Plan) -> Result<Applied, NodeError> {
         self.running()?;
         let mut table = lock(&self.table);
-        let (next, difference, unopened) = self.shelve(plan, &table)?;
+        let (next, difference, unopened) = self.change_stored_addresses(plan, &table)?;
         let removed: Arc<[_]> = difference.removed.iter().map(|address| address.key).collect();
-        // From here on workers go by it, also one that takes its time to say so: the next plan follows this one.
+        // From here on workers use it, including one that is slow to confirm: the next plan follows
+        // this one.
         *table = Arc::clone(&next);
         self.certificates.follow(Arc::clone(&next));
         self.shared.web_access.follow(&next);
@@ -91,7 +93,7 @@ impl Node {
         })
     }
 
-    /// What is served now: as after the last `apply`, but for what has failed since.
+    /// The state that is served now: as after the last `apply`, less later failures.
     ///
     /// # Errors
     /// `Stopped`.
@@ -121,13 +123,13 @@ impl Node {
     }
 
     /// Stored addresses get their homes and their numbers in the log, before anyone can name them.
-    fn shelve(&self, plan: &Plan, table: &Table) -> Result<(Arc<Table>, Diff, Unopened), NodeError> {
-        let mut shelves = lock(&self.shelves);
+    fn change_stored_addresses(&self, plan: &Plan, table: &Table) -> Result<(Arc<Table>, Diff, Unopened), NodeError> {
+        let mut recovered_queues = lock(&self.recovered_queues);
         let workers = self.shared.mailboxes.len() as u16;
         let follow = |plan: &Plan| -> Result<(Arc<Table>, Diff, Changes), NodeError> {
             let next = Arc::new(Table::compile(plan, table)?);
             let difference = table.diff(&next);
-            let mut changes = shelves.follow(&difference, &next, workers);
+            let mut changes = recovered_queues.follow(&difference, &next, workers);
             if self.shared.journal.is_none() {
                 let on_disk = difference.added.iter().filter(|address| is_on_disk(address));
                 changes.openings.extend(on_disk.map(|address| (address.uid.to_string(), 0)));
@@ -141,14 +143,15 @@ impl Node {
         {
             let openings = std::mem::take(&mut changes.openings);
             (next, difference, changes) = follow(&without(plan, &openings))?;
-            // What was removed while the log takes nothing goes at the next start, which finds it in no Plan.
+            // An address removed while the log accepts nothing is deleted at the next start, which
+            // finds it in no Plan.
             let _ = self.commit(&mut changes);
             unopened = openings.into_keys().map(|uid| (uid, cause.clone())).collect();
         }
-        shelves.settle(changes.streams);
-        for (mailbox, shelvings) in self.shared.mailboxes.iter().zip(changes.shelvings) {
-            if !shelvings.is_empty() {
-                mailbox.post([Command::Shelve(shelvings)]);
+        recovered_queues.settle(changes.streams);
+        for (mailbox, address_changes) in self.shared.mailboxes.iter().zip(changes.address_changes) {
+            if !address_changes.is_empty() {
+                mailbox.post([Command::ChangeStoredAddresses(address_changes)]);
             }
         }
         Ok((next, difference, unopened))
@@ -159,7 +162,7 @@ impl Node {
             let what = "the node has no journal: give it one, or the address durability memory";
             return if changes.openings.is_empty() { Ok(()) } else { Err((Reason::NotOpened, what.to_owned())) };
         };
-        let batch: Batch = std::mem::take(&mut changes.batch);
+        let batch: WriteBatch = std::mem::take(&mut changes.batch);
         if batch.is_empty() {
             return Ok(());
         }
@@ -181,8 +184,8 @@ fn stopped_message(why: &str) -> String {
     )
 }
 
-/// The Plan without these addresses; of streams with the partitions that they have. What named one of them for dead
-/// letters gives none up, as where it is not declared.
+/// The Plan without these addresses; of streams with the partitions that they have. Addresses that
+/// name it as dead-letter address keep their messages, as if it were not declared.
 fn without(plan: &Plan, openings: &Openings) -> Plan {
     let mut plan = plan.clone();
     for space in &mut plan.spaces {

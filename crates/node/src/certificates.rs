@@ -1,7 +1,8 @@
-//! What each address space shows of itself in TLS: certificates by the server name that a client asks for.
+//! TLS certificates of the address spaces, by the server name that a client requests.
 //!
-//! Which space a name leads to is the table's to say, the same for the certificate as for the login: so no space ever
-//! shows the certificate of another one. A name without a certificate of its own has that of the listener.
+//! The table decides which space a name leads to, for the certificate as for the login: no space
+//! ever shows the certificate of another one. A name without a certificate of its own has that of
+//! the listener.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -23,7 +24,7 @@ const CERTIFICATES_MAX: usize = 64;
 /// Bytes of a chain and of a key as PEM, at most: a handshake carries the chain.
 const PEM_BYTES_MAX: usize = 64 * 1024;
 
-/// What one space shows from now on, in the place of all that it showed.
+/// The certificates of one space, replacing all earlier ones.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SpaceCertificates {
@@ -58,7 +59,7 @@ pub struct Unshown {
     pub uid: String,
     /// names that it was for
     pub names: Vec<String>,
-    /// what is wrong and what would mend it
+    /// the error and its remedy
     pub reason: String,
 }
 
@@ -80,13 +81,13 @@ impl Certificates {
         Self { provider, table: ArcSwap::new(table), spaces: RwLock::default() }
     }
 
-    /// Names lead where this table says, from the next handshake on.
+    /// The names of this table apply from the next handshake on.
     pub(crate) fn follow(&self, table: Arc<Table>) {
         self.table.store(table);
     }
 
-    /// Shows these from the next handshake on, and others as before; names what it cannot show. Keys are parsed before
-    /// any handshake has to wait.
+    /// Installs these from the next handshake on and keeps the others; returns those that it cannot
+    /// install. Keys are parsed before any handshake has to wait.
     pub(crate) fn show(&self, spaces: Vec<SpaceCertificates>) -> Vec<Unshown> {
         let mut unshown = Vec::new();
         let read: Vec<(String, ByName)> = spaces
@@ -160,7 +161,7 @@ impl Certificates {
     }
 }
 
-/// Chooses the certificate of a handshake: that of the name asked for, else the listener's own.
+/// Chooses the certificate of a handshake: that of the name requested, else the listener's own.
 #[derive(Debug)]
 pub(crate) struct ByServerName {
     pub(crate) spaces: Arc<Certificates>,
@@ -228,7 +229,8 @@ mod tests {
         assert_eq!(shown(&certificates, "shop"), None, "it is the name of both");
         assert_eq!(shown(&certificates, "localhost"), None);
 
-        // The host moves to the other space: at no moment is it shown with the certificate of the first.
+        // The host moves to the other space: at no moment is it shown with the certificate of the
+        // first.
         certificates.follow(table(&[("b", &["shop", "shop.example.com", "shop.south"])]));
         assert_eq!(shown(&certificates, "shop.example.com"), second);
         assert_eq!(shown(&certificates, "shop.north"), None);

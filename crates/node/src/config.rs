@@ -1,4 +1,4 @@
-//! What the node is told at its start. Everything else comes with the Plan.
+//! The start configuration of a node. Everything else comes with the Plan.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -15,8 +15,8 @@ use crate::error::NodeError;
 /// Descriptors kept back from the limit of open files: listeners, poll sets, wake-ups, files.
 const RESERVED_DESCRIPTORS: u64 = 64;
 /// Characters of a secret that cannot be guessed, even if each stands for four bits only.
-const DECOY_SECRET_LENGTH_MIN: usize = 32;
-/// Four blocks of the log, as it asks for.
+const DUMMY_CREDENTIAL_SECRET_LENGTH_MIN: usize = 32;
+/// Four blocks of the log, as it requests.
 const JOURNAL_SEGMENT_BYTES_MIN: u32 = 16 << 10;
 /// As much as a worker takes of partial deliveries.
 const RECEIVE_BUDGET_BYTES_MIN: u64 = 64 << 20;
@@ -29,17 +29,18 @@ const WORKERS_MAX: u16 = 256;
 pub struct NodeConfig {
     /// Worker threads; 0: one a core.
     pub workers: u16,
-    /// `container-id` told to every peer.
+    /// `container-id` sent to every peer.
     pub container_id: String,
-    /// Passwords may cross a connection without TLS from other machines too. Default: only on loopback.
+    /// Passwords may cross a connection without TLS from other machines too. Default: only on
+    /// loopback.
     pub insecure: bool,
-    /// What the salts of users that do not exist are made up from. Those of real users stay over a restart, so these
-    /// have to as well. `None`: drawn at the start.
-    pub decoy_secret: Option<DecoySecret>,
-    /// Folder of the journal; without one only addresses whose messages are in memory can be stored.
+    /// The secret from which salts of nonexistent users are derived. Those of real users stay over
+    /// a restart, so these have to as well. `None`: drawn at the start.
+    pub decoy_secret: Option<DummyCredentialSecret>,
+    /// Folder of the journal; without one only in-memory addresses can be stored.
     pub journal: Option<PathBuf>,
-    /// Bytes of a file of the journal, which takes three at its start and keeps up to six that are empty. 64 MiB where
-    /// nothing else is said; from 16 KiB on, small ones where the disk is small.
+    /// Bytes of a journal segment; the journal creates three at its start and keeps up to six empty
+    /// ones. 64 MiB by default, at least 16 KiB; small ones for a small disk.
     pub journal_segment_bytes: u32,
     /// Bounds, each with a default that fits a laptop and a server.
     pub limits: Limits,
@@ -59,19 +60,19 @@ impl Default for NodeConfig {
     }
 }
 
-/// A random text, which whoever runs the node keeps.
+/// A random secret, kept by the operator.
 #[derive(Clone, Deserialize)]
 #[serde(transparent)]
-pub struct DecoySecret(pub String);
+pub struct DummyCredentialSecret(pub String);
 
-impl DecoySecret {
+impl DummyCredentialSecret {
     pub(crate) fn bytes(&self) -> [u8; 32] {
         let digest = digest::digest(&digest::SHA256, self.0.as_bytes());
         std::array::from_fn(|place| digest.as_ref()[place])
     }
 }
 
-impl fmt::Debug for DecoySecret {
+impl fmt::Debug for DummyCredentialSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("DecoySecret")
     }
@@ -81,25 +82,27 @@ impl fmt::Debug for DecoySecret {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Limits {
-    /// Connections open at once; `None`: the limit of open files less 64. At the bound accepting pauses: newcomers
-    /// wait in the listener's backlog.
+    /// Connections open at once; `None`: the limit of open files less 64. At the bound accepting
+    /// pauses: new connections wait in the listener's backlog.
     pub connections: Option<usize>,
-    /// Milliseconds from accept to the end of the TLS and WebSocket handshakes, and again to the AMQP open. Others
-    /// choose 10 s (Artemis) to 60 s.
+    /// Milliseconds from accept to the end of the TLS and WebSocket handshakes, and again to the
+    /// AMQP open. Others choose 10 s (Artemis) to 60 s.
     pub handshake_timeout_ms: u64,
-    /// Milliseconds of silence after which a peer counts as gone; told to it at open. `None`: never.
+    /// Idle time-out of peers in milliseconds; announced at open. `None`: never.
     pub idle_timeout_ms: Option<u32>,
-    /// Largest frame taken, bytes; told to the peer at open.
+    /// Largest frame accepted, in bytes; announced at open.
     pub max_frame_size_bytes: u32,
-    /// Credit of a sender whose address says none: deliveries that it may have on the way.
+    /// Link credit of a sender whose address sets none.
     pub link_capacity: u32,
-    /// Output of a connection, waiting to be written, past which it is cut off, bytes. Its consumers count as having
-    /// no credit long before (`OUTPUT_HIGH_BYTES`), so only a peer that makes us talk without listening gets here.
+    /// Output of a connection, waiting to be written, past which it is cut off, bytes. Its
+    /// consumers count as having no credit long before (`OUTPUT_HIGH_BYTES`), so only a peer that
+    /// makes us talk without listening gets here.
     pub output_hard_bytes: usize,
-    /// Milliseconds that an unsettled multicast message waits for the outcome of one consumer while another has
-    /// answered; afterwards the consumer counts as having released its copy.
+    /// Milliseconds that an unsettled multicast message waits for the outcome of one consumer while
+    /// another has answered; afterwards the consumer counts as having released its copy.
     pub multicast_settle_timeout_ms: u64,
-    /// Bytes that were received and are not stored yet, over which spaces that have most of them are not read.
+    /// Bytes that were received and are not stored yet, over which spaces that have most of them
+    /// are not read.
     pub receive_budget_bytes: u64,
     /// Milliseconds that a closing connection may take to read our last bytes before it is cut off.
     pub linger_ms: u64,
@@ -151,7 +154,7 @@ impl NodeConfig {
         if self.container_id.is_empty() {
             return wrong("containerId", "is empty; give the node a name");
         }
-        if self.decoy_secret.as_ref().is_some_and(|secret| secret.0.len() < DECOY_SECRET_LENGTH_MIN) {
+        if self.decoy_secret.as_ref().is_some_and(|secret| secret.0.len() < DUMMY_CREDENTIAL_SECRET_LENGTH_MIN) {
             return wrong("decoySecret", "is shorter than 32 characters, so that it could be guessed; make it random");
         }
         if !(JOURNAL_SEGMENT_BYTES_MIN..=GROUP_BYTES_MAX).contains(&self.journal_segment_bytes) {
@@ -188,7 +191,7 @@ impl Limits {
     }
 }
 
-/// What a listener speaks.
+/// The protocol of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ListenerKind {
@@ -231,7 +234,7 @@ impl ListenerKind {
 /// Where to listen, and how.
 #[derive(Clone, Debug)]
 pub struct Listener {
-    /// what is spoken
+    /// protocol
     pub kind: ListenerKind,
     /// name or address to bind
     pub host: String,
@@ -241,8 +244,8 @@ pub struct Listener {
     pub tls: Option<TlsFiles>,
 }
 
-/// PEM files of a secure listener. They are looked at again at each new connection: a changed certificate serves the
-/// next handshake; files that cannot be used leave the former ones in force.
+/// PEM files of a secure listener. They are checked at each new connection: a changed certificate
+/// serves the next handshake; unusable files leave the former ones in force.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TlsFiles {

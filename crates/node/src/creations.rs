@@ -1,8 +1,9 @@
 //! Addresses that links want created: questions go out to the control plane, no worker waits.
 //!
-//! A question is about one address, whoever waits for it. It ends when the control plane answers, or when the last attach
-//! that waits for it has given up. An answer is needed only where there will be no address: else the Plan that has it is
-//! the answer. The number of questions is bounded and shared by spaces.
+//! A question concerns one address, and any number of waiting links. It ends when the control plane
+//! answers, or when the last attach that waits for it has given up. An answer is needed only where
+//! there will be no address: else the Plan that has it is the answer. The number of questions is
+//! bounded and shared by spaces.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
@@ -16,7 +17,7 @@ use enmasse_router::shard::{ConnId, WantedAddress};
 use rustix::event::{EventfdFlags, eventfd};
 use serde::{Deserialize, Serialize};
 
-use crate::places::Places;
+use crate::fair_quota::FairQuota;
 
 /// Questions without an answer at one time.
 const OPEN_MAX: usize = 256;
@@ -31,12 +32,12 @@ pub struct CreationQuestion {
     pub space: String,
     /// the name that a link attaches to
     pub address: String,
-    /// the type that the link asks for
+    /// the type that the link requests
     #[serde(rename = "type")]
     pub kind: Option<AddressType>,
     /// the patterns of the space's `autoCreate` that stand for the name, in their order
     pub patterns: Vec<String>,
-    /// who asks, unless anonymous
+    /// the user, unless anonymous
     pub user: Option<String>,
 }
 
@@ -46,7 +47,7 @@ pub struct CreationQuestion {
 pub struct CreationAnswer {
     /// of the question
     pub id: u64,
-    /// why there will be no address, for the client; left out: a Plan has it, or will have it
+    /// why there will be no address, for the client; omitted: a Plan has it, or will have it
     #[serde(default)]
     pub refused: Option<String>,
 }
@@ -71,9 +72,9 @@ struct State {
     next: u64,
     open: BTreeMap<u64, Open>,
     by_address: HashMap<WantedAddress, u64>,
-    /// those that nobody has taken yet
+    /// questions that have not been taken
     fresh: VecDeque<CreationQuestion>,
-    places: Places<String>,
+    places: FairQuota<String>,
 }
 
 impl State {
@@ -114,15 +115,16 @@ impl std::fmt::Debug for Creations {
 impl Creations {
     pub(crate) fn new() -> io::Result<Self> {
         let readable = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
-        let (by_address, fresh, places) = (HashMap::new(), VecDeque::new(), Places::new(OPEN_MAX));
+        let (by_address, fresh, places) = (HashMap::new(), VecDeque::new(), FairQuota::new(OPEN_MAX));
         let state = State { next: 0, open: BTreeMap::new(), by_address, fresh, places };
         Ok(Self { state: Mutex::new(state), readable })
     }
 
-    /// Has an attach wait for an address; `false` if too many addresses have no answer, or too many of its space.
+    /// Has an attach wait for an address; `false` if too many addresses have no answer, or too many
+    /// of its space.
     pub(crate) fn ask(&self, wanted: WantedAddress, user: Option<String>, waiter: Waiter, now: Time) -> bool {
         let mut state = self.lock();
-        // Who waits no more must not keep a question alive that Python has lost.
+        // A link that no longer waits must not keep a question alive that Python has lost.
         state.end_stale(now);
         if let Some(open) = state.by_address.get(&wanted).copied().and_then(|id| state.open.get_mut(&id)) {
             open.waiters.retain(|waiter| waiter.until > now);
@@ -151,13 +153,13 @@ impl Creations {
         let count = state.fresh.len().min(max);
         let taken = state.fresh.drain(..count).collect();
         if state.fresh.is_empty() {
-            // Nothing to read means that it was not readable, which is what is wanted.
+            // Nothing to read means that it was not readable, as intended.
             let _ = rustix::io::read(&self.readable, &mut [0; 8]);
         }
         taken
     }
 
-    /// Who waits for the answer to a question, once.
+    /// Takes the connection that waits for the answer to a question.
     pub(crate) fn answered(&self, id: u64) -> Vec<Waiter> {
         self.lock().end(id)
     }
@@ -179,7 +181,7 @@ pub(crate) fn too_many() -> Error {
     Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what)
 }
 
-/// What a client is told when the control plane refuses.
+/// The error for a client when the control plane refuses.
 pub(crate) fn refused(reason: String) -> Error {
     Error::new(condition::NOT_FOUND, reason)
 }

@@ -1,7 +1,8 @@
 //! Segments as files of one folder: `0000000042.log` is segment 42.
 //!
-//! Room is allocated when a file is made, so that a write within it never finds the disk full; where the file system
-//! cannot do that, zeros are written. Files stay open: as many as `OPEN_MAX`, which readers share.
+//! Room is allocated when a file is made, so that a write within it never finds the disk full;
+//! where the file system cannot do that, zeros are written. Files stay open: as many as `OPEN_MAX`,
+//! which readers share.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File, OpenOptions};
@@ -26,12 +27,13 @@ pub struct FolderDisk {
     path: PathBuf,
     folder: File,
     open: Mutex<HashMap<u32, Arc<File>>>,
-    /// segments that were found or made here, and not let go: what is missing of them may come back
+    /// segments that exist and were not deleted: a missing one may return
     known: Mutex<BTreeSet<u32>>,
 }
 
 impl FolderDisk {
-    /// Use a folder, which is made if it is missing. Locking it against a second process is the caller's part.
+    /// Use a folder, which is made if it is missing. Locking it against a second process is the
+    /// caller's part.
     ///
     /// # Errors
     /// The folder cannot be made, opened or synced.

@@ -1,11 +1,11 @@
-//! What can go wrong when the node is told something, sorted by who must act.
+//! Errors of the node's interface, sorted by who must act.
 
 use std::io;
 use std::path::PathBuf;
 
 use enmasse_router::table::PlanError;
 
-/// Who must act (the same eight as in the control plane).
+/// The party that must act (the same eight kinds as in the control plane).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
     /// the caller must change the request
@@ -18,7 +18,7 @@ pub enum ErrorKind {
     Conflict,
     /// a stated limit was reached: slow down
     Exhausted,
-    /// wait, or free what is taken; nothing is wrong with the request
+    /// wait, or free resources; the request itself is valid
     Unavailable,
     /// the remote broke a protocol
     PeerError,
@@ -26,7 +26,7 @@ pub enum ErrorKind {
     Misuse,
 }
 
-/// An answer of the node that is not the one asked for.
+/// An answer of the node that is not the one requested.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
     /// a value of the configuration is out of its bounds
@@ -34,7 +34,7 @@ pub enum NodeError {
     Config {
         /// path of the field
         field: &'static str,
-        /// what is wrong and what would mend it
+        /// the error and its remedy
         reason: String,
     },
     /// the Plan makes no sense: nothing has changed
@@ -45,23 +45,23 @@ pub enum NodeError {
     Tls {
         /// the file
         path: PathBuf,
-        /// what is wrong and what would mend it
+        /// the error and its remedy
         reason: String,
     },
     /// a listener cannot be bound
     #[error("cannot listen on {endpoint}: {reason}; free it, or choose another port (0 is a free one)")]
     Bind {
-        /// host and port asked for
+        /// host and port requested
         endpoint: String,
-        /// what the system said
+        /// the system's error
         reason: io::Error,
     },
     /// the operating system refused something the node cannot do without
     #[error("{what}: {reason}")]
     System {
-        /// what was tried
+        /// the attempted operation
         what: &'static str,
-        /// what the system said
+        /// the system's error
         reason: io::Error,
     },
     /// no address space of that name in the applied Plan
@@ -83,7 +83,7 @@ pub enum NodeError {
     Request {
         /// name of the field
         field: &'static str,
-        /// what is wrong and what would mend it
+        /// the error and its remedy
         reason: String,
     },
     /// the bound of connections is reached
@@ -106,7 +106,7 @@ pub enum NodeError {
 }
 
 impl NodeError {
-    /// Who must act.
+    /// The party that must act.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {

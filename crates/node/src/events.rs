@@ -1,5 +1,5 @@
-//! What the node tells whoever watches: events in a bounded queue, and a descriptor that is readable while there are
-//! any. Nothing here is once a message.
+//! Events of the node for a watcher: a bounded queue, and a descriptor that is readable while it
+//! has any. Nothing here is once a message.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rustix::event::{EventfdFlags, eventfd};
 use serde::Serialize;
 
-/// Events kept for a watcher that is late; what comes on top is dropped and counted.
+/// Events kept for a slow watcher; further ones are dropped and counted.
 const EVENTS_MAX: usize = 10_000;
 
 /// Something that happened.
@@ -27,38 +27,38 @@ pub struct NodeEvent {
     pub peer: Option<String>,
     /// what
     #[serde(flatten)]
-    pub what: Happening,
+    pub what: EventKind,
 }
 
 impl NodeEvent {
-    pub(crate) fn new(what: Happening) -> Self {
+    pub(crate) fn new(what: EventKind) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self { at_ms: since.as_millis() as u64, connection: None, peer: None, what }
     }
 }
 
-/// What happened.
+/// The kind of an event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case", rename_all_fields = "camelCase")]
-pub enum Happening {
+pub enum EventKind {
     /// a peer has opened its connection
     Opened {
         /// its container id
         container: String,
         /// the address space it belongs to
         space: String,
-        /// who it is; `None`: anonymous
+        /// the user; `None`: anonymous
         user: Option<String>,
         /// the SASL mechanism it came in by; `None`: without SASL
         mechanism: Option<&'static str>,
         /// `amqp`, `amqps`, `ws`, `wss` or `local`
         transport: &'static str,
     },
-    /// a peer was not let in
+    /// a peer was not admitted
     LoginRefused {
         /// why, for operators only: the peer learns less
         reason: String,
-        /// who it said it was, if it came as far as that
+        /// the claimed user name, if one was sent
         user: Option<String>,
         /// the full name of the address space it would have come into, if one was found
         space: Option<String>,
@@ -67,7 +67,7 @@ pub enum Happening {
     },
     /// a link was refused
     AttachRefused {
-        /// the address asked for
+        /// the address requested
         address: String,
         /// the error condition
         condition: String,
@@ -75,10 +75,10 @@ pub enum Happening {
         reason: String,
         /// the address space
         space: String,
-        /// who it is; `None`: anonymous
+        /// the user; `None`: anonymous
         user: Option<String>,
     },
-    /// a connection is gone
+    /// a connection has ended
     Closed {
         /// the error condition; `None`: in peace
         condition: Option<String>,
@@ -95,12 +95,12 @@ pub enum Happening {
         /// bytes that waited to be written
         waiting_bytes: usize,
     },
-    /// newcomers wait because a bound is reached
+    /// new connections wait because a bound is reached
     AcceptPaused {
         /// which bound
         reason: String,
     },
-    /// a newcomer was closed at once because its source address has too many connections
+    /// a new connection was closed at once because its source address has too many connections
     SourceCrowded {
         /// which bound
         reason: String,
@@ -110,13 +110,14 @@ pub enum Happening {
         /// which file, why, and the mend
         reason: String,
     },
-    /// a stored message is lost, or several of a stream: the disk does not give back what was written
+    /// a stored message, or several of a stream, cannot be read back from the disk
     MessageDamaged {
         /// the address that had it
         address: String,
         /// its address space
         space: String,
-        /// the number by which the journal knew it, as `peek` shows it; of a stream the offset of the first
+        /// the number by which the journal knew it, as `peek` shows it; of a stream the offset of
+        /// the first
         message: u64,
         /// the partition, of a stream
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -124,8 +125,8 @@ pub enum Happening {
         /// how many they are
         count: u64,
     },
-    /// bytes of the journal that were on disk say nothing any more; messages they held are told one by one, as far as
-    /// it is known which they were
+    /// durable bytes of the journal are damaged; the lost messages are reported one by one where
+    /// known
     JournalDamaged {
         /// number of the segment's file
         segment: u32,
@@ -134,7 +135,7 @@ pub enum Happening {
         /// how many
         bytes: u32,
     },
-    /// messages are in the journal and nobody knows whose they are: the declaration of their address is lost
+    /// the journal has messages whose address is unknown: its declaration is lost
     JournalUnnamed {
         /// the number by which the journal knows the address
         queue: u32,
@@ -146,7 +147,7 @@ pub enum Happening {
         /// how many
         records: u64,
     },
-    /// the disk does not give what lies in a segment of the journal: its messages wait until it does
+    /// a segment of the journal cannot be read: its messages wait until it can
     JournalUnreadable {
         /// number of the segment's file
         segment: u32,
@@ -162,10 +163,10 @@ pub enum Happening {
     Trace {
         /// `in` or `out`
         direction: &'static str,
-        /// one line a frame; payloads and secrets left out
+        /// one line a frame; payloads and secrets omitted
         frames: String,
     },
-    /// events were dropped because nobody took them
+    /// events were dropped because the watcher did not take them
     Lost {
         /// how many
         count: u64,
@@ -213,9 +214,9 @@ impl EventQueue {
         let mut taken: Vec<NodeEvent> = queue.events.drain(..count).collect();
         if queue.events.is_empty() {
             if queue.lost > 0 && taken.len() < max {
-                taken.push(NodeEvent::new(Happening::Lost { count: std::mem::take(&mut queue.lost) }));
+                taken.push(NodeEvent::new(EventKind::Lost { count: std::mem::take(&mut queue.lost) }));
             }
-            // Nothing to read means that it was not readable, which is what is wanted.
+            // Nothing to read means that it was not readable, as intended.
             let _ = rustix::io::read(&self.readable, &mut [0; 8]);
         }
         taken
@@ -244,7 +245,7 @@ mod tests {
     }
 
     fn event(reason: &str) -> NodeEvent {
-        NodeEvent::new(Happening::HandshakeFailed { reason: reason.to_owned() })
+        NodeEvent::new(EventKind::HandshakeFailed { reason: reason.to_owned() })
     }
 
     #[test]
@@ -270,13 +271,13 @@ mod tests {
         }
         let taken = queue.take(EVENTS_MAX + 5);
         assert_eq!(taken.len(), EVENTS_MAX + 1);
-        assert_eq!(taken[EVENTS_MAX].what, Happening::Lost { count: 5 });
+        assert_eq!(taken[EVENTS_MAX].what, EventKind::Lost { count: 5 });
         assert!(queue.take(10).is_empty());
     }
 
     #[test]
     fn an_event_is_flat_json() {
-        let mut event = NodeEvent::new(Happening::CutOff { waiting_bytes: 9 });
+        let mut event = NodeEvent::new(EventKind::CutOff { waiting_bytes: 9 });
         event.at_ms = 1;
         event.connection = Some(4);
         let json = serde_json::to_string(&event).unwrap();

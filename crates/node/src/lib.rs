@@ -1,30 +1,32 @@
-//! The data plane's I/O: sockets, TLS, WebSocket, timers and threads around the shards of `enmasse-router`.
+//! The data plane's I/O: sockets, TLS, WebSocket, timers and threads around the shards of
+//! `enmasse-router`.
 //!
-//! `Node` is the whole of it for its owner. Inside: `accept` is the thread that takes connections in and deals them
-//! out; `worker` is a thread with its own readiness loop and one shard, which owns its connections alone; `mesh` are
-//! the rings by which workers hand each other batches, `mailbox` is the way for what is rare; `transport` turns bytes
-//! of a socket into bytes of AMQP without doing I/O; `certificates` is what spaces show of themselves; `web_access` says
-//! which web pages may connect; `timers`, `events`,
-//! `stats`, `checks`, `creations`, `logins`, `tls_files` are what their names say; `places` is how a bounded room is shared. Nothing
-//! here decides where a message goes or who may come in: it holds loops, not decisions.
+//! `Node` is the whole of it for its owner. Modules: `accept` is the thread that accepts
+//! connections and distributes them; `worker` is a thread with its own readiness loop and one
+//! shard, which alone owns its connections; `mesh` has the rings between workers, `mailbox` the
+//! channel for rare commands; `transport` turns bytes of a socket into bytes of AMQP without I/O;
+//! `certificates` has the TLS certificates of spaces; `web_access` admits web pages by origin;
+//! `timers`, `events`, `stats`, `checks`, `creations`, `logins`, `tls_files` are named after their
+//! subjects; `fair_quota` shares a bounded number of places. Nothing here decides about routes or
+//! logins: it holds loops, not decisions.
 
 mod accept;
-mod admittance;
 mod apply;
 mod certificates;
 mod checks;
 mod config;
+mod connection_limits;
 mod creations;
 mod disk;
 mod error;
 mod events;
+mod fair_quota;
 mod journal;
 mod logins;
 mod mailbox;
 mod manage;
 mod mesh;
 mod node;
-mod places;
 mod shared;
 mod stats;
 mod stream;
@@ -39,13 +41,13 @@ mod worker;
 
 pub use apply::{Applied, Failed, Proof, Reason};
 pub use certificates::{ServerCertificate, SpaceCertificates, Unshown};
-pub use config::{DecoySecret, Limits, Listener, ListenerKind, NodeConfig, TlsFiles};
+pub use config::{DummyCredentialSecret, Limits, Listener, ListenerKind, NodeConfig, TlsFiles};
 pub use creations::{CreationAnswer, CreationQuestion};
 pub use disk::FolderDisk;
 pub use error::{ErrorKind, NodeError};
-pub use events::{Happening, NodeEvent};
+pub use events::{EventKind, NodeEvent};
 pub use logins::{LoginAnswer, LoginQuestion};
-pub use manage::{FoundLine, ManageRequest, Managed, Verb};
+pub use manage::{ExaminedMessageLine, ManageRequest, Managed, Verb};
 pub use node::Node;
 pub use stats::{AddressLine, ConnectionLine, JournalLine, NodeStats, SpaceLine, WorkerStats};
 pub use web_access::WebRules;

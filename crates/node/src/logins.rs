@@ -1,8 +1,10 @@
-//! Logins that only somebody outside the node can decide: questions go out, answers come back, no worker waits.
+//! Logins that only an external party can decide: questions go out, answers return, no worker
+//! waits.
 //!
-//! A question waits for an answer as long as a handshake may take. At the bound, which spaces share, and once that time is over, the peer
-//! is told to try again later; an answer that comes too late is for nobody. Questions about somebody who is inside have a bound of their own
-//! and go first, so that no flood of new logins keeps them from staying.
+//! A question waits for an answer as long as a handshake may take. At the bound, which spaces
+//! share, and after the time limit the peer is told to retry; a late answer is dropped. Questions
+//! about connected clients have a bound of their own and go first, so that a flood of new logins
+//! does not end their sessions.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -11,19 +13,19 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use enmasse_amqp::time::Time;
 use enmasse_router::plan::Right;
-use enmasse_router::shard::{About, ConnId};
+use enmasse_router::shard::{ConnId, LoginSubject};
 use enmasse_router::table::{Judged, Question, Rights};
 use rustix::event::{EventfdFlags, eventfd};
 use serde::{Deserialize, Serialize};
 
 use crate::error::NodeError;
-use crate::places::Places;
+use crate::fair_quota::FairQuota;
 
-/// Questions without an answer at one time, those that nobody has taken yet among them: so many about newcomers, and so
-/// many about those who are inside.
+/// Unanswered questions at one time, including untaken ones: separate bounds for new logins and for
+/// connected clients.
 const OPEN_MAX: usize = 1024;
 
-/// Somebody to be asked about. It holds a secret, so it has no `Debug`.
+/// A question about a login. It holds a secret, so it has no `Debug`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LoginQuestion {
@@ -31,26 +33,26 @@ pub struct LoginQuestion {
     pub id: u64,
     /// full name of the address space, `NAME.NAMESPACE`
     pub space: String,
-    /// whoever is to be asked, as the Plan names it
+    /// the service to ask, as the Plan names it
     pub service: String,
     /// `PLAIN`, `OAUTHBEARER` or `XOAUTH2`
     pub mechanism: &'static str,
-    /// who the peer says it is
+    /// the claimed user
     pub user: Option<String>,
     /// its password or token
     pub secret: String,
 }
 
-/// What there is to say to a question: `user` and `rights`, or `refused`, or `unavailable`.
+/// The answer to a question: `user` and `rights`, or `refused`, or `unavailable`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LoginAnswer {
     /// of the question
     pub id: u64,
-    /// who the peer is
+    /// the authenticated user
     #[serde(default)]
     pub user: Option<String>,
-    /// what it may do, beside what the Plan gives a user of that name
+    /// its rights, in addition to those that the Plan gives a user of that name
     #[serde(default)]
     pub rights: Vec<Right>,
     /// until when it may stay, milliseconds since 1970
@@ -59,19 +61,19 @@ pub struct LoginAnswer {
     /// the same question may be asked again before that, so that it may stay on
     #[serde(default)]
     pub renewable: bool,
-    /// it is not let in; why, for operators
+    /// it is not admitted; why, for operators
     #[serde(default)]
     pub refused: Option<String>,
-    /// nobody can tell at present; why, for operators
+    /// no decision is possible at present; the reason, for operators
     #[serde(default)]
     pub unavailable: Option<String>,
 }
 
 impl LoginAnswer {
-    /// What it comes to, at the time `now`, which is `now_ms` since 1970.
+    /// The result, at the time `now`, which is `now_ms` since 1970.
     ///
     /// # Errors
-    /// `Request` if it says nothing, or gives a right that makes no sense.
+    /// `Request` if it is empty, or contains an invalid right.
     pub(crate) fn judged(self, now: Time, now_ms: u64) -> Result<Judged, NodeError> {
         let wrong = |field, reason: &str| Err(NodeError::Request { field, reason: reason.to_owned() });
         match self {
@@ -87,35 +89,35 @@ impl LoginAnswer {
     }
 }
 
-/// Who waits for an answer.
+/// The connection that waits for an answer.
 struct Waiting {
     worker: u16,
     conn: ConnId,
-    about: About,
-    /// from then on nobody does
+    subject: LoginSubject,
+    /// after that it is forgotten
     until: Time,
     /// where it would come in, or is
     space: String,
 }
 
-/// Questions about members, or about newcomers.
+/// Questions about members, or about new connections.
 struct Line {
-    /// those that nobody has taken yet
+    /// questions that have not been taken
     fresh: VecDeque<LoginQuestion>,
     /// those that wait, by the full names of their spaces
-    places: Places<String>,
+    places: FairQuota<String>,
 }
 
 struct State {
     next: u64,
     waiting: BTreeMap<u64, Waiting>,
-    /// of members, of newcomers
+    /// of members, of new connections
     lines: [Line; 2],
 }
 
 impl State {
     fn new() -> Self {
-        let line = || Line { fresh: VecDeque::new(), places: Places::new(OPEN_MAX) };
+        let line = || Line { fresh: VecDeque::new(), places: FairQuota::new(OPEN_MAX) };
         Self { next: 0, waiting: BTreeMap::new(), lines: [line(), line()] }
     }
 
@@ -123,13 +125,13 @@ impl State {
         self.lines.iter().map(|line| line.fresh.len()).sum()
     }
 
-    /// Forgets the questions of those who wait no longer.
+    /// Forgets questions that have timed out.
     fn forget_old(&mut self, now: Time) {
         let Self { waiting, lines, .. } = self;
         waiting.retain(|_, waiting| {
             let waits = waiting.until > now;
             if !waits {
-                lines[waiting.about as usize].places.give_back(&waiting.space);
+                lines[waiting.subject as usize].places.give_back(&waiting.space);
             }
             waits
         });
@@ -157,29 +159,29 @@ impl Logins {
         Ok(Self { state: Mutex::new(State::new()), readable })
     }
 
-    /// Leaves a question to be taken; `false` if too many like it have no answer, or too many of its space. It is
-    /// forgotten at `until`.
+    /// Leaves a question to be taken; `false` if too many like it have no answer, or too many of
+    /// its space. It is forgotten at `until`.
     pub(crate) fn ask(
         &self,
         worker: u16,
         conn: ConnId,
-        about: About,
+        subject: LoginSubject,
         question: Question,
         now: Time,
         until: Time,
     ) -> bool {
         let mut state = self.lock();
-        if !state.lines[about as usize].places.has_room_for(&question.space) {
+        if !state.lines[subject as usize].places.has_room_for(&question.space) {
             state.forget_old(now);
         }
-        if !state.lines[about as usize].places.take(question.space.clone()) {
+        if !state.lines[subject as usize].places.take(question.space.clone()) {
             return false;
         }
         let id = state.next;
         state.next += 1;
         let Question { space, service, claim } = question;
-        state.waiting.insert(id, Waiting { worker, conn, about, until, space: space.clone() });
-        state.lines[about as usize].fresh.push_back(LoginQuestion {
+        state.waiting.insert(id, Waiting { worker, conn, subject, until, space: space.clone() });
+        state.lines[subject as usize].fresh.push_back(LoginQuestion {
             id,
             space,
             service,
@@ -203,17 +205,17 @@ impl Logins {
             taken.extend(line.fresh.drain(..count));
         }
         if state.fresh_count() == 0 {
-            // Nothing to read means that it was not readable, which is what is wanted.
+            // Nothing to read means that it was not readable, as intended.
             let _ = rustix::io::read(&self.readable, &mut [0; 8]);
         }
         taken
     }
 
-    /// Who waits for the answer to a question, once.
+    /// Takes the connection that waits for the answer to a question.
     pub(crate) fn answered(&self, id: u64) -> Option<(u16, ConnId)> {
         let mut state = self.lock();
         let waiting = state.waiting.remove(&id)?;
-        state.lines[waiting.about as usize].places.give_back(&waiting.space);
+        state.lines[waiting.subject as usize].places.give_back(&waiting.space);
         Some((waiting.worker, waiting.conn))
     }
 
@@ -254,15 +256,15 @@ mod tests {
         let conn = shard.connect(Time::ZERO, &Peer::default());
         let logins = Logins::new().unwrap();
         let (now, until) = (Time::ZERO, Time::from_micros(10));
-        let ask = |space, now| logins.ask(0, conn, About::Newcomer, question(space), now, until);
+        let ask = |space, now| logins.ask(0, conn, LoginSubject::NewLogin, question(space), now, until);
         assert_eq!((0..2 * OPEN_MAX).filter(|_| ask("busy", now)).count(), OPEN_MAX / 2);
         assert!(ask("quiet", now) && !ask("busy", now));
         let taken = logins.take(usize::MAX);
         assert!(!ask("busy", now), "taken is not answered");
         assert!(logins.answered(taken[0].id).is_some() && logins.answered(taken[0].id).is_none());
         assert!(ask("busy", now) && !ask("busy", now));
-        // Whose time is over waits no more, and neither do their questions.
-        assert!(logins.ask(0, conn, About::Newcomer, question("busy"), until, Time::from_micros(20)));
+        // Connections and questions that have timed out are dropped.
+        assert!(logins.ask(0, conn, LoginSubject::NewLogin, question("busy"), until, Time::from_micros(20)));
         assert_eq!(logins.take(usize::MAX).len(), 1);
     }
 
@@ -272,14 +274,14 @@ mod tests {
         let mut shard = Shard::new(0, common, Arc::new(Table::empty([7; 32])), Box::new(|bytes| bytes.fill(9)));
         let conn = shard.connect(Time::ZERO, &Peer::default());
         let logins = Logins::new().unwrap();
-        let ask = |about| logins.ask(0, conn, about, question("busy"), Time::ZERO, Time::from_micros(10));
-        while ask(About::Newcomer) {}
-        assert_eq!((0..2 * OPEN_MAX).filter(|_| ask(About::Member)).count(), OPEN_MAX / 2);
+        let ask = |subject| logins.ask(0, conn, subject, question("busy"), Time::ZERO, Time::from_micros(10));
+        while ask(LoginSubject::NewLogin) {}
+        assert_eq!((0..2 * OPEN_MAX).filter(|_| ask(LoginSubject::Member)).count(), OPEN_MAX / 2);
         let taken = logins.take(OPEN_MAX / 2 + 1);
         let ids: Vec<_> = taken.iter().map(|question| question.id as usize).collect();
         assert_eq!(ids, (OPEN_MAX / 2..OPEN_MAX).chain([0]).collect::<Vec<_>>());
         assert!(logins.answered(taken[0].id).is_some());
-        assert!(!ask(About::Newcomer) && ask(About::Member), "a place goes back to whom it was for");
+        assert!(!ask(LoginSubject::NewLogin) && ask(LoginSubject::Member), "a place goes back to whom it was for");
         assert_eq!(logins.take(usize::MAX).len(), OPEN_MAX / 2);
     }
 
@@ -289,9 +291,9 @@ mod tests {
 
     #[test]
     fn an_answer_says_who_and_what_and_until_when() {
-        let said = r#"{"id": 1, "user": "alice", "expiresMs": 3000, "renewable": true,
+        let reported = r#"{"id": 1, "user": "alice", "expiresMs": 3000, "renewable": true,
                        "rights": [{"pattern": "orders", "operations": ["send"]}]}"#;
-        let Judged::Right { user, rights, until, renewable } = answer(said).unwrap() else { panic!("it is right") };
+        let Judged::Right { user, rights, until, renewable } = answer(reported).unwrap() else { panic!("it is right") };
         assert_eq!((user.as_str(), until, renewable), ("alice", Some(Time::from_micros(7_000_000)), true));
         assert!(rights.may(Operation::Send, "orders") && !rights.may(Operation::Recv, "orders"));
         let over = answer(r#"{"id": 1, "user": "alice", "expiresMs": 10}"#).unwrap();
@@ -308,13 +310,13 @@ mod tests {
 
     #[test]
     fn an_answer_that_makes_no_sense_is_an_error_that_names_the_member() {
-        for (said, member) in [
+        for (reported, member) in [
             (r#"{"id": 1}"#, "user"),
             (r#"{"id": 1, "user": ""}"#, "user"),
             (r#"{"id": 1, "user": "a", "rights": [{"pattern": "a/*b", "operations": ["send"]}]}"#, "pattern"),
             (r#"{"id": 1, "user": "a", "rights": [{"pattern": "a", "operations": []}]}"#, "operations"),
         ] {
-            let error = answer(said).unwrap_err().to_string();
+            let error = answer(reported).unwrap_err().to_string();
             assert!(error.contains(member), "{error}");
         }
     }

@@ -1,4 +1,5 @@
-//! How other threads reach a worker: a mailbox for what is rare, and a bell that wakes it only if it sleeps.
+//! How other threads reach a worker: a mailbox for rare messages, and a waker that acts only if the
+//! worker sleeps.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
@@ -8,72 +9,74 @@ use mio::{Registry, Token, Waker};
 
 /// Wakes one sleeping thread; costs one load when it is awake.
 #[derive(Debug)]
-pub(crate) struct Bell {
+pub(crate) struct ThreadWaker {
     waker: Waker,
     asleep: AtomicBool,
 }
 
-impl Bell {
+impl ThreadWaker {
     /// A bell that wakes the poll behind `registry` with an event for `token`.
     pub(crate) fn new(registry: &Registry, token: Token) -> io::Result<Self> {
         Ok(Self { waker: Waker::new(registry, token)?, asleep: AtomicBool::new(false) })
     }
 
     /// Called by others *after* they have left something to be found.
-    pub(crate) fn ring(&self) {
-        // Pairs with the fence in `doze`: either the sleeper sees what was left, or we see that it sleeps.
+    pub(crate) fn wake(&self) {
+        // Pairs with the fence in `park`: either the sleeper sees the item, or we see that it
+        // sleeps.
         fence(Ordering::SeqCst);
         if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::Relaxed) {
-            // An eventfd's counter cannot overflow by single steps, so nothing is left to fail here.
+            // An eventfd's counter cannot overflow by single steps, so nothing is left to fail
+            // here.
             let _ = self.waker.wake();
         }
     }
 
-    /// Called by the owner before it looks for work a last time and then sleeps.
-    pub(crate) fn doze(&self) {
+    /// Called by the owner before it searches for work a last time and then sleeps.
+    pub(crate) fn park(&self) {
         self.asleep.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
     /// Called by the owner when it is awake again.
-    pub(crate) fn rise(&self) {
+    pub(crate) fn unpark(&self) {
         self.asleep.store(false, Ordering::Relaxed);
     }
 }
 
-/// What waits for one thread. Its growth is bounded by what is put in: accepted sockets (bounded by the limit of
-/// connections) and requests whose callers wait for the answer.
+/// Items for one thread. Bounded by its input: accepted sockets (bounded by the connection limit)
+/// and requests whose callers wait for the answer.
 #[derive(Debug)]
 pub(crate) struct Mailbox<T> {
     /// `None`: closed
-    letters: Mutex<Option<Vec<T>>>,
+    items: Mutex<Option<Vec<T>>>,
     filled: AtomicBool,
-    bell: Bell,
+    thread_waker: ThreadWaker,
 }
 
 impl<T> Mailbox<T> {
     /// An empty mailbox whose owner sleeps in the poll behind `registry`.
     pub(crate) fn new(registry: &Registry, token: Token) -> io::Result<Self> {
         Ok(Self {
-            letters: Mutex::new(Some(Vec::new())),
+            items: Mutex::new(Some(Vec::new())),
             filled: AtomicBool::new(false),
-            bell: Bell::new(registry, token)?,
+            thread_waker: ThreadWaker::new(registry, token)?,
         })
     }
 
     /// The owner's bell.
-    pub(crate) fn bell(&self) -> &Bell {
-        &self.bell
+    pub(crate) fn thread_waker(&self) -> &ThreadWaker {
+        &self.thread_waker
     }
 
     /// Leaves letters and wakes the owner once. A closed mailbox drops them.
-    pub(crate) fn post(&self, letters: impl IntoIterator<Item = T>) {
+    pub(crate) fn post(&self, items: impl IntoIterator<Item = T>) {
         let mut guard = self.lock();
         let Some(box_) = guard.as_mut() else { return };
-        box_.extend(letters);
+        box_.extend(items);
         self.filled.store(!box_.is_empty(), Ordering::Relaxed);
         drop(guard);
-        self.bell.ring();
+        self.thread_waker.wake();
     }
 
     /// Whether something waits: one load.
@@ -91,7 +94,7 @@ impl<T> Mailbox<T> {
         self.filled.store(false, Ordering::Relaxed);
     }
 
-    /// The owner ends: what waits is dropped, and so is what is posted later, so that nobody waits for an answer.
+    /// The owner ends: pending and later items are dropped, so that no caller waits for an answer.
     pub(crate) fn close(&self) {
         let left = self.lock().take();
         self.filled.store(false, Ordering::Relaxed);
@@ -100,7 +103,7 @@ impl<T> Mailbox<T> {
 
     // A poisoned lock means a thread panicked, and then the process is ending.
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<Vec<T>>> {
-        self.letters.lock().unwrap_or_else(PoisonError::into_inner)
+        self.items.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -111,30 +114,31 @@ mod tests {
 
     use super::*;
 
-    /// A sleeper and a poster race: nothing may be lost, which shows as a poll that runs into its limit.
+    /// A sleeper and a poster race: nothing may be lost, which shows as a poll that runs into its
+    /// limit.
     #[test]
     fn a_letter_posted_while_the_owner_falls_asleep_wakes_it() {
         const LETTERS: u32 = 20_000;
         let mut poll = mio::Poll::new().unwrap();
         let mailbox = Arc::new(Mailbox::new(poll.registry(), Token(0)).unwrap());
         let poster = Arc::clone(&mailbox);
-        let thread = std::thread::spawn(move || (0..LETTERS).for_each(|letter| poster.post([letter])));
+        let thread = std::thread::spawn(move || (0..LETTERS).for_each(|item| poster.post([item])));
         let (mut got, mut events) = (Vec::new(), mio::Events::with_capacity(4));
         while got.len() < LETTERS as usize {
-            mailbox.bell().doze();
+            mailbox.thread_waker().park();
             if !mailbox.is_filled() {
                 poll.poll(&mut events, Some(Duration::from_secs(10))).unwrap();
                 assert!(!events.is_empty() || mailbox.is_filled(), "slept through a letter");
             }
-            mailbox.bell().rise();
+            mailbox.thread_waker().unpark();
             mailbox.take(&mut got);
         }
         thread.join().unwrap();
         assert!(got.iter().copied().eq(0..LETTERS));
     }
 
-    /// Posters that wait for the lock and the owner race: what is posted right behind the owner's back must not count
-    /// as taken, which shows as letters in a mailbox that says it is empty.
+    /// Threads that post while the owner takes race for the lock: an item posted after the owner
+    /// took must not count as taken.
     #[test]
     fn letters_posted_while_the_owner_takes_are_seen() {
         const POSTERS: usize = 4;
@@ -144,7 +148,7 @@ mod tests {
         for round in 0..300 {
             let mut got = Vec::new();
             std::thread::scope(|scope| {
-                let post = || (0..LETTERS).for_each(|letter| mailbox.post([letter]));
+                let post = || (0..LETTERS).for_each(|item| mailbox.post([item]));
                 let posters: Vec<_> = (0..POSTERS).map(|_| scope.spawn(post)).collect();
                 while !posters.iter().all(std::thread::ScopedJoinHandle::is_finished) {
                     mailbox.take(&mut got);

@@ -1,4 +1,4 @@
-//! Operations on messages at rest, as the control plane asks for them.
+//! Operations on messages at rest, as the control plane requests them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use enmasse_amqp::selector::{Dialect, Selector};
 use enmasse_journal::queue::State;
-use enmasse_router::core::{AddressKey, AddressKind, Failed, Found, Operated, Operation, Work};
+use enmasse_router::core::{AddressKey, AddressKind, ExaminedMessage, Failed, Operated, Operation, Work};
 use enmasse_router::table::{AddressEntry, Table};
 use serde::{Deserialize, Serialize};
 
@@ -18,13 +18,13 @@ const PEEK_BYTES_MAX: u32 = 65_536;
 /// Messages of one slice at most.
 const LIMIT_MAX: usize = 1000;
 
-/// One slice of an operation on the messages of an address that nobody holds.
+/// One slice of an operation on the messages of an address that no consumer holds.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ManageRequest {
     /// uid of the address
     pub address: String,
-    /// what is done
+    /// the operation
     pub operation: Verb,
     /// messages at most, 1 to 1,000
     pub limit: usize,
@@ -42,7 +42,7 @@ pub struct ManageRequest {
     pub after: Option<String>,
 }
 
-/// What is done with messages.
+/// Operations on messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verb {
@@ -58,7 +58,7 @@ pub enum Verb {
     Redrive,
 }
 
-/// What a slice has done.
+/// The result of a slice.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Managed {
@@ -69,16 +69,16 @@ pub struct Managed {
     /// where the next slice begins; `None`: done
     pub rest: Option<String>,
     /// the messages, of `peek`
-    pub found: Vec<FoundLine>,
+    pub found: Vec<ExaminedMessageLine>,
     /// those of them that are shown, encoded
     #[serde(skip)]
     pub shown: Vec<Option<Vec<u8>>>,
 }
 
-/// A message that was looked at; times are milliseconds since 1970.
+/// An examined message; times are milliseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct FoundLine {
+pub struct ExaminedMessageLine {
     /// its place in the address
     pub id: u64,
     /// `waiting`, `scheduled` or `delayed`
@@ -95,8 +95,8 @@ pub struct FoundLine {
     pub attempts: u16,
 }
 
-/// What is to be done where.
-pub(crate) struct Errand {
+/// An operation and its target address.
+pub(crate) struct TargetedOperation {
     pub(crate) home: u16,
     pub(crate) operation: Operation,
 }
@@ -106,7 +106,7 @@ impl ManageRequest {
     ///
     /// # Errors
     /// `NoSuchAddress`; `Request` for a selector or a place that cannot be read.
-    pub(crate) fn compile(&self, table: &Table) -> Result<Errand, NodeError> {
+    pub(crate) fn compile(&self, table: &Table) -> Result<TargetedOperation, NodeError> {
         static IDS: AtomicU32 = AtomicU32::new(0);
         let entry = find(table, &self.address)?;
         let selector = match self.selector.as_deref() {
@@ -124,7 +124,7 @@ impl ManageRequest {
             rest: self.after.as_deref().map(parse_rest).transpose()?,
         };
         let home = entry.home.get().ok_or_else(|| NodeError::NoSuchAddress(self.address.clone()))?;
-        Ok(Errand { home, operation })
+        Ok(TargetedOperation { home, operation })
     }
 
     fn work(&self, table: &Table, entry: &AddressEntry) -> Result<Work, NodeError> {
@@ -182,14 +182,14 @@ impl Managed {
             messages: done.messages,
             bytes: done.bytes,
             rest: done.rest.map(|(from, until)| format!("{from}-{until}")),
-            found: done.found.iter().map(FoundLine::of).collect(),
+            found: done.found.iter().map(ExaminedMessageLine::of).collect(),
             shown: done.found.into_iter().map(|found| found.message).collect(),
         })
     }
 }
 
-impl FoundLine {
-    fn of(found: &Found) -> Self {
+impl ExaminedMessageLine {
+    fn of(found: &ExaminedMessage) -> Self {
         let item = &found.item;
         let state = match item.state {
             State::Scheduled => "scheduled",

@@ -1,8 +1,9 @@
 //! Rings between workers: one producer, one consumer, one ring for each ordered pair.
 //!
-//! What is put in during a turn is seen by the other side after one wake, and only if it sleeps. A full ring keeps
-//! nothing: the worker leaves the batch where it grows and tries again next turn. A ring is full with [`BATCHES`], or
-//! with as many batches as have [`RING_BYTES`] or more together.
+//! Batches put in during a turn become visible to the other side with one wake, and only if it
+//! sleeps. A full ring keeps nothing: the worker leaves the batch where it grows and tries again
+//! next turn. A ring is full with [`BATCHES`], or with as many batches as have [`RING_BYTES`] or
+//! more together.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +12,8 @@ use rtrb::{Consumer, Producer, RingBuffer};
 
 /// Batches under way from one worker to another before the sender keeps what more there is.
 const BATCHES: usize = 64;
-/// Bytes under way from one worker to another before that. The last batch may go beyond, by what one turn makes.
+/// Bytes under way from one worker to another before that. The last batch may exceed it by the
+/// output of one turn.
 pub(crate) const RING_BYTES: usize = 8 * 1024 * 1024;
 
 /// One worker's ends of all its rings.
@@ -59,7 +61,8 @@ impl<T> Mesh<T> {
         self.to[usize::from(to)].as_ref().is_some_and(room)
     }
 
-    /// Sends a batch of so many bytes; given back if the ring has no room for another or leads to oneself.
+    /// Sends a batch of this many bytes; returned if the ring has no room for another or leads to
+    /// oneself.
     pub(crate) fn send(&mut self, to: u16, batch: T, bytes: usize) -> Result<(), T> {
         match &mut self.to[usize::from(to)] {
             Some(to) => {
@@ -78,8 +81,8 @@ impl<T> Mesh<T> {
         self.from.iter().any(|from| !from.ring.is_empty())
     }
 
-    /// Takes what has come in, from each worker in the order it was sent, and no more than was there at first: a
-    /// sender that keeps sending does not keep us from our turn.
+    /// Takes the batches that have arrived, from each worker in order, and only those present at
+    /// first: a sender that keeps sending does not prolong our turn.
     pub(crate) fn receive(&mut self, mut take: impl FnMut(T)) {
         for From { ring, bytes } in &mut self.from {
             for _ in 0..ring.slots() {

@@ -1,5 +1,5 @@
-//! The node as its owner sees it: start, listen, apply, ask, stop. All calls may wait for the workers, at most
-//! `ANSWER_TIMEOUT`; none is ever once a message.
+//! The node as its owner sees it: start, listen, apply, ask, stop. All calls may wait for the
+//! workers, at most `ANSWER_TIMEOUT`; none is ever once a message.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -14,17 +14,17 @@ use enmasse_amqp::connection::Config;
 use enmasse_amqp::types::{Symbol, Value};
 use enmasse_journal::log::Recovered;
 use enmasse_router::core::{QueueNumbers, ReceiveBudget};
-use enmasse_router::shard::{self, DynamicNodes, Guesses, LinkNames, Load, Shard, Shelves};
+use enmasse_router::shard::{self, DynamicNodes, Guesses, LinkNames, Load, RecoveredQueues, Shard};
 use enmasse_router::table::{AddressEntry, Space, Table};
 
 use crate::accept::{self, Acceptor, Order};
 use crate::apply::Unopened;
 use crate::certificates::{Certificates, SpaceCertificates, Unshown};
 use crate::checks::Checker;
-use crate::config::{DecoySecret, Listener, NodeConfig};
+use crate::config::{DummyCredentialSecret, Listener, NodeConfig};
 use crate::creations::{CreationAnswer, CreationQuestion, Creations, refused};
 use crate::error::NodeError;
-use crate::events::{EventQueue, Happening, NodeEvent};
+use crate::events::{EventKind, EventQueue, NodeEvent};
 use crate::journal::Opened;
 use crate::logins::{LoginAnswer, LoginQuestion, Logins};
 use crate::mailbox::Mailbox;
@@ -36,11 +36,12 @@ use crate::stream::Stream;
 use crate::threads;
 use crate::tls_files::TlsSource;
 use crate::web_access::WebRules;
-use crate::worker::{Command, Pending, Seat, Worker};
+use crate::worker::{Command, Pending, Worker, WorkerSlot};
 
-/// How long a caller waits for a worker, which answers within a turn unless the machine is overloaded.
+/// How long a caller waits for a worker, which answers within a turn unless the machine is
+/// overloaded.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// Between two looks at whether workers have done what they had to before a stop.
+/// Interval between checks whether workers are idle before a stop.
 const DRAIN_LOOK: Duration = Duration::from_millis(2);
 
 /// A running node. Dropping it stops it without waiting.
@@ -49,7 +50,7 @@ pub struct Node {
     receive_budget: Arc<ReceiveBudget>,
     orders: Arc<Mailbox<Order>>,
     pub(crate) table: Mutex<Arc<Table>>,
-    pub(crate) shelves: Mutex<Shelves>,
+    pub(crate) recovered_queues: Mutex<RecoveredQueues>,
     pub(crate) unopened: Mutex<Unopened>,
     pub(crate) certificates: Arc<Certificates>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -60,13 +61,13 @@ impl Node {
     /// Starts the threads of a node without listeners and with an empty Plan.
     ///
     /// # Errors
-    /// `Config` for a value out of bounds; `System` if threads or descriptors cannot be had.
+    /// `Config` for a value out of bounds; `System` if threads or descriptors are not available.
     pub fn start(config: &NodeConfig) -> Result<Self, NodeError> {
         config.check()?;
         let failed = |reason| NodeError::System { what: "the node cannot start", reason };
         let count = config.worker_count();
-        let seats = (0..count).map(|_| Seat::new()).collect::<io::Result<Vec<_>>>().map_err(failed)?;
-        let mailboxes = seats.iter().map(|seat| Arc::clone(&seat.mailbox)).collect();
+        let worker_slots = (0..count).map(|_| WorkerSlot::new()).collect::<io::Result<Vec<_>>>().map_err(failed)?;
+        let mailboxes = worker_slots.iter().map(|worker_slot| Arc::clone(&worker_slot.mailbox)).collect();
         let events = Arc::new(EventQueue::new().map_err(failed)?);
         let clock = Clock::start();
         let checker = Checker::start(clock).map_err(failed)?;
@@ -74,40 +75,52 @@ impl Node {
         let opened =
             config.journal.as_deref().map(|folder| open_journal(folder, config.journal_segment_bytes)).transpose()?;
         let digests = opened.as_ref().map(|opened| opened.digests);
-        let (mut journal, mut shelves, mut journal_threads) = (None, Shelves::new(Recovered::default()), Vec::new());
+        let (mut journal, mut recovered_queues, mut journal_threads) =
+            (None, RecoveredQueues::new(Recovered::default()), Vec::new());
         if let Some(mut opened) = opened {
-            tell_damage(&opened.recovered, &events);
-            shelves = Shelves::new(std::mem::take(&mut opened.recovered));
+            report_damage(&opened.recovered, &events);
+            recovered_queues = RecoveredQueues::new(std::mem::take(&mut opened.recovered));
             let (running, threads) = opened.start(&mailboxes, &events).map_err(failed)?;
             (journal, journal_threads) = (Some(running), threads);
         }
         let shared =
             Arc::new(Shared::new(config.limits.clone(), events, clock, checker, questions, mailboxes, journal));
-        let common = Arc::new(common(config, count, shelves.numbers()));
-        let table = Arc::new(Table::empty(config.decoy_secret.as_ref().map_or_else(random, DecoySecret::bytes)));
+        let common = Arc::new(common(config, count, recovered_queues.numbers()));
+        let table =
+            Arc::new(Table::empty(config.decoy_secret.as_ref().map_or_else(random, DummyCredentialSecret::bytes)));
         let certificates = Arc::new(Certificates::new(Arc::clone(&table)));
         let (acceptor, orders) = Acceptor::new(Arc::clone(&shared)).map_err(failed)?;
         let mut handles = Vec::with_capacity(usize::from(count) + 1);
-        for ((index, seat), mesh) in (0..count).zip(seats).zip(Mesh::build(count)) {
+        for ((index, worker_slot), mesh) in (0..count).zip(worker_slots).zip(Mesh::build(count)) {
             let mut shard = Shard::new(index, Arc::clone(&common), Arc::clone(&table), Box::new(fill_random));
             if let Some(digests) = digests {
                 shard.set_digests(digests);
             }
-            let worker = Worker::new(index, seat, mesh, Arc::clone(&shared), Arc::clone(&common), shard);
+            let worker = Worker::new(index, worker_slot, mesh, Arc::clone(&shared), Arc::clone(&common), shard);
             handles.push(threads::spawn(&format!("worker-{index}"), move || worker.run()).map_err(failed)?);
         }
         handles.push(threads::spawn("accept", move || acceptor.run()).map_err(failed)?);
         let receive_budget = Arc::clone(&common.receive_budget);
-        let (table, shelves, unopened) = (Mutex::new(table), Mutex::new(shelves), Mutex::default());
+        let (table, recovered_queues, unopened) = (Mutex::new(table), Mutex::new(recovered_queues), Mutex::default());
         let (threads, journal_threads) = (Mutex::new(handles), Mutex::new(journal_threads));
-        Ok(Self { shared, receive_budget, orders, table, shelves, unopened, certificates, threads, journal_threads })
+        Ok(Self {
+            shared,
+            receive_budget,
+            orders,
+            table,
+            recovered_queues,
+            unopened,
+            certificates,
+            threads,
+            journal_threads,
+        })
     }
 
     /// Listens on one more address; returns the port.
     ///
     /// # Errors
-    /// `Config` if TLS files are missing for a secure kind or given for another; `Tls` if they cannot be used; `Bind`
-    /// if the address is taken.
+    /// `Config` if TLS files are missing for a secure kind or given for another; `Tls` if they
+    /// cannot be used; `Bind` if the address is taken.
     pub fn listen(&self, listener: Listener) -> Result<u16, NodeError> {
         self.running()?;
         let tls = match (listener.kind.is_secure(), &listener.tls) {
@@ -127,8 +140,9 @@ impl Node {
         Ok(address.port())
     }
 
-    /// Shows these certificates of spaces from the next handshake on, on all secure listeners; who is connected
-    /// notices nothing. Other spaces go on as before. Returns what cannot be shown. Waits for nobody.
+    /// Installs these certificates of spaces from the next handshake on, on all secure listeners;
+    /// existing connections are not affected. Other spaces continue as before. Returns what cannot
+    /// be shown. Does not block.
     ///
     /// # Errors
     /// `Stopped`.
@@ -137,7 +151,8 @@ impl Node {
         Ok(self.certificates.show(spaces))
     }
 
-    /// Lets web pages connect by these rules, and by the Plan, from the next WebSocket handshake on.
+    /// Lets web pages connect by these rules, and by the Plan, from the next WebSocket handshake
+    /// on.
     ///
     /// # Errors
     /// `Stopped`.
@@ -147,7 +162,7 @@ impl Node {
         Ok(())
     }
 
-    /// What was counted.
+    /// Counters.
     ///
     /// # Errors
     /// `Busy`, `Stopped`.
@@ -155,36 +170,37 @@ impl Node {
         self.running()?;
         let table = Arc::clone(&lock(&self.table));
         let answers = self.ask(Command::Stats)?;
-        Ok(NodeStats::put_together(&self.shared, &self.receive_budget, &table, answers))
+        Ok(NodeStats::assemble(&self.shared, &self.receive_budget, &table, answers))
     }
 
-    /// What has passed through every space that has or had clients, in no order. Waits for nobody: what a turn of a
-    /// worker carries is counted at its end.
+    /// The traffic of every space that has or had clients, in no order. Does not block: the traffic
+    /// of a worker's turn is counted at its end.
     #[must_use]
     pub fn usage(&self) -> Vec<SpaceLine> {
         let table = Arc::clone(&lock(&self.table));
         let was_used = |line: &SpaceLine| line.connections > 0 || line.messages_in > 0 || line.messages_out > 0;
-        let told = table.spaces().filter(|space| !space.is_internal());
-        told.map(SpaceLine::of).filter(was_used).collect()
+        let notified = table.spaces().filter(|space| !space.is_internal());
+        notified.map(SpaceLine::of).filter(was_used).collect()
     }
 
-    /// What the journal is and has done, if there is one. Waits for nobody.
+    /// Statistics of the journal, if there is one. Does not block.
     #[must_use]
     pub fn journal(&self) -> Option<JournalLine> {
-        self.shared.journal.as_ref().map(|journal| JournalLine::of(&journal.figures()))
+        self.shared.journal.as_ref().map(|journal| JournalLine::of(&journal.stats()))
     }
 
-    /// Does one slice of an operation on the messages of an address that nobody holds.
+    /// Runs one slice of an operation on the messages of an address that no consumer holds.
     ///
     /// # Errors
-    /// `NoSuchAddress`; `Request` for a field that cannot be used; `FullAddress` if messages find no room where they
-    /// are to go; `Journal` if the disk takes no more; `Busy`, `Stopped`.
+    /// `NoSuchAddress`; `Request` for a field that cannot be used; `FullAddress` if messages find
+    /// no room where they are to go; `Journal` if the disk takes no more; `Busy`, `Stopped`.
     pub fn manage(&self, request: &ManageRequest) -> Result<Managed, NodeError> {
         self.running()?;
-        let errand = request.compile(&Arc::clone(&lock(&self.table)))?;
+        let targeted = request.compile(&Arc::clone(&lock(&self.table)))?;
         let (answer, answered) = channel();
-        self.shared.mailboxes[usize::from(errand.home)].post([Command::Operate(Box::new(errand.operation), answer)]);
-        let done = answered.recv_timeout(ANSWER_TIMEOUT).map_err(|error| no_answer(errand.home, error))?;
+        self.shared.mailboxes[usize::from(targeted.home)]
+            .post([Command::Operate(Box::new(targeted.operation), answer)]);
+        let done = answered.recv_timeout(ANSWER_TIMEOUT).map_err(|error| no_answer(targeted.home, error))?;
         Managed::of(request, done)
     }
 
@@ -205,7 +221,7 @@ impl Node {
         Ok(lines)
     }
 
-    /// Up to `max` events, oldest first; at most 10,000 are kept, and a loss is told.
+    /// Up to `max` events, oldest first; at most 10,000 are kept, and a loss is reported.
     #[must_use]
     pub fn events(&self, max: usize) -> Vec<NodeEvent> {
         self.shared.events.take(max)
@@ -217,23 +233,25 @@ impl Node {
         self.shared.events.readable()
     }
 
-    /// Up to `max` logins that somebody else has to decide: first of those who are inside and may stay, then of newcomers,
-    /// oldest first; at most 1,024 of each have no answer at one time.
+    /// Up to `max` logins for an external decision: first those of connected clients, then new
+    /// logins, oldest first; at most 1,024 of each are unanswered at one time.
     #[must_use]
     pub fn logins(&self, max: usize) -> Vec<LoginQuestion> {
         self.shared.logins.take(max)
     }
 
-    /// A descriptor that is readable while there are logins to decide. It lives as long as the node.
+    /// A descriptor that is readable while there are logins to decide. It lives as long as the
+    /// node.
     #[must_use]
     pub fn login_fd(&self) -> BorrowedFd<'_> {
         self.shared.logins.readable()
     }
 
-    /// Decides a login. One that nobody waits for any more is passed over.
+    /// Decides a login. A question without a waiting connection is skipped.
     ///
     /// # Errors
-    /// `Request` or `Plan` for an answer that makes no sense: then the peer waits on, until its time is over.
+    /// `Request` or `Plan` for an answer that makes no sense: then the peer waits on, until its
+    /// time is over.
     pub fn answer_login(&self, answer: LoginAnswer) -> Result<(), NodeError> {
         let id = answer.id;
         let judged = answer.judged(self.shared.clock.now(), Clock::time_of_day_ms())?;
@@ -243,20 +261,22 @@ impl Node {
         Ok(())
     }
 
-    /// Up to `max` addresses that links want created, the oldest first; at most 256 have no answer at one time.
+    /// Up to `max` addresses that links want created, the oldest first; at most 256 have no answer
+    /// at one time.
     #[must_use]
     pub fn creations(&self, max: usize) -> Vec<CreationQuestion> {
         self.shared.creations.take(max)
     }
 
-    /// A descriptor that is readable while there are addresses to create. It lives as long as the node.
+    /// A descriptor that is readable while there are addresses to create. It lives as long as the
+    /// node.
     #[must_use]
     pub fn creation_fd(&self) -> BorrowedFd<'_> {
         self.shared.creations.readable()
     }
 
-    /// Ends the question about an address: links that wait for it are refused, or go on with the Plan that has it. One
-    /// that nobody waits for any more is passed over.
+    /// Ends the question about an address: links that wait for it are refused, or continue with the
+    /// Plan that has it. A question without a waiting connection is skipped.
     pub fn answer_creation(&self, answer: CreationAnswer) {
         let waiters = self.shared.creations.answered(answer.id);
         let Some(reason) = answer.refused else { return };
@@ -266,8 +286,9 @@ impl Node {
         }
     }
 
-    /// Seals an address that has no messages, links or subscriptions, so that no link attaches until it is deleted; or has
-    /// it as before. Whether it is sealed now. One that is not in the Plan is not.
+    /// Seals an address that has no messages, links or subscriptions, so that no link attaches
+    /// until it is deleted; or has it as before. Whether it is sealed now. One that is not in the
+    /// Plan is not.
     ///
     /// # Errors
     /// `Busy`, `Stopped`.
@@ -281,16 +302,16 @@ impl Node {
         answered.recv_timeout(ANSWER_TIMEOUT).map_err(|error| no_answer(home, error))
     }
 
-    /// Switches the protocol trace of one connection on or off: its frames become events, one line each, payloads and
-    /// secrets left out. A connection that is not there is passed over.
+    /// Switches the protocol trace of one connection on or off: its frames become events, one line
+    /// each, payloads and secrets omitted. A connection that is not there is skipped.
     pub fn trace(&self, connection: u64, on: bool) {
         for mailbox in &self.shared.mailboxes {
             mailbox.post([Command::Trace(connection, on)]);
         }
     }
 
-    /// A connection from within this process to `space` as `user` (`None`: anonymous), already let in: speak AMQP
-    /// over the socket, without a SASL layer.
+    /// A connection from within this process to `space` as `user` (`None`: anonymous), already
+    /// admitted: speak AMQP over the socket, without a SASL layer.
     ///
     /// # Errors
     /// `NoSuchSpace`; `Full` at the bound of connections; `System`; `Stopped`.
@@ -299,23 +320,24 @@ impl Node {
         if lock(&self.table).space_within(space).is_none() {
             return Err(NodeError::NoSuchSpace(space.to_owned()));
         }
-        let full = || NodeError::Full(self.shared.admittance.count_max);
-        if !self.shared.admittance.has_room() {
+        let full = || NodeError::Full(self.shared.connection_limits.count_max);
+        if !self.shared.connection_limits.has_room() {
             return Err(full());
         }
         let failed = |reason| NodeError::System { what: "no socket for a session in this process", reason };
         let (theirs, ours) = UnixStream::pair().map_err(failed)?;
         ours.set_nonblocking(true).map_err(failed)?;
         let stream = Stream::Unix(mio::net::UnixStream::from_std(ours));
-        let mut newcomer = self.shared.newcomer(stream, None, None, false, None).ok_or_else(full)?;
-        newcomer.vouched = Some((space.to_owned(), user.map(str::to_owned)));
-        let worker = newcomer.id as usize % self.shared.mailboxes.len();
-        self.shared.mailboxes[worker].post([Command::Welcome(newcomer)]);
+        let mut accepted_socket = self.shared.count_connection(stream, None, None, false, None).ok_or_else(full)?;
+        accepted_socket.vouched = Some((space.to_owned(), user.map(str::to_owned)));
+        let worker = accepted_socket.id as usize % self.shared.mailboxes.len();
+        self.shared.mailboxes[worker].post([Command::Welcome(accepted_socket)]);
         Ok(theirs)
     }
 
-    /// Stops: listeners close, every connection is closed with `amqp:connection:forced`, output is written, threads
-    /// end; by `deadline` at the latest, when what is left is cut off. A second call does nothing.
+    /// Stops: listeners close, every connection is closed with `amqp:connection:forced`, output is
+    /// written, threads end; at `deadline` the remaining connections are cut off. A second call
+    /// does nothing.
     pub fn stop(&self, deadline: Duration) {
         let handles = std::mem::take(&mut *lock(&self.threads));
         let begun = Instant::now();
@@ -327,7 +349,7 @@ impl Node {
             // A thread that panicked has ended the process already.
             let _ = handle.join();
         }
-        // What the workers have handed over is on disk before the journal ends.
+        // Batches from workers are on disk before the journal ends.
         if let Some(journal) = &self.shared.journal {
             journal.stop();
         }
@@ -336,9 +358,10 @@ impl Node {
         }
     }
 
-    /// Has the log answer for all that came in, and workers pass the answers on: a message that is stored is accepted
-    /// before its connection is closed. No input is read meanwhile. Over once every worker is idle and nothing is under
-    /// way between two of them, in two looks after each other.
+    /// Has the log answer for all that came in, and workers pass the answers on: a message that is
+    /// stored is accepted before its connection is closed. No input is read in the meantime. Done
+    /// when every worker is idle and no batch is in flight between two of them, in two consecutive
+    /// checks.
     fn drain(&self, patience: Duration) {
         self.orders.post([Order::Stop]);
         let (begun, mut before) = (Instant::now(), None);
@@ -404,19 +427,20 @@ fn no_answer(worker: u16, error: RecvTimeoutError) -> NodeError {
     }
 }
 
-/// What the journal has lost or mended is an event each; which messages these were is told by their addresses.
-fn tell_damage(recovered: &Recovered, events: &EventQueue) {
+/// Damage and repairs of the journal are one event each; the affected messages are reported by
+/// their addresses.
+fn report_damage(recovered: &Recovered, events: &EventQueue) {
     for gap in &recovered.gaps {
         let (segment, offset, bytes) = (gap.segment, gap.offset, gap.bytes);
-        events.push(NodeEvent::new(Happening::JournalDamaged { segment, offset, bytes }));
+        events.push(NodeEvent::new(EventKind::JournalDamaged { segment, offset, bytes }));
     }
     for queue in recovered.queues.iter().filter(|queue| queue.declared.is_none()) {
         let lost: u64 = queue.lost.iter().map(|range| range.last - range.first + 1).sum();
         let messages = queue.len() as u64 + lost;
-        events.push(NodeEvent::new(Happening::JournalUnnamed { queue: queue.queue, messages }));
+        events.push(NodeEvent::new(EventKind::JournalUnnamed { queue: queue.queue, messages }));
     }
-    if recovered.mended > 0 {
-        events.push(NodeEvent::new(Happening::JournalMended { records: recovered.mended }));
+    if recovered.repaired > 0 {
+        events.push(NodeEvent::new(EventKind::JournalMended { records: recovered.repaired }));
     }
 }
 
@@ -431,7 +455,7 @@ pub(crate) fn declared(table: &Table) -> impl Iterator<Item = &Arc<AddressEntry>
     table.spaces().flat_map(Space::addresses)
 }
 
-/// What the shards share, from the configuration.
+/// The state shared by shards, from the configuration.
 pub(crate) fn common(config: &NodeConfig, count: u16, queue_numbers: QueueNumbers) -> shard::Shared {
     let limits = &config.limits;
     let connection = Config {
@@ -439,7 +463,7 @@ pub(crate) fn common(config: &NodeConfig, count: u16, queue_numbers: QueueNumber
         max_frame_size: limits.max_frame_size_bytes,
         idle_time_out_ms: limits.idle_timeout_ms,
         handshake_ms: u32::try_from(limits.handshake_timeout_ms).unwrap_or(u32::MAX),
-        // The anonymous terminus, and what JMS clients ask for (contracts 7 and 8).
+        // The anonymous terminus, and what JMS clients request (contracts 7 and 8).
         offered_capabilities: ["ANONYMOUS-RELAY", "DELAYED_DELIVERY", "SHARED-SUBS"].map(Symbol::constant).to_vec(),
         properties: vec![
             (Symbol::constant("product"), Value::String("EnMasse".to_owned())),
@@ -475,7 +499,7 @@ fn fill_random(bytes: &mut [u8]) {
     }
 }
 
-// A poisoned lock means a caller panicked; what it guards is whole at every moment.
+// A poisoned lock means that a caller panicked; the guarded value is always consistent.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! What all threads of one node share.
+//! State shared by all threads of one node.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,9 +8,9 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use enmasse_amqp::time::Time;
 use rustls::ServerConfig;
 
-use crate::admittance::{Admittance, HalfOpen};
 use crate::checks::{Checker, Host};
 use crate::config::Limits;
+use crate::connection_limits::{ConnectionLimits, HalfOpen};
 use crate::creations::Creations;
 use crate::events::EventQueue;
 use crate::journal::Journal;
@@ -18,13 +18,13 @@ use crate::logins::Logins;
 use crate::mailbox::Mailbox;
 use crate::stream::Stream;
 use crate::web_access::WebAccess;
-use crate::worker::{Command, Newcomer};
+use crate::worker::{AcceptedSocket, Command};
 
 /// Shared by acceptor, workers and the node itself.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) limits: Limits,
-    pub(crate) admittance: Arc<Admittance>,
+    pub(crate) connection_limits: Arc<ConnectionLimits>,
     /// times that accepting met a bound
     pub(crate) accept_pauses: AtomicU64,
     pub(crate) events: Arc<EventQueue>,
@@ -50,7 +50,7 @@ impl Shared {
         journal: Option<Journal>,
     ) -> Self {
         Self {
-            admittance: Admittance::new(limits.connection_count_max()),
+            connection_limits: ConnectionLimits::new(limits.connection_count_max()),
             limits,
             accept_pauses: AtomicU64::new(0),
             events,
@@ -66,20 +66,20 @@ impl Shared {
     }
 
     /// Counts and numbers a new connection; `None` if its source address has its share.
-    pub(crate) fn newcomer(
+    pub(crate) fn count_connection(
         &self,
         stream: Stream,
         peer: Option<SocketAddr>,
         tls: Option<Arc<ServerConfig>>,
         web_socket: bool,
         half_open: Option<&Arc<HalfOpen>>,
-    ) -> Option<Newcomer> {
+    ) -> Option<AcceptedSocket> {
         let host = peer.map(|peer| Host::of(Some(peer)));
         let at = half_open.map(|listener| (listener, self.clock.now()));
-        let claim = self.admittance.claim(host, at)?;
+        let claim = self.connection_limits.claim(host, at)?;
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let web_socket = web_socket.then(|| Arc::clone(&self.web_access));
-        Some(Newcomer { id, stream, peer, tls, web_socket, vouched: None, claim })
+        Some(AcceptedSocket { id, stream, peer, tls, web_socket, vouched: None, claim })
     }
 }
 

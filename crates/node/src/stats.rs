@@ -1,14 +1,14 @@
-//! What the node counts. Each worker counts in plain integers; they are put together when somebody asks.
+//! Statistics of the node. Each worker counts in plain integers, which are summed on request.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::Ordering;
 
-use enmasse_journal::queue::{Cause, Figures};
+use enmasse_journal::queue::{Cause, QueueStats};
 use enmasse_router::core::{AddressKey, AddressStats, ReceiveBudget};
 use enmasse_router::table::{Space, Table};
 use serde::Serialize;
 
-use crate::journal::JournalFigures;
+use crate::journal::JournalStats;
 use crate::shared::Shared;
 
 /// What one worker has done since its start; the first two and the last are of this moment.
@@ -21,7 +21,7 @@ pub struct WorkerStats {
     pub busy_permille: u32,
     /// connections it was given
     pub accepted: u64,
-    /// connections that are gone
+    /// ended connections
     pub closed: u64,
     /// connections that moved to another worker before their first link
     pub moved: u64,
@@ -43,7 +43,7 @@ pub struct WorkerStats {
     pub bytes_in: u64,
     /// bytes written to sockets
     pub bytes_out: u64,
-    /// batches handed to other workers
+    /// batches sent to other workers
     pub batches: u64,
     /// passwords checked
     pub passwords_checked: u64,
@@ -53,7 +53,7 @@ pub struct WorkerStats {
     pub stopped: u64,
 }
 
-/// One address and what its messages came to.
+/// One address and its message counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AddressLine {
@@ -67,7 +67,7 @@ pub struct AddressLine {
     pub senders: u32,
     /// links that receive from it now
     pub receivers: u32,
-    /// deliveries handed to receivers
+    /// deliveries sent to receivers
     pub delivered: u64,
     /// bytes of those
     pub bytes: u64,
@@ -81,13 +81,13 @@ pub struct AddressLine {
     pub modified: u64,
     /// deliveries that were settled when they were sent
     pub presettled: u64,
-    /// presettled deliveries nobody could take
+    /// presettled deliveries without a consumer
     pub dropped: u64,
     /// deliveries that wait for a receiver now
     pub waiting: u64,
     /// times that no receiver had credit while messages waited
     pub credit_stalls: u64,
-    /// messages at rest, in whatever state
+    /// stored messages, in any state
     pub stored: u64,
     /// bytes of those
     pub stored_bytes: u64,
@@ -95,7 +95,7 @@ pub struct AddressLine {
     pub in_flight: u64,
     /// of those the ones that wait for a time
     pub scheduled: u64,
-    /// when the oldest that can be had came, milliseconds since 1970; 0: there is none
+    /// arrival time of the oldest available message, milliseconds since 1970; 0: there is none
     pub oldest_ms: u64,
     /// messages stored since the start
     pub enqueued: u64,
@@ -103,7 +103,7 @@ pub struct AddressLine {
     pub redelivered: u64,
     /// messages that were here before, accepted and not stored
     pub duplicates: u64,
-    /// messages whose time to live ended
+    /// expired messages
     pub expired: u64,
     /// messages that went because a newer one of their key came
     pub replaced: u64,
@@ -131,7 +131,7 @@ pub struct NodeStats {
     pub connections_max: u64,
     /// times that accepting met a bound
     pub accept_pauses: u64,
-    /// received bytes that are not stored or handed on now
+    /// received bytes that are not stored or passed on now
     pub received_bytes: u64,
     /// the bound of those
     pub receive_budget_bytes: u64,
@@ -143,7 +143,7 @@ pub struct NodeStats {
     pub addresses: Vec<AddressLine>,
 }
 
-/// One address space: what is counted as a message passes, known without asking a worker.
+/// One address space: the counters of passing messages, available without asking a worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SpaceLine {
@@ -181,7 +181,7 @@ impl SpaceLine {
     }
 }
 
-/// What the journal is and has done.
+/// Statistics of the journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JournalLine {
@@ -204,16 +204,16 @@ pub struct JournalLine {
 }
 
 impl JournalLine {
-    pub(crate) fn of(figures: &JournalFigures) -> Self {
+    pub(crate) fn of(counted: &JournalStats) -> Self {
         Self {
-            used_bytes: figures.log.used_bytes,
-            alive_bytes: figures.log.alive_bytes,
-            appended_bytes: figures.log.appended_bytes,
-            syncs: figures.log.syncs,
-            stopped: figures.stopped.clone(),
-            read_errors: figures.read_errors,
-            unreadable: figures.unreadable.clone(),
-            damaged: figures.damaged.clone(),
+            used_bytes: counted.log.used_bytes,
+            alive_bytes: counted.log.alive_bytes,
+            appended_bytes: counted.log.appended_bytes,
+            syncs: counted.log.syncs,
+            stopped: counted.stopped.clone(),
+            read_errors: counted.read_errors,
+            unreadable: counted.unreadable.clone(),
+            damaged: counted.damaged.clone(),
         }
     }
 }
@@ -226,7 +226,7 @@ pub struct ConnectionLine {
     pub id: u64,
     /// the address space, once known
     pub space: Option<String>,
-    /// who it is, unless anonymous
+    /// the user, unless anonymous
     pub user: Option<String>,
     /// its container id, once open
     pub container: Option<String>,
@@ -236,7 +236,7 @@ pub struct ConnectionLine {
     pub transport: &'static str,
     /// links it has
     pub links: usize,
-    /// deliveries it began to send, since it came to its space
+    /// deliveries it began to send in its space
     pub messages_in: u64,
     /// bytes of those
     pub bytes_in: u64,
@@ -248,33 +248,28 @@ pub struct ConnectionLine {
     pub worker: u16,
 }
 
-/// What one worker answers: its own figures, and those of the addresses that live on it.
+/// The answer of one worker: its own statistics, and those of the addresses that live on it.
 pub(crate) struct WorkerAnswer {
     pub(crate) worker: WorkerStats,
     pub(crate) addresses: Vec<(AddressKey, AddressStats)>,
-    pub(crate) queues: Vec<(AddressKey, Figures)>,
+    pub(crate) queues: Vec<(AddressKey, QueueStats)>,
 }
 
 impl NodeStats {
-    pub(crate) fn put_together(
-        shared: &Shared,
-        budget: &ReceiveBudget,
-        table: &Table,
-        answers: Vec<WorkerAnswer>,
-    ) -> Self {
-        let (mut figures, mut queues) = (HashMap::new(), HashMap::new());
+    pub(crate) fn assemble(shared: &Shared, budget: &ReceiveBudget, table: &Table, answers: Vec<WorkerAnswer>) -> Self {
+        let (mut counted, mut queues) = (HashMap::new(), HashMap::new());
         let mut workers = Vec::with_capacity(answers.len());
         for answer in answers {
             workers.push(answer.worker);
-            figures.extend(answer.addresses);
+            counted.extend(answer.addresses);
             queues.extend(answer.queues);
         }
-        let (internal, told): (Vec<&Space>, Vec<&Space>) = table.spaces().partition(|space| space.is_internal());
-        let mut addresses: Vec<AddressLine> = told
+        let (internal, notified): (Vec<&Space>, Vec<&Space>) = table.spaces().partition(|space| space.is_internal());
+        let mut addresses: Vec<AddressLine> = notified
             .into_iter()
             .flat_map(|space| space.addresses().map(|address| (space.name(), address)))
             .map(|(space, address)| {
-                let stats = figures.get(&address.key).copied().unwrap_or_default();
+                let stats = counted.get(&address.key).copied().unwrap_or_default();
                 let line = AddressLine::new(&address.uid, space, &address.name, &stats);
                 match queues.get(&address.key) {
                     Some(queue) => line.with_queue(queue),
@@ -286,13 +281,13 @@ impl NodeStats {
         addresses.sort_by(|a, b| (&a.space, &a.name).cmp(&(&b.space, &b.name)));
         Self {
             plan_version: table.version(),
-            connections: (shared.admittance.count() as u64).saturating_sub(within),
-            connections_max: shared.admittance.count_max as u64,
+            connections: (shared.connection_limits.count() as u64).saturating_sub(within),
+            connections_max: shared.connection_limits.count_max as u64,
             accept_pauses: shared.accept_pauses.load(Ordering::Relaxed),
             received_bytes: budget.held(),
             receive_budget_bytes: budget.bytes(),
             workers,
-            journal: shared.journal.as_ref().map(|journal| JournalLine::of(&journal.figures())),
+            journal: shared.journal.as_ref().map(|journal| JournalLine::of(&journal.stats())),
             addresses,
         }
     }
@@ -321,7 +316,7 @@ impl AddressLine {
         }
     }
 
-    fn with_queue(self, queue: &Figures) -> Self {
+    fn with_queue(self, queue: &QueueStats) -> Self {
         let left = |cause: Cause| queue.removed[cause as usize] + queue.diverted[cause as usize];
         Self {
             stored: queue.ready + queue.scheduled + queue.acquired + queue.leaving,

@@ -1,4 +1,5 @@
-//! The sockets the node reads and writes: TCP, and one end of a socket pair for sessions in this process.
+//! The sockets the node reads and writes: TCP, and one end of a socket pair for sessions in this
+//! process.
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
@@ -14,12 +15,13 @@ pub(crate) enum Stream {
     Unix(UnixStream),
 }
 
-/// What one read or write came to.
+/// The result of one read or write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moved {
-    /// bytes moved; fewer than asked for means that the socket has no more, or takes no more, for now
+    /// bytes moved; fewer than requested means that the socket has no more, or takes no more, for
+    /// now
     Bytes(usize),
-    /// nothing now: an event tells when
+    /// nothing now: an event follows
     Blocked,
     /// the stream is over: the peer ended it, or it failed
     Over,
@@ -52,9 +54,9 @@ impl Stream {
         }
     }
 
-    /// Says that nothing more is written; what was written still arrives.
+    /// Shuts down writing; written bytes still arrive.
     pub(crate) fn finish(&self) {
-        // Fails only if the peer is gone already, and then the next read says so.
+        // Fails only if the peer has gone, and then the next read reports it.
         let _ = match self {
             Self::Tcp(stream) => stream.shutdown(Shutdown::Write),
             Self::Unix(stream) => stream.shutdown(Shutdown::Write),
@@ -68,7 +70,7 @@ impl Stream {
         }
     }
 
-    /// Watches for both directions: edge-triggered, so being told costs a system call once a connection only.
+    /// Watches both directions, edge-triggered, which costs one system call per connection.
     pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         self.source().register(registry, token, Interest::READABLE | Interest::WRITABLE)
     }
@@ -79,7 +81,7 @@ impl Stream {
     }
 }
 
-/// What a system call's answer means; `None`: it was interrupted, try again.
+/// The meaning of a system call's result; `None`: it was interrupted, try again.
 fn settled(result: io::Result<usize>) -> Option<Moved> {
     match result {
         Ok(0) => Some(Moved::Over),

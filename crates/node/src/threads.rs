@@ -1,7 +1,7 @@
-//! How the node's threads are started, and what a panic in one of them does.
+//! How the node's threads start, and what a panic in one of them does.
 //!
-//! A worker owns connections that no other thread may touch: one that died would leave them open and mute. So a panic
-//! in any thread of the node says one line on stderr and ends the process, which whoever started it then sees.
+//! A worker owns connections that no other thread may touch: one that died would leave them open
+//! and mute. So a panic in any thread of the node writes one line to stderr and ends the process.
 
 use std::io;
 use std::panic;
@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// What the names of the node's threads begin with.
+/// Prefix of the names of the node's threads.
 const PREFIX: &str = "enmasse-";
 
 /// Starts the thread `enmasse-{name}`.
@@ -63,11 +63,11 @@ mod tests {
             .env(CHILD, "1")
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&child.stderr);
-        let lines: Vec<&str> = said.lines().filter(|line| !line.is_empty()).collect();
-        assert_eq!(lines.len(), 1, "{said}");
-        assert!(lines[0].contains("enmasse-worker-7") && lines[0].contains("seven is wrong"), "{said}");
-        assert!(lines[0].contains("threads.rs:"), "{said}");
+        let reported = String::from_utf8_lossy(&child.stderr);
+        let lines: Vec<&str> = reported.lines().filter(|line| !line.is_empty()).collect();
+        assert_eq!(lines.len(), 1, "{reported}");
+        assert!(lines[0].contains("enmasse-worker-7") && lines[0].contains("seven is wrong"), "{reported}");
+        assert!(lines[0].contains("threads.rs:"), "{reported}");
         assert_eq!(child.status.signal(), Some(6), "{:?}", child.status);
     }
 

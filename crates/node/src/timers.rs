@@ -1,8 +1,9 @@
 //! When something must happen without bytes coming in: a wheel of ticks, one entry a socket.
 //!
-//! Deadlines are coarse (a tick is 8 ms, always rounded up) and mostly never come: a peer that speaks moves them.
-//! So a deadline that moves later costs nothing here: the entry fires at its old tick, the worker looks, and arms it
-//! again. Only one that moves earlier is entered anew, and the old entry is passed over when its tick comes.
+//! Deadlines are coarse (a tick is 8 ms, always rounded up) and mostly never come: a peer that
+//! speaks moves them. So a deadline that moves later costs nothing here: the entry fires at its old
+//! tick, the worker looks, and arms it again. Only one that moves earlier is entered anew, and the
+//! old entry is skipped when its tick comes.
 
 use enmasse_amqp::time::Time;
 
@@ -10,7 +11,8 @@ const TICK_MICROS: u64 = 8_192;
 /// 16.8 s ahead; later deadlines sit in the last slot and are armed again from there.
 const SLOTS: usize = 2_048;
 
-/// The tick an entry is due at; what the owner keeps to tell a live entry from a stale one.
+/// The tick at which an entry is due; the owner keeps it to distinguish live entries from stale
+/// ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Tick(u64);
 
@@ -43,10 +45,12 @@ impl Wheel {
         }
     }
 
-    /// Arms `key` for `deadline`, given the tick it is armed for already; returns the tick to remember.
+    /// Arms `key` for `deadline`, given the tick it is armed for already; returns the tick to
+    /// remember.
     pub(crate) fn arm(&mut self, key: u32, armed: Tick, deadline: Time) -> Tick {
         let due = Tick::at(deadline).clamp(self.next, self.next + SLOTS as u64 - 1);
-        // An entry that fires too early is armed again then; one that would fire too late is entered anew.
+        // An entry that fires too early is armed again then; one that would fire too late is
+        // entered anew.
         if armed != Tick::NEVER && armed.0 <= due {
             return armed;
         }

@@ -16,7 +16,7 @@ use crate::certificates::{ByServerName, Certificates};
 use crate::config::TlsFiles;
 use crate::error::NodeError;
 
-/// What tells a changed file from the same one: time of change and length of each.
+/// A file's version: modification time and length.
 type Fingerprint = Vec<Option<(SystemTime, u64)>>;
 
 /// A listener's TLS configuration, as its files were last found usable.
@@ -29,7 +29,8 @@ pub(crate) struct TlsSource {
 }
 
 impl TlsSource {
-    /// Loads the files; their certificate is shown where `spaces` has none for the name that a client asks for.
+    /// Loads the files; their certificate is shown where `spaces` has none for the name that a
+    /// client requests.
     ///
     /// # Errors
     /// `Tls`, naming the file and the mend.
@@ -39,8 +40,9 @@ impl TlsSource {
         Ok(Self { files, spaces, seen, config })
     }
 
-    /// The configuration for the next handshake. Three `stat` calls when nothing changed. When the files have changed
-    /// but cannot be used, the former configuration stays and the reason is told, once for each change.
+    /// The configuration for the next handshake. Three `stat` calls when nothing changed. When the
+    /// files have changed but are unusable, the former configuration stays and the reason is
+    /// reported, once for each change.
     pub(crate) fn current(&mut self) -> (Arc<ServerConfig>, Option<NodeError>) {
         let seen = fingerprint(&self.files);
         let mut failure = None;
@@ -148,8 +150,8 @@ mod tests {
             (foreign, "server.key", "does not belong"),
             (no_key, "server.pem", "holds no private key"),
         ] {
-            let said = TlsSource::load(files, Certificates::none()).unwrap_err().to_string();
-            assert!(said.contains(name) && said.contains(reason), "{said}");
+            let reported = TlsSource::load(files, Certificates::none()).unwrap_err().to_string();
+            assert!(reported.contains(name) && reported.contains(reason), "{reported}");
         }
     }
 

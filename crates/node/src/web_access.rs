@@ -1,11 +1,12 @@
-//! Which web pages may open a WebSocket (RFC 6455, 10.2; RFC 6454), and under which names a clear-text listener is
-//! asked.
+//! Which web pages may open a WebSocket (RFC 6455, 10.2; RFC 6454), and under which names a
+//! clear-text listener is asked.
 //!
-//! A browser lets every page open a WebSocket to any host, this machine's loopback ports included, and says in `Origin`
-//! which page it is. Pages of the platform, of its spaces' route hosts and those the operator lists may connect. A page
-//! that made its own name resolve to this machine (DNS rebinding) is of the same origin as what it asks; it is refused
-//! for its name in `Host`, which without TLS nobody else has checked. An IP address cannot be such a name. Programs
-//! send no `Origin` and are not asked for one.
+//! A browser lets every page open a WebSocket to any host, this machine's loopback ports included,
+//! and says in `Origin` which page it is. Pages of the platform, of its spaces' route hosts and
+//! those the operator lists may connect. A page that made its own name resolve to this machine (DNS
+//! rebinding) is of the same origin as what it asks; it is refused for its name in `Host`, which
+//! without TLS nobody else has checked. An IP address cannot be such a name. Programs send no
+//! `Origin` and are not asked for one.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -19,11 +20,12 @@ use tungstenite::http::{HeaderMap, Uri};
 /// Names under which this machine knows itself.
 const OWN_HOSTS: [&str; 2] = ["localhost", "ip6-localhost"];
 
-/// What the operator and the platform allow beyond what follows from the Plan.
+/// Access that the operator and the platform allow beyond the Plan.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct WebRules {
-    /// origins of pages that may connect, as browsers write them (`https://console.example.com`); `*`: all
+    /// origins of pages that may connect, as browsers write them (`https://console.example.com`);
+    /// `*`: all
     pub origins: Vec<String>,
     /// names under which the node may be asked in clear text
     pub hosts: Vec<String>,
@@ -70,15 +72,15 @@ impl WebAccess {
     /// Checks the request of an upgrade; `secure`: TLS is around it.
     ///
     /// # Errors
-    /// What is refused, and what would allow it.
+    /// The refusal, and its remedy.
     pub(crate) fn check(&self, headers: &HeaderMap, secure: bool) -> Result<(), String> {
-        let asked = headers.get(HOST).map(|value| value.to_str().unwrap_or_default().to_ascii_lowercase());
-        if let Some(asked) = asked.as_deref().filter(|asked| !secure && !self.is_own(host(asked))) {
-            return Err(format!("this server is not called {asked:?}: use its address, localhost or a routeHost"));
+        let requested = headers.get(HOST).map(|value| value.to_str().unwrap_or_default().to_ascii_lowercase());
+        if let Some(requested) = requested.as_deref().filter(|requested| !secure && !self.is_own(host(requested))) {
+            return Err(format!("this server is not called {requested:?}: use its address, localhost or a routeHost"));
         }
         for origin in headers.get_all(ORIGIN) {
             let origin = origin.to_str().unwrap_or_default().to_ascii_lowercase();
-            if !self.is_allowed(&origin, asked.as_deref()) {
+            if !self.is_allowed(&origin, requested.as_deref()) {
                 return Err(format!(
                     "pages of {origin:?} may not connect: --ws-origins lists those that may beside the platform's own"
                 ));
@@ -94,14 +96,14 @@ impl WebAccess {
             || self.route_hosts.load().contains(name)
     }
 
-    /// `asked` is the host and port that the page's browser has asked.
-    fn is_allowed(&self, origin: &str, asked: Option<&str>) -> bool {
+    /// `requested` is the host and port that the page's browser has asked.
+    fn is_allowed(&self, origin: &str, requested: Option<&str>) -> bool {
         let rules = self.rules.load();
         if rules.any_origin || rules.origins.contains(origin) {
             return true;
         }
         let Some(page) = authority(origin) else { return false };
-        asked == Some(&*page) || self.route_hosts.load().contains(host(&page))
+        requested == Some(&*page) || self.route_hosts.load().contains(host(&page))
     }
 }
 

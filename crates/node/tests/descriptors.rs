@@ -1,12 +1,12 @@
-//! The system has no descriptor left: accepting rests, those inside are served, and it goes on by itself. In a
-//! process of its own, because the limit is the whole process's.
+//! The system has no descriptor left: accepting rests, those inside are served, and it continues by
+//! itself. In a process of its own, because the limit is the whole process's.
 
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use enmasse_node::{Happening, Listener, ListenerKind, Node, NodeConfig};
+use enmasse_node::{EventKind, Listener, ListenerKind, Node, NodeConfig};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 const HEADER: &[u8] = b"AMQP\x00\x01\x00\x00";
@@ -21,7 +21,7 @@ fn greet(socket: &mut TcpStream) {
 }
 
 #[test]
-fn without_descriptors_newcomers_wait_and_nobody_is_lost() {
+fn without_descriptors_new_connections_wait_and_nobody_is_lost() {
     let node = Node::start(&NodeConfig { workers: 1, ..NodeConfig::default() }).unwrap();
     let plan = include_str!("../../../vectors/plans/open.json");
     node.apply(&serde_json::from_str(plan).unwrap()).unwrap();
@@ -29,7 +29,8 @@ fn without_descriptors_newcomers_wait_and_nobody_is_lost() {
     let port = node.listen(listener).unwrap();
     let mut inside = TcpStream::connect(("127.0.0.1", port)).unwrap();
     greet(&mut inside);
-    // The node has looked at its bound already; now the limit falls below it, and what is left is taken up.
+    // The node has examined its bound already; now the limit falls below it, and what is left is
+    // taken up.
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = Some(64);
     setrlimit(Resource::Nofile, limit).unwrap();
@@ -38,12 +39,13 @@ fn without_descriptors_newcomers_wait_and_nobody_is_lost() {
         taken.push(file);
     }
     taken.pop();
-    // The last descriptor is for our own end of the connection, and the node finds none for its end.
+    // The last descriptor is for our own end of the connection, and the node finds none for its
+    // end.
     let mut waiting = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let start = Instant::now();
     let reason = loop {
         let paused = node.events(100).into_iter().find_map(|event| match event.what {
-            Happening::AcceptPaused { reason } => Some(reason),
+            EventKind::AcceptPaused { reason } => Some(reason),
             _ => None,
         });
         if let Some(reason) = paused {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use enmasse_journal::log::{Batch, Config, Disk, Fault, Log, Removal, Target};
+use enmasse_journal::log::{Config, Disk, Fault, Log, Removal, Target, WriteBatch};
 use enmasse_node::FolderDisk;
 
 /// A folder of its own for one test, gone with it.
@@ -29,7 +29,7 @@ fn config() -> Config {
 fn what_is_committed_is_found_again_and_files_are_used_again() {
     let folder = Folder::new("disk");
     let (mut log, _) = Log::open(Arc::new(FolderDisk::open(&folder.0).unwrap()), config()).unwrap();
-    let mut batch = Batch::new();
+    let mut batch = WriteBatch::new();
     batch.declare(1, &[1; 16], "orders");
     for seq in 0..2000 {
         let message = batch.message(&[Target { queue: 1, seq, head: &[] }], &[seq as u8; 1000]);
@@ -78,7 +78,7 @@ fn files_are_for_their_owner_alone_and_those_of_an_earlier_version_become_so() {
         files.map(|one| one.unwrap().metadata().unwrap().permissions().mode() & 0o777).collect::<Vec<_>>()
     };
     let (mut log, _) = Log::open(Arc::new(FolderDisk::open(&folder.0).unwrap()), config()).unwrap();
-    let mut batch = Batch::new();
+    let mut batch = WriteBatch::new();
     batch.declare(1, &[1; 16], "orders");
     log.append(&mut batch).unwrap();
     drop(log);

@@ -1,6 +1,7 @@
-//! What a message costs the router, without protocol and sockets: `cargo run --release -p enmasse-router --example
-//! message_cost -- memory 10000000` prints nanoseconds a message for `direct` or `memory` addresses. One producer, one
-//! consumer, 100 bytes, unsettled; a turn brings so many messages as a socket read does, the next one their outcomes.
+//! The cost of a message in the router, without protocol and sockets: `cargo run --release -p
+//! enmasse-router --example message_cost -- memory 10000000` prints nanoseconds a message for
+//! `direct` or `memory` addresses. One producer, one consumer, 100 bytes, unsettled; one turn has
+//! as many messages as a socket read, the next one their outcomes.
 
 #![expect(clippy::disallowed_methods, reason = "it measures time")]
 
@@ -11,16 +12,16 @@ use enmasse_amqp::codec::encode_message;
 use enmasse_amqp::types::{Body, Error, Fields, Message, Outcome};
 use enmasse_journal::queue::Settings;
 use enmasse_router::core::{
-    AddressKey, AddressKind, Arrival, Consuming, Declared, Delivery, Hold, Links, PortId, PortRole, Router, Shelf,
-    TransactionId, Unsettled,
+    AddressKey, AddressKind, Arrival, AttachmentId, AttachmentRole, Consuming, Declared, Delivery, Hold, Links,
+    OpenQueue, Router, TransactionId, Unsettled,
 };
 
-const PRODUCER: PortId = PortId { shard: 0, generation: 0, index: 0 };
-const CONSUMER: PortId = PortId { shard: 0, generation: 0, index: 1 };
+const PRODUCER: AttachmentId = AttachmentId { shard: 0, generation: 0, index: 0 };
+const CONSUMER: AttachmentId = AttachmentId { shard: 0, generation: 0, index: 1 };
 /// Messages of a turn, and the window of either link.
 const WINDOW: u32 = 1000;
 
-/// Links that take what they are given, as cheaply as can be.
+/// Links that accept everything, as cheaply as possible.
 #[derive(Default)]
 struct Sink {
     output: Vec<u8>,
@@ -29,30 +30,30 @@ struct Sink {
 }
 
 impl Links for Sink {
-    fn transfer(&mut self, _: PortId, delivery: &Delivery<'_>) -> bool {
+    fn transfer(&mut self, _: AttachmentId, delivery: &Delivery<'_>) -> bool {
         self.output.extend_from_slice(delivery.payload);
         self.tokens.extend(delivery.token);
         true
     }
 
-    fn settle(&mut self, _: PortId, _: u32, outcome: &Outcome) {
+    fn settle(&mut self, _: AttachmentId, _: u32, outcome: &Outcome) {
         self.settled += u64::from(*black_box(outcome) == Outcome::Accepted);
     }
 
-    fn taken(&mut self, _: PortId, _: u32) {}
-    fn recalled(&mut self, _: PortId, _: &[u8]) {}
-    fn attached(&mut self, _: PortId, _: Result<Fields, Error>) {}
-    fn provisional(&mut self, _: PortId, _: u32, _: TransactionId, _: &Outcome) {}
+    fn taken(&mut self, _: AttachmentId, _: u32) {}
+    fn recalled(&mut self, _: AttachmentId, _: &[u8]) {}
+    fn attached(&mut self, _: AttachmentId, _: Result<Fields, Error>) {}
+    fn provisional(&mut self, _: AttachmentId, _: u32, _: TransactionId, _: &Outcome) {}
     fn discharged(&mut self, _: TransactionId, _: Result<(), Error>) {}
-    fn open(&mut self, _: PortId, _: bool) {}
-    fn room(&mut self, _: PortId, _: u32) {}
-    fn hold(&mut self, _: PortId, _: Hold) {}
-    fn unsettled(&mut self, _: PortId, _: Unsettled) {}
-    fn name(&mut self, _: PortId, _: u64, _: bool) {}
-    fn settled(&mut self, _: PortId, _: u64) {}
-    fn drained(&mut self, _: PortId) {}
-    fn halted(&mut self, _: PortId) {}
-    fn close(&mut self, _: PortId, _: &Error) {}
+    fn open(&mut self, _: AttachmentId, _: bool) {}
+    fn room(&mut self, _: AttachmentId, _: u32) {}
+    fn set_held(&mut self, _: AttachmentId, _: Hold) {}
+    fn unsettled(&mut self, _: AttachmentId, _: Unsettled) {}
+    fn name(&mut self, _: AttachmentId, _: u64, _: bool) {}
+    fn settled(&mut self, _: AttachmentId, _: u64) {}
+    fn drained(&mut self, _: AttachmentId) {}
+    fn halted(&mut self, _: AttachmentId) {}
+    fn close(&mut self, _: AttachmentId, _: &Error) {}
 }
 
 fn main() {
@@ -66,10 +67,10 @@ fn main() {
     let (mut router, mut links) = (Router::new(0, 1), Sink::default());
     let declared = Declared { key: AddressKey(1), kind, link_capacity: WINDOW, space: 1 };
     if kind == AddressKind::Stored {
-        router.shelve(declared, Shelf::new("q".into(), Settings::default(), None), &mut links);
+        router.open_queue(declared, OpenQueue::new("q".into(), Settings::default(), None), &mut links);
     }
-    let consumer = PortRole::Consumer { filter: None, consuming: Consuming::default() };
-    let producer = PortRole::Producer { anonymous: false, name: None, producer_name: None, resume: None };
+    let consumer = AttachmentRole::Consumer { filter: None, consuming: Consuming::default() };
+    let producer = AttachmentRole::Producer { anonymous: false, name: None, producer_name: None, resume: None };
     router.attach(CONSUMER, declared, consumer, &mut links);
     router.attach(PRODUCER, declared, producer, &mut links);
     let mut payload = Vec::new();
@@ -94,7 +95,7 @@ fn main() {
             router.deliver(PRODUCER, arrival, &mut links);
             sent += 1;
         }
-        router.tend_touched(&mut links);
+        router.process_dirty(&mut links);
         router.turn(&mut links);
         let mut tokens = std::mem::take(&mut links.tokens);
         assert_eq!(tokens.len(), WINDOW as usize, "the consumer has room for all");
@@ -103,7 +104,7 @@ fn main() {
         }
         links.tokens = tokens;
         black_box(&mut links.output).clear();
-        router.tend_touched(&mut links);
+        router.process_dirty(&mut links);
         router.turn(&mut links);
     }
     assert_eq!(links.settled, sent, "every producer was answered");

@@ -1,7 +1,8 @@
-//! What a message costs a shard, with its protocol and without sockets. `cargo run --release -p enmasse-router --example
-//! shard_cost -- presettled 1000000` prints nanoseconds a message; the client is not in the figure. One producer, one
-//! consumer. Loads: `presettled` and `unsettled`, 100 bytes over an anycast address; `durable`, 1 KiB over a queue on a
-//! disk that keeps nothing. `paced` behind the number of messages: the space has a pace, which is never reached.
+//! What a message costs a shard, with its protocol and without sockets. `cargo run --release -p
+//! enmasse-router --example shard_cost -- presettled 1000000` prints nanoseconds a message; the
+//! client is not in the figure. One producer, one consumer. Loads: `presettled` and `unsettled`,
+//! 100 bytes over an anycast address; `durable`, 1 KiB over a queue on a disk that keeps nothing.
+//! `paced` behind the number of messages: the space has a pace, which is never reached.
 //!
 //! `make bench-instructions` counts the instructions of [`serve`] and [`append`] with it.
 
@@ -20,9 +21,9 @@ use enmasse_amqp::types::{
 };
 use enmasse_journal::log::{Config as LogConfig, Disk, Fault, Log};
 use enmasse_journal::queue::Settings;
-use enmasse_router::core::{Answer, QueueNumbers, ReceiveBudget, SETTLE_TIMEOUT_MS, Shelf};
+use enmasse_router::core::{Answer, OpenQueue, QueueNumbers, ReceiveBudget, SETTLE_TIMEOUT_MS};
 use enmasse_router::plan::Plan;
-use enmasse_router::shard::{ConnId, DynamicNodes, Guesses, LinkNames, Load, Peer, Shard, Shared, Shelving};
+use enmasse_router::shard::{ConnId, DynamicNodes, Guesses, LinkNames, Load, Peer, Shard, Shared, StoredAddressChange};
 use enmasse_router::table::Table;
 
 const PLAN: &str = include_str!("../../../vectors/plans/open.json");
@@ -119,7 +120,7 @@ impl Client {
         Self { machine, id, session: None, unread: Vec::new(), messages: 0, settled: 0 }
     }
 
-    fn hear(&mut self) {
+    fn collect(&mut self) {
         let mut rest = &self.unread[..];
         let mut held = Vec::new();
         while let Some(event) = self.machine.poll_event(Time::ZERO, &mut rest) {
@@ -170,8 +171,8 @@ impl Client {
 #[inline(never)]
 fn serve(shard: &mut Shard, inputs: [(ConnId, &[u8]); 2]) {
     for (id, bytes) in inputs {
-        let fed = shard.input_within(Time::ZERO, id, bytes, u64::MAX);
-        assert_eq!(fed.used, bytes.len(), "the shard takes all");
+        let progress = shard.input_within(Time::ZERO, id, bytes, u64::MAX);
+        assert_eq!(progress.used, bytes.len(), "the shard takes all");
     }
     shard.end_turn(Time::ZERO);
     while shard.dirty().is_some() {}
@@ -227,8 +228,8 @@ impl Bench {
         let space = table.spaces().next().expect("a space");
         let queue = space.resolve("queue").expect("the queue");
         assert_eq!(queue.home.claim(0), 0);
-        let shelf = Shelf::new("queue".into(), Settings::default(), Some(1));
-        shard.shelve(vec![Shelving::Open(queue.declared(), Box::new(shelf))]);
+        let opened = OpenQueue::new("queue".into(), Settings::default(), Some(1));
+        shard.change_stored_addresses(vec![StoredAddressChange::Open(queue.declared(), Box::new(opened))]);
         let (log, _) = Log::open(Arc::new(Nowhere::default()), LogConfig::default()).expect("the log opens");
         let both = [Client::new(&mut shard, "to"), Client::new(&mut shard, "from")];
         Self { shard, log, both, spent: Duration::ZERO }
@@ -255,7 +256,7 @@ impl Bench {
                 client.unread.append(output);
             }
             self.shard.written(client.id);
-            client.hear();
+            client.collect();
         }
     }
 

@@ -1,8 +1,9 @@
-//! The Plan: what the control plane hands to a node, as plain data.
+//! The Plan: the control plane's input for a node, as plain data.
 //!
 //! The JSON form is camelCase, knows no other members than these, and is described by
-//! `vectors/plans/schema.json`; the golden examples beside it are read by the tests of both planes. Parsing checks
-//! the shape only; [`crate::table::Table::compile`] checks the sense (names that collide, keys of a wrong length).
+//! `vectors/plans/schema.json`; the golden examples beside it are read by the tests of both planes.
+//! Parsing checks the shape only; [`crate::table::Table::compile`] checks the sense (names that
+//! collide, keys of a wrong length).
 
 use serde::{Deserialize, Serialize};
 
@@ -12,8 +13,8 @@ use serde::{Deserialize, Serialize};
 pub struct Plan {
     /// grows with every change; a node refuses a plan older than its own
     pub version: u64,
-    /// full name of the space of connections that name none; it need not be in the plan, and then they are refused.
-    /// Left out: the only space of the plan, if there is exactly one
+    /// full name of the space of connections that name none; it need not be in the plan, and then
+    /// they are refused. Omitted: the only space of the plan, if there is exactly one
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_space: Option<String>,
     /// host names of the platform: to name one of them is to name no space
@@ -29,10 +30,10 @@ pub struct Plan {
 pub struct Space {
     /// identity; a space deleted and made again has another
     pub uid: String,
-    /// what it answers to: the last is its full name (`NAME.NAMESPACE`), unique in the plan; the others (`NAME`)
-    /// count only where no other space has them
+    /// its names: the last is its full name (`NAME.NAMESPACE`), unique in the plan; the others
+    /// (`NAME`) count only if no other space has them
     pub names: Vec<String>,
-    /// who may come in
+    /// who may log in
     pub authentication: Authentication,
     /// the users, for authentication of type `standard`
     #[serde(default)]
@@ -42,16 +43,16 @@ pub struct Space {
     pub limits: SpaceLimits,
     /// the addresses, in any order
     pub addresses: Vec<Address>,
-    /// patterns, as those of rights: a link to a name that one of them covers and that is no address asks the control plane
-    /// to create the address
+    /// patterns, as those of rights: a link to a name that one of them covers and that is no
+    /// address asks the control plane to create the address
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub auto_create: Vec<String>,
-    /// only sessions within this process come in, and no figures tell of it
+    /// only sessions within this process may connect, and no metrics show it
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub internal: bool,
 }
 
-/// Who may come into a space.
+/// The authentication of a space.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Authentication {
@@ -62,8 +63,9 @@ pub struct Authentication {
     pub anonymous: bool,
     /// SASL mechanisms offered beside ANONYMOUS, best first
     pub mechanisms: Vec<String>,
-    /// whoever is asked about what the plan alone cannot check, tokens and passwords of others. It changes with anything
-    /// that such an answer depends on: who came in by another one is no longer welcome
+    /// the service that checks what the plan alone cannot: tokens and passwords of other systems.
+    /// It changes with everything that such an answer depends on: connections admitted by another
+    /// one are closed
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<String>,
 }
@@ -80,7 +82,7 @@ pub enum AuthenticationType {
     Delegated,
 }
 
-/// Somebody who may log in.
+/// A user who may log in.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct User {
@@ -89,12 +91,12 @@ pub struct User {
     /// one for each hash function
     #[serde(default)]
     pub verifiers: Vec<Verifier>,
-    /// what the user may do; nothing listed, nothing allowed
+    /// the user's rights; an empty list allows nothing
     #[serde(default)]
     pub rights: Vec<Right>,
 }
 
-/// What is kept of a password (RFC 5802): binary members are standard base64.
+/// A stored password verifier (RFC 5802): binary members are standard base64.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Verifier {
@@ -130,7 +132,8 @@ pub struct Right {
     pub operations: Vec<Operation>,
 }
 
-/// What one may do. `view` and `manage` are for the whole space, whatever the pattern of the right.
+/// Operations that a right allows. `view` and `manage` are for the whole space, regardless of the
+/// pattern of the right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Operation {
@@ -138,7 +141,7 @@ pub enum Operation {
     Send,
     /// receive messages from the address
     Recv,
-    /// see the space's addresses and figures
+    /// see the space's addresses and statistics
     View,
     /// change the space's addresses
     Manage,
@@ -165,30 +168,31 @@ pub struct SpaceLimits {
     /// bytes of messages that may be sent a second, on this node, all links together; at least 1
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_per_second: Option<u64>,
-    /// what may be sent in the period is used up: nobody has credit to send
+    /// the quota of the period is used up: senders have no credit
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub exhausted: bool,
 }
 
-/// One declared address. The members from `durability` on belong to stored addresses. They are what holds, not what was
-/// declared: defaults are filled in, and a subscription has what it does not say itself from its topic. On a topic they
-/// hold for the subscriptions that are not declared.
+/// One declared address. The members from `durability` on belong to stored addresses. They are
+/// effective values: defaults are filled in, and a subscription has the values of its topic where
+/// it sets none. On a topic they hold for the subscriptions that are not declared.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Address {
     /// identity; an address deleted and made again has another
     pub uid: String,
-    /// what clients use, for a subscription `topic::name`: 1 to 1,024 bytes, spaces within it and no other white space, no `*`, no `+` or `#` as a whole level, not beginning
-    /// with `_!`; the single exception is `#`, the open name space
+    /// what clients use, for a subscription `topic::name`: 1 to 1,024 bytes, spaces within it and
+    /// no other white space, no `*`, no `+` or `#` as a whole level, not beginning with `_!`; the
+    /// single exception is `#`, the open name space
     pub name: String,
     /// semantics
     #[serde(rename = "type")]
     pub kind: AddressType,
-    /// bounds of each link and message, and of what is stored
+    /// bounds of each link and message, and of stored messages
     #[serde(default)]
     pub limits: AddressLimits,
-    /// where accepted messages are kept; a subscription has it from its topic, and none while the topic is missing:
-    /// then it stays as it was
+    /// where accepted messages are kept; a subscription has it from its topic, and none while the
+    /// topic is missing: then it stays as it was
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub durability: Option<Durability>,
     /// how long messages live
@@ -197,11 +201,12 @@ pub struct Address {
     /// how often and when a message is tried again
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redelivery: Option<Redelivery>,
-    /// name of the address of type `deadletter` for messages that failed for good; always one of this space
+    /// name of the address of type `deadletter` for messages that failed for good; always one of
+    /// this space
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadletter: Option<String>,
-    /// name of the address of type `deadletter` for messages that lived too long; always one of this space. Without it
-    /// they go to the dead letter, without that they are dropped
+    /// name of the address of type `deadletter` for messages that lived too long; always one of
+    /// this space. Without it they go to the dead letter, without that they are dropped
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expiry: Option<String>,
     /// makes a topic a stream
@@ -222,13 +227,13 @@ pub struct Address {
     /// one consumer at a time gets messages, the others wait to take over
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub single_active_consumer: Option<bool>,
-    /// what messages of one `group-id` share; left out it is [`Groups::Sticky`]
+    /// what messages of one `group-id` share; omitted it is [`Groups::Sticky`]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groups: Option<Groups>,
 }
 
 impl Address {
-    /// An address of which nothing is said but its name and semantics.
+    /// An address with a name and semantics only.
     #[must_use]
     pub fn new(uid: impl Into<String>, name: impl Into<String>, kind: AddressType) -> Self {
         Self {
@@ -280,7 +285,7 @@ pub struct AddressLimits {
     /// largest message in bytes; `null`: no bound
     #[serde(default)]
     pub message_size: Option<u64>,
-    /// most messages stored, in whatever state
+    /// most messages stored, in any state
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub messages: Option<u64>,
     /// most bytes stored
@@ -292,7 +297,7 @@ pub struct AddressLimits {
     /// most senders at a time
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub producers: Option<u32>,
-    /// what happens at `messages` and `bytes`; left out it is [`OnFull::Block`]
+    /// what happens at `messages` and `bytes`; omitted it is [`OnFull::Block`]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_full: Option<OnFull>,
 }
@@ -317,7 +322,7 @@ impl Default for AddressLimits {
     }
 }
 
-/// What a full address does.
+/// The behaviour of a full address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum OnFull {
@@ -339,7 +344,7 @@ pub enum Durability {
     Memory,
 }
 
-/// How long messages live, in milliseconds; a message's own time is brought between the two.
+/// How long messages live, in milliseconds; a message's own ttl is limited to this range.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Ttl {
@@ -355,24 +360,25 @@ pub struct Ttl {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Redelivery {
-    /// deliveries in all, at least 1; left out: no bound
+    /// deliveries in all, at least 1; omitted: no bound
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempts: Option<u32>,
-    /// wait before the second attempt; left out: none
+    /// wait before the second attempt; omitted: none
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay_ms: Option<u64>,
-    /// each wait is this many times the one before, at least 1; left out it is 1
+    /// each wait is this many times the one before, at least 1; omitted it is 1
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay_multiplier: Option<f64>,
-    /// longest wait; left out: no bound
+    /// longest wait; omitted: no bound
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay_maximum_ms: Option<u64>,
-    /// a rejected message counts as a failed delivery and stays, instead of going to the dead letter at once
+    /// a rejected message counts as a failed delivery and stays, instead of going to the dead
+    /// letter at once
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reject_is_failure: Option<bool>,
 }
 
-/// How much a stream keeps; what is older or more is dropped.
+/// The retention of a stream; older or excess messages are dropped.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Retention {
@@ -398,14 +404,14 @@ pub struct DuplicateDetection {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Subscription {
-    /// name of its topic. The topic may be missing, or have become something else: what the subscription holds stays,
-    /// and nothing is added until there is a topic of that name
+    /// name of its topic. The topic may be missing, or have another type: stored messages stay, and
+    /// none are added until there is a topic of that name
     pub topic: String,
     /// most consumers at a time
     pub max_consumers: u32,
 }
 
-/// What messages of one group share.
+/// What the messages of one group share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Groups {
@@ -414,6 +420,7 @@ pub enum Groups {
     Off,
     /// their consumer, as long as it lives and the group has messages
     Sticky,
-    /// their order: while a consumer holds messages of a group no other gets any, and a failed one holds back the rest
+    /// their order: while a consumer holds messages of a group no other gets any, and a failed one
+    /// holds back the rest
     PerKey,
 }

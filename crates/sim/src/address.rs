@@ -1,4 +1,4 @@
-//! The addresses that a run declares, and the Plan that says so to the node.
+//! The addresses of a run, and the node's Plan for them.
 
 use enmasse_router::core::AddressKind;
 use enmasse_router::plan::{
@@ -25,7 +25,7 @@ pub(crate) struct Declared {
     address_type: AddressType,
     /// deliveries a producer's window has
     pub(crate) capacity: u32,
-    /// what becomes of messages that are stored in it, or in its subscriptions
+    /// the outcome of messages that are stored in it, or in its subscriptions
     pub(crate) terms: Terms,
     /// partitions of a stream
     partitions: Option<u32>,
@@ -33,7 +33,7 @@ pub(crate) struct Declared {
     messages_max: Option<u64>,
 }
 
-/// What becomes of stored messages.
+/// The settings of stored messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Terms {
     /// failed attempts after which a message is given up; 0: never
@@ -97,7 +97,7 @@ impl Declared {
         self.messages_max.map_or(self.capacity, |most| self.capacity.min(most as u32))
     }
 
-    /// It takes so many messages and no more.
+    /// It takes this many messages and no more.
     pub(crate) const fn is_bounded(&self) -> bool {
         self.messages_max.is_some()
     }

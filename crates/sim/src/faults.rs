@@ -1,5 +1,5 @@
-//! Faults and disturbances of a run, and how often each of them and each pair of them happened: a run in which a cut
-//! never meets a compaction says nothing about that pair.
+//! Faults and disturbances of a run, and how often each of them and each pair of them happened: a
+//! run in which a cut never meets a compaction does not test that pair.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use enmasse_amqp::time::Time;
 /// Virtual time within which two faults count as a pair, in microseconds.
 const PAIR_US: u64 = 50_000;
 
-/// What can happen to a run.
+/// The faults of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// the network drops a connection, without `close`
@@ -33,9 +33,9 @@ pub enum Fault {
     Compact,
     /// a chunk of a large batch is written, and others are committed before the next
     Chunk,
-    /// the node's process is killed: what was written is kept
+    /// the node's process is killed: written data is kept
     Kill,
-    /// the power fails: of what was not synced anything may be lost
+    /// the power fails: any unsynced data may be lost
     Power,
 }
 

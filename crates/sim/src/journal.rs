@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use enmasse_amqp::time::Time;
 use enmasse_journal::log::simulated::SimulatedDisk;
-use enmasse_journal::log::{Batch, Commits, Committed, Config, Lane, Log, Place, Reader, Recovered, Refused};
+use enmasse_journal::log::{
+    Commits, Committed, Config, Lane, Log, Reader, RecordLocation, Recovered, Refused, WriteBatch,
+};
 use enmasse_router::core::{Answer, Read};
 use enmasse_router::shard::Shard;
 
@@ -17,23 +19,23 @@ use crate::random::Random;
 /// How long shards have for a share of a segment that is to be compacted, in microseconds.
 const COMPACTION_US: u64 = 200_000;
 
-/// What the journal has for a shard.
+/// The journal's output for a shard.
 enum Reply {
     Journaled(Vec<Answer>),
-    Fetched(Vec<(Place, Read)>),
+    Fetched(Vec<(RecordLocation, Read)>),
     Compact(u32),
 }
 
-/// The log, and what is on its way to and from it.
+/// The log, and the batches in flight.
 pub(crate) struct Journal {
     disk: Arc<SimulatedDisk>,
     log: Log<SimulatedDisk>,
     reader: Reader<SimulatedDisk>,
     commits: Commits,
-    wanted: Vec<(usize, Vec<Place>)>,
+    wanted: Vec<(usize, Vec<RecordLocation>)>,
     /// for each shard
     replies: Vec<VecDeque<(Time, Reply)>>,
-    /// the segment to be compacted, the messages copied until then, and when it was asked for
+    /// the segment to be compacted, the messages copied until then, and when it was requested
     compacting: Option<(u32, u64, Time)>,
 }
 
@@ -41,7 +43,7 @@ impl Journal {
     /// Opens the journal that lies on a disk.
     ///
     /// # Errors
-    /// In words: it cannot be opened, or something durable is gone.
+    /// The error: it cannot be opened, or a durable record is missing.
     pub(crate) fn open(disk: Arc<SimulatedDisk>, config: Config, shards: usize) -> Result<(Self, Recovered), String> {
         let (log, recovered) = Log::open(Arc::clone(&disk), config).map_err(|error| error.to_string())?;
         if !recovered.gaps.is_empty() {
@@ -59,14 +61,14 @@ impl Journal {
     }
 
     /// Appends a batch and syncs at once, as a Plan does.
-    pub(crate) fn commit(&mut self, batch: &mut Batch) -> Result<(), Refused> {
+    pub(crate) fn commit(&mut self, batch: &mut WriteBatch) -> Result<(), Refused> {
         if batch.is_empty() {
             return Ok(());
         }
         self.log.append(batch).and_then(|()| self.log.sync())
     }
 
-    /// Takes what a shard has for the journal.
+    /// Takes a shard's batches for the journal.
     pub(crate) fn collect(&mut self, at: usize, shard: &mut Shard) {
         while let Some(batch) = shard.take_journal() {
             self.commits.push(Lane { worker: at as u16, part: 0 }, batch);
@@ -77,7 +79,7 @@ impl Journal {
         }
     }
 
-    /// Gives a shard what has arrived for it.
+    /// Passes arrived input to a shard.
     pub(crate) fn deliver(&mut self, at: usize, now: Time, shard: &mut Shard) {
         while self.replies[at].front().is_some_and(|(arrival, _)| *arrival <= now) {
             match self.replies[at].pop_front() {
@@ -132,7 +134,7 @@ impl Journal {
     /// Asks once for each segment, and again when a share of it has been written.
     fn compact(&mut self, now: Time, arrival: Time, counts: &mut FaultCounts) {
         let Some(segment) = self.log.wants_compacted() else { return self.compacting = None };
-        let copied = self.log.figures().copied;
+        let copied = self.log.stats().copied;
         match self.compacting {
             Some((before, until, at)) if (before, until) == (segment, copied) => {
                 if now.as_micros() - at.as_micros() >= COMPACTION_US {

@@ -9,7 +9,7 @@ use enmasse_amqp::types::{
 
 use crate::ledger::{Ledger, LinkNumber, MessageNumber, TransactionNumber};
 
-/// What a link is for.
+/// The purpose of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LinkSpec {
     /// send to a name
@@ -65,9 +65,9 @@ pub(crate) struct Link {
     pub(crate) state: State,
     pub(crate) retry_at: Time,
     pub(crate) sending: Option<Sending>,
-    /// what has come of the delivery in progress
+    /// the received parts of the delivery in progress
     pub(crate) partial: Vec<u8>,
-    /// what the node may still send
+    /// credit of the node
     pub(crate) credit: u32,
     pub(crate) draining: bool,
     pub(crate) unsettled: Vec<Unsettled>,
@@ -125,7 +125,7 @@ impl LinkSpec {
         }
     }
 
-    /// The attach that asks for it. `second`: a receiver that settles after the sender did.
+    /// The attach that requests it. `second`: a receiver that settles after the sender did.
     pub(crate) fn attach(&self, name: String, second: bool) -> Attach {
         let role = if self.sends() { Role::Sender } else { Role::Receiver };
         let settle =

@@ -1,9 +1,10 @@
-//! Long runs: `enmasse-sim [FIRST [COUNT [PROFILE]]]` runs COUNT seeds from FIRST on (0 and 1000) of the profile `direct`
-//! or `stored`, or of both, stops at the first violation, and reports how often each fault and each pair of faults happened.
+//! Long runs: `enmasse-sim [FIRST [COUNT [PROFILE]]]` runs COUNT seeds from FIRST on (0 and 1000)
+//! of the profile `direct` or `stored`, or of both, stops at the first violation, and reports how
+//! often each fault and each pair of faults happened.
 
 use std::process::ExitCode;
 
-use enmasse_sim::{FaultCounts, Figures, Profile, run};
+use enmasse_sim::{FaultCounts, Profile, RunStats, run};
 
 const USAGE: &str = "usage: enmasse-sim [FIRST [COUNT [direct|stored]]]";
 
@@ -25,13 +26,13 @@ fn main() -> ExitCode {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
-    let (mut figures, mut faults) = (Figures::default(), FaultCounts::default());
+    let (mut stats, mut faults) = (RunStats::default(), FaultCounts::default());
     let mut code = ExitCode::SUCCESS;
     'seeds: for seed in first..first.saturating_add(count) {
         for profile in &profiles {
             match run(*profile, seed) {
                 Ok(report) => {
-                    figures.add(&report.figures);
+                    stats.add(&report.stats);
                     faults.add(&report.faults);
                 }
                 Err(violation) => {
@@ -42,6 +43,6 @@ fn main() -> ExitCode {
             }
         }
     }
-    println!("{figures:?}\n\nFaults, and how often two of them came within 50 ms:\n{faults}");
+    println!("{stats:?}\n\nFaults, and how often two of them came within 50 ms:\n{faults}");
     code
 }

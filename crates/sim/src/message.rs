@@ -27,7 +27,7 @@ pub(crate) fn write(number: MessageNumber, to: &str, reply_to: Option<String>, s
     bytes
 }
 
-/// What a consumer reads in a message.
+/// The content of a message as a consumer reads it.
 #[derive(Clone, Debug)]
 pub(crate) struct Content {
     /// which message it is; `None`: it has no body

@@ -1,5 +1,5 @@
-//! The node: real shards and a real journal, driven as the node's threads drive them, one turn at a time. Batches and
-//! connections that go from shard to shard are on their way for a while.
+//! The node: real shards and a real journal, driven as the node's threads drive them, one turn at a
+//! time. Batches and connections that go from shard to shard are on their way for a while.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use enmasse_journal::log::simulated::SimulatedDisk;
 use enmasse_router::core::{AddressKey, AddressKind, AddressStats, Digests, ReceiveBudget};
 use enmasse_router::plan::Plan;
 use enmasse_router::shard::{
-    Batch, ConnId, DynamicNodes, Fact, LinkNames, Load, Moved, OUTPUT_HIGH_BYTES, OUTPUT_LOW_BYTES, Peer, Request,
-    Shard, Shared, Shelves, Shelving,
+    CommandBatch, ConnId, DynamicNodes, Fact, LinkNames, Load, Moved, OUTPUT_HIGH_BYTES, OUTPUT_LOW_BYTES, Peer,
+    RecoveredQueues, Request, Shard, Shared, StoredAddressChange,
 };
 use enmasse_router::table::{Space, Table};
 
@@ -19,8 +19,8 @@ use crate::random::Random;
 use crate::scenario::Scenario;
 use crate::wire::Wire;
 
-/// The most that may wait for one connection: the high-water mark and what one transfer may add to it, which is all
-/// that a slow multicast consumer may lag behind within one long delivery.
+/// The most that may wait for one connection: the high-water mark and one transfer, which bounds
+/// the lag of a slow multicast consumer within one long delivery.
 const OUTPUT_MAX: usize = OUTPUT_HIGH_BYTES + enmasse_router::core::BACKLOG_BYTES + (1 << 20);
 
 /// Where the node's end of a connection is.
@@ -69,19 +69,20 @@ impl Socket {
 
 struct Worker {
     shard: Shard,
-    /// tables it has yet to take over, with the addresses that each removes and the stored ones it places here
-    tables: VecDeque<(Arc<Table>, Vec<AddressKey>, Vec<Shelving>)>,
+    /// tables it has yet to take over, with the addresses that each removes and the stored ones it
+    /// places here
+    tables: VecDeque<(Arc<Table>, Vec<AddressKey>, Vec<StoredAddressChange>)>,
     /// connections on their way here
     arrivals: VecDeque<(Moved, usize)>,
     /// batches on their way here
-    batches: VecDeque<(Time, Batch)>,
+    batches: VecDeque<(Time, CommandBatch)>,
 }
 
 /// A node that is up.
 pub(crate) struct Node {
     workers: Vec<Worker>,
     table: Arc<Table>,
-    shelves: Shelves,
+    recovered_queues: RecoveredQueues,
     pub(crate) journal: Journal,
     /// every connection there ever was since the start
     pub(crate) sockets: Vec<Socket>,
@@ -105,12 +106,12 @@ impl Node {
         random: &mut Random,
     ) -> Result<Self, String> {
         let (mut journal, recovered) = Journal::open(Arc::new(disk), scenario.journal, scenario.shards.into())?;
-        let mut shelves = Shelves::new(recovered);
+        let mut recovered_queues = RecoveredQueues::new(recovered);
         let empty = Table::empty([1; 32]);
         let table = compile(plan, &empty);
-        let mut changes = shelves.follow(&empty.diff(&table), &table, scenario.shards);
+        let mut changes = recovered_queues.follow(&empty.diff(&table), &table, scenario.shards);
         journal.commit(&mut changes.batch).map_err(|refused| format!("no place for an address: {refused}"))?;
-        shelves.settle(changes.streams);
+        recovered_queues.settle(changes.streams);
         let shared = Arc::new(Shared {
             connection: Arc::clone(&scenario.server),
             dynamic: DynamicNodes::default(),
@@ -120,21 +121,21 @@ impl Node {
             message_size_max: None,
             // The ledger expects every answer to count.
             multicast_settle_timeout_ms: u64::MAX,
-            queue_numbers: shelves.numbers(),
+            queue_numbers: recovered_queues.numbers(),
             insecure: false,
             receive_budget: Arc::new(ReceiveBudget::new(1 << 30)),
             guesses: std::sync::Mutex::new(enmasse_router::shard::Guesses::new(7)),
         });
-        let worker = |(index, shelvings)| {
+        let worker = |(index, address_changes)| {
             let mut shard = Shard::new(index, Arc::clone(&shared), Arc::clone(&table), entropy(random.fork()));
             shard.set_digests(Digests::new([7; 16]));
-            shard.shelve(shelvings);
+            shard.change_stored_addresses(address_changes);
             Worker { shard, tables: VecDeque::new(), arrivals: VecDeque::new(), batches: VecDeque::new() }
         };
         Ok(Self {
-            workers: (0..).zip(changes.shelvings).map(worker).collect(),
+            workers: (0..).zip(changes.address_changes).map(worker).collect(),
             table,
-            shelves,
+            recovered_queues,
             journal,
             sockets: Vec::new(),
             latency_us: scenario.latency_us,
@@ -174,16 +175,16 @@ impl Node {
     /// A new Plan, which every shard takes over on its next turn.
     ///
     /// # Errors
-    /// In words: the journal does not take what follows from it.
+    /// The error: the journal refuses the changes that follow from it.
     pub(crate) fn apply(&mut self, plan: &Plan) -> Result<(), String> {
         let table = compile(plan, &self.table);
         let diff = self.table.diff(&table);
-        let mut changes = self.shelves.follow(&diff, &table, self.workers.len() as u16);
+        let mut changes = self.recovered_queues.follow(&diff, &table, self.workers.len() as u16);
         self.journal.commit(&mut changes.batch).map_err(|refused| format!("no place for an address: {refused}"))?;
-        self.shelves.settle(changes.streams);
+        self.recovered_queues.settle(changes.streams);
         let removed: Vec<AddressKey> = diff.removed.iter().map(|entry| entry.key).collect();
-        for (worker, shelvings) in self.workers.iter_mut().zip(changes.shelvings) {
-            worker.tables.push_back((Arc::clone(&table), removed.clone(), shelvings));
+        for (worker, address_changes) in self.workers.iter_mut().zip(changes.address_changes) {
+            worker.tables.push_back((Arc::clone(&table), removed.clone(), address_changes));
         }
         self.table = table;
         Ok(())
@@ -195,12 +196,12 @@ impl Node {
         self.workers.iter().all(|worker| worker.tables.is_empty())
     }
 
-    /// One turn of one shard. What is wrong with it, if anything.
+    /// One turn of one shard. Its violation, if any.
     pub(crate) fn turn(&mut self, at: usize, now: Time, random: &mut Random) -> Option<String> {
         let worker = &mut self.workers[at];
         worker.shard.set_time_of_day(now.as_micros() / 1000);
-        if let Some((table, removed, shelvings)) = worker.tables.pop_front() {
-            worker.shard.shelve(shelvings);
+        if let Some((table, removed, address_changes)) = worker.tables.pop_front() {
+            worker.shard.change_stored_addresses(address_changes);
             worker.shard.apply(table, &removed);
         }
         while let Some((moved, socket)) = worker.arrivals.pop_front() {
@@ -222,7 +223,7 @@ impl Node {
         self.journal.collect(at, shard);
         let damaged = shard.take_damaged();
         let violation = self.write(at, now);
-        self.hand_over(at, now, random);
+        self.process_transfers(at, now, random);
         if damaged.is_empty() { violation } else { Some(format!("reported as damaged: {damaged:?}")) }
     }
 
@@ -303,17 +304,19 @@ impl Node {
         violation
     }
 
-    fn hand_over(&mut self, at: usize, now: Time, random: &mut Random) {
+    fn process_transfers(&mut self, at: usize, now: Time, random: &mut Random) {
         for to in 0..self.workers.len() {
             if let Some(batch) = self.workers[at].shard.take_batch(to as u16) {
-                // Rings between threads are quick and in order; only the turn that reads them is late.
+                // Rings between threads are quick and in order; only the turn that reads them is
+                // late.
                 let arrival = Time::from_micros(now.as_micros() + random.between(0, 50));
                 self.workers[to].batches.push_back((arrival, batch));
             }
         }
     }
 
-    /// Nothing is on its way, to it, from it or within it. A slow reader may take long for one long frame.
+    /// Nothing is on its way, to it, from it or within it. A slow reader may take long for one long
+    /// frame.
     #[must_use]
     pub(crate) fn is_idle(&mut self) -> bool {
         for at in 0..self.workers.len() {
@@ -330,19 +333,19 @@ impl Node {
             && self.stored() == 0
     }
 
-    /// The figures of all addresses, of all shards.
-    pub(crate) fn figures(&self) -> impl Iterator<Item = (AddressKey, AddressStats)> {
+    /// The statistics of all addresses, of all shards.
+    pub(crate) fn stats(&self) -> impl Iterator<Item = (AddressKey, AddressStats)> {
         self.workers.iter().flat_map(|worker| worker.shard.address_stats())
     }
 
-    /// What is left in queues and subscriptions, for people.
+    /// The remaining messages of queues and subscriptions, for reports.
     pub(crate) fn describe_stored(&self) -> String {
-        let figures = self.workers.iter().flat_map(|worker| worker.shard.queue_figures());
+        let stats = self.workers.iter().flat_map(|worker| worker.shard.queue_stats());
         let name_of = |key: AddressKey| {
             let mut entries = self.table.spaces().flat_map(Space::addresses);
             entries.find(|entry| entry.key == key).map(|entry| entry.name.to_string())
         };
-        let busy = figures.filter(|(_, of)| of.ready + of.scheduled + of.acquired + of.leaving + of.uncommitted > 0);
+        let busy = stats.filter(|(_, of)| of.ready + of.scheduled + of.acquired + of.leaving + of.uncommitted > 0);
         busy.map(|(key, of)| format!("{:?} {of:?}", name_of(key))).collect::<Vec<_>>().join("\n")
     }
 
@@ -352,10 +355,10 @@ impl Node {
             let mut entries = self.table.spaces().flat_map(Space::addresses);
             entries.find(|entry| entry.key == key).map(|entry| entry.kind)
         };
-        let figures = self.workers.iter().flat_map(|worker| worker.shard.queue_figures());
-        // A dynamic node is none of the table's, and ends with what it holds.
+        let stats = self.workers.iter().flat_map(|worker| worker.shard.queue_stats());
+        // A dynamic node is not in the table, and its messages end with it.
         let stores = |key| kind_of(key).is_some_and(|kind| kind != AddressKind::Stream);
-        let queues = figures.filter(|(key, _)| stores(*key));
+        let queues = stats.filter(|(key, _)| stores(*key));
         queues.map(|(_, of)| of.ready + of.scheduled + of.acquired + of.leaving + of.uncommitted).sum()
     }
 }

@@ -43,7 +43,7 @@ impl Random {
         &choices[self.below(choices.len())]
     }
 
-    /// A source of its own for somebody, so that what others choose does not change what they choose.
+    /// A separate random source, so that choices do not affect each other.
     pub(crate) fn fork(&mut self) -> Self {
         Self(self.number())
     }

@@ -1,4 +1,4 @@
-//! What a run is like: how many shards, which clients, which faults and how often. Drawn from the seed.
+//! The parameters of a run: shards, clients, faults and their rates. Drawn from the seed.
 
 use std::sync::Arc;
 
@@ -157,7 +157,7 @@ impl Scenario {
         })
     }
 
-    /// A name that a client of the direct profile might send to, below what is declared.
+    /// A name that a client of the direct profile might send to, below a declared one.
     #[must_use]
     pub(crate) fn target(&self, random: &mut Random) -> String {
         let declared = random.pick(&self.addresses);
@@ -169,7 +169,8 @@ impl Scenario {
         }
     }
 
-    /// A name that a client of the direct profile might receive from: a target, or a filter with wildcards.
+    /// A name that a client of the direct profile might receive from: a target, or a filter with
+    /// wildcards.
     #[must_use]
     pub(crate) fn source(&self, random: &mut Random) -> String {
         if random.chance(850) {

@@ -1,10 +1,11 @@
-//! One direction of a connection: bytes in order, late, and no more of them on the way than the sockets hold.
+//! One direction of a connection: bytes in order, late, and no more of them on the way than the
+//! sockets hold.
 
 use std::collections::VecDeque;
 
 use enmasse_amqp::time::Time;
 
-/// What is on its way.
+/// Bytes in flight.
 #[derive(Debug)]
 pub(crate) struct Wire {
     capacity: usize,
@@ -30,7 +31,7 @@ impl Wire {
         }
     }
 
-    /// Appends to `into` what has arrived, at most about `limit` bytes. Whether there was any.
+    /// Appends arrived bytes to `into`, at most about `limit`. Whether there was any.
     pub(crate) fn read(&mut self, now: Time, limit: usize, into: &mut Vec<u8>) -> bool {
         let mut left = limit;
         while let Some((arrival, chunk)) = self.chunks.front_mut()

@@ -1,6 +1,7 @@
-//! The world of one seed: a node, clients, a clock. Each step one of them, picked at random, takes its turn; faults are
-//! injected in between. Then nothing new begins, until nothing is left to be done and all of it can be judged. A run of the
-//! stored profile has several such phases, with a restart after each.
+//! The world of one seed: a node, clients, a clock. Each step one of them, picked at random, takes
+//! its turn; faults are injected in between. Then nothing new begins, until nothing is left to be
+//! done and all of it can be judged. A run of the stored profile has several such phases, with a
+//! restart after each.
 
 use enmasse_amqp::time::Time;
 use enmasse_journal::log::simulated::SimulatedDisk;
@@ -9,26 +10,26 @@ use enmasse_router::plan::Plan;
 
 use crate::client::Client;
 use crate::faults::{Fault, FaultCounts};
-use crate::ledger::{Figures, Ledger, covers};
+use crate::ledger::{Ledger, RunStats, covers};
 use crate::node::Node;
 use crate::random::Random;
 use crate::scenario::{Profile, Scenario};
 
 /// Steps that a run may take to become quiet.
 const QUIESCE_STEPS: u32 = 3_000_000;
-/// Steps in which no client receives anything after which a run may be over: some half a second, and hundreds of turns for
-/// each.
+/// Steps in which no client receives anything after which a run may be over: some half a second,
+/// and hundreds of turns for each.
 const QUIET_STEPS: u32 = 6_000;
-/// Then it is looked at every so many steps, as a heartbeat may be on its way at one time or another.
+/// Then it is checked every few steps, as a heartbeat may be in flight.
 const LOOK_STEPS: u32 = 100;
 /// Steps after which the power fails if the journal has written too little to fail before.
 const POWER_STEPS: u32 = 2_000;
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// what happened, in numbers
-    pub figures: Figures,
+    /// the counters of the run
+    pub stats: RunStats,
     /// the faults that were injected
     pub faults: FaultCounts,
     /// the same for every run of the seed
@@ -45,7 +46,8 @@ struct World {
     version: u64,
     /// per space and address: which generation of it exists, or is to exist next; whether it exists
     generations: Vec<Vec<(u32, bool)>>,
-    /// steps until the power fails, if the disk has not failed before, and the calls to the disk until it does
+    /// steps until the power fails, if the disk has not failed before, and the calls to the disk
+    /// until it does
     power: Option<(u32, u64)>,
 }
 
@@ -72,7 +74,7 @@ pub fn run(profile: Profile, seed: u64) -> Result<Report, String> {
         world.quiesce()?;
         world.check_final_state()?;
     }
-    Ok(Report { figures: world.ledger.figures, faults: world.ledger.faults, digest: world.ledger.digest() })
+    Ok(Report { stats: world.ledger.stats, faults: world.ledger.faults, digest: world.ledger.digest() })
 }
 
 fn plan(scenario: &Scenario, version: u64, generations: &[Vec<(u32, bool)>]) -> Plan {
@@ -154,7 +156,7 @@ impl World {
             self.restart(Fault::Kill)?;
         }
         if power && self.power.is_none() {
-            // The disk fails in the middle of what is written next.
+            // The disk fails in the middle of the next write.
             let (calls, disk) = (self.random.between(0, 40), self.node.journal.disk());
             disk.cut_after(calls);
             self.power = Some((POWER_STEPS, disk.calls() + calls));
@@ -217,7 +219,7 @@ impl World {
         Ok(())
     }
 
-    /// No more faults, no new messages; every client wants what is left for it.
+    /// No more faults, no new messages; every client wants its remaining messages.
     fn quiesce(&mut self) -> Result<(), String> {
         self.ledger.log("nothing new begins");
         if self.power.is_some() {
@@ -246,7 +248,7 @@ impl World {
     fn describe_rest(&mut self) -> String {
         let busy = self.clients.iter_mut().filter_map(|client| (!client.is_quiet()).then(|| client.describe()));
         let busy: Vec<String> = busy.collect();
-        let waiting: Vec<_> = self.node.figures().filter(|(_, figures)| figures.waiting > 0).collect();
+        let waiting: Vec<_> = self.node.stats().filter(|(_, stats)| stats.waiting > 0).collect();
         let unresolved = self.ledger.unresolved();
         let unresolved: Vec<String> = unresolved.iter().map(|number| self.ledger.describe(*number)).collect();
         let (busy, unresolved, stored) = (busy.join("\n"), unresolved.join("\n"), self.node.describe_stored());
@@ -258,9 +260,9 @@ impl World {
         self.node.is_idle() && self.clients.iter_mut().all(Client::is_quiet) && self.ledger.unresolved().is_empty()
     }
 
-    /// What must hold when nothing happens any more.
+    /// The invariants of the final state.
     fn check_final_state(&mut self) -> Result<(), String> {
-        let waiting: u64 = self.node.figures().map(|(_, figures)| figures.waiting).sum();
+        let waiting: u64 = self.node.stats().map(|(_, stats)| stats.waiting).sum();
         if waiting > 0 {
             let rest = self.describe_rest();
             self.ledger.violation(format!("{rest}\n{waiting} messages still wait"));
@@ -273,9 +275,10 @@ impl World {
         self.ledger.first_violation().map_or(Ok(()), Err)
     }
 
-    /// Without faults nothing presettled is lost, but for copies of a multicast that are counted as dropped.
+    /// Without faults nothing presettled is lost, but for copies of a multicast that are counted as
+    /// dropped.
     fn check_presettled(&mut self) {
-        let mut missed: u64 = self.node.figures().map(|(_, figures)| figures.dropped).sum();
+        let mut missed: u64 = self.node.stats().map(|(_, stats)| stats.dropped).sum();
         for kind in [AddressKind::Anycast, AddressKind::Multicast] {
             for number in self.ledger.unseen(kind) {
                 if kind == AddressKind::Multicast && missed > 0 {

@@ -1,7 +1,7 @@
-//! A sample of seeds. `SEED=42 cargo test -p enmasse-sim` runs that one alone and shows what led to a violation;
-//! `ENMASSE_SIM_RUNS=5000` makes the sample that long.
+//! A sample of seeds. `SEED=42 cargo test -p enmasse-sim` runs that one alone and shows what led to
+//! a violation; `ENMASSE_SIM_RUNS=5000` makes the sample that long.
 
-use enmasse_sim::{Fault, FaultCounts, Figures, Profile, run};
+use enmasse_sim::{Fault, FaultCounts, Profile, RunStats, run};
 
 /// Seeds of the sample, unless the environment asks for more.
 const RUNS: u64 = 40;
@@ -12,39 +12,37 @@ fn asked_for(variable: &str) -> Option<u64> {
     Some(value.parse().unwrap_or_else(|_| panic!("{variable} is a number, not {value:?}")))
 }
 
-/// Runs the sample of a profile; what happened in it, or `None` if the environment asks for one seed.
-fn sample(profile: Profile) -> Option<(Figures, FaultCounts)> {
+/// Runs the sample of a profile; what happened in it, or `None` if the environment requests one
+/// seed.
+fn sample(profile: Profile) -> Option<(RunStats, FaultCounts)> {
     let only = asked_for("SEED");
     let runs = asked_for("ENMASSE_SIM_RUNS").unwrap_or(RUNS);
-    let (mut figures, mut faults) = (Figures::default(), FaultCounts::default());
+    let (mut stats, mut faults) = (RunStats::default(), FaultCounts::default());
     for seed in only.map_or(0..runs, |seed| seed..seed + 1) {
         match run(profile, seed) {
             Ok(report) => {
-                figures.add(&report.figures);
+                stats.add(&report.stats);
                 faults.add(&report.faults);
             }
             Err(violation) => panic!("{violation}\nseed {seed}: repeat it with SEED={seed}"),
         }
     }
-    println!("{figures:?}\n{faults}");
-    only.is_none().then_some((figures, faults))
+    println!("{stats:?}\n{faults}");
+    only.is_none().then_some((stats, faults))
 }
 
 #[test]
 fn direct_addresses_keep_the_contract_for_a_sample_of_seeds() {
-    if let Some((figures, _)) = sample(Profile::Direct) {
-        assert!(figures.received > 10_000, "a sample in which little happens proves little: {figures:?}");
+    if let Some((stats, _)) = sample(Profile::Direct) {
+        assert!(stats.received > 10_000, "a sample in which little happens proves little: {stats:?}");
     }
 }
 
 #[test]
 fn stored_addresses_keep_the_contract_for_a_sample_of_seeds() {
-    if let Some((figures, faults)) = sample(Profile::Stored) {
-        let happened = [figures.redelivered, figures.dead_letters, figures.commits, figures.read];
-        assert!(
-            happened.iter().all(|count| *count > 100),
-            "a sample in which little happens proves little: {figures:?}"
-        );
+    if let Some((stats, faults)) = sample(Profile::Stored) {
+        let happened = [stats.redelivered, stats.dead_letters, stats.commits, stats.read];
+        assert!(happened.iter().all(|count| *count > 100), "a sample in which little happens proves little: {stats:?}");
         for fault in [Fault::Drop, Fault::Close, Fault::End, Fault::Detach, Fault::Kill, Fault::Power, Fault::Compact] {
             assert!(faults.count(fault) > 0 && faults.pair(fault, Fault::Drop) > 0, "{fault:?}\n{faults}");
         }
@@ -62,8 +60,9 @@ fn a_seed_runs_the_same_way_twice() {
     }
 }
 
-/// Seed 335: a long message needs longer to pass a narrow connection than everybody else stays silent. A run that ends by
-/// that silence misses messages that still wait in their sender's output.
+/// Seed 335: a long message needs longer to pass a narrow connection than everybody else stays
+/// silent. A run that ends by that silence misses messages that still wait in their sender's
+/// output.
 #[test]
 fn a_run_does_not_end_while_a_client_has_output_left() {
     run(Profile::Direct, 335).unwrap();

@@ -1,5 +1,5 @@
-//! The protocol trace: one line of text for each frame. Payloads and long values are shown by their length,
-//! what SASL exchanges are not shown at all.
+//! The protocol trace: one line of text for each frame. Payloads and long values are shown by their
+//! length, what SASL exchanges are not shown at all.
 
 use std::fmt::{self, Write};
 
@@ -9,14 +9,14 @@ use super::sasl::decode_sasl;
 use super::value::decode_value;
 use crate::types::{SaslFrame, Value};
 
-/// Bytes of text for one frame; what would come after is left out.
+/// Bytes of text for one frame; what would come after is omitted.
 const MAX_LINE: usize = 4096;
 /// Bytes of a binary value, or characters of a text, that are shown.
 const MAX_SHOWN: usize = 64;
 
-/// Describes the frames and protocol headers in `bytes`, a line each; an incomplete or broken frame at the
-/// end is one more line. Never fails and never shows an initial response, challenge, response or additional
-/// data of SASL.
+/// Describes the frames and protocol headers in `bytes`, a line each; an incomplete or broken frame
+/// at the end is one more line. Never fails and never shows an initial response, challenge,
+/// response or additional data of SASL.
 #[must_use]
 pub fn describe(bytes: &[u8]) -> String {
     let mut lines = Vec::new();
@@ -29,7 +29,7 @@ pub fn describe(bytes: &[u8]) -> String {
     lines.join("\n")
 }
 
-/// The line about what is at the front of `bytes`, and the bytes that it is about.
+/// The description of the frame at the front of `bytes`, and its bytes.
 fn next(bytes: &[u8]) -> (String, usize) {
     if bytes.starts_with(b"AMQP") {
         return match frame::decode_protocol_header(bytes) {
@@ -181,7 +181,7 @@ fn show_all(line: &mut Line, (open, close): (char, char), values: &[Value]) -> f
     line.write_char(close)
 }
 
-/// A type of the standard with its name and those of its fields; fields that are null are left out.
+/// A type of the standard with its name and those of its fields; fields that are null are omitted.
 fn show_described(line: &mut Line, descriptor: &Value, value: &Value) -> fmt::Result {
     let number = match descriptor {
         Value::Ulong(number) => Some(*number),

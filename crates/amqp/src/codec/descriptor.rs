@@ -1,4 +1,5 @@
-//! The descriptors of parts 2 to 5: each type has a number and a symbol, and both are legal on the wire.
+//! The descriptors of parts 2 to 5: each type has a number and a symbol, and both are legal on the
+//! wire.
 
 use std::fmt;
 
@@ -97,14 +98,15 @@ impl fmt::Display for Descriptor<'_> {
                 Some((_, name)) => f.write_str(name),
                 None => write!(f, "0x{number:x}"),
             },
-            // A peer's text goes into an error that is logged and sent back: keep it short and printable.
+            // A peer's text goes into an error that is logged and sent back: keep it short and
+            // printable.
             Self::Symbol(symbol) => write!(f, "{:.64}", symbol.escape_debug().to_string()),
         }
     }
 }
 
 impl<'a> Reader<'a> {
-    /// The descriptor of a described value, whose value comes next.
+    /// The descriptor of a described value; its value follows.
     #[inline]
     pub(super) fn descriptor(&mut self) -> Result<Descriptor<'a>, Fault> {
         match self.byte()? {
@@ -114,7 +116,7 @@ impl<'a> Reader<'a> {
         self.descriptor_value()
     }
 
-    /// What follows the byte 0x00.
+    /// The descriptor after the byte 0x00.
     #[inline]
     pub(super) fn descriptor_value(&mut self) -> Result<Descriptor<'a>, Fault> {
         match self.peek()? {

@@ -1,4 +1,4 @@
-//! Walks a list or map in its encoding: what is not asked for is stepped over, nothing is allocated.
+//! Walks a list or map in its encoding: unrequested elements are skipped, nothing is allocated.
 
 use super::error::Fault;
 use super::reader::{Reader, ascii, code, utf8};
@@ -31,7 +31,7 @@ pub enum Scalar<'a> {
     Text(&'a str),
     /// symbol
     Symbol(&'a str),
-    /// list, map, array or a described value: stepped over, not looked at
+    /// list, map, array or a described value: skipped
     Compound,
 }
 
@@ -92,7 +92,8 @@ impl<'a> Elements<'a> {
         Ok(self.rest.skip()?)
     }
 
-    /// Reads a string or symbol as bytes, which are not checked to be text: enough to compare a key.
+    /// Reads a string or symbol as bytes, which are not checked to be text: enough to compare a
+    /// key.
     ///
     /// # Errors
     /// [`Broken`]: there is no element, or it is neither string nor symbol.

@@ -1,5 +1,6 @@
-//! What a store has to know of a message, and what it changes in one: the header and the annotations (3.2.1, 3.2.3).
-//! The bare message is read in place and never written anew, but for its expiry in a dead letter.
+//! The parts of a message that a store reads and changes: the header and the annotations (3.2.1,
+//! 3.2.3). The bare message is read in place and never written anew, but for its expiry in a dead
+//! letter.
 
 use std::ops::Range;
 
@@ -23,12 +24,13 @@ const PRODUCER_SEQUENCE: &str = "x-opt-producer-sequence";
 /// Annotation: the partition of a stream that the message is for.
 const PARTITION: &str = "x-opt-partition";
 
-/// What a store has to know of a message.
+/// The parts of a message that a store needs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Envelope<'a> {
     /// the header, or its defaults
     pub header: Header,
-    /// message-id, encoded with its type: equal ids have equal bytes if their senders encode them alike
+    /// message-id, encoded with its type: equal ids have equal bytes if their senders encode them
+    /// alike
     pub message_id: Option<&'a [u8]>,
     /// the address it was sent to
     pub to: Option<&'a str>,
@@ -40,7 +42,7 @@ pub struct Envelope<'a> {
     pub group_sequence: Option<u32>,
     /// not to be delivered before, milliseconds since 1970
     pub delivery_time_ms: Option<i64>,
-    /// not to be delivered before so many milliseconds have gone by
+    /// not to be delivered before this many milliseconds have passed
     pub delivery_delay_ms: Option<u64>,
     /// the number that its producer gave it
     pub producer_sequence: Option<u64>,
@@ -48,7 +50,7 @@ pub struct Envelope<'a> {
     pub partition: Option<u32>,
 }
 
-/// Reads what a store has to know of `message`, which is whole.
+/// Reads the parts of `message`, which is complete, that a store needs.
 ///
 /// # Errors
 /// `amqp:decode-error`: the bytes are no sections, or a field that is read has another type.
@@ -145,21 +147,22 @@ fn read_properties<'a>(reader: &mut Reader<'a>, envelope: &mut Envelope<'a>) -> 
     Ok(())
 }
 
-/// What a store says anew in a message that it hands out.
+/// The fields that a store changes in a dispatched message.
 #[derive(Clone, Debug, Default)]
 pub struct Changes<'a> {
     /// deliveries that failed before this one
     pub delivery_count: u32,
-    /// what is left of its life in milliseconds, where the message has a ttl
+    /// its remaining time to live in milliseconds, where the message has a ttl
     pub ttl_ms: Option<u32>,
     /// annotations to add, or to put in the place of those of the same name; `None` for nothing
     pub annotations: Option<&'a Fields>,
-    /// names of annotations to leave out
+    /// names of annotations to omit
     pub without: &'a [&'a str],
 }
 
-/// Appends `message` with another header, and with other message annotations where `changes` has some. Everything
-/// from the properties on keeps its bytes. A message that cannot be read is appended as it is.
+/// Appends `message` with another header, and with other message annotations where `changes` has
+/// some. Everything from the properties on keeps its bytes. A message that cannot be read is
+/// appended as it is.
 pub fn put_changed(out: &mut Vec<u8>, message: &[u8], changes: &Changes<'_>) {
     let start = out.len();
     if try_put(out, message, changes).is_none() {
@@ -200,8 +203,9 @@ fn try_put(out: &mut Vec<u8>, message: &[u8], changes: &Changes<'_>) -> Option<(
     Some(())
 }
 
-/// Leaves the absolute-expiry-time out of a message. A dead letter lives on; there are clients that drop what is past
-/// its time, and would never see it. A message that cannot be read stays as it is.
+/// Leaves the absolute-expiry-time out of a message. A dead letter does not expire; some clients
+/// drop messages whose ttl is over, and would never see it. A message that cannot be read stays as
+/// it is.
 pub fn forget_expiry(message: &mut Vec<u8>) {
     if let Some((range, properties)) = without_expiry(message) {
         message.splice(range, properties);

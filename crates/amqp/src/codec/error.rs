@@ -1,4 +1,4 @@
-//! What is wrong with the bytes, and whose field it is in.
+//! The error in the bytes, and the field that has it.
 
 use std::fmt;
 
@@ -6,11 +6,12 @@ use super::reader::type_name;
 use super::{MAX_ARRAY_DESCRIPTOR, MAX_DEPTH, MAX_ZERO_WIDTH_ELEMENTS};
 use crate::types::{Error, Symbol, condition};
 
-/// Bytes that could not be decoded, in the words that the peer is told.
+/// Bytes that could not be decoded, in the words of the error for the peer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{condition}: {description}")]
 pub struct DecodeError {
-    /// `amqp:decode-error`, `amqp:invalid-field`, `amqp:not-implemented` or `amqp:connection:framing-error`
+    /// `amqp:decode-error`, `amqp:invalid-field`, `amqp:not-implemented` or
+    /// `amqp:connection:framing-error`
     pub condition: Symbol,
     /// names the performative (or section) and the field; holds no value of the input
     pub description: String,
@@ -30,7 +31,8 @@ impl From<DecodeError> for Error {
     }
 }
 
-/// What is wrong with one encoded value. Small and `Copy`: words are made only when it is blamed on a field.
+/// The error in one encoded value. Small and `Copy`: words are made only when it is blamed on a
+/// field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     /// the value ends after the bytes do
@@ -39,7 +41,7 @@ pub(super) enum Fault {
     UnknownCode(u8),
     /// another type
     Expected { wanted: &'static str, found: u8 },
-    /// a mandatory field that is null or left out
+    /// a mandatory field that is null or omitted
     Missing,
     /// the right type with a value that the field does not have
     Range(&'static str),

@@ -1,5 +1,6 @@
-//! The hot path: transfers, dispositions and flows, read in place and written from a fixed shape. Nothing is
-//! allocated but for an error; every legal encoding is understood and every bound checked.
+//! The hot path: transfers, dispositions and flows, read in place and written from a fixed shape.
+//! Nothing is allocated but for an error; every legal encoding is understood and every bound
+//! checked.
 
 use super::descriptor;
 use super::error::{Blame, DecodeError};
@@ -21,7 +22,7 @@ pub struct TransferView<'a> {
     pub delivery_tag: Option<&'a [u8]>,
     /// on the first frame of a delivery
     pub message_format: Option<u32>,
-    /// `None` is false, or as earlier frames of the delivery said
+    /// `None` is false, or the value of earlier frames of the delivery
     pub settled: Option<bool>,
     /// more frames of the delivery follow
     pub more: bool,
@@ -39,8 +40,8 @@ pub struct TransferView<'a> {
     pub payload: &'a [u8],
 }
 
-/// Whether the body of a frame is a transfer in the encoding that senders use; `false` says nothing about
-/// the others, which `decode_performative` understands.
+/// Whether the body of a frame is a transfer in the encoding that senders use; for `false`, use
+/// `decode_performative`.
 #[inline]
 #[must_use]
 pub fn is_transfer(body: &[u8]) -> bool {
@@ -136,7 +137,7 @@ pub enum StateView<'a> {
 }
 
 impl<'a> StateView<'a> {
-    /// Tells the common states by their bytes.
+    /// Recognises the common states by their bytes.
     #[inline]
     #[must_use]
     pub fn of(state: Option<&'a [u8]>) -> Self {
@@ -179,7 +180,8 @@ pub(super) struct RawDisposition<'a> {
 /// Reads the body of a frame as a disposition.
 ///
 /// # Errors
-/// As `decode_performative`, except that a state other than accepted and released is left for `decode_state`.
+/// As `decode_performative`, except that a state other than accepted and released is left for
+/// `decode_state`.
 #[inline]
 pub fn disposition(body: &[u8]) -> Result<DispositionView<'_>, DecodeError> {
     let mut reader = open(body, descriptor::DISPOSITION, "disposition")?;
@@ -222,14 +224,14 @@ pub fn flow(body: &[u8]) -> Result<Flow, DecodeError> {
     Ok(flow)
 }
 
-/// What a sender fills into a transfer frame.
+/// The fields that a sender sets in a transfer frame.
 #[derive(Clone, Copy, Debug)]
 pub struct TransferHead<'a> {
     /// channel of the session
     pub channel: u16,
     /// link handle
     pub handle: u32,
-    /// `None` on every frame of a delivery but the first; tag and format are left out with it
+    /// `None` on every frame of a delivery but the first; tag and format are omitted with it
     pub delivery_id: Option<u32>,
     /// at most 32 bytes
     pub tag: &'a [u8],
@@ -250,8 +252,8 @@ pub struct TransferHead<'a> {
 /// Bytes that a transfer frame takes at most before its payload, with [`encode_transfer`].
 pub const MAX_TRANSFER_HEAD: usize = HEADER_SIZE + 6 + 5 + 5 + (2 + MAX_DELIVERY_TAG) + 5 + 2 + 4;
 
-/// Appends a frame header and a transfer. The frame's size counts the `payload_len` bytes that the caller
-/// must append next. A tag of more than 32 bytes is cut, as no peer would take it.
+/// Appends a frame header and a transfer. The frame's size counts the `payload_len` bytes that the
+/// caller must append next. A tag of more than 32 bytes is cut, as no peer would take it.
 #[inline]
 pub fn encode_transfer(out: &mut Vec<u8>, head: &TransferHead<'_>) {
     let mut bytes = HeadWriter::new(head.channel, descriptor::TRANSFER);
@@ -282,7 +284,8 @@ pub fn encode_transfer(out: &mut Vec<u8>, head: &TransferHead<'_>) {
     out.extend_from_slice(bytes.finish(fields, head.payload_len));
 }
 
-/// As [`encode_transfer`], with a state at the sender (part 4), whose bytes come on top of [`MAX_TRANSFER_HEAD`].
+/// As [`encode_transfer`], with a state at the sender (part 4), whose bytes come on top of
+/// [`MAX_TRANSFER_HEAD`].
 #[cold]
 pub fn encode_transfer_with(out: &mut Vec<u8>, head: &TransferHead<'_>, state: &DeliveryState) {
     use super::writer::{ListWriter, put_binary, put_bool, put_null, put_uint};

@@ -28,12 +28,13 @@ pub struct Frame<'a> {
     pub body: &'a [u8],
 }
 
-/// Takes the frame at the front of `input`: the frame and the bytes it takes, or `None` when bytes of it are
-/// still missing. `max_frame_size` is in bytes, header included.
+/// Takes the frame at the front of `input`: the frame and the bytes it takes, or `None` when bytes
+/// of it are still missing. `max_frame_size` is in bytes, header included.
 ///
 /// # Errors
 /// `amqp:connection:framing-error`, as soon as the bytes that are there show it: a size below
-/// [`HEADER_SIZE`] or above `max_frame_size`, a data offset below 2 or beyond the frame, an unknown type.
+/// [`HEADER_SIZE`] or above `max_frame_size`, a data offset below 2 or beyond the frame, an unknown
+/// type.
 #[inline]
 pub fn split(input: &[u8], max_frame_size: u32) -> Result<Option<(Frame<'_>, usize)>, DecodeError> {
     let Some(header) = input.first_chunk::<HEADER_SIZE>() else {
@@ -54,7 +55,7 @@ pub fn split(input: &[u8], max_frame_size: u32) -> Result<Option<(Frame<'_>, usi
     Ok(Some((frame, size as usize)))
 }
 
-/// Looks at less than a header's worth of bytes, so that a peer that sends nonsense is not waited for.
+/// Checks even an incomplete header, so that a peer of another protocol is refused at once.
 #[cold]
 fn check_partial(input: &[u8], max_frame_size: u32) -> Result<(), DecodeError> {
     let Some(size) = input.first_chunk::<4>().map(|bytes| u32::from_be_bytes(*bytes)) else {
@@ -87,7 +88,7 @@ fn framing_error(size: u32, doff: Option<u8>, kind: Option<u8>, max_frame_size: 
     DecodeError::new(condition::FRAMING_ERROR, description)
 }
 
-/// What a protocol header announces (2.2, 5.2, 5.3).
+/// The protocol of a protocol header (2.2, 5.2, 5.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// protocol id 0
@@ -112,8 +113,8 @@ pub const fn protocol_header(protocol: Protocol) -> [u8; 8] {
 /// Reads the protocol header at the front of `input` (8 bytes), or `None` while it is incomplete.
 ///
 /// # Errors
-/// `amqp:connection:framing-error` as soon as the bytes can be no header of a protocol of version 1.0.0; the
-/// answer of 2.2 is to send the own header and close.
+/// `amqp:connection:framing-error` as soon as the bytes can be no header of a protocol of version
+/// 1.0.0; the answer of 2.2 is to send the own header and close.
 pub fn decode_protocol_header(input: &[u8]) -> Result<Option<Protocol>, DecodeError> {
     let protocols = [Protocol::Amqp, Protocol::Tls, Protocol::Sasl];
     let seen = &input[..input.len().min(HEADER_SIZE)];

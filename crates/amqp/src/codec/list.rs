@@ -1,5 +1,5 @@
-//! Composite types (part 1, 1.4): described lists whose trailing fields may be left out and whose nulls mean
-//! the default. A field that cannot be read is named in the error.
+//! Composite types (part 1, 1.4): described lists whose trailing fields may be omitted and whose
+//! nulls mean the default. A field that cannot be read is named in the error.
 
 use super::MAX_DEPTH;
 use super::error::{Blame, DecodeError, Fault};
@@ -24,7 +24,7 @@ impl<'a> ListReader<'a> {
         }
     }
 
-    /// The next field; `None` if it is null or was left out.
+    /// The next field; `None` if it is null or was omitted.
     #[inline(always)]
     pub(super) fn optional<T, E: Blame>(
         &mut self,
@@ -88,7 +88,8 @@ impl<'a> ListReader<'a> {
         Ok(self.optional(field, symbols)?.unwrap_or_default())
     }
 
-    /// Ends the list. Fields beyond those known are stepped over; bytes beyond the last field are an error.
+    /// Ends the list. Fields beyond those known are skipped; bytes beyond the last field are an
+    /// error.
     #[inline]
     pub(super) fn finish(mut self) -> Result<(), DecodeError> {
         if self.left == 0 && self.fields.is_empty() {

@@ -1,4 +1,4 @@
-//! Whole messages (part 3, 3.2): for clients and for what the node itself sends and answers. A router never
+//! Whole messages (part 3, 3.2): for clients and for messages of the node itself. A router never
 //! decodes a message; `scan` reads what it needs in place.
 
 use super::MAX_DEPTH;
@@ -16,8 +16,9 @@ use crate::types::{Body, Fields, Header, Message, MessageId, Properties, Value, 
 /// Decodes all of `bytes` as one message.
 ///
 /// # Errors
-/// `amqp:decode-error` for malformed bytes, fields of the wrong type, annotations with ulong keys (reserved by
-/// 3.2.10) and sections out of order (3.2); `amqp:not-implemented` for a section that is not of the standard.
+/// `amqp:decode-error` for malformed bytes, fields of the wrong type, annotations with ulong keys
+/// (reserved by 3.2.10) and sections out of order (3.2); `amqp:not-implemented` for a section that
+/// is not of the standard.
 pub fn decode_message(bytes: &[u8]) -> Result<Message, DecodeError> {
     let mut reader = Reader::new(bytes);
     let mut message = Message::default();
@@ -31,8 +32,8 @@ pub fn decode_message(bytes: &[u8]) -> Result<Message, DecodeError> {
     Ok(message)
 }
 
-/// Sections come in the order of their numbers. The three kinds of body are one place in that order, where
-/// data and sequence sections may repeat.
+/// Sections come in the order of their numbers. The three kinds of body are one place in that
+/// order, where data and sequence sections may repeat.
 fn check_order(last: Option<Descriptor<'_>>, next: Descriptor<'_>) -> Result<(), DecodeError> {
     let (Some(last), Some(number)) = (last, next.number()) else { return Ok(()) };
     let place = |number| if number == descriptor::FOOTER { 2 } else { u64::from(number >= descriptor::DATA) };
@@ -149,7 +150,7 @@ fn read_sequence(reader: &mut Reader<'_>) -> Result<Vec<Value>, Fault> {
     if elements.is_empty() { Ok(sequence) } else { Err(Fault::Leftover) }
 }
 
-/// Appends a message. Sections that hold nothing are left out.
+/// Appends a message. Sections that hold nothing are omitted.
 pub fn encode_message(out: &mut Vec<u8>, message: &Message) {
     if let Some(header) = &message.header {
         put_header(out, header);

@@ -1,13 +1,15 @@
-//! Bytes to types and back (part 1 of the standard for the encodings, parts 2 to 5 for what they hold).
+//! Bytes to types and back (part 1 of the standard for the encodings, parts 2 to 5 for their
+//! contents).
 //!
 //! Decoding borrows where it can and checks every bound. Whatever the input claims, memory stays in
-//! proportion to the bytes that are really there: nothing is reserved from a claimed count, compounds nest at
-//! most [`MAX_DEPTH`] deep and arrays of elements without bytes are short. Encoding cannot fail and picks the
-//! smallest encoding.
+//! proportion to the bytes that are really there: nothing is reserved from a claimed count,
+//! compounds nest at most [`MAX_DEPTH`] deep and arrays of elements without bytes are short.
+//! Encoding cannot fail and picks the smallest encoding.
 //!
-//! `reader` and `writer` know the encodings; `list` adds what composite types share (trailing fields left
-//! out, null for the default, who is to blame); one file a family of types uses both; `fast` is the hot path
-//! and shares its reading with the rest, so that there is one understanding of a transfer.
+//! `reader` and `writer` know the encodings; `list` adds what composite types share (trailing
+//! fields omitted, null for the default, who is to blame); one file a family of types uses both;
+//! `fast` is the hot path and shares its reading with the rest, so that there is one understanding
+//! of a transfer.
 
 mod describe;
 mod descriptor;
@@ -41,13 +43,15 @@ pub use state::{decode_state, encode_state};
 pub use transaction::{decode_transaction_control, encode_transaction_control};
 pub use value::{decode_value, encode_value};
 
-/// How deep lists, maps, arrays and described values may nest in one value; deeper is a decode error.
+/// How deep lists, maps, arrays and described values may nest in one value; deeper is a decode
+/// error.
 pub const MAX_DEPTH: u32 = 16;
 
 /// How many elements an array may have whose element type takes no bytes (null, true, uint 0, ...).
 pub const MAX_ZERO_WIDTH_ELEMENTS: usize = 16;
 
-/// Bytes of the symbol that describes the elements of an array (it is repeated for each element decoded).
+/// Bytes of the symbol that describes the elements of an array (it is repeated for each element
+/// decoded).
 pub const MAX_ARRAY_DESCRIPTOR: usize = 64;
 
 /// Bytes of a delivery tag (2.8.7).

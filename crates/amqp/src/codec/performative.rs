@@ -21,9 +21,10 @@ use crate::types::{
 /// Decodes the body of an AMQP frame: the performative, and the payload that follows a transfer.
 ///
 /// # Errors
-/// `amqp:decode-error` for malformed bytes, fields of the wrong type, another type than a performative, and
-/// bytes after a performative that has no payload; `amqp:invalid-field` for a mandatory field left out or a
-/// value that the field does not have; `amqp:not-implemented` for a described type unknown here.
+/// `amqp:decode-error` for malformed bytes, fields of the wrong type, another type than a
+/// performative, and bytes after a performative that has no payload; `amqp:invalid-field` for a
+/// mandatory field omitted or a value that the field does not have; `amqp:not-implemented` for a
+/// described type unknown here.
 pub fn decode_performative(body: &[u8]) -> Result<(Performative, &[u8]), DecodeError> {
     let mut reader = Reader::new(body);
     let descriptor = reader.descriptor().map_err(|fault| fault.on("performative", ""))?;
@@ -64,8 +65,8 @@ pub(super) fn no_payload(reader: &Reader<'_>, owner: impl std::fmt::Display) -> 
     Err(DecodeError::new(condition::DECODE_ERROR, format!("{owner}: {excess} bytes follow it in the frame")))
 }
 
-/// Appends a whole frame with any performative. The payload of a transfer is not part of it: a frame with one
-/// is begun with [`fast::encode_transfer`].
+/// Appends a whole frame with any performative. The payload of a transfer is not part of it: a
+/// frame with one is begun with [`fast::encode_transfer`].
 pub fn encode_performative(out: &mut Vec<u8>, channel: u16, performative: &Performative) {
     match performative {
         Performative::Open(open) => encode_open(out, channel, open),

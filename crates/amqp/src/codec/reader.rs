@@ -61,7 +61,7 @@ pub(super) fn type_name(code: u8) -> &'static str {
     code::NAMES.iter().find(|(known, _)| *known == code).map_or("no type", |(_, name)| name)
 }
 
-/// What is left of the bytes.
+/// The remaining bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reader<'a> {
     rest: &'a [u8],
@@ -272,7 +272,8 @@ impl<'a> Reader<'a> {
         if count % 2 == 0 { Ok((count, entries)) } else { Err(Fault::OddMap) }
     }
 
-    /// A list or map after its constructor. Each element takes a byte at least, which bounds the count.
+    /// A list or map after its constructor. Each element takes a byte at least, which bounds the
+    /// count.
     #[inline]
     pub(super) fn compound(&mut self, code: u8) -> Result<(usize, Reader<'a>), Fault> {
         let (count, elements) = match code {
@@ -339,7 +340,8 @@ impl<'a> Reader<'a> {
         Ok((count as usize, body))
     }
 
-    /// Steps over one value of any type and gives its bytes. What is inside is bounded but not looked at.
+    /// Steps over one value of any type and gives its bytes. Its contents are bounded but not
+    /// examined.
     #[inline]
     pub(super) fn skip(&mut self) -> Result<&'a [u8], Fault> {
         let start = self.rest;
@@ -356,7 +358,8 @@ impl<'a> Reader<'a> {
         Ok(&start[..start.len() - self.rest.len()])
     }
 
-    /// Steps over a value after its constructor. The high half of the constructor tells the width (1.2).
+    /// Steps over a value after its constructor. The high half of the constructor determines the
+    /// width (1.2).
     #[inline]
     fn skip_body(&mut self, code: u8) -> Result<(), Fault> {
         let width = match code >> 4 {

@@ -31,7 +31,7 @@ pub fn decode_sasl(body: &[u8]) -> Result<SaslFrame, DecodeError> {
         }
         Some(descriptor::SASL_OUTCOME) => SaslFrame::Outcome(read_outcome(&mut reader)?),
         _ => {
-            // Not even the descriptor is quoted: what is no SASL frame may still be someone's password.
+            // Not even the descriptor is quoted: a malformed SASL frame may contain a password.
             return Err(DecodeError::new(condition::DECODE_ERROR, "SASL frame: its type is none of 0x40 to 0x44"));
         }
     };

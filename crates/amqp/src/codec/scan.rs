@@ -10,7 +10,7 @@ use super::reader::Reader;
 /// One section of a message (3.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Section<'a> {
-    /// number of its descriptor: 0x70 (header) to 0x78 (footer) in what the standard knows
+    /// number of its descriptor: 0x70 (header) to 0x78 (footer) in the standard
     pub code: u64,
     /// its place in the message, descriptor included
     pub range: Range<usize>,
@@ -21,7 +21,7 @@ pub struct Section<'a> {
 /// Why the sections end before the message does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Broken {
-    /// the section goes on beyond the bytes: the rest may be in frames that are still to come
+    /// the section continues beyond the bytes: the rest may be in frames that are still to come
     Cut,
     /// the bytes are no section
     Malformed,
@@ -51,7 +51,7 @@ impl<'a> Sections<'a> {
     #[inline]
     fn section(&mut self) -> Result<Section<'a>, Fault> {
         let before = self.rest.rest().len();
-        // A section described by an unknown symbol is stepped over like one with an unknown number.
+        // A section described by an unknown symbol is skipped like one with an unknown number.
         let code = self.rest.descriptor()?.number().unwrap_or(u64::MAX);
         let value = self.rest.skip()?;
         let start = self.at;
@@ -76,8 +76,8 @@ impl<'a> Iterator for Sections<'a> {
     }
 }
 
-/// The sections before the body (3.2), each as its encoded value. A message has at most one of each; of more
-/// than one the first is here.
+/// The sections before the body (3.2), each as its encoded value. A message has at most one of
+/// each; of more than one the first is here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Head<'a> {
     /// 3.2.1, a list
@@ -126,7 +126,8 @@ pub fn to(message: &[u8]) -> Option<&str> {
     find_to(message).ok().flatten()
 }
 
-/// As [`to`], telling a message without `to` from one whose frame ends before its properties do.
+/// As [`to`], but distinguishes a message without `to` from one whose frame ends before its
+/// properties do.
 ///
 /// # Errors
 /// [`Broken`]: the bytes end before the properties or the body, or are no message.

@@ -1,5 +1,6 @@
-//! The message annotations that a stream gives each message (`docs/contracts.md` 9): offset, partition, and when it came.
-//! They have fixed widths, so that the offset can be filled in once it is known.
+//! The message annotations that a stream gives each message (`docs/contracts.md` 9): offset,
+//! partition, and when it came. They have fixed widths, so that the offset can be filled in once it
+//! is known.
 
 use super::descriptor;
 use super::reader::{Reader, code};
@@ -20,7 +21,7 @@ const OFFSET_AT: usize = 2 + OFFSET.len() + 1;
 /// Bytes by which a message grows at most.
 pub const STAMP_BYTES_MAX: usize = 3 + 9 + STAMP_BYTES;
 
-/// What a stream says of a message.
+/// The annotations of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// its partition
@@ -32,9 +33,10 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// Appends `message` with its annotations: those of the stream in front, in the place of what the message has under
-    /// their names, and then its own. All else keeps its bytes. Gives the place in `out` of the offset, eight bytes,
-    /// big-endian. `None`: the bytes are no message, and nothing was appended.
+    /// Appends `message` with its annotations: first those of the stream, replacing the message's
+    /// own of the same names, then the others. All else keeps its bytes. Gives the place in `out`
+    /// of the offset, eight bytes, big-endian. `None`: the bytes are no message, and nothing was
+    /// appended.
     pub fn put(&self, out: &mut Vec<u8>, message: &[u8]) -> Option<usize> {
         let start = out.len();
         let at = self.try_put(out, message);
@@ -112,7 +114,7 @@ impl Stamp {
         Some(at)
     }
 
-    /// What a message says that a stream has put its annotations in.
+    /// The marker of a message that a stream has annotated.
     #[must_use]
     pub fn of(message: &[u8]) -> Option<Self> {
         let mut entries = Elements::of_map(scan::head(message).ok()?.message_annotations?).ok()?;

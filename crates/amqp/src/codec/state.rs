@@ -7,7 +7,8 @@ use super::reader::{Reader, code};
 use super::writer::{ListWriter, put_binary, put_descriptor, put_string, put_symbol, put_uint, put_ulong};
 use crate::types::{Declared, DeliveryState, Error, Modified, Outcome, Received, TransactionalState, condition};
 
-/// Decodes a delivery state, all of `bytes`: the raw state of a transfer or disposition of the hot path.
+/// Decodes a delivery state, all of `bytes`: the raw state of a transfer or disposition of the hot
+/// path.
 ///
 /// # Errors
 /// As `decode_performative`; `amqp:not-implemented` for a state that is not of the standard.

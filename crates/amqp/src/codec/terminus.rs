@@ -170,7 +170,8 @@ const LIFETIMES: [(Lifetime, u64, &str); 4] = [
 ];
 
 impl Lifetime {
-    /// The policy that a node property `lifetime-policy` holds (3.5.10 to 3.5.13); `None` if it is no such policy.
+    /// The policy that a node property `lifetime-policy` holds (3.5.10 to 3.5.13); `None` if it is
+    /// no such policy.
     #[must_use]
     pub fn from_value(value: &Value) -> Option<Self> {
         let Value::Described(pair) = value else { return None };

@@ -1,4 +1,5 @@
-//! What a client asks of a coordinator (part 4, 4.5.2 and 4.5.3): the value of an amqp-value section.
+//! The requests of a client to a coordinator (part 4, 4.5.2 and 4.5.3): the value of an amqp-value
+//! section.
 
 use super::descriptor;
 use super::error::{Blame, DecodeError, Fault};

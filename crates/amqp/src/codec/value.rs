@@ -1,5 +1,5 @@
-//! Values of any type (part 1, 1.6), for the places where the standard allows any: properties, annotations,
-//! filters, bodies.
+//! Values of any type (part 1, 1.6), for the places where the standard allows any: properties,
+//! annotations, filters, bodies.
 
 use super::error::{Blame, DecodeError, Fault};
 use super::reader::{ArrayHead, Reader, ascii, code, utf8};
@@ -13,7 +13,8 @@ use crate::types::{Symbol, Value};
 /// Decodes one value from the front of `input`: the value and the bytes that follow it.
 ///
 /// # Errors
-/// `amqp:decode-error` for what no encoder may write and for values beyond the bounds of this module.
+/// `amqp:decode-error` for what no encoder may write and for values beyond the bounds of this
+/// module.
 pub fn decode_value(input: &[u8]) -> Result<(Value, &[u8]), DecodeError> {
     let mut reader = Reader::new(input);
     match value(&mut reader, MAX_DEPTH) {
@@ -189,8 +190,8 @@ fn put_array(out: &mut Vec<u8>, array: &[Value]) {
     }
 }
 
-/// The constructor that all elements share, then the elements; gives their number. Without elements their
-/// type is not known: null then.
+/// The constructor that all elements share, then the elements; gives their number. Without elements
+/// their type is not known: null then.
 fn put_array_content(out: &mut Vec<u8>, array: &[Value]) -> usize {
     let Some(first) = array.first() else {
         out.push(code::NULL);
@@ -206,7 +207,8 @@ fn put_array_content(out: &mut Vec<u8>, array: &[Value]) -> usize {
     array.len()
 }
 
-/// Whether `array` can be written as one: elements of one type, within the bounds that decoding has.
+/// Whether `array` can be written as one: elements of one type, within the bounds that decoding
+/// has.
 fn is_array(array: &[Value]) -> bool {
     let Some(first) = array.first() else { return true };
     if let Value::Described(pair) = first {
@@ -257,8 +259,8 @@ fn variable_length(value: &Value) -> usize {
     }
 }
 
-/// The constructor of a value as an element of an array: of full width, as all elements share it; `wide` is
-/// about the lengths of variable-width values.
+/// The constructor of a value as an element of an array: of full width, as all elements share it;
+/// `wide` is about the lengths of variable-width values.
 fn element_code(value: &Value, wide: bool) -> u8 {
     let variable = |code_8: u8| if wide { code_8 | 0x10 } else { code_8 };
     match value {
@@ -290,7 +292,7 @@ fn element_code(value: &Value, wide: bool) -> u8 {
     }
 }
 
-/// Appends a value as the constructor of [`element_code`] tells, without it.
+/// Appends a value as the constructor of [`element_code`] requires, without it.
 fn put_element(out: &mut Vec<u8>, value: &Value, wide: bool) {
     match value {
         Value::Null => {}

@@ -58,7 +58,8 @@ pub(super) fn put_fixed<const N: usize>(out: &mut Vec<u8>, code: u8, bytes: [u8;
     out.extend_from_slice(&bytes);
 }
 
-/// A variable-width value; `code_8` is its constructor with a one-byte length, 0x10 more the one with four.
+/// A variable-width value; `code_8` is its constructor with a one-byte length, 0x10 more the one
+/// with four.
 pub(super) fn put_variable(out: &mut Vec<u8>, code_8: u8, bytes: &[u8]) {
     if bytes.len() <= 255 {
         out.push(code_8);
@@ -84,8 +85,8 @@ pub(super) fn put_descriptor(out: &mut Vec<u8>, number: u64) {
     put_ulong(out, number);
 }
 
-/// A list, map or array: `elements` writes the content and gives the number of elements. `code_8` is the
-/// constructor of the small form, to which it is kept if size and count allow.
+/// A list, map or array: `elements` writes the content and gives the number of elements. `code_8`
+/// is the constructor of the small form, to which it is kept if size and count allow.
 pub(super) fn put_compound(out: &mut Vec<u8>, code_8: u8, elements: impl FnOnce(&mut Vec<u8>) -> usize) {
     let start = open_compound(out, code_8);
     let count = elements(out);
@@ -124,7 +125,8 @@ pub(super) fn put_fields(out: &mut Vec<u8>, fields: &Fields) {
     });
 }
 
-/// The value of a `multiple` field: an array, also around a single symbol, which every peer understands.
+/// The value of a `multiple` field: an array, also around a single symbol, which every peer
+/// understands.
 pub(super) fn put_symbols(out: &mut Vec<u8>, symbols: &[Symbol]) {
     let wide = symbols.iter().any(|symbol| symbol.as_str().len() > 255);
     put_compound(out, code::ARRAY_8, |out| {
@@ -137,8 +139,8 @@ pub(super) fn put_symbols(out: &mut Vec<u8>, symbols: &[Symbol]) {
     });
 }
 
-/// Writes a described list, the form of every composite type. Absent fields become null, and those at the
-/// end are left out.
+/// Writes a described list, the form of every composite type. Absent fields become null, and those
+/// at the end are omitted.
 pub(super) struct ListWriter<'a> {
     out: &'a mut Vec<u8>,
     start: usize,

@@ -1,4 +1,4 @@
-//! What the operator chose for every connection of one kind; shared by all of them behind an `Arc`.
+//! The operator's settings for every connection of one kind; shared by all of them behind an `Arc`.
 
 use std::sync::Arc;
 
@@ -10,26 +10,28 @@ use crate::types::{Fields, Open, Symbol};
 pub struct Config {
     /// Our container id (2.4.1), for an `open` that the machine has to write by itself.
     pub container_id: Arc<str>,
-    /// Largest frame we take, in bytes; at least 512 (2.7.1). The peer's own limit bounds what we write.
+    /// Largest frame we take, in bytes; at least 512 (2.7.1). The peer's own limit bounds what we
+    /// write.
     pub max_frame_size: u32,
     /// Highest channel we take; sessions a connection less one (2.7.1).
     pub channel_max: u16,
     /// Highest handle we take; links a session less one (2.7.2).
     pub handle_max: u32,
-    /// Milliseconds after which a silent peer is to send an empty frame. The connection is closed after twice
-    /// that silence (2.4.5). `None`: silence is never an error.
+    /// Milliseconds after which a silent peer is to send an empty frame. The connection is closed
+    /// after twice that silence (2.4.5). `None`: silence is never an error.
     pub idle_time_out_ms: Option<u32>,
-    /// Milliseconds from the first byte to the end of the `open` exchange, and from our `close` to the peer's.
+    /// Milliseconds from the first byte to the end of the `open` exchange, and from our `close` to
+    /// the peer's.
     pub handshake_ms: u32,
     /// Transfer frames that a session takes before it must be granted more (2.5.6).
     pub session_window: u32,
     /// Deliveries of ours that may be unsettled in one session at a time.
     pub unsettled_max: u32,
-    /// Deliveries beyond its credit that a link may bring after our detach: they may have been on their way. A sender
-    /// that goes on beyond ends its session.
+    /// Deliveries beyond its credit that a link may send after our detach: they may have been in
+    /// flight. A sender that continues beyond ends its session.
     pub uncredited_max: u32,
-    /// Number of our first transfer frame and of our first delivery in each session. Zero but in tests of the
-    /// serial number arithmetic (RFC 1982) of the standard.
+    /// Number of our first transfer frame and of our first delivery in each session. Zero but in
+    /// tests of the serial number arithmetic (RFC 1982) of the standard.
     pub first_id: u32,
     /// Capabilities of an `open` that the machine has to write by itself.
     pub offered_capabilities: Vec<Symbol>,
@@ -80,7 +82,8 @@ impl Config {
 /// Whether a server lets a client in without the SASL layer (5.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SaslPolicy {
-    /// the client must speak SASL first; any other protocol header is answered with SASL's and the end
+    /// the client must speak SASL first; any other protocol header is answered with SASL's and the
+    /// end
     Required,
     /// SASL or the plain AMQP header, as the client likes
     Optional,

@@ -1,4 +1,4 @@
-//! What a connection tells its driver, and what the driver hands to it.
+//! Events of a connection for its driver, and the driver's input.
 
 use thiserror::Error as ThisError;
 
@@ -7,13 +7,13 @@ use crate::types::{
     SenderSettleMode, Source, Symbol, Target,
 };
 
-/// A link of one connection. Reused once the link is gone: valid from `Attach` (or `attach`) until the call of
-/// `poll_event` that follows its `Detach`, or until `refuse`.
+/// A link of one connection. Reused once the link is gone: valid from `Attach` (or `attach`) until
+/// the call of `poll_event` that follows its `Detach`, or until `refuse`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkId(pub u32);
 
-/// A session of one connection. Reused once the session is gone: valid from `Begin` (or `begin`) until the
-/// call of `poll_event` that follows its `End`.
+/// A session of one connection. Reused once the session is gone: valid from `Begin` (or `begin`)
+/// until the call of `poll_event` that follows its `End`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u32);
 
@@ -43,7 +43,8 @@ pub enum Event<'a> {
         /// as the peer sent it; its `role` is the peer's
         attach: Box<Attach>,
     },
-    /// The peer answered our `attach`. A null terminus of the peer's side means that `Detach` follows (2.6.3).
+    /// The peer answered our `attach`. A null terminus of the peer's side means that `Detach`
+    /// follows (2.6.3).
     Attached {
         /// the link that `attach` returned
         link: LinkId,
@@ -61,20 +62,20 @@ pub enum Event<'a> {
         /// the receiver wants what there is now, and then `drained` (2.6.7)
         drain: bool,
     },
-    /// The sender of a receiving link told its state.
+    /// The sender of a receiving link reported its state.
     Flow {
         /// a receiving link
         link: LinkId,
-        /// what is left of the granted credit; 0 after a drain
+        /// the remaining credit; 0 after a drain
         credit: u32,
-        /// deliveries waiting at the sender, if it said so
+        /// deliveries waiting at the sender, if reported
         available: Option<u32>,
         /// this answers `drain`
         drain: bool,
         /// link state properties
         properties: Fields,
     },
-    /// What became of deliveries we sent: answer with `take_settled` of the same range.
+    /// The outcome of deliveries we sent: answer with `take_settled` of the same range.
     Disposition {
         /// the session of the deliveries
         session: SessionId,
@@ -84,11 +85,12 @@ pub enum Event<'a> {
         last: u32,
         /// the receiver has forgotten them already
         settled: bool,
-        /// the outcome; a source's default outcome, else released, where the peer settled without one
+        /// the outcome; a source's default outcome, else released, where the peer settled without
+        /// one
         outcome: Outcome,
     },
-    /// The sender has settled deliveries of the session that we received (2.6.12): what was kept of them can go. Said
-    /// for whatever it names, known or not.
+    /// The sender has settled deliveries of the session that we received (2.6.12): their state can
+    /// be dropped. Emitted for any delivery it names, known or not.
     SenderSettled {
         /// the session of the deliveries
         session: SessionId,
@@ -97,8 +99,9 @@ pub enum Event<'a> {
         /// last delivery id (serial number arithmetic)
         last: u32,
     },
-    /// A provisional outcome of deliveries we sent, within a transaction (4.4.2, 4.5.6): with `settled` answer with
-    /// `take_settled` of the same range; else they stay unsettled until `take_settled` is called for them.
+    /// A provisional outcome of deliveries we sent, within a transaction (4.4.2, 4.5.6): with
+    /// `settled` answer with `take_settled` of the same range; else they stay unsettled until
+    /// `take_settled` is called for them.
     Provisional {
         /// the session of the deliveries
         session: SessionId,
@@ -113,7 +116,8 @@ pub enum Event<'a> {
         /// as of `Disposition`
         outcome: Outcome,
     },
-    /// A delivery that is part of a transaction was lost, because its link or session is over or has just failed (4.4.1).
+    /// A delivery that is part of a transaction was lost, because its link or session is over or
+    /// has just failed (4.4.1).
     PostingRefused {
         /// the transaction
         txn_id: Vec<u8>,
@@ -141,10 +145,10 @@ pub enum Event<'a> {
         closed: bool,
         /// why, by the peer or by this machine
         error: Option<Error>,
-        /// who ended it
+        /// the side that ended it
         by: ClosedBy,
-        /// the session that ended and took the link with it: every link in `session_links` is over already, and each
-        /// has an event of its own
+        /// the session that ended and took the link with it: every link in `session_links` is over
+        /// already, and each has an event of its own
         ended: Option<SessionId>,
     },
     /// A session is over (already answered); `Detach` came before for each of its links.
@@ -154,23 +158,25 @@ pub enum Event<'a> {
         /// why, by the peer or by this machine
         error: Option<Error>,
     },
-    /// The last event. Write the output, end the stream; `links` and `take_unsettled` tell what was left.
+    /// The last event. Write the output, end the stream; `links` and `take_unsettled` return the
+    /// remaining state.
     Closed {
         /// why
         error: Option<Error>,
-        /// who ended it
+        /// the side that ended it
         by: ClosedBy,
     },
 }
 
-/// Who ended a connection, a session or a link.
+/// The side that ended a connection, a session or a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClosedBy {
-    /// the peer's `close`, `end` or `detach`, protocol header or SASL outcome; or the peer attached the link anew
+    /// the peer's `close`, `end` or `detach`, protocol header or SASL outcome; or the peer attached
+    /// the link anew
     Peer,
     /// our `close`, `end` or `detach`, or a violation that this machine answered with one
     Local,
-    /// the peer was silent, or too slow to shake hands
+    /// the peer was silent, or too slow in the handshake
     Timeout,
 }
 
@@ -189,7 +195,7 @@ pub struct Incoming<'a> {
     pub aborted: bool,
     /// the sender wants no outcome
     pub settled: bool,
-    /// 0 for AMQP messages; as the first piece said
+    /// 0 for AMQP messages; as in the first piece
     pub message_format: u32,
     /// bytes of the message
     pub payload: &'a [u8],
@@ -204,8 +210,8 @@ pub struct Incoming<'a> {
 /// A piece of a delivery to send: any number of bytes, split into frames by the machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Outgoing<'a> {
-    /// Comes back from `take_settled`; `None`: sent settled, or without interest in the outcome where the link
-    /// sends none settled. Counts on the first piece.
+    /// Returned by `take_settled`; `None`: sent settled, or without interest in the outcome where
+    /// the link sends none settled. Counts on the first piece.
     pub token: Option<u64>,
     /// 0 for AMQP messages; counts on the first piece
     pub message_format: u32,
@@ -219,7 +225,7 @@ pub struct Outgoing<'a> {
     pub payload: &'a [u8],
 }
 
-/// What a delivery is called, if not by its number in the session.
+/// The tag or id of a delivery, other than its number in the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag<'a> {
     /// at most 32 bytes
@@ -234,10 +240,10 @@ pub enum SendError {
     /// not attached, or not a sending link
     #[error("the link is not attached as a sender")]
     NotAttached,
-    /// the receiver granted no more; `Credit` tells when it does
+    /// the receiver granted no more; `Credit` follows when it does
     #[error("the link has no credit")]
     NoCredit,
-    /// the session's window is closed; `Credit` tells when it opens
+    /// the session's window is closed; `Credit` follows when it opens
     #[error("the session's window is closed")]
     WindowClosed,
     /// `Config::unsettled_max` deliveries wait for their outcome
@@ -284,7 +290,8 @@ pub struct AttachReply {
     pub desired_capabilities: Vec<Symbol>,
     /// link properties
     pub properties: Fields,
-    /// Deliveries of an earlier attachment that are unsettled at our end, by tag (2.6.13): a receiving link lets only
-    /// these be resumed. As many are told as the frame has room for; an incomplete map says that it is.
+    /// Deliveries of an earlier attachment that are unsettled at our end, by tag (2.6.13): a
+    /// receiving link lets only these be resumed. As many are listed as the frame has room for; an
+    /// incomplete map is marked as such.
     pub unsettled: Option<Vec<(Vec<u8>, Option<DeliveryState>)>>,
 }

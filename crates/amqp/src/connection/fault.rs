@@ -1,4 +1,5 @@
-//! What the peer did wrong, and which of its endpoints pays for it: the smallest one that the standard allows.
+//! The violation of the peer, and the endpoint that is closed for it: the smallest one that the
+//! standard allows.
 
 use crate::codec::DecodeError;
 use crate::types::{Error, Symbol};
@@ -15,7 +16,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    /// What the peer is told.
+    /// The error for the peer.
     #[cold]
     pub(crate) fn error(&self) -> &Error {
         match self {

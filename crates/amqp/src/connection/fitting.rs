@@ -1,5 +1,6 @@
-//! Frames no longer than the peer takes (2.7.1, `max-frame-size`). A transfer is split, and most others are short by
-//! nature. What may be of any length is an error or an outcome, which is cut, and an attach, whose session is ended.
+//! Frames no longer than the peer takes (2.7.1, `max-frame-size`). A transfer is split, and most
+//! others are short by nature. Values of unbounded length are errors and outcomes, which are cut,
+//! and attaches, whose session is ended.
 
 use super::Connection;
 use super::fault::Fault;
@@ -9,7 +10,8 @@ use crate::types::{
     Attach, DeliveryState, Detach, Error, Fields, Modified, Outcome, Role, TransactionalState, condition,
 };
 
-/// Bytes that a disposition, detach, end or close has around the condition and description of its error, at most.
+/// Bytes that a disposition, detach, end or close has around the condition and description of its
+/// error, at most.
 const AROUND_ERROR: usize = 96;
 
 /// Writes a disposition.
@@ -38,7 +40,7 @@ pub(super) fn disposition(
     }
 }
 
-/// The state without what may be long.
+/// The state without its unbounded parts.
 #[cold]
 fn cut_state(state: &DeliveryState, max: usize) -> DeliveryState {
     match state {
@@ -51,7 +53,7 @@ fn cut_state(state: &DeliveryState, max: usize) -> DeliveryState {
     }
 }
 
-/// The outcome without what may be long: its kind and flags are what the peer acts upon.
+/// The outcome without its unbounded parts: the peer acts upon its kind and flags.
 #[cold]
 fn cut_outcome(outcome: &Outcome, max: usize) -> Outcome {
     match outcome {
@@ -67,7 +69,8 @@ fn cut_outcome(outcome: &Outcome, max: usize) -> Outcome {
     }
 }
 
-/// The error without its details and with the beginning of its description; `None` if its condition alone is too long.
+/// The error without its details and with the beginning of its description; `None` if its condition
+/// alone is too long.
 #[cold]
 fn cut_error(error: &Error, max: usize) -> Option<Error> {
     let room = max.checked_sub(AROUND_ERROR + error.condition.as_str().len())?;
@@ -104,13 +107,14 @@ impl Connection {
         self.write_error(error, |out, error| encode_close(out, 0, error));
     }
 
-    /// Writes an attach. Of deliveries that are unsettled it tells as many as there is room for (2.7.3). One that
-    /// the peer cannot take even so has no shorter form, and without it the link cannot even be refused: its session ends.
+    /// Writes an attach. It lists as many unsettled deliveries as there is room for (2.7.3). One
+    /// that the peer cannot take even so has no shorter form, and without it the link cannot even
+    /// be refused: its session ends.
     pub(super) fn put_attach(&mut self, session: u32, channel: u16, attach: &mut Attach) {
         let start = self.output.len();
         encode_attach(&mut self.output, channel, attach);
         let max = self.remote_max_frame_size;
-        // Before the peer's open nobody knows what it takes.
+        // Before the peer's open its limits are unknown.
         let opened = self.state == State::Opened;
         while opened && self.output.len() - start > max {
             let Some(unsettled) = attach.unsettled.as_mut().filter(|unsettled| !unsettled.is_empty()) else { break };

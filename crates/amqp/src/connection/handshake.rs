@@ -1,5 +1,5 @@
-//! How a connection comes up and goes down: protocol headers (2.2), the security layer (5.3), open and close
-//! (2.4).
+//! How a connection comes up and goes down: protocol headers (2.2), the security layer (5.3), open
+//! and close (2.4).
 
 use super::fault::Fault;
 use super::state::{Sasl, SaslStep, State, Step};
@@ -8,14 +8,14 @@ use crate::codec::frame::{self, HEADER_SIZE, MIN_MAX_FRAME_SIZE, Protocol, proto
 use crate::codec::{decode_sasl, encode_close, encode_open, encode_sasl};
 use crate::types::{Error, Open, SaslCode, SaslFrame, SaslInit, SaslOutcome, SaslResponse, Symbol, condition};
 
-/// Bytes of the largest frame taken before the connection is open. More than the 512 of 2.4.1 and 5.3.1, since
-/// tokens and properties do not keep to that; less than later, since nobody knows the peer yet.
+/// Bytes of the largest frame taken before the connection is open. More than the 512 of 2.4.1 and
+/// 5.3.1, since tokens and properties exceed that; less than later, since the peer is unknown yet.
 pub(super) const FRAME_MAX: u32 = 16_384;
 
-/// What is needed only until the connection is open.
+/// State needed only until the connection is open.
 #[derive(Debug)]
 pub(super) struct Handshake {
-    /// server: whether the security layer may be left out; `None` once it was gone through
+    /// server: whether the security layer may be skipped; `None` once it is complete
     policy: Option<SaslPolicy>,
     /// server: what to offer
     mechanisms: Vec<Symbol>,
@@ -38,7 +38,7 @@ impl Connection {
     fn step(&mut self, step: Step) -> bool {
         let next = self.state.after(step);
         self.state = next.unwrap_or(self.state);
-        self.attention = true;
+        self.pending_work = true;
         next.is_some()
     }
 
@@ -130,7 +130,7 @@ impl Connection {
         required || self.sasl == Sasl::AwaitsHeader
     }
 
-    /// A header that we cannot go on with: a server answers with the one it wants (2.2).
+    /// A header that we cannot continue with: a server answers with the one it wants (2.2).
     fn refuse_header(&mut self, error: Error) {
         if self.state == State::Start && self.sasl == Sasl::Off {
             let wanted = if self.awaits_sasl() { Protocol::Sasl } else { Protocol::Amqp };
@@ -216,7 +216,8 @@ impl Connection {
     /// The peer's open.
     pub(super) fn on_open(&mut self, channel: u16, open: Box<Open>) -> Result<Option<Event<'static>>, Box<Fault>> {
         if channel != 0 {
-            // 2.7.1 names this error for a channel that cannot be used; before open there is only channel 0 (2.4.1).
+            // 2.7.1 names this error for a channel that cannot be used; before open there is only
+            // channel 0 (2.4.1).
             return Err(Fault::connection(condition::FRAMING_ERROR, format!("open on channel {channel}: must be 0")));
         }
         if !self.step(Step::ReceivedOpen) {
@@ -233,8 +234,8 @@ impl Connection {
         Ok((!self.state.closing()).then_some(Event::Open(open)))
     }
 
-    /// Server: the answer to `Open`. Frame size, channel-max and idle-time-out are replaced by those of
-    /// `Config`.
+    /// Server: the answer to `Open`. Frame size, channel-max and idle-time-out are replaced by
+    /// those of `Config`.
     pub fn open(&mut self, open: Open) {
         if self.state == State::OpenReceived {
             self.write_open(open);
@@ -260,7 +261,8 @@ impl Connection {
         }
     }
 
-    /// Ends the connection: `Closed` follows with the peer's `close`, or when that does not come in time.
+    /// Ends the connection: `Closed` follows with the peer's `close`, or when that does not come in
+    /// time.
     pub fn close(&mut self, error: Option<Error>) {
         match self.state {
             State::HeaderExchanged | State::OpenReceived => self.write_open(self.config.open()),
@@ -276,7 +278,7 @@ impl Connection {
         self.timers.deadline = Some(self.timers.now.plus_millis(u64::from(self.config.handshake_ms)));
     }
 
-    /// Writes what the sessions have put together, then a close.
+    /// Writes the pending output of the sessions, then a close.
     fn write_close(&mut self, error: Option<&Error>) {
         self.flush(self.timers.now);
         self.put_close(error);
@@ -299,8 +301,8 @@ impl Connection {
         Ok(None)
     }
 
-    /// Gives the connection up: says why if the state allows a word, and tells the driver at once. Whatever comes
-    /// after is dropped.
+    /// Aborts the connection: sends the reason if the state allows it, and notifies the driver at
+    /// once. Whatever comes after is dropped.
     pub(super) fn abandon(&mut self, error: Error, by: ClosedBy) {
         if matches!(self.state, State::HeaderExchanged | State::OpenReceived) {
             self.write_open(self.config.open());
@@ -318,6 +320,6 @@ impl Connection {
     fn finish(&mut self, error: Option<Error>, by: ClosedBy) {
         self.timers.deadline = None;
         self.handshake = None;
-        self.tell(Event::Closed { error, by });
+        self.queue_event(Event::Closed { error, by });
     }
 }

@@ -30,12 +30,13 @@ impl Connection {
         self.names[opposite(attach.role) as usize].get(attach.name.as_str()).copied()
     }
 
-    /// Ends a link whose name the peer attaches anew (2.6.1: a name belongs to one link of a direction).
+    /// Ends a link whose name the peer attaches again (2.6.1: a name belongs to one link of a
+    /// direction).
     pub(super) fn steal(&mut self, place: u32) {
         if self.links.get(place as usize).is_some_and(|link| link.state == State::Attached) {
             let error = Error::new(condition::LINK_STOLEN, "a link of this name was attached anew");
             self.write_detach(place, false, Some(error.clone()));
-            self.tell_detached(place, false, Some(error), ClosedBy::Peer);
+            self.queue_detached(place, false, Some(error), ClosedBy::Peer);
         }
     }
 
@@ -82,7 +83,7 @@ impl Connection {
             let description = format!("attach.name: more than {NAME_MAX} bytes");
             self.refuse(link, Error::new(condition::INVALID_FIELD, description));
         } else {
-            self.tell(Event::Attach { link, session, attach });
+            self.queue_event(Event::Attach { link, session, attach });
         }
         Ok(None)
     }
@@ -103,14 +104,14 @@ impl Connection {
         self.write_answer(link.0, reply);
     }
 
-    /// Answers `Event::Attach` with an attach of null termini and a closing detach (2.6.3). The link's id is
-    /// gone; no event follows.
+    /// Answers `Event::Attach` with an attach of null termini and a closing detach (2.6.3). The
+    /// link's id is gone; no event follows.
     pub fn refuse(&mut self, link: LinkId, error: Error) {
         if self.unanswered != Some(link.0) {
             return;
         }
         if let Some(link) = self.links.get_mut(link.0 as usize) {
-            link.told = true;
+            link.notified = true;
         }
         self.write_answer(link.0, AttachReply::default());
         self.write_detach(link.0, true, Some(error));
@@ -138,7 +139,7 @@ impl Connection {
         self.write_attach(place, attach);
     }
 
-    /// Writes an attach; what the machine knows itself is filled in.
+    /// Writes an attach; the machine fills in its own fields.
     fn write_attach(&mut self, place: u32, mut attach: Attach) {
         let Some(link) = self.links.get_mut(place as usize) else { return };
         let index = link.session;
@@ -188,12 +189,12 @@ impl Connection {
         self.write_detach(link.0, closed, error);
     }
 
-    /// Writes what the session has put together, then a detach.
+    /// Writes the pending output of the session, then a detach.
     pub(super) fn write_detach(&mut self, place: u32, closed: bool, error: Option<Error>) {
         let Some(link) = self.links.get(place as usize) else { return };
         let (index, handle) = (link.session, link.handle);
         let Some(next) = link.state.after(Step::SentDetach) else { return };
-        self.hold(LinkId(place), false);
+        self.set_held(LinkId(place), false);
         self.flush_session(index);
         if let Some(link) = self.links.get_mut(place as usize) {
             link.state = next;
@@ -215,24 +216,24 @@ impl Connection {
         }
     }
 
-    /// Tells the driver that a link is over, unless it knows.
-    pub(super) fn tell_detached(&mut self, place: u32, closed: bool, error: Option<Error>, by: ClosedBy) {
-        self.tell_over(Event::Detach { link: LinkId(place), closed, error, by, ended: None }, place);
+    /// Queues the end of a link, unless the driver knows it.
+    pub(super) fn queue_detached(&mut self, place: u32, closed: bool, error: Option<Error>, by: ClosedBy) {
+        self.queue_link_end(Event::Detach { link: LinkId(place), closed, error, by, ended: None }, place);
     }
 
-    /// As `tell_detached`, with the event to tell.
-    pub(super) fn tell_over(&mut self, event: Event<'static>, place: u32) {
+    /// As `queue_detached`, with the event to queue.
+    pub(super) fn queue_link_end(&mut self, event: Event<'static>, place: u32) {
         match self.links.get_mut(place as usize) {
-            Some(link) if !link.told => {
-                link.told = true;
-                self.tell(event);
+            Some(link) if !link.notified => {
+                link.notified = true;
+                self.queue_event(event);
             }
             _ => self.forget_link(place),
         }
     }
 
-    /// Forgets a link that the driver has been told is over: its name and deliveries at once, its place when the
-    /// peer has detached too.
+    /// Forgets a link whose end the driver knows: its name and deliveries at once, its place when
+    /// the peer has detached too.
     pub(super) fn forget_link(&mut self, place: u32) {
         self.take_unsettled(LinkId(place), |_| {});
         let Some(link) = self.links.get(place as usize) else { return };
@@ -259,8 +260,8 @@ impl Connection {
         }
     }
 
-    /// Receiving link: asks the sender to use its credit up or give it back (2.6.7). `Flow` answers, unless the
-    /// deliveries that come use it up. Written at `flush`.
+    /// Receiving link: asks the sender to use its credit up or give it back (2.6.7). `Flow`
+    /// answers, unless the deliveries that come use it up. Written at `flush`.
     pub fn drain(&mut self, link: LinkId) {
         if let Some(receiver) = self.receiver(link) {
             receiver.drain = true;
@@ -268,14 +269,14 @@ impl Connection {
         }
     }
 
-    /// Receiving link: closes the incoming window of its session while any link of the session is held. Written
-    /// at `flush`.
-    pub fn hold(&mut self, link: LinkId, hold: bool) {
+    /// Receiving link: closes the incoming window of its session while any link of the session is
+    /// held. Written at `flush`.
+    pub fn set_held(&mut self, link: LinkId, hold: bool) {
         let Some(link) = self.links.get_mut(link.0 as usize).filter(|link| link.held != hold) else { return };
         link.held = hold;
         let index = link.session;
         let Some(session) = self.sessions.get_mut(index as usize) else { return };
-        if session.hold(hold) {
+        if session.set_held(hold) {
             Self::mark_due(&mut self.due, index, session);
         }
     }
@@ -286,7 +287,8 @@ impl Connection {
         self.links.get(link.0 as usize).map(|link| SessionId(link.session))
     }
 
-    /// The links of a session, while the session is known: until the call of `poll_event` that follows its `End`.
+    /// The links of a session, while the session is known: until the call of `poll_event` that
+    /// follows its `End`.
     pub fn session_links(&self, session: SessionId) -> impl Iterator<Item = LinkId> {
         let session = self.sessions.get(session.0 as usize);
         session.into_iter().flat_map(Session::places).map(LinkId)
@@ -299,10 +301,11 @@ impl Connection {
         link.is_some_and(|link| link.role == Role::Receiver && link.delivery.in_progress)
     }
 
-    /// Sending link, after `Credit` with `drain`: gives back what credit is left (2.6.7). Written at `flush`.
+    /// Sending link, after `Credit` with `drain`: returns what credit is left (2.6.7). Written at
+    /// `flush`.
     pub fn drained(&mut self, link: LinkId) {
         if let Some(sender) = self.links.get_mut(link.0 as usize).filter(|link| link.sends()) {
-            sender.give_back();
+            sender.return_credit();
             self.mark_flow(link.0);
         }
     }

@@ -1,12 +1,12 @@
 //! The connection machine: bytes and time in, events and bytes out (part 2 of the standard).
 //!
-//! A driver feeds `poll_event` until it returns `None`, answers what asks for an answer, calls `flush` at the
-//! end of its turn and writes `output`. Both sides are here: a server waits for the peer's header, a client
-//! speaks first; after `open` they are the same.
+//! A driver calls `poll_event` until it returns `None`, answers the events that need an answer,
+//! calls `flush` at the end of its turn and writes `output`. Both sides are here: a server waits
+//! for the peer's header, a client speaks first; after `open` they are the same.
 //!
-//! `handshake` brings the connection up and down, `receive` takes frames apart, `sessions` and `links` carry out
-//! what the driver asks of them, `transfers` is the hot path both ways, `settlement` the way back, `timers` the
-//! silence. `state` holds the tables.
+//! `handshake` opens and closes the connection, `receive` decodes frames, `sessions` and `links`
+//! carry out the driver's calls, `transfers` is the hot path both ways, `settlement` the way back,
+//! `timers` the time-outs. `state` holds the tables.
 
 mod config;
 mod event;
@@ -45,8 +45,8 @@ use crate::types::{Open, Role};
 pub struct Connection {
     config: Arc<Config>,
     output: Vec<u8>,
-    /// something other than reading the next frame comes first: see `attend`
-    attention: bool,
+    /// something other than reading the next frame comes first: see `prepare_for_frame`
+    pending_work: bool,
     state: State,
     sasl: Sasl,
     /// bytes of the largest frame that is taken now
@@ -62,28 +62,28 @@ pub struct Connection {
     /// sessions with something to write at the end of the turn, each once
     due: Vec<u32>,
     timers: Timers,
-    /// what the driver is to be told before anything more is read
+    /// events to return before anything more is read
     events: VecDeque<Event<'static>>,
-    /// what the driver has been told is over, and is forgotten by the next `poll_event`
-    gone: Option<Gone>,
+    /// ended links and sessions that the driver knows of, forgotten by the next `poll_event`
+    gone: Option<Ended>,
     /// the attach that the driver has not answered
     unanswered: Option<u32>,
-    /// the driver has been told that the connection is over
+    /// the driver knows that the connection is over
     over: bool,
     /// links by their name, as our end sends or receives
     names: [HashMap<Arc<str>, u32>; 2],
-    /// what is needed only before `open`
+    /// state needed only before `open`
     handshake: Option<Box<handshake::Handshake>>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Gone {
+enum Ended {
     Link(u32),
     Session(u32),
 }
 
-/// What comes before reading a frame.
-enum Attention {
+/// Work before reading a frame.
+enum PendingWork {
     Event(Event<'static>),
     Wait,
     Read,
@@ -96,8 +96,9 @@ impl Connection {
         Self::new(config, now, handshake::Handshake::server(sasl))
     }
 
-    /// The side that connects: with `sasl` the header of SASL goes out, else that of AMQP and `open` at once.
-    /// `open`'s frame size, channel-max and idle-time-out are replaced by those of `config`.
+    /// The side that connects: with `sasl` the header of SASL goes out, else that of AMQP and
+    /// `open` at once. `open`'s frame size, channel-max and idle-time-out are replaced by those of
+    /// `config`.
     #[must_use]
     pub fn client(config: Arc<Config>, now: Time, sasl: bool, open: Open) -> Self {
         let mut connection = Self::new(config, now, handshake::Handshake::client(open));
@@ -108,7 +109,7 @@ impl Connection {
     fn new(config: Arc<Config>, now: Time, handshake: handshake::Handshake) -> Self {
         Self {
             output: Vec::new(),
-            attention: true,
+            pending_work: true,
             state: State::Start,
             sasl: Sasl::Off,
             max_frame_size: config.frame_limit().min(handshake::FRAME_MAX),
@@ -129,16 +130,17 @@ impl Connection {
         }
     }
 
-    /// Consumes whole frames from the front of `input` until there is an event to report or no whole frame is
-    /// left, or the driver owes an answer. The driver keeps what is left of `input` for the next call.
+    /// Consumes whole frames from the front of `input` until there is an event to report or no
+    /// whole frame is left, or the driver owes an answer. The driver keeps the rest of `input` for
+    /// the next call.
     pub fn poll_event<'a>(&mut self, now: Time, input: &mut &'a [u8]) -> Option<Event<'a>> {
         self.timers.now = now;
         loop {
-            if self.attention {
-                match self.attend(input) {
-                    Attention::Event(event) => return Some(event),
-                    Attention::Wait => return None,
-                    Attention::Read => {}
+            if self.pending_work {
+                match self.prepare_for_frame(input) {
+                    PendingWork::Event(event) => return Some(event),
+                    PendingWork::Wait => return None,
+                    PendingWork::Read => {}
                 }
             }
             let bytes: &'a [u8] = input;
@@ -154,7 +156,7 @@ impl Connection {
                     continue;
                 }
             };
-            if !self.attention
+            if !self.pending_work
                 && kind == FrameKind::Amqp
                 && let Some(fields) = fast::transfer_fields(body)
             {
@@ -173,46 +175,46 @@ impl Connection {
         }
     }
 
-    /// What has to happen before the next frame is read.
+    /// Work before the next frame is read.
     #[cold]
-    fn attend(&mut self, input: &mut &[u8]) -> Attention {
+    fn prepare_for_frame(&mut self, input: &mut &[u8]) -> PendingWork {
         match self.gone.take() {
-            Some(Gone::Link(link)) => self.forget_link(link),
-            Some(Gone::Session(session)) => self.forget_session(session),
+            Some(Ended::Link(link)) => self.forget_link(link),
+            Some(Ended::Session(session)) => self.forget_session(session),
             None => {}
         }
         if let Some(event) = self.events.pop_front() {
             match &event {
-                Event::Detach { link, .. } => self.gone = Some(Gone::Link(link.0)),
-                Event::End { session, .. } => self.gone = Some(Gone::Session(session.0)),
+                Event::Detach { link, .. } => self.gone = Some(Ended::Link(link.0)),
+                Event::End { session, .. } => self.gone = Some(Ended::Session(session.0)),
                 Event::Closed { .. } => self.over = true,
                 _ => {}
             }
-            return Attention::Event(event);
+            return PendingWork::Event(event);
         }
         self.events = VecDeque::new();
         if self.over {
             *input = &[];
-            return Attention::Wait;
+            return PendingWork::Wait;
         }
         let unanswered = self.unanswered.is_some() && !self.state.closing();
         if unanswered || self.state == State::OpenReceived || self.sasl.owes() {
-            return Attention::Wait;
+            return PendingWork::Wait;
         }
         if self.awaits_header() {
             return match self.read_header(input) {
-                true => self.attend(input),
-                false => Attention::Wait,
+                true => self.prepare_for_frame(input),
+                false => PendingWork::Wait,
             };
         }
-        self.attention = self.state != State::Opened;
-        Attention::Read
+        self.pending_work = self.state != State::Opened;
+        PendingWork::Read
     }
 
     /// Queues an event; it is returned before anything more is read.
-    fn tell(&mut self, event: Event<'static>) {
+    fn queue_event(&mut self, event: Event<'static>) {
         self.events.push_back(event);
-        self.attention = true;
+        self.pending_work = true;
     }
 
     /// Bytes to be written. The driver takes them off the front.
@@ -235,8 +237,8 @@ impl Connection {
         }
     }
 
-    /// Writes what a session has put together: dispositions before flows, so that a sender learns what became of
-    /// its deliveries before it is asked for more.
+    /// Writes the pending output of a session: dispositions before flows, so that a sender learns
+    /// the outcomes of its deliveries before it gets new credit.
     fn flush_session(&mut self, index: u32) {
         let Some(session) = self.sessions.get_mut(index as usize) else { return };
         if !session.state.writes() || !self.state.writes() {
@@ -285,10 +287,10 @@ impl Connection {
 
     /// The links there are.
     pub fn links(&self) -> impl Iterator<Item = LinkId> {
-        self.links.iter().filter(|(_, link)| !link.told).map(|(place, _)| LinkId(place as u32))
+        self.links.iter().filter(|(_, link)| !link.notified).map(|(place, _)| LinkId(place as u32))
     }
 
-    /// Gives back the memory that a busy time left behind.
+    /// Returns the memory that a busy time left behind.
     fn trim(&mut self) {
         self.due.shrink_to_fit();
         self.sessions.shrink_to_fit();

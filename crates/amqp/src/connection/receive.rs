@@ -1,4 +1,4 @@
-//! Frames of the peer, taken apart and handed to the endpoint they are for (2.3, 2.7).
+//! Frames of the peer, decoded and passed to their endpoints (2.3, 2.7).
 
 use super::fault::Fault;
 use super::state::{Sasl, State};
@@ -10,10 +10,10 @@ use crate::link::{Link, Offered};
 use crate::session::state::{State as SessionState, Step as SessionStep};
 use crate::types::{Attach, Begin, Detach, Error, Flow, Performative, Role, condition};
 
-/// Property of a flow that asks for what is sent to be acquired within a transaction (4.4.3).
+/// Property of a flow that requests that deliveries be acquired within a transaction (4.4.3).
 const TXN_ID: &str = "txn-id";
 
-/// What a frame leads to: an event, nothing to report, or a violation.
+/// The result of a frame: an event, nothing to report, or a violation.
 pub(super) type Received = Result<Option<Event<'static>>, Box<Fault>>;
 
 impl Connection {
@@ -43,7 +43,7 @@ impl Connection {
             }
         }
         match decode_performative(body)?.0 {
-            // In an encoding of its descriptor that nobody is known to use.
+            // In an unusual encoding of its descriptor.
             Performative::Transfer(_) if self.state == State::Opened => {
                 self.on_transfer(channel, &fast::transfer(body))
             }
@@ -178,14 +178,14 @@ impl Connection {
                 session.ask_flow();
                 Self::mark_due(&mut self.due, index, session);
             }
-            self.tell_reopened(index, opened, None);
+            self.queue_window_reopened(index, opened, None);
             return Ok(None);
         };
         let Some(place) = session.links.get(handle) else {
             let description = format!("flow.handle: {handle} is not attached");
             return Err(Fault::session(index, condition::UNATTACHED_HANDLE, description));
         };
-        self.tell_reopened(index, opened, Some(place));
+        self.queue_window_reopened(index, opened, Some(place));
         self.on_link_flow(place, flow)
     }
 
@@ -218,15 +218,16 @@ impl Connection {
         Ok(Some(event))
     }
 
-    /// Tells the sending links of a session that its window is open again; `except` hears of it anyway.
-    fn tell_reopened(&mut self, index: u32, opened: bool, except: Option<u32>) {
+    /// Queues the reopening of a session's window for its sending links; `except` gets another
+    /// event anyway.
+    fn queue_window_reopened(&mut self, index: u32, opened: bool, except: Option<u32>) {
         let Some(session) = self.sessions.get(index as usize).filter(|_| opened) else { return };
         for place in session.links.places().filter(|place| Some(*place) != except) {
             let sends = |link: &&Link| link.sends() && (link.credit > 0 || link.delivery.in_progress);
             if let Some(link) = self.links.get(place as usize).filter(sends) {
                 let event = Event::Credit { link: LinkId(place), credit: link.credit, drain: link.drain };
                 self.events.push_back(event);
-                self.attention = true;
+                self.pending_work = true;
             }
         }
     }
@@ -246,7 +247,7 @@ impl Connection {
             self.write_detach(place, detach.closed, None);
         }
         self.unmap_link(place);
-        self.tell_detached(place, detach.closed, detach.error, by);
+        self.queue_detached(place, detach.closed, detach.error, by);
         Ok(None)
     }
 
@@ -263,21 +264,21 @@ impl Connection {
             self.write_end(index, None, SessionStep::SentEnd);
         }
         self.channels.remove(u32::from(channel));
-        self.tell_ended(index, error, by);
+        self.queue_ended(index, error, by);
         Ok(None)
     }
 
-    /// Answers a violation at the endpoint that it is laid to.
+    /// Answers a violation at its endpoint.
     #[cold]
     pub(super) fn fail(&mut self, fault: Fault) {
         match fault {
             Fault::Link(place, error) => {
                 self.write_detach(place, true, Some(error.clone()));
-                self.tell_detached(place, true, Some(error), ClosedBy::Local);
+                self.queue_detached(place, true, Some(error), ClosedBy::Local);
             }
             Fault::Session(index, error) => {
                 self.write_end(index, Some(&error), SessionStep::Failed);
-                self.tell_ended(index, Some(error), ClosedBy::Local);
+                self.queue_ended(index, Some(error), ClosedBy::Local);
             }
             Fault::Connection(error) => self.abandon(error, ClosedBy::Local),
         }

@@ -1,4 +1,4 @@
-//! Sessions as the driver sees them: begun, ended, told of (2.5).
+//! Sessions of the driver: begun, ended, reported (2.5).
 
 use super::fault::Fault;
 use super::{ClosedBy, Connection, Event, LinkId, SessionId, UseError};
@@ -12,8 +12,8 @@ impl Connection {
     /// Begins a session; frames on it may follow at once.
     ///
     /// # Errors
-    /// `NotOpen` before the AMQP layer has begun (with SASL: before the `SaslOutcome`), `Limit` past
-    /// `channel-max`.
+    /// `NotOpen` before the AMQP layer has begun (with SASL: before the `SaslOutcome`), `Limit`
+    /// past `channel-max`.
     pub fn begin(&mut self) -> Result<SessionId, UseError> {
         if !self.state.writes() {
             return Err(UseError::NotOpen);
@@ -52,7 +52,7 @@ impl Connection {
         self.write_end(session.0, error.as_ref(), Step::SentEnd);
     }
 
-    /// Writes what the session has put together, then its end.
+    /// Writes the pending output of the session, then its end.
     pub(super) fn write_end(&mut self, index: u32, error: Option<&Error>, step: Step) {
         self.flush_session(index);
         let Some(session) = self.sessions.get_mut(index as usize) else { return };
@@ -64,8 +64,8 @@ impl Connection {
         }
     }
 
-    /// Tells the driver that a session is over, after each of its links.
-    pub(super) fn tell_ended(&mut self, index: u32, error: Option<Error>, by: ClosedBy) {
+    /// Queues the end of a session, after each of its links.
+    pub(super) fn queue_ended(&mut self, index: u32, error: Option<Error>, by: ClosedBy) {
         let places: Vec<u32> =
             self.sessions.get(index as usize).map(|session| session.places().collect()).unwrap_or_default();
         for place in places {
@@ -73,19 +73,19 @@ impl Connection {
                 link.state = LinkState::Detached;
             }
             let (link, ended) = (LinkId(place), Some(SessionId(index)));
-            self.tell_over(Event::Detach { link, closed: false, error: None, by, ended }, place);
+            self.queue_link_end(Event::Detach { link, closed: false, error: None, by, ended }, place);
         }
         match self.sessions.get_mut(index as usize) {
-            Some(session) if !session.told => {
-                session.told = true;
-                self.tell(Event::End { session: SessionId(index), error });
+            Some(session) if !session.notified => {
+                session.notified = true;
+                self.queue_event(Event::End { session: SessionId(index), error });
             }
             _ => self.forget_session(index),
         }
     }
 
-    /// Forgets a session that is over, once the driver knows and the peer has sent its end. What it had for its
-    /// links goes at once.
+    /// Forgets a session that is over, once the driver knows and the peer has sent its end. Pending
+    /// output of its links goes at once.
     pub(super) fn forget_session(&mut self, index: u32) {
         let Some(session) = self.sessions.get_mut(index as usize) else { return };
         if session.state == State::Unmapped {

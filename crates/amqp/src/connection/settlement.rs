@@ -9,8 +9,8 @@ use crate::link::state::State as LinkState;
 use crate::types::{DeliveryState, Error, Outcome, ReceiverSettleMode, Role, TransactionalState, condition};
 
 impl Connection {
-    /// A disposition of the peer. What it says about its own deliveries needs no answer: once it has settled
-    /// them, so have we, and the driver is told.
+    /// A disposition of the peer. A disposition of the sender needs no answer: once it has settled
+    /// deliveries, so have we, and the driver is notified.
     #[inline]
     pub(super) fn on_disposition(&mut self, channel: u16, view: &DispositionView<'_>) -> Received {
         let Some(index) = self.session_of(channel, "disposition")? else { return Ok(None) };
@@ -50,8 +50,9 @@ impl Connection {
         Ok(Some(Event::Disposition { session: SessionId(index), first, last, settled, outcome }))
     }
 
-    /// Deliveries that were settled without an outcome get the default outcome of their source (3.5.3), else they
-    /// are released: one event for each run of deliveries of the same link. `txn_id`: within that transaction.
+    /// Deliveries that were settled without an outcome get the default outcome of their source
+    /// (3.5.3), else they are released: one event for each run of deliveries of the same link.
+    /// `txn_id`: within that transaction.
     #[cold]
     fn settled_by_default(
         &mut self,
@@ -71,7 +72,7 @@ impl Connection {
             let default = self.links.get(place as usize).and_then(|link| link.default_outcome.clone());
             let outcome = default.unwrap_or(Outcome::Released);
             let (session, settled) = (SessionId(index), true);
-            self.tell(match txn_id {
+            self.queue_event(match txn_id {
                 None => Event::Disposition { session, first, last, settled, outcome },
                 Some(txn_id) => {
                     let txn_id = txn_id.to_vec();
@@ -93,9 +94,9 @@ impl Connection {
         }
     }
 
-    /// Receiving link: the outcome of a delivery. Written at `flush`, in ranges; on a link that settles second,
-    /// the delivery is settled by the sender's disposition, which needs no call. An outcome that the source does not
-    /// offer detaches the link.
+    /// Receiving link: the outcome of a delivery. Written at `flush`, in ranges; on a link that
+    /// settles second, the delivery is settled by the sender's disposition, which needs no call. An
+    /// outcome that the source does not offer detaches the link.
     #[inline]
     pub fn settle(&mut self, link: LinkId, delivery_id: u32, outcome: &Outcome) {
         let place = link.0;
@@ -118,8 +119,8 @@ impl Connection {
         Self::mark_due(&mut self.due, link.session, session);
     }
 
-    /// As `settle`, with any state, of part 4 for instance. Without `settled` the delivery stays unsettled on our side,
-    /// as it does whenever the link settles second.
+    /// As `settle`, with any state, of part 4 for instance. Without `settled` the delivery stays
+    /// unsettled on our side, as it does whenever the link settles second.
     pub fn settle_with(&mut self, link: LinkId, delivery_id: u32, state: &DeliveryState, settled: bool) {
         let place = link.0;
         let Some(link) = self.links.get_mut(place as usize).filter(|link| link.state == LinkState::Attached) else {
@@ -130,7 +131,7 @@ impl Connection {
             DeliveryState::Transactional(state) => state.outcome.as_ref(),
             DeliveryState::Declared(_) | DeliveryState::Received(_) => None,
         };
-        // What says the same in other words would not be what the transaction has of it.
+        // An equivalent outcome would differ from the one in the transaction.
         if let Some(outcome) = outcome
             && link.offered.fit(outcome).is_none_or(|fitting| fitting != *outcome)
         {
@@ -146,8 +147,8 @@ impl Connection {
         Self::mark_due(&mut self.due, link.session, session);
     }
 
-    /// Detaches a link whose source does not offer the outcome of a delivery (3.5.3), and says which delivery it is and
-    /// what became of it (OASIS anonymous terminus 1.0, 2.2.2).
+    /// Detaches a link whose source does not offer the outcome of a delivery (3.5.3), with an error
+    /// that names the delivery and its outcome (OASIS anonymous terminus 1.0, 2.2.2).
     #[cold]
     fn not_offered(&mut self, place: u32, delivery_id: u32, outcome: &Outcome) {
         let Some(link) = self.links.get(place as usize) else { return };
@@ -174,8 +175,8 @@ impl Connection {
         self.write_detach(place, true, Some(error));
     }
 
-    /// Receiving link: whether a delivery is settled with its outcome, because the link settles first or its sender asked
-    /// for that (2.7.5).
+    /// Receiving link: whether a delivery is settled with its outcome, because the link settles
+    /// first or its sender requested that (2.7.5).
     #[must_use]
     pub fn settles_at_once(&self, link: LinkId, delivery_id: u32) -> bool {
         let link = self.links.get(link.0 as usize);
@@ -184,15 +185,16 @@ impl Connection {
         })
     }
 
-    /// Each unsettled delivery of ours in `first..=last`, which stays so: id, link and token, in order of ids.
+    /// Each unsettled delivery of ours in `first..=last`, which stays so: id, link and token, in
+    /// order of ids.
     pub fn unsettled(&self, session: SessionId, first: u32, last: u32) -> impl Iterator<Item = (u32, LinkId, u64)> {
         let session = self.sessions.get(session.0 as usize);
         let entries = session.into_iter().flat_map(move |session| session.unsettled.range(first, last));
         entries.map(|(id, link, token)| (id, LinkId(link), token))
     }
 
-    /// Takes each delivery of ours in `first..=last` out of the unsettled ones: `f(link, token)`, in order of ids.
-    /// With `settled` false the peer is told at `flush` that we settled them.
+    /// Takes each delivery of ours in `first..=last` out of the unsettled ones: `f(link, token)`,
+    /// in order of ids. With `settled` false the peer learns at `flush` that we settled them.
     #[inline]
     pub fn take_settled(
         &mut self,

@@ -1,4 +1,4 @@
-//! From a number that the peer chose (channel, handle) to the place where we keep what it names.
+//! From a number that the peer chose (channel, handle) to the place of its state.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,9 @@ const VACANT: u32 = u32::MAX;
 /// How far beyond the numbers in use a new one may lie and still be found by indexing.
 const REACH: usize = 16;
 
-/// A map from small numbers to places: an array for the dense run of numbers that every peer uses, a tree for
-/// those a peer scatters, so that memory follows the count of numbers and not the largest of them.
+/// A map from small numbers to places: an array for the dense run of numbers that every peer uses,
+/// a tree for those a peer scatters, so that memory follows the count of numbers and not the
+/// largest of them.
 #[derive(Debug, Default)]
 pub(crate) struct Slots {
     dense: Vec<u32>,

@@ -1,6 +1,6 @@
 //! Connection states (2.4.6) and the states of the security layer before it (5.3.2), as tables.
 
-/// What a connection does that changes its state: `Sent` by us, `Received` from the peer.
+/// A step that changes a connection's state: `Sent` by us, `Received` from the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     SentHeader,
@@ -9,7 +9,7 @@ pub(crate) enum Step {
     ReceivedOpen,
     SentClose,
     ReceivedClose,
-    /// we sent a close with an error: whatever comes until the peer's close is dropped
+    /// we sent a close with an error: input until the peer's close is dropped
     Failed,
 }
 
@@ -70,7 +70,7 @@ impl State {
     }
 }
 
-/// What moves the security layer.
+/// Steps of the security layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SaslStep {
     Header,
@@ -81,7 +81,7 @@ pub(crate) enum SaslStep {
     Outcome,
 }
 
-/// Who is to speak next in the security layer.
+/// The side that sends next in the security layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sasl {
     /// no security layer, or it is done

@@ -1,4 +1,4 @@
-//! Silence both ways (2.4.5), and how long shaking hands may take.
+//! Idle time-outs both ways (2.4.5), and the handshake time-out.
 
 use super::state::State;
 use super::{ClosedBy, Config, Connection};
@@ -6,12 +6,12 @@ use crate::codec::frame::encode_heartbeat;
 use crate::time::Time;
 use crate::types::{Error, condition};
 
-/// Milliseconds: no peer may ask for heartbeats closer than half of this.
+/// Milliseconds: no peer may request heartbeats closer than half of this.
 const IDLE_TIME_OUT_MIN: u32 = 100;
 
 #[derive(Debug)]
 pub(super) struct Timers {
-    /// the latest time the driver told
+    /// the latest time given by the driver
     pub(super) now: Time,
     /// when the last frame came
     pub(super) received: Time,
@@ -78,7 +78,8 @@ impl Connection {
         [timers.deadline, timers.silent_at(self.state), timers.beat_at(self.state)].into_iter().flatten().min()
     }
 
-    /// Tells whether the driver reads what the peer sends. While it does not, silence is not the peer's.
+    /// Records whether the driver reads the peer's input. While it does not, silence is not the
+    /// peer's.
     pub fn set_reading(&mut self, now: Time, reading: bool) {
         self.timers.now = now;
         self.timers.paused = !reading;
@@ -87,7 +88,8 @@ impl Connection {
         }
     }
 
-    /// Sends a heartbeat that is due, or gives up on a silent peer: then `poll_event` returns `Closed`.
+    /// Sends a heartbeat that is due, or gives up on a silent peer: then `poll_event` returns
+    /// `Closed`.
     pub fn handle_timeout(&mut self, now: Time) {
         self.timers.now = now;
         if self.over {
@@ -107,7 +109,7 @@ impl Connection {
             return self.abandon(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, description), ClosedBy::Timeout);
         }
         if self.timers.beat_at(self.state).is_some_and(|beat| beat <= now) {
-            // Output that still waits for the socket says more than an empty frame after it.
+            // Output that waits for the socket serves as well as an empty frame after it.
             if self.output.is_empty() {
                 encode_heartbeat(&mut self.output);
             }

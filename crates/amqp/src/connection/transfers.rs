@@ -1,5 +1,5 @@
-//! Transfers both ways (2.6.12, 2.6.14, 2.7.5): the hot path. Numbers index arrays, nothing is hashed, and
-//! nothing is allocated but the bytes written.
+//! Transfers both ways (2.6.12, 2.6.14, 2.7.5): the hot path. Numbers index arrays, nothing is
+//! hashed, and nothing is allocated but the bytes written.
 
 use super::fault::Fault;
 use super::state::State;
@@ -57,12 +57,13 @@ impl Connection {
     #[cold]
     fn posting_failed(&mut self, view: &TransferView<'_>, fault: Box<Fault>) -> Box<Fault> {
         if let Some(event) = state_of(view).and_then(|state| posting_lost(state, fault.error())) {
-            self.tell(event);
+            self.queue_event(event);
         }
         fault
     }
 
-    /// Counts a transfer frame: its link, and whether it begins a delivery. `None`: it is not the driver's to see.
+    /// Counts a transfer frame: its link, and whether it begins a delivery. `None`: it is not the
+    /// driver's to see.
     #[inline(always)]
     fn admit(&mut self, channel: u16, view: &TransferView<'_>) -> Result<Option<(u32, bool)>, Box<Fault>> {
         let index = self.channels.get(u32::from(channel)).unwrap_or(u32::MAX);
@@ -79,7 +80,7 @@ impl Connection {
             return Err(unattached(index, view.handle));
         };
         if link.state != LinkState::Attached || link.role != Role::Receiver {
-            return astray(index, session, place, link, view, self.config.uncredited_max).map(|()| None);
+            return drop_unattached(index, session, place, link, view, self.config.uncredited_max).map(|()| None);
         }
         let first = match link.receive(view) {
             Ok(first) => first,
@@ -103,7 +104,8 @@ impl Connection {
     }
 }
 
-/// Apart, because a copy of the field in one go would wait for the two halves that were just written.
+/// Apart, because a copy of the field in one go would wait for the two halves that were just
+/// written.
 #[cold]
 fn state_of<'a>(view: &TransferView<'a>) -> Option<&'a [u8]> {
     view.state
@@ -129,7 +131,7 @@ fn posting_lost(state: &[u8], error: &Error) -> Option<Event<'static>> {
 
 /// A frame for a link that takes none: dropped while the peer may not know that the link is over.
 #[cold]
-fn astray(
+fn drop_unattached(
     index: u32,
     session: &mut Session,
     place: u32,
@@ -142,8 +144,8 @@ fn astray(
         let description = format!("transfer.handle: {} is a link on which the peer receives", view.handle);
         return Err(Fault::link(place, condition::NOT_ALLOWED, description));
     }
-    // What was under way is within the credit once granted, or came in one go with what was beyond it; a peer that
-    // goes on ignores our detach.
+    // Deliveries in flight are within the credit once granted, or came together with those beyond
+    // it; a peer that continues ignores our detach.
     match link.receive(view) {
         Err(error) if error.condition == condition::TRANSFER_LIMIT_EXCEEDED => {
             link.uncredited += 1;
@@ -172,7 +174,8 @@ fn out_of_sequence(index: u32, found: u32, expected: u32) -> Box<Fault> {
     Fault::session(index, condition::INVALID_FIELD, description)
 }
 
-/// Applies a transfer's own receiver settle mode, which may ask for less than the link's, never for more (2.7.5).
+/// Applies a transfer's own receiver settle mode, which may ask for less than the link's, never for
+/// more (2.7.5).
 #[cold]
 fn override_mode(place: u32, link: &mut Link, view: &TransferView<'_>) -> Result<(), Box<Fault>> {
     match (link.rcv_settle_mode, view.rcv_settle_mode) {
@@ -204,8 +207,9 @@ impl Connection {
         (self.state == State::Opened && session.state == SessionState::Mapped).then_some((link, session))
     }
 
-    /// Sending link: how many deliveries it may begin now. 0 without credit, while its session's window is
-    /// closed or its unsettled deliveries are at their bound, and within a delivery of its own.
+    /// Sending link: how many deliveries it may begin now. 0 without credit, while its session's
+    /// window is closed or its unsettled deliveries are at their bound, and within a delivery of
+    /// its own.
     #[inline]
     #[must_use]
     pub fn sendable(&self, link: LinkId) -> u32 {
@@ -217,39 +221,41 @@ impl Connection {
         }
     }
 
-    /// Sending link: whether all its deliveries are sent settled (snd-settle-mode settled), so that none may have a
-    /// token.
+    /// Sending link: whether all its deliveries are sent settled (snd-settle-mode settled), so that
+    /// none may have a token.
     #[inline]
     #[must_use]
     pub fn sends_settled(&self, link: LinkId) -> bool {
         self.links.get(link.0 as usize).is_some_and(|link| link.snd_settle_mode == SenderSettleMode::Settled)
     }
 
-    /// Sending link: the deliveries its receiver has granted and not been sent, whether they may begin now or not.
+    /// Sending link: the deliveries its receiver has granted and not been sent, whether they may
+    /// begin now or not.
     #[must_use]
     pub fn credit(&self, link: LinkId) -> u32 {
         self.sender(link).map_or(0, |(link, _)| link.credit)
     }
 
-    /// Sending link: whether the next piece of the delivery in progress may be handed in.
+    /// Sending link: whether the next piece of the delivery in progress may be passed in.
     #[inline]
     #[must_use]
     pub fn continuable(&self, link: LinkId) -> bool {
         self.sender(link).is_some_and(|(link, session)| session.room() > 0 && link.delivery.in_progress)
     }
 
-    /// Sending link: writes a piece of a delivery. It is taken while the session's window is open; what the
-    /// window has no room for is kept, and written when it opens. An aborting piece is always taken.
+    /// Sending link: writes a piece of a delivery. It is taken while the session's window is open;
+    /// the part without room in the window is kept, and written when it opens. An aborting piece is
+    /// always taken.
     ///
     /// # Errors
-    /// Says why nothing was taken.
+    /// Returns why nothing was taken.
     #[inline]
     pub fn transfer(&mut self, link: LinkId, piece: Outgoing<'_>) -> Result<(), SendError> {
         self.put_piece(link, piece, None, None)
     }
 
-    /// As `transfer`, of a delivery that has a name beyond its session, so that it can be resumed (2.6.13). The tag counts
-    /// on the first piece.
+    /// As `transfer`, of a delivery that has a name beyond its session, so that it can be resumed
+    /// (2.6.13). The tag counts on the first piece.
     ///
     /// # Errors
     /// As `transfer`.
@@ -257,7 +263,8 @@ impl Connection {
         self.put_piece(link, piece, None, Some(tag))
     }
 
-    /// As `transfer`, with a state on the first frame of the piece (4.4.1: the transaction that a delivery is part of).
+    /// As `transfer`, with a state on the first frame of the piece (4.4.1: the transaction that a
+    /// delivery is part of).
     ///
     /// # Errors
     /// As `transfer`.
@@ -352,8 +359,8 @@ fn begin_delivery(
     }
     link.credit -= 1;
     link.delivery_count = link.delivery_count.wrapping_add(1);
-    // 2.8.2: nothing is sent settled on such a link. One that settles second would wait for us to settle, who keep
-    // no account of it: there the lesser evil is to send it settled.
+    // 2.8.2: nothing is sent settled on such a link. A receiver that settles second would wait for
+    // us to settle, and we keep no record of it: sending it settled is the lesser evil.
     let never_settled =
         link.snd_settle_mode == SenderSettleMode::Unsettled && link.rcv_settle_mode == ReceiverSettleMode::First;
     link.delivery.settled = piece.token.is_none() && !never_settled;
@@ -416,7 +423,7 @@ fn write_frame(
     }
 }
 
-/// Gives a delivery up (2.6.14): what is held of it is not sent, and no outcome will come.
+/// Aborts a delivery (2.6.14): its kept parts are not sent, and no outcome follows.
 #[cold]
 fn abort(session: &mut Session, link: &mut Link, place: u32, out: &mut Vec<u8>) {
     let id = link.delivery.id;

@@ -40,8 +40,8 @@ pub(crate) struct Link {
     pub(crate) role: Role,
     pub(crate) snd_settle_mode: SenderSettleMode,
     pub(crate) rcv_settle_mode: ReceiverSettleMode,
-    /// the driver has been told that the link is over, or never of it
-    pub(crate) told: bool,
+    /// the driver knows that the link is over, or never knew of it
+    pub(crate) notified: bool,
     /// the peer has attached its end (its delivery-count is known)
     pub(crate) remote_attached: bool,
     /// a flow is to be written; the link is in its session's list
@@ -57,7 +57,7 @@ pub(crate) struct Link {
     pub(crate) delivery_count: u32,
     /// deliveries that may still be sent
     pub(crate) credit: u32,
-    /// sending: the count that our attach told
+    /// sending: the count in our attach
     initial_count: u32,
     /// receiving: the delivery-count at which the sender has used up all that it was ever granted
     ceiling: u32,
@@ -66,9 +66,11 @@ pub(crate) struct Link {
     pub(crate) delivery: Delivery,
     /// bytes of the largest message: ours if receiving, the peer's if sending
     size_max: u64,
-    /// receiving: deliveries that are to be settled at once although the link settles second (2.7.5)
+    /// receiving: deliveries that are to be settled at once although the link settles second
+    /// (2.7.5)
     pub(crate) settle_first: BTreeSet<u32>,
-    /// receiving: tags of the unsettled deliveries that our attach named and that were not resumed yet
+    /// receiving: tags of the unsettled deliveries that our attach named and that were not resumed
+    /// yet
     pub(crate) resumable: BTreeSet<Box<[u8]>>,
     /// receiving: our attach did not name all of them, so that nothing new may come (2.7.3)
     pub(crate) incomplete: bool,
@@ -92,7 +94,7 @@ impl Link {
             role,
             snd_settle_mode: SenderSettleMode::Mixed,
             rcv_settle_mode: ReceiverSettleMode::First,
-            told: false,
+            notified: false,
             remote_attached: false,
             flow_due: false,
             drain: false,
@@ -124,20 +126,21 @@ impl Link {
         self.size_max = max_message_size.filter(|size| *size > 0).unwrap_or(UNLIMITED);
     }
 
-    /// Sending: begins to count at the number that our attach tells.
+    /// Sending: begins to count at the number in our attach.
     pub(crate) fn count_from(&mut self, initial_delivery_count: u32) {
         self.initial_count = initial_delivery_count;
         self.delivery_count = initial_delivery_count;
     }
 
-    /// Receiving: begins to count at the sender's initial delivery-count. Until then `ceiling` is what was granted.
+    /// Receiving: begins to count at the sender's initial delivery-count. Until then `ceiling` is
+    /// the granted credit.
     pub(crate) fn start_counting(&mut self, initial_delivery_count: u32) {
         self.delivery_count = initial_delivery_count;
         self.ceiling = self.ceiling.wrapping_add(initial_delivery_count);
         self.remote_attached = true;
     }
 
-    /// Receiving: the sender may send `credit` deliveries from now on. `true` if it has to be told.
+    /// Receiving: the sender may send `credit` deliveries from now on. `true` if it has to be sent.
     pub(crate) fn grant(&mut self, credit: u32) -> bool {
         let changed = self.credit != credit;
         self.credit = credit;
@@ -150,7 +153,8 @@ impl Link {
         changed
     }
 
-    /// Receiving: takes a frame of a delivery; `first` of the result tells whether it begins one.
+    /// Receiving: takes a frame of a delivery; `first` of the result indicates whether it begins
+    /// one.
     #[inline(always)]
     pub(crate) fn receive(&mut self, view: &TransferView<'_>) -> Result<bool, Error> {
         let first = !self.delivery.in_progress;
@@ -169,7 +173,7 @@ impl Link {
         Ok(first)
     }
 
-    /// A later frame, which may leave out but not change what the first one said (2.7.5).
+    /// A later frame, which may omit but not change what the first one said (2.7.5).
     #[inline(never)]
     fn continue_delivery(&mut self, view: &TransferView<'_>) -> Result<(), Error> {
         if view.delivery_id.is_some_and(|id| id != self.delivery.id) {
@@ -283,7 +287,8 @@ impl Link {
         Error::new(condition::MESSAGE_SIZE_EXCEEDED, description)
     }
 
-    /// Receiving: applies the sender's flow; a sender that drains moves its delivery-count on (2.6.7).
+    /// Receiving: applies the sender's flow; a sender that drains moves its delivery-count on
+    /// (2.6.7).
     pub(crate) fn sender_flow(&mut self, flow: &Flow) {
         let Some(count) = flow.delivery_count else { return };
         let ahead = count.wrapping_sub(self.delivery_count);
@@ -297,15 +302,16 @@ impl Link {
     pub(crate) fn receiver_flow(&mut self, flow: &Flow) {
         let sent = self.delivery_count.wrapping_sub(flow.delivery_count.unwrap_or(self.initial_count));
         if let Some(credit) = flow.link_credit {
-            // A receiver that counts ahead of us is granting from its own count: more than we sent is not less.
+            // A receiver that counts ahead of us is granting from its own count: more than we sent
+            // is not less.
             let left = i64::from(credit) - i64::from(sent as i32);
             self.credit = left.clamp(0, i64::from(u32::MAX)) as u32;
         }
         self.drain = flow.drain;
     }
 
-    /// Sending: gives back what credit is left.
-    pub(crate) fn give_back(&mut self) {
+    /// Sending: returns what credit is left.
+    pub(crate) fn return_credit(&mut self) {
         self.delivery_count = self.delivery_count.wrapping_add(self.credit);
         self.credit = 0;
     }

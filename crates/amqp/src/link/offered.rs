@@ -29,10 +29,11 @@ const fn bit(outcome: &Outcome) -> u8 {
 pub(crate) struct Offered(u8);
 
 impl Offered {
-    /// Those of a source that does not say.
+    /// Those of a source that names none.
     pub(crate) const ALL: Self = Self(ALL);
 
-    /// Those of a source. One that lists no outcome of the standard, which many clients do, takes any.
+    /// Those of a source. One that lists no outcome of the standard, which many clients do, takes
+    /// any.
     pub(crate) fn of(source: Option<&Source>) -> Self {
         let Some(source) = source else { return Self::ALL };
         let listed = source.outcomes.iter().fold(0, |set, name| {
@@ -51,8 +52,8 @@ impl Offered {
         self.0 != ALL
     }
 
-    /// The outcome if it is offered, or another that says the same: released and a bare modified both give a message
-    /// back. `None` if there is none.
+    /// The outcome if it is offered, or an equivalent one: released and a bare modified both return
+    /// a message. `None` if there is none.
     pub(crate) fn fit(self, outcome: &Outcome) -> Option<Outcome> {
         let has = |bit| self.0 & bit != 0;
         match outcome {

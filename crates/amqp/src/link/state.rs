@@ -1,6 +1,6 @@
 //! Link states (2.6.1, 2.6.3, 2.6.6) as a table.
 
-/// What a link does that changes its state: `Sent` by us, `Received` from the peer.
+/// A step that changes a link's state: `Sent` by us, `Received` from the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     SentAttach,
@@ -19,7 +19,7 @@ pub(crate) enum State {
     /// the driver's answer is to come
     AttachReceived,
     Attached,
-    /// what the peer sends until its detach is dropped
+    /// input until the peer's detach is dropped
     DetachSent,
     DetachReceived,
     /// attach and detach sent: the answers to both are still to come

@@ -1,15 +1,16 @@
-//! Tags of the deliveries that a link has received and not settled (2.6.12): no two may be alike, and some errors name
-//! them.
+//! Tags of the deliveries that a link has received and not settled (2.6.12): no two may be alike,
+//! and some errors name them.
 //!
-//! Most senders count: their tags are consecutive numbers, the highest byte first, as their delivery-ids are. Such
-//! deliveries share a [`Run`], so that one more of them costs a comparison and settling it a bit.
+//! Most senders count: their tags are consecutive numbers, the highest byte first, as their
+//! delivery-ids are. Such deliveries share a [`Run`], so that one more of them costs a comparison
+//! and settling it a bit.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use crate::codec::MAX_DELIVERY_TAG;
 
-/// Unsettled deliveries among which a tag is looked for. Senders that count never cause a search.
+/// Most unsettled deliveries searched for a tag. Senders that count never cause a search.
 const SEARCHED: u32 = 1024;
 /// Deliveries of a run, at most: one for each bit of [`Run::unsettled`].
 const RUN: u32 = u64::BITS;
@@ -18,8 +19,8 @@ const SETTLED_KEPT: usize = 64;
 /// Runs for which memory is kept while nothing is unsettled.
 const KEPT: usize = 64;
 
-/// A tag in place, aligned to the right. Tags are ordered by length and then by their bytes, which is the order of
-/// counters in all usual encodings.
+/// A tag in place, aligned to the right. Tags are ordered by length and then by their bytes, which
+/// is the order of counters in all usual encodings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Tag {
     length: u8,
@@ -106,7 +107,8 @@ impl Run {
         self.tag.length == tag.length && offset.is_some_and(is_unsettled)
     }
 
-    /// Settles up to `count` deliveries from `offset` on, which is within the run. Returns how many there were.
+    /// Settles up to `count` deliveries from `offset` on, which is within the run. Returns how many
+    /// there were.
     fn settle(&mut self, offset: u32, count: u32) -> u32 {
         let count = count.min(self.count - offset);
         self.unsettled &= !(u64::MAX >> (RUN - count) << offset);
@@ -134,7 +136,7 @@ pub(crate) struct Tags {
     rising: bool,
     /// else no tag is higher than this
     highest: Tag,
-    /// older runs at which settled ones are looked for
+    /// older runs at which settled ones are searched for
     sweep_at: usize,
 }
 
@@ -299,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_that_counts_takes_a_run_for_64_deliveries_and_memory_is_given_back() {
+    fn a_sender_that_counts_takes_a_run_for_64_deliveries_and_memory_is_returned() {
         let mut tags = Tags::default();
         let start = u32::MAX - 1000;
         for count in 0..100_000_u32 {
@@ -314,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_that_begins_again_is_not_taken_for_one_that_goes_on() {
+    fn a_counter_that_begins_again_is_not_taken_for_one_that_continues() {
         let mut tags = Tags::default();
         assert!(tags.insert(0, &[255]) && tags.insert(1, &[1, 0]) && tags.insert(2, &[0]));
         assert!(tags.insert(3, &u64::MAX.to_be_bytes()) && tags.insert(4, &0_u64.to_be_bytes()));

@@ -156,7 +156,7 @@ fn section_2_6_7_drain_moves_the_count_on() {
     let mut sender = link(Role::Sender);
     sender.receiver_flow(&Flow { link_credit: Some(5), drain: true, ..Flow::default() });
     assert!(sender.drain);
-    sender.give_back();
+    sender.return_credit();
     let mut flow = Flow::default();
     sender.fill_flow(&mut flow);
     assert_eq!((flow.delivery_count, flow.link_credit, flow.drain), (Some(5), Some(0), true));

@@ -1,16 +1,18 @@
-//! OAUTHBEARER (RFC 7628) and XOAUTH2: one message with a token that somebody else has issued.
+//! OAUTHBEARER (RFC 7628) and XOAUTH2: one message with a token of another issuer.
 //!
-//! `n,a=USER,^Ahost=..^Aport=..^Aauth=Bearer TOKEN^A^A`, and `user=USER^Aauth=Bearer TOKEN^A^A`, where `^A` is 0x01.
+//! `n,a=USER,^Ahost=..^Aport=..^Aauth=Bearer TOKEN^A^A`, and `user=USER^Aauth=Bearer TOKEN^A^A`,
+//! where `^A` is 0x01.
 
 use super::verifier::prepare;
 use super::{Mechanism, Secret};
 
-/// Bytes of the longest token taken: a little less than fits into a frame before the connection is open.
+/// Bytes of the longest token taken: a little less than fits into a frame before the connection is
+/// open.
 const TOKEN_BYTES_MAX: usize = 16_000;
 
 /// The message of a client, taken apart.
 pub(super) struct BearerMessage {
-    /// for whom it says the token is; prepared
+    /// the claimed user of the token; prepared
     pub(super) user: Option<String>,
     pub(super) token: Secret,
 }
@@ -93,8 +95,8 @@ fn bearer(value: &str) -> Result<Secret, &'static str> {
     Ok(Secret::new(token))
 }
 
-/// What a client is told of a token that does not let it in (RFC 7628, section 3.2.2). One that speaks XOAUTH2 is told
-/// nothing before the outcome: such clients do not expect to be.
+/// The error response for a client whose token is refused (RFC 7628, section 3.2.2). One that
+/// speaks XOAUTH2 receives nothing before the outcome: such clients do not expect it.
 pub(super) fn failure(mechanism: Mechanism, malformed: bool) -> Option<Vec<u8>> {
     let status = if malformed { "invalid_request" } else { "invalid_token" };
     (mechanism == Mechanism::OAuthBearer).then(|| format!("{{\"status\":\"{status}\"}}").into_bytes())

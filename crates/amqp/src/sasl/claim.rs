@@ -1,4 +1,4 @@
-//! What a peer claims that this process alone cannot check, and what whoever can says of it.
+//! Claims of a peer that this process alone cannot check, and verdicts on them.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ impl Secret {
         Self(text.to_owned())
     }
 
-    /// The secret itself: for whoever checks it.
+    /// The secret itself, for the party that checks it.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
@@ -28,27 +28,27 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// What a peer has said and somebody else has to check; the answer goes to [`super::Server::judged`].
+/// A peer's claim that another party has to check; the answer goes to [`super::Server::judged`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// PLAIN, OAUTHBEARER or XOAUTH2
     pub mechanism: Mechanism,
-    /// who it says it is; a token need not be told
+    /// the claimed user; a token may omit it
     pub user: Option<String>,
     /// the password or the token
     pub secret: Secret,
 }
 
-/// What there is to say of a [`Claim`].
+/// The verdict on a [`Claim`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// it is true, and this is who the peer is
+    /// it is true, and this is the peer's identity
     Right {
         /// user name
         user: String,
     },
     /// it is not
     Wrong,
-    /// nobody can tell at present: trying again may help
+    /// no verdict is possible at present: trying again may help
     Unknown,
 }

@@ -20,16 +20,17 @@ use super::verifier::prepare;
 use super::{Mechanism, Nonce, Secret, Unusable};
 use crate::types::{SaslCode, SaslInit, SaslOutcome, Symbol};
 
-/// What a client may log in with.
+/// The credentials of a client.
 #[derive(Clone, Default)]
 pub struct Login {
     /// user name and password
     pub password: Option<(String, String)>,
-    /// a token that somebody else has issued, and for whom, where that has to be said
+    /// a token of another issuer, and its user, if required
     pub token: Option<(Option<String>, Secret)>,
     /// a certificate was shown in the TLS handshake
     pub certificate: bool,
-    /// only these mechanisms; `None`: every one that the rest allows. Leave PLAIN out where others could listen
+    /// only these mechanisms; `None`: every one that the rest allows. Leave PLAIN out where others
+    /// could listen
     pub mechanisms: Option<Vec<Mechanism>>,
     /// what `Client::keys` gave after an earlier login, to spare deriving it again
     pub keys: Option<DerivedKeys>,
@@ -53,21 +54,22 @@ pub enum ClientError {
     #[error(transparent)]
     Unusable(#[from] Unusable),
     /// the verdict of the server
-    #[error("the server refused the login{}", said(*.0))]
+    #[error("the server refused the login{}", reported(*.0))]
     Refused(SaslCode),
     /// the server's own word for it
     #[error("the server refused the login: {0}")]
     Named(String),
-    /// the server did not prove that it knows the password: it may be another one that plays its part
+    /// the server did not prove that it knows the password: it may be another one that plays its
+    /// part
     #[error("the server did not prove that it knows the user; do not trust it")]
     Unproven,
-    /// what the server said makes no sense
+    /// the server's message is malformed
     #[error("{0}")]
     Protocol(&'static str),
 }
 
-/// What a code of a refusal means for whoever logs in (part 5, 5.3.3.6).
-fn said(code: SaslCode) -> &'static str {
+/// The meaning of an outcome code for the user (part 5, 5.3.3.6).
+fn reported(code: SaslCode) -> &'static str {
     match code {
         SaslCode::SysPerm => " for a reason of its own, for good",
         SaslCode::SysTemp | SaslCode::Sys => " for a reason of its own; try again later",
@@ -93,8 +95,8 @@ enum State {
     Waiting,
     /// a token was shown
     Shown,
-    /// the server has said what is wrong with it
-    Told(String),
+    /// the server has reported its error
+    ReceivedError(String),
     First(Box<ClientExchange>),
     /// the signature that the server has to show
     Final(Vec<u8>),
@@ -108,8 +110,9 @@ impl Client {
         Self { login, nonce, state: State::Ready }
     }
 
-    /// Chooses among the server's mechanisms (5.3.3.1) and starts: EXTERNAL with a certificate, SCRAM with the strongest
-    /// hash, PLAIN; without a password ANONYMOUS. `hostname` is the virtual host, for EnMasse the address space.
+    /// Chooses among the server's mechanisms (5.3.3.1) and starts: EXTERNAL with a certificate,
+    /// SCRAM with the strongest hash, PLAIN; without a password ANONYMOUS. `hostname` is the
+    /// virtual host, for EnMasse the address space.
     ///
     /// # Errors
     /// No mechanism fits, or the user name or password is no text.
@@ -172,21 +175,23 @@ impl Client {
                 Ok(Vec::new())
             }
             State::Shown => {
-                let said = String::from_utf8_lossy(challenge).chars().take(SAID_MAX).collect();
-                self.state = State::Told(said);
+                let reported = String::from_utf8_lossy(challenge).chars().take(SAID_MAX).collect();
+                self.state = State::ReceivedError(reported);
                 Ok(vec![1])
             }
-            State::Ready | State::Waiting | State::Told(_) | State::Over => Err(OUT_OF_TURN),
+            State::Ready | State::Waiting | State::ReceivedError(_) | State::Over => Err(OUT_OF_TURN),
         }
     }
 
-    /// The keys that SCRAM used, once the challenge is answered: for the next login with the same password.
+    /// The keys that SCRAM used, once the challenge is answered: for the next login with the same
+    /// password.
     #[must_use]
     pub fn keys(&self) -> Option<DerivedKeys> {
         self.login.keys.clone()
     }
 
-    /// Takes the sasl-outcome (5.3.3.5). `Ok`: logged in, and with SCRAM the server has proved itself.
+    /// Takes the sasl-outcome (5.3.3.5). `Ok`: logged in, and with SCRAM the server has proved
+    /// itself.
     ///
     /// # Errors
     /// The server refused, or it accepted without the proof it owes.
@@ -194,7 +199,7 @@ impl Client {
         let state = std::mem::replace(&mut self.state, State::Over);
         if outcome.code != SaslCode::Ok {
             return Err(match state {
-                State::Told(said) => ClientError::Named(said),
+                State::ReceivedError(reported) => ClientError::Named(reported),
                 _ => ClientError::Refused(outcome.code),
             });
         }
@@ -202,12 +207,12 @@ impl Client {
             State::Waiting | State::Shown => Ok(()),
             State::Final(signature) => prove_server(&signature, outcome.additional_data.as_deref().unwrap_or_default()),
             State::First(_) => Err(ClientError::Unproven),
-            State::Ready | State::Told(_) | State::Over => Err(OUT_OF_TURN),
+            State::Ready | State::ReceivedError(_) | State::Over => Err(OUT_OF_TURN),
         }
     }
 }
 
-/// Characters shown of what a server says is wrong with a token.
+/// Characters shown of a server's error about a token.
 const SAID_MAX: usize = 500;
 
 fn prove_server(expected: &[u8], message: &[u8]) -> Result<(), ClientError> {

@@ -98,13 +98,13 @@ impl Mechanism {
         }
     }
 
-    /// Whether it shows a token that somebody else has issued.
+    /// Whether it sends a token of another issuer.
     #[must_use]
     pub const fn is_bearer(self) -> bool {
         matches!(self, Self::XOAuth2 | Self::OAuthBearer)
     }
 
-    /// Whether it shows the secret itself: for where nobody listens.
+    /// Whether it sends the secret itself: only for confidential connections.
     #[must_use]
     pub const fn shows_secret(self) -> bool {
         matches!(self, Self::Plain) || self.is_bearer()

@@ -1,13 +1,15 @@
 //! Part 5, Security: both sides of the SASL mechanisms, without I/O.
 //!
-//! A [`Server`] and a [`Client`] each take part in one exchange; what they say travels in the SASL frames that the
-//! connection machine frames and parses. Random bytes are handed in, and nothing here waits: the server asks
-//! [`Credentials`] for what it knows of a user. What takes long is given back to the driver: deriving keys from a
-//! password as a [`PlainCheck`], and what only somebody else can tell, whether a token is good, as a [`Claim`].
+//! A [`Server`] and a [`Client`] each take part in one exchange; their messages travel in the SASL
+//! frames that the connection machine frames and parses. Random bytes are an input, and nothing
+//! here waits: the server gets a user's verifier from [`Credentials`]. Slow work is returned to the
+//! driver: key derivation from a password as a [`PlainCheck`], and the check of a token by another
+//! party as a [`Claim`].
 //!
-//! ANONYMOUS (RFC 4505), PLAIN (RFC 4616), EXTERNAL (RFC 4422) and SCRAM with SHA-1, SHA-256 and SHA-512 (RFC 5802, RFC 7677)
-//! are spoken, and OAUTHBEARER (RFC 7628) and XOAUTH2; channel binding is not, so the `-PLUS` names are never offered. What a user typed is prepared by
-//! SASLprep (RFC 4013) on both sides.
+//! ANONYMOUS (RFC 4505), PLAIN (RFC 4616), EXTERNAL (RFC 4422) and SCRAM with SHA-1, SHA-256 and
+//! SHA-512 (RFC 5802, RFC 7677) are spoken, and OAUTHBEARER (RFC 7628) and XOAUTH2; channel binding
+//! is not, so the `-PLUS` names are never offered. User input is prepared by SASLprep (RFC 4013) on
+//! both sides.
 
 mod bearer;
 mod claim;

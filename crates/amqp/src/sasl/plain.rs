@@ -16,8 +16,8 @@ impl PlainCheck {
         Self { password, verifier }
     }
 
-    /// Whether the password is right. Takes the time of the key derivation, which is the same for a user that does
-    /// not exist; tell the answer to [`super::Server::plain_checked`].
+    /// Whether the password is right. Takes the time of the key derivation, which is the same for a
+    /// nonexistent user; pass the result to [`super::Server::plain_checked`].
     #[must_use]
     pub fn verify(&self) -> bool {
         self.verifier.check(&self.password)
@@ -48,7 +48,8 @@ impl fmt::Debug for PlainMessage<'_> {
 }
 
 impl<'a> PlainMessage<'a> {
-    /// Takes a message apart. To act for somebody else (an authzid that is not the user) is not offered.
+    /// Takes a message apart. Acting as another user (an authzid that is not the user) is not
+    /// supported.
     pub(super) fn parse(message: &'a [u8]) -> Result<Self, &'static str> {
         let text = std::str::from_utf8(message).map_err(|_| "PLAIN: the message is not UTF-8")?;
         let mut parts = text.split('\0');

@@ -19,21 +19,23 @@ use super::scram::{ClientFirst, ServerExchange};
 use super::{Claim, Hash, Mechanism, Nonce, PlainCheck, Secret, Verdict, Verifier};
 use crate::types::{SaslCode, SaslInit, Symbol};
 
-/// What the server asks of whoever knows the users. Pure, synchronous and cheap: no key derivation happens here.
+/// The server's view of the user database. Pure, synchronous and cheap: no key derivation happens
+/// here.
 ///
-/// A user that does not exist is answered like one that does: with a verifier made up from the name and a secret of the
-/// process, always the same for the same name, so that the exchange shows no difference. It needs no mark: its
-/// `stored_key` is no hash of any key that somebody could know.
+/// A user that does not exist is answered like one that does: with a verifier made up from the name
+/// and a secret of the process, always the same for the same name, so that the exchange shows no
+/// difference. It needs no mark: its `stored_key` is no hash of any known key.
 pub trait Credentials {
     /// Whether one may come in without a name.
     fn anonymous(&self) -> bool;
     /// How the password of that user is checked.
     fn plain(&self, user: &str) -> PlainRule;
-    /// What is kept of that user's password; `None`: no exchange is begun, whoever the user is.
+    /// The stored verifier of that user; `None`: no exchange is begun, for any user.
     fn scram(&self, user: &str, hash: Hash) -> Option<Verifier>;
-    /// The user that the transport has proved already (the subject of a client certificate), if it may come in.
+    /// The user that the transport has proved already (the subject of a client certificate), if it
+    /// may come in.
     fn external(&self) -> Option<String>;
-    /// Whether somebody can be asked about a token of `user` (`None`: it does not say for whom it is).
+    /// Whether tokens of `user` can be checked (`None`: the token names no user).
     fn bearer(&self, user: Option<&str>, mechanism: Mechanism) -> bool;
 }
 
@@ -44,13 +46,13 @@ pub enum PlainRule {
     Accept,
     /// by deriving keys from it
     Check(Verifier),
-    /// by asking somebody else
+    /// by another party
     Ask,
-    /// none will do: it is not looked at
+    /// always refused: it is not examined
     Refuse,
 }
 
-/// Who came in.
+/// The authenticated identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// how it was proved
@@ -59,18 +61,18 @@ pub struct Identity {
     pub user: Option<String>,
 }
 
-/// What the server does next; `I` is who came in.
+/// The server's next step; `I` is the authenticated identity.
 #[derive(Debug)]
 pub enum Step<I = Identity> {
     /// send this as sasl-challenge and wait for a sasl-response
     Challenge(Vec<u8>),
     /// run this on another thread, then call [`Server::plain_checked`]
     CheckPlain(PlainCheck),
-    /// have somebody else check this, then call [`Server::judged`]
+    /// have another party check this, then call [`Server::judged`]
     Ask(Claim),
     /// send a sasl-outcome `ok` with this additional data
     Accepted {
-        /// who came in
+        /// the authenticated identity
         identity: I,
         /// the server's last message
         data: Option<Vec<u8>>,
@@ -84,8 +86,8 @@ pub enum Step<I = Identity> {
     },
 }
 
-/// The server's side of one exchange: offer [`Server::mechanisms`], hand in the frames of the client, do what each
-/// [`Step`] says until it is Accepted or Refused.
+/// The server's side of one exchange: offer [`Server::mechanisms`], pass in the frames of the
+/// client, carry out each [`Step`] until it is Accepted or Refused.
 pub struct Server {
     offered: Vec<Mechanism>,
     nonce: Nonce,
@@ -109,7 +111,7 @@ impl Server {
         Self { offered, nonce, state: State::Ready }
     }
 
-    /// What goes into the sasl-mechanisms frame.
+    /// The contents of the sasl-mechanisms frame.
     #[must_use]
     pub fn mechanisms(&self) -> Vec<Symbol> {
         self.offered.iter().map(|mechanism| mechanism.symbol()).collect()
@@ -144,13 +146,13 @@ impl Server {
                 Ok(None) => refused(WRONG_PASSWORD),
                 Err(malformed) => refused(malformed.0),
             },
-            // What the client says to it is of no consequence (RFC 7628, section 3.2.3).
+            // The client's response to it does not matter (RFC 7628, section 3.2.3).
             State::Failing(why) => refused(why),
             State::Ready | State::Checking(_) | State::Asking(_) | State::Over => out_of_turn(),
         }
     }
 
-    /// Takes what somebody else says of a [`Claim`].
+    /// Takes the verdict of another party on a [`Claim`].
     pub fn judged(&mut self, verdict: Verdict) -> Step {
         let State::Asking(mechanism) = std::mem::replace(&mut self.state, State::Over) else {
             return out_of_turn();
@@ -165,15 +167,15 @@ impl Server {
         }
     }
 
-    /// Says why a token is no good; the outcome follows when the client has read it.
+    /// Reports why a token is invalid; the outcome follows when the client has read it.
     fn fail(&mut self, mechanism: Mechanism, why: &'static str, malformed: bool) -> Step {
-        let Some(said) = bearer::failure(mechanism, malformed) else { return refused(why) };
+        let Some(reported) = bearer::failure(mechanism, malformed) else { return refused(why) };
         self.state = State::Failing(why);
-        Step::Challenge(said)
+        Step::Challenge(reported)
     }
 
-    /// Takes the answer of a [`PlainCheck`]; `None`: it could not be run (too many are waiting), which the client is told to
-    /// try again later.
+    /// Takes the answer of a [`PlainCheck`]; `None`: it could not be run (too many are waiting),
+    /// and the client is asked to retry.
     pub fn plain_checked(&mut self, right: Option<bool>) -> Step {
         match (std::mem::replace(&mut self.state, State::Over), right) {
             (State::Checking(user), Some(true)) => accepted(Mechanism::Plain, Some(user), None),

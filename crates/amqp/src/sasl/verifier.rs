@@ -1,4 +1,4 @@
-//! What a server keeps instead of a password, and how it comes from one.
+//! The verifier that a server stores in place of a password, and its derivation.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,7 +9,8 @@ use aws_lc_rs::pbkdf2;
 
 use super::Hash;
 
-/// What a server keeps of a password (RFC 5802, section 2.2): enough to check it, not enough to log in.
+/// A stored verifier of a password (RFC 5802, section 2.2): enough to check it, not enough to log
+/// in.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Verifier {
     /// hash function of the keys
@@ -35,8 +36,8 @@ impl fmt::Debug for Verifier {
 }
 
 impl Verifier {
-    /// Whether this is the password. Derives keys: as slow as `iterations` says, so never on a thread that serves
-    /// connections. The comparison takes the same time wherever the keys differ.
+    /// Whether this is the password. Derives keys: its cost grows with `iterations`, so never on a
+    /// thread that serves connections. The comparison takes the same time wherever the keys differ.
     #[must_use]
     pub fn check(&self, password: &str) -> bool {
         let Ok(derived) = derive(self.hash, password, &self.salt, self.iterations) else { return false };
@@ -44,12 +45,13 @@ impl Verifier {
     }
 }
 
-/// A user name or password that SASLprep refuses (RFC 4013): it is empty or holds characters that are not text.
+/// A user name or password that SASLprep refuses (RFC 4013): it is empty or holds characters that
+/// are not text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a user name or password is empty or holds control, private or unassigned characters")]
 pub struct Unusable;
 
-/// Prepares what a user typed, so that the same text typed in another way gives the same bytes.
+/// Prepares user input, so that equal text gives equal bytes.
 pub(super) fn prepare(text: &str) -> Result<Cow<'_, str>, Unusable> {
     stringprep::saslprep(text).ok().filter(|prepared| !prepared.is_empty()).ok_or(Unusable)
 }

@@ -1,10 +1,10 @@
-//! What is wrong with the text of a selector, where, and what to write instead.
+//! The error in a selector's text, its position, and the remedy.
 
 use crate::types::{Error, condition};
 
 /// A selector that cannot be compiled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("selector, line {line}, column {column}: {problem}; {mend}")]
+#[error("selector, line {line}, column {column}: {problem}; {remedy}")]
 pub struct SelectorError {
     /// byte of the text where the problem begins
     pub offset: usize,
@@ -12,10 +12,10 @@ pub struct SelectorError {
     pub line: usize,
     /// characters from the start of the line, from 1
     pub column: usize,
-    /// what is wrong; quotes at most 32 characters of the text
+    /// the error; quotes at most 32 characters of the text
     pub problem: String,
-    /// what to write instead
-    pub mend: String,
+    /// the remedy
+    pub remedy: String,
 }
 
 impl From<SelectorError> for Error {
@@ -29,16 +29,16 @@ impl From<SelectorError> for Error {
 pub(super) struct Problem {
     pub(super) at: usize,
     problem: String,
-    mend: String,
+    remedy: String,
 }
 
 impl Problem {
     #[cold]
-    pub(super) fn new(at: usize, problem: impl Into<String>, mend: impl Into<String>) -> Self {
-        Self { at, problem: problem.into(), mend: mend.into() }
+    pub(super) fn new(at: usize, problem: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { at, problem: problem.into(), remedy: remedy.into() }
     }
 
-    /// The error, with the place looked up in `text`.
+    /// The error, with its position in `text`.
     pub(super) fn within(self, text: &str) -> SelectorError {
         let before = text.get(..self.at).unwrap_or(text);
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
@@ -47,7 +47,7 @@ impl Problem {
             line: before.matches('\n').count() + 1,
             column: before[line_start..].chars().count() + 1,
             problem: self.problem,
-            mend: self.mend,
+            remedy: self.remedy,
         }
     }
 }

@@ -5,31 +5,36 @@ use super::{Dialect, Selector, SelectorError};
 use crate::types::{Error, Fields, Symbol, Value, condition};
 
 /// Descriptor and key of a filter that holds a selector.
-struct Known {
+struct FilterId {
     name: &'static str,
     code: u64,
-    /// keys under which clients send the text without a descriptor, which 3.5.8 asks for
+    /// keys under which clients send the text without a descriptor, which 3.5.8 requests
     keys: &'static [&'static str],
     dialect: Dialect,
 }
 
-const KNOWN: [Known; 2] = [
-    Known {
+const KNOWN: [FilterId; 2] = [
+    FilterId {
         name: "apache.org:selector-filter:string",
         code: 0x0000_468c_0000_0004,
         keys: &["apache.org:selector-filter:string", "jms-selector", "selector"],
         dialect: Dialect::Jms,
     },
-    Known { name: "amqp:sql-filter", code: 0x120, keys: &["amqp:sql-filter", "sql-filter"], dialect: Dialect::AmqpSql },
+    FilterId {
+        name: "amqp:sql-filter",
+        code: 0x120,
+        keys: &["amqp:sql-filter", "sql-filter"],
+        dialect: Dialect::AmqpSql,
+    },
 ];
 
-/// What the filters of a source ask for.
+/// The selector in a source's filters.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Filters {
     /// `None`: every message
     pub selector: Option<Selector>,
-    /// the filters that are in effect, as they came: for the source of the answering attach, which shows the
-    /// client what is filtered (3.5.3)
+    /// the effective filters, unchanged: for the source of the answering attach, which shows the
+    /// client its filters (3.5.3)
     pub understood: Fields,
 }
 
@@ -39,11 +44,11 @@ pub struct Filters {
 pub struct FilterError {
     /// its key in the filter set, at most 64 characters of it
     pub filter: String,
-    /// what is wrong with it
+    /// the error in it
     pub fault: FilterFault,
 }
 
-/// What is wrong with a filter.
+/// The error in a filter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FilterFault {
     /// the value is not of the type that the descriptor stands for
@@ -61,13 +66,14 @@ impl From<FilterError> for Error {
 }
 
 impl Filters {
-    /// Compiles the selectors among `filters`. Several must all be true of a message. Filters of other kinds are left
-    /// out of `understood`: they are for others to know.
+    /// Compiles the selectors among `filters`. Several must all be true of a message. Filters of
+    /// other kinds are omitted from `understood`: they are for others to know.
     ///
     /// Bounds: each selector those of [`Selector`], all together those of one.
     ///
     /// # Errors
-    /// [`FilterError`] if a selector is not a string or cannot be compiled: the attach is to be refused with it.
+    /// [`FilterError`] if a selector is not a string or cannot be compiled: the attach is to be
+    /// refused with it.
     pub fn compile(filters: &Fields) -> Result<Self, FilterError> {
         let mut understood = Fields::new();
         let mut program = None;
@@ -84,7 +90,7 @@ impl Filters {
 }
 
 /// The kind of a filter, and its value without the descriptor.
-fn known<'f>(key: &Symbol, value: &'f Value) -> Option<(&'static Known, &'f Value)> {
+fn known<'f>(key: &Symbol, value: &'f Value) -> Option<(&'static FilterId, &'f Value)> {
     if let Value::Described(pair) = value {
         let known = KNOWN.iter().find(|known| match &pair.0 {
             Value::Ulong(code) => *code == known.code,

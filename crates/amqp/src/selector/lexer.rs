@@ -1,4 +1,5 @@
-//! The text of a selector as tokens (JMS 2.0, 3.8.1.1), one at a time, without a copy where there is none to make.
+//! The text of a selector as tokens (JMS 2.0, 3.8.1.1), one at a time, without a copy where there
+//! is none to make.
 
 use std::borrow::Cow;
 
@@ -150,7 +151,8 @@ impl<'t> Lexer<'t> {
         if let Some((_, word)) = WORDS.iter().find(|(spelling, _)| spelling.eq_ignore_ascii_case(&rest[..end])) {
             return (Token::Word(*word), end);
         }
-        // Names with points are no Java identifiers, but AMQP clients set them, so selectors may name them.
+        // Names with points are no Java identifiers, but AMQP clients set them, so selectors may
+        // name them.
         let more = |end: usize| rest[end..].strip_prefix('.').filter(|next| next.starts_with(is_start));
         while let (Dialect::Jms, Some(next)) = (self.dialect, more(end)) {
             end += 1 + part_length(next);
@@ -176,8 +178,8 @@ fn is_start(letter: char) -> bool {
     }
 }
 
-/// Whether `letter` may follow in an identifier (`Character.isJavaIdentifierPart`, for letters, digits and the
-/// combining marks that writers meet).
+/// Whether `letter` may follow in an identifier (`Character.isJavaIdentifierPart`, for letters,
+/// digits and the combining marks that writers meet).
 pub(super) fn is_part(letter: char) -> bool {
     match letter {
         _ if is_start(letter) => true,
@@ -203,7 +205,8 @@ fn text(rest: &str, at: usize, quote: char) -> Result<(Token<'_>, usize), Proble
     Ok((Token::Text(text), 1 + length))
 }
 
-/// What is before the next `end` that is not doubled, as written, and its length including that `end`.
+/// The text before the next `end` that is not doubled, as written, and its length including that
+/// `end`.
 fn enclosed(text: &str, end: char) -> Option<(&str, usize)> {
     let mut from = 0;
     loop {
@@ -235,7 +238,7 @@ fn delimited(rest: &str, at: usize) -> Result<(Token<'_>, usize), Problem> {
 
 #[cold]
 fn unknown(letter: char, at: usize) -> Problem {
-    let mend = match letter {
+    let remedy = match letter {
         '"' | '`' | '\u{2018}' | '\u{2019}' => "write strings in single quotes, like 'red'",
         '!' => "write <> for not equal",
         '%' => "selectors have no remainder; % belongs into the pattern of LIKE",
@@ -245,5 +248,5 @@ fn unknown(letter: char, at: usize) -> Problem {
         '|' => "write OR",
         _ => "selectors know names, numbers, strings in single quotes and the operators of SQL",
     };
-    Problem::new(at, format!("'{}' cannot stand here", quote(letter.encode_utf8(&mut [0; 4]))), mend)
+    Problem::new(at, format!("'{}' cannot stand here", quote(letter.encode_utf8(&mut [0; 4]))), remedy)
 }

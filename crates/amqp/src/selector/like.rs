@@ -1,8 +1,10 @@
-//! The patterns of LIKE (JMS 2.0, 3.8.1.3), in time that grows with the text and not with the pattern times the text.
+//! The patterns of LIKE (JMS 2.0, 3.8.1.3), in time that grows with the text and not with the
+//! pattern times the text.
 //!
-//! A pattern is cut at each `%`. The first piece must begin the text and the last one end it; those between are looked
-//! for from left to right, each as early as it is found. A piece without `_` is found by the search of the standard
-//! library, one with `_` by moving the bits of all its prefixes along at once, which is why it is at most 64 long.
+//! A pattern is cut at each `%`. The first piece must begin the text and the last one end it; those
+//! between are searched from left to right, each as early as it is found. A piece without `_` is
+//! found by the search of the standard library, one with `_` by moving the bits of all its prefixes
+//! along at once, which is why it is at most 64 long.
 
 /// Characters of a part between two `%` that has a `_`.
 pub(super) const SEARCHED_MAX: usize = 64;
@@ -79,7 +81,7 @@ impl Pattern {
     }
 }
 
-/// What follows `piece` in a text that begins with it.
+/// The rest of a text that begins with `piece`.
 fn after<'t>(piece: &Piece, text: &'t str) -> Option<&'t str> {
     let mut letters = text.chars();
     for part in piece {

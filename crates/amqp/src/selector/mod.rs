@@ -1,5 +1,6 @@
-//! Message selectors: JMS 2.0 section 3.8.1 whole, and the SQL filters of AMQP Filter Expressions 1.0 (committee
-//! draft 01, section 6) as far as clients use them. Both are compiled once, and evaluated over encoded messages.
+//! Message selectors: JMS 2.0 section 3.8.1 whole, and the SQL filters of AMQP Filter Expressions
+//! 1.0 (committee draft 01, section 6) as far as clients use them. Both are compiled once, and
+//! evaluated over encoded messages.
 //!
 //! ```
 //! use enmasse_amqp::selector::{Dialect, Selector, Subject};
@@ -10,21 +11,27 @@
 //! # Ok::<_, enmasse_amqp::selector::SelectorError>(())
 //! ```
 //!
-//! `lexer` (with `number`) gives tokens, `parser` turns them by recursive descent into a `program` at once, without a
-//! tree between; `names` says what identifiers stand for, `subject` reads that from a message, `value` and `like` hold
-//! what operators do. `filters` finds selectors among the filters of a source.
+//! `lexer` (with `number`) gives tokens, `parser` compiles them by recursive descent into a
+//! `program`, without a tree; `names` resolves identifiers, `subject` reads their values from a
+//! message, `value` and `like` hold the operators. `filters` finds selectors among the filters of a
+//! source.
 //!
 //! Where the texts leave a choice:
 //!
-//! - Exact numbers are longs, never ints; a ulong beyond long is a double. Long overflow wraps, a long divided by zero
-//!   is unknown. These are Java's promotions but for the 32-bit overflow.
-//! - Values of unlike types compare as false, with `<>` too; LIKE and IN of what is no string are false as well.
-//! - What is no boolean is unknown as an operand of AND, OR and NOT; arithmetic on what is no number is unknown.
-//! - A selector that can be told wrong from its text alone is an error: `'a' < 'b'`, `weight IN (1, 2)`, `JMSReplyTo`.
-//! - Names with points (`a.b`) are application properties in JMS selectors; `amqp.subject` and the like are the fields
-//!   of header and properties, as the definition of `apache.org:selector-filter:string` writes them.
-//! - SQL filters: strings have an order; words are known in any case of letters; of the functions only `UTC()`, of the
-//!   sections not delivery-annotations and footer, and no elements of lists or maps.
+//! - Exact numbers are longs, never ints; a ulong beyond long is a double. Long overflow wraps, a
+//!   long divided by zero is unknown. These are Java's promotions but for the 32-bit overflow.
+//! - Values of unlike types compare as false, with `<>` too; LIKE and IN of a value that is no
+//!   string are false as well.
+//! - A value that is no boolean is unknown as an operand of AND, OR and NOT; arithmetic on a value
+//!   that is no number is unknown.
+//! - A selector that is wrong for every message is an error: `'a' < 'b'`, `weight IN (1, 2)`,
+//!   `JMSReplyTo`.
+//! - Names with points (`a.b`) are application properties in JMS selectors; `amqp.subject` and the
+//!   like are the fields of header and properties, as the definition of
+//!   `apache.org:selector-filter:string` writes them.
+//! - SQL filters: strings have an order; words are known in any case of letters; of the functions
+//!   only `UTC()`, of the sections not delivery-annotations and footer, and no elements of lists or
+//!   maps.
 
 mod error;
 mod filters;
@@ -41,10 +48,11 @@ pub use error::SelectorError;
 pub use filters::{FilterError, FilterFault, Filters};
 pub use subject::Subject;
 
-use names::{DELIVERY_COUNT, Place};
+use names::{DELIVERY_COUNT, FieldSource};
 use program::Program;
 
-/// Bytes of the text of a selector. RabbitMQ has 4,096 characters; lists of accounts after IN are longer.
+/// Bytes of the text of a selector. RabbitMQ has 4,096 characters; lists of accounts after IN are
+/// longer.
 pub const TEXT_MAX_BYTES: usize = 32 * 1024;
 
 /// How deep parentheses, NOT and signs may nest.
@@ -53,10 +61,11 @@ pub const NESTING_MAX: usize = 64;
 /// Different identifiers in one selector.
 pub const IDENTIFIERS_MAX: usize = 64;
 
-/// Operations of a compiled selector: about one for each operator. The strings after IN are one together.
+/// Operations of a compiled selector: about one for each operator. The strings after IN are one
+/// together.
 pub const OPERATIONS_MAX: usize = 4096;
 
-/// What language a selector is written in.
+/// The language of a selector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
     /// JMS 2.0, 3.8.1: `apache.org:selector-filter:string`
@@ -67,36 +76,38 @@ pub enum Dialect {
 
 /// A compiled selector.
 ///
-/// Bounds: takes memory in proportion to its text, at most [`TEXT_MAX_BYTES`]. An evaluation takes at most
-/// [`OPERATIONS_MAX`] steps, each in time linear in its operands, and allocates only for operands that nest beyond
-/// eight, for ids that are no strings and for decimals.
+/// Bounds: takes memory in proportion to its text, at most [`TEXT_MAX_BYTES`]. An evaluation takes
+/// at most [`OPERATIONS_MAX`] steps, each in time linear in its operands, and allocates only for
+/// operands that nest beyond eight, for ids that are no strings and for decimals.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Selector {
     program: Program,
 }
 
 impl Selector {
-    /// Compiles a selector. `None`: the text is blank, which selects every message (JMS 2.0, 3.8.1).
+    /// Compiles a selector. `None`: the text is blank, which selects every message (JMS 2.0,
+    /// 3.8.1).
     ///
     /// # Errors
-    /// [`SelectorError`] with the place and the mend, also for a text beyond the bounds of this module.
+    /// [`SelectorError`] with the place and the mend, also for a text beyond the bounds of this
+    /// module.
     pub fn compile(text: &str, dialect: Dialect) -> Result<Option<Self>, SelectorError> {
         let program = parser::parse(text, dialect).map_err(|problem| problem.within(text))?;
         Ok(program.map(|program| Self { program }))
     }
 
-    /// Whether the message is selected: whether the selector is true of it, neither false nor unknown. A message whose
-    /// needed sections are malformed is not.
+    /// Whether the message is selected: whether the selector is true of it, neither false nor
+    /// unknown. A message whose needed sections are malformed is not selected.
     #[must_use]
     pub fn selects(&self, subject: &Subject<'_>) -> bool {
-        self.program.holds(subject)
+        self.program.matches(subject)
     }
 
-    /// Whether the same message may be selected now and not later, or the other way round: the selector names the
-    /// delivery count or the time. If not, a queue may remember the answer.
+    /// Whether the same message may be selected now and not later, or the other way round: the
+    /// selector names the delivery count or the time. If not, a queue may remember the answer.
     #[must_use]
     pub fn varies(&self) -> bool {
-        let counts = |place: &Place| *place == Place::Header(DELIVERY_COUNT);
+        let counts = |place: &FieldSource| *place == FieldSource::Header(DELIVERY_COUNT);
         self.program.now || self.program.fields.iter().any(|field| counts(&field.place))
     }
 }

@@ -1,6 +1,6 @@
-//! What identifiers stand for: the JMS headers and properties as the AMQP JMS mapping places them (OASIS
-//! AMQP Bindings and Mappings, JMS mapping 1.0, 3.2), and the fields of the sections of a message by the names of
-//! AMQP Filter Expressions 1.0 (6.4.4.4).
+//! The meaning of identifiers: the JMS headers and properties as the AMQP JMS mapping places them
+//! (OASIS AMQP Bindings and Mappings, JMS mapping 1.0, 3.2), and the fields of the sections of a
+//! message by the names of AMQP Filter Expressions 1.0 (6.4.4.4).
 
 use super::error::{Problem, quote};
 use super::value::Value;
@@ -8,15 +8,15 @@ use super::value::Value;
 /// One thing that a selector asks of a message.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Field {
-    pub(super) place: Place,
+    pub(super) place: FieldSource,
     pub(super) form: Form,
-    /// what it is if the message does not have it
+    /// its value if the message does not have it
     pub(super) absent: Value<'static>,
 }
 
 /// Where it lies.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum FieldSource {
     /// field of 3.2.1, from 0
     Header(u8),
     /// field of 3.2.4, from 0
@@ -27,12 +27,13 @@ pub(super) enum Place {
     Annotation(Box<str>),
 }
 
-/// How what lies there is seen.
+/// The form in which the value is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// as it is
     Plain,
-    /// a message id as the text that JMS shows: `ID:` in front, and the type of what is no string
+    /// a message id as the text that JMS shows: the prefix `ID:`, and the type of an id that is no
+    /// string
     MessageId,
     /// as [`Self::MessageId`], but plain strings stay as they are
     CorrelationId,
@@ -73,22 +74,22 @@ const PROPERTIES: [&str; 13] = [
     "reply_to_group_id",
 ];
 
-/// The header fields that 3.8.1.1 lets selectors name, and the JMS-defined properties of 3.5.9 that are not kept as
-/// application properties.
-const JMS: [(&str, Place, Form, Value<'static>); 12] = [
-    ("JMSDeliveryMode", Place::Header(0), Form::DeliveryMode, Value::Text("NON_PERSISTENT")),
-    ("JMSPriority", Place::Header(1), Form::Plain, Value::Int(4)),
-    ("JMSMessageID", Place::Properties(0), Form::MessageId, Value::Null),
-    // Not among the headers that may be null: a producer that is told to leave it out leaves 0 (3.4.4).
-    ("JMSTimestamp", Place::Properties(9), Form::Plain, Value::Int(0)),
-    ("JMSCorrelationID", Place::Properties(5), Form::CorrelationId, Value::Null),
-    ("JMSType", Place::Properties(3), Form::Plain, Value::Null),
-    ("JMSXUserID", Place::Properties(1), Form::Utf8, Value::Null),
-    ("JMSXGroupID", Place::Properties(10), Form::Plain, Value::Null),
-    ("JMSXGroupSeq", Place::Properties(11), Form::Plain, Value::Null),
-    ("JMSXDeliveryCount", Place::Header(DELIVERY_COUNT), Form::Attempt, Value::Int(1)),
-    ("JMS_AMQP_TTL", Place::Header(2), Form::Plain, Value::Null),
-    ("JMS_AMQP_REPLY_TO_GROUP_ID", Place::Properties(12), Form::Plain, Value::Null),
+/// The header fields that 3.8.1.1 lets selectors name, and the JMS-defined properties of 3.5.9 that
+/// are not kept as application properties.
+const JMS: [(&str, FieldSource, Form, Value<'static>); 12] = [
+    ("JMSDeliveryMode", FieldSource::Header(0), Form::DeliveryMode, Value::Text("NON_PERSISTENT")),
+    ("JMSPriority", FieldSource::Header(1), Form::Plain, Value::Int(4)),
+    ("JMSMessageID", FieldSource::Properties(0), Form::MessageId, Value::Null),
+    // Not among the headers that may be null: a producer that disables it leaves 0 (3.4.4).
+    ("JMSTimestamp", FieldSource::Properties(9), Form::Plain, Value::Int(0)),
+    ("JMSCorrelationID", FieldSource::Properties(5), Form::CorrelationId, Value::Null),
+    ("JMSType", FieldSource::Properties(3), Form::Plain, Value::Null),
+    ("JMSXUserID", FieldSource::Properties(1), Form::Utf8, Value::Null),
+    ("JMSXGroupID", FieldSource::Properties(10), Form::Plain, Value::Null),
+    ("JMSXGroupSeq", FieldSource::Properties(11), Form::Plain, Value::Null),
+    ("JMSXDeliveryCount", FieldSource::Header(DELIVERY_COUNT), Form::Attempt, Value::Int(1)),
+    ("JMS_AMQP_TTL", FieldSource::Header(2), Form::Plain, Value::Null),
+    ("JMS_AMQP_REPLY_TO_GROUP_ID", FieldSource::Properties(12), Form::Plain, Value::Null),
 ];
 
 /// An identifier of a JMS selector that begins at byte `at`.
@@ -115,9 +116,11 @@ pub(super) fn jms(name: &str, at: usize) -> Result<Field, Problem> {
 fn apache(name: &str, at: usize) -> Result<Field, Problem> {
     match name {
         "delivery_mode" => jms("JMSDeliveryMode", at),
-        "redelivered" => {
-            Ok(Field { place: Place::Header(DELIVERY_COUNT), form: Form::Redelivered, absent: Value::Bool(false) })
-        }
+        "redelivered" => Ok(Field {
+            place: FieldSource::Header(DELIVERY_COUNT),
+            form: Form::Redelivered,
+            absent: Value::Bool(false),
+        }),
         _ => header(name).or_else(|| properties(name)).ok_or_else(|| unknown_field("amqp", name, at)),
     }
 }
@@ -129,7 +132,7 @@ pub(super) fn sql(section: &str, name: &str, at: usize) -> Result<Field, Problem
         "p" | "properties" => properties(name),
         "a" | "application_properties" => Some(application(name)),
         "m" | "message_annotations" => {
-            Some(Field { place: Place::Annotation(name.into()), form: Form::Plain, absent: Value::Null })
+            Some(Field { place: FieldSource::Annotation(name.into()), form: Form::Plain, absent: Value::Null })
         }
         "d" | "delivery_annotations" | "f" | "footer" => {
             return Err(Problem::new(
@@ -152,17 +155,17 @@ pub(super) fn sql(section: &str, name: &str, at: usize) -> Result<Field, Problem
 
 /// The application property called `name`.
 pub(super) fn application(name: &str) -> Field {
-    Field { place: Place::Application(name.into()), form: Form::Plain, absent: Value::Null }
+    Field { place: FieldSource::Application(name.into()), form: Form::Plain, absent: Value::Null }
 }
 
 fn header(name: &str) -> Option<Field> {
     let index = HEADER.iter().position(|(known, _)| *known == name)?;
-    Some(Field { place: Place::Header(index as u8), form: Form::Plain, absent: HEADER[index].1 })
+    Some(Field { place: FieldSource::Header(index as u8), form: Form::Plain, absent: HEADER[index].1 })
 }
 
 fn properties(name: &str) -> Option<Field> {
     let index = PROPERTIES.iter().position(|known| *known == name)?;
-    Some(Field { place: Place::Properties(index as u8), form: Form::Plain, absent: Value::Null })
+    Some(Field { place: FieldSource::Properties(index as u8), form: Form::Plain, absent: Value::Null })
 }
 
 #[cold]

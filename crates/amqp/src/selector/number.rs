@@ -1,11 +1,12 @@
-//! Numeric literals: those of Java for JMS selectors (JMS 2.0, 3.8.1.1), and for SQL filters the same without
-//! octal, with binary constants in place of hexadecimal numbers.
+//! Numeric literals: those of Java for JMS selectors (JMS 2.0, 3.8.1.1), and for SQL filters the
+//! same without octal, with binary constants in place of hexadecimal numbers.
 
 use super::Dialect;
 use super::error::{Problem, quote};
 use super::lexer::{Token, is_part};
 
-/// The literal at the front of `text`, which begins with a digit, or a point and a digit; and its length.
+/// The literal at the front of `text`, which begins with a digit, or a point and a digit; and its
+/// length.
 pub(super) fn number<'t>(text: &'t str, at: usize, dialect: Dialect) -> Result<(Token<'t>, usize), Problem> {
     let length = length(text);
     let literal = &text[..length];
@@ -17,12 +18,12 @@ pub(super) fn number<'t>(text: &'t str, at: usize, dialect: Dialect) -> Result<(
         ));
     }
     let token = parse(literal, dialect).map_err(|problem| {
-        let (what, mend) = match problem {
+        let (what, remedy) = match problem {
             Fault::Range => ("is beyond the range of a long or double", "write a smaller number"),
             Fault::Form => ("is no number", "write it like 42, 0x2a, 052, 4.2, .42 or 4.2E1"),
             Fault::OddBinary => ("is no binary constant", "write two hexadecimal digits for each byte"),
         };
-        Problem::new(at, format!("'{}' {what}", quote(literal)), mend)
+        Problem::new(at, format!("'{}' {what}", quote(literal)), remedy)
     })?;
     Ok((token, length))
 }
@@ -33,7 +34,8 @@ enum Fault {
     OddBinary,
 }
 
-/// How far the literal goes: letters, digits, underscores, points, and a sign right after an exponent letter.
+/// How far the literal goes: letters, digits, underscores, points, and a sign right after an
+/// exponent letter.
 fn length(text: &str) -> usize {
     let bytes = text.as_bytes();
     let hexadecimal = has_prefix(text, b'x');

@@ -12,7 +12,8 @@
 //! primary   = literal | identifier | UTC() | "(" or ")"
 //! ```
 //!
-//! A term that is a field or a literal is not put on the stack but named in the operation that takes it.
+//! A term that is a field or a literal is not put on the stack but named in the operation that
+//! takes it.
 
 use super::error::{Problem, quote};
 use super::lexer::{Lexer, Mark, Token, Word};
@@ -28,7 +29,7 @@ pub(super) fn parse(text: &str, dialect: Dialect) -> Result<Option<Program>, Pro
     parse_all(None, text, dialect)
 }
 
-/// Compiles `text` so that what it says must be true beside what `before` says. Blank text adds nothing.
+/// Compiles `text` as a further condition in addition to `before`. Blank text adds nothing.
 pub(super) fn parse_all(before: Option<Program>, text: &str, dialect: Dialect) -> Result<Option<Program>, Problem> {
     if text.len() > TEXT_MAX_BYTES {
         let problem = format!("the text has {} bytes", text.len());
@@ -58,7 +59,7 @@ pub(super) fn parse_all(before: Option<Program>, text: &str, dialect: Dialect) -
     Ok(Some(program))
 }
 
-/// What is known of a term from the text alone.
+/// The facts about a term that follow from the text alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// a field: it depends on the message
@@ -82,12 +83,12 @@ struct Parser<'t> {
     text: &'t str,
     dialect: Dialect,
     lexer: Lexer<'t>,
-    /// the token that is looked at
+    /// the current token
     token: Token<'t>,
     /// where it begins
     at: usize,
     depth: usize,
-    /// operands on the stack after what is emitted so far
+    /// operands on the stack after the emitted operations
     height: usize,
     program: Program,
 }
@@ -208,8 +209,8 @@ impl<'t> Parser<'t> {
             let mut letters = text.chars();
             escape = letters.next();
             if escape.is_none() || letters.next().is_some() {
-                let mend = "write a string of one character, like ESCAPE '\\'";
-                return Err(Problem::new(escape_at, "ESCAPE takes one character", mend));
+                let remedy = "write a string of one character, like ESCAPE '\\'";
+                return Err(Problem::new(escape_at, "ESCAPE takes one character", remedy));
             }
         }
         let pattern = Pattern::new(&text, escape).map_err(|fault| match fault {
@@ -384,8 +385,8 @@ impl<'t> Parser<'t> {
             _ => return Err(self.unexpected("a name")),
         };
         if self.token == Token::Mark(Mark::Dot) || matches!(self.token, Token::Delimited(_)) {
-            let mend = "name a whole field, and write a point in its name in brackets, like [a.b]";
-            return Err(Problem::new(self.at, "filters cannot look into lists and maps", mend));
+            let remedy = "name a whole field, and write a point in its name in brackets, like [a.b]";
+            return Err(Problem::new(self.at, "filters cannot look into lists and maps", remedy));
         }
         Ok(Term { operand: Operand::Slot(self.slot(field, at)?), kind: Kind::Field, at })
     }
@@ -420,8 +421,8 @@ impl<'t> Parser<'t> {
             return Ok(slot as u16);
         }
         if fields.len() == IDENTIFIERS_MAX {
-            let mend = format!("name at most {IDENTIFIERS_MAX}");
-            return Err(Problem::new(at, "the selector names too many fields and properties", mend));
+            let remedy = format!("name at most {IDENTIFIERS_MAX}");
+            return Err(Problem::new(at, "the selector names too many fields and properties", remedy));
         }
         fields.push(field);
         Ok((fields.len() - 1) as u16)
@@ -533,14 +534,14 @@ impl<'t> Parser<'t> {
         Ok(found)
     }
 
-    /// Moves on, and gives the token that was looked at.
+    /// Advances, and returns the token that was current.
     fn advance(&mut self) -> Parsed<Token<'t>> {
         let (token, at) = self.lexer.next()?;
         self.at = at;
         Ok(std::mem::replace(&mut self.token, token))
     }
 
-    /// The token that is looked at, as it is written.
+    /// The current token, as written.
     fn found(&self) -> &'t str {
         &self.text[self.at..self.lexer.at()]
     }

@@ -1,4 +1,5 @@
-//! A compiled selector: operations on a stack of operands, without recursion, in the order of the text.
+//! A compiled selector: operations on a stack of operands, without recursion, in the order of the
+//! text.
 
 use smallvec::SmallVec;
 
@@ -7,7 +8,8 @@ use super::names::Field;
 use super::subject::{Needs, Slots, Subject, Texts};
 use super::value::{Arithmetic, Comparison, Value};
 
-/// Fields, and operands on the stack, beyond which there is memory to allocate: enough for what people write.
+/// Fields, and operands on the stack, beyond which there is memory to allocate: enough for what
+/// people write.
 const INLINE: usize = 8;
 
 /// Where an operation takes an operand from.
@@ -45,7 +47,8 @@ impl Constant {
     }
 }
 
-/// One operation: takes its operands, of which a later one is higher on the stack, and leaves its result on top.
+/// One operation: takes its operands, of which a later one is higher on the stack, and leaves its
+/// result on top.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Op {
     Push(Operand),
@@ -78,9 +81,9 @@ pub(super) enum Op {
         value: Operand,
         set: u16,
     },
-    /// below are the value that is looked for and whether it was found
+    /// below are the value to search for and whether it was found
     Member(Operand),
-    /// takes away what is below the top
+    /// removes the value below the top
     Nip,
     IsNull(Operand),
     Not,
@@ -126,7 +129,7 @@ pub(super) struct Program {
     /// one a slot
     pub(super) fields: Vec<Field>,
     pub(super) needs: Needs,
-    /// asks for the time
+    /// requests the time
     pub(super) now: bool,
     /// operands that are ever on the stack at once
     pub(super) stack_max: usize,
@@ -153,8 +156,9 @@ impl Program {
         }
     }
 
-    /// Whether the result is true, neither false nor unknown. False for a message whose needed sections are malformed.
-    pub(super) fn holds(&self, subject: &Subject<'_>) -> bool {
+    /// Whether the result is true, neither false nor unknown. False for a message whose needed
+    /// sections are malformed.
+    pub(super) fn matches(&self, subject: &Subject<'_>) -> bool {
         let texts = Texts::default();
         let mut inline = [Value::Null; INLINE];
         let mut beyond = SmallVec::<[Value<'_>; 0]>::new();
@@ -194,8 +198,8 @@ struct Machine<'v, 's> {
 }
 
 impl<'v> Machine<'v, '_> {
-    /// Whether the result of the last operation is true. Jumps go forward, so there are at most as many steps as
-    /// operations.
+    /// Whether the result of the last operation is true. Jumps go forward, so there are at most as
+    /// many steps as operations.
     #[inline]
     fn run(&mut self) -> bool {
         let mut at = 0;
@@ -319,8 +323,8 @@ fn or(left: Option<bool>, right: Option<bool>) -> Option<bool> {
     }
 }
 
-/// `value >= low AND value <= high`, or `value < low OR value > high`: the second is not the opposite of the first
-/// where types are unlike.
+/// `value >= low AND value <= high`, or `value < low OR value > high`: the second is not the
+/// opposite of the first where types are unlike.
 fn between(value: Value<'_>, low: Value<'_>, high: Value<'_>, negated: bool, lexical: bool) -> Option<bool> {
     if negated {
         or(Comparison::Less.compare(value, low, lexical), Comparison::Greater.compare(value, high, lexical))

@@ -1,10 +1,10 @@
-//! The message that selectors are asked about, and how what they name is read from it: one walk through each
-//! section that is needed.
+//! A message as input of selectors, and the values that they name: one walk through each section
+//! that is needed.
 
 use std::cell::OnceCell;
 use std::fmt::Write;
 
-use super::names::{DELIVERY_COUNT, Field, Form, Place};
+use super::names::{DELIVERY_COUNT, Field, FieldSource, Form};
 use super::value::Value;
 use crate::codec::scan::{self, Broken, Elements, Head, Scalar};
 
@@ -17,22 +17,24 @@ pub struct Subject<'m> {
 }
 
 impl<'m> Subject<'m> {
-    /// Finds the sections of an encoded message. The body may be cut or missing; what is before it must be whole, or
-    /// no selector selects the message.
+    /// Finds the sections of an encoded message. The body may be cut or missing; the sections
+    /// before it must be complete, or no selector selects the message.
     #[inline]
     #[must_use]
     pub fn new(message: &'m [u8]) -> Self {
         Self { head: scan::head(message).ok(), delivery_count: None, now_ms: None }
     }
 
-    /// The failed deliveries so far (3.2.1, delivery-count), where a queue knows better than the header.
+    /// The failed deliveries so far (3.2.1, delivery-count), where a queue knows better than the
+    /// header.
     #[inline]
     #[must_use]
     pub fn delivery_count(self, count: u32) -> Self {
         Self { delivery_count: Some(count), ..self }
     }
 
-    /// Milliseconds since the Unix epoch, for `UTC()` of SQL filters. Without it `UTC()` is unknown.
+    /// Milliseconds since the Unix epoch, for `UTC()` of SQL filters. Without it `UTC()` is
+    /// unknown.
     #[inline]
     #[must_use]
     pub fn at(self, now_ms: i64) -> Self {
@@ -45,14 +47,16 @@ impl<'m> Subject<'m> {
     }
 }
 
-/// The ids of a message as text, made only if a selector asks and the message has them in another form.
+/// The ids of a message as text, made only if a selector asks and the message has them in another
+/// form.
 #[derive(Debug, Default)]
 pub(super) struct Texts {
     message_id: OnceCell<String>,
     correlation_id: OnceCell<String>,
 }
 
-/// What a program needs of a message, by section and in the order in which it is met there. The numbers are slots.
+/// The fields of a message that a program needs, by section and in the order of the section. The
+/// numbers are slots.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Needs {
     header: Box<[(u8, u16)]>,
@@ -68,10 +72,10 @@ impl Needs {
         let (mut application, mut annotations) = (Vec::new(), Vec::new());
         for (slot, field) in (0..).zip(fields) {
             match &field.place {
-                Place::Header(index) => header.push((*index, slot)),
-                Place::Properties(index) => properties.push((*index, slot)),
-                Place::Application(key) => application.push((key.clone(), slot)),
-                Place::Annotation(key) => annotations.push((key.clone(), slot)),
+                FieldSource::Header(index) => header.push((*index, slot)),
+                FieldSource::Properties(index) => properties.push((*index, slot)),
+                FieldSource::Application(key) => application.push((key.clone(), slot)),
+                FieldSource::Annotation(key) => annotations.push((key.clone(), slot)),
             }
         }
         header.sort_unstable();
@@ -84,7 +88,8 @@ impl Needs {
         }
     }
 
-    /// Fills the slots, which hold what fields are if they are absent. Reading ends at the last thing that is needed.
+    /// Fills the slots, which hold what fields are if they are absent. Reading ends at the last
+    /// thing that is needed.
     ///
     /// # Errors
     /// [`Broken`]: a section that is needed is malformed.
@@ -122,7 +127,7 @@ impl<'v> Slots<'v, '_> {
     fn set(&mut self, slot: u16, scalar: Scalar<'v>) {
         let slot = usize::from(slot);
         if let (Some(value), Some(field)) = (self.values.get_mut(slot), self.fields.get(slot)) {
-            // What is null is as good as absent: the default of a header field holds.
+            // Null equals absent: the default of a header field applies.
             if !matches!(scalar, Scalar::Null) {
                 *value = field.form.apply(scalar, self.texts);
             }
@@ -195,7 +200,7 @@ impl Form {
     }
 }
 
-/// `ID:` in front, and no type that would have to be told from one which the mapping puts there.
+/// The prefix `ID:`, and no type that could be confused with one which the mapping puts there.
 fn is_jms_id(id: &str) -> bool {
     id.starts_with("ID:") && !has_type(id)
 }
@@ -205,7 +210,8 @@ fn has_type(id: &str) -> bool {
     id.strip_prefix("ID:AMQP_").is_some_and(|rest| types.iter().any(|name| rest.starts_with(name)))
 }
 
-/// An id that is no plain string, as JMS shows it (JMS mapping, 3.2.1.1); `plain` goes before a string without `ID:`.
+/// An id that is no plain string, as JMS shows it (JMS mapping, 3.2.1.1); `plain` goes before a
+/// string without `ID:`.
 #[cold]
 fn id_text<'v>(id: Scalar<'v>, plain: &str, text: &'v OnceCell<String>) -> Value<'v> {
     let make = || match id {

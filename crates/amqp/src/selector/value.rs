@@ -1,8 +1,7 @@
-//! What an operand is while a selector is evaluated, and what the operators make of it (JMS 2.0, 3.8.1.2 and
-//! 3.8.1.3).
+//! Operands of a selector during evaluation, and the operators (JMS 2.0, 3.8.1.2 and 3.8.1.3).
 //!
-//! All exact numbers are Java longs and all approximate ones doubles. Unknown is [`Value::Null`]: of a
-//! condition it is the third truth value.
+//! All exact numbers are Java longs and all approximate ones doubles. Unknown is [`Value::Null`]:
+//! of a condition it is the third truth value.
 
 use std::cmp::Ordering;
 
@@ -41,7 +40,7 @@ impl<'v> From<Scalar<'v>> for Value<'v> {
 }
 
 impl Value<'_> {
-    /// As an operand of AND, OR and NOT: `None` is unknown, which is also what is no boolean.
+    /// As an operand of AND, OR and NOT: `None` is unknown, and so is a value that is no boolean.
     #[inline]
     pub(super) fn truth(self) -> Option<bool> {
         match self {
@@ -56,7 +55,7 @@ impl Value<'_> {
         truth.map_or(Self::Null, Self::Bool)
     }
 
-    /// `-x`; unknown of what is no number.
+    /// `-x`; unknown if it is no number.
     pub(super) fn negated(self) -> Self {
         match self {
             Self::Int(value) => Self::Int(value.wrapping_neg()),
@@ -65,7 +64,7 @@ impl Value<'_> {
         }
     }
 
-    /// `+x`; unknown of what is no number.
+    /// `+x`; unknown if it is no number.
     pub(super) fn number(self) -> Self {
         match self {
             Self::Int(_) | Self::Float(_) => self,
@@ -93,7 +92,7 @@ impl Comparison {
     }
 
     #[inline]
-    fn holds(self, order: Option<Ordering>) -> bool {
+    fn matches(self, order: Option<Ordering>) -> bool {
         match (self, order) {
             (Self::Equal | Self::LessOrEqual | Self::GreaterOrEqual, Some(Ordering::Equal)) => true,
             (Self::NotEqual | Self::Less | Self::LessOrEqual, Some(Ordering::Less)) => true,
@@ -104,20 +103,20 @@ impl Comparison {
         }
     }
 
-    /// `left self right`. Unknown if either is; false for values of unlike types. Texts and binaries have an
-    /// order only if `lexical`, which JMS forbids and SQL has.
+    /// `left self right`. Unknown if either is; false for values of unlike types. Texts and
+    /// binaries have an order only if `lexical`, which JMS forbids and SQL has.
     #[inline]
     pub(super) fn compare(self, left: Value<'_>, right: Value<'_>, lexical: bool) -> Option<bool> {
         let allowed = lexical || !self.orders();
         Some(match (left, right) {
             (Value::Null, _) | (_, Value::Null) => return None,
-            (Value::Int(left), Value::Int(right)) => self.holds(Some(left.cmp(&right))),
-            (Value::Int(left), Value::Float(right)) => self.holds((left as f64).partial_cmp(&right)),
-            (Value::Float(left), Value::Int(right)) => self.holds(left.partial_cmp(&(right as f64))),
-            (Value::Float(left), Value::Float(right)) => self.holds(left.partial_cmp(&right)),
-            (Value::Text(left), Value::Text(right)) => allowed && self.holds(Some(left.cmp(right))),
-            (Value::Binary(left), Value::Binary(right)) => allowed && self.holds(Some(left.cmp(right))),
-            (Value::Bool(left), Value::Bool(right)) => !self.orders() && self.holds(Some(left.cmp(&right))),
+            (Value::Int(left), Value::Int(right)) => self.matches(Some(left.cmp(&right))),
+            (Value::Int(left), Value::Float(right)) => self.matches((left as f64).partial_cmp(&right)),
+            (Value::Float(left), Value::Int(right)) => self.matches(left.partial_cmp(&(right as f64))),
+            (Value::Float(left), Value::Float(right)) => self.matches(left.partial_cmp(&right)),
+            (Value::Text(left), Value::Text(right)) => allowed && self.matches(Some(left.cmp(right))),
+            (Value::Binary(left), Value::Binary(right)) => allowed && self.matches(Some(left.cmp(right))),
+            (Value::Bool(left), Value::Bool(right)) => !self.orders() && self.matches(Some(left.cmp(&right))),
             _ => false,
         })
     }
@@ -134,8 +133,8 @@ pub(super) enum Arithmetic {
 }
 
 impl Arithmetic {
-    /// `left self right` as Java does it: long if both are, else double; long overflow wraps. Unknown for what is
-    /// no number and for a long divided by zero, where Java throws.
+    /// `left self right` as Java does it: long if both are, else double; long overflow wraps.
+    /// Unknown for a value that is no number and for a long divided by zero, where Java throws.
     pub(super) fn apply<'v>(self, left: Value<'_>, right: Value<'_>) -> Value<'v> {
         match (left, right) {
             (Value::Int(left), Value::Int(right)) => self.exact(left, right).map_or(Value::Null, Value::Int),
@@ -167,7 +166,8 @@ impl Arithmetic {
     }
 }
 
-/// A decimal32, decimal64 or decimal128 (IEEE 754-2008, binary integer encoding) as the nearest double.
+/// A decimal32, decimal64 or decimal128 (IEEE 754-2008, binary integer encoding) as the nearest
+/// double.
 #[cold]
 fn decimal(bytes: &[u8]) -> f64 {
     let (exponent_bits, bias, digits) = match bytes.len() {
@@ -204,7 +204,8 @@ mod tests {
     fn decimals_become_the_nearest_double() {
         assert_eq!(decimal(&[0x32, 0x80, 0x00, 0x0f]), 15.0);
         assert_eq!(decimal(&[0xb2, 0x00, 0x00, 0x0f]), -1.5);
-        // 9,999,999 needs the long form: 0b11, exponent 101, then 0b100 before what is left of the coefficient.
+        // 9,999,999 needs the long form: 0b11, exponent 101, then 0b100 before the rest of the
+        // coefficient.
         assert_eq!(decimal(&[0x6c, 0xb8, 0x96, 0x7f]), 9_999_999.0);
         assert_eq!(decimal(&[0x78, 0, 0, 0]), f64::INFINITY);
         assert_eq!(decimal(&[0xf8, 0, 0, 0]), f64::NEG_INFINITY);

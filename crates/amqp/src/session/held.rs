@@ -8,15 +8,16 @@ struct Frame {
     length: usize,
 }
 
-/// Frames that are written, in order, once the peer opens its window. Bounded by its user: a piece of a delivery
-/// is begun only while the window is open, so at most one piece waits, and an aborting frame a link.
+/// Frames that are written, in order, once the peer opens its window. Bounded by its user: a piece
+/// of a delivery is begun only while the window is open, so at most one piece waits, and an
+/// aborting frame a link.
 #[derive(Debug, Default)]
-pub(crate) struct Held {
+pub(crate) struct BlockedFrames {
     bytes: VecDeque<u8>,
     frames: VecDeque<Frame>,
 }
 
-impl Held {
+impl BlockedFrames {
     /// Keeps a whole frame of `link`.
     pub(crate) fn push(&mut self, link: u32, frame: &[u8]) {
         self.bytes.extend(frame);
@@ -57,7 +58,7 @@ mod tests {
 
     #[test]
     fn frames_leave_in_order_as_the_window_opens() {
-        let mut held = Held::default();
+        let mut held = BlockedFrames::default();
         let mut out = Vec::new();
         for byte in 1..=4u8 {
             held.push(0, &[byte; 3]);
@@ -71,7 +72,7 @@ mod tests {
 
     #[test]
     fn a_link_that_is_over_takes_its_frames_along() {
-        let mut held = Held::default();
+        let mut held = BlockedFrames::default();
         let mut out = Vec::new();
         for (link, byte) in [(1, 1), (2, 2), (1, 3), (2, 4)] {
             held.push(link, &[byte]);

@@ -1,4 +1,4 @@
-//! One session endpoint (2.5): windows, numbers, handles, and what is to be written at the end of the turn.
+//! One session endpoint (2.5): windows, numbers, handles, and the output of the turn.
 
 mod held;
 mod ranges;
@@ -7,7 +7,7 @@ mod unsettled;
 
 use std::collections::BTreeSet;
 
-use held::Held;
+use held::BlockedFrames;
 use ranges::Ranges;
 use state::State;
 use unsettled::Unsettled;
@@ -15,7 +15,7 @@ use unsettled::Unsettled;
 use crate::connection::{Config, slots::Slots};
 use crate::types::{Begin, Error, Fields, Flow, condition};
 
-/// What we call the window of what we may send: no limit of ours, the peer's incoming window decides.
+/// Our outgoing window as announced: no limit of ours, the peer's incoming window decides.
 const OUTGOING_WINDOW: u32 = i32::MAX as u32;
 
 /// Our handles, and the places of their links.
@@ -37,8 +37,8 @@ pub(crate) struct Session {
     pub(crate) remote_channel: Option<u16>,
     /// the peer's handle-max
     pub(crate) remote_handle_max: u32,
-    /// the driver has been told that the session is over
-    pub(crate) told: bool,
+    /// the driver knows that the session is over
+    pub(crate) notified: bool,
     /// the session is in the connection's list of what to flush
     pub(crate) due: bool,
     /// links whose flow is due, each once
@@ -57,7 +57,7 @@ pub(crate) struct Session {
     holds: u32,
     /// a flow of the session itself is due
     flow_due: bool,
-    /// what we tell about deliveries we received
+    /// dispositions for deliveries we received
     pub(crate) received: Ranges,
 
     // outgoing (2.5.6)
@@ -65,9 +65,9 @@ pub(crate) struct Session {
     next_outgoing_id: u32,
     /// frames the peer takes now
     room: u32,
-    pub(crate) held: Held,
+    pub(crate) held: BlockedFrames,
     pub(crate) unsettled: Unsettled,
-    /// what we tell about deliveries we sent
+    /// dispositions for deliveries we sent
     pub(crate) sent: Ranges,
 }
 
@@ -78,7 +78,7 @@ impl Session {
             channel,
             remote_channel: None,
             remote_handle_max: u32::MAX,
-            told: false,
+            notified: false,
             due: false,
             due_links: Vec::new(),
             links: Slots::default(),
@@ -93,7 +93,7 @@ impl Session {
             first_outgoing_id: config.first_id,
             next_outgoing_id: config.first_id,
             room: 0,
-            held: Held::default(),
+            held: BlockedFrames::default(),
             unsettled: Unsettled::new(config.first_id),
             sent: Ranges::default(),
         }
@@ -121,7 +121,8 @@ impl Session {
         self.room = begin.incoming_window;
     }
 
-    /// Counts a transfer frame of the peer; `true` if a flow has become due, `None` if the peer had no window.
+    /// Counts a transfer frame of the peer; `true` if a flow has become due, `None` if the peer had
+    /// no window.
     #[inline]
     pub(crate) fn count_incoming(&mut self) -> Option<bool> {
         self.incoming_left = self.incoming_left.checked_sub(1)?;
@@ -133,7 +134,8 @@ impl Session {
         Some(true)
     }
 
-    /// Takes note of a new delivery's id: `Err` with the one that was to come if it is not in sequence.
+    /// Takes note of a new delivery's id: `Err` with the one that was to come if it is not in
+    /// sequence.
     #[inline]
     pub(crate) fn count_delivery(&mut self, id: u32) -> Result<(), u32> {
         match self.next_delivery {
@@ -154,8 +156,9 @@ impl Session {
         }
     }
 
-    /// One more, or one less, of the links that hold the incoming window closed. `true`: a flow is due.
-    pub(crate) fn hold(&mut self, hold: bool) -> bool {
+    /// One more, or one less, of the links that hold the incoming window closed. `true`: a flow is
+    /// due.
+    pub(crate) fn set_held(&mut self, hold: bool) -> bool {
         let before = self.holds;
         self.holds = if hold { before + 1 } else { before.saturating_sub(1) };
         let changed = (before == 0) != (self.holds == 0);
@@ -163,8 +166,8 @@ impl Session {
         changed
     }
 
-    /// Whether a transfer frame may be written now. Frames that are held have priority: while there are some,
-    /// there is no room.
+    /// Whether a transfer frame may be written now. Frames that are held have priority: while there
+    /// are some, there is no room.
     #[inline]
     pub(crate) fn room(&self) -> u32 {
         self.room
@@ -254,7 +257,7 @@ impl Session {
     /// Forgets all but the numbers of a session that waits only for the peer's end.
     pub(crate) fn forget(&mut self, config: &Config) {
         let (state, remote_channel) = (self.state, self.remote_channel);
-        *self = Self { state, remote_channel, told: true, ..Self::new(self.channel, config) };
+        *self = Self { state, remote_channel, notified: true, ..Self::new(self.channel, config) };
     }
 
     /// Gives spare memory back.

@@ -5,7 +5,7 @@ use crate::types::{DeliveryState, Outcome};
 static ACCEPTED_STATE: DeliveryState = DeliveryState::Outcome(Outcome::Accepted);
 static RELEASED_STATE: DeliveryState = DeliveryState::Outcome(Outcome::Released);
 
-/// What is said about a delivery, in a word: whether it is settled, and the state.
+/// A disposition of a delivery: whether it is settled, and the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Verdict(u32);
 
@@ -35,7 +35,7 @@ struct Range {
     verdict: Verdict,
 }
 
-/// Deliveries and what is to be said about them. Deliveries pushed in order of their ids extend the range
+/// Deliveries and their dispositions. Deliveries pushed in order of their ids extend the range
 /// before them; others are sorted in when the ranges are taken.
 #[derive(Debug, Default)]
 pub(crate) struct Ranges {
@@ -113,7 +113,8 @@ impl Ranges {
         self.others.clear();
     }
 
-    /// Sorts by serial number (RFC 1982; all ids lie within half of the number space) and joins neighbours.
+    /// Sorts by serial number (RFC 1982; all ids lie within half of the number space) and joins
+    /// neighbours.
     #[cold]
     fn sort(&mut self) {
         let Some(anchor) = self.ranges.first().map(|range| range.first) else { return };
@@ -201,16 +202,16 @@ mod tests {
                 ranges.push(start.wrapping_add(*offset), Some(&outcome), true);
             }
             let taken = taken(&mut ranges);
-            let mut said = Vec::new();
+            let mut reported = Vec::new();
             for (first, last, outcome, _) in &taken {
                 for offset in 0..=last.wrapping_sub(*first) {
-                    said.push((first.wrapping_add(offset).wrapping_sub(start), outcome.clone().unwrap()));
+                    reported.push((first.wrapping_add(offset).wrapping_sub(start), outcome.clone().unwrap()));
                 }
             }
             let expected: Vec<_> = (0..64).filter(|offset| *offset != missing)
                 .map(|offset| (offset, if offset % 16 < 12 { Outcome::Accepted } else { Outcome::Released }))
                 .collect();
-            prop_assert_eq!(said, expected);
+            prop_assert_eq!(reported, expected);
             prop_assert!(taken.len() <= 9);
         }
     }

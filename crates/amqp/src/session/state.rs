@@ -1,18 +1,18 @@
 //! Session states (2.5.5) as a table.
 
-/// What a session does that changes its state: `Sent` by us, `Received` from the peer.
+/// A step that changes a session's state: `Sent` by us, `Received` from the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     SentBegin,
     ReceivedBegin,
     SentEnd,
     ReceivedEnd,
-    /// we sent an end with an error: whatever comes until the peer's end is dropped
+    /// we sent an end with an error: input until the peer's end is dropped
     Failed,
 }
 
-/// The states of 2.5.5 under the standard's names, and one more: a session of ours that ended before the peer
-/// had answered its begin.
+/// The states of 2.5.5 under the standard's names, and one more: a session of ours that ended
+/// before the peer had answered its begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Unmapped,

@@ -29,15 +29,15 @@ fn section_2_5_6_a_flow_is_due_at_half_of_the_window() {
 #[test]
 fn section_2_5_6_a_closed_window_still_takes_what_was_granted_before() {
     let mut session = session(0, 4);
-    assert!(session.hold(true));
-    assert!(!session.hold(true));
+    assert!(session.set_held(true));
+    assert!(!session.set_held(true));
     assert_eq!(session.flow_state().incoming_window, 0);
     for _ in 0..4 {
         assert_eq!(session.count_incoming(), Some(false));
     }
     assert_eq!(session.count_incoming(), None);
-    assert!(!session.hold(false));
-    assert!(session.hold(false));
+    assert!(!session.set_held(false));
+    assert!(session.set_held(false));
     assert_eq!(session.flow_state().incoming_window, 4);
     assert!(session.count_incoming().is_some());
 }

@@ -1,4 +1,4 @@
-//! Deliveries we sent whose outcome is still to come (2.6.12).
+//! Deliveries we sent whose outcome is pending (2.6.12).
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,7 +8,7 @@ const RING_MIN: usize = 64;
 /// From this length on the ring is thinned out when there is little in it.
 const RING_MAX_HOLES: usize = 1024;
 
-/// Above every 32-bit id, so that ids just below the first one can be told from later ones.
+/// Above every 32-bit id, so that ids just below the first one differ from later ones.
 const EPOCH: u64 = 1 << 32;
 
 #[derive(Clone, Copy, Debug)]
@@ -19,9 +19,10 @@ struct Entry {
 
 const SETTLED: Entry = Entry { token: 0, link: None };
 
-/// A session's unsettled deliveries: a ring indexed by delivery id, because ids are consecutive. Deliveries that
-/// stay unsettled while most around them are not move to a tree, so that one slow outcome does not stretch
-/// the ring. Inside, ids are counted on beyond 32 bits; the low half is the id of the wire.
+/// A session's unsettled deliveries: a ring indexed by delivery id, because ids are consecutive.
+/// Deliveries that stay unsettled while most around them are not move to a tree, so that one slow
+/// outcome does not stretch the ring. Inside, ids are counted on beyond 32 bits; the low half is
+/// the id of the wire.
 #[derive(Debug)]
 pub(crate) struct Unsettled {
     next: u64,
@@ -70,7 +71,7 @@ impl Unsettled {
     fn push(&mut self, entry: Entry) {
         if self.ring.len() == self.ring.capacity() && self.ring.len() >= RING_MIN && self.holes() * 2 >= self.ring.len()
         {
-            self.thin_out();
+            self.compact_ring();
         }
         self.ring.push_back(entry);
     }
@@ -80,9 +81,9 @@ impl Unsettled {
         self.ring.len() + self.stragglers.len() - self.live as usize
     }
 
-    /// Moves what is live out of a ring that is mostly holes.
+    /// Compacts a ring that is mostly holes.
     #[cold]
-    fn thin_out(&mut self) {
+    fn compact_ring(&mut self) {
         let base = self.next - self.ring.len() as u64;
         for (id, entry) in (base..).zip(self.ring.drain(..)) {
             if entry.link.is_some() {
@@ -91,7 +92,8 @@ impl Unsettled {
         }
     }
 
-    /// Takes what is unsettled of `first..=last` (serial numbers): `f(id, link, token)` in order of ids.
+    /// Takes the unsettled deliveries of `first..=last` (serial numbers): `f(id, link, token)` in
+    /// order of ids.
     #[inline]
     pub(crate) fn take(&mut self, first: u32, last: u32, mut f: impl FnMut(u32, u32, u64)) {
         let (from, to) = self.span(first, last);
@@ -112,12 +114,13 @@ impl Unsettled {
         if start == 0 {
             self.advance();
         } else if self.ring.len() >= RING_MAX_HOLES && self.holes() * 8 >= self.ring.len() * 7 {
-            // Or a peer could have all the holes looked at again and again.
-            self.thin_out();
+            // Otherwise a peer could have all the holes examined again and again.
+            self.compact_ring();
         }
     }
 
-    /// The ids `first..=last` counted beyond 32 bits, as `from..to`: the latest ones that do not lie ahead.
+    /// The ids `first..=last` counted beyond 32 bits, as `from..to`: the latest ones that do not
+    /// lie ahead.
     fn span(&self, first: u32, last: u32) -> (u64, u64) {
         let from = self.next - u64::from(self.next_id().wrapping_sub(first));
         (from, from + u64::from(last.wrapping_sub(first)) + 1)
@@ -191,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn outcomes_come_back_in_any_order() {
+    fn outcomes_return_in_any_order() {
         let mut unsettled = Unsettled::new(0);
         for token in 0..5 {
             unsettled.insert(7, token);
@@ -245,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn many_holes_are_looked_at_once() {
+    fn many_holes_are_examined_once() {
         let mut unsettled = Unsettled::new(0);
         for token in 0..4096 {
             unsettled.insert(1, token);

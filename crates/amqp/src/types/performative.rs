@@ -38,14 +38,15 @@ pub enum ReceiverSettleMode {
 pub struct Error {
     /// one of `condition`, or the peer's own
     pub condition: Symbol,
-    /// what happened and what would mend it
+    /// the error and its remedy
     pub description: Option<String>,
     /// details
     pub info: Fields,
 }
 
 impl Error {
-    /// The same error with the delivery that it is about in its info (OASIS anonymous terminus 1.0, 2.2.2).
+    /// The same error with the delivery that it is about in its info (OASIS anonymous terminus 1.0,
+    /// 2.2.2).
     #[must_use]
     pub fn about_delivery(mut self, tag: &[u8]) -> Self {
         let key = Symbol::constant("delivery-tag");
@@ -134,7 +135,7 @@ pub mod condition {
 pub struct Open {
     /// mandatory
     pub container_id: String,
-    /// the virtual host asked for
+    /// the virtual host requested
     pub hostname: Option<String>,
     /// bytes; default `u32::MAX`
     pub max_frame_size: u32,
@@ -263,7 +264,7 @@ pub struct Transfer {
     pub delivery_tag: Option<Vec<u8>>,
     /// on the first frame
     pub message_format: Option<u32>,
-    /// `None` is false, or as earlier frames of the delivery said
+    /// `None` is false, or the value of earlier frames of the delivery
     pub settled: Option<bool>,
     /// default false
     pub more: bool,
@@ -321,7 +322,7 @@ pub struct Close {
     pub error: Option<Error>,
 }
 
-/// Any performative; a transfer's payload is what follows it in the frame.
+/// Any performative; a transfer's payload follows it in the frame.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Performative {
     /// 2.7.1

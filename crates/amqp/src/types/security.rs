@@ -26,7 +26,7 @@ pub struct SaslInit {
     pub mechanism: Symbol,
     /// initial response
     pub initial_response: Option<Vec<u8>>,
-    /// virtual host asked for
+    /// virtual host requested
     pub hostname: Option<String>,
 }
 
@@ -38,8 +38,7 @@ impl fmt::Debug for SaslInit {
     }
 }
 
-/// 5.3.3.4: what a client proves itself with. A log shows its length only: it may be a password, or what a password
-/// can be guessed from.
+/// 5.3.3.4: a client's response. A log shows its length only: it may be a password, or reveal one.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SaslResponse(pub Vec<u8>);
 

@@ -28,7 +28,8 @@ pub enum TerminusExpiryPolicy {
     Never,
 }
 
-/// The life of a dynamic node (3.5.10 to 3.5.13), found under `lifetime-policy` in its node properties.
+/// The life of a dynamic node (3.5.10 to 3.5.13), found under `lifetime-policy` in its node
+/// properties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lifetime {
     /// `delete-on-close`

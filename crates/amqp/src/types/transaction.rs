@@ -25,7 +25,7 @@ pub struct Discharge {
     pub fail: bool,
 }
 
-/// What a client sends to a coordinator.
+/// The messages of a client to a coordinator.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TransactionControl {
     /// begin

@@ -1,5 +1,5 @@
-//! Against another implementation of the standard (`serde_amqp`, `fe2o3-amqp-types`): what we encode it
-//! understands, and what it makes of that we understand as the same.
+//! Against another implementation of the standard (`serde_amqp`, `fe2o3-amqp-types`): what we
+//! encode it understands, and what it makes of that we understand as the same.
 
 use enmasse_amqp::codec::{
     decode_message, decode_performative, decode_sasl, decode_value, encode_message, encode_performative, encode_sasl,
@@ -19,8 +19,9 @@ fn through<T: DeserializeOwned + serde::Serialize>(bytes: &[u8]) -> Vec<u8> {
     serde_amqp::to_vec(&theirs).unwrap()
 }
 
-/// Whether the other implementation can read the arrays in the values of `bytes`: it refuses empty ones, and
-/// arrays of nulls, compounds and described values, and counts the characters of a string in an array as bytes.
+/// Whether the other implementation can read the arrays in the values of `bytes`: it refuses empty
+/// ones, and arrays of nulls, compounds and described values, and counts the characters of a string
+/// in an array as bytes.
 fn known_arrays(mut bytes: &[u8]) -> bool {
     while !bytes.is_empty() {
         let (value, rest) = decode_value(bytes).unwrap();

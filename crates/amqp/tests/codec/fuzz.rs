@@ -1,5 +1,5 @@
-//! Fuzz targets, one a decoder. Under `cargo test` each runs for a moment on random input; `cargo bolero test`
-//! runs them under a coverage-guided engine for as long as asked.
+//! Fuzz targets, one a decoder. Under `cargo test` each runs for a moment on random input; `cargo
+//! bolero test` runs them under a coverage-guided engine for as long as asked.
 
 use bolero::check;
 use enmasse_amqp::codec::fast::{self, StateView};
@@ -146,7 +146,7 @@ pub(crate) fn check_views(body: &[u8]) {
     assert_eq!(text(slow_flow(body)), text(fast::flow(body)), "{body:02x?}");
 }
 
-/// As text, in which a NaN is like itself; refusals are alike whatever their words.
+/// As text, in which a NaN is like itself; refusals are alike regardless of their words.
 fn text<T: std::fmt::Debug>(result: Result<T, impl std::fmt::Debug>) -> Option<String> {
     result.ok().map(|value| format!("{value:?}"))
 }

@@ -1,5 +1,5 @@
-//! Input that no honest peer sends: the right condition, a description that helps, and memory in proportion
-//! to the bytes that came.
+//! Input that no honest peer sends: the right condition, a description that helps, and memory in
+//! proportion to the bytes that came.
 
 use enmasse_amqp::codec::{
     DecodeError, MAX_DEPTH, decode_message, decode_performative, decode_sasl, decode_value, describe, encode_message,
@@ -175,7 +175,7 @@ fn composite(code: u8, count: u8, fields: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A receiver's attach that goes on with `fields` after its role.
+/// A receiver's attach that continues with `fields` after its role.
 fn attach(count: u8, fields: &[u8]) -> Vec<u8> {
     composite(0x12, 3 + count, &[b"\xa1\x01l\x43\x41", fields].concat())
 }
@@ -349,8 +349,8 @@ proptest! {
         }
     }
 
-    /// A changed byte may still be legal; what is refused must be refused in words, without a panic, and what
-    /// is accepted must survive.
+    /// A changed byte may still be legal; what is refused must be refused in words, without a
+    /// panic, and what is accepted must survive.
     #[test]
     fn a_changed_byte_never_surprises(
         performative in strategies::performative(),

@@ -1,5 +1,5 @@
-//! The codec against bytes: every type in every encoding, every performative, hostile input, and the foreign
-//! implementation that it must agree with.
+//! The codec against bytes: every type in every encoding, every performative, hostile input, and
+//! the foreign implementation that it must agree with.
 
 mod differential;
 mod envelope;

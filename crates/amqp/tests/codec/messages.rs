@@ -145,7 +145,7 @@ fn sections_are_found_in_place() {
 }
 
 #[test]
-fn to_is_told_from_absent_cut_and_malformed() {
+fn to_is_distinguished_from_absent_cut_and_malformed() {
     let bytes = encoded(&full_message());
     let properties = scan::sections(&bytes).map(Result::unwrap).find(|section| section.code == 0x73).unwrap();
     for end in 0..=bytes.len() {

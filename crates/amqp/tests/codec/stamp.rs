@@ -43,7 +43,7 @@ fn it_stands_before_the_sender_s_own_and_in_the_place_of_what_has_its_names() {
 }
 
 #[test]
-fn what_is_no_message_is_left_out() {
+fn what_is_no_message_is_omitted() {
     let mut out = b"before".to_vec();
     // The annotations are a list; the annotations are cut off.
     for broken in [&b"\x00\x53\x72\x45"[..], b"\x00\x53\x72\xc1\x09", b"junk"] {

@@ -128,8 +128,8 @@ fn section_2_6_12_settled_second_takes_three_steps() {
         pair.server.machine.settle(theirs, piece.id, &ACCEPTED);
     }
     pair.run();
-    let said = dispositions(&pair, false);
-    assert_eq!((said.len(), said[0].settled, said[0].last), (1, false, Some(2)));
+    let reported = dispositions(&pair, false);
+    assert_eq!((reported.len(), reported[0].settled, reported[0].last), (1, false, Some(2)));
     assert_eq!(settled_tokens(&mut pair), [0, 1, 2]);
     pair.run();
     let answered = dispositions(&pair, true);
@@ -166,7 +166,7 @@ fn section_2_7_5_a_transfer_may_ask_to_be_settled_first() {
 }
 
 #[test]
-fn section_2_7_5_what_a_transfer_asked_for_goes_with_its_delivery() {
+fn section_2_7_5_what_a_transfer_requested_goes_with_its_delivery() {
     let mut raw = Raw::begun(config());
     let Performative::Attach(mut wanted) = crate::raw::link("link", 0, Role::Sender) else { unreachable!() };
     wanted.rcv_settle_mode = ReceiverSettleMode::Second;
@@ -182,7 +182,7 @@ fn section_2_7_5_what_a_transfer_asked_for_goes_with_its_delivery() {
     raw.bytes(b"");
     let written = raw.written();
     assert!(
-        matches!(&written[..], [(_, Performative::Disposition(said))] if !said.settled),
+        matches!(&written[..], [(_, Performative::Disposition(reported))] if !reported.settled),
         "the aborted delivery is forgotten: {written:?}"
     );
 }
@@ -199,8 +199,9 @@ fn section_2_6_12_outcomes_out_of_order_are_sorted_into_ranges() {
         pair.server.machine.settle(theirs, pieces[index].id, &ACCEPTED);
     }
     pair.run();
-    let said = dispositions(&pair, false);
-    let ranges: Vec<_> = said.iter().map(|said| (said.first, said.last.unwrap_or(said.first))).collect();
+    let reported = dispositions(&pair, false);
+    let ranges: Vec<_> =
+        reported.iter().map(|reported| (reported.first, reported.last.unwrap_or(reported.first))).collect();
     assert_eq!(ranges, [(u32::MAX - 3, 0), (2, 3)]);
     assert_eq!(settled_tokens(&mut pair), [0, 1, 2, 3, 4, 6, 7]);
 }
@@ -223,8 +224,8 @@ fn section_3_5_3_deliveries_settled_without_outcome_get_the_default() {
     for (token, link) in (0..).zip([links[0], links[0], links[1], links[0]]) {
         raw.side.send(link, Some(token), b"x").unwrap();
     }
-    let said = Disposition { settled: false, ..disposition(0, Some(3)) };
-    raw.send(0, Performative::Disposition(said));
+    let reported = Disposition { settled: false, ..disposition(0, Some(3)) };
+    raw.send(0, Performative::Disposition(reported));
     assert!(raw.side.take().is_empty(), "neither settled nor a state says nothing");
     let received = Some(DeliveryState::Received(Received::default()));
     raw.send(0, Performative::Disposition(Disposition { settled: false, state: received, ..disposition(0, Some(3)) }));

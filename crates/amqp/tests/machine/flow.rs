@@ -135,7 +135,7 @@ fn section_2_6_7_draining_without_credit_is_answered_too() {
 }
 
 #[test]
-fn section_2_7_4_a_link_flow_that_asks_for_an_echo_gets_one() {
+fn section_2_7_4_a_link_flow_that_requests_an_echo_gets_one() {
     let (mut raw, link) = Raw::attached(Config::default(), Role::Receiver);
     raw.send(0, Performative::Flow(Flow { echo: true, ..credit(0, None, 10) }));
     raw.side.send(link, None, b"x").unwrap();
@@ -159,8 +159,8 @@ fn section_2_7_4_the_sender_tells_what_is_available() {
     raw.side.machine.grant(link, 7);
     raw.bytes(b"");
     let properties = vec![(Symbol::constant("lag"), Value::Uint(3))];
-    let told = Flow { available: Some(12), properties: properties.clone(), ..credit(0, Some(0), 7) };
-    raw.send(0, Performative::Flow(told));
+    let notified = Flow { available: Some(12), properties: properties.clone(), ..credit(0, Some(0), 7) };
+    raw.send(0, Performative::Flow(notified));
     assert_eq!(raw.side.only(), Event::Flow { link, credit: 7, available: Some(12), drain: false, properties });
 }
 

@@ -12,7 +12,8 @@ use crate::raw::{Raw, begin, link, transfer};
 
 const MAX: u32 = 512;
 
-/// A server whose peer takes the smallest frames that the standard allows, with a session on channel 0.
+/// A server whose peer takes the smallest frames that the standard allows, with a session on
+/// channel 0.
 fn small() -> Raw {
     let mut raw = Raw::fresh(Config::default(), SaslPolicy::Optional);
     raw.bytes(&protocol_header(Protocol::Amqp));
@@ -78,7 +79,7 @@ fn section_2_7_1_a_long_outcome_is_cut() {
 }
 
 #[test]
-fn section_2_7_1_a_condition_that_does_not_fit_is_left_out() {
+fn section_2_7_1_a_condition_that_does_not_fit_is_omitted() {
     let (mut raw, link) = receiving();
     let endless = Error::new(Symbol::from("c".repeat(1000)), "why");
     raw.side.machine.settle(link, 0, &Outcome::Rejected(Some(Box::new(endless))));

@@ -1,5 +1,5 @@
-//! Arbitrary bytes and arbitrary frames in arbitrary chunks, with a driver that answers as it pleases: no panic,
-//! and no more output than the peer and the driver asked for.
+//! Arbitrary bytes and arbitrary frames in arbitrary chunks, with a driver that answers as it
+//! pleases: no panic, and no more output than the peer and the driver requested.
 
 use bolero::check;
 use enmasse_amqp::codec::encode_performative;
@@ -254,7 +254,7 @@ impl Driver {
             0 => machine.grant(link, choices.number()),
             1 => machine.drain(link),
             2 => machine.drained(link),
-            3 => machine.hold(link, choices.flag()),
+            3 => machine.set_held(link, choices.flag()),
             4 => machine.settle(link, choices.number(), &choices.outcome()),
             5..=8 => {
                 let payload = vec![5; usize::from(choices.byte()) * 40];
@@ -286,7 +286,7 @@ impl Driver {
         }
     }
 
-    /// Takes the output as a socket would, and checks that there is not more than was asked for.
+    /// Takes the output as a socket would, and checks that there is not more than was requested.
     fn check(&mut self) {
         self.raw.side.machine.flush(self.raw.now);
         self.written += self.raw.output().len();

@@ -1,4 +1,5 @@
-//! Peers that break the rules: the right condition, laid to the smallest endpoint, and nothing else suffers.
+//! Peers that break the rules: the right condition, laid to the smallest endpoint, and nothing else
+//! suffers.
 
 use enmasse_amqp::codec::frame::{Protocol, protocol_header};
 use enmasse_amqp::connection::{ClosedBy, Config, Event, SaslPolicy};
@@ -251,7 +252,7 @@ fn section_2_5_6_transfers_beyond_the_window() {
     let config = Config { session_window: 2, ..Config::default() };
     let (mut raw, link) = Raw::attached(config, Role::Sender);
     raw.side.machine.grant(link, 9);
-    raw.side.machine.hold(link, true);
+    raw.side.machine.set_held(link, true);
     for id in 0..3 {
         raw.send(0, Performative::Transfer(Box::new(transfer(0, id))));
     }
@@ -295,9 +296,9 @@ fn section_2_5_5_after_an_end_with_error_all_but_the_end_is_dropped() {
     let mut raw = receiving();
     raw.send(0, Performative::Transfer(Box::new(transfer(3, 0))));
     raw.written();
-    let told = raw.side.take();
+    let notified = raw.side.take();
     assert!(matches!(
-        told[..],
+        notified[..],
         [Seen::Event(Event::Detach { closed: false, error: None, .. }), Seen::Event(Event::End { error: Some(_), .. })]
     ));
     raw.send(0, Performative::Transfer(Box::new(transfer(0, 0))));

@@ -114,7 +114,8 @@ fn section_2_6_12_on_a_link_that_settles_second_a_tag_is_in_use_until_the_sender
     assert!(raw.written().is_empty());
 }
 
-/// A server that receives on a link whose source offers these outcomes, with one delivery unsettled.
+/// A server that receives on a link whose source offers these outcomes, with one delivery
+/// unsettled.
 fn offering(outcomes: &[&str]) -> (Raw, LinkId) {
     let mut raw = Raw::begun(Config::default());
     let outcomes = outcomes.iter().map(|name| Symbol::from(*name)).collect();
@@ -159,8 +160,11 @@ fn section_3_5_3_an_outcome_that_the_source_does_not_offer_detaches_the_link() {
     raw.bytes(&[]);
     assert_eq!(detached(&mut raw).condition, condition::NOT_FOUND);
     raw.send(0, crate::raw::detach(0, true));
-    let told = raw.side.take();
-    assert!(matches!(&told[..], [crate::pair::Seen::Event(Event::Detach { .. })]), "the driver is told: {told:?}");
+    let notified = raw.side.take();
+    assert!(
+        matches!(&notified[..], [crate::pair::Seen::Event(Event::Detach { .. })]),
+        "the driver is told: {notified:?}"
+    );
 }
 
 #[test]

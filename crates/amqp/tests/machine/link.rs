@@ -255,7 +255,7 @@ fn operations_on_links_that_are_not_there_do_nothing() {
     }
     machine.grant(unknown, 5);
     machine.drain(unknown);
-    machine.hold(unknown, true);
+    machine.set_held(unknown, true);
     machine.settle(unknown, 0, &crate::pair::ACCEPTED);
     machine.detach(unknown, true, None);
     machine.end(SessionId(9), None);

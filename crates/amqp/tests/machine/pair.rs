@@ -90,7 +90,7 @@ impl Piece {
     }
 }
 
-/// One machine with what a driver keeps for it: unread bytes, and what it has been told.
+/// One machine with what a driver keeps for it: unread bytes, and what it has been notified.
 pub(crate) struct Side {
     pub(crate) machine: Connection,
     pub(crate) unread: Vec<u8>,
@@ -204,7 +204,8 @@ pub(crate) fn attach(name: &str, role: Role) -> Attach {
     }
 }
 
-/// A frame seen on the wire: who wrote it (`true`: the client), its channel, what it says, bytes of payload.
+/// A frame seen on the wire: who wrote it (`true`: the client), its channel, what it says, bytes of
+/// payload.
 pub(crate) type Sighting = (bool, u16, Performative, usize);
 
 pub(crate) struct Pair {
@@ -245,8 +246,8 @@ impl Pair {
         pair
     }
 
-    /// Two machines with a session and a link on which the client sends (or receives): client's session and
-    /// link, server's link.
+    /// Two machines with a session and a link on which the client sends (or receives): client's
+    /// session and link, server's link.
     pub(crate) fn linked(client: Config, server: Config, role: Role) -> (Self, SessionId, LinkId, LinkId) {
         let mut pair = Self::open(client, server);
         let session = pair.client.machine.begin().unwrap();
@@ -291,7 +292,7 @@ impl Pair {
     }
 }
 
-/// Takes whole frames off the tap; protocol headers and SASL frames are passed over.
+/// Takes whole frames off the tap; protocol headers and SASL frames are skipped.
 fn sight(client: bool, tap: &mut Vec<u8>, wire: &mut Vec<Sighting>) {
     let mut rest = &tap[..];
     loop {

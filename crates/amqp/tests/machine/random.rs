@@ -1,5 +1,5 @@
-//! Random sequences of operations on two joined machines: what was sent arrives once, in order and whole; nobody
-//! goes beyond a window or a credit; both ends agree on what is unsettled.
+//! Random sequences of operations on two joined machines: what was sent arrives once, in order and
+//! whole; nobody goes beyond a window or a credit; both ends agree on what is unsettled.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,7 +17,7 @@ enum Step {
     Grant(usize, u32),
     /// whole message: link, bytes, settled
     Send(usize, usize, bool),
-    /// begins a streamed message, or goes on with the one in progress; the last flag ends it
+    /// begins a streamed message, or continues with the one in progress; the last flag ends it
     Stream(usize, usize, bool),
     Abort(usize),
     /// settles the n-th delivery that waits at the receiver
@@ -59,7 +59,7 @@ struct World {
     channels: [Channel; LINKS],
     /// at the receiver: link, delivery id, not yet settled
     waiting: Vec<(usize, u32)>,
-    /// token to what became of it
+    /// token to its outcome
     outcomes: BTreeMap<u64, Option<Outcome>>,
     next_token: u64,
     observers: [Observer; 2],
@@ -118,7 +118,7 @@ impl World {
             }
             Step::Hold(at, hold) => {
                 let (side, link) = self.receiver(at);
-                side.machine.hold(link, hold);
+                side.machine.set_held(link, hold);
             }
             Step::Drain(at) => {
                 let (side, link) = self.receiver(at);
@@ -248,7 +248,7 @@ impl World {
         for at in 0..LINKS {
             self.abort(at);
             let (side, link) = self.receiver(at);
-            side.machine.hold(link, false);
+            side.machine.set_held(link, false);
             side.machine.grant(link, 5);
         }
         self.run();
@@ -268,8 +268,8 @@ impl World {
     }
 }
 
-/// Watches one direction of transfers on the wire and knows nothing but the standard: frames within the window,
-/// deliveries within the credit, ids in sequence.
+/// Watches one direction of transfers on the wire and knows nothing but the standard: frames within
+/// the window, deliveries within the credit, ids in sequence.
 #[derive(Default)]
 struct Observer {
     frames: u32,

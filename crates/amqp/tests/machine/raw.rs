@@ -82,7 +82,7 @@ impl Raw {
         std::mem::take(self.side.machine.output())
     }
 
-    /// The frames written since the last call; headers, SASL frames and heartbeats are passed over.
+    /// The frames written since the last call; headers, SASL frames and heartbeats are skipped.
     pub(crate) fn written(&mut self) -> Vec<(u16, Performative)> {
         let output = self.output();
         self.unread.extend_from_slice(&output);
@@ -103,7 +103,8 @@ impl Raw {
         written
     }
 
-    /// Asserts that the connection was closed with `condition` and a description that has `words` in it.
+    /// Asserts that the connection was closed with `condition` and a description that has `words`
+    /// in it.
     pub(crate) fn assert_closed(&mut self, condition: &Symbol, words: &str) {
         let written = self.written();
         let Some((0, Performative::Close(close))) = written.last() else { panic!("no close: {written:?}") };
@@ -113,7 +114,7 @@ impl Raw {
         assert_eq!(by, ClosedBy::Local);
     }
 
-    /// Asserts that the session was ended with `condition` and that the connection goes on.
+    /// Asserts that the session was ended with `condition` and that the connection continues.
     pub(crate) fn assert_ended(&mut self, condition: &Symbol, words: &str) {
         let written = self.written();
         let Some((_, Performative::End(end))) = written.last() else { panic!("no end: {written:?}") };
@@ -124,7 +125,7 @@ impl Raw {
         assert!(matches!(self.written()[..], [(_, Performative::Begin(_))]), "the connection goes on");
     }
 
-    /// Asserts that the link was detached with `condition` and that the session goes on.
+    /// Asserts that the link was detached with `condition` and that the session continues.
     pub(crate) fn assert_detached(&mut self, condition: &Symbol, words: &str) {
         let written = self.written();
         let Some((_, Performative::Detach(detach))) = written.last() else { panic!("no detach: {written:?}") };
@@ -136,7 +137,8 @@ impl Raw {
         assert!(matches!(self.written()[..], [(_, Performative::Attach(_)), ..]), "the session goes on");
     }
 
-    /// Asserts that an attach was answered with null termini and a detach, and that the driver was not asked.
+    /// Asserts that an attach was answered with null termini and a detach, and that the driver was
+    /// not asked.
     pub(crate) fn assert_refused(&mut self, condition: &Symbol, words: &str) {
         let written = self.written();
         let [(_, Performative::Attach(refusal)), (_, Performative::Detach(detach))] = &written[..] else {

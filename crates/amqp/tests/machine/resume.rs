@@ -1,4 +1,4 @@
-//! Deliveries that go on when their link attaches anew (2.6.5, 2.6.13, 2.7.3).
+//! Deliveries that continue when their link attaches anew (2.6.5, 2.6.13, 2.7.3).
 
 use enmasse_amqp::connection::{AttachReply, Config, Event, LinkId, Outgoing, Tag};
 use enmasse_amqp::types::{
@@ -19,7 +19,8 @@ fn tags(count: u32) -> Unsettled {
     (0..count).map(|number| (number.to_be_bytes().repeat(8), accepted())).collect()
 }
 
-/// A client with a link of the role `role` that names `ours` as unsettled, and a server that names `theirs`.
+/// A client with a link of the role `role` that names `ours` as unsettled, and a server that names
+/// `theirs`.
 fn resumed(server: Config, role: Role, ours: Unsettled, theirs: Unsettled) -> (Pair, LinkId, LinkId) {
     let mut pair = Pair::open(Config { max_frame_size: 512, ..Config::default() }, server);
     pair.server.answers = false;
@@ -114,14 +115,14 @@ fn section_2_7_3_a_map_that_is_too_long_says_that_it_is_incomplete() {
             _ => None,
         });
         let answer = answer.expect("an answer of less than 512 bytes");
-        let told = answer.unsettled.clone().unwrap_or_default();
-        assert_eq!((answer.incomplete_unsettled, told.len() == count as usize), (!whole, whole));
-        assert!(!told.is_empty());
-        for (name, _) in &told {
+        let notified = answer.unsettled.clone().unwrap_or_default();
+        assert_eq!((answer.incomplete_unsettled, notified.len() == count as usize), (!whole, whole));
+        assert!(!notified.is_empty());
+        for (name, _) in &notified {
             pair.client.machine.transfer_named(link, piece(None, b"x"), tag(name)).unwrap();
         }
         pair.run();
-        assert_eq!(pair.server.pieces().len(), told.len(), "all that were told can be resumed");
+        assert_eq!(pair.server.pieces().len(), notified.len(), "all that were told can be resumed");
         pair.client.send(link, Some(1), b"new").unwrap();
         pair.run();
         if whole {
@@ -147,9 +148,9 @@ fn section_2_6_12_the_driver_hears_that_the_sender_has_settled() {
     raw.side.machine.grant(place, 10);
     raw.send(0, Performative::Transfer(Box::new(transfer(0, 0))));
     raw.side.take();
-    let said = |settled| Disposition { role: Role::Sender, settled, ..disposition(0, Some(3)) };
-    raw.send(0, Performative::Disposition(said(false)));
+    let reported = |settled| Disposition { role: Role::Sender, settled, ..disposition(0, Some(3)) };
+    raw.send(0, Performative::Disposition(reported(false)));
     assert!(raw.side.take().is_empty(), "nothing is settled");
-    raw.send(0, Performative::Disposition(said(true)));
+    raw.send(0, Performative::Disposition(reported(true)));
     let Event::SenderSettled { first: 0, last: 3, .. } = raw.side.only() else { panic!() };
 }

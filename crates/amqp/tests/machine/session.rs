@@ -57,13 +57,13 @@ fn section_2_5_2_an_end_takes_its_links_along() {
         Seen::Event(Event::End { session, error: Some(error) }),
     ];
     assert_eq!(seen, expected);
-    let told = pair.server.take();
+    let notified = pair.server.take();
     assert!(
         matches!(
-            told[..],
+            notified[..],
             [Seen::Event(Event::Detach { by: ClosedBy::Local, .. }), Seen::Event(Event::End { error: None, .. })]
         ),
-        "{told:?}"
+        "{notified:?}"
     );
     assert_eq!(pair.client.machine.attach(session, attach("late", Role::Sender)), Err(UseError::NotOpen));
     assert_eq!(pair.client.machine.begin(), Ok(session), "the place is free again");
@@ -101,14 +101,14 @@ fn section_2_5_2_all_links_of_a_session_are_over_before_the_driver_hears_of_the_
     bytes.append(pair.client.machine.output());
     let server = &mut pair.server.machine;
     let mut input = &bytes[..];
-    let mut told = Vec::new();
+    let mut notified = Vec::new();
     while let Some(event) = server.poll_event(Time::ZERO, &mut input) {
         let Event::Detach { link, by, ended: Some(session), .. } = event else { continue };
         assert_eq!((by, server.session_links(session).count()), (ClosedBy::Peer, names.len()));
         assert!(server.session_links(session).any(|other| other == link));
-        told.push(link);
+        notified.push(link);
     }
-    assert_eq!(told.len(), links.len());
+    assert_eq!(notified.len(), links.len());
 }
 
 #[test]
@@ -158,12 +158,12 @@ fn section_2_5_6_a_closed_window_stops_the_sender_and_an_open_one_wakes_it() {
     let server = Config { session_window: 4, ..Config::default() };
     let (mut pair, _, link, theirs) = Pair::linked(Config::default(), server, Role::Sender);
     pair.server.machine.grant(theirs, 1000);
-    pair.server.machine.hold(theirs, true);
+    pair.server.machine.set_held(theirs, true);
     pair.run();
     pair.client.take();
     assert_eq!(pair.client.machine.sendable(link), 0);
     assert_eq!(pair.client.send(link, None, b"x"), Err(SendError::WindowClosed));
-    pair.server.machine.hold(theirs, false);
+    pair.server.machine.set_held(theirs, false);
     pair.run();
     assert_eq!(pair.client.only(), Event::Credit { link, credit: 1000, drain: false });
     assert_eq!(pair.client.machine.sendable(link), 1000);
@@ -239,7 +239,7 @@ fn section_2_5_6_an_aborted_delivery_ends_even_while_the_window_is_closed() {
 #[test]
 fn section_2_5_6_a_hold_ends_with_its_link() {
     let (mut raw, link) = Raw::attached(Config::default(), Role::Sender);
-    raw.side.machine.hold(link, true);
+    raw.side.machine.set_held(link, true);
     raw.bytes(b"");
     let written = raw.written();
     assert!(matches!(&written[..], [(_, Performative::Flow(flow))] if flow.incoming_window == 0), "{written:?}");
@@ -253,7 +253,7 @@ fn section_2_5_6_a_hold_ends_with_its_link() {
 }
 
 #[test]
-fn section_2_7_4_a_flow_that_asks_for_an_echo_gets_one() {
+fn section_2_7_4_a_flow_that_requests_an_echo_gets_one() {
     let mut raw = Raw::begun(Config::default());
     raw.send(0, Performative::Flow(Flow { echo: true, ..flow() }));
     let written = raw.written();

@@ -1,4 +1,5 @@
-//! Part 4 as far as the machine has to do with it: states of transactions both ways; the driver is the coordinator.
+//! Part 4 as far as the machine has to do with it: states of transactions both ways; the driver is
+//! the coordinator.
 
 use enmasse_amqp::codec::decode_state;
 use enmasse_amqp::connection::{Config, Event, LinkId, SendError, SessionId};

@@ -73,8 +73,8 @@ fn all_identifiers_are_found() {
     assert!(selects(&all.join(" AND "), Dialect::Jms, &message));
 }
 
-/// Patterns that take other matchers time beyond all bounds. Steps are not counted: with more than linear ones the test
-/// would not end.
+/// Patterns that take other matchers time beyond all bounds. Steps are not counted: with more than
+/// linear ones the test would not end.
 #[test]
 fn patterns_take_linear_time() {
     let text = "a".repeat(1 << 20);
@@ -117,7 +117,7 @@ fn errors_quote_little_and_printable() {
 
 #[test]
 fn errors_name_the_place_and_the_mend() {
-    for (text, place, mend) in [
+    for (text, place, remedy) in [
         ("color = red AND", "column 16", "expected a name"),
         ("a = 1\nAND b = \"red\"", "line 2, column 9", "single quotes"),
         ("ü = 'ü' && b", "column 9", "write AND"),
@@ -131,6 +131,6 @@ fn errors_name_the_place_and_the_mend() {
         ("a = 1 b = 2", "column 7", "AND or OR"),
     ] {
         let error = error(text);
-        assert!(error.contains(place) && error.contains(mend), "{text}: {error}");
+        assert!(error.contains(place) && error.contains(remedy), "{text}: {error}");
     }
 }

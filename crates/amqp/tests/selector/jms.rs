@@ -1,5 +1,5 @@
-//! The sentences of JMS 2.0, 3.8.1 (message selector) and those of 3.5 that it leans on, one test each, in their order.
-//! The sentence is the comment, in short.
+//! The sentences of JMS 2.0, 3.8.1 (message selector) and those of 3.5 that it leans on, one test
+//! each, in their order. The sentence is the comment, in short.
 
 use enmasse_amqp::selector::{Dialect, Selector, Subject};
 use enmasse_amqp::types::{Body, Header, Message, MessageId, Properties, Value};
@@ -68,14 +68,15 @@ macro_rules! sentences {
 }
 
 sentences! {
-    /// A selector matches a message if it is true with the header fields and properties of the message in place of
-    /// its identifiers.
+    /// A selector matches a message if it is true with the header fields and properties of the
+    /// message in place of its identifiers.
     s01_true_with_what_the_message_has { "JMSType = 'car' AND color = 'blue' AND weight > 2500" Yes "color = 'red'" No }
 
     /// Selectors cannot refer to the body.
     s02_the_body_is_out_of_sight { "body IS NULL" Yes }
 
-    /// The order of evaluation is from left to right within a level of precedence; parentheses change it.
+    /// The order of evaluation is from left to right within a level of precedence; parentheses
+    /// change it.
     s04_from_left_to_right_and_parentheses {
         "10 - 3 - 2 = 5" Yes "10 - (3 - 2) = 9" Yes "100 / 10 / 5 = 2" Yes "100 / 10 * 5 = 50" Yes
         "2 + 3 * 4 = 14" Yes "(2 + 3) * 4 = 20" Yes "on OR on AND off" Yes "(on OR on) AND off" No
@@ -101,15 +102,16 @@ sentences! {
         "9223372036854775808 > 0" Error "- 9223372036854775809 < 0" Error
     }
 
-    /// Exact numbers are written as integers of Java: decimal, hexadecimal, octal, binary, with L, with underscores.
+    /// Exact numbers are written as integers of Java: decimal, hexadecimal, octal, binary, with L,
+    /// with underscores.
     s09_integers_of_java {
         "0x1F = 31" Yes "0XfL = 15" Yes "017 = 15" Yes "00 = 0" Yes "0 = 0L" Yes "2600l = weight" Yes "0b101 = 5" Yes
         "1_000 = 1000" Yes "0xFFFFFFFFFFFFFFFF = -1" Yes "08 = 8" Error "0x = 0" Error "0xG = 0" Error "0b2 = 0" Error
         "1_ = 1" Error "0x1FFFFFFFFFFFFFFFF = 1" Error "5x = 5" Error "0_7 = 7" Yes
     }
 
-    /// Approximate numbers are in scientific notation (7E3, -57.9E2) or with a decimal point (7., -95.7, +6.2), in the
-    /// range of double.
+    /// Approximate numbers are in scientific notation (7E3, -57.9E2) or with a decimal point (7.,
+    /// -95.7, +6.2), in the range of double.
     s10_approximate_numbers {
         "7E3 = 7000" Yes "-57.9E2 = -5790" Yes "7. = 7" Yes "-95.7 < +6.2" Yes ".5 = 0.5" Yes "1e-2 = 0.01" Yes
         "1E400 > 1" Error "7E = 7" Error "1.e1 = 10" Yes "1e+2 = 100" Yes
@@ -124,7 +126,7 @@ sentences! {
     /// The booleans are TRUE and FALSE.
     s12_booleans { "TRUE" Yes "FALSE" No "on = TRUE" Yes "off = FALSE" Yes "on <> TRUE" No }
 
-    /// Identifiers begin with a letter, _ or $ of Java and go on with letters, digits, _ and $.
+    /// Identifiers begin with a letter, _ or $ of Java and continue with letters, digits, _ and $.
     s13_identifiers { "_x = 1" Yes "$y = 2" Yes "größe = 3" Yes "1x = 1" Error "a# = 1" Error "@a = 1" Error }
 
     /// Identifiers are not NULL, TRUE, FALSE, NOT, AND, OR, BETWEEN, LIKE, IN, IS or ESCAPE.
@@ -142,7 +144,8 @@ sentences! {
     /// Conversions of getters do not apply: a number that was set as a string is a string.
     s17_values_are_not_converted { "NumberOfOrders > 1" No "NumberOfOrders = 2" No "NumberOfOrders = '2'" Yes }
 
-    /// The header fields are JMSDeliveryMode, JMSPriority, JMSMessageID, JMSTimestamp, JMSCorrelationID and JMSType.
+    /// The header fields are JMSDeliveryMode, JMSPriority, JMSMessageID, JMSTimestamp,
+    /// JMSCorrelationID and JMSType.
     s18_header_fields {
         "JMSDeliveryMode = 'PERSISTENT'" Yes "JMSPriority = 7" Yes "JMSMessageID = 'ID:1'" Yes
         "JMSTimestamp = 1700000000000" Yes "JMSCorrelationID = 'call-1'" Yes "JMSType = 'car'" Yes
@@ -197,7 +200,8 @@ sentences! {
         "age != 17" Error "age => 17" Error "age = 17 = TRUE" Error "age =" Error "= 17" Error
     }
 
-    /// Only values of like types compare, but exact and approximate numbers do, by the promotion of Java.
+    /// Only values of like types compare, but exact and approximate numbers do, by the promotion of
+    /// Java.
     s29_exact_compares_with_approximate {
         "rate = 1.5" Yes "age < 17.5" Yes "weight = 2.6E3" Yes "ratio = 0.1" Yes "small = -3." Yes
         "9007199254740993 = 9007199254740992." Yes
@@ -309,7 +313,8 @@ sentences! {
     /// Table 3-6, NOT.
     s50_not { "NOT on" No "NOT off" Yes "NOT nothing" Unknown }
 
-    /// Special notes: decimal literals are approximate numbers, and no date or time literals are there.
+    /// Special notes: decimal literals are approximate numbers, and no date or time literals are
+    /// there.
     s51_no_dates { "age = 17.0" Yes "JMSTimestamp > DATE '2020-01-01'" Error }
 }
 
@@ -321,7 +326,8 @@ fn s03_empty_selectors_select_everything() {
     }
 }
 
-/// JMSMessageID, JMSCorrelationID and JMSType may be null and are then NULL; the others have a value always.
+/// JMSMessageID, JMSCorrelationID and JMSType may be null and are then NULL; the others have a
+/// value always.
 #[test]
 fn s45_header_fields_of_a_bare_message() {
     let bare = encoded(&with_properties(&[]));
@@ -339,7 +345,8 @@ fn s45_header_fields_of_a_bare_message() {
     }
 }
 
-/// 3.5.9, JMSXDeliveryCount: the number of this attempt, which the queue may know better than the header.
+/// 3.5.9, JMSXDeliveryCount: the number of this attempt, which the queue may know better than the
+/// header.
 #[test]
 fn the_delivery_count_of_the_queue_counts() {
     let selector = Selector::compile("JMSXDeliveryCount = 6", Dialect::Jms).unwrap().unwrap();

@@ -1,5 +1,5 @@
-//! Selectors against the sentences of JMS 2.0 section 3.8.1, against a second, plain evaluator, and against hostile
-//! text and messages.
+//! Selectors against the sentences of JMS 2.0 section 3.8.1, against a second, plain evaluator, and
+//! against hostile text and messages.
 
 mod filters;
 mod fuzz;

@@ -1,4 +1,5 @@
-//! Selectors on messages of every shape: each type of property, sections that are missing, cut or malformed.
+//! Selectors on messages of every shape: each type of property, sections that are missing, cut or
+//! malformed.
 
 use enmasse_amqp::selector::{Dialect, Selector, Subject};
 use enmasse_amqp::types::{Body, Message, Properties, Symbol, Value};
@@ -69,7 +70,7 @@ fn sections_may_be_missing_or_short() {
     assert!(selects("JMSXGroupID IS NULL AND JMSTimestamp = 0 AND amqp.to = 'a'", Dialect::Jms, &short));
 }
 
-/// Asks for each section, in the positive and the negative.
+/// Requests each section, in the positive and the negative.
 const ASKING: [&str; 6] =
     ["a = 1", "a <> 1", "a IS NULL", "JMSPriority >= 0", "JMSType IS NULL", "JMSXDeliveryCount = 1"];
 
@@ -95,7 +96,7 @@ fn malformed_sections_are_not_selected() {
         assert!(!selects(selector, Dialect::Jms, message), "{selector} {message:02x?}");
         assert!(!selects(&format!("NOT ({selector})"), Dialect::Jms, message), "{selector} {message:02x?}");
     }
-    // What is not asked for is not looked at.
+    // What is not requested is not examined.
     assert!(selects("JMSPriority = 4", Dialect::Jms, cases[0].1));
 }
 

@@ -1,4 +1,5 @@
-//! A second selector: a tree, its text, and what it is of a decoded message, each written in the plainest way.
+//! A second selector: a tree, its text, and what it is of a decoded message, each written in the
+//! plainest way.
 
 use enmasse_amqp::types::{Message, MessageId, Value};
 
@@ -25,8 +26,8 @@ pub(crate) enum Expr {
     Or(Box<Expr>, Box<Expr>),
 }
 
-/// How text is written: with all parentheses or with those that are needed, and with the white space and the case of
-/// words drawn from a number.
+/// How text is written: with all parentheses or with those that are needed, and with the white
+/// space and the case of words drawn from a number.
 pub(crate) struct Style {
     pub(crate) parentheses: bool,
     pub(crate) seed: u64,

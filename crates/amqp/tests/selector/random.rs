@@ -1,5 +1,5 @@
-//! Any selector on any message: what it says against the plain evaluator, and its text against other texts of the
-//! same tree.
+//! Any selector on any message: what it says against the plain evaluator, and its text against
+//! other texts of the same tree.
 
 use enmasse_amqp::selector::{Dialect, Selector, Subject};
 use enmasse_amqp::types::{Body, Header, Message, MessageId, Properties, Symbol, Value};
@@ -198,8 +198,8 @@ proptest! {
         }
     }
 
-    /// Parentheses that are not needed, white space and the case of words change nothing: what is understood of a text is
-    /// the tree that it was written from.
+    /// Parentheses that are not needed, white space and the case of words change nothing: what is
+    /// understood of a text is the tree that it was written from.
     #[test]
     fn texts_of_one_tree_are_one_selector(expr in condition(), seed: u64, other: u64) {
         let (bare, full) = (written(&expr, false, seed), written(&expr, true, other));

@@ -22,7 +22,8 @@ use crate::poller::Poller;
 use crate::transport::Transport;
 use crate::wire::Wire;
 
-/// Bytes of output past which no further message is handed to the machine until the socket has taken them.
+/// Bytes of output past which no further message is passed to the machine until the socket has
+/// taken them.
 const OUTPUT_MAX: usize = 512 * 1024;
 
 /// See the module.
@@ -37,8 +38,8 @@ pub(super) struct Driver {
     wire: Option<Wire>,
     /// room to write is being watched for
     blocked: bool,
-    /// the server has said something
-    heard: bool,
+    /// the server has sent something
+    received: bool,
     /// further addresses to try
     addresses: VecDeque<SocketAddr>,
     exchange: Option<Box<Exchange>>,
@@ -47,11 +48,12 @@ pub(super) struct Driver {
     /// commands that wait for the session
     early: Vec<Command>,
     links: Links,
-    /// the link that holds the session's incoming window closed, until the owner has taken what waits
+    /// the link that holds the session's incoming window closed, until the owner has taken the
+    /// waiting messages
     held: Option<LinkId>,
     /// outcomes of this turn that may yet be put together
     settled: Option<(Handle, u64, u64, Outcome)>,
-    /// the owner asked for the end
+    /// the owner requested the end
     closing: bool,
     over: bool,
 }
@@ -69,7 +71,7 @@ impl Driver {
             config,
             wire: None,
             blocked: false,
-            heard: false,
+            received: false,
             addresses: VecDeque::new(),
             exchange: None,
             session: None,
@@ -121,7 +123,7 @@ impl Driver {
                 Ok(None) => break,
                 Err(error) => return self.broken(&error, poller, now),
             };
-            self.heard = true;
+            self.received = true;
             let holds_input = wire.holds_input();
             let rest = self.parse(&buffer[..count], now);
             if let Some(wire) = &mut self.wire {
@@ -183,7 +185,7 @@ impl Driver {
         self.resume(now);
     }
 
-    /// Lets the machine go on with what it has been handed already.
+    /// Lets the machine process the input it already has.
     fn resume(&mut self, now: Time) {
         let rest = self.wire.as_mut().map(Wire::take_rest).unwrap_or_default();
         let left = self.parse(&rest, now).len();
@@ -192,7 +194,7 @@ impl Driver {
         }
     }
 
-    /// Hands bytes to the machine and handles its events; returns what it did not consume.
+    /// Passes bytes to the machine and handles its events; returns the rest.
     fn parse<'a>(&mut self, mut input: &'a [u8], now: Time) -> &'a [u8] {
         while !self.over
             && let Some(event) = self.machine.poll_event(now, &mut input)
@@ -214,7 +216,8 @@ impl Driver {
                 }
             }
             Happening::Open(open) => {
-                self.mailbox.tell(Event::Opened { product: product(&open.properties), properties: open.properties });
+                self.mailbox
+                    .notify_owner(Event::Opened { product: product(&open.properties), properties: open.properties });
             }
             Happening::Attached { link, attach } => self.attached(link, &attach),
             Happening::Transfer(incoming) => {
@@ -226,7 +229,7 @@ impl Driver {
                     && !link.leaving
                 {
                     self.held = Some(incoming.link);
-                    self.machine.hold(incoming.link, true);
+                    self.machine.set_held(incoming.link, true);
                 }
             }
             Happening::Credit { link, credit, drain } => self.credit(link, credit, drain),
@@ -235,7 +238,7 @@ impl Driver {
                     && let Way::Receives(receiver) = &mut link.way
                 {
                     let credit = receiver.drained();
-                    self.mailbox.tell(Event::Drained { link: handle, credit });
+                    self.mailbox.notify_owner(Event::Drained { link: handle, credit });
                 }
             }
             Happening::Disposition { session, first, last, settled, outcome } => {
@@ -343,7 +346,7 @@ impl Driver {
             }
             Command::Resume => {
                 if let Some(link) = self.held.take() {
-                    self.machine.hold(link, false);
+                    self.machine.set_held(link, false);
                 }
             }
             Command::Close | Command::Resolved(_) | Command::Answered(..) => {}
@@ -358,14 +361,14 @@ impl Driver {
             Err(error) => {
                 let reason =
                     Reason { condition: "amqp:resource-limit-exceeded".into(), description: error.to_string() };
-                self.mailbox.tell(Event::Refused { link: handle, reason: Some(reason) });
+                self.mailbox.notify_owner(Event::Refused { link: handle, reason: Some(reason) });
             }
         }
     }
 
     fn attached(&mut self, id: LinkId, answer: &Attach) {
         let Some((handle, link)) = self.links.by_id(id) else { return };
-        // a null terminus is a refusal: a detach that says why follows
+        // a null terminus is a refusal: a detach with the reason follows
         let node = match &link.way {
             Way::Sends(_) => answer.target.as_deref().map(|target| match target {
                 Target::Node { address, capabilities, .. } => (address.clone(), &capabilities[..]),
@@ -385,7 +388,7 @@ impl Driver {
                 _ => Vec::new(),
             };
             let stream = StreamState::of(answer);
-            self.mailbox.tell(Event::Attached { link: handle, address, filters, capabilities, stream });
+            self.mailbox.notify_owner(Event::Attached { link: handle, address, filters, capabilities, stream });
         }
     }
 
@@ -415,7 +418,7 @@ impl Driver {
             match gathered {
                 Some((of, _, last, same)) if *of == link && *last + 1 == number && *same == outcome => *last = number,
                 _ => {
-                    tell_settled(mailbox, gathered.take());
+                    notify_settled(mailbox, gathered.take());
                     *gathered = Some((link, number, number, outcome.clone()));
                 }
             }
@@ -423,7 +426,7 @@ impl Driver {
     }
 
     fn detached(&mut self, id: LinkId, error: Option<AmqpError>) {
-        tell_settled(&self.mailbox, self.settled.take());
+        notify_settled(&self.mailbox, self.settled.take());
         self.machine.take_unsettled(id, |_| {});
         let Some((handle, link)) = self.links.remove(id) else { return };
         self.held.take_if(|held| *held == id);
@@ -431,7 +434,7 @@ impl Driver {
             self.mailbox.sent(sender.waiting_size());
         }
         let reason = error.map(Reason::from);
-        self.mailbox.tell(if link.attached || link.leaving {
+        self.mailbox.notify_owner(if link.attached || link.leaving {
             Event::Detached { link: handle, reason }
         } else {
             Event::Refused { link: handle, reason }
@@ -440,16 +443,16 @@ impl Driver {
 
     fn closed(&mut self, error: Option<AmqpError>, by: ClosedBy) {
         if by == ClosedBy::Timeout {
-            let said = error.and_then(|error| error.description).unwrap_or_default();
-            return self.lost(&Error::unavailable(format!("{}: no answer: {said}", self.setup.server)));
+            let reported = error.and_then(|error| error.description).unwrap_or_default();
+            return self.lost(&Error::unavailable(format!("{}: no answer: {reported}", self.setup.server)));
         }
-        let asked = self.closing && error.is_none();
-        self.finish((!asked).then(|| reason(error, "the server closed the connection")));
+        let requested = self.closing && error.is_none();
+        self.finish((!requested).then(|| reason(error, "the server closed the connection")));
     }
 
-    /// The socket failed: the next address may do better, if the server has not been heard yet.
+    /// The socket failed: the next address may work, if the server has not answered yet.
     fn broken(&mut self, error: &io::Error, poller: &Poller, now: Time) {
-        if !self.heard && !self.closing && !self.addresses.is_empty() {
+        if !self.received && !self.closing && !self.addresses.is_empty() {
             self.wire = None;
             self.machine = machine(&self.setup, &self.config, now);
             (self.session, self.exchange) = (None, None);
@@ -473,14 +476,15 @@ impl Driver {
 
     fn finish(&mut self, reason: Option<Reason>) {
         if !std::mem::replace(&mut self.over, true) {
-            tell_settled(&self.mailbox, self.settled.take());
-            self.mailbox.tell(Event::Closed { reason });
+            notify_settled(&self.mailbox, self.settled.take());
+            self.mailbox.notify_owner(Event::Closed { reason });
         }
     }
 
-    /// Sends what waits, writes what there is, and watches for room if the socket does not take it all.
+    /// Sends waiting messages, writes the output, and watches for room if the socket does not take
+    /// it all.
     fn end_turn(&mut self, poller: &Poller, now: Time) {
-        tell_settled(&self.mailbox, self.settled.take());
+        notify_settled(&self.mailbox, self.settled.take());
         loop {
             let sent = if self.blocked { 0 } else { self.send_waiting(None, OUTPUT_MAX) };
             self.machine.flush(now);
@@ -493,8 +497,8 @@ impl Driver {
             }
             let blocked = match wire.flush() {
                 Ok(blocked) => blocked,
-                // the reading side tells more, and reads what the server said before it went
-                Err(_) if self.heard => false,
+                // the reading side reports more, and reads the server's output before the end
+                Err(_) if self.received => false,
                 Err(error) => return self.broken(&error, poller, now),
             };
             if blocked != self.blocked {
@@ -509,8 +513,9 @@ impl Driver {
         }
     }
 
-    /// Hands waiting messages to the machine, of one link or all, while its output is below `output_max`. Returns the
-    /// bytes of them. Before an end there is no bound but the one of what may wait.
+    /// Passes waiting messages of one link or all to the machine, while its output is below
+    /// `output_max`. Returns the bytes of them. Before an end the only bound is that of waiting
+    /// messages.
     fn send_waiting(&mut self, of: Option<Handle>, output_max: usize) -> usize {
         let mut size = 0;
         for (handle, id, sender) in self.links.senders() {
@@ -534,7 +539,7 @@ fn machine(setup: &Setup, config: &Arc<Config>, now: Time) -> Connection {
     Connection::client(Arc::clone(config), now, setup.credentials.is_some(), open)
 }
 
-/// What a server calls itself in its open.
+/// The identity in a server's open.
 fn product(properties: &Fields) -> Option<String> {
     properties.iter().find_map(|(name, value)| match value {
         Value::String(product) if name.as_str() == "product" => Some(product.clone()),
@@ -542,9 +547,9 @@ fn product(properties: &Fields) -> Option<String> {
     })
 }
 
-fn tell_settled(mailbox: &Mailbox, settled: Option<(Handle, u64, u64, Outcome)>) {
+fn notify_settled(mailbox: &Mailbox, settled: Option<(Handle, u64, u64, Outcome)>) {
     if let Some((link, first, last, outcome)) = settled {
-        mailbox.tell(Event::Settled { link, first, last, outcome });
+        mailbox.notify_owner(Event::Settled { link, first, last, outcome });
     }
 }
 

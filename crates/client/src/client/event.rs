@@ -1,11 +1,11 @@
-//! What a client tells its owner, and how the owner chooses links.
+//! Events of a client for its owner, and the options of links.
 
 use enmasse_amqp::types::{Attach, Error as AmqpError, Fields, Modified, Outcome as AmqpOutcome, Symbol, Value};
 
 /// A link of one client, as its owner names it. Never used twice.
 pub type Handle = u32;
 
-/// What became of a delivery.
+/// The result of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// taken
@@ -62,7 +62,7 @@ impl From<Outcome> for AmqpOutcome {
 pub struct Reason {
     /// for instance `amqp:not-found`
     pub condition: String,
-    /// what happened and what would mend it
+    /// the error and its remedy
     pub description: String,
 }
 
@@ -77,7 +77,7 @@ impl From<AmqpError> for Reason {
 pub enum Event {
     /// logged in, and the server has opened its side
     Opened {
-        /// what the server says it is
+        /// the server's identity
         product: Option<String>,
         /// properties of its open
         properties: Fields,
@@ -92,7 +92,7 @@ pub enum Event {
         filters: Vec<String>,
         /// capabilities of the server's end
         capabilities: Vec<String>,
-        /// of a receiver from a stream that says so
+        /// of a receiver from a stream that reports it
         stream: Option<StreamState>,
     },
     /// the server did not want a link
@@ -102,18 +102,18 @@ pub enum Event {
         /// why
         reason: Option<Reason>,
     },
-    /// a link is over; what was unsettled on it has no outcome
+    /// a link is over; its unsettled deliveries have no outcome
     Detached {
         /// which
         link: Handle,
-        /// why, unless the owner asked for it
+        /// why, unless the owner requested it
         reason: Option<Reason>,
     },
-    /// so many messages may be sent now
+    /// this many messages may be sent now
     Credit {
         /// a sending link
         link: Handle,
-        /// messages, those already handed to `send` taken off
+        /// messages, those already passed to `send` taken off
         credit: u32,
     },
     /// a message arrived
@@ -138,16 +138,16 @@ pub enum Event {
         /// the outcome of them all
         outcome: Outcome,
     },
-    /// the sender had no more, and the credit is gone
+    /// the sender had no more messages, and the credit is used up
     Drained {
         /// a receiving link
         link: Handle,
-        /// what was given back; 0: messages have used up all of it
+        /// the returned credit; 0: messages have used up all of it
         credit: u32,
     },
     /// the last event
     Closed {
-        /// why, unless the owner asked for it
+        /// why, unless the owner requested it
         reason: Option<Reason>,
     },
 }
@@ -167,7 +167,7 @@ pub struct LinkOptions {
     pub selector: Option<String>,
     /// receiver: what of a stream is read
     pub stream: Option<StreamFilter>,
-    /// sender: what it calls itself where its messages are numbered (`enmasse:producer`)
+    /// sender: its name, if its messages are numbered (`enmasse:producer`)
     pub producer: Option<String>,
     /// receiver: bytes of the largest message taken; `None`: 64 MiB
     pub max_message_size: Option<u64>,
@@ -184,11 +184,12 @@ pub enum StreamOffset {
     Next,
     /// at an offset
     Offset(u64),
-    /// at the first message from this time on, milliseconds since 1970; servers may begin somewhat before it
+    /// at the first message from this time on, milliseconds since 1970; servers may begin somewhat
+    /// before it
     Time(i64),
 }
 
-/// What of a stream is read.
+/// The range of a stream to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamFilter {
     /// where to begin
@@ -208,17 +209,17 @@ pub struct PartitionState {
     pub next: u64,
 }
 
-/// What a stream has (the link property `enmasse:stream`).
+/// The contents of a stream (the link property `enmasse:stream`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamState {
-    /// of the address: one that was deleted and made again has another; `None`: the server does not say
+    /// of the address: a new one after it was deleted and created again; `None`: unknown
     pub uid: Option<String>,
     /// in the order of their numbers
     pub partitions: Vec<PartitionState>,
 }
 
 impl StreamState {
-    /// What the server's attach says, if it is a stream that says so.
+    /// The properties in the server's attach, if it is a stream that reports them.
     pub(super) fn of(attach: &Attach) -> Option<Self> {
         let (_, Value::Map(entries)) = attach.properties.iter().find(|(name, _)| name.as_str() == "enmasse:stream")?
         else {

@@ -1,4 +1,5 @@
-//! The links of one connection: what waits to be sent, what is being put together, what has no outcome yet.
+//! The links of one connection: waiting messages, messages being assembled, and messages without an
+//! outcome.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -8,13 +9,14 @@ use enmasse_amqp::types::{Attach, ReceiverSettleMode, Role, SenderSettleMode, So
 use super::event::{Event, Handle, LinkOptions, Outcome, StreamFilter, StreamOffset};
 use super::mailbox::Mailbox;
 
-/// Bytes of the largest message a receiver takes, if its options say nothing.
+/// Default bytes of the largest message a receiver takes.
 const MESSAGE_SIZE_MAX: u64 = 64 << 20;
 /// Descriptor of the selector filter.
 const SELECTOR: (&str, u64) = (SELECTOR_FILTER, 0x0000_468c_0000_0004);
 /// Name of the selector filter.
 pub(crate) const SELECTOR_FILTER: &str = "apache.org:selector-filter:string";
-/// Names under which a reader says where in a stream it begins; a server that takes it answers with one of them.
+/// Names of the filter by which a reader selects its start in a stream; a server that supports it
+/// answers with one of them.
 pub(crate) const OFFSET_FILTERS: [&str; 2] = ["rabbitmq:stream-offset-spec", "stream-offset-spec"];
 
 /// Property of a link whose messages are numbered.
@@ -40,7 +42,8 @@ pub(super) struct Receiver {
     pieces: Vec<u8>,
     /// messages that the server may still send
     credit: u32,
-    /// delivery ids of messages without an outcome, from message `settled_up_to` on; `None`: it has one
+    /// delivery ids of messages without an outcome, from message `settled_up_to` on; `None`: it has
+    /// one
     unsettled: VecDeque<Option<u32>>,
     /// number of the message at the front of `unsettled`
     settled_up_to: u64,
@@ -56,9 +59,9 @@ pub(super) enum Way {
 pub(super) struct Link {
     pub(super) id: LinkId,
     pub(super) way: Way,
-    /// the server has answered with the terminus that was asked for
+    /// the server has answered with the terminus that was requested
     pub(super) attached: bool,
-    /// the owner asked for the end
+    /// the owner requested the end
     pub(super) leaving: bool,
 }
 
@@ -126,7 +129,8 @@ impl Sender {
         i64::from(credit) - i64::from(std::mem::replace(&mut self.credit, credit))
     }
 
-    /// Sends what waits, while the machine takes it and its output is below `output_max`. Returns the bytes sent.
+    /// Sends waiting messages while the machine takes them and its output is below `output_max`.
+    /// Returns the bytes sent.
     pub(super) fn send(
         &mut self,
         handle: Handle,
@@ -151,7 +155,7 @@ impl Sender {
                 Err(SendError::TooLarge) => {
                     // its credit is still there for the next one
                     mailbox.grant(handle, 1);
-                    mailbox.tell(Event::Settled {
+                    mailbox.notify_owner(Event::Settled {
                         link: handle,
                         first: self.next,
                         last: self.next,
@@ -180,7 +184,7 @@ impl Receiver {
         self.credit
     }
 
-    /// The server has used up or given back all credit; returns what it gave back.
+    /// The server has used up or returned all credit; returns the returned part.
     pub(super) fn drained(&mut self) -> u32 {
         std::mem::take(&mut self.credit)
     }
@@ -223,8 +227,8 @@ impl Receiver {
     }
 }
 
-/// The attach of a link that an owner asks for. Without an address a sender's target is the anonymous terminus,
-/// and a receiver's source a dynamic node.
+/// The attach of a link that an owner requests. Without an address a sender's target is the
+/// anonymous terminus, and a receiver's source a dynamic node.
 pub(super) fn attach(name: String, role: Role, address: Option<String>, options: &LinkOptions) -> Attach {
     let capabilities: Vec<Symbol> = options.capabilities.iter().map(|name| Symbol::from(name.as_str())).collect();
     let sends = role == Role::Sender;
@@ -267,8 +271,9 @@ fn selector(text: &str) -> (Symbol, Value) {
     (Symbol::constant(SELECTOR.0), value)
 }
 
-/// Filters of a reader of a stream. The offset comes twice: newer servers know it by its descriptor, whatever its name,
-/// and those before RabbitMQ 4 by its name, if it is not described.
+/// Filters of a reader of a stream. The offset comes twice: newer servers know it by its
+/// descriptor, regardless of its name, and those before RabbitMQ 4 by its name, if it is not
+/// described.
 fn stream(filter: &StreamFilter) -> impl Iterator<Item = (Symbol, Value)> + use<> {
     const OFFSET: Symbol = Symbol::constant(OFFSET_FILTERS[0]);
     const PARTITION: Symbol = Symbol::constant("enmasse:stream-partition");

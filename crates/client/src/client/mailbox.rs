@@ -1,4 +1,5 @@
-//! What an owner and the I/O thread hand to each other: commands one way, events the other, credit in between.
+//! The channel between an owner and the I/O thread: commands one way, events the other, credit in
+//! between.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -13,7 +14,8 @@ use crate::login::Exchange;
 
 /// Bytes of messages that wait for the I/O thread at a time; one message is always taken.
 const QUEUE_SIZE_MAX: usize = 4 << 20;
-/// Bytes of received messages that wait for the owner and make the connection take no more; it goes on at half of them.
+/// Bytes of received messages that wait for the owner and make the connection take no more; it
+/// continues at half of them.
 pub(super) const RECEIVED_SIZE_MAX: usize = 16 << 20;
 
 /// Something the owner (or a helper of the I/O thread) asks of a connection.
@@ -61,7 +63,8 @@ pub(super) enum Command {
 /// How much may be sent on a link.
 #[derive(Clone, Copy, Default)]
 struct Room {
-    /// messages that the server takes, less those that wait to be sent; below 0 when it took credit back
+    /// messages that the server takes, less those that wait to be sent; below 0 when it took credit
+    /// back
     free: i64,
     /// `send` took less than it was given since the last `Credit`
     starved: bool,
@@ -80,7 +83,7 @@ struct Inner {
     queued_size: usize,
     /// bytes of messages received and not yet taken
     received_size: usize,
-    /// `deliver` has said that they are too many
+    /// `deliver` has reported that there are too many
     full: bool,
     next_link: Handle,
     /// why there can be no more links
@@ -123,13 +126,13 @@ impl Mailbox {
         Ok(link)
     }
 
-    /// Leaves a command. Returns whether the I/O thread must be told.
+    /// Leaves a command. Returns whether the I/O thread must be notified.
     pub(super) fn command(&self, command: Command) -> bool {
         self.lock().command(command)
     }
 
-    /// Owner: leaves as many messages as there is room for, from the front. Returns how many, and whether the I/O
-    /// thread must be told.
+    /// Owner: leaves as many messages as there is room for, from the front. Returns how many, and
+    /// whether the I/O thread must be notified.
     pub(super) fn send(
         &self,
         link: Handle,
@@ -157,7 +160,8 @@ impl Mailbox {
         Ok((count, inner.command(Command::Send { link, messages: taken, settled })))
     }
 
-    /// Owner: up to `count` events, and whether the I/O thread must be told. The signal goes off with the last one.
+    /// Owner: up to `count` events, and whether the I/O thread must be told. The signal goes off
+    /// with the last one.
     pub(super) fn take_events(&self, count: usize) -> (Vec<Event>, bool) {
         let mut inner = self.lock();
         let count = count.min(inner.events.len());
@@ -182,8 +186,8 @@ impl Mailbox {
         std::mem::take(&mut inner.commands)
     }
 
-    /// I/O thread: tells the owner.
-    pub(super) fn tell(&self, event: Event) {
+    /// I/O thread: notifies the owner.
+    pub(super) fn notify_owner(&self, event: Event) {
         let mut inner = self.lock();
         match &event {
             Event::Refused { link, .. } | Event::Detached { link, .. } => {
@@ -198,7 +202,7 @@ impl Mailbox {
         self.push(&mut inner, event);
     }
 
-    /// I/O thread: hands a message over. Returns whether no more are to come until `Resume`.
+    /// I/O thread: delivers a message. Returns whether no more are to come until `Resume`.
     pub(super) fn deliver(&self, message: Event) -> bool {
         let mut inner = self.lock();
         inner.received_size += size_of(&message);
@@ -216,7 +220,7 @@ impl Mailbox {
         }
     }
 
-    /// I/O thread: the server grants a link so many messages more (or, below 0, takes them back).
+    /// I/O thread: the server grants a link this many messages more (or, below 0, takes them back).
     pub(super) fn grant(&self, link: Handle, more: i64) {
         let mut inner = self.lock();
         let Some(room) = inner.rooms.get_mut(&link) else { return };
@@ -228,7 +232,7 @@ impl Mailbox {
         }
     }
 
-    /// I/O thread: messages of so many bytes were sent, or will never be.
+    /// I/O thread: messages of this many bytes were sent, or will never be.
     pub(super) fn sent(&self, size: usize) {
         let mut inner = self.lock();
         let before = inner.queued_size;
@@ -236,7 +240,7 @@ impl Mailbox {
         if before < QUEUE_SIZE_MAX / 2 || inner.queued_size >= QUEUE_SIZE_MAX / 2 {
             return;
         }
-        // those that the bound held up, not the credit, are told: no flow of the server will
+        // those that the bound delayed, not the credit, are notified: no flow of the server follows
         let starved: Vec<_> = inner.rooms.iter_mut().filter(|(_, room)| room.starved && room.free > 0).collect();
         let starved: Vec<_> = starved
             .into_iter()
@@ -252,7 +256,7 @@ impl Mailbox {
 }
 
 impl Inner {
-    /// Leaves a command. Returns whether the I/O thread must be told.
+    /// Leaves a command. Returns whether the I/O thread must be notified.
     fn command(&mut self, command: Command) -> bool {
         self.commands.push(command);
         !std::mem::replace(&mut self.scheduled, true)
@@ -267,13 +271,13 @@ fn size_of(event: &Event) -> usize {
     }
 }
 
-/// What whoever comes too late is told.
+/// The error of calls after the end.
 fn closing_error(reason: Option<&Reason>) -> Error {
     let Some(Reason { condition, description }) = reason else {
         return Error::unavailable("the connection is closed");
     };
-    let said = if description.is_empty() { condition } else { description };
-    Error { kind: ErrorKind::of(condition), message: format!("the connection: {said}") }
+    let reported = if description.is_empty() { condition } else { description };
+    Error { kind: ErrorKind::of(condition), message: format!("the connection: {reported}") }
 }
 
 #[cfg(test)]
@@ -308,7 +312,7 @@ mod tests {
         assert_eq!(send(&mailbox, &messages[3..]), (0, false));
         mailbox.grant(0, 1);
         assert_eq!(mailbox.take_events(10).0, [Event::Credit { link: 0, credit: 1 }]);
-        // the I/O thread has not looked yet: it needs no second word
+        // the I/O thread has not looked yet: one signal is enough
         assert_eq!(send(&mailbox, &messages[3..]), (1, false));
         assert!(matches!(mailbox.take_commands()[..], [Command::Send { .. }, Command::Send { .. }]));
     }
@@ -336,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn received_bytes_that_wait_are_bounded_and_at_half_of_them_it_goes_on() {
+    fn received_bytes_that_wait_are_bounded_and_at_half_of_them_it_continues() {
         let mailbox = Mailbox::new().unwrap();
         let quarter =
             || Event::Message { link: 0, delivery: 0, settled: true, payload: vec![0; RECEIVED_SIZE_MAX / 4] };
@@ -351,8 +355,8 @@ mod tests {
     fn the_signal_is_on_while_there_are_events() {
         let mailbox = Mailbox::new().unwrap();
         assert!(!is_signalled(&mailbox));
-        mailbox.tell(Event::Opened { product: None, properties: Vec::new() });
-        mailbox.tell(Event::Drained { link: 1, credit: 0 });
+        mailbox.notify_owner(Event::Opened { product: None, properties: Vec::new() });
+        mailbox.notify_owner(Event::Drained { link: 1, credit: 0 });
         assert!(is_signalled(&mailbox));
         assert_eq!(mailbox.take_events(1).0, [Event::Opened { product: None, properties: Vec::new() }]);
         assert!(is_signalled(&mailbox));
@@ -364,22 +368,22 @@ mod tests {
     #[test]
     fn nothing_is_sent_on_what_is_over() {
         let mailbox = with_credit(3);
-        mailbox.tell(Event::Detached { link: 0, reason: None });
+        mailbox.notify_owner(Event::Detached { link: 0, reason: None });
         let error = mailbox.send(0, &mut [&b"x"[..]].into_iter(), false).unwrap_err();
         assert!(error.message.contains("detached"), "{error}");
-        mailbox.tell(Event::Closed { reason: None });
+        mailbox.notify_owner(Event::Closed { reason: None });
         assert!(mailbox.new_link(false).unwrap_err().message.contains("closed"));
     }
 
     #[test]
     fn who_comes_too_late_is_told_why_the_connection_ended() {
-        for (description, said) in [("names no space", "the connection: names no space"), ("", "amqp:not-found")] {
+        for (description, reported) in [("names no space", "the connection: names no space"), ("", "amqp:not-found")] {
             let mailbox = with_credit(0);
             let reason = Reason { condition: "amqp:not-found".to_owned(), description: description.to_owned() };
-            mailbox.tell(Event::Closed { reason: Some(reason) });
+            mailbox.notify_owner(Event::Closed { reason: Some(reason) });
             let error = mailbox.new_link(true).unwrap_err();
             assert_eq!(error.kind, ErrorKind::Missing);
-            assert!(error.message.contains(said), "{error}");
+            assert!(error.message.contains(reported), "{error}");
         }
     }
 }

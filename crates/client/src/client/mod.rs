@@ -1,10 +1,11 @@
 //! A client of any AMQP 1.0 server: commands in, batches of events out.
 //!
-//! One I/O thread serves all clients of a process (`reactor`); each connection is the machine of `enmasse_amqp`
-//! over a socket (`driver`), with the links that its owner asked for (`links`). Owner and thread meet in a
-//! `mailbox`: no call of the owner waits for the network, and a file descriptor is readable while there are
-//! events. Back-pressure is credit, both ways: `send` takes as many messages as the server has asked for, and no
-//! more come in than the owner has granted, nor while too many bytes of them wait for it.
+//! One I/O thread serves all clients of a process (`reactor`); each connection is the machine of
+//! `enmasse_amqp` over a socket (`driver`), with the links that its owner requested (`links`).
+//! Owner and thread meet in a `mailbox`: no call of the owner waits for the network, and a file
+//! descriptor is readable while there are events. Back-pressure is credit, both ways: `send` takes
+//! as many messages as the server has requested, and no more come in than the owner has granted,
+//! nor while too many bytes of them wait for it.
 
 mod driver;
 mod event;
@@ -32,24 +33,26 @@ use crate::url::Url;
 use mailbox::{Command, Mailbox};
 use reactor::Waker;
 
-/// Where to connect, and as whom.
+/// The server, and the credentials.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
     /// the server, user and password
     pub url: Url,
-    /// whom to trust
+    /// trusted certificates
     pub tls: TlsOptions,
-    /// the only SASL mechanisms to be used; `None`: the strongest that fits; empty: no SASL layer at all
+    /// the only SASL mechanisms to be used; `None`: the strongest that fits; empty: no SASL layer
+    /// at all
     pub mechanisms: Option<Vec<String>>,
     /// virtual host of sasl-init and open, for EnMasse the address space; `None`: the URL's host
     pub hostname: Option<String>,
-    /// a token that somebody has issued to the user, to log in with in place of a password
+    /// a token issued to the user, used in place of a password
     pub token: Option<Secret>,
-    /// capabilities asked for in open
+    /// capabilities requested in open
     pub desired_capabilities: Vec<String>,
     /// `None`: a name of this process's own
     pub container_id: Option<String>,
-    /// silence after which the server is given up, less than half of it if nothing else is said; `None`: never
+    /// silence after which the server counts as gone, by default less than half of its idle
+    /// time-out; `None`: never
     pub idle_time_out: Option<Duration>,
     /// time to connect, log in and open
     pub connect_time_out: Duration,
@@ -73,7 +76,7 @@ impl ClientOptions {
     }
 }
 
-/// What the I/O thread needs to know of a connection.
+/// The I/O thread's view of a connection.
 struct Setup {
     route: Route,
     /// the server, as it is shown
@@ -83,8 +86,8 @@ struct Setup {
     hostname: Option<String>,
     desired_capabilities: Vec<Symbol>,
     container_id: String,
-    /// what the names of links begin with that are given none: no other client has it, even one of the same container
-    /// id, or the two would take over each other's links (2.6.1)
+    /// prefix of generated link names: unique per client, even for one container id, or links would
+    /// be taken over (2.6.1)
     unique: String,
     idle_time_out: Option<Duration>,
     connect_time_out: Duration,
@@ -139,10 +142,10 @@ pub struct Client {
 }
 
 impl Client {
-    /// Begins to connect; `Opened` or `Closed` will tell how that went.
+    /// Begins to connect; `Opened` or `Closed` reports the result.
     ///
     /// # Errors
-    /// What is wrong with the options themselves: `Invalid`, `Denied`.
+    /// Errors of the options themselves: `Invalid`, `Denied`.
     pub fn connect(options: &ClientOptions) -> Result<Self, Error> {
         let setup = Arc::new(Setup::new(options)?);
         let client = Self::start(setup, None)?;
@@ -161,7 +164,7 @@ impl Client {
         Ok(client)
     }
 
-    /// A connection over a socket whose other end is in this process, where it is known who we are: no SASL.
+    /// A connection over a socket within this process, whose peer is known: no SASL.
     ///
     /// # Errors
     /// `Unavailable` if the socket cannot be used.
@@ -194,8 +197,9 @@ impl Client {
 
     /// Up to `count` events, oldest first; none if nothing has happened. Never waits.
     ///
-    /// With 16 MiB of messages here that were not taken, the window of the session is closed until half of them are: whatever
-    /// credit there is, no more wait than that and what was under way, 4,096 frames of 128 KiB at the very most.
+    /// With 16 MiB of untaken messages the window of the session is closed until half of them are
+    /// taken: regardless of credit, no more wait than that and the deliveries in flight, at most
+    /// 4,096 frames of 128 KiB.
     #[must_use]
     pub fn poll(&self, count: usize) -> Vec<Event> {
         let (events, wake) = self.mailbox.take_events(count);
@@ -205,8 +209,8 @@ impl Client {
         events
     }
 
-    /// Asks for a sending link; without an address to the anonymous terminus, where each message names its own.
-    /// `Attached` or `Refused` follows, then `Credit`.
+    /// Requests a sending link; without an address to the anonymous terminus, where each message
+    /// names its own. `Attached` or `Refused` follows, then `Credit`.
     ///
     /// # Errors
     /// `Unavailable` if the connection is closed.
@@ -216,8 +220,8 @@ impl Client {
         Ok(link)
     }
 
-    /// Asks for a receiving link; without an address from a node that the server makes for it, whose address
-    /// `Attached` tells. No message comes before `credit`.
+    /// Requests a receiving link; without an address from a node that the server creates for it,
+    /// whose address is in `Attached`. No message comes before `credit`.
     ///
     /// # Errors
     /// `Unavailable` if the connection is closed.
@@ -227,9 +231,9 @@ impl Client {
         Ok(link)
     }
 
-    /// Takes encoded messages from the front, as many as there is credit for and 4 MiB of them at a time: `Credit`
-    /// tells when more would be taken. Those taken are numbered from 0 on for each link; unless `settled`, `Settled`
-    /// tells their outcome.
+    /// Takes encoded messages from the front, within credit and 4 MiB at a time: `Credit` follows
+    /// when more can be taken. Those taken are numbered from 0 on for each link; unless `settled`,
+    /// `Settled` reports their outcome.
     ///
     /// # Errors
     /// `Unavailable` if the link is gone.
@@ -251,12 +255,14 @@ impl Client {
         self.command(Command::Grant { link, more });
     }
 
-    /// Asks the sender of a receiving link to send what it has now and to forget the rest of the credit: `Drained`.
+    /// Asks the sender of a receiving link to send its available messages and to drop the rest of
+    /// the credit: `Drained`.
     pub fn drain(&self, link: Handle) {
         self.command(Command::Drain { link });
     }
 
-    /// Gives messages `first..=last` of a receiving link their outcome; those that have one are passed over.
+    /// Gives messages `first..=last` of a receiving link their outcome; those that have one are
+    /// skipped.
     pub fn settle(&self, link: Handle, first: u64, last: u64, outcome: Outcome) {
         self.command(Command::Settle { link, first, last, outcome });
     }

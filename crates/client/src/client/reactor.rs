@@ -20,7 +20,7 @@ use crate::wire::read_buffer;
 /// Key of the eventfd that ends a wait.
 const WAKE: u64 = u64::MAX;
 
-/// What the thread is told.
+/// Commands for the thread.
 enum Notice {
     /// a new connection; with a stream if it is connected already
     New { key: u64, setup: Arc<Setup>, mailbox: Arc<Mailbox>, transport: Option<Transport> },
@@ -33,7 +33,7 @@ struct Inbox {
     next_key: u64,
 }
 
-/// Tells the I/O thread that there is something for it.
+/// Wakes the I/O thread.
 #[derive(Clone)]
 pub(super) struct Waker(Arc<Shared>);
 
@@ -67,7 +67,7 @@ impl Waker {
         }
     }
 
-    /// Hands a connection over; returns its key.
+    /// Adds a connection; returns its key.
     pub(super) fn add(&self, setup: Arc<Setup>, mailbox: Arc<Mailbox>, transport: Option<Transport>) -> u64 {
         let key = {
             let mut inbox = self.0.inbox.lock().unwrap_or_else(PoisonError::into_inner);
@@ -84,7 +84,7 @@ impl Waker {
     }
 
     fn take(&self) -> Vec<Notice> {
-        // read before the inbox is emptied: what comes in between signals anew
+        // read before the inbox is emptied: later input signals again
         let _ = rustix::io::read(&self.0.signal, &mut [0; 8]);
         std::mem::take(&mut self.0.inbox.lock().unwrap_or_else(PoisonError::into_inner).notices)
     }
@@ -134,7 +134,8 @@ impl Reactor {
             ready.clear();
             let now = self.now();
             let next = self.deadlines.first().map(|(time, _)| Duration::from_micros(time.micros_since(now)));
-            // nothing but a broken process makes epoll fail: its clients see their connections stand still
+            // nothing but a broken process makes epoll fail: its clients see their connections
+            // stand still
             if self.poller.wait(next, &mut ready).is_err() {
                 return;
             }
@@ -181,7 +182,7 @@ impl Reactor {
         }
     }
 
-    /// Lets a driver do something, then looks at what it waits for.
+    /// Lets a driver act, then updates its deadlines and interests.
     fn serve(&mut self, key: u64, work: impl FnOnce(&mut Driver, &mut [u8], &Poller)) {
         let Some(member) = self.drivers.get_mut(&key) else { return };
         work(&mut member.driver, &mut self.buffer, &self.poller);

@@ -291,7 +291,7 @@ fn the_anonymous_terminus_goes_by_each_messages_to() {
 }
 
 #[test]
-fn a_refused_link_tells_why_and_the_others_go_on() {
+fn a_refused_link_tells_why_and_the_others_continue() {
     let server = Server::open();
     let peer = Peer::at(&server.listen("amqp"));
     for link in [
@@ -332,7 +332,7 @@ fn a_link_that_is_detached_is_over_and_its_messages_go_elsewhere() {
 }
 
 #[test]
-fn a_message_of_many_frames_comes_back_whole() {
+fn a_message_of_many_frames_returns_whole() {
     let server = Server::open();
     let peer = Peer::at(&server.listen("amqp"));
     let receiver = peer.receiver("anycast", 3);
@@ -410,7 +410,7 @@ fn without_a_right_a_link_is_refused() {
 }
 
 #[test]
-fn a_certificate_of_an_unknown_authority_is_not_taken_unless_that_is_asked_for() {
+fn a_certificate_of_an_unknown_authority_is_not_taken_unless_that_is_requested() {
     let (server, stranger) = (Server::open(), Server::open());
     let url = server.listen("amqps");
     let reason = Peer::connect(&ClientOptions { tls: tls(&stranger), ..ClientOptions::new(url.clone()) }).closed();
@@ -474,7 +474,7 @@ fn closing_before_anything_is_open_is_quiet() {
 }
 
 #[test]
-fn what_is_asked_for_before_the_connection_is_open_is_done_then() {
+fn what_is_requested_before_the_connection_is_open_is_done_then() {
     let server = Server::open();
     let peer = Peer::connect(&ClientOptions::new(server.listen("amqp")));
     let receiver = peer.client.attach_receiver(Some("anycast".to_owned()), LinkOptions::default()).unwrap();

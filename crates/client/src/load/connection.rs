@@ -1,7 +1,7 @@
-//! One connection of a load: its setup by the ordinary codec, then raw frames handed to its traffic.
+//! One connection of a load: its setup by the ordinary codec, then raw frames for its traffic.
 //!
-//! Everything after the SASL outcome is pipelined: header, open, begin and all attaches leave in one write.
-//! One session, on channel 0; the handle of a link is its index.
+//! Everything after the SASL outcome is pipelined: header, open, begin and all attaches leave in
+//! one write. One session, on channel 0; the handle of a link is its index.
 
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -62,7 +62,7 @@ impl Session {
     }
 }
 
-/// What a connection is for: its links, and what to do with their frames.
+/// The role of a connection: its links, and the handling of their frames.
 pub(super) trait Traffic {
     /// Our end of every link.
     fn role(&self) -> Role;
@@ -184,7 +184,7 @@ impl<T: Traffic> Connection<T> {
         Ok(())
     }
 
-    /// Handles what is at the front of the input; returns its size, or `None` for a part of it.
+    /// Handles the frame at the front of the input; returns its size, or `None` for a partial one.
     #[inline]
     fn step(&mut self, input: &[u8], now: u64) -> Result<Option<usize>, Error> {
         if matches!(self.stage, Stage::SaslHeader | Stage::Header) {
@@ -267,7 +267,7 @@ impl<T: Traffic> Connection<T> {
         Ok(())
     }
 
-    /// Writes all that brings the links up.
+    /// Writes the attaches of the links.
     fn open(&mut self) {
         self.stage = Stage::Header;
         let plan = Arc::clone(&self.plan);
@@ -302,7 +302,7 @@ impl<T: Traffic> Connection<T> {
 
     fn opened(&mut self, open: &Open) {
         self.session.frame_size = open.max_frame_size.clamp(512, FRAME_SIZE_MAX);
-        // a third of what the peer allows: late by one turn is still in time
+        // a third of the peer's time-out: late by one turn is still in time
         self.heartbeat = open.idle_time_out.map(|limit| u64::from(limit) * 1_000_000 / 3);
         if self.missing == 0 {
             self.stage = Stage::Up;
@@ -314,7 +314,7 @@ impl<T: Traffic> Connection<T> {
             Role::Sender => attach.target.is_none(),
             Role::Receiver => attach.source.is_none(),
         };
-        // a detach that says why follows
+        // a detach with the reason follows
         if refused {
             return Ok(());
         }
@@ -383,7 +383,7 @@ impl<T: Traffic> Connection<T> {
         }
     }
 
-    /// Tells a server that would take our silence for death that we live.
+    /// Sends a heartbeat to a server with an idle time-out.
     pub(super) fn keep_alive(&mut self, now: u64) {
         let due = self.heartbeat.is_some_and(|limit| now.saturating_sub(self.last_write) >= limit);
         if due && self.is_up() && self.wire.pending() == 0 {
@@ -391,7 +391,8 @@ impl<T: Traffic> Connection<T> {
         }
     }
 
-    /// Says goodbye; `is_closed` once the server has answered, or at once if the links never came up.
+    /// Closes the connection; `is_closed` once the server has answered, or at once if the links
+    /// were never attached.
     pub(super) fn close(&mut self) {
         self.stage = match self.stage {
             Stage::Up => {

@@ -1,4 +1,4 @@
-//! What connections cost by themselves: idle ones in memory, new ones in time.
+//! The cost of connections: memory of idle ones, time of new ones.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -110,7 +110,8 @@ impl<'a> Crowd<'a> {
         Ok(())
     }
 
-    /// Serves all connections once; with `close`, those that are up are closed. Returns how many are gone.
+    /// Serves all connections once; with `close`, those that are up are closed. Returns how many
+    /// are gone.
     fn turn(&mut self, close: bool) -> Result<u64, Error> {
         self.ready.clear();
         self.poller.wait(Some(TURN_MAX), &mut self.ready).map_err(|error| Error::io("epoll", &error))?;
@@ -140,7 +141,7 @@ impl<'a> Crowd<'a> {
         Ok(gone)
     }
 
-    fn tell(&mut self, phase: &'static str, fraction: f64) -> Result<(), Error> {
+    fn report_progress(&mut self, phase: &'static str, fraction: f64) -> Result<(), Error> {
         if (self.progress)(Progress { phase, fraction, count: self.up }) {
             Ok(())
         } else {
@@ -156,7 +157,7 @@ impl<'a> Crowd<'a> {
                 self.add()?;
             }
             self.turn(false)?;
-            self.tell("connect", self.up as f64 / count as f64)?;
+            self.report_progress("connect", self.up as f64 / count as f64)?;
             if start.elapsed() > SETUP_TIMEOUT {
                 let up = self.up;
                 return Err(Error::unavailable(format!(
@@ -180,12 +181,13 @@ impl<'a> Crowd<'a> {
                     held.connection.flush(&self.poller, now)?;
                 }
             }
-            self.tell("measure", start.elapsed().as_secs_f64() / time.as_secs_f64())?;
+            self.report_progress("measure", start.elapsed().as_secs_f64() / time.as_secs_f64())?;
         }
         Ok(())
     }
 
-    /// Opens and closes connections for a while, `parallel` at a time. Returns how many came and went.
+    /// Opens and closes connections for a while, `parallel` at a time. Returns how many came and
+    /// went.
     fn churn(&mut self, phase: &'static str, time: Duration) -> Result<u64, Error> {
         let start = Instant::now();
         let mut gone = 0;
@@ -194,7 +196,7 @@ impl<'a> Crowd<'a> {
                 self.add()?;
             }
             gone += self.turn(true)?;
-            self.tell(phase, start.elapsed().as_secs_f64() / time.as_secs_f64())?;
+            self.report_progress(phase, start.elapsed().as_secs_f64() / time.as_secs_f64())?;
         }
         Ok(gone)
     }
@@ -216,7 +218,7 @@ impl<'a> Crowd<'a> {
     }
 }
 
-/// Opens connections, leaves them alone for the measured time, and reports what they cost.
+/// Opens connections, leaves them idle for the measured time, and reports their cost.
 pub(super) fn idle(plan: &Arc<Plan>, progress: &mut dyn FnMut(Progress) -> bool, json: &mut Json) -> Result<(), Error> {
     let options = &plan.options;
     let count = u64::from(options.connections);
@@ -244,7 +246,7 @@ pub(super) fn idle(plan: &Arc<Plan>, progress: &mut dyn FnMut(Progress) -> bool,
     Ok(())
 }
 
-/// Opens and closes connections as fast as they go; the figures are per connection.
+/// Opens and closes connections as fast as they go; the statistics are per connection.
 pub(super) fn connect(
     plan: &Arc<Plan>,
     progress: &mut dyn FnMut(Progress) -> bool,
@@ -266,7 +268,8 @@ pub(super) fn connect(
     Ok(())
 }
 
-/// Every connection is a file: the soft limit goes up to the hard one. What is refused shows when files run out.
+/// Every connection is a file: the soft limit goes up to the hard one. A refusal shows when files
+/// run out.
 fn raise_file_limit() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;

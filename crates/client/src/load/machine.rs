@@ -1,4 +1,4 @@
-//! The machine under a load: how fast it is just now, and who used its processors meanwhile.
+//! The machine under a load: its current speed, and the use of its processors.
 
 use std::fs;
 use std::hint::black_box;
@@ -8,7 +8,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::report::Json;
 
-/// How fast processor and memory are before a run. On a shared host both move, and all other figures with them.
+/// How fast processor and memory are before a run. On a shared host both move, and all other
+/// statistics with them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Calibration {
     /// milliseconds of CPU for ten million dependent multiplications
@@ -101,7 +102,8 @@ impl Snapshot {
         later.at.duration_since(self.at).as_secs_f64().max(1e-9)
     }
 
-    /// CPU of server, tool and all others until a later snapshot: percent of one core, and per message.
+    /// CPU of server, tool and all others until a later snapshot: percent of one core, and per
+    /// message.
     pub(super) fn report(&self, later: &Self, messages: u64, pids: &[u32]) -> Json {
         let seconds = self.seconds_to(later);
         let (own, server) = (later.own - self.own, later.server - self.server);

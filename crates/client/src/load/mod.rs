@@ -1,9 +1,11 @@
-//! The load tool: raw frames over sockets that never wait, so that the server and not the tool is measured.
+//! The load tool: raw frames over sockets that never wait, so that the server and not the tool is
+//! measured.
 //!
-//! Two threads, one for senders and one for receivers; each owns its connections. The setup of a connection goes
-//! through the ordinary codec; transfers, dispositions and flows go straight from and to the buffers. The main
-//! thread only turns the phases (warm up, measure, drain, close) and reads counters. Bodies carry a stamp, so
-//! that what is lost, late, out of order or somebody else's is told apart.
+//! Two threads, one for senders and one for receivers; each owns its connections. The setup of a
+//! connection goes through the ordinary codec; transfers, dispositions and flows go straight from
+//! and to the buffers. The main thread only turns the phases (warm up, measure, drain, close) and
+//! reads counters. Bodies carry a stamp, by which lost, late, reordered and foreign messages are
+//! recognised.
 
 mod connection;
 mod hold;
@@ -35,7 +37,7 @@ use report::Json;
 use sender::Template;
 use stamp::Clock;
 
-/// Longest latency told apart, in nanoseconds.
+/// Upper bound of the latency histogram, in nanoseconds.
 const LATENCY_MAX: u64 = 600_000_000_000;
 /// At full speed one message in so many is timed: there latency is only the length of the queue.
 const SAMPLE: u64 = 16;
@@ -44,7 +46,7 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long all connections together may take to come up.
 const SETUP_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How far a run has come; told a few times a second.
+/// The progress of a run; reported a few times a second.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     /// `connect`, `warm up`, `measure`, `drain` or `close`
@@ -55,12 +57,12 @@ pub struct Progress {
     pub count: u64,
 }
 
-/// Runs a load to its end and returns the result as a JSON object. `progress` may end the run early by returning
-/// false; the result is then an error.
+/// Runs a load to its end and returns the result as a JSON object. `progress` may end the run early
+/// by returning false; the result is then an error.
 ///
 /// # Errors
-/// `Invalid` for options that do not go together, `Unavailable` if the server cannot be reached or ends a
-/// connection, `Denied` and others as the server says.
+/// `Invalid` for options that conflict, `Unavailable` if the server cannot be reached or ends a
+/// connection, `Denied` and others as the server reports.
 pub fn run(options: &Options, progress: &mut dyn FnMut(Progress) -> bool) -> Result<String, Error> {
     options.check()?;
     let calibration = Calibration::measure();
@@ -87,10 +89,10 @@ enum Phase {
     Close,
 }
 
-/// What all threads of a run share.
+/// State shared by all threads of a run.
 struct Plan {
     options: Options,
-    /// tells this run's messages from those of others
+    /// distinguishes this run's messages from others
     run: u32,
     clock: Clock,
     route: Route,
@@ -165,7 +167,8 @@ impl Plan {
     }
 }
 
-/// The first address that answers; found before the threads start, so that a wrong port is one clear error.
+/// The first address that answers; found before the threads start, so that a wrong port is one
+/// clear error.
 fn reachable(url: &Url) -> Result<SocketAddr, Error> {
     let mut failure = Error::unavailable(url.server());
     for address in resolve(url)? {

@@ -1,4 +1,4 @@
-//! What a load is made of: one table of named options for the command line and the binding.
+//! The options of a load: one table of named options for the command line and the binding.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,15 +7,15 @@ use crate::error::Error;
 use crate::transport::TlsOptions;
 use crate::url::Url;
 
-/// Bytes at the front of every body that say who sent it, which it is, and when it was due.
+/// Bytes at the front of every body: its sender, its number, and its due time.
 pub const BODY_MIN: usize = super::stamp::SIZE;
 
-/// What is measured.
+/// The measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// messages a second, or with `rate` the latency at a fixed rate
     Load,
-    /// what an idle connection costs the server
+    /// the cost of an idle connection to the server
     Idle,
     /// new connections a second
     Connect,
@@ -32,12 +32,13 @@ pub enum Link {
     Sender,
 }
 
-/// All that can be chosen. `Default` is one sender and one receiver of 100 bytes, unsettled, as fast as it goes.
+/// All that can be chosen. `Default` is one sender and one receiver of 100 bytes, unsettled, as
+/// fast as it goes.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// what is measured
+    /// the measurement
     pub mode: Mode,
-    /// the server, and who we are there
+    /// the server, and the user
     pub url: Url,
     /// address of every link; `%d` in it becomes the link's number, modulo `addresses`
     pub address: String,
@@ -47,7 +48,8 @@ pub struct Options {
     pub senders: u32,
     /// receiving links
     pub receivers: u32,
-    /// connections, half for senders and half for receivers; 0: one a link. In `Idle`: how many in all
+    /// connections, half for senders and half for receivers; 0: one a link. In `Idle`: how many in
+    /// all
     pub connections: u32,
     /// every receiver gets every message (multicast), instead of one of them (anycast, queues)
     pub multicast: bool,
@@ -55,14 +57,14 @@ pub struct Options {
     pub body: usize,
     /// deliveries are sent settled
     pub presettled: bool,
-    /// the header says durable
+    /// the header has the durable flag
     pub durable: bool,
     /// link credit of receivers, in messages
     pub credit: u32,
     /// messages a second in all; 0: as fast as credit allows
     pub rate: f64,
-    /// messages that each sender sends; without senders, those that are awaited for each receiver, whoever sent them. 0: as
-    /// many as the time allows
+    /// messages that each sender sends; without senders, those that are awaited for each receiver,
+    /// whoever sent them. 0: as many as the time allows
     pub messages: u32,
     /// measured time
     pub duration: Duration,
@@ -76,9 +78,9 @@ pub struct Options {
     pub hostname: Option<String>,
     /// the only SASL mechanism to be used; `none`: no SASL at all
     pub mechanism: Option<String>,
-    /// whom to trust
+    /// trusted certificates
     pub tls: TlsOptions,
-    /// processes of the server, whose CPU and memory are recorded
+    /// processes of the server whose CPU and memory are recorded
     pub pids: Vec<u32>,
     /// link of each connection in `Idle` and `Connect`
     pub link: Link,
@@ -120,7 +122,7 @@ impl Default for Options {
     }
 }
 
-/// One option: its name, what it stands for, and how text becomes its value.
+/// One option: its name, its help, and its parser.
 struct Entry {
     name: &'static str,
     help: &'static str,
@@ -179,7 +181,7 @@ impl Options {
     /// Sets one option by its name, as a command line or a JSON document gives it.
     ///
     /// # Errors
-    /// `Invalid`, naming the option and what it takes.
+    /// `Invalid`, naming the option and its values.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), Error> {
         if name == "url" {
             self.url = Url::parse(value)?;
@@ -192,13 +194,13 @@ impl Options {
         (entry.set)(self, value).map_err(|wanted| Error::invalid(format!("{name} {value:?}: it is {wanted}")))
     }
 
-    /// Every option and what it stands for, a line each.
+    /// Every option with its help, a line each.
     #[must_use]
     pub fn help() -> String {
         TABLE.iter().map(|entry| format!("  --{:<12} {}\n", entry.name, entry.help)).collect()
     }
 
-    /// What no single option can tell.
+    /// Errors that concern several options.
     ///
     /// # Errors
     /// `Invalid`, naming the options that do not go together.

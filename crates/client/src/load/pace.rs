@@ -1,12 +1,13 @@
 //! When messages of a fixed rate are due.
 //!
-//! Messages are due in bursts, one burst a tick, and carry the time of their tick: what the tool itself adds by
-//! waking late counts as latency, what it saves by bursts does not. A message that cannot be sent when it is due
-//! stays due, so that a server that holds a sender up does not hide it (no coordinated omission).
+//! Messages are due in bursts, one burst a tick, and carry the time of their tick: delays of the
+//! tool's wake-ups count as latency. A message that cannot be sent when it is due stays due, so
+//! that a server that holds a sender up does not hide it (no coordinated omission).
 
 use std::time::Duration;
 
-/// Shortest time between two bursts, in nanoseconds: below it a sleeping thread cannot keep the pace.
+/// Shortest time between two bursts, in nanoseconds: below it a sleeping thread cannot keep the
+/// pace.
 const TICK_MIN: u64 = 100_000;
 
 /// A schedule of messages; times are nanoseconds of the run's clock.

@@ -26,7 +26,7 @@ struct Link {
     next: Vec<u64>,
 }
 
-/// What arrived at a receiver.
+/// The messages of a receiver.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Received {
     /// messages of this run

@@ -38,7 +38,7 @@ impl Json {
         self
     }
 
-    /// A figure with three decimals; what is no finite number becomes null.
+    /// A number with three decimals; null if it is not finite.
     pub(super) fn figure(&mut self, name: &str, value: f64) -> &mut Self {
         self.name(name);
         if value.is_finite() {

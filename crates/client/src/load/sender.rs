@@ -59,7 +59,7 @@ struct Link {
     delivery_count: u32,
     /// delivery-count up to which the server gave credit
     limit: u32,
-    /// messages that it may still send, whatever its credit
+    /// messages that it may still send, regardless of its credit
     left: u64,
     /// waits in `ready`
     queued: bool,
@@ -72,7 +72,7 @@ impl Link {
     }
 }
 
-/// What became of the messages of a sender.
+/// The outcomes of a sender's messages.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Sent {
     pub(super) sent: u64,
@@ -155,14 +155,15 @@ impl Sender {
         self.plan.template.bytes.len().div_ceil(room) as u32
     }
 
-    /// Sends one message on the link whose turn it is; `can_send` must hold.
+    /// Sends one message on the next link; `can_send` must hold.
     pub(super) fn send_one(&mut self, session: &mut Session, output: &mut Vec<u8>, due: u64) {
         let Some(handle) = self.ready.pop_front() else { return };
         self.emit(handle, session, output, due);
         self.requeue(handle);
     }
 
-    /// Sends all that may be sent before the socket must take some. Returns whether more may be sent then.
+    /// Sends all that may be sent before the socket must take some. Returns whether more may be
+    /// sent then.
     #[inline]
     pub(super) fn send_all(&mut self, session: &mut Session, output: &mut Vec<u8>) -> bool {
         let mut due = self.plan.clock.now();

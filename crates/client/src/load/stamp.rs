@@ -1,4 +1,5 @@
-//! The first bytes of every body: magic, run, sender, sequence number, and when the message was due.
+//! The first bytes of every body: magic, run, sender, sequence number, and when the message was
+//! due.
 
 use std::time::Instant;
 
@@ -6,10 +7,10 @@ use std::time::Instant;
 pub(super) const SIZE: usize = 28;
 const MAGIC: [u8; 4] = *b"BENC";
 
-/// What a body says of itself.
+/// The stamp of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
-    /// tells this run's messages from those left by another
+    /// distinguishes this run's messages from those left by another
     pub(super) run: u32,
     /// number of the sending link
     pub(super) sender: u32,
@@ -64,7 +65,7 @@ mod tests {
     use super::{SIZE, Stamp};
 
     #[test]
-    fn a_stamp_comes_back() {
+    fn a_stamp_returns() {
         let stamp = Stamp { run: 7, sender: u32::MAX, sequence: 1 << 40, due: u64::MAX - 1 };
         let mut body = [9; SIZE + 1];
         stamp.put(&mut body);

@@ -1,4 +1,5 @@
-//! Short loads through the bare forwarder, and what a run does when things are not as they should be.
+//! Short loads through the bare forwarder, and what a run does when things are not as they should
+//! be.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -76,7 +77,8 @@ fn four_senders_share_four_receivers() {
 
 #[test]
 fn addresses_are_kept_apart() {
-    // as many addresses as links of each side: a message at the wrong receiver would be out of order there
+    // as many addresses as links of each side: a message at the wrong receiver would be out of
+    // order there
     let pairs = [("senders", "3"), ("receivers", "3"), ("addresses", "3"), ("address", "a%d")];
     assert_whole(&load(forwarder(None), &pairs));
 }

@@ -15,13 +15,13 @@ use super::worker::{TURN_MAX, Worker};
 use super::{Phase, Plan, Progress, SETUP_TIMEOUT, latency_histogram, latency_report};
 use crate::error::Error;
 
-/// After the measured time: how long nothing may move before what has not come counts as missing.
+/// After the measured time: how long nothing may move before missing messages count as lost.
 const QUIET_MAX: Duration = Duration::from_secs(2);
 /// The same where a number of messages is awaited: a server may look for them first.
 const AWAIT_MAX: Duration = Duration::from_secs(30);
 /// How long the server may take to answer the closes.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
-/// How often progress is told.
+/// How often progress is reported.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Counters that the threads publish once a turn.
@@ -140,7 +140,8 @@ struct SendResult {
 }
 
 fn send(plan: &Arc<Plan>, board: &Board, links: Vec<Vec<u32>>) -> Result<SendResult, Error> {
-    // sleeps are to end when they are due, not up to 50 us later; the default is good enough if this is refused
+    // sleeps are to end when they are due, not up to 50 us later; the default is good enough if
+    // this is refused
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     let senders = links.into_iter().map(|numbers| Sender::new(plan, numbers)).collect();
     let mut worker = Worker::start(plan, senders)?;
@@ -197,7 +198,8 @@ fn send_freely(worker: &mut Worker<Sender>) -> Result<Duration, Error> {
     Ok(if again { Duration::ZERO } else { TURN_MAX })
 }
 
-/// What is due by now, dealt to the connections in turn. Returns the time until more is due.
+/// Distributes the messages due by now to the connections in turn. Returns the time until more is
+/// due.
 fn send_paced(worker: &mut Worker<Sender>, pace: &mut Option<Pace>) -> Result<Duration, Error> {
     let now = worker.plan.clock.now();
     let pace = pace.get_or_insert_with(|| Pace::new(worker.plan.options.rate, now));
@@ -265,7 +267,7 @@ struct Conductor<'a> {
 }
 
 impl Conductor<'_> {
-    fn tell(&mut self, phase: &'static str, fraction: f64) -> Result<(), Error> {
+    fn report_progress(&mut self, phase: &'static str, fraction: f64) -> Result<(), Error> {
         let count = self.board.count();
         let count = if self.plan.options.receivers > 0 { count.received } else { count.settled.max(count.sent) };
         if !(self.progress)(Progress { phase, fraction, count }) {
@@ -277,7 +279,7 @@ impl Conductor<'_> {
     fn wait_up(&mut self, up: &AtomicBool) -> Result<(), Error> {
         let start = Instant::now();
         while !up.load(Ordering::Acquire) {
-            self.tell("connect", 0.0)?;
+            self.report_progress("connect", 0.0)?;
             if start.elapsed() > SETUP_TIMEOUT {
                 return Err(Error::unavailable(format!("{}: not all links came up in time", self.plan.server)));
             }
@@ -294,7 +296,7 @@ impl Conductor<'_> {
             if gone >= time {
                 return Ok(());
             }
-            self.tell(phase, gone.as_secs_f64() / time.as_secs_f64())?;
+            self.report_progress(phase, gone.as_secs_f64() / time.as_secs_f64())?;
             thread::sleep(PROGRESS_INTERVAL.min(time - gone));
         }
     }
@@ -320,7 +322,8 @@ impl Conductor<'_> {
         Ok(Measured { before, after, first, last, end: self.board.count() })
     }
 
-    /// Waits until as many messages as there are to be have come and are settled, or nothing moves any more.
+    /// Waits until as many messages as there are to be have come and are settled, or nothing moves
+    /// any more.
     fn await_all(&mut self) -> Result<(), Error> {
         let all = self.plan.awaited();
         let mut moved = Instant::now();
@@ -328,7 +331,7 @@ impl Conductor<'_> {
         loop {
             let count = self.board.count();
             let done = self.plan.done(&count);
-            self.tell("measure", done as f64 / all as f64)?;
+            self.report_progress("measure", done as f64 / all as f64)?;
             if done == all {
                 return Ok(());
             }
@@ -347,7 +350,7 @@ impl Conductor<'_> {
         let mut moved = Instant::now();
         let mut last = self.board.count();
         loop {
-            self.tell("drain", 0.0)?;
+            self.report_progress("drain", 0.0)?;
             let count = self.board.count();
             if self.board.quiet.load(Ordering::Acquire)
                 && self.plan.missing(&count) <= 0
@@ -372,7 +375,7 @@ impl Plan {
         if self.options.multicast { u64::from(self.options.receivers / self.options.addresses) } else { 1 }
     }
 
-    /// Messages sent that neither arrived nor came back; below 0 when some came twice.
+    /// Messages sent that neither arrived nor returned; below 0 when some came twice.
     fn missing(&self, count: &Count) -> i128 {
         if self.options.senders == 0 {
             return i128::from(self.awaited()) - i128::from(count.received);
@@ -384,7 +387,7 @@ impl Plan {
         i128::from(count.sent * self.copies()) - i128::from(count.received) - i128::from(refused)
     }
 
-    /// Where a number of messages is asked for: how many in all.
+    /// Where a number of messages is requested: how many in all.
     fn awaited(&self) -> u64 {
         let links = if self.options.senders > 0 { self.options.senders } else { self.options.receivers };
         u64::from(self.options.messages) * u64::from(links)
@@ -395,7 +398,7 @@ impl Plan {
         let taken = if self.options.presettled { count.sent } else { count.settled };
         let arrived = if self.options.receivers > 0 { count.received / self.copies() } else { u64::MAX };
         let sent = if self.options.senders > 0 { taken } else { u64::MAX };
-        // what was refused never arrives, and what comes twice is no other
+        // refused messages never arrive, and duplicates do not count twice
         sent.min(arrived.saturating_add(count.refused)).min(self.awaited())
     }
 
@@ -404,7 +407,7 @@ impl Plan {
     }
 }
 
-/// What the measured time has brought.
+/// The messages of the measured time.
 struct Measured {
     before: Snapshot,
     after: Snapshot,
@@ -419,7 +422,7 @@ impl Measured {
         let options = &plan.options;
         let seconds = self.before.seconds_to(&self.after);
         let per_second = |from: u64, to: u64| (to - from) as f64 / seconds;
-        // without receivers what counts is what the server took
+        // without receivers the server's acceptances count
         let messages = match (options.receivers, options.presettled) {
             (1.., _) => self.last.received - self.first.received,
             (0, true) => self.last.sent - self.first.sent,

@@ -9,9 +9,9 @@ use crate::error::Error;
 use crate::poller::{Poller, Ready};
 use crate::wire::read_buffer;
 
-/// How long a thread sleeps at most before it looks at the phase again.
+/// How long a thread sleeps at most before it examines the phase again.
 pub(super) const TURN_MAX: Duration = Duration::from_millis(5);
-/// Nanoseconds between two looks at who needs a heartbeat.
+/// Nanoseconds between two heartbeat checks.
 const KEEP_ALIVE_INTERVAL: u64 = 200_000_000;
 
 /// Connections of one kind, owned by one thread.
@@ -81,7 +81,8 @@ impl<T: Traffic> Worker<T> {
         self.connections.iter().all(Connection::is_up)
     }
 
-    /// Closes all connections; goes on serving them until the server has answered or `timeout` is over.
+    /// Closes all connections; continues serving them until the server has answered or `timeout` is
+    /// over.
     pub(super) fn close(&mut self, timeout: Duration) -> Result<(), Error> {
         self.connections.iter_mut().for_each(Connection::close);
         let end = self.plan.clock.now() + timeout.as_nanos() as u64;

@@ -1,4 +1,5 @@
-//! Posts, published to a server made for it: what it takes, refuses and hands back is the test's choice.
+//! Posts, published to a server made for it: what it takes, refuses and returns is the test's
+//! choice.
 
 use std::collections::BTreeMap;
 use std::net::{TcpListener, TcpStream};
@@ -24,7 +25,7 @@ struct Store {
     kept: BTreeMap<String, Vec<String>>,
     /// messages that are rejected, with the condition
     unwanted: Vec<(&'static str, &'static str)>,
-    /// messages to hand back
+    /// messages to return
     released: u32,
     /// messages after which a connection is cut, not answered
     life: Option<u32>,
@@ -103,7 +104,7 @@ impl Served {
         }
     }
 
-    /// What becomes of a message; `None`: the connection ends before it is answered.
+    /// The outcome of a message; `None`: the connection ends before it is answered.
     fn take(&mut self, link: LinkId, text: String) -> Option<AmqpOutcome> {
         let mut store = self.store.lock().unwrap();
         let (_, address, producer, halted) = self.links.iter_mut().find(|(known, ..)| *known == link)?;
@@ -231,7 +232,7 @@ fn what_is_rejected_has_its_cause_and_the_rest_arrives_in_order() {
 }
 
 #[test]
-fn what_is_handed_back_goes_out_again() {
+fn what_is_returned_goes_out_again() {
     for producer in [None, Some("p")] {
         let (options, store) = serve(Store { released: 25, ..Store::default() }, producer);
         let messages = numbers("a", 0..100);
@@ -243,7 +244,7 @@ fn what_is_handed_back_goes_out_again() {
 }
 
 #[test]
-fn a_post_goes_on_at_another_connection_where_the_last_was_cut() {
+fn a_post_continues_at_another_connection_where_the_last_was_cut() {
     let (options, store) = serve(Store { life: Some(137), ..Store::default() }, Some("p"));
     let messages = numbers("a", 0..400);
     let mut post = post(messages.clone());
@@ -272,9 +273,9 @@ fn what_was_rejected_is_told_before_a_later_message_is_stored() {
     let mut publisher = Publisher::connect(options).unwrap();
     assert!(!publisher.publish(&mut post).unwrap());
     assert_eq!(store.lock().unwrap().kept["a"], texts(&numbers("a", 0..30)));
-    let mut told = 0;
-    post.take_rejected(true, |number, _, _, _| told = number);
-    assert_eq!(told, 30);
+    let mut notified = 0;
+    post.take_rejected(true, |number, _, _, _| notified = number);
+    assert_eq!(notified, 30);
     assert!(publisher.publish(&mut post).unwrap());
     assert_eq!(store.lock().unwrap().kept["a"].len(), 99);
 }

@@ -1,4 +1,4 @@
-//! Queues, taken from a server made for it: what it has, says and leaves out is the test's choice.
+//! Queues, taken from a server made for it: what it has, says and omits is the test's choice.
 
 use std::collections::VecDeque;
 use std::net::{TcpListener, TcpStream};
@@ -292,7 +292,7 @@ fn what_comes_while_it_is_pulled_is_found() {
 }
 
 #[test]
-fn what_goes_back_comes_again() {
+fn what_returns_comes_again() {
     let (options, store) = serve(Store { waiting: bodies(0..5).into(), ..Store::default() });
     let mut queue = Queue::connect(options.clone()).unwrap();
     assert_eq!(pull(&mut queue, 3, usize::MAX).0, bodies(0..3));
@@ -357,7 +357,7 @@ fn how_much_waits_is_asked_of_those_who_say() {
 }
 
 #[test]
-fn a_server_that_goes_is_told_from_a_queue_that_is_empty() {
+fn a_server_that_goes_is_distinguished_from_a_queue_that_is_empty() {
     let (options, _) = serve(Store { waiting: bodies(0..100).into(), life: Some(40), ..Store::default() });
     let mut queue = Queue::connect(options).unwrap();
     let error = queue.pull(100, usize::MAX, &mut |_| {}).unwrap_err();

@@ -4,7 +4,7 @@ use enmasse_amqp::codec::encode_message;
 use enmasse_amqp::types::{Body, Header, Message, MessageId, Properties, Symbol, Value};
 use proptest::prelude::*;
 
-use super::{Kind, Packed, Packing, Seen, came_before, identity};
+use super::{Kind, Packed, Packing, Seen, identity, was_delivered_before};
 use crate::error::ErrorKind;
 
 const KEY: [u8; 16] = *b"sixteen bytes...";
@@ -68,7 +68,7 @@ proptest! {
     #[test]
     fn any_bytes_are_read_without_harm(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         // neither of them may panic
-        let _ = (identity(&bytes, &KEY), came_before(&bytes));
+        let _ = (identity(&bytes, &KEY), was_delivered_before(&bytes));
         prop_assert!(Packed::open(&bytes).is_err());
     }
 
@@ -132,17 +132,17 @@ fn without_a_message_id_there_is_no_identity() {
 #[test]
 fn a_message_says_that_it_came_before() {
     let header = |header: Header| encoded(&Message { header: Some(header), ..message("a", "x") });
-    assert!(!came_before(&encoded(&message("a", "x"))));
-    assert!(!came_before(&header(Header { durable: true, ..Header::default() })));
-    assert!(came_before(&header(Header { delivery_count: 1, ..Header::default() })));
+    assert!(!was_delivered_before(&encoded(&message("a", "x"))));
+    assert!(!was_delivered_before(&header(Header { durable: true, ..Header::default() })));
+    assert!(was_delivered_before(&header(Header { delivery_count: 1, ..Header::default() })));
     // a list that ends before the field, and one whose field says that it is not the first
     let list = |fields: &[u8]| {
         let mut bytes = vec![0x00, 0x53, 0x70, 0xc0, fields.len() as u8 + 1, fields.len() as u8];
         bytes.extend_from_slice(fields);
         bytes
     };
-    assert!(!came_before(&list(&[0x41])));
-    assert!(!came_before(&list(&[0x41, 0x40, 0x40, 0x41])));
-    assert!(came_before(&list(&[0x41, 0x40, 0x40, 0x42])));
-    assert!(!came_before(&list(&[0x41, 0x40, 0x40, 0x40, 0x43])));
+    assert!(!was_delivered_before(&list(&[0x41])));
+    assert!(!was_delivered_before(&list(&[0x41, 0x40, 0x40, 0x41])));
+    assert!(was_delivered_before(&list(&[0x41, 0x40, 0x40, 0x42])));
+    assert!(!was_delivered_before(&list(&[0x41, 0x40, 0x40, 0x40, 0x43])));
 }

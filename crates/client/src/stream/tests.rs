@@ -1,4 +1,5 @@
-//! Ranges of streams, read from a server made for it: what it keeps, says and leaves out is the test's choice.
+//! Ranges of streams, read from a server made for it: what it keeps, says and omits is the test's
+//! choice.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -32,7 +33,7 @@ struct Log {
     settled: bool,
     /// every message whose offset is a multiple of it is selected
     selects: Option<u64>,
-    /// messages that the server hands out before it goes away
+    /// messages that the server dispatches before it goes away
     life: u64,
     /// messages have their offset
     numbered: bool,
@@ -259,8 +260,8 @@ fn what_a_server_sends_before_the_range_is_passed_over() {
 fn the_state_is_what_the_server_says_or_what_is_found() {
     let partition = |first, next| vec![PartitionState { partition: 0, first, next }];
     let kept = Log { first: 7, ..Log::default() };
-    let said = StreamState { uid: Some("u1".to_owned()), partitions: partition(7, 1000) };
-    assert_eq!(connect(kept.clone()).state().unwrap(), said);
+    let reported = StreamState { uid: Some("u1".to_owned()), partitions: partition(7, 1000) };
+    assert_eq!(connect(kept.clone()).state().unwrap(), reported);
     for (log, (first, next)) in [(kept, (7, 1000)), (Log { next: 0, ..Log::default() }, (0, 0))] {
         let mut stream = connect(Log { uid: None, ..log });
         assert_eq!(stream.state().unwrap(), StreamState { uid: None, partitions: partition(first, next) });
@@ -361,7 +362,7 @@ fn what_takes_no_offset_is_asked_for_no_message() {
 }
 
 #[test]
-fn a_server_that_goes_is_told_from_a_range_that_ends() {
+fn a_server_that_goes_is_distinguished_from_a_range_that_ends() {
     let mut stream = connect(Log { life: 500, ..Log::default() });
     stream.begin(range(0, 1000)).unwrap();
     let mut last = 0;

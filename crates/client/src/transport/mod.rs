@@ -1,7 +1,8 @@
-//! Byte streams to a server: TCP, TLS over it, a Unix socket, and AMQP in WebSocket frames over any of them.
+//! Byte streams to a server: TCP, TLS over it, a Unix socket, and AMQP in WebSocket frames over any
+//! of them.
 //!
-//! No call ever waits: `WouldBlock` stands for "not now". A stream may be written to before it is connected;
-//! the bytes leave once it is.
+//! No call ever waits: `WouldBlock` stands for "not now". A stream may be written to before it is
+//! connected; the bytes leave once it is.
 
 mod tls;
 mod websocket;
@@ -20,7 +21,8 @@ use websocket::WebSocketStream;
 use crate::error::Error;
 use crate::url::Url;
 
-/// Where the host of a URL leads, in the order to be tried. Waits for the name service, unless it is an address.
+/// Where the host of a URL leads, in the order to be tried. Waits for the name service, unless it
+/// is an address.
 ///
 /// # Errors
 /// `Unavailable` if the name leads nowhere.
@@ -71,14 +73,14 @@ impl Route {
     }
 }
 
-/// What AMQP travels on.
+/// The transport of AMQP.
 pub(crate) enum Transport {
     Bytes(Stream),
     WebSocket(Box<WebSocketStream>),
 }
 
 impl Transport {
-    /// A connected socket whose other end is in this process.
+    /// A connected socket pair within this process.
     pub(crate) fn in_process(fd: OwnedFd) -> io::Result<Self> {
         let socket = UnixStream::from(fd);
         socket.set_nonblocking(true)?;
@@ -93,7 +95,8 @@ impl Transport {
         }
     }
 
-    /// Whether bytes may wait here that the socket no longer reports: then `read` until it would block.
+    /// Whether bytes may wait here that the socket no longer reports: then `read` until it would
+    /// block.
     pub(crate) fn holds_input(&self) -> bool {
         !matches!(self, Self::Bytes(Stream::Tcp(_) | Stream::Unix(_)))
     }
@@ -135,7 +138,7 @@ impl AsFd for Transport {
     }
 }
 
-/// What a WebSocket travels on.
+/// The transport of a WebSocket.
 pub(crate) enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),

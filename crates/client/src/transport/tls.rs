@@ -1,4 +1,4 @@
-//! TLS by rustls. The server's certificate is verified unless the caller says otherwise in so many words.
+//! TLS by rustls. The server's certificate is verified unless the caller explicitly disables it.
 
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
@@ -19,7 +19,7 @@ use crate::error::Error;
 const SYSTEM_AUTHORITIES: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
-/// Whom a client trusts, and who it is. All files are PEM.
+/// Trusted certificates, and the client's own. All files are PEM.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsOptions {
     /// authorities trusted instead of those of the system
@@ -28,7 +28,7 @@ pub struct TlsOptions {
     pub certificate: Option<PathBuf>,
     /// the key of that certificate
     pub key: Option<PathBuf>,
-    /// name asked for by TLS, which the certificate has to be for; `None`: the URL's host
+    /// name requested by TLS, which the certificate has to be for; `None`: the URL's host
     pub server_name: Option<String>,
     /// take any certificate, of anyone: for tests only
     pub insecure: bool,
@@ -76,7 +76,8 @@ impl TlsOptions {
         let path = SYSTEM_AUTHORITIES.iter().map(PathBuf::from).find(|path| path.exists()).ok_or_else(|| {
             Error::invalid("no certificate authorities on this system: install ca-certificates or name a CA file")
         })?;
-        // a bundle of many authorities may hold some that rustls does not take; the others still serve
+        // a bundle of many authorities may hold some that rustls does not take; the others still
+        // serve
         store.add_parsable_certificates(certificates(&path)?);
         Ok(store)
     }
@@ -125,7 +126,7 @@ impl Read for TlsStream {
             }
             self.session.read_tls(&mut self.socket)?;
             if let Err(error) = self.session.process_new_packets() {
-                // the alert that tells the server why; it may be gone already
+                // the alert that gives the server the reason; it may be gone already
                 let _ = self.session.write_tls(&mut self.socket);
                 return Err(io::Error::new(ErrorKind::InvalidData, error));
             }

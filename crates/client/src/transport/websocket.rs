@@ -16,7 +16,8 @@ use crate::url::Url;
 /// Bytes of AMQP put into one message.
 const MESSAGE_SIZE: usize = 64 * 1024;
 
-/// Where the upgrade is asked for. The scheme is always `ws`: TLS is beneath and none of its business.
+/// Where the upgrade is requested. The scheme is always `ws`: TLS is beneath and none of its
+/// business.
 pub(super) fn uri(url: &Url) -> String {
     let host = if url.host.contains(':') { format!("[{}]", url.host) } else { url.host.clone() };
     format!("ws://{host}:{}/{}", url.port, url.path)
@@ -32,7 +33,7 @@ enum State {
 /// A byte stream inside a WebSocket.
 pub(crate) struct WebSocketStream {
     state: State,
-    /// what is left of the message being read
+    /// the rest of the message being read
     message: Bytes,
     /// the WebSocket has taken bytes that the socket has not
     held: bool,
@@ -54,7 +55,7 @@ impl WebSocketStream {
     pub(super) fn holds_output(&self) -> bool {
         match &self.state {
             State::Open(socket) => self.held || socket.get_ref().holds_output(),
-            // the request is small and leaves with the first room; the answer is what is waited for
+            // the request is small and is written first; then the answer is awaited
             State::Handshake(middle) => middle.get_ref().get_ref().holds_output(),
             State::Between => false,
         }

@@ -1,7 +1,7 @@
 //! CBOR (RFC 8949) for the same visitors that read JSON: serde's side of minicbor's decoder.
 //!
-//! Tags are looked through, but for a time in seconds (tag 1), which becomes text (RFC 3339) so that no unit is guessed.
-//! Undefined is null. Big numbers stay bytes.
+//! Tags are ignored, except for a time in seconds (tag 1), which becomes text (RFC 3339) so that
+//! its unit is explicit. Undefined is null. Big numbers stay bytes.
 
 use minicbor::data::Type;
 use minicbor::decode::{Decoder, Error};
@@ -12,10 +12,10 @@ use crate::{DEPTH_MAX, time};
 
 /// Tag of seconds since 1970 (RFC 8949, 3.4.2).
 const EPOCH_TIME: u64 = 1;
-/// The end of what has no length.
+/// The end of an indefinite-length item.
 const BREAK: u8 = 0xff;
 
-/// What is wrong with the bytes.
+/// The error in the bytes.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct Fault(String);
@@ -158,7 +158,7 @@ impl<'de> de::Deserializer<'de> for &mut Deserializer<'de> {
     }
 }
 
-/// What is left of an array or map; `None`: up to a break.
+/// The rest of an array or map; `None`: up to a break.
 struct Items<'a, 'de> {
     from: &'a mut Deserializer<'de>,
     left: Option<u64>,

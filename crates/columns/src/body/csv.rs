@@ -25,7 +25,7 @@ impl Lines<'_> {
             written += out;
             fields += ends;
             match result {
-                // the end of the input is told by reading nothing
+                // the end of the input is detected by reading nothing
                 ReadRecordResult::InputEmpty => {}
                 ReadRecordResult::OutputFull => self.text.resize(self.text.len() * 2 + 64, 0),
                 ReadRecordResult::OutputEndsFull => {
@@ -43,7 +43,8 @@ impl Lines<'_> {
     }
 }
 
-/// Reads all lines; with `header` the first has the names, else fields come in the order in which they are declared.
+/// Reads all lines; with `header` the first has the names, else fields come in the order in which
+/// they are declared.
 pub(super) fn read(bytes: &[u8], rows: &mut Rows<'_>, delimiter: u8, header: bool) -> Result<(), Reason> {
     let mut lines = Lines {
         reader: ReaderBuilder::new().delimiter(delimiter).build(),

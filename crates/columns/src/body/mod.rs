@@ -17,7 +17,8 @@ pub(crate) use rows::{Fields, Rows};
 /// Why a body gave no rows.
 pub(crate) type Reason = String;
 
-/// Decodes the body of a message into the rows of `columns`, at least one. On an error the columns hold some of them.
+/// Decodes the body of a message into the rows of `columns`, at least one. On an error the columns
+/// hold some of them.
 pub(crate) fn decode(
     declared: &Declared,
     fields: &Fields,
@@ -79,7 +80,7 @@ fn cbor<'de>(bytes: &'de [u8], seed: impl DeserializeSeed<'de>) -> Result<(), Re
     deserializer.end().map_err(|error| format!("CBOR: {error}"))
 }
 
-/// What a deserializer is asked for wherever any value may stand.
+/// The error of a deserializer that accepts any value.
 fn any<'de, D: serde::Deserializer<'de>, V: serde::de::Visitor<'de>>(
     from: D,
     visitor: V,

@@ -9,7 +9,7 @@ use crate::{RECORDS_MAX, text, time};
 /// Bytes of the reason of one row.
 const REASON_SIZE_MAX: usize = 500;
 
-/// A value without others in it, whatever format it comes from.
+/// A scalar value of any format.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Datum<'a> {
     Null,
@@ -61,9 +61,10 @@ pub(crate) struct Rows<'a> {
     size_before: usize,
     /// bytes that the rows may take
     size_max: usize,
-    /// where the next name is looked for: records have their fields in the same order mostly
+    /// where the search for the next name begins: records have their fields in the same order
+    /// mostly
     hint: usize,
-    /// what is wrong with the row at hand
+    /// the error in the current row
     reason: String,
 }
 
@@ -133,12 +134,13 @@ impl<'a> Rows<'a> {
             if !self.reason.is_empty() {
                 self.reason.push_str("; ");
             }
-            // a string takes whatever is written
+            // a string accepts all writes
             let _ = self.reason.write_fmt(reason);
         }
     }
 
-    /// The column of a field, with nothing in it for the row at hand: of a name that comes twice the last counts.
+    /// The column of a field, with nothing in it for the row at hand: of a name that comes twice
+    /// the last counts.
     fn open(&mut self, place: usize) -> &mut Column {
         let column = &mut self.columns[self.fields.named[place].1];
         column.truncate(self.first + self.count);

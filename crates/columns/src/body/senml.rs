@@ -1,7 +1,9 @@
-//! SenML (RFC 8428) in JSON and CBOR: a row for each record, with what the base fields before it say.
+//! SenML (RFC 8428) in JSON and CBOR: a row for each record, with the base fields of earlier
+//! records.
 //!
-//! Columns are named by the labels of the records: `n` (name), `u` (unit), `t` (time), `v` (value), `vs` (string), `vb`
-//! (boolean), `vd` (data), `s` (sum), `ut` (update time). Times below 2^28 are relative to the time of the message.
+//! Columns are named by the labels of the records: `n` (name), `u` (unit), `t` (time), `v` (value),
+//! `vs` (string), `vb` (boolean), `vd` (data), `s` (sum), `ut` (update time). Times below 2^28 are
+//! relative to the time of the message.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -58,7 +60,7 @@ const LABELS: [(&str, i64, Label); 15] = [
     ("vd", 8, Label::Data),
 ];
 
-/// What holds for the records that follow.
+/// The base fields for later records.
 #[derive(Default)]
 struct Base<'de> {
     name: Cow<'de, str>,
@@ -129,7 +131,8 @@ impl<'r, 'a> Pack<'r, 'a> {
             self.rows.blame(format_args!("the record has no name"));
             self.set(0, Datum::Null);
         } else if self.places[0].is_some() {
-            // Only there: where no column bounds the rows, a long base name is not to be copied for each of them.
+            // Only there: where no column bounds the rows, a long base name is not to be copied for
+            // each of them.
             self.set(0, Datum::Text(&format!("{}{own}", base.name)));
         }
         let unit = record.unit.as_deref().or(base.unit.as_deref());

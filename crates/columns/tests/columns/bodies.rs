@@ -137,7 +137,8 @@ fn records_of_senml_are_resolved() {
 
 #[test]
 fn senml_in_cbor_has_numbers_for_labels() {
-    // [{-2: "d/", 0: "a", 2: 1.5, 6: 300000000}, {0: "b", 8: h'01', 4: null}] and one with text labels
+    // [{-2: "d/", 0: "a", 2: 1.5, 6: 300000000}, {0: "b", 8: h'01', 4: null}] and one with text
+    // labels
     let body = b"\x81\xa4\x21\x62d/\x00\x61a\x02\xf9\x3e\x00\x06\x1a\x11\xe1\xa3\x00";
     assert_eq!(
         decoded("n string, t timestamp, v double", Format::SenmlCbor, body),

@@ -134,7 +134,7 @@ fn what_is_no_message_is_a_row_with_its_bytes_and_reason() {
 }
 
 #[test]
-fn a_batch_that_is_finished_begins_anew() {
+fn a_batch_that_is_finished_begins_again() {
     let mut batch = Batch::new(Arc::new(Declared::new(&options("body", None)).unwrap()));
     batch.push(&ORIGIN, &encoded(&with_body(b"one")));
     assert!(batch.size() >= 3);

@@ -1,13 +1,14 @@
-//! What a shard hands to the log: records in order, laid out as they will lie on disk.
+//! A shard's input for the log: records in order, laid out as on disk.
 //!
-//! A batch is filled by its shard, goes to the log's owner, and comes back as the answer: its messages then have
-//! places, and their bodies are still in it, so that a consumer that keeps up never reads the disk. `clear` makes it
-//! ready for the next turn and keeps what it has allocated.
+//! A batch is filled by its shard, goes to the log's owner, and returns as the answer: its messages
+//! then have places, and their bodies are still in it, so that a consumer that keeps up never reads
+//! the disk. `clear` makes it ready for the next turn and keeps what it has allocated.
 //!
-//! The shard's thread does the work that grows with bytes (the copy and its CRC); the owner stamps heads and writes.
+//! The shard's thread does the work that grows with bytes (the copy and its CRC); the owner stamps
+//! heads and writes.
 
 use super::frame::{HEAD_BYTES, Head, MORE, padded};
-use super::place::{Freed, Place};
+use super::place::{Freed, RecordLocation};
 use super::record::{Kind, Line, SeqRange, Target, put_declare, put_drop, put_remove, put_state, put_targets};
 
 /// Ranges that one removal record holds; more of them become a group of records.
@@ -33,8 +34,8 @@ pub(super) struct Frame {
 /// A message that shall lie somewhere else.
 #[derive(Clone, Debug)]
 pub(super) struct Copy {
-    pub(super) from: Place,
-    /// Queue, seq, and the head's range in `Batch::heads`.
+    pub(super) from: RecordLocation,
+    /// Queue, seq, and the head's range in `WriteBatch::heads`.
     pub(super) targets: Vec<(u32, u64, std::ops::Range<usize>)>,
     /// The frame it became.
     pub(super) frame: Option<u32>,
@@ -53,7 +54,7 @@ pub(super) struct Run {
 
 /// Records for the log, in order; see the module. At most 2 GiB of them.
 #[derive(Debug, Default)]
-pub struct Batch {
+pub struct WriteBatch {
     pub(super) bytes: Vec<u8>,
     pub(super) index: Vec<u8>,
     pub(super) frames: Vec<Frame>,
@@ -61,7 +62,7 @@ pub struct Batch {
     messages: Vec<u32>,
     pub(super) copies: Vec<Copy>,
     pub(super) heads: Vec<u8>,
-    /// What is no longer needed once this batch is in the log.
+    /// Removals: messages that are obsolete once this batch is in the log.
     pub(super) freed: Freed,
     pub(super) runs: Vec<Run>,
     grouping: bool,
@@ -69,7 +70,7 @@ pub struct Batch {
     pub(super) grows: bool,
 }
 
-impl Batch {
+impl WriteBatch {
     /// An empty one.
     #[must_use]
     pub fn new() -> Self {
@@ -96,7 +97,7 @@ impl Batch {
         self.frames.is_empty() && self.copies.is_empty() && self.freed.is_empty()
     }
 
-    /// Bytes it will take on disk, copies left out.
+    /// Bytes it will take on disk, copies omitted.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes.len()
@@ -109,13 +110,14 @@ impl Batch {
         (self.bytes.len() + self.index.len()) as u64 + copied.sum::<u64>()
     }
 
-    /// Messages in it, copies left out.
+    /// Messages in it, copies omitted.
     #[must_use]
     pub fn messages(&self) -> usize {
         self.messages.len()
     }
 
-    /// All records up to `end` become one group: after a crash all of them are there or none. Groups do not nest.
+    /// All records up to `end` become one group: after a crash all of them are there or none.
+    /// Groups do not nest.
     pub fn begin(&mut self) {
         assert!(!self.grouping, "groups do not nest");
         self.grouping = true;
@@ -132,12 +134,14 @@ impl Batch {
         }
     }
 
-    /// A queue by this short number exists from here on. Numbers are never used again, nor are uids.
+    /// A queue by this short number exists from here on. Numbers are never used again, nor are
+    /// uids.
     pub fn declare(&mut self, queue: u32, uid: &[u8; 16], name: &str) {
         self.push(Kind::Declare, 0, 0, |meta| put_declare(meta, queue, uid, name), &[]);
     }
 
-    /// A queue is gone with all its messages and state; `freed` has the places of the messages it still had.
+    /// A queue is deleted with all its messages and state; `freed` gets the locations of the
+    /// messages it still had.
     pub fn drop_queue(&mut self, queue: u32, freed: &Freed) {
         self.push(Kind::Drop, 0, 0, |meta| put_drop(meta, queue), &[]);
         self.freed.join(freed);
@@ -176,20 +180,20 @@ impl Batch {
         self.freed.join(&removal.freed);
     }
 
-    /// Keep a value under a key of a queue, until another one replaces it or the queue is dropped. An empty value
-    /// deletes the key.
+    /// Keep a value under a key of a queue, until another one replaces it or the queue is dropped.
+    /// An empty value deletes the key.
     pub fn state(&mut self, queue: u32, key: &[u8], value: &[u8]) {
         self.push(Kind::State, 0, 0, |meta| put_state(meta, queue, key, value), &[]);
     }
 
-    /// Write a message again further on, so that the segment where it lies can go; gives the number for `copied`.
-    /// `targets` are those of the caller's queues that still have it; it keeps their numbers. An empty head stands for the
-    /// one it has.
+    /// Write a message again further on, so that the segment where it lies can go; gives the number
+    /// for `copied`. `targets` are those of the caller's queues that still have it; it keeps their
+    /// numbers. An empty head stands for the one it has.
     ///
-    /// When the batch is back: for a target that is still there, `free` the old place and take the new one; for one
-    /// that has been removed in the meantime, remove it again with the new place; for one whose queue was dropped in the
-    /// meantime, `free` the new place.
-    pub fn copy(&mut self, from: Place, targets: &[Target<'_>]) -> usize {
+    /// After the batch is written: for a target that still exists, `free` the old location and
+    /// adopt the new one; for a target removed in the meantime, remove it again with the new
+    /// location; for a target whose queue was dropped in the meantime, `free` the new location.
+    pub fn copy(&mut self, from: RecordLocation, targets: &[Target<'_>]) -> usize {
         let targets = targets.iter().map(|target| {
             let start = self.heads.len();
             self.heads.extend_from_slice(target.head);
@@ -200,7 +204,7 @@ impl Batch {
         self.copies.len() - 1
     }
 
-    /// What lay at these places has been taken over by a copy. Writes nothing.
+    /// A copy has replaced the records at these locations. Writes nothing.
     pub fn free(&mut self, freed: &Freed) {
         self.freed.join(freed);
     }
@@ -210,7 +214,7 @@ impl Batch {
     /// # Panics
     /// The batch has not been appended, or has no such message.
     #[must_use]
-    pub fn place(&self, message: usize) -> Place {
+    pub fn place(&self, message: usize) -> RecordLocation {
         self.place_of(self.messages[message])
     }
 
@@ -225,16 +229,17 @@ impl Batch {
         &self.bytes[frame.at as usize + HEAD_BYTES + frame.meta_len as usize..end]
     }
 
-    /// Where a copy lies that a queue has: only after the log has appended the batch. `None` if the message was damaged, or
-    /// the queue did not exist any more.
+    /// Where a copy lies that a queue has: only after the log has appended the batch. `None` if the
+    /// message was damaged, or the queue did not exist any more.
     #[must_use]
-    pub fn copied(&self, copy: usize, queue: u32) -> Option<Place> {
+    pub fn copied(&self, copy: usize, queue: u32) -> Option<RecordLocation> {
         let copy = &self.copies[copy];
         copy.frame.filter(|_| copy.written.contains(&queue)).map(|frame| self.place_of(frame))
     }
 
-    /// Its runs, once it has been appended: where each begins in its bytes, how many they are, and where they lie.
-    pub(super) fn laid_out(&self) -> impl Iterator<Item = (u32, u32, u32, u32)> {
+    /// Its runs, once it has been appended: where each begins in its bytes, how many they are, and
+    /// where they lie.
+    pub(super) fn layout(&self) -> impl Iterator<Item = (u32, u32, u32, u32)> {
         self.runs.iter().enumerate().map(|(n, run)| {
             let at = self.frames[run.first as usize].at;
             let next = self.runs.get(n + 1).map(|next| self.frames[next.first as usize].at);
@@ -247,11 +252,11 @@ impl Batch {
         self.bytes.capacity() + self.index.capacity() + self.frames.capacity() * size_of::<Frame>()
     }
 
-    fn place_of(&self, frame: u32) -> Place {
+    fn place_of(&self, frame: u32) -> RecordLocation {
         let run = self.runs.iter().rev().find(|run| run.first <= frame).expect("the batch has been appended");
         let start = self.frames[run.first as usize].at;
         let frame = self.frames[frame as usize];
-        Place { segment: run.segment, offset: run.offset + (frame.at - start), len: frame.len }
+        RecordLocation { segment: run.segment, offset: run.offset + (frame.at - start), len: frame.len }
     }
 
     /// Add one frame and its line of the index.
@@ -305,7 +310,7 @@ impl Removal {
         Self { queue, ranges: Vec::new(), tidy: true, freed: Freed::default() }
     }
 
-    /// What of the log is not needed any more with them.
+    /// Records of the log that become obsolete with them.
     #[must_use]
     pub const fn freed(&self) -> &Freed {
         &self.freed
@@ -320,7 +325,7 @@ impl Removal {
     }
 
     /// One more, in any order; best in rising order. Each number once.
-    pub fn add(&mut self, seq: u64, place: Place) {
+    pub fn add(&mut self, seq: u64, place: RecordLocation) {
         self.freed.add(place);
         match self.ranges.last_mut() {
             Some(range) if range.last.checked_add(1) == Some(seq) => range.last = seq,

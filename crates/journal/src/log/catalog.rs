@@ -1,5 +1,5 @@
-//! A second copy of what one damaged record must not take along: which queues there are, and which messages each full
-//! segment had. It lies in a file of its own, number 0, which no segment has.
+//! A second copy of the facts that one damaged record must not destroy: the queues, and the
+//! messages of each full segment. It lies in a file of its own, number 0, which no segment has.
 //!
 //! ```text
 //!  0  magic "EnMasCat", u32 version
@@ -9,14 +9,15 @@
 //!       3  segment                                           let go on purpose
 //! ```
 //!
-//! Recovery never needs it. With it a lost declaration is found again, and a segment that is missing, short or
-//! damaged is known by the messages it had. A release that does not know the file takes it for an empty segment and
-//! removes it; without it nothing is checked, and it is written anew.
+//! Recovery never needs it. With it a lost declaration is found again, and a segment that is
+//! missing, short or damaged is known by the messages it had. A release that does not know the file
+//! takes it for an empty segment and removes it; without it nothing is checked, and it is written
+//! anew.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::IoSlice;
 
-use super::batch::Batch;
+use super::batch::WriteBatch;
 use super::disk::{Disk, Fault};
 use super::frame::Salt;
 use super::owner::Log;
@@ -51,7 +52,7 @@ pub(super) struct Full {
 }
 
 impl Full {
-    /// What a segment with these lines holds.
+    /// The contents of a segment with these lines.
     pub(super) fn of(segment: u32, end: u32, lines: &[u8]) -> Self {
         let mut messages: BTreeMap<u32, Vec<SeqRange>> = BTreeMap::new();
         let mut take = Take::new(lines);
@@ -106,11 +107,12 @@ impl Full {
     }
 }
 
-/// What the catalog said when it was opened.
+/// The contents of the catalog when it was opened.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     pub(super) queues: BTreeMap<u32, ([u8; 16], String)>,
-    /// full segments that were not let go; none if the catalog has no whole end, for then it may lack what followed
+    /// full segments that were not let go; none if the catalog has no whole end, for then it may
+    /// lack what followed
     pub(super) full: BTreeMap<u32, Full>,
 }
 
@@ -143,8 +145,8 @@ impl Known {
         Ok(known)
     }
 
-    /// What a catalog has not written yet.
-    pub(super) fn hear(&mut self, catalog: &Catalog) {
+    /// The entries that the catalog has not written yet.
+    pub(super) fn collect(&mut self, catalog: &Catalog) {
         let mut rest = &catalog.pending[..];
         while let Some(payload) = entry(rest) {
             self.apply(payload);
@@ -208,8 +210,8 @@ pub(super) struct Catalog {
 }
 
 impl Catalog {
-    /// Write the catalog anew. What a crash leaves of it says less than the whole, and nothing wrong: only entries that
-    /// come later take something back.
+    /// Write the catalog anew. A partial catalog after a crash is incomplete but never wrong: only
+    /// later entries revoke earlier ones.
     ///
     /// # Errors
     /// `Full`: there is no room for it. Anything else: the disk fails.
@@ -256,7 +258,7 @@ impl Catalog {
         !self.pending.is_empty()
     }
 
-    /// Write what has come, durably. `false`: there is no room, it has to be written anew.
+    /// Writes the new entries durably. `false`: there is no room, it has to be written anew.
     pub(super) fn write<D: Disk + ?Sized>(&mut self, disk: &D) -> Result<bool, Fault> {
         // Behind the last entry there are zeros, by which a whole end is known.
         if self.end + self.pending.len() + ENTRY_BYTES > self.size {
@@ -270,7 +272,8 @@ impl Catalog {
     }
 }
 
-/// Messages that segments had which are missing, short or damaged, less those that are found elsewhere or were removed.
+/// Messages that segments had which are missing, short or damaged, less those that are found
+/// elsewhere or were removed.
 #[derive(Debug, Default)]
 pub(super) struct Losses {
     pub(super) queues: BTreeMap<u32, Ranges>,
@@ -288,8 +291,8 @@ impl Losses {
         losses
     }
 
-    /// What lines of any segment say of them.
-    pub(super) fn hear(&mut self, lines: &[u8]) {
+    /// The catalog entries that follow from the lines of a segment.
+    pub(super) fn collect(&mut self, lines: &[u8]) {
         let mut take = Take::new(lines);
         while let Some(line) = Line::take(&mut take) {
             let Line::Frame { kind, meta, .. } = line else { continue };
@@ -339,14 +342,14 @@ fn cut(ranges: &mut Ranges, first: u64, last: u64) {
 impl<D: Disk> Log<D> {
     /// Declarations that damage took, and the catalog had: the log has them again if there is room.
     pub(super) fn declare_again(&mut self, recovered: &Recovered) {
-        let mut batch = Batch::new();
+        let mut batch = WriteBatch::new();
         for queue in recovered.queues.iter().filter(|queue| queue.lost_declaration) {
             if let Some((uid, name)) = &queue.declared {
                 batch.declare(queue.queue, uid, name);
             }
         }
         if !batch.is_empty() {
-            // A disk without room, or one that fails, is told of when something is to be stored.
+            // A full or failing disk is reported when a message is to be stored.
             let _ = self.append(&mut batch).and_then(|()| self.sync());
         }
     }
@@ -362,7 +365,7 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// A catalog that is not kept up would tell of losses that are none.
+    /// A stale catalog would report losses that did not happen.
     fn drop_catalog(&mut self) {
         self.catalog = None;
         let gone = match self.disk.remove(CATALOG) {
@@ -375,7 +378,7 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// Write what has come to the catalog, durably.
+    /// Writes the new entries to the catalog, durably.
     pub(super) fn keep_catalog(&mut self) {
         let Some(catalog) = self.catalog.as_mut().filter(|catalog| catalog.has_pending()) else { return };
         match catalog.write(&*self.disk) {
@@ -388,7 +391,7 @@ impl<D: Disk> Log<D> {
     fn rewrite_catalog(&mut self) {
         let Some(catalog) = self.catalog.take() else { return };
         let Ok(mut known) = Known::on(&*self.disk) else { return self.drop_catalog() };
-        known.hear(&catalog);
+        known.collect(&catalog);
         known.full.retain(|segment, _| self.space.exists(*segment));
         let queues: Vec<_> = known.queues.iter().filter(|(queue, _)| self.facts.exists(**queue)).collect();
         self.create_catalog(queues.into_iter().map(|(queue, (uid, name))| (*queue, uid, name.as_str())), &known.full);
@@ -407,7 +410,7 @@ pub(super) fn losses<D: Disk + ?Sized>(
     if !losses.queues.is_empty() {
         for (at, &number) in used.iter().enumerate() {
             let known = if at + 1 == used.len() { Extent::ByMarks } else { Extent::Whole };
-            losses.hear(&lines(disk, number, Salt::of(secret, number).0, known)?.index);
+            losses.collect(&lines(disk, number, Salt::of(secret, number).0, known)?.index);
         }
     }
     Ok(losses)

@@ -11,7 +11,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::batch::Batch;
+use super::batch::WriteBatch;
 use super::config::Refused;
 use super::disk::Disk;
 use super::owner::Log;
@@ -36,15 +36,15 @@ pub struct Committed {
     /// Its lane.
     pub lane: Lane,
     /// The batch.
-    pub batch: Batch,
+    pub batch: WriteBatch,
     /// Whether it is on disk.
     pub result: Result<(), Refused>,
 }
 
 #[derive(Debug, Default)]
 struct Waiting {
-    batches: VecDeque<Batch>,
-    /// What is left of the visit; below zero: a debt.
+    batches: VecDeque<WriteBatch>,
+    /// The rest of the visit; below zero: a debt.
     left: i64,
     /// The batch before these is being written in chunks.
     staged: bool,
@@ -71,9 +71,9 @@ pub struct Commits {
 #[derive(Debug)]
 enum Step {
     /// These are appended, with one sync for all. None: nothing waits.
-    Together(Vec<(Lane, Batch)>),
+    Together(Vec<(Lane, WriteBatch)>),
     /// This one has a commit of its own, or is written in chunks.
-    Alone(Lane, Batch),
+    Alone(Lane, WriteBatch),
     /// One more chunk.
     Chunk(Lane),
 }
@@ -87,7 +87,7 @@ impl Commits {
     }
 
     /// One more batch.
-    pub fn push(&mut self, lane: Lane, batch: Batch) {
+    pub fn push(&mut self, lane: Lane, batch: WriteBatch) {
         let waiting = self.lanes.entry(lane).or_insert_with(|| {
             self.order.push_back(lane);
             Waiting::default()

@@ -1,4 +1,4 @@
-//! What the log is told at start, and what it says when it cannot do as asked.
+//! The configuration of the log, and its errors.
 
 use super::disk::Fault;
 use super::segment::BLOCK_BYTES;
@@ -6,21 +6,22 @@ use super::segment::BLOCK_BYTES;
 /// How the log uses its disk.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// Size of a segment. A group of records that is larger gets a segment of its own. From 16 KiB to 1 GiB; smaller ones
-    /// give space back sooner, larger ones have fewer pauses (a sync and an index each).
+    /// Size of a segment. A group of records that is larger gets a segment of its own. From 16 KiB
+    /// to 1 GiB; smaller ones give space back sooner, larger ones have fewer pauses (a sync and an
+    /// index each).
     pub segment_bytes: u32,
-    /// Empty segments that new messages never use, so that removals, state, drops and compaction go on when the disk is
-    /// full.
+    /// Empty segments that new messages never use, so that removals, state, drops and compaction
+    /// continue when the disk is full.
     pub reserve_segments: usize,
-    /// Empty segments kept for use: those written once before make cheaper commits than fresh ones. At least the
-    /// reserve and one.
+    /// Empty segments kept for use: those written once before make cheaper commits than fresh ones.
+    /// At least the reserve and one.
     pub spare_segments_max: usize,
-    /// Compaction begins when the log takes more than twice what is alive and this many segments.
+    /// Compaction starts when the log is larger than twice its live bytes plus this many segments.
     pub slack_segments: u32,
-    /// What one sync makes durable at most, but for a batch that cannot be divided. Larger ones are written in chunks of
-    /// this size ([`Log::stage`](super::Log::stage)).
+    /// What one sync makes durable at most, but for a batch that cannot be divided. Larger ones are
+    /// written in chunks of this size ([`Log::stage`](super::Log::stage)).
     pub commit_bytes: u32,
-    /// A random number, used if the log is new: without it nobody can make a message that looks like a record.
+    /// A random number for a new log: it prevents messages that imitate records.
     pub secret: u32,
 }
 
@@ -54,7 +55,7 @@ pub enum OpenError {
     /// It was written by another version of this program.
     #[error("segment {segment} has format {found}, this version reads {known}: use the version that wrote it")]
     Version {
-        /// The segment that says so.
+        /// The segment with the unknown format.
         segment: u32,
         /// Its format.
         found: u32,
@@ -69,7 +70,8 @@ pub enum OpenError {
 /// Why a batch was not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// There is no room for another segment: nothing of it is in the log. The batch may be offered again when there is.
+    /// There is no room for another segment: nothing of it is in the log. The batch may be offered
+    /// again when there is.
     #[error("no room for another segment: {0}")]
     NoRoom(Fault),
     /// A group of records is too large ever to be taken.
@@ -78,17 +80,19 @@ pub enum Refused {
         /// Its bytes.
         bytes: u64,
     },
-    /// A write or a sync of it has failed, and the log has stopped: it may be there after the next start, or not.
+    /// A write or a sync of it has failed, and the log has stopped: it may be there after the next
+    /// start, or not.
     #[error("it is not known whether the disk has it: {0}")]
     Unsure(String),
-    /// A write or a sync has failed before: nothing is taken any more, reading goes on. Only opening the log again helps.
+    /// An earlier write or fsync failed: the log accepts no writes; reads continue. Only opening
+    /// the log again helps.
     #[error("the log has stopped: {0}")]
     Stopped(String),
 }
 
-/// What the log is and has done, for metrics.
+/// Statistics of the log, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Figures {
+pub struct LogStats {
     /// Segments with records.
     pub segments: u64,
     /// Empty segments ready for use.
@@ -97,8 +101,8 @@ pub struct Figures {
     pub used_bytes: u64,
     /// Messages that are alive, counted once for each queue that has them.
     pub alive_messages: u64,
-    /// Bytes that are needed: of those messages (once for each queue, yet never more than their segment has), and of
-    /// state and removals where they fill a segment.
+    /// Bytes that are needed: of those messages (once for each queue, yet never more than their
+    /// segment has), and of state and removals where they fill a segment.
     pub alive_bytes: u64,
     /// Records appended since the log was opened.
     pub records: u64,

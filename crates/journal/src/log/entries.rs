@@ -1,11 +1,12 @@
-//! The messages of one queue while the log is read again: what is alive, in the order of its numbers.
+//! The live messages of one queue during recovery, ordered by number.
 //!
-//! Numbers mostly come in rising order and go in rising order: a sorted list with holes, which is packed when half of
-//! it is holes. A number that comes late (a message that compaction wrote again) waits in a tree.
+//! Numbers mostly come in rising order and go in rising order: a sorted list with holes, which is
+//! packed when half of it is holes. A number that comes late (a message that compaction wrote
+//! again) waits in a tree.
 
 use std::collections::BTreeMap;
 
-use super::place::Place;
+use super::place::RecordLocation;
 use super::record::SeqRange;
 
 const HOLES_MIN: usize = 1024;
@@ -14,7 +15,7 @@ const HOLES_MIN: usize = 1024;
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     seq: u64,
-    place: Place,
+    place: RecordLocation,
     head: u32,
     damaged: bool,
     gone: bool,
@@ -35,7 +36,13 @@ pub(super) struct Entries {
 
 impl Entries {
     /// Take in a message; gives where it lay before, if it is known already.
-    pub(super) fn insert(&mut self, seq: u64, place: Place, head: &[u8], damaged: bool) -> Option<Place> {
+    pub(super) fn insert(
+        &mut self,
+        seq: u64,
+        place: RecordLocation,
+        head: &[u8],
+        damaged: bool,
+    ) -> Option<RecordLocation> {
         let entry = Entry { seq, place, head: self.put_head(head), damaged, gone: false };
         if self.list.last().is_none_or(|last| last.seq < seq) {
             self.list.push(entry);
@@ -53,7 +60,7 @@ impl Entries {
     }
 
     /// Take messages out, telling where each lay.
-    pub(super) fn remove(&mut self, range: SeqRange, mut lay: impl FnMut(Place)) {
+    pub(super) fn remove(&mut self, range: SeqRange, mut lay: impl FnMut(RecordLocation)) {
         let mut at = self.first_from(range.first);
         while let Some(entry) = self.list.get_mut(at).filter(|entry| entry.seq <= range.last) {
             if !entry.gone {
@@ -80,7 +87,7 @@ impl Entries {
     }
 
     /// Each that is alive, in order: number, place, head, damaged.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, Place, &[u8], bool)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, RecordLocation, &[u8], bool)> {
         let mut late = self.late.values().peekable();
         let mut list = self.list.iter().filter(|entry| !entry.gone).peekable();
         std::iter::from_fn(move || {
@@ -113,7 +120,8 @@ impl Entries {
         {
             return last;
         }
-        // 4 GiB of heads are more than 60 million messages of one queue, each with another head of the greatest size.
+        // 4 GiB of heads are more than 60 million messages of one queue, each with another head of
+        // the greatest size.
         let at = u32::try_from(self.heads.len()).expect("heads of one queue have at most 4 GiB");
         self.heads.push(head.len() as u8);
         self.heads.extend_from_slice(head);
@@ -147,15 +155,15 @@ mod tests {
 
     use super::*;
 
-    fn place(n: u32) -> Place {
-        Place { segment: n, offset: n, len: n }
+    fn place(n: u32) -> RecordLocation {
+        RecordLocation { segment: n, offset: n, len: n }
     }
 
     proptest! {
         #[test]
         fn it_is_a_map_in_order(steps in prop::collection::vec((any::<bool>(), 0u64..4000, 0u64..900, 0u8..3), 1..120)) {
             let mut entries = Entries::default();
-            let mut model: BTreeMap<u64, (Place, Vec<u8>)> = BTreeMap::new();
+            let mut model: BTreeMap<u64, (RecordLocation, Vec<u8>)> = BTreeMap::new();
             let mut next = 0;
             for (n, (add, seq, len, head)) in steps.into_iter().enumerate() {
                 if add {

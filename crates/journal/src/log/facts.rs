@@ -1,7 +1,8 @@
-//! The newest of what is said more than once: which queues there are, which are gone, and the state they keep.
+//! The newest version of facts that are recorded repeatedly: queues, dropped queues, and their
+//! state.
 //!
-//! Values stay on disk; here is only in which segment the newest lies, and in which one the first may lie: a deletion is
-//! needed as long as something older than it can still be read.
+//! Values stay on disk; here is only in which segment the newest lies, and in which one the first
+//! may lie: a deletion is needed as long as something older than it can still be read.
 
 use std::collections::HashMap;
 
@@ -14,7 +15,7 @@ pub(super) struct Fact {
     pub(super) segment: u32,
     /// No record about it lies in an older segment.
     pub(super) first: u32,
-    /// The newest says that it is gone.
+    /// The newest record is a deletion.
     pub(super) gone: bool,
 }
 

@@ -12,9 +12,10 @@
 //! 24  meta, body, zeros up to a multiple of 8
 //! ```
 //!
-//! Numbers are little-endian. A salt belongs to one segment and is never used again, and the CRC of the same bytes
-//! under another salt is always another one, so bytes of a recycled segment's former life never pass. Clients do not
-//! know the salt: no body can be made that passes for a record when framing is searched for.
+//! Numbers are little-endian. A salt belongs to one segment and is never used again, and the CRC of
+//! the same bytes under another salt is always another one, so bytes of a recycled segment's former
+//! life never pass. Clients do not know the salt: no body can be made that passes for a record when
+//! framing is searched for.
 
 use super::wire::{set_u32, u32_at};
 
@@ -36,7 +37,7 @@ pub(super) fn padded(len: usize) -> usize {
     len.next_multiple_of(ALIGN)
 }
 
-/// What a frame's head says.
+/// The contents of a frame's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
     pub(super) kind: u8,
@@ -85,7 +86,7 @@ impl Salt {
         Self(secret.wrapping_add(segment))
     }
 
-    /// What frames of the segment have as their magic.
+    /// The magic number of the segment's frames.
     pub(super) fn magic(self) -> [u8; 2] {
         ((self.0.wrapping_mul(0x9E37_79B1) >> 16) as u16 | 1).to_le_bytes()
     }
@@ -104,7 +105,8 @@ pub(super) fn stamp(frame: &mut [u8], meta_len: usize, salt: Salt, offset: u32, 
     set_u32(frame, 0, crc);
 }
 
-/// The head of a whole frame, if its magic and CRC are right. `bytes` begins at the frame and may be longer.
+/// The head of a whole frame, if its magic and CRC are right. `bytes` begins at the frame and may
+/// be longer.
 pub(super) fn check(bytes: &[u8], salt: Salt, offset: u32) -> Option<Head> {
     if bytes.len() < HEAD_BYTES || bytes[4..6] != salt.magic() {
         return None;
@@ -117,9 +119,9 @@ pub(super) fn check(bytes: &[u8], salt: Salt, offset: u32) -> Option<Head> {
 
 /// Turn back the one bit that is wrong in a frame's head or meta, if that makes it right.
 ///
-/// Changes `bytes` only where it succeeds. Random bytes pass with a chance of about 1 in 2^40, so call this only
-/// where a frame must lie, never while searching for one.
-pub(super) fn mend(bytes: &mut [u8], salt: Salt, offset: u32) -> Option<Head> {
+/// Changes `bytes` only where it succeeds. Random bytes pass with a chance of about 1 in 2^40, so
+/// call this only where a frame must lie, never while searching for one.
+pub(super) fn repair(bytes: &mut [u8], salt: Salt, offset: u32) -> Option<Head> {
     if bytes.len() < HEAD_BYTES {
         return None;
     }
@@ -136,7 +138,7 @@ pub(super) fn mend(bytes: &mut [u8], salt: Salt, offset: u32) -> Option<Head> {
         }
         return head;
     }
-    // A wrong length changes what the CRC covers: try each.
+    // A wrong length changes the range of the CRC: try each.
     let meta_len = u32_at(bytes, 8);
     for bit in 0..32 {
         set_u32(bytes, 8, meta_len ^ (1 << bit));
@@ -162,13 +164,14 @@ pub(super) enum Flip {
     At { byte: usize, mask: u8 },
 }
 
-/// The one bit among `len` bytes, or in their CRC, that makes a CRC wrong by `wrong` (the exclusive or of what is
-/// and what should be), if there is one. Takes some nanoseconds a byte.
+/// The one bit among `len` bytes, or in their CRC, that makes a CRC wrong by `wrong` (the exclusive
+/// or of what is and what should be), if there is one. Takes some nanoseconds a byte.
 pub(super) fn flipped_bit(len: usize, wrong: u32) -> Option<Flip> {
     if wrong.count_ones() == 1 {
         return Some(Flip::InCrc);
     }
-    // What each bit of the last byte does to the CRC; one byte further to the front does the same eight steps later.
+    // The effect of each bit of the last byte on the CRC; the effect of a bit one byte earlier
+    // follows after eight more steps.
     let mut effects: [u32; 8] = std::array::from_fn(|bit| eight_steps(1 << bit));
     for byte in (0..len).rev() {
         if let Some(bit) = effects.iter().position(|&effect| effect == wrong) {
@@ -224,7 +227,7 @@ mod tests {
             let at = at.index(right.len());
             wrong[at] ^= 1u8 << bit;
             prop_assert_eq!(check(&wrong, Salt(salt), 8192), None);
-            prop_assert!(mend(&mut wrong, Salt(salt), 8192).is_some());
+            prop_assert!(repair(&mut wrong, Salt(salt), 8192).is_some());
             prop_assert_eq!(wrong, right);
         }
 
@@ -238,7 +241,7 @@ mod tests {
         #[test]
         fn any_bytes_are_taken_without_harm(mut bytes in prop::collection::vec(any::<u8>(), 0..200), salt: u32, offset: u32) {
             check(&bytes, Salt(salt), offset);
-            mend(&mut bytes, Salt(salt), offset);
+            repair(&mut bytes, Salt(salt), offset);
         }
 
         #[test]

@@ -1,15 +1,16 @@
 //! The segment log: one for all queues of a node. Records, group commit, recovery, space.
 //!
-//! Who does what:
+//! Roles:
 //!
-//! - A *shard* fills a [`Batch`] (declare, message, remove, state, copy, groups) and hands it to the log's owner, as it
-//!   hands batches to other shards. It is the shard that knows what is alive: it keeps a [`Place`] for each message, and
-//!   names the place again when it removes it ([`Removal`]).
-//! - The *owner* is one thread of the node with the [`Log`]: it gives all batches that have come to [`Commits`], whose
-//!   step [`Log::append`]s some, [`Log::sync`]s once, and gives them back. That is group commit without a timer: while one
-//!   sync runs, the next batches come together. A batch too large for that is written in chunks ([`Log::stage`]), with
-//!   other batches between. After each step one [`Log::turn`], which gives space back; [`Log::rest`] when nothing has come
-//!   for a while.
+//! - A *shard* fills a [`WriteBatch`] (declare, message, remove, state, copy, groups) and passes it
+//!   to the log's owner, as it passes batches to other shards. The shard knows the live messages:
+//!   it keeps a [`RecordLocation`] for each and names it again on removal ([`Removal`]).
+//! - The *owner* is one thread of the node with the [`Log`]: it gives all batches that have come to
+//!   [`Commits`], whose step [`Log::append`]s some, [`Log::sync`]s once, and gives them back. That
+//!   is group commit without a timer: while one sync runs, the next batches come together. A batch
+//!   too large for that is written in chunks ([`Log::stage`]), with other batches between. After
+//!   each step one [`Log::turn`], which gives space back; [`Log::rest`] when nothing has come for a
+//!   while.
 //! - A [`Reader`] reads bodies by their places, from any thread.
 //! - [`Disk`] is all the log knows of files.
 //!
@@ -26,12 +27,13 @@
 //! batch.remove(&mut removal);
 //! ```
 //!
-//! What was declared, and which messages each full segment had, is written a second time beside the segments
-//! (`catalog`): damage that takes a declaration or a whole segment is then known by queue and number.
+//! Declarations and the messages of each full segment are written a second time (`catalog`), so
+//! that the loss of a declaration or of a whole segment is known by queue and number.
 //!
-//! What holds after a crash or a loss of power: the log is what was appended up to some point at or after the last good
-//! sync, groups whole, in order. A flipped bit costs at most its own record. A failed write or sync stops the log for good;
-//! reading goes on. A full disk refuses new messages and still takes removals, state and drops, from a reserve.
+//! After a crash or power loss the log is a prefix of what was appended, at least up to the last
+//! successful fsync, with whole groups, in order. A flipped bit costs at most its own record. A
+//! failed write or fsync stops the log permanently; reads continue. A full disk refuses new
+//! messages and still takes removals, state and drops, from a reserve.
 //!
 //! Absent on purpose: threads, time, and the index of live messages, which belongs to the queues.
 
@@ -57,12 +59,12 @@ mod space;
 mod staged;
 mod wire;
 
-pub use batch::{Batch, Removal};
+pub use batch::{Removal, WriteBatch};
 pub use commits::{Commits, Committed, Lane};
-pub use config::{Config, Figures, GROUP_BYTES_MAX, OpenError, Refused};
+pub use config::{Config, GROUP_BYTES_MAX, LogStats, OpenError, Refused};
 pub use disk::{Disk, Fault};
 pub use owner::Log;
-pub use place::{Freed, Place};
+pub use place::{Freed, RecordLocation};
 pub use read::{ReadError, Reader};
 pub use recent::Recent;
 pub use record::{HEAD_BYTES_MAX, SeqRange, Target};

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::IoSlice;
 use std::sync::Arc;
 
-use super::batch::{Batch, Frame, Run};
+use super::batch::{Frame, Run, WriteBatch};
 use super::catalog::{CATALOG, Catalog, Full, Known as Catalogued, losses};
-use super::config::{Config, Figures, GROUP_BYTES_MAX, OpenError, Refused};
+use super::config::{Config, GROUP_BYTES_MAX, LogStats, OpenError, Refused};
 use super::disk::{Disk, Fault};
 use super::facts::Facts;
 use super::frame::{COPY, Salt, stamp};
@@ -18,7 +18,7 @@ use super::segment::{BLOCK_BYTES, FORMAT_VERSION, Opened, Seal, first_block, ope
 use super::space::Space;
 use super::staged::Staged;
 
-/// Room left free for what an index may have more than was reckoned with.
+/// Spare room for an index that becomes larger than estimated.
 pub(super) const SLACK_BYTES: u32 = 256;
 
 /// The segment that is written to.
@@ -49,7 +49,7 @@ impl Active {
     }
 }
 
-/// Some frames of a batch for one segment; a new one if `begins` says so.
+/// Consecutive frames of a batch for one segment; for a new segment if `begins` is set.
 struct Piece {
     frames: std::ops::Range<usize>,
     /// Bytes that a new segment needs.
@@ -72,7 +72,7 @@ pub struct Log<D> {
     /// Something was appended since the last sync.
     pub(super) dirty: bool,
     stopped: Option<String>,
-    pub(super) figures: Figures,
+    pub(super) stats: LogStats,
     scratch: Vec<u8>,
     pub(super) read_fault: Option<(u32, Fault)>,
     compacting: Option<u32>,
@@ -90,17 +90,17 @@ impl<D> std::fmt::Debug for Log<D> {
 }
 
 impl<D: Disk> Log<D> {
-    /// Open the log that lies on a disk, or begin one on an empty disk. Reads the indexes of full segments and the
-    /// records of the last one; bodies only there.
+    /// Open the log that lies on a disk, or begin one on an empty disk. Reads the indexes of full
+    /// segments and the records of the last one; bodies only there.
     ///
     /// # Errors
-    /// `Version` if another format is found, `Disk` if the disk cannot be read. If it cannot be written, the log opens and
-    /// has stopped.
+    /// `Version` if another format is found, `Disk` if the disk cannot be read. If it cannot be
+    /// written, the log opens and has stopped.
     pub fn open(disk: Arc<D>, config: Config) -> Result<(Self, Recovered), OpenError> {
         let config = config.checked();
         // Nothing of it is needed to open the log.
         let catalogued = Catalogued::on(&*disk).unwrap_or_default();
-        let mut found = Found::on(&*disk)?;
+        let mut found = DiskContents::on(&*disk)?;
         found.trust(&catalogued);
         let secret = found.secret.unwrap_or(config.secret);
         let mut replay = Replay::default();
@@ -136,7 +136,7 @@ impl<D: Disk> Log<D> {
             facts,
             dirty: false,
             stopped: None,
-            figures: Figures::default(),
+            stats: LogStats::default(),
             scratch: Vec::new(),
             read_fault: None,
             compacting: None,
@@ -152,8 +152,8 @@ impl<D: Disk> Log<D> {
         Ok((log, recovered))
     }
 
-    /// Close what was being written, so that what lies behind its end never counts, and give spares new numbers, so that
-    /// what was begun in them never does.
+    /// Closes the segment that was being written, so that bytes behind its end never count, and
+    /// renumbers the spare segments, so that records begun in them never count.
     fn settle(&mut self, tail: Option<(u32, Lines)>, spares: &[u32]) -> Result<(), Fault> {
         if let Some((number, lines)) = tail {
             self.seal(number, lines.end, &lines.index)?;
@@ -171,8 +171,8 @@ impl<D: Disk> Log<D> {
         if spares.is_empty() { Ok(()) } else { self.disk.sync_folder() }
     }
 
-    /// Make the segments that the first message needs, on a disk that has none: whoever starts on one that is too small
-    /// is told so then, not by the first message.
+    /// Creates the segments that the first message needs, so that a disk that is too small is
+    /// reported at start and not by the first message.
     ///
     /// # Errors
     /// `NoRoom`; `Stopped` or `Unsure` when the disk fails.
@@ -208,24 +208,26 @@ impl<D: Disk> Log<D> {
         self.stopped.as_deref()
     }
 
-    /// What the log is and has done.
+    /// Statistics of the log.
     #[must_use]
-    pub fn figures(&self) -> Figures {
+    pub fn stats(&self) -> LogStats {
         let (used_bytes, alive_bytes) = self.space.totals();
         let segments = self.space.segments.len() as u64;
         let alive_messages = self.space.segments.values().map(|segment| segment.messages).sum();
         let spares = self.spares.len() as u64;
-        Figures { segments, spares, used_bytes, alive_messages, alive_bytes, ..self.figures }
+        LogStats { segments, spares, used_bytes, alive_messages, alive_bytes, ..self.stats }
     }
 
-    /// Write a batch. It counts once `sync` has returned; its messages have their places from now on.
+    /// Write a batch. It counts once `sync` has returned; its messages have their places from now
+    /// on.
     ///
     /// # Errors
-    /// Nothing of it was taken: `NoRoom` (may be offered again), `TooLarge`, or `Stopped`. Nobody knows: `Unsure`.
+    /// Nothing of it was taken: `NoRoom` (may be offered again), `TooLarge`, or `Stopped`. The
+    /// outcome is unknown: `Unsure`.
     ///
     /// # Panics
     /// A group of the batch has no end.
-    pub fn append(&mut self, batch: &mut Batch) -> Result<(), Refused> {
+    pub fn append(&mut self, batch: &mut WriteBatch) -> Result<(), Refused> {
         self.check()?;
         self.fetch(batch);
         batch.runs.clear();
@@ -246,7 +248,7 @@ impl<D: Disk> Log<D> {
     /// Make everything appended durable. Batches may be answered when it has returned.
     ///
     /// # Errors
-    /// `Unsure` of what was appended since the last good sync; `Stopped` where nothing was.
+    /// `Unsure` for records appended since the last successful fsync; `Stopped` if there are none.
     pub fn sync(&mut self) -> Result<(), Refused> {
         if self.dirty
             && let Some(why) = &self.stopped
@@ -262,14 +264,15 @@ impl<D: Disk> Log<D> {
                 return Err(self.stop("a sync failed", &fault));
             }
             active.synced = active.end;
-            self.figures.syncs += 1;
+            self.stats.syncs += 1;
         }
         self.dirty = false;
         Ok(())
     }
 
-    /// A segment of which so little is alive that its owners should have it written again (`Batch::copy`), a part each
-    /// turn; the same one until nothing in it is alive. Asked for only while the log takes more than twice what is alive.
+    /// A segment of which so little is alive that its owners should have it written again
+    /// (`WriteBatch::copy`), a part each turn; the same one until nothing in it is alive. Requested
+    /// only while the log is larger than twice its live bytes.
     pub fn wants_compacted(&mut self) -> Option<u32> {
         let alive = |number: u32| self.space.segments.get(&number).is_some_and(|segment| segment.messages > 0);
         if !self.compacting.is_some_and(alive) {
@@ -279,8 +282,9 @@ impl<D: Disk> Log<D> {
         self.compacting
     }
 
-    /// Its owners have nothing to write again of a segment that was to be compacted, though something in it counts as alive:
-    /// a message that cannot be read. It is left alone until less of it is alive, and others have their turn.
+    /// Its owners have nothing to write again of a segment that was to be compacted, though
+    /// something in it counts as alive: a message that cannot be read. It is left alone until less
+    /// of it is alive, and others have their turn.
     pub fn pass_over(&mut self, segment: u32) {
         if let Some(segment) = self.space.segments.get_mut(&segment) {
             segment.passed_over = Some(segment.messages);
@@ -332,16 +336,16 @@ impl<D: Disk> Log<D> {
         } else {
             self.disk.remove(number)
         };
-        // Removals elsewhere are needed until this one is gone for good.
+        // Removals in other segments are needed until this segment is deleted.
         let changed = changed.and_then(|()| self.disk.sync_folder());
         changed.map_err(|fault| self.stop("a segment cannot be let go", &fault))?;
         self.space.gone(number);
         Ok(())
     }
 
-    /// Say on disk how far the log is durable. To be called when nothing has come for a while (a second, say): the next
-    /// batch would say it too, but until it comes, damage to the last records would look like an unfinished write. Costs
-    /// a small write and no sync.
+    /// Records how far the log is durable. Call it after some idle time (a second, for example).
+    /// The next batch records the same, but until then damage to the last records would look like
+    /// an unfinished write. Costs a small write and no sync.
     ///
     /// # Errors
     /// `Unsure` when the disk fails, `Stopped` ever after.
@@ -353,7 +357,7 @@ impl<D: Disk> Log<D> {
         if dirty || active.marked == active.end || active.room() < 64 {
             return Ok(());
         }
-        let mut batch = Batch::new();
+        let mut batch = WriteBatch::new();
         batch.push(Kind::Mark, 0, 0, |_| {}, &[]);
         stamp(&mut batch.bytes, 0, Salt::of(secret, active.number), active.end, active.synced);
         let written = self.disk.write(active.number, active.end.into(), &[IoSlice::new(&batch.bytes)]);
@@ -370,7 +374,7 @@ impl<D: Disk> Log<D> {
     }
 
     /// Read the messages that shall be copied, and put them at the batch's end.
-    fn fetch(&mut self, batch: &mut Batch) {
+    fn fetch(&mut self, batch: &mut WriteBatch) {
         let reader = self.reader();
         let mut buffer = std::mem::take(&mut self.scratch);
         let mut copies = std::mem::take(&mut batch.copies);
@@ -394,7 +398,7 @@ impl<D: Disk> Log<D> {
                 copy.frame = Some(batch.frames.len() as u32);
                 let count = targets.len() as u32;
                 batch.push(Kind::Message, COPY, count, |meta| put_targets(meta, &targets), &[body]);
-                self.figures.copied += 1;
+                self.stats.copied += 1;
             }
             drop(targets);
             batch.heads = heads;
@@ -404,7 +408,7 @@ impl<D: Disk> Log<D> {
     }
 
     /// Which frames go where: groups stay whole, and each piece fits with its lines of the index.
-    fn plan(&self, batch: &Batch) -> Result<Vec<Piece>, Refused> {
+    fn plan(&self, batch: &WriteBatch) -> Result<Vec<Piece>, Refused> {
         let mut pieces = vec![Piece { frames: 0..0, begins: None }];
         let mut room = self.active.as_ref().map_or(0, Active::room);
         let all = batch.bytes.len() as u64 + batch.index.len() as u64;
@@ -480,7 +484,8 @@ impl<D: Disk> Log<D> {
         Ok((number, bytes as u32))
     }
 
-    /// Spares get numbers above that of a segment that comes before them: numbers rise in the order of use.
+    /// Spares get numbers above that of a segment that comes before them: numbers rise in the order
+    /// of use.
     pub(super) fn raise_spares(&mut self, above: u32) -> Result<(), Refused> {
         let raised = self.renumber_spares(above).and_then(|()| self.disk.sync_folder());
         raised.map_err(|fault| self.stop("the folder cannot be changed", &fault))
@@ -507,8 +512,8 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// Close the segment that is written to, and begin another one. All before it is durable then, so only the last
-    /// segment can ever have a torn end.
+    /// Close the segment that is written to, and begin another one. All before it is durable then,
+    /// so only the last segment can ever have a torn end.
     fn roll(&mut self, number: u32, size: u32) -> Result<(), Refused> {
         self.complete_staged_below(number)?;
         self.close_active()?;
@@ -541,13 +546,13 @@ impl<D: Disk> Log<D> {
         let block = sealed_block(number, self.salt(number), seal);
         self.disk.write(number, 0, &[IoSlice::new(&block)])?;
         self.disk.sync(number)?;
-        self.figures.syncs += 1;
+        self.stats.syncs += 1;
         self.space.get(number).end = end;
         Ok(())
     }
 
     /// Stamp the frames of a piece and write them.
-    fn write(&mut self, batch: &mut Batch, piece: &Piece) -> Result<(), Refused> {
+    fn write(&mut self, batch: &mut WriteBatch, piece: &Piece) -> Result<(), Refused> {
         let (Some(first), Some(last)) = (batch.frames.get(piece.frames.start), batch.frames[..piece.frames.end].last())
         else {
             return Ok(());
@@ -573,8 +578,8 @@ impl<D: Disk> Log<D> {
         active.end += (end - start) as u32;
         active.index.extend_from_slice(&batch.index[index_span(batch, &piece.frames)]);
         self.dirty = true;
-        self.figures.records += piece.frames.len() as u64;
-        self.figures.appended_bytes += (end - start) as u64;
+        self.stats.records += piece.frames.len() as u64;
+        self.stats.appended_bytes += (end - start) as u64;
         if let Err(fault) = written {
             return Err(self.stop("a write failed", &fault));
         }
@@ -582,8 +587,8 @@ impl<D: Disk> Log<D> {
         Ok(())
     }
 
-    /// A batch is written: count what it brought and what it freed.
-    pub(super) fn account(&mut self, batch: &Batch) {
+    /// A batch is written: counts the bytes it added and freed.
+    pub(super) fn account(&mut self, batch: &WriteBatch) {
         let mut runs = batch.runs.iter().peekable();
         let mut segment = 0;
         for (at, frame) in batch.frames.iter().enumerate() {
@@ -609,7 +614,7 @@ impl<D: Disk> Log<D> {
         self.space.free(&batch.freed);
     }
 
-    fn note(&mut self, batch: &Batch, frame: &Frame, segment: u32) {
+    fn note(&mut self, batch: &WriteBatch, frame: &Frame, segment: u32) {
         let start = frame.at as usize + super::frame::HEAD_BYTES;
         let meta = &batch.bytes[start..start + frame.meta_len as usize];
         match Record::decode(frame.kind as u8, meta) {
@@ -626,20 +631,20 @@ impl<D: Disk> Log<D> {
     }
 }
 
-fn index_span(batch: &Batch, frames: &std::ops::Range<usize>) -> std::ops::Range<usize> {
+fn index_span(batch: &WriteBatch, frames: &std::ops::Range<usize>) -> std::ops::Range<usize> {
     let end = |at: usize| at.checked_sub(1).map_or(0, |before| batch.frames[before].index_end as usize);
     end(frames.start)..end(frames.end)
 }
 
 /// Bytes that some frames take in a segment, with their lines of the index.
-fn span_bytes(batch: &Batch, frames: std::ops::Range<usize>) -> u64 {
+fn span_bytes(batch: &WriteBatch, frames: std::ops::Range<usize>) -> u64 {
     let end = batch.frames.get(frames.end).map_or(batch.bytes.len(), |frame| frame.at as usize);
     (end - batch.frames[frames.start].at as usize + index_span(batch, &frames).len()) as u64
 }
 
-/// What lies on a disk.
+/// The contents of a disk.
 #[derive(Default)]
-struct Found {
+struct DiskContents {
     /// Segments with records, in rising order.
     used: Vec<u32>,
     spares: Vec<u32>,
@@ -647,7 +652,7 @@ struct Found {
     next_number: u32,
 }
 
-impl Found {
+impl DiskContents {
     fn on<D: Disk + ?Sized>(disk: &D) -> Result<Self, OpenError> {
         let mut numbers = disk.list()?;
         numbers.retain(|number| *number != CATALOG);
@@ -659,8 +664,8 @@ impl Found {
             match open(&block, number) {
                 Opened::Used { salt } => {
                     found.secret.get_or_insert(salt.wrapping_sub(number));
-                    // Segments are used in the order of their numbers, so those before were used too, whatever their
-                    // first blocks say by now.
+                    // Segments are used in the order of their numbers, so earlier ones were used
+                    // too, regardless of their first blocks.
                     found.used.append(&mut found.spares);
                     found.used.push(number);
                 }

@@ -1,8 +1,8 @@
-//! Where records lie, and what is no longer needed there.
+//! Locations of records, and the bytes that are obsolete there.
 
 /// Where a message lies in the log: 12 bytes, kept by the queue for each of its messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
+pub struct RecordLocation {
     /// The segment's number.
     pub segment: u32,
     /// Where its frame begins.
@@ -27,7 +27,7 @@ pub(super) struct FreedIn {
 
 impl Freed {
     /// One queue no longer needs the message at this place.
-    pub fn add(&mut self, place: Place) {
+    pub fn add(&mut self, place: RecordLocation) {
         self.put(FreedIn { segment: place.segment, messages: 1, bytes: place.len.into() });
     }
 
@@ -42,7 +42,7 @@ impl Freed {
         self.list.clear();
     }
 
-    /// All that another says, too.
+    /// Adds everything of another one.
     pub fn join(&mut self, other: &Self) {
         for &freed in &other.list {
             self.put(freed);
@@ -59,7 +59,8 @@ impl Freed {
     }
 
     fn put(&mut self, freed: FreedIn) {
-        // Messages that go together mostly lie together: the last one is nearly always the right one.
+        // Messages that go together mostly lie together: the last one is nearly always the right
+        // one.
         match self.list.iter_mut().rev().find(|known| known.segment == freed.segment) {
             Some(known) => {
                 known.messages += freed.messages;

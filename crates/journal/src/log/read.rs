@@ -3,28 +3,28 @@
 use std::sync::Arc;
 
 use super::disk::{Disk, Fault};
-use super::frame::{HEAD_BYTES, Salt, check, mend};
-use super::place::Place;
+use super::frame::{HEAD_BYTES, Salt, check, repair};
+use super::place::RecordLocation;
 use super::record::{Kind, Record, Targets};
 
 /// Most that is read at once for messages that lie side by side.
 const RUN_BYTES: u32 = 256 << 10;
-/// What may lie between two of them and is read with them.
+/// Most bytes between two messages that one read combines.
 const GAP_BYTES: u32 = 4 << 10;
 
 /// Why a message cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
-    /// What lies there is not what was written, or the log has let the segment go: a reader that works beside the owner
-    /// asks again where the message is.
+    /// The bytes differ from what was written, or the log has deleted the segment: a reader that
+    /// works concurrently with the owner looks up the location again.
     #[error("the message in segment {} at {} is damaged", .0.segment, .0.offset)]
-    Damaged(Place),
+    Damaged(RecordLocation),
     /// The disk cannot be read.
     #[error("segment {} cannot be read: {fault}", place.segment)]
     Disk {
-        /// What was to be read.
-        place: Place,
-        /// What the disk says.
+        /// The messages to read.
+        place: RecordLocation,
+        /// The error of the disk.
         fault: Fault,
     },
 }
@@ -51,17 +51,17 @@ impl<D: Disk> Reader<D> {
     ///
     /// # Errors
     /// `Damaged` where a check fails, `Disk` where the disk cannot be read.
-    pub fn read<'a>(&self, place: Place, buffer: &'a mut Vec<u8>) -> Result<&'a [u8], ReadError> {
+    pub fn read<'a>(&self, place: RecordLocation, buffer: &'a mut Vec<u8>) -> Result<&'a [u8], ReadError> {
         self.message(place, buffer).map(|(_, body)| body)
     }
 
-    /// As [`Reader::read`], of many: each is given to `each`, in the order of their places, which are sorted. Those that
-    /// lie side by side are read at once.
+    /// As [`Reader::read`], of many: each is given to `each`, in the order of their places, which
+    /// are sorted. Those that lie side by side are read at once.
     pub fn read_all(
         &self,
-        places: &mut [Place],
+        places: &mut [RecordLocation],
         buffer: &mut Vec<u8>,
-        mut each: impl FnMut(Place, Result<&[u8], ReadError>),
+        mut each: impl FnMut(RecordLocation, Result<&[u8], ReadError>),
     ) {
         places.sort_unstable_by_key(|place| (place.segment, place.offset));
         let mut rest = &places[..];
@@ -70,7 +70,8 @@ impl<D: Disk> Reader<D> {
             let together;
             (together, rest) = rest.split_at(count);
             buffer.resize((end - first.offset) as usize, 0);
-            // What cannot be read together is read one by one: one fault is not that of all.
+            // Messages that cannot be read together are read one by one: one fault does not fail
+            // the others.
             let read = match together {
                 [_] => None,
                 _ => self.disk.read(first.segment, first.offset.into(), buffer).ok(),
@@ -90,7 +91,7 @@ impl<D: Disk> Reader<D> {
     /// The targets and the body of the message at a place.
     pub(super) fn message<'a>(
         &self,
-        place: Place,
+        place: RecordLocation,
         buffer: &'a mut Vec<u8>,
     ) -> Result<(Targets<'a>, &'a [u8]), ReadError> {
         buffer.resize(place.len as usize, 0);
@@ -103,10 +104,10 @@ impl<D: Disk> Reader<D> {
         self.judge(place, buffer)
     }
 
-    /// What was read from a place, if it is the message that was written there.
-    fn judge<'a>(&self, place: Place, buffer: &'a mut [u8]) -> Result<(Targets<'a>, &'a [u8]), ReadError> {
+    /// The bytes read at a location, if they are the message written there.
+    fn judge<'a>(&self, place: RecordLocation, buffer: &'a mut [u8]) -> Result<(Targets<'a>, &'a [u8]), ReadError> {
         let salt = Salt::of(self.secret, place.segment);
-        let head = check(buffer, salt, place.offset).or_else(|| mend(buffer, salt, place.offset));
+        let head = check(buffer, salt, place.offset).or_else(|| repair(buffer, salt, place.offset));
         let head = head.filter(|head| head.frame_len() == Some(place.len) && head.kind == Kind::Message as u8);
         let head = head.filter(|_| buffer.len() == place.len as usize).ok_or(ReadError::Damaged(place))?;
         let (meta, body) = buffer[HEAD_BYTES..].split_at(head.meta_len as usize);
@@ -118,8 +119,8 @@ impl<D: Disk> Reader<D> {
 }
 
 /// How many of the first places are read together, and where the last of them ends.
-fn run(places: &[Place]) -> (usize, u32) {
-    let end_of = |place: &Place| place.offset.saturating_add(place.len);
+fn run(places: &[RecordLocation]) -> (usize, u32) {
+    let end_of = |place: &RecordLocation| place.offset.saturating_add(place.len);
     let Some(first) = places.first() else { return (0, 0) };
     let mut end = end_of(first);
     let mut count = 1;
@@ -140,7 +141,7 @@ mod tests {
 
     #[test]
     fn what_lies_side_by_side_is_one_run() {
-        let place = |segment, offset, len| Place { segment, offset, len };
+        let place = |segment, offset, len| RecordLocation { segment, offset, len };
         assert_eq!(run(&[]), (0, 0));
         assert_eq!(run(&[place(1, 50, 10)]), (1, 60));
         let near = [place(1, 0, 10), place(1, 10, 20), place(1, 10, 5), place(1, 30 + GAP_BYTES, 1)];

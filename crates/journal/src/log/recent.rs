@@ -1,13 +1,13 @@
-//! Batches that came back, kept for a while: a consumer that keeps up never reads the disk.
+//! Batches that returned, kept for a while: a consumer that keeps up never reads the disk.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 
-use super::batch::Batch;
+use super::batch::WriteBatch;
 use super::frame::HEAD_BYTES;
-use super::place::Place;
+use super::place::RecordLocation;
 
-/// What one more batch costs beside its bytes.
+/// The overhead of a batch in addition to its bytes.
 const BATCH_BYTES: usize = 1024;
 /// Emptied batches that are kept for their room.
 const SPARES: usize = 8;
@@ -24,7 +24,7 @@ struct Run {
 
 impl Run {
     #[inline]
-    fn has(&self, place: Place) -> bool {
+    fn has(&self, place: RecordLocation) -> bool {
         let within = place.offset.wrapping_sub(self.offset);
         self.segment == place.segment && within < self.len && place.len <= self.len - within
     }
@@ -32,26 +32,26 @@ impl Run {
 
 /// A batch, and for how many queues its messages are still there.
 #[derive(Debug)]
-struct Kept {
-    batch: Batch,
+struct CachedBatch {
+    batch: WriteBatch,
     bytes: usize,
     needed: u64,
 }
 
-/// The newest part of the log, in memory, up to a bound in bytes: the oldest batches make room, and before them those
-/// of which no message is needed any more.
+/// The newest part of the log, in memory, up to a bound in bytes: the oldest batches make room, and
+/// before them those of which no message is needed any more.
 #[derive(Debug)]
 pub struct Recent {
-    batches: VecDeque<Kept>,
+    batches: VecDeque<CachedBatch>,
     /// Number of the oldest batch.
     first: u64,
     /// By segment and offset.
     runs: BTreeMap<(u32, u32), Run>,
-    /// The runs asked for last, for reading and for forgetting.
+    /// The runs requested last, for reading and for forgetting.
     last: [Cell<Option<Run>>; 2],
     bytes: usize,
     bytes_max: usize,
-    spares: Vec<Batch>,
+    spares: Vec<WriteBatch>,
 }
 
 impl Recent {
@@ -70,24 +70,24 @@ impl Recent {
     }
 
     /// An empty batch, one with room if there is one.
-    pub fn spare(&mut self) -> Batch {
+    pub fn spare(&mut self) -> WriteBatch {
         self.spares.pop().unwrap_or_default()
     }
 
     /// Keeps a batch that the log has appended.
-    pub fn keep(&mut self, batch: Batch) {
+    pub fn keep(&mut self, batch: WriteBatch) {
         if batch.messages() == 0 {
-            return self.lay_aside(batch);
+            return self.recycle_batch(batch);
         }
         let number = self.first + self.batches.len() as u64;
-        for (at, len, segment, offset) in batch.laid_out() {
+        for (at, len, segment, offset) in batch.layout() {
             self.runs.insert((segment, offset), Run { batch: number, segment, offset, at, len });
         }
         self.last = Default::default();
         let bytes = batch.heap_bytes() + BATCH_BYTES;
         let needed = batch.frames.iter().map(|frame| u64::from(frame.targets)).sum();
         self.bytes += bytes;
-        self.batches.push_back(Kept { batch, bytes, needed });
+        self.batches.push_back(CachedBatch { batch, bytes, needed });
         while self.bytes > self.bytes_max && self.batches.len() > 1 {
             self.drop_oldest();
         }
@@ -104,18 +104,18 @@ impl Recent {
         let Some(kept) = self.batches.get_mut(index) else { return };
         let batch = std::mem::take(&mut kept.batch);
         self.bytes -= std::mem::take(&mut kept.bytes);
-        for (_, _, segment, offset) in batch.laid_out() {
+        for (_, _, segment, offset) in batch.layout() {
             // A recycled segment may have put another run there.
             if self.runs.get(&(segment, offset)).is_some_and(|run| run.batch == self.first + index as u64) {
                 self.runs.remove(&(segment, offset));
             }
         }
         self.last = Default::default();
-        self.lay_aside(batch);
+        self.recycle_batch(batch);
     }
 
-    /// Keeps the room of a batch whose records are not needed.
-    pub fn lay_aside(&mut self, mut batch: Batch) {
+    /// Recycles the memory of a batch whose records are not needed.
+    pub fn recycle_batch(&mut self, mut batch: WriteBatch) {
         if self.spares.len() < SPARES {
             batch.clear();
             self.spares.push(batch);
@@ -125,7 +125,7 @@ impl Recent {
     /// The body of the message at a place, if it is here.
     #[must_use]
     #[inline]
-    pub fn body(&self, place: Place) -> Option<&[u8]> {
+    pub fn body(&self, place: RecordLocation) -> Option<&[u8]> {
         let run = self.run(place, &self.last[0])?;
         let batch = &self.batches.get((run.batch - self.first) as usize)?.batch;
         let at = run.at + (place.offset - run.offset);
@@ -134,10 +134,10 @@ impl Recent {
         frame.get(HEAD_BYTES + meta_len as usize..)
     }
 
-    /// One queue no longer needs the message at a place. A batch that nobody needs makes room at once: the next one is
-    /// written where memory is warm.
+    /// One queue no longer needs the message at a place. A batch without live messages is dropped
+    /// at once, so that the next one is written to warm memory.
     #[inline]
-    pub fn forget(&mut self, place: Place) {
+    pub fn forget(&mut self, place: RecordLocation) {
         let Some(run) = self.run(place, &self.last[1]) else { return };
         let index = (run.batch - self.first) as usize;
         let Some(kept) = self.batches.get_mut(index) else { return };
@@ -151,7 +151,7 @@ impl Recent {
     }
 
     #[inline]
-    fn run(&self, place: Place, last: &Cell<Option<Run>>) -> Option<Run> {
+    fn run(&self, place: RecordLocation, last: &Cell<Option<Run>>) -> Option<Run> {
         if let Some(run) = last.get().filter(|run| run.has(place)) {
             return Some(run);
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::batch::Batch;
+use super::batch::WriteBatch;
 use super::config::Refused;
 use super::disk::{Disk, Fault};
 use super::owner::Log;
@@ -13,13 +13,14 @@ use super::space::Legible;
 use super::wire::Take;
 
 impl<D: Disk> Log<D> {
-    /// One step of the work that can wait: letting a segment go, writing again what a segment must not take with it,
-    /// making a spare. To be called after each `sync`, and when idle, with a `sync` before each, as long as it says that
-    /// it did something. A step takes some milliseconds for segments of the usual size.
+    /// One step of deferred work: deletes a segment, copies live records out of a segment, or
+    /// creates a spare. Call it after each `sync`, and when idle with a `sync` before each call,
+    /// for as long as it returns that it did something. A step takes some milliseconds for segments
+    /// of the usual size.
     ///
     /// # Errors
-    /// `Unsure` when the disk fails to write, `Stopped` ever after. A full disk is no error here, nor is a segment that
-    /// cannot be read ([`Log::take_read_fault`]): the step is left for later.
+    /// `Unsure` when the disk fails to write, `Stopped` ever after. A full disk is no error here,
+    /// nor is a segment that cannot be read ([`Log::take_read_fault`]): the step is left for later.
     pub fn turn(&mut self) -> Result<bool, Refused> {
         self.check()?;
         self.keep_catalog();
@@ -40,7 +41,8 @@ impl<D: Disk> Log<D> {
         Ok(false)
     }
 
-    /// A segment that was to be let go and could not be read, since the last call. It stays until [`Log::retry_reads`].
+    /// A segment that was to be let go and could not be read, since the last call. It stays until
+    /// [`Log::retry_reads`].
     pub fn take_read_fault(&mut self) -> Option<(u32, Fault)> {
         self.read_fault.take()
     }
@@ -58,7 +60,7 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// Let a segment go in which no message is alive, now or after what it still holds has been written again.
+    /// Deletes a segment that has no live message, now or after its remaining records were copied.
     fn reclaim(&mut self, number: u32) -> Result<bool, Refused> {
         let segment = self.space.get(number);
         let needed = segment.facts > 0 || !segment.removes_in.is_empty();
@@ -75,9 +77,9 @@ impl<D: Disk> Log<D> {
             }
         };
         self.space.get(number).legible = Legible::Yes;
-        let mut batch = Batch::new();
-        self.carry(number, &lines, &mut batch);
-        if !self.space.get(number).is_worth_carrying((batch.bytes.len() + batch.index.len()) as u64) {
+        let mut batch = WriteBatch::new();
+        self.copy_live(number, &lines, &mut batch);
+        if !self.space.get(number).is_worth_copying((batch.bytes.len() + batch.index.len()) as u64) {
             return Ok(true);
         }
         match self.append(&mut batch) {
@@ -89,8 +91,8 @@ impl<D: Disk> Log<D> {
         Ok(true)
     }
 
-    /// Put what is still needed of a segment into a batch.
-    fn carry(&mut self, number: u32, lines: &Lines, batch: &mut Batch) {
+    /// Copies the live records of a segment into a batch.
+    fn copy_live(&mut self, number: u32, lines: &Lines, batch: &mut WriteBatch) {
         let mut states: BTreeMap<(u32, &[u8]), &[u8]> = BTreeMap::new();
         let mut queues: BTreeMap<u32, Record<'_>> = BTreeMap::new();
         let mut take = Take::new(&lines.index);
@@ -115,11 +117,11 @@ impl<D: Disk> Log<D> {
                 _ => {}
             }
         }
-        self.carry_queues(number, &queues, batch);
-        self.carry_states(number, &states, batch);
+        self.copy_live_queues(number, &queues, batch);
+        self.copy_live_states(number, &states, batch);
     }
 
-    fn carry_queues(&mut self, number: u32, queues: &BTreeMap<u32, Record<'_>>, batch: &mut Batch) {
+    fn copy_live_queues(&mut self, number: u32, queues: &BTreeMap<u32, Record<'_>>, batch: &mut WriteBatch) {
         for (&queue, record) in queues {
             let Some(fact) = self.facts.queue(queue).filter(|fact| fact.segment == number) else { continue };
             match record {
@@ -135,7 +137,7 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    fn carry_states(&mut self, number: u32, states: &BTreeMap<(u32, &[u8]), &[u8]>, batch: &mut Batch) {
+    fn copy_live_states(&mut self, number: u32, states: &BTreeMap<(u32, &[u8]), &[u8]>, batch: &mut WriteBatch) {
         for (&(queue, key), value) in states {
             let Some(fact) = self.facts.state(queue, key).filter(|fact| fact.segment == number) else { continue };
             if fact.gone && !self.space.exists_in(fact.first..number) {

@@ -1,4 +1,4 @@
-//! What a frame's meta says, kind by kind.
+//! The meta of a frame, by kind.
 //!
 //! ```text
 //! mark     -
@@ -9,15 +9,16 @@
 //! state    queue, key length, key, value
 //! ```
 //!
-//! Numbers are varints unless said otherwise. `segments` of a removal are those where the removed messages lie: as
-//! long as one of them exists the removal is needed.
+//! Numbers are varints unless stated otherwise. `segments` of a removal are those where the removed
+//! messages lie: as long as one of them exists the removal is needed.
 
 use super::wire::{Take, put_varint};
 
-/// Bytes a queue may keep with each of its messages, to have them after a restart without reading the body.
+/// Bytes a queue may keep with each of its messages, to have them after a restart without reading
+/// the body.
 pub const HEAD_BYTES_MAX: usize = 64;
 
-/// What kind of record it is. The numbers are on disk and are never used for anything else.
+/// The kind of a record. The numbers are on disk and are never used for anything else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {
@@ -36,7 +37,7 @@ pub struct Target<'a> {
     pub queue: u32,
     /// The message's number in the queue: never used twice.
     pub seq: u64,
-    /// What the queue wants to know after a restart, in its own words; at most `HEAD_BYTES_MAX` bytes.
+    /// The state that the queue needs after a restart, opaque here; at most `HEAD_BYTES_MAX` bytes.
     pub head: &'a [u8],
 }
 
@@ -49,7 +50,7 @@ pub struct SeqRange {
     pub last: u64,
 }
 
-/// A record as its meta tells it.
+/// A record, decoded from its meta.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Record<'a> {
     Mark,
@@ -249,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_comes_back_as_it_was_put() {
+    fn every_kind_returns_as_it_was_put() {
         let mut meta = Vec::new();
         put_declare(&mut meta, 300, &[7; 16], "orders/é");
         assert!(
@@ -265,7 +266,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn targets_come_back(targets in prop::collection::vec((any::<u32>(), any::<u64>(), prop::collection::vec(any::<u8>(), 0..=HEAD_BYTES_MAX)), 0..20)) {
+        fn targets_return(targets in prop::collection::vec((any::<u32>(), any::<u64>(), prop::collection::vec(any::<u8>(), 0..=HEAD_BYTES_MAX)), 0..20)) {
             let targets: Vec<Target<'_>> = targets.iter().map(|(queue, seq, head)| Target { queue: *queue, seq: *seq, head }).collect();
             let mut meta = Vec::new();
             put_targets(&mut meta, &targets);
@@ -274,7 +275,7 @@ mod tests {
         }
 
         #[test]
-        fn removals_come_back(steps in prop::collection::vec((1u64..1000, 0u64..1000), 0..20), segments in prop::collection::vec(any::<u32>(), 0..5)) {
+        fn removals_return(steps in prop::collection::vec((1u64..1000, 0u64..1000), 0..20), segments in prop::collection::vec(any::<u32>(), 0..5)) {
             let mut end = 0;
             let ranges: Vec<SeqRange> = steps.iter().map(|(gap, len)| { let first = end + gap; end = first + len; SeqRange { first, last: end } }).collect();
             let mut meta = Vec::new();

@@ -1,4 +1,4 @@
-//! From what is on disk to what is alive.
+//! From the contents of the disk to the live messages.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -7,29 +7,30 @@ use super::disk::{Disk, Fault};
 use super::entries::Entries;
 use super::facts::{Fact, Facts};
 use super::frame::{DAMAGED, HEAD_BYTES, Salt, padded};
-use super::place::Place;
+use super::place::RecordLocation;
 use super::record::{Line, Record, SeqRange};
 use super::scan::{Known, scan};
 use super::segment::{BLOCK_BYTES, Seal, seal};
 use super::space::Space;
 use super::wire::Take;
 
-/// What was found when the log was opened.
+/// The result of recovery.
 #[derive(Debug, Default)]
 pub struct Recovered {
     /// Every queue that was declared and not dropped, in the order of their numbers.
     pub queues: Vec<RecoveredQueue>,
-    /// Bytes that were durable and no longer say what they were. Damaged messages are named at their queues instead.
+    /// Damaged bytes that were durable. Damaged messages are named at their queues instead.
     pub gaps: Vec<Gap>,
     /// Records of which one flipped bit was mended; nothing of them is lost.
-    pub mended: u64,
-    /// Segments that were read record by record, because they were being written or their index was damaged.
+    pub repaired: u64,
+    /// Segments that were read record by record, because they were being written or their index was
+    /// damaged.
     pub scanned_segments: u32,
     /// A number above every queue number ever seen.
     pub next_queue: u32,
 }
 
-/// Bytes that say nothing any more.
+/// Damaged bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
     /// The segment they lie in.
@@ -40,19 +41,19 @@ pub struct Gap {
     pub bytes: u32,
 }
 
-/// What a queue had.
+/// A recovered queue.
 #[derive(Debug)]
 pub struct RecoveredQueue {
     /// Its short number.
     pub queue: u32,
-    /// Its uid and name; `None` only if damage took every record that says so.
+    /// Its uid and name; `None` only if every record that declares it is damaged.
     pub declared: Option<([u8; 16], String)>,
     /// A number above that of every message it ever had, as far as the log still knows.
     pub next_seq: u64,
     /// Its state, key by key.
     pub states: BTreeMap<Box<[u8]>, Box<[u8]>>,
-    /// Messages it should have, and has not: the segment where they lay is missing, short or damaged. In order; none of
-    /// them is in `messages`.
+    /// Messages it should have, and has not: the segment where they lay is missing, short or
+    /// damaged. In order; none of them is in `messages`.
     pub lost: Vec<SeqRange>,
     /// Its declaration was damaged, and comes from the second copy.
     pub(super) lost_declaration: bool,
@@ -84,20 +85,20 @@ pub struct RecoveredMessage<'a> {
     /// Its number in the queue.
     pub seq: u64,
     /// Where it lies.
-    pub place: Place,
-    /// What the queue put with it.
+    pub place: RecordLocation,
+    /// The state that the queue stored with it.
     pub head: &'a [u8],
     /// Its body is known to be lost: name it, count it, and remove it like any other.
     pub damaged: bool,
 }
 
-/// What all records together say.
+/// The combined contents of all records.
 #[derive(Default)]
 pub(super) struct Replay {
     queues: HashMap<u32, Replayed>,
     pub(super) space: Space,
     pub(super) gaps: Vec<Gap>,
-    pub(super) mended: u64,
+    pub(super) repaired: u64,
     pub(super) scanned_segments: u32,
 }
 
@@ -122,7 +123,7 @@ pub(super) struct Lines {
     /// Its seal, if it has one and the lines were read from its index.
     pub(super) sealed: Option<Seal>,
     pub(super) gaps: Vec<(u32, u32)>,
-    pub(super) mended: u64,
+    pub(super) repaired: u64,
 }
 
 /// Read the lines of a segment: its index if that is whole, else its records.
@@ -142,13 +143,13 @@ pub(super) fn lines<D: Disk + ?Sized>(disk: &D, segment: u32, salt: u32, known: 
         let mut index = vec![0; seal.index_len as usize];
         let read = disk.read(segment, seal.index_at.into(), &mut index)?;
         if read == index.len() && crc32c::crc32c(&index) == seal.index_crc {
-            return Ok(Lines { index, end: seal.end, sealed: Some(seal), gaps: Vec::new(), mended: 0 });
+            return Ok(Lines { index, end: seal.end, sealed: Some(seal), gaps: Vec::new(), repaired: 0 });
         }
     }
     let limit = seal.map_or(limit, |seal| seal.end);
     let mut scanned = scan(disk, segment, Salt(salt), limit, known)?;
     scanned.gaps.extend(cut_off);
-    Ok(Lines { index: scanned.index, end: scanned.end, sealed: None, gaps: scanned.gaps, mended: scanned.mended })
+    Ok(Lines { index: scanned.index, end: scanned.end, sealed: None, gaps: scanned.gaps, repaired: scanned.repaired })
 }
 
 impl Replay {
@@ -156,7 +157,7 @@ impl Replay {
     pub(super) fn segment(&mut self, segment: u32, size: u64, lines: &Lines) {
         let known = self.space.get(segment);
         (known.size, known.end) = (size, lines.end);
-        self.mended += lines.mended;
+        self.repaired += lines.repaired;
         self.scanned_segments += u32::from(lines.sealed.is_none());
         self.gaps.extend(lines.gaps.iter().map(|&(offset, bytes)| Gap { segment, offset, bytes }));
         let mut offset = BLOCK_BYTES as u32;
@@ -166,7 +167,7 @@ impl Replay {
                 Line::Nothing { bytes } => offset += bytes,
                 Line::Frame { kind, flags, body_len, meta } => {
                     let len = (HEAD_BYTES + meta.len()) as u32 + body_len;
-                    let place = Place { segment, offset, len };
+                    let place = RecordLocation { segment, offset, len };
                     if let Some(record) = Record::decode(kind, meta) {
                         self.record(place, flags & DAMAGED != 0, &record);
                     }
@@ -176,7 +177,7 @@ impl Replay {
         }
     }
 
-    fn record(&mut self, place: Place, damaged: bool, record: &Record<'_>) {
+    fn record(&mut self, place: RecordLocation, damaged: bool, record: &Record<'_>) {
         let segment = place.segment;
         match *record {
             Record::Mark => {}
@@ -226,7 +227,8 @@ impl Replay {
         }
     }
 
-    /// A segment is not what it was when it was full: if none of its bytes is known to be damaged, what it lacks is.
+    /// A full segment is shorter than when it was sealed: records that it lacks are damaged unless
+    /// none of its bytes is.
     pub(super) fn miss(&mut self, segment: u32, end: u32) {
         if self.gaps.iter().any(|gap| gap.segment == segment) {
             return;
@@ -243,7 +245,7 @@ impl Replay {
         queue
     }
 
-    /// All records are in: what is alive, and what the log must know about it.
+    /// All records are read: determines the live messages and the facts that the log needs.
     pub(super) fn finish(mut self, catalogued: &Catalogued, losses: &Losses) -> (Recovered, Space, Facts) {
         let mut facts = Facts::default();
         let lost_declarations = self.recall(catalogued, losses);
@@ -251,7 +253,7 @@ impl Replay {
         let mut recovered = Recovered {
             next_queue: numbers.max().map_or(0, |&last| last.saturating_add(1)),
             gaps: self.gaps,
-            mended: self.mended,
+            repaired: self.repaired,
             scanned_segments: self.scanned_segments,
             queues: Vec::new(),
         };
@@ -290,7 +292,7 @@ impl Replay {
 }
 
 impl Replay {
-    /// Queues whose declaration no record has, and the catalog does. One of which nothing else is left either counts if
+    /// Queues that only the catalog declares. One of which nothing else is left either counts if
     /// messages of it are lost.
     fn recall(&mut self, catalogued: &Catalogued, losses: &Losses) -> BTreeSet<u32> {
         for (&queue, _) in losses.queues.iter().filter(|(_, lost)| !lost.is_empty()) {

@@ -1,13 +1,14 @@
-//! Reading a segment without its index: the one that was being written, or one whose index is damaged.
+//! Reading a segment without its index: the active segment, or one whose index is damaged.
 //!
-//! Frames are taken one after the other. Where none begins, the next one is searched for, so a damaged length costs one
-//! record and not the rest. What is damaged and what was never finished is told apart by what frames say of the log:
-//! each carries how far the segment was durable when it was written. Below the highest such mark everything was once
-//! right, so what is wrong there is damage; from the mark on, the first thing that is wrong is where the log ends, with
-//! all of its group. The one exception there is a record that is wrong by a single bit: writes do not tear like that.
+//! Frames are taken one after the other. Where none begins, the next one is searched for, so a
+//! damaged length costs one record and not the rest. Frames tell damage from unfinished writes:
+//! each carries how far the segment was durable when it was written. Below the highest such mark
+//! every record was once correct, so an error there is damage. From the mark on, the first error is
+//! the end of the log, with its whole group. The one exception there is a record that is wrong by a
+//! single bit: writes do not tear like that.
 
 use super::disk::{Disk, Fault};
-use super::frame::{ALIGN, DAMAGED, Flip, HEAD_BYTES, Head, MORE, Salt, check, flipped_bit, mend, padded};
+use super::frame::{ALIGN, DAMAGED, Flip, HEAD_BYTES, Head, MORE, Salt, check, flipped_bit, padded, repair};
 use super::record::Line;
 use super::segment::BLOCK_BYTES;
 
@@ -18,23 +19,23 @@ const META_BYTES_MAX: u32 = 64 << 20;
 /// How far a segment is known to be durable before anything of it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Known {
-    /// All of it: its seal says where it ends, or a later segment was begun.
+    /// All of it: its seal states its end, or a later segment exists.
     Whole,
-    /// Only what its frames say.
+    /// As its frames state.
     ByMarks,
 }
 
-/// What a scan found.
+/// The result of a scan.
 #[derive(Debug, Default)]
 pub(super) struct Scanned {
     /// A line for each record that counts; offsets follow from the lengths.
     pub(super) index: Vec<u8>,
     /// Where the records end.
     pub(super) end: u32,
-    /// Bytes that were durable and say nothing any more: where, and how many.
+    /// Damaged bytes that were durable: offset and length.
     pub(super) gaps: Vec<(u32, u32)>,
-    /// Records whose head was mended.
-    pub(super) mended: u64,
+    /// Records whose head was repaired.
+    pub(super) repaired: u64,
 }
 
 struct Found {
@@ -64,7 +65,7 @@ pub(super) fn scan<D: Disk + ?Sized>(
     known: Known,
 ) -> Result<Scanned, Fault> {
     let window = Window { disk, segment, limit, base: 0, buffer: Vec::new() };
-    let mut scan = Scan { window, salt, found: Vec::new(), metas: Vec::new(), mended: 0 };
+    let mut scan = Scan { window, salt, found: Vec::new(), metas: Vec::new(), repaired: 0 };
     let mut at = BLOCK_BYTES as u32;
     while let Some(next) = scan.frame(at, true)? {
         at = next;
@@ -77,11 +78,12 @@ struct Scan<'a, D: Disk + ?Sized> {
     salt: Salt,
     found: Vec<Found>,
     metas: Vec<u8>,
-    mended: u64,
+    repaired: u64,
 }
 
 impl<D: Disk + ?Sized> Scan<'_, D> {
-    /// Take the frame at an offset, or the first one after it; gives where the next one should begin.
+    /// Take the frame at an offset, or the first one after it; gives where the next one should
+    /// begin.
     fn frame(&mut self, at: u32, expected: bool) -> Result<Option<u32>, Fault> {
         if let Some(head) = self.head(at, expected)? {
             let body = self.body(at, &head)?;
@@ -112,7 +114,7 @@ impl<D: Disk + ?Sized> Scan<'_, D> {
     }
 
     /// The head of the frame at an offset, its meta held in the window.
-    fn head(&mut self, at: u32, mending: bool) -> Result<Option<Head>, Fault> {
+    fn head(&mut self, at: u32, repairing: bool) -> Result<Option<Head>, Fault> {
         let Some(bytes) = self.window.bytes(at, HEAD_BYTES)? else { return Ok(None) };
         let meta_len = u32::from_le_bytes(bytes[8..12].try_into().expect("four bytes"));
         let salt = self.salt;
@@ -122,17 +124,17 @@ impl<D: Disk + ?Sized> Scan<'_, D> {
         {
             return Ok(Some(head));
         }
-        if !mending {
+        if !repairing {
             return Ok(None);
         }
-        // A length may be what is wrong: offer what is there.
+        // The length may be wrong: offer the available bytes.
         let Some(bytes) = self.window.up_to(at, CHUNK_BYTES)? else { return Ok(None) };
-        let head = mend(bytes, salt, at);
-        self.mended += u64::from(head.is_some());
+        let head = repair(bytes, salt, at);
+        self.repaired += u64::from(head.is_some());
         Ok(head)
     }
 
-    /// Whether the body is what was written; `None` where the segment is too short for it.
+    /// Whether the body matches its checksum; `None` if the segment is too short for it.
     fn body(&mut self, at: u32, head: &Head) -> Result<Option<Body>, Fault> {
         let start = at + HEAD_BYTES as u32 + head.meta_len;
         let fits = start.checked_add(head.body_len).is_some_and(|end| end <= self.window.limit);
@@ -148,7 +150,7 @@ impl<D: Disk + ?Sized> Scan<'_, D> {
             done += step;
         }
         let wrong = crc ^ head.body_crc;
-        // The window must hold the meta again for whoever takes the frame.
+        // The window must hold the meta again for the caller.
         self.window.bytes(at, HEAD_BYTES + head.meta_len as usize)?;
         Ok(Some(match wrong {
             0 => Body::Right,
@@ -165,7 +167,7 @@ impl<D: Disk + ?Sized> Scan<'_, D> {
             Known::Whole => u32::MAX,
             Known::ByMarks => self.found.iter().map(|found| found.head.synced).max().unwrap_or(0),
         };
-        let mut scanned = Scanned { end: BLOCK_BYTES as u32, mended: self.mended, ..Scanned::default() };
+        let mut scanned = Scanned { end: BLOCK_BYTES as u32, repaired: self.repaired, ..Scanned::default() };
         // Where the index and the records end if the group that is open is not finished.
         let mut whole = (0, scanned.end);
         let mut expected = scanned.end;
@@ -211,7 +213,7 @@ struct Window<'a, D: Disk + ?Sized> {
 }
 
 impl<D: Disk + ?Sized> Window<'_, D> {
-    /// So many bytes from an offset on; `None` where the segment ends before.
+    /// This many bytes from an offset on; `None` where the segment ends before.
     fn bytes(&mut self, at: u32, len: usize) -> Result<Option<&[u8]>, Fault> {
         if u64::from(at) + len as u64 > u64::from(self.limit) {
             return Ok(None);
@@ -221,7 +223,7 @@ impl<D: Disk + ?Sized> Window<'_, D> {
         Ok(self.buffer.get(start..start + len))
     }
 
-    /// At most so many bytes from an offset on, to change; `None` at the end.
+    /// At most this many bytes from an offset on, to change; `None` at the end.
     fn up_to(&mut self, at: u32, len: usize) -> Result<Option<&mut [u8]>, Fault> {
         let len = len.min(self.limit.saturating_sub(at) as usize);
         if len == 0 {

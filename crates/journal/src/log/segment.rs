@@ -1,4 +1,5 @@
-//! The first 4 KiB of a segment: who it is, and, once it is full, where its records end and its index lies.
+//! The first 4 KiB of a segment: its identity, and once it is full the end of its records and the
+//! offset of its index.
 //!
 //! ```text
 //!    0, 2048  header  magic "EnMasLog", version, segment, salt, CRC
@@ -6,9 +7,10 @@
 //! 4096        records up to `end`, then the index
 //! ```
 //!
-//! Each is there twice, so that one flipped bit or torn sector takes neither away. A header is written when a segment
-//! takes its first records, after everything in the segment before it is durable: a segment with a header proves that
-//! all before it are whole. A file without a header of its own number is a spare.
+//! Each is there twice, so that one flipped bit or torn sector takes neither away. A header is
+//! written when a segment takes its first records, after everything in the segment before it is
+//! durable: a segment with a header proves that all before it are whole. A file without a header of
+//! its own number is a spare.
 
 use super::wire::{set_u32, u32_at};
 
@@ -24,7 +26,7 @@ const SEAL_MAGIC: &[u8; 8] = b"EnMasEnd";
 const SEAL_AT: [usize; 2] = [1024, 3072];
 const SEAL_BYTES: usize = 36;
 
-/// What a first block tells.
+/// The contents of a first block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Opened {
     /// A segment of this log, with its salt.
@@ -139,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn another_format_is_told() {
+    fn another_format_is_reported() {
         let mut block = first_block(4, 99);
         for at in HEADER_AT {
             set_u32(&mut block, at + 8, 2);

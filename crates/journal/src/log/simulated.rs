@@ -1,12 +1,14 @@
-//! A disk in memory that does what disks do at the worst moment. For tests and simulations: seeded, without a clock.
+//! A disk in memory that does what disks do at the worst moment. For tests and simulations: seeded,
+//! without a clock.
 //!
-//! It keeps apart what was written and what is durable. [`SimulatedDisk::crashed`] gives the disk as it is found after
-//! a loss of power: of each sector written since the last sync any version may be there, the old one among them; of
-//! the changes to the folder since its last sync the first few. [`SimulatedDisk::as_seen`] gives it as it is found after
-//! the process alone was killed: all that was written.
+//! It keeps written and durable bytes apart. [`SimulatedDisk::crashed`] gives the disk as it is
+//! found after a loss of power: of each sector written since the last sync any version may be
+//! there, the old one among them; of the changes to the folder since its last sync the first few.
+//! [`SimulatedDisk::as_seen`] gives it as it is found after the process alone was killed: all that
+//! was written.
 //!
-//! Faults are asked for beforehand: a call that fails, power that goes after so many calls, a capacity, flipped bits,
-//! and syncs that take their time (counted, for whoever keeps a virtual clock).
+//! Faults are scheduled in advance: a failing call, a power failure after a number of calls, a
+//! capacity, flipped bits, and slow fsyncs (counted, for a virtual clock).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::IoSlice;
@@ -45,7 +47,7 @@ impl Dice {
     }
 }
 
-/// What a call to the disk is about.
+/// The target of a call to the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Call {
     /// `create`
@@ -66,7 +68,7 @@ pub enum Call {
 struct Bytes {
     seen: Vec<u8>,
     durable: Vec<u8>,
-    /// What each sector held at some time since the last sync, without the durable version.
+    /// The contents of each sector since the last fsync, without the durable version.
     versions: BTreeMap<usize, Vec<Vec<u8>>>,
 }
 
@@ -103,7 +105,7 @@ pub struct SimulatedDisk {
 }
 
 impl SimulatedDisk {
-    /// An empty disk whose writes are whole by sectors of this size, without a bound.
+    /// An empty disk of unlimited size with atomic sectors of this size.
     #[must_use]
     pub fn new(sector_bytes: usize, seed: u64) -> Self {
         Self::of(State {
@@ -155,7 +157,7 @@ impl SimulatedDisk {
         let mut state = self.state().clone();
         let mut dice = Dice::new(seed);
         state.lose_folder(&mut dice);
-        // Now and then all or nothing of what was under way.
+        // Sometimes all or nothing of the writes in flight.
         let kept_percent = [0, 100, 50, 90, 10][dice.below(5) as usize];
         for file in &mut state.files {
             file.lose(state.sector_bytes, kept_percent, &mut dice);
@@ -192,7 +194,7 @@ impl SimulatedDisk {
         state.folder.get(&segment).map(|&file| state.files[file].seen.clone())
     }
 
-    /// Let all segments together have at most so many bytes.
+    /// Let all segments together have at most this many bytes.
     pub fn set_capacity_bytes(&self, bytes: u64) {
         self.state().capacity_bytes = bytes;
     }
@@ -219,12 +221,12 @@ impl SimulatedDisk {
         self.state().calls
     }
 
-    /// What a sync takes.
+    /// The duration of an fsync.
     pub fn set_sync_us(&self, sync_us: u64) {
         self.state().sync_us = sync_us;
     }
 
-    /// What all syncs so far have taken.
+    /// The total duration of all fsyncs so far.
     #[must_use]
     pub fn busy_us(&self) -> u64 {
         self.state().busy_us
@@ -403,7 +405,7 @@ impl Disk for SimulatedDisk {
         if works.is_ok() {
             file.sync();
         } else {
-            // The system gives up on what it could not write, and still shows it to readers.
+            // The system discards what it could not write, and still shows it to readers.
             let seen = file.seen.clone();
             file.lose(sector_bytes, 50, &mut dice);
             file.seen = seen;

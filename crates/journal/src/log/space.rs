@@ -1,10 +1,11 @@
-//! What each segment still holds, and which may go.
+//! The live bytes of each segment, and the segments that may be deleted.
 //!
-//! A segment may go when no message in it is alive and nothing else in it is needed. Needed are: removals whose messages
-//! still lie in an older segment (without them the messages would be back after a restart), the newest value of each
-//! state, declarations. Such records are small, and the log writes them again (`carry`) to let the segment go, unless they
-//! are half of it. A copy takes the place of a message in an older segment, so a segment with copies waits for the ones
-//! they came from.
+//! A segment may go when no message in it is alive and nothing else in it is needed. Live are:
+//! removals whose messages still lie in an older segment (otherwise the messages would return after
+//! a restart), the newest value of each state, declarations. Such records are small, and the log
+//! writes them again (`copy_live`) to let the segment go, unless they are half of it. A copy takes
+//! the place of a message in an older segment, so a segment with copies waits for the ones they
+//! came from.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +15,7 @@ use super::segment::BLOCK_BYTES;
 /// Whether the records of a segment could be read when they were to be written again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Legible {
-    /// They could, or were not asked for.
+    /// They could, or were not requested.
     #[default]
     Yes,
     /// The disk has failed: the segment stays until the owner allows another attempt.
@@ -36,16 +37,17 @@ pub(super) struct Segment {
     pub(super) bytes: u64,
     /// State and declarations in it that are the newest.
     pub(super) facts: u64,
-    /// Segments with messages whose removals lie here.
+    /// Segments with messages whose removals are in this one.
     pub(super) removes_in: BTreeSet<u32>,
     /// Segments that messages were copied from to here.
     pub(super) copies_from: BTreeSet<u32>,
-    /// So many messages were alive in it when nothing of it could be written again.
+    /// This many messages were alive in it when nothing of it could be written again.
     pub(super) passed_over: Option<u64>,
-    /// What it still holds has been written again, and waits for a sync.
+    /// Its live records were copied, and wait for an fsync.
     pub(super) carried: bool,
     pub(super) legible: Legible,
-    /// No message is alive in it, but so much else that it stays for now: how many bytes, and its weight then.
+    /// No message is alive in it, but so much else that it stays for now: how many bytes, and its
+    /// weight then.
     dense: Option<(u64, u64)>,
 }
 
@@ -60,8 +62,8 @@ impl Segment {
         self.facts + self.removes_in.len() as u64
     }
 
-    /// So many bytes of it are needed: worth writing again, or to be left until much less is?
-    pub(super) fn is_worth_carrying(&mut self, bytes: u64) -> bool {
+    /// This many bytes of it are needed: worth writing again, or to be left until much less is?
+    pub(super) fn is_worth_copying(&mut self, bytes: u64) -> bool {
         // Two of them must fit one, or the log would write them again and again.
         let worth = bytes * 2 + 2 * BLOCK_BYTES as u64 <= self.size;
         self.dense = (!worth).then(|| (bytes, self.weight()));
@@ -94,7 +96,8 @@ impl Space {
         numbers.start < numbers.end && self.segments.range(std::mem::take(&mut numbers)).next().is_some()
     }
 
-    /// A batch in segment `by` no longer needs these. Not knowing a segment is a mistake of the caller.
+    /// A batch in segment `by` no longer needs these. Not knowing a segment is a mistake of the
+    /// caller.
     pub(super) fn free(&mut self, freed: &Freed) {
         for freed in freed.iter() {
             let Some(segment) = self.segments.get_mut(&freed.segment) else {
@@ -125,7 +128,7 @@ impl Space {
         }
     }
 
-    /// A segment is gone for good.
+    /// A segment is deleted.
     pub(super) fn gone(&mut self, segment: u32) {
         self.segments.remove(&segment);
         for other in self.segments.values_mut() {
@@ -134,7 +137,8 @@ impl Space {
         }
     }
 
-    /// The oldest segment but `active` in which no message is alive and that waits for no other one, nor for the disk.
+    /// The oldest segment but `active` in which no message is alive and that waits for no other
+    /// one, nor for the disk.
     pub(super) fn emptied(&self, active: Option<u32>) -> Option<u32> {
         let empty = |(&number, segment): (&u32, &Segment)| {
             let waits = segment.messages > 0 || !segment.copies_from.is_empty() || segment.stays();
@@ -150,7 +154,8 @@ impl Space {
         self.segments.values().fold((0, 0), add)
     }
 
-    /// The segment with the least alive for its size, if the log takes more than twice what is alive and `slack`.
+    /// The segment with the smallest live share, if the log is larger than twice its live bytes
+    /// plus `slack`.
     pub(super) fn sparsest(&self, active: Option<u32>, slack_bytes: u64) -> Option<u32> {
         let (used, alive) = self.totals();
         if used <= alive * 2 + slack_bytes {

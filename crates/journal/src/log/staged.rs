@@ -5,13 +5,13 @@
 //! when all of the batch and all segments before it are durable. The header is thus what makes the
 //! batch count, and the format knows nothing of chunks. A crash before it leaves a spare.
 //!
-//! Segments are used in the order of their numbers, so what other batches need meanwhile comes from
-//! the spares below. When those are used up, or a group needs a segment of its own, the batch is
-//! completed first.
+//! Segments are used in the order of their numbers, so what other batches need in the meantime
+//! comes from the spares below. When those are used up, or a group needs a segment of its own, the
+//! batch is completed first.
 
 use std::io::IoSlice;
 
-use super::batch::{Batch, Run};
+use super::batch::{Run, WriteBatch};
 use super::config::{GROUP_BYTES_MAX, Refused};
 use super::disk::Disk;
 use super::frame::{Salt, stamp};
@@ -26,7 +26,7 @@ const SHARE_OF_SEGMENT: u64 = 4;
 
 /// The batch that is being written.
 pub(super) struct Staged {
-    batch: Batch,
+    batch: WriteBatch,
     number: u32,
     size: u32,
     /// Bytes of the batch that are durable.
@@ -39,7 +39,7 @@ impl<D: Disk> Log<D> {
     /// Whether a batch is to be written by [`Log::stage`], if none is on its way. Copies are not:
     /// each would leave a segment behind with so much room that it is to be compacted next.
     #[must_use]
-    pub fn stages(&self, batch: &Batch) -> bool {
+    pub fn stages(&self, batch: &WriteBatch) -> bool {
         let bytes = batch.cost();
         let room = self.active.as_ref().map_or(0, Active::room);
         let wasteful = bytes <= room && bytes < u64::from(self.config.segment_bytes) / SHARE_OF_SEGMENT;
@@ -56,7 +56,7 @@ impl<D: Disk> Log<D> {
     ///
     /// # Panics
     /// Another batch is on its way, or this one has copies.
-    pub fn stage(&mut self, batch: &mut Batch) -> Result<(), Refused> {
+    pub fn stage(&mut self, batch: &mut WriteBatch) -> Result<(), Refused> {
         assert!(self.staged.is_none() && batch.copies.is_empty(), "one batch is staged at a time, without copies");
         self.check()?;
         batch.runs.clear();
@@ -86,7 +86,7 @@ impl<D: Disk> Log<D> {
     /// Writes the next chunk of the staged batch and syncs it. Gives the batch back when all of it
     /// is durable, with all that was appended before, and when the log has stopped; `None`: more
     /// chunks follow, or nothing is staged.
-    pub fn write_chunk(&mut self) -> Option<(Batch, Result<(), Refused>)> {
+    pub fn write_chunk(&mut self) -> Option<(WriteBatch, Result<(), Refused>)> {
         self.staged.as_ref()?;
         let result = self.check().and_then(|()| self.advance());
         let staged = self.staged.take_if(|staged| staged.complete || result.is_err())?;
@@ -108,7 +108,7 @@ impl<D: Disk> Log<D> {
         let written = self.disk.write(staged.number, at, &[IoSlice::new(bytes)]);
         let synced = written.and_then(|()| self.disk.sync(staged.number));
         staged.written += chunk;
-        self.figures.syncs += 1;
+        self.stats.syncs += 1;
         let whole = staged.written == staged.batch.bytes.len();
         if let Err(fault) = synced {
             self.stop("a write failed", &fault);
@@ -142,7 +142,7 @@ impl<D: Disk> Log<D> {
         active.index.extend_from_slice(&staged.batch.index);
         // A mark at the end says that all of it is durable: what is wrong there is damage.
         let salt = Salt::of(self.secret, staged.number);
-        let mut mark = Batch::new();
+        let mut mark = WriteBatch::new();
         mark.push(Kind::Mark, 0, 0, |_| {}, &[]);
         stamp(&mut mark.bytes, 0, salt, active.end, active.synced);
         let marked = self.disk.write(staged.number, active.end.into(), &[IoSlice::new(&mark.bytes)]);
@@ -155,9 +155,9 @@ impl<D: Disk> Log<D> {
         active.synced = active.end;
         self.active = Some(active);
         self.dirty = synced.is_err();
-        self.figures.syncs += 1;
-        self.figures.records += staged.batch.frames.len() as u64;
-        self.figures.appended_bytes += staged.batch.bytes.len() as u64;
+        self.stats.syncs += 1;
+        self.stats.records += staged.batch.frames.len() as u64;
+        self.stats.appended_bytes += staged.batch.bytes.len() as u64;
         synced.map_err(|fault| self.stop("a staged batch cannot be completed", &fault))
     }
 

@@ -1,4 +1,5 @@
-//! Numbers as bytes: little-endian fixed ones and varints (seven bits a byte, low ones first, at most ten bytes).
+//! Numbers as bytes: little-endian fixed ones and varints (seven bits a byte, low ones first, at
+//! most ten bytes).
 
 /// Append a varint.
 pub(super) fn put_varint(into: &mut Vec<u8>, mut value: u64) {
@@ -9,7 +10,8 @@ pub(super) fn put_varint(into: &mut Vec<u8>, mut value: u64) {
     into.push(value as u8);
 }
 
-/// Takes values off the front of some bytes. Every method gives `None` where the bytes end too soon.
+/// Takes values off the front of some bytes. Every method gives `None` where the bytes end too
+/// soon.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Take<'a> {
     rest: &'a [u8],

@@ -1,34 +1,34 @@
-//! Messages coming in: what is refused, what is stored, and when it can be had.
+//! Incoming messages: refused, stored, and when they become available.
 
 use super::Queue;
 use super::consumers::Refused;
 use super::effect::{Admission, Effect, Refusal, Stored};
-use super::entry::{Mark, Place, Seq, State, Step};
+use super::entry::{Mark, RecordLocation, Seq, State, Step};
 use super::head::{Head, Record};
 use super::settings::{Full, Grouping};
 
 impl Queue {
-    /// A message has come. If it is to be stored it has its place in the order from now on, and can be had once it is
-    /// [`committed`](Queue::committed).
+    /// A message has come. A stored message has its position in the order from now on, and is
+    /// available once it is [`committed`](Queue::committed).
     #[inline]
     pub fn offer(&mut self, now: u64, head: &Head) -> Admission {
         if let Some(refusal) = self.oversize(head) {
-            self.figures.refused += 1;
+            self.stats.refused += 1;
             return Admission::Refuse(refusal);
         }
-        // Before the bounds: what is here already needs no room.
+        // Before the bounds: a duplicate of a stored message needs no room.
         if let Some(answer) = self.known(now, head) {
             return answer;
         }
         if let Some(refusal) = self.fullness(head) {
-            self.figures.refused += 1;
+            self.stats.refused += 1;
             return Admission::Refuse(refusal);
         }
         Admission::Store(self.admit(now, head))
     }
 
-    /// Stores a message that another queue has accepted and gives up, as after [`Queue::offer`]: there is nobody left to
-    /// refuse it to, so neither the bounds are asked nor whether its id is known.
+    /// Stores a message that another queue has accepted and gives up, as after [`Queue::offer`]:
+    /// there is no sender to refuse it to, so neither the bounds nor its id are checked.
     pub fn admit(&mut self, now: u64, head: &Head) -> Stored {
         let record = Record {
             size_bytes: head.size_bytes,
@@ -90,7 +90,8 @@ impl Queue {
         }
     }
 
-    /// The bound that one more message of `size_bytes` would overrun. A message that is alone overruns none.
+    /// The bound that one more message of `size_bytes` would overrun. A message that is alone
+    /// overruns none.
     #[inline]
     pub(super) fn excess(&self, size_bytes: u32) -> Option<Refusal> {
         let limits = &self.settings.limits;
@@ -101,11 +102,11 @@ impl Queue {
         (bytes > limits.bytes && !self.is_empty()).then_some(Refusal::Bytes(limits.bytes))
     }
 
-    /// The journal, or a transaction, has committed a message that was offered; its body lies at `place`. It can be
-    /// had from now on, at the place in the order that it got when it was offered. `false`: it was not offered, or is
-    /// committed already.
+    /// The journal, or a transaction, has committed a message that was offered; its body lies at
+    /// `place`. It is available from now on, at the position that it got when it was offered.
+    /// `false`: it was not offered, or is committed already.
     #[inline]
-    pub fn committed(&mut self, seq: Seq, place: Place, sink: &mut impl FnMut(Effect)) -> bool {
+    pub fn committed(&mut self, seq: Seq, place: RecordLocation, sink: &mut impl FnMut(Effect)) -> bool {
         let at = seq.0;
         let Some(entry) = self.index.get_mut(at).filter(|entry| entry.state() == State::Offered) else {
             return false;
@@ -114,25 +115,27 @@ impl Queue {
         self.uncommitted_bytes -= u64::from(entry.size);
         let timed = entry.has(Mark::Timed);
         entry.set(Mark::Unseen, timed);
-        self.figures.enqueued += 1;
+        self.stats.enqueued += 1;
         self.seen.commit(at);
         if timed {
             self.await_time(at, Step::Schedule);
             return true;
         }
         self.step(at, Step::Commit);
-        self.appear(at);
-        self.tell_browsers(at);
+        self.make_available(at);
+        self.notify_browsers(at);
         self.make_room(at, sink);
         true
     }
 
-    /// The body of a message lies elsewhere now: the log has copied it forward. `false`: it is not here any more.
-    pub fn moved(&mut self, seq: Seq, place: Place) -> bool {
+    /// The body of a message lies elsewhere now: the log has copied it forward. `false`: it is not
+    /// here any more.
+    pub fn moved(&mut self, seq: Seq, place: RecordLocation) -> bool {
         self.index.get_mut(seq.0).map(|entry| entry.place = place).is_some()
     }
 
-    /// A message that was offered will not be stored: the journal could not, or its transaction is rolled back.
+    /// A message that was offered will not be stored: the journal could not, or its transaction is
+    /// rolled back.
     pub fn withdraw(&mut self, seq: Seq) -> bool {
         if self.index.get(seq.0).is_none_or(|entry| entry.state() != State::Offered) {
             return false;
@@ -142,8 +145,8 @@ impl Queue {
         true
     }
 
-    /// Whether a message that was offered may not be committed, but is to be withdrawn: the log refused an earlier one of
-    /// its numbered producer, which could not come again behind it.
+    /// Whether a message that was offered may not be committed, but is to be withdrawn: the log
+    /// refused an earlier one of its numbered producer, which could not come again behind it.
     #[inline]
     #[must_use]
     pub fn is_behind_gap(&self, seq: Seq) -> bool {
@@ -163,13 +166,14 @@ impl Queue {
         Ok(())
     }
 
-    /// A producer has gone.
+    /// A producer has detached.
     pub fn detach_producer(&mut self) {
         self.producers = self.producers.saturating_sub(1);
     }
 
-    /// With what was offered it holds more than a queue that blocks may: what came all at once does not fit. One message
-    /// alone may be as large as it is. Of `leaving` the messages and their bytes do not count.
+    /// With the offered messages it holds more than a blocking queue may: a group does not fit. One
+    /// message alone may be as large as it is. Of `leaving` the messages and their bytes do not
+    /// count.
     #[must_use]
     pub fn is_overfull(&self, leaving: (u64, u64)) -> bool {
         let limits = &self.settings.limits;
@@ -178,9 +182,10 @@ impl Queue {
         self.settings.full == Full::Block && (messages > limits.messages || bytes > limits.bytes)
     }
 
-    /// How many more messages producers may be given credit for, `granted` being what they have and did not use.
+    /// How many more messages producers may be granted, `granted` being their unused credit.
     ///
-    /// A bound in bytes is turned into messages by the mean size of those here, at least 1 KiB before there are any.
+    /// A bound in bytes is turned into messages by the mean size of those here, at least 1 KiB
+    /// before there are any.
     #[must_use]
     #[inline]
     pub fn room(&self, granted: u64) -> u64 {

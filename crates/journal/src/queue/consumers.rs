@@ -1,7 +1,7 @@
-//! Who consumes, and whose turn it can be: exclusive, single active, by priority.
+//! Consumers, and which of them may receive: exclusive, single active, by priority.
 
+use super::cursor::Cursor;
 use super::settings::{Settings, Sharing};
-use super::walker::Walker;
 
 const SLOT_BITS: u32 = 18;
 const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
@@ -58,7 +58,7 @@ pub(super) struct Consumer {
     /// messages it holds
     pub(super) outstanding: u32,
     /// it walks by cursor, and is asked or barred
-    pub(super) walker: Option<Box<Walker>>,
+    pub(super) cursor: Option<Box<Cursor>>,
     arrived: u64,
     has_credit: bool,
     /// place in its class's list of those with credit
@@ -74,7 +74,7 @@ struct Class {
     members: u32,
     /// members that do not only browse
     takers: u32,
-    /// those that take whatever is loose
+    /// consumers that accept any message
     common: Vec<ConsumerId>,
     /// those that walk, or have a group, and may find something
     own: Vec<ConsumerId>,
@@ -91,12 +91,12 @@ struct Slot {
 pub struct Candidates<'a> {
     /// each of them gets the next message
     pub common: &'a [ConsumerId],
-    /// there may be one for each of them: only [`next`](super::Queue::next) tells
+    /// consumers that may have a message of their own: only [`next`](super::Queue::next) decides
     pub own: &'a [ConsumerId],
 }
 
 impl Candidates<'_> {
-    /// Nobody can be given anything now.
+    /// No consumer can receive anything now.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.common.is_empty() && self.own.is_empty()
@@ -114,10 +114,11 @@ pub(super) struct Consumers {
     exclusive: Option<ConsumerId>,
     single: bool,
     active: Option<ConsumerId>,
-    /// messages that consumers hold which have gone: their links may come back, or a transaction has the messages
+    /// messages held by consumers that are gone: their links may be resumed, or a transaction has
+    /// the messages
     orphans: u32,
-    /// those that walk, for what comes back
-    pub(super) walkers: Vec<ConsumerId>,
+    /// consumers with a cursor, for returned messages
+    pub(super) cursors: Vec<ConsumerId>,
 }
 
 impl Consumers {
@@ -163,7 +164,7 @@ impl Consumers {
             browses: consume.browses,
             selects: consume.selects,
             outstanding: 0,
-            walker: walks.then(Box::default),
+            cursor: walks.then(Box::default),
             arrived: self.arrivals,
             has_credit: false,
             common_at: NOWHERE,
@@ -174,7 +175,7 @@ impl Consumers {
         self.classes[class].members += 1;
         self.classes[class].takers += u32::from(!consume.browses);
         if walks {
-            self.walkers.push(id);
+            self.cursors.push(id);
         }
         if consume.exclusive {
             self.exclusive = Some(id);
@@ -200,7 +201,7 @@ impl Consumers {
         if self.classes[class].members == 0 {
             self.classes.remove(class);
         }
-        self.walkers.retain(|walker| *walker != id);
+        self.cursors.retain(|cursor| *cursor != id);
         self.exclusive = self.exclusive.filter(|exclusive| *exclusive != id);
         self.active = self.active.filter(|active| *active != id);
         self.choose_active();
@@ -217,7 +218,7 @@ impl Consumers {
         }
     }
 
-    /// A consumer, which may have gone, holds so many messages more.
+    /// A consumer, which may be gone, holds this many more messages.
     #[inline]
     pub(super) fn count_held(&mut self, id: ConsumerId, change: i32) {
         match self.get_mut(id) {
@@ -226,15 +227,16 @@ impl Consumers {
         }
     }
 
-    /// Says which consumer is the active one: who holds messages, else of the highest priority the oldest. One that is
-    /// active stays so while it holds messages, and against others of its priority. As long as one that has gone holds
-    /// some there is no other: it may be at work on them still.
+    /// Chooses the active consumer: the one that holds messages, else the oldest of the highest
+    /// priority. One that is active stays so while it holds messages, and against others of its
+    /// priority. As long as a consumer that is gone holds messages there is no other: it may still
+    /// process them.
     pub(super) fn choose_active(&mut self) {
         if !self.single || self.orphans > 0 {
             return;
         }
         let current = self.active.and_then(|id| self.get(id));
-        if current.is_some_and(|current| current.outstanding > 0 || !self.gives_way(current)) {
+        if current.is_some_and(|current| current.outstanding > 0 || !self.yields_when_idle(current)) {
             return;
         }
         let rank =
@@ -250,7 +252,7 @@ impl Consumers {
     }
 
     /// Whether the active consumer gives way as soon as it holds nothing.
-    fn gives_way(&self, active: &Consumer) -> bool {
+    fn yields_when_idle(&self, active: &Consumer) -> bool {
         let mut higher = self.classes.iter().take_while(|class| class.priority > active.priority);
         higher.any(|class| class.takers > 0)
     }
@@ -261,7 +263,7 @@ impl Consumers {
             return;
         }
         consumer.has_credit = has_credit;
-        let (priority, walks) = (consumer.priority, consumer.walker.is_some());
+        let (priority, walks) = (consumer.priority, consumer.cursor.is_some());
         let class = self.class(priority);
         if !has_credit {
             self.leave_list(class, id, List::Common);
@@ -274,26 +276,26 @@ impl Consumers {
     }
 
     /// Consumers of that name look before they take from now on.
-    pub(super) fn make_walkers(&mut self, name: u64) {
+    pub(super) fn make_cursors(&mut self, name: u64) {
         for index in 0..self.slots.len() {
             let slot = &self.slots[index];
             if slot.consumer.as_ref().is_some_and(|consumer| consumer.name == name) {
-                self.make_walker(ConsumerId(slot.generation << SLOT_BITS | index as u32));
+                self.make_cursor(ConsumerId(slot.generation << SLOT_BITS | index as u32));
             }
         }
     }
 
-    /// A consumer turns from one that takes whatever comes into one that walks.
-    fn make_walker(&mut self, id: ConsumerId) {
+    /// A consumer that accepted any message gets a cursor.
+    fn make_cursor(&mut self, id: ConsumerId) {
         let Some(consumer) = self.get_mut(id) else { return };
-        if consumer.walker.is_some() {
+        if consumer.cursor.is_some() {
             return;
         }
-        consumer.walker = Some(Box::default());
+        consumer.cursor = Some(Box::default());
         let priority = consumer.priority;
         let class = self.class(priority);
         self.leave_list(class, id, List::Common);
-        self.walkers.push(id);
+        self.cursors.push(id);
         self.wake(id);
     }
 
@@ -338,7 +340,8 @@ impl Consumers {
         }
     }
 
-    /// Those of the highest priority that may be given something. `loose`: there are messages for whoever comes.
+    /// Those of the highest priority that may be given something. `loose`: there are messages for
+    /// any consumer.
     #[inline]
     pub(super) fn candidates(&self, loose: bool) -> Candidates<'_> {
         let nobody = Candidates { common: &[], own: &[] };
@@ -359,7 +362,7 @@ impl Consumers {
             return Some(Candidates { common: &[], own: &class.own });
         }
         let consumer = self.get(self.active?)?;
-        if self.gives_way(consumer) {
+        if self.yields_when_idle(consumer) {
             return None;
         }
         let only = self.active.as_slice();
@@ -386,7 +389,7 @@ impl Consumers {
             return true;
         }
         if self.single {
-            return self.active == Some(id) && !self.gives_way(consumer);
+            return self.active == Some(id) && !self.yields_when_idle(consumer);
         }
         let before = self.classes.iter().take_while(|class| class.priority > consumer.priority);
         before.into_iter().all(|class| class.own.is_empty() && (!loose || class.common.is_empty()))

@@ -1,4 +1,4 @@
-//! Messages going out: who attaches, whose turn it is, what is next.
+//! Outgoing messages: consumers, their turns, and the next message.
 
 use super::Queue;
 use super::consumers::{Candidates, Consume, ConsumerId, Refused};
@@ -6,7 +6,7 @@ use super::effect::{Item, Next, Verdict};
 use super::entry::{Entry, Mark, Seq, Step};
 use super::index::Class;
 
-/// Expired messages that are passed over in one call.
+/// Expired messages that are skipped in one call.
 const SHARE: usize = 256;
 
 impl Queue {
@@ -20,7 +20,8 @@ impl Queue {
         self.consumers.attach(consume, walks, self.settings.limits.consumers)
     }
 
-    /// A consumer has gone. Settle what it held first, with its own outcomes or as failed.
+    /// A consumer has detached. Settle the messages it held first, with its own outcomes or as
+    /// failed.
     pub fn detach(&mut self, id: ConsumerId) {
         if self.consumers.detach(id).is_some() {
             self.free_groups(id);
@@ -34,7 +35,7 @@ impl Queue {
         self.consumers.get(id).map(|consumer| consumer.key)
     }
 
-    /// Whether a consumer can be handed messages.
+    /// Whether messages can be dispatched to a consumer.
     pub fn set_credit(&mut self, id: ConsumerId, has_credit: bool) {
         self.consumers.set_credit(id, has_credit);
         if has_credit && self.groups.any_of(id) {
@@ -42,14 +43,15 @@ impl Queue {
         }
     }
 
-    /// Who may be given a message now: all of one priority, the highest that has any.
+    /// The consumers that may receive a message now: all of one priority, the highest that has any.
     #[must_use]
     #[inline]
     pub fn candidates(&self) -> Candidates<'_> {
         self.consumers.candidates(self.has_loose())
     }
 
-    /// Whether there may be something for a consumer now: [`next`](Queue::next) has not said [`Next::Nothing`] since.
+    /// Whether there may be a message for a consumer: [`next`](Queue::next) has not returned
+    /// [`Next::Nothing`] since.
     #[must_use]
     pub fn has_for(&self, id: ConsumerId) -> bool {
         let loose = self.has_loose();
@@ -61,8 +63,9 @@ impl Queue {
         self.index.priorities(Class::Loose) != 0 || self.groups.any_free()
     }
 
-    /// The next message for a consumer, which holds it from now on. `accepts` is its selector; only one that attached
-    /// as selecting is asked, about each message once. Those that cannot be had now answer [`Next::Nothing`].
+    /// The next message for a consumer, which holds it from now on. `accepts` is its selector; only
+    /// one that attached as selecting is asked, about each message once. For unavailable ones the
+    /// answer is [`Next::Nothing`].
     #[inline]
     pub fn next(&mut self, now: u64, id: ConsumerId, mut accepts: impl FnMut(&Item) -> Verdict) -> Next {
         let Some(consumer) = self.consumers.get(id) else { return Next::Nothing };
@@ -72,8 +75,8 @@ impl Queue {
             }
             return Next::Nothing;
         }
-        if consumer.walker.is_some() {
-            return self.walk(now, id, &mut accepts);
+        if consumer.cursor.is_some() {
+            return self.next_by_cursor(now, id, &mut accepts);
         }
         for _ in 0..SHARE {
             let Some(at) = self.best(id) else {
@@ -81,7 +84,7 @@ impl Queue {
                 return Next::Nothing;
             };
             if self.index.get(at).is_some_and(|entry| entry.is_expired(now)) {
-                self.lapse(at);
+                self.hide_expired(at);
                 continue;
             }
             return self.acquire(at, id);
@@ -89,7 +92,7 @@ impl Queue {
         Next::Later
     }
 
-    /// Of what a consumer may have the first: 9 - priority and number decide.
+    /// The first message that a consumer may have, by 9 - priority and number.
     #[inline]
     fn best(&self, id: ConsumerId) -> Option<u64> {
         let loose = self.index.first(Class::Loose).map(|(priority, at)| (9 - priority, at));
@@ -99,7 +102,7 @@ impl Queue {
         }
     }
 
-    /// Hands a waiting message to a consumer.
+    /// Assigns a waiting message to a consumer.
     #[inline]
     pub(super) fn acquire(&mut self, at: u64, id: ConsumerId) -> Next {
         let Some(entry) = self.index.get_mut(at) else { return Next::Nothing };
@@ -116,13 +119,13 @@ impl Queue {
             self.bind_group(entry.group, at, id);
         }
         self.consumers.count_held(id, 1);
-        self.figures.delivered += 1;
+        self.stats.delivered += 1;
         Next::Message(self.show(at, &entry))
     }
 
-    /// A consumer holds a message less; its name, unless it has gone.
+    /// A consumer holds one message less; its name, unless it has gone.
     #[inline]
-    pub(super) fn let_go(&mut self, id: ConsumerId, group: u32) -> Option<u64> {
+    pub(super) fn release_hold(&mut self, id: ConsumerId, group: u32) -> Option<u64> {
         if group != Entry::NO_GROUP {
             self.loosen_group(group);
         }
@@ -135,7 +138,8 @@ impl Queue {
         name
     }
 
-    /// The names of consumers that a message is kept from, 64 at most: those that have sent it away last.
+    /// The names of consumers that a message is kept from, 64 at most: those that have sent it away
+    /// last.
     #[must_use]
     pub fn barred_from(&self, seq: Seq) -> &[u64] {
         self.barred.names_of(seq.0)
@@ -154,7 +158,7 @@ impl Queue {
         let is_new = !self.barred.knows(name);
         self.barred.bar(at, name);
         if is_new {
-            self.consumers.make_walkers(name);
+            self.consumers.make_cursors(name);
         }
     }
 }

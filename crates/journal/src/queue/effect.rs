@@ -1,6 +1,6 @@
-//! What the queue shows of a message, and what it says should be done.
+//! The view of a message that the queue returns, and the effects it requests.
 
-use super::entry::{Place, Seq, State};
+use super::entry::{RecordLocation, Seq, State};
 use super::head::{Priority, Record};
 use super::state::Marker;
 
@@ -9,10 +9,11 @@ use super::state::Marker;
 pub struct Item {
     /// names it here
     pub seq: Seq,
-    /// names it in the log: the `seq` it was offered under, which a scheduled message changes when it is due
+    /// names it in the log: the `seq` it was offered under, which a scheduled message changes when
+    /// it is due
     pub id: Seq,
     /// where its body lies
-    pub place: Place,
+    pub place: RecordLocation,
     /// bytes of the encoded message
     pub size_bytes: u32,
     /// 0 to 9
@@ -82,22 +83,22 @@ pub enum Target {
     DeadLetter,
     /// `spec.expiry`
     Expiry,
-    /// whatever an administrator named
+    /// named by an administrator
     Elsewhere,
 }
 
-/// What follows from a call. The queue has done its part before it says so.
+/// An effect of a call. The queue's own state is updated before it is returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// It is gone: the log forgets it.
+    /// The message is removed: the log forgets it.
     Remove {
         /// the message
         item: Item,
         /// why
         cause: Cause,
     },
-    /// It is to be stored elsewhere; it counts here until [`left`](super::Queue::left) or
-    /// [`stay`](super::Queue::stay) is said.
+    /// The message is to be stored elsewhere; it counts here until [`left`](super::Queue::left) or
+    /// [`stay`](super::Queue::stay) is called.
     Divert {
         /// the message
         item: Item,
@@ -118,7 +119,8 @@ pub enum Effect {
 /// The answer to [`offer`](super::Queue::offer).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Admission {
-    /// Write it, then say [`committed`](super::Queue::committed); or [`withdraw`](super::Queue::withdraw).
+    /// Write it, then call [`committed`](super::Queue::committed), or
+    /// [`withdraw`](super::Queue::withdraw).
     Store(Stored),
     /// Accept it, store nothing.
     Duplicate {
@@ -129,7 +131,7 @@ pub enum Admission {
     Refuse(Refusal),
 }
 
-/// What to write for a message.
+/// The record to write for a message.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stored {
     /// names it here and in the log
@@ -169,11 +171,11 @@ pub enum Next {
     Unread(Item),
     /// There is nothing for it now.
     Nothing,
-    /// More than a turn's share was looked at: ask again next turn.
+    /// A turn's share of messages was examined: call again next turn.
     Later,
 }
 
-/// What a selector says of a message.
+/// The result of a selector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// it matches
@@ -184,12 +186,12 @@ pub enum Verdict {
     Unread,
 }
 
-/// What a consumer says of a message (part 3, 3.4).
+/// The outcome that a consumer reports (part 3, 3.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ConsumerOutcome {
     /// done
     Accepted,
-    /// not looked at
+    /// not evaluated
     Released,
     /// something is to change; annotations are the caller's business
     Modified {

@@ -1,9 +1,9 @@
 //! One message in the index: 40 bytes, and which state may follow which.
 
-pub use crate::log::Place;
+pub use crate::log::RecordLocation;
 
 /// Nowhere yet.
-const UNPLACED: Place = Place { segment: 0, offset: 0, len: 0 };
+const UNPLACED: RecordLocation = RecordLocation { segment: 0, offset: 0, len: 0 };
 
 /// Names a message within its queue while it is there; never used again.
 ///
@@ -17,13 +17,13 @@ pub struct Seq(pub u64);
 pub enum State {
     /// offered; the journal, or a transaction, has not committed it
     Offered,
-    /// can be had
+    /// available
     Waiting,
     /// its time of delivery has not come
     Scheduled,
     /// failed, and waits for its next attempt
     Delayed,
-    /// handed to a consumer
+    /// dispatched to a consumer
     Acquired,
     /// settled by its consumer within a transaction that is open
     Retiring,
@@ -33,7 +33,7 @@ pub enum State {
     Expired,
 }
 
-/// What can happen to a message that stays in the queue.
+/// Transitions of a message that stays in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Commit,
@@ -45,10 +45,11 @@ pub(super) enum Step {
     Retire,
     Unretire,
     Divert,
-    Lapse,
+    HideExpired,
 }
 
-/// Which state follows; what is not in the table is not legal. Leaving the queue is legal from every state.
+/// The next state; combinations that are not in the table are illegal. Leaving the queue is legal
+/// from every state.
 pub(super) const fn follows(state: State, step: Step) -> Option<State> {
     use State::{Acquired, Delayed, Expired, Leaving, Offered, Retiring, Scheduled, Waiting};
     Some(match (state, step) {
@@ -61,7 +62,7 @@ pub(super) const fn follows(state: State, step: Step) -> Option<State> {
         (Acquired, Step::Retire) => Retiring,
         (Retiring, Step::Unretire) => Acquired,
         (Waiting | Scheduled | Delayed | Acquired | Retiring | Expired, Step::Divert) => Leaving,
-        (Waiting, Step::Lapse) => Expired,
+        (Waiting, Step::HideExpired) => Expired,
         _ => return None,
     })
 }
@@ -88,22 +89,22 @@ pub(super) enum Mark {
     Timed = 12,
     /// its time came while it was leaving
     Missed = 13,
-    /// it could not be had yet: its time of delivery has not come
+    /// it was not available yet: its delivery time has not come
     Unseen = 14,
     /// its body cannot be read now: of its group nothing passes it while it is delayed
     Aside = 15,
 }
 
-/// What a plain message has nothing of: expiry, and marks but [`Mark::Durable`].
+/// A plain message has no expiry, and no marks but [`Mark::Durable`].
 const PLAIN_MASK: u64 = TIME_MASK | !0 << (TIME_BITS + Mark::Durable as u32 + 1);
 
-/// What the index keeps of a message.
+/// The index entry of a message.
 ///
-/// `times`: enqueued in 48 bits, failed deliveries in 16. `fate`: expiry in 48 bits (0: never), then state in 3,
-/// priority in 4 and marks.
+/// `times`: enqueued in 48 bits, failed deliveries in 16. `fate`: expiry in 48 bits (0: never),
+/// then state in 3, priority in 4 and marks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
-    pub(super) place: Place,
+    pub(super) place: RecordLocation,
     pub(super) size: u32,
     times: u64,
     fate: u64,
@@ -187,7 +188,7 @@ impl Entry {
         self.fate = if on { self.fate | bit } else { self.fate & !bit };
     }
 
-    /// Nothing is to be done with it but to hand it out: it expires never, has not failed, belongs to no group and has
+    /// It only has to be dispatched: it never expires, has not failed, belongs to no group and has
     /// no mark but being durable.
     #[inline]
     pub(super) fn is_plain(&self) -> bool {
@@ -247,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn states_are_told_apart_and_illegal_steps_change_nothing() {
+    fn states_are_distinguished_and_illegal_steps_change_nothing() {
         for (index, state) in STATES.into_iter().enumerate() {
             assert_eq!(state as usize, index);
         }

@@ -1,13 +1,15 @@
 //! Message groups: which consumer has which, and what of each is next.
 //!
-//! Each group keeps its waiting messages in a lane a priority, and only its first one, its head, competes: in one
-//! ordered set with the heads of its consumer's other groups, or with those that are nobody's. So a consumer never
-//! looks at what belongs to another, however much of it there is.
+//! Each group keeps its waiting messages in one lane per priority, and only its first message, its
+//! head, competes: in one ordered set with the heads of its consumer's other groups, or with those
+//! of groups without a consumer. So a consumer never examines what belongs to another, however much
+//! of it there is.
 //!
-//! A sticky group whose messages are all gone stays with its consumer as long as that is there, for a producer that is
-//! slower than its consumers; the longest idle ones are forgotten at `IDLE_MAX`.
+//! A sticky group without messages stays with its consumer while that is attached, for producers
+//! that are slower than consumers; the longest idle ones are forgotten at `IDLE_MAX`.
 //!
-//! Memory: 4 to 8 bytes a message in its lane, about 200 a group that has messages or is remembered.
+//! Memory: 4 to 8 bytes a message in its lane, about 200 a group that has messages or is
+//! remembered.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -17,13 +19,14 @@ use super::entry::Mark;
 use super::index::Index;
 use super::settings::Grouping;
 
-/// Holds the groups that nobody has; no consumer is called so.
+/// Holds the groups without a consumer; no consumer has this id.
 const NOBODY: u32 = u32::MAX;
 
 /// Groups without messages that a queue remembers.
 const IDLE_MAX: usize = 4_096;
 
-/// The messages of one priority of a group, in order. Those that left are passed over when they come to the front.
+/// The messages of one priority of a group, in order. Removed ones are skipped when they come to
+/// the front.
 #[derive(Debug)]
 struct Lane {
     priority: u8,
@@ -32,7 +35,7 @@ struct Lane {
     line: VecDeque<u32>,
     /// all before it have left `line`
     passed: u64,
-    /// those that came back after that
+    /// those that returned after that
     returned: BTreeSet<u64>,
 }
 
@@ -49,7 +52,8 @@ impl Lane {
         self.line.push_back((at - self.base) as u32);
     }
 
-    /// Numbers have grown beyond what counts from `base`. What is too old for the new one is kept as returned.
+    /// Numbers have grown beyond what counts from `base`. A message that is too old for the new
+    /// lane is kept as returned.
     #[cold]
     fn rebase(&mut self, at: u64) {
         let line = std::mem::take(&mut self.line);
@@ -58,14 +62,14 @@ impl Lane {
         self.passed = at;
     }
 
-    /// A message can be had.
-    fn tell(&mut self, at: u64) {
+    /// A message becomes available.
+    fn notify(&mut self, at: u64) {
         if at < self.passed {
             self.returned.insert(at);
         }
     }
 
-    /// The first message that can be had; what is before it cannot and is passed.
+    /// The first available message; unavailable ones before it are skipped.
     fn first(&mut self, index: &Index) -> Option<u64> {
         while let Some(at) = self.returned.first().copied() {
             if index.is_shown(at) {
@@ -84,7 +88,7 @@ impl Lane {
         None
     }
 
-    /// The first message that can be had and is not before `at`.
+    /// The first available message at or after `at`.
     fn not_before(&self, index: &Index, at: u64) -> Option<u64> {
         let returned = self.returned.range(at..).copied().find(|at| index.is_shown(*at));
         let from = self.line.partition_point(|delta| self.base + u64::from(*delta) < at);
@@ -103,7 +107,7 @@ struct Group {
     delayed: u32,
     /// those of them that cannot be read
     aside: u32,
-    /// messages that are here, in whatever state
+    /// messages in any state
     members: u32,
     /// where it stands among the heads: holder, 9 - priority, number
     head: Option<(u32, u8, u64)>,
@@ -185,7 +189,7 @@ impl Groups {
         }
     }
 
-    /// Forgets the groups without messages whose consumer is one of those that `gone` says.
+    /// Forgets the groups without messages whose consumer is in `gone`.
     pub(super) fn forget_idle(&mut self, gone: impl Fn(ConsumerId) -> bool) {
         let mut idle = std::mem::take(&mut self.idle);
         idle.retain(|_, slot| {
@@ -240,13 +244,13 @@ impl Groups {
         }
     }
 
-    /// Whether there is a group that nobody has.
+    /// Whether there is a group without a consumer.
     #[inline]
     pub(super) fn any_free(&self) -> bool {
         self.heads.last().is_some_and(|(holder, ..)| *holder == NOBODY)
     }
 
-    /// The first message of the groups of a consumer, or of nobody: 9 - priority, number.
+    /// The first message of the groups of a consumer, or of none: 9 - priority, number.
     fn first_of(&self, holder: u32) -> Option<(u8, u64)> {
         let (found, inverse, at, _) = *self.heads.range((holder, 0, 0, 0)..).next()?;
         (found == holder).then_some((inverse, at))
@@ -267,7 +271,7 @@ impl Groups {
     }
 
     /// Whether a consumer may have messages of a group now.
-    pub(super) fn lets(&self, slot: u32, id: ConsumerId) -> bool {
+    pub(super) fn admits(&self, slot: u32, id: ConsumerId) -> bool {
         let head = self.get(slot).and_then(|group| group.head);
         head.is_some_and(|(holder, ..)| holder == NOBODY || holder == id.0)
     }
@@ -286,17 +290,18 @@ impl Groups {
 }
 
 impl Queue {
-    /// A message of a group can be had, for the first time or again.
-    pub(super) fn tell_group(&mut self, slot: u32, priority: u8, at: u64) {
+    /// A message of a group becomes available, for the first time or again.
+    pub(super) fn notify_group(&mut self, slot: u32, priority: u8, at: u64) {
         if let Some(group) = self.groups.get_mut(slot)
             && let Some(lane) = group.lanes.iter_mut().find(|lane| lane.priority == priority)
         {
-            lane.tell(at);
+            lane.notify(at);
         }
         self.refresh_group(slot);
     }
 
-    /// A consumer has taken a message of a group: the group is its own, unless the message says it ends here.
+    /// A consumer took a message of a group: the group is assigned to it, unless the message closes
+    /// the group.
     pub(super) fn bind_group(&mut self, slot: u32, at: u64, id: ConsumerId) {
         let closes = self.index.get(at).is_some_and(|entry| entry.has(Mark::ClosesGroup));
         let per_key = self.settings.grouping == Grouping::PerKey;
@@ -306,8 +311,9 @@ impl Queue {
         self.refresh_group(slot);
     }
 
-    /// What a consumer that has gone held of a group is another's now, and so is the group.
-    pub(super) fn hand_group_over(&mut self, slot: u32, to: ConsumerId) {
+    /// The messages of a group that a departed consumer held, and the group itself, are assigned to
+    /// another consumer.
+    pub(super) fn reassign_group(&mut self, slot: u32, to: ConsumerId) {
         let Some(group) = self.groups.get_mut(slot) else { return };
         if group.holder != NOBODY && self.consumers.get(ConsumerId(group.holder)).is_none() {
             group.holder = to.0;
@@ -325,7 +331,8 @@ impl Queue {
         }
     }
 
-    /// A message of a group is forgotten; a group without messages is too, unless it sticks to a consumer.
+    /// A message of a group is forgotten; a group without messages is too, unless it sticks to a
+    /// consumer.
     pub(super) fn leave_group(&mut self, slot: u32) {
         let Some(group) = self.groups.get_mut(slot) else { return };
         group.members -= 1;
@@ -340,7 +347,7 @@ impl Queue {
         if sticks { self.groups.remember(slot) } else { self.groups.forget(slot) }
     }
 
-    /// The groups of a consumer that has gone are nobody's.
+    /// The groups of a departed consumer are unassigned.
     pub(super) fn free_groups(&mut self, id: ConsumerId) {
         self.groups.forget_idle(|holder| holder == id);
         while let Some((holder, _, _, slot)) = self.groups.heads.range((id.0, 0, 0, 0)..).next().copied() {
@@ -358,7 +365,8 @@ impl Queue {
         let Some(group) = self.groups.slots.get_mut(slot as usize).and_then(Option::as_mut) else { return };
         let mut blocked = per_key && group.delayed > 0 || group.aside > 0;
         if group.holder != NOBODY && self.consumers.get(ConsumerId(group.holder)).is_none() {
-            // Its consumer has gone. What it held is still outstanding until it is settled.
+            // Its consumer has departed. The messages it held stay outstanding until they are
+            // settled.
             blocked |= group.held > 0;
             group.holder = if blocked { group.holder } else { NOBODY };
         }
@@ -381,7 +389,7 @@ impl Queue {
         }
     }
 
-    /// Walkers that may have a group now, and could not until now, may have passed its messages.
+    /// Cursors that may have a group now, and could not until now, may have passed its messages.
     fn announce_group(&mut self, slot: u32, holder: u32) {
         for lane in 0..self.groups.get(slot).map_or(0, |group| group.lanes.len()) {
             let index = &self.index;
@@ -390,11 +398,11 @@ impl Queue {
                 continue;
             };
             if holder != NOBODY {
-                self.tell_walker(ConsumerId(holder), priority, at, slot);
+                self.notify_cursor(ConsumerId(holder), priority, at, slot);
                 continue;
             }
-            for index in 0..self.consumers.walkers.len() {
-                self.tell_walker(self.consumers.walkers[index], priority, at, slot);
+            for index in 0..self.consumers.cursors.len() {
+                self.notify_cursor(self.consumers.cursors[index], priority, at, slot);
             }
         }
     }

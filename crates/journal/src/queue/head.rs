@@ -1,9 +1,9 @@
-//! What the queue needs of a message, and the part of it that lies in the log.
+//! The properties of a message that the queue needs, and the part of them that is logged.
 
 use super::entry::{Mark, TIME_MAX};
 
-/// A message as its producer sends it. The digests are made by the router: keyed, so that nobody can aim at a
-/// collision, and the same after a restart.
+/// A message as its producer sends it. The router makes the digests: keyed, so that collisions
+/// cannot be provoked, and stable across restarts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Head {
     /// bytes of the encoded message
@@ -71,7 +71,7 @@ impl Group {
     pub const CLOSE: u32 = u32::MAX;
 }
 
-/// What a restart must know of a message: goes into the log beside its body.
+/// The part of a message's state that a restart needs: logged beside its body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Record {
     /// bytes of the encoded message
@@ -105,7 +105,8 @@ pub struct Record {
 ///  | group seq | group    | last-value key   |        all numbers little-endian
 /// ```
 ///
-/// `marks`: priority in 4 bits, durable, has group, has key; failures take bytes 26 and 27. A time of 0 is none.
+/// `marks`: priority in 4 bits, durable, has group, has key; failures take bytes 26 and 27. A time
+/// of 0 is none.
 pub const RECORD_BYTES: usize = 56;
 
 const FORM: u8 = 1;
@@ -114,7 +115,7 @@ const GROUP: u16 = 1 << 5;
 const KEY: u16 = 1 << 6;
 
 impl Record {
-    /// Bytes of the encoded record that say something: the rest are zeros and need not be written.
+    /// Significant bytes of the encoded record: the rest are zeros and are not written.
     #[must_use]
     pub const fn encoded_len(&self) -> usize {
         if self.key.is_some() {
@@ -148,7 +149,8 @@ impl Record {
         bytes
     }
 
-    /// The record that was encoded, with or without its zeros; `None` if it has a form that this version does not know.
+    /// The record that was encoded, with or without its zeros; `None` if it has a form that this
+    /// version does not know.
     #[must_use]
     pub fn decode(written: &[u8]) -> Option<Self> {
         let mut bytes = [0; RECORD_BYTES];
@@ -196,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_comes_back_as_it_was() {
+    fn a_record_returns_as_it_was() {
         let plain = Record { size_bytes: u32::MAX, enqueued: 1_760_000_000_000, ..Record::default() };
         let full = Record {
             size_bytes: 1,

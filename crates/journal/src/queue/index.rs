@@ -1,11 +1,13 @@
-//! The messages of a queue by number, and which of them wait: blocks of 64, with a bit for each that can be had.
+//! The messages of a queue by number, and which of them wait: blocks of 64, with a bit for each
+//! available one.
 //!
-//! A message that comes back sets its bit again and so stands at its very place, whatever left meanwhile. The bits
-//! of one priority are found through four planes (priority as a binary number, a bit a plane) and an ordered set of
-//! the blocks that have any. A block is the unit in which depth beyond memory can be paged out.
+//! A returned message sets its bit again and so keeps its position, whichever messages have left.
+//! The bits of one priority are found through four planes (priority as a binary number, a bit a
+//! plane) and an ordered set of the blocks that have any. A block is the unit in which depth beyond
+//! memory can be paged out.
 //!
-//! Memory: 40 bytes a message and about 2 for its share of the block; where most of a block has gone, what is left is
-//! packed, paced by removals, so that places of messages gone never outnumber those that are there.
+//! Memory: 40 bytes a message and about 2 for its share of the block. A block with mostly removed
+//! messages is packed, paced by removals, so that unused slots never outnumber messages.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,16 +19,16 @@ const BLOCK: u64 = 64;
 const CACHE: usize = 8;
 /// Blocks out of use that keep their memory for the next ones.
 const SPARE_BLOCKS: usize = 16;
-/// Places of messages gone that are not worth packing.
+/// Unused slots that are not worth packing.
 const SLACK: usize = 4 * BLOCK as usize;
 const NEVER: u64 = u64::MAX;
 
-/// Whom a waiting message is for.
+/// The consumers that a waiting message is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
-    /// whoever comes
+    /// any consumer
     Loose,
-    /// as its group says
+    /// the consumer of its group
     Grouped,
 }
 
@@ -37,7 +39,7 @@ struct Block {
     live: u64,
     /// messages that have a place in `entries`, in order
     slots: u64,
-    /// those that can be had, by class
+    /// available messages, by class
     waiting: [u64; 2],
     /// bit `n` of each message's priority
     planes: [u64; 4],
@@ -69,7 +71,7 @@ impl Block {
         (self.slots & (bit - 1)).count_ones() as usize
     }
 
-    /// Gives up the places of messages gone, and their memory.
+    /// Releases the slots of removed messages, and their memory.
     fn pack(&mut self) {
         let (mut slots, live) = (self.slots, self.live);
         self.entries.retain(|_| {
@@ -118,7 +120,7 @@ pub(super) struct Index {
     tail: u64,
     live: usize,
     slots: usize,
-    /// the block that is looked at next for packing
+    /// the block to examine next for packing
     sweep: usize,
 }
 
@@ -180,7 +182,8 @@ impl Index {
         block.entries.get_mut(rank)
     }
 
-    /// Puts a message behind all others: `at` was never used and is above all that were. The block where it is.
+    /// Puts a message behind all others: `at` was never used and is above all that were. The block
+    /// where it is.
     #[inline]
     pub(super) fn push(&mut self, at: u64, entry: Entry) -> usize {
         let (key, bit) = (at / BLOCK, bit_of(at));
@@ -215,7 +218,7 @@ impl Index {
         let mut entries = std::mem::take(&mut block.entries);
         entries.clear();
         if before != NEVER {
-            // Who has filled a block fills another.
+            // A full block is followed by another.
             entries.reserve_exact(BLOCK as usize);
         }
         *block = Block { key, expiry: NEVER, entries, ..Block::default() };
@@ -273,7 +276,7 @@ impl Index {
         }
     }
 
-    /// Gives back the memory of blocks out of use: there are many more than blocks in use.
+    /// Returns the memory of blocks out of use: there are many more than blocks in use.
     #[cold]
     fn shrink(&mut self) {
         let mut blocks = Vec::with_capacity(2 * self.by_key.len());
@@ -298,7 +301,7 @@ impl Index {
         }
     }
 
-    /// A message can be had.
+    /// A message becomes available.
     #[inline]
     pub(super) fn show(&mut self, at: u64, class: Class) {
         if let Some(index) = self.block(at / BLOCK) {
@@ -306,7 +309,7 @@ impl Index {
         }
     }
 
-    /// The same, of a message whose block is known.
+    /// The same, for a message whose block is known.
     #[inline]
     pub(super) fn show_in(&mut self, index: usize, at: u64, class: Class) {
         let block = &mut self.blocks[index];
@@ -320,7 +323,7 @@ impl Index {
         }
     }
 
-    /// A message cannot be had any more; nothing happens if it could not.
+    /// A message becomes unavailable; no effect if it was.
     #[inline]
     pub(super) fn hide(&mut self, at: u64) {
         let Some(index) = self.block(at / BLOCK) else { return };
@@ -338,7 +341,7 @@ impl Index {
         }
     }
 
-    /// Whether a message can be had.
+    /// Whether a message is available.
     #[inline]
     pub(super) fn is_shown(&self, at: u64) -> bool {
         self.block(at / BLOCK).is_some_and(|index| {
@@ -347,13 +350,13 @@ impl Index {
         })
     }
 
-    /// Bit `n`: messages of priority `n` can be had.
+    /// Bit `n`: messages of priority `n` are available.
     #[inline]
     pub(super) fn priorities(&self, class: Class) -> u16 {
         self.sets[class as usize].any
     }
 
-    /// The first message that can be had, of the highest priority: that and its number.
+    /// The first available message of the highest priority: priority and number.
     #[inline]
     pub(super) fn first(&self, class: Class) -> Option<(u8, u64)> {
         let sets = &self.sets[class as usize];
@@ -369,7 +372,7 @@ impl Index {
         (bits != 0).then(|| key * BLOCK + u64::from(bits.trailing_zeros()))
     }
 
-    /// The first message of a priority that can be had and is not before `from`.
+    /// The first available message of a priority at or after `from`.
     #[inline]
     pub(super) fn next(&self, class: Class, priority: u8, from: u64) -> Option<u64> {
         let key = from / BLOCK;
@@ -380,7 +383,7 @@ impl Index {
         self.first_in(class, priority, later, !0)
     }
 
-    /// The first message, of whatever state, that is not before `from`.
+    /// The first message in any state at or after `from`.
     pub(super) fn next_live(&self, from: u64) -> Option<u64> {
         let live_in = |key: u64, mask: u64| {
             let bits = self.blocks[self.block(key)?].live & mask;
@@ -411,8 +414,8 @@ impl Index {
         self.expiries.first().map(|(at, _)| *at)
     }
 
-    /// Takes the first block in which something may have expired: the range of its numbers. What is still to expire
-    /// in it has to be noted again.
+    /// Takes the first block in which something may have expired: the range of its numbers.
+    /// Remaining expiries in it have to be noted again.
     pub(super) fn take_expiring(&mut self, now: u64) -> Option<std::ops::Range<u64>> {
         let (at, key) = *self.expiries.first()?;
         if at > now {
@@ -425,7 +428,8 @@ impl Index {
         Some(key * BLOCK..(key + 1) * BLOCK)
     }
 
-    /// Bytes on the heap: what the allocator was asked for, ordered sets estimated at 3 words a block.
+    /// Bytes on the heap: requested from the allocator, with ordered sets estimated at 3 words a
+    /// block.
     pub(super) fn heap_bytes(&self) -> usize {
         let entries: usize = self.blocks.iter().map(|block| block.entries.capacity() * size_of::<Entry>()).sum();
         let words = 3 * (self.by_key.len() + self.expiries.len());

@@ -1,4 +1,5 @@
-//! What an administrator does with messages: look, remove, move; in slices, so that no turn is held up.
+//! Operations of administrators on messages: peek, remove, move; in slices, so that no turn takes
+//! long.
 
 use super::Queue;
 use super::effect::{Cause, Effect, Item, Target, Verdict};
@@ -6,7 +7,7 @@ use super::entry::{Seq, State};
 use super::plain;
 use super::settings::Settings;
 
-/// What is done with messages that nobody holds and that match.
+/// What an operation does to matching messages that no consumer holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// nothing: peek, copy, or a dry run; the caller sees them in `matches`
@@ -20,7 +21,7 @@ pub enum Operation {
 /// A slice of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slice {
-    /// what to do
+    /// the operation
     pub operation: Operation,
     /// where to begin: 0, or `next` of the slice before
     pub from: Seq,
@@ -33,19 +34,19 @@ pub struct Slice {
 /// How far a slice has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// messages looked at
+    /// messages examined
     pub looked: usize,
     /// of them those that matched
     pub matched: usize,
     /// where the next slice begins; `None`: done
     pub next: Option<Seq>,
-    /// the one whose body `matches` has to read first: `next` begins with it
+    /// the message whose body `matches` has to read first: `next` begins with it
     pub unread: Option<Item>,
 }
 
 impl Queue {
-    /// Does a slice of an operation on the messages that nobody holds, waiting or scheduled, in the order of their
-    /// numbers. `matches` is asked about each.
+    /// Runs a slice of an operation on the messages that no consumer holds, waiting or scheduled,
+    /// in the order of their numbers. `matches` is asked about each.
     pub fn administer(
         &mut self,
         slice: Slice,
@@ -82,8 +83,8 @@ impl Queue {
         progress
     }
 
-    /// All messages not before `from`, of whatever state, in the order of their numbers: to find those of a segment
-    /// that the log wants to be rid of. Each is O(log n).
+    /// All messages at or after `from` in any state, in the order of their numbers: to find those
+    /// of a segment to compact. Each is O(log n).
     pub fn iter(&self, from: Seq) -> impl Iterator<Item = Item> {
         let mut from = from.0;
         std::iter::from_fn(move || {
@@ -93,19 +94,20 @@ impl Queue {
         })
     }
 
-    /// The declaration has changed. Times to live, groups and keys of messages that are here stay as they are.
+    /// The declaration has changed. Times to live, groups and keys of messages that are here stay
+    /// as they are.
     pub fn reconfigure(&mut self, settings: Settings) {
         self.consumers.configure(&settings);
         self.seen.configure(settings.duplicates);
         if settings.grouping != self.settings.grouping {
             self.groups.forget_idle(|_| true);
         }
-        self.takes_plain = plain::takes_plain(&settings);
+        self.accepts_plain = plain::accepts_plain(&settings);
         self.settings = settings;
     }
 }
 
-/// Nobody holds it and it is going nowhere.
+/// No consumer holds it, and it is not leaving.
 const fn is_free(state: State) -> bool {
     matches!(state, State::Waiting | State::Scheduled | State::Delayed)
 }

@@ -1,49 +1,56 @@
-//! The queue of one address: the order of its messages, who may have them, and what becomes of those that come back.
+//! The queue of one address: the order of its messages, their assignment to consumers, and the
+//! handling of returned ones.
 //!
-//! A machine without I/O. It knows of a message what [`Head`] says and where its body lies, never the body; time is
-//! an argument, in milliseconds since 1970, and does not run backwards. Whoever owns it (the router, on the address's
-//! home shard) calls, and does what [`Effect`]s say.
+//! A machine without I/O. It knows of a message the [`Head`] and the location of its body, never
+//! the body. Time is an argument, in milliseconds since 1970, and never runs backwards. The owner
+//! (the router, on the address's home shard) calls it and carries out its [`Effect`]s.
 //!
 //! # A message
 //!
-//! 1. [`Queue::offer`] answers [`Admission`]: store it under a [`Seq`], accept it as a duplicate, or refuse it.
-//! 2. [`Queue::committed`] when the journal has it, or at once if nothing was promised: now it can be had.
-//!    [`Queue::withdraw`] if the journal failed or its transaction was rolled back.
-//! 3. [`Queue::candidates`] says who may be given something; the caller chooses among them and asks [`Queue::next`],
-//!    until there are none. A candidate that gets nothing is none any more.
-//! 4. [`Queue::settle`] with the consumer's [`Outcome`]; effects say what is to be done. A transaction puts
-//!    [`Queue::retire`] before it, and [`Queue::unretire`] at a rollback.
-//! 5. What goes to another address ([`Effect::Divert`]) is here until [`Queue::left`] or [`Queue::stay`].
+//! 1. [`Queue::offer`] answers [`Admission`]: store it under a [`Seq`], accept it as a duplicate,
+//!    or refuse it.
+//! 2. [`Queue::committed`] when the journal has it, or at once if nothing was promised: now it is
+//!    available. [`Queue::withdraw`] if the journal failed or its transaction was rolled back.
+//! 3. [`Queue::candidates`] lists the consumers that may receive; the caller chooses among them and
+//!    calls [`Queue::next`], until there are none. A candidate that gets nothing is none any more.
+//! 4. [`Queue::settle`] with the consumer's [`ConsumerOutcome`]; effects state the actions to take.
+//!    A transaction puts [`Queue::retire`] before it, and [`Queue::unretire`] at a rollback.
+//! 5. A message for another address ([`Effect::Divert`]) is here until [`Queue::left`] or
+//!    [`Queue::stay`].
 //!
 //! Plain messages have a short way through the same states: [`Plain`].
 //!
 //! # Others
 //!
-//! - consumers: [`Queue::attach`], [`Queue::set_credit`], [`Queue::detach`]; producers: [`Queue::attach_producer`],
-//!   [`Queue::room`], [`Queue::detach_producer`]
+//! - consumers: [`Queue::attach`], [`Queue::set_credit`], [`Queue::detach`]; producers:
+//!   [`Queue::attach_producer`], [`Queue::room`], [`Queue::detach_producer`]
 //! - time: [`Queue::next_timeout`], [`Queue::timeout`]
-//! - a restart: [`Queue::restore`] with what the log recovered: [`Record::decode`], [`Marker::decode`]
-//! - administrators: [`Queue::administer`] in slices, [`Queue::reconfigure`], [`Queue::figures`]
-//! - the log's compaction: [`Queue::iter`] finds the messages of a segment, [`Queue::moved`] says where they lie now
+//! - a restart: [`Queue::restore`] with the state that the log recovered: [`Record::decode`],
+//!   [`Marker::decode`]
+//! - administrators: [`Queue::administer`] in slices, [`Queue::reconfigure`], [`Queue::stats`]
+//! - compaction of the log: [`Queue::iter`] finds the messages of a segment, [`Queue::moved`] sets
+//!   their new locations
 //!
 //! # Order
 //!
-//! The higher priority first, within one the lower number. A message that comes back, from a consumer or from the
-//! wait before its next attempt, stands at its very place. A scheduled one goes to the end when it is due. Selectors and
-//! groups take out of this order what is theirs, and leave the rest in it.
+//! The higher priority first, within one the lower number. A message that returns, from a consumer
+//! or from the wait before its next attempt, stands at its very place. A scheduled one goes to the
+//! end when it is due. Selectors and groups take their messages out of this order and leave the
+//! rest in it.
 //!
 //! # Bounds
 //!
-//! `settings.limits`. The index takes 42 bytes a message. Every call is O(log n) in messages and does a bounded share
-//! of work; one that had to stop says so ([`Next::Later`], [`Queue::next_timeout`]).
+//! `settings.limits`. The index takes 42 bytes a message. Every call is O(log n) in messages and
+//! does a bounded share of work; one that had to stop returns so ([`Next::Later`],
+//! [`Queue::next_timeout`]).
 
 mod admission;
 mod barred;
 mod consumers;
+mod cursor;
 mod delivery;
 mod effect;
 mod entry;
-mod figures;
 mod groups;
 mod head;
 mod index;
@@ -54,9 +61,9 @@ mod restore;
 mod seen;
 mod settings;
 mod state;
+mod stats;
 mod timer;
 mod values;
-mod walker;
 
 use std::collections::HashMap;
 
@@ -69,9 +76,8 @@ use timer::Timers;
 use values::Values;
 
 pub use consumers::{Candidates, Consume, ConsumerId, Refused};
-pub use effect::{Admission, Cause, Effect, Item, Next, Outcome, Refusal, Stored, Target, Verdict};
-pub use entry::{Place, Seq, State};
-pub use figures::Figures;
+pub use effect::{Admission, Cause, ConsumerOutcome, Effect, Item, Next, Refusal, Stored, Target, Verdict};
+pub use entry::{RecordLocation, Seq, State};
 pub use head::{Group, Head, Priority, RECORD_BYTES, Record};
 pub use manage::{Operation, Progress, Slice};
 pub use plain::Plain;
@@ -80,13 +86,14 @@ pub use seen::NUMBERED_PRODUCERS_MAX;
 pub(crate) use seen::Seen;
 pub use settings::{Duplicates, Full, Grouping, Limits, Redelivery, Settings, Sharing, Ttl};
 pub use state::{MARKER_KEY_BYTES, MARKER_VALUE_BYTES, Marker};
+pub use stats::QueueStats;
 
 /// The messages of one address.
 #[derive(Debug)]
 pub struct Queue {
     settings: Settings,
     /// of the settings: messages that come may be plain
-    takes_plain: bool,
+    accepts_plain: bool,
     index: Index,
     /// the number of the next message
     next: u64,
@@ -104,17 +111,18 @@ pub struct Queue {
     values: Values,
     groups: Groups,
     seen: Seen,
-    figures: Figures,
+    stats: QueueStats,
 }
 
 impl Queue {
-    /// An empty queue whose first message gets the number `next`: above all that were ever given out for this address.
+    /// An empty queue whose first message gets the number `next`, which is above all numbers this
+    /// address ever used.
     #[must_use]
     pub fn new(settings: Settings, next: Seq) -> Self {
         let mut queue = Self {
             consumers: Consumers::default(),
             settings: Settings::default(),
-            takes_plain: true,
+            accepts_plain: true,
             index: Index::default(),
             next: next.0,
             bytes: 0,
@@ -127,13 +135,13 @@ impl Queue {
             values: Values::default(),
             groups: Groups::default(),
             seen: Seen::default(),
-            figures: Figures::default(),
+            stats: QueueStats::default(),
         };
         queue.reconfigure(settings);
         queue
     }
 
-    /// What was declared.
+    /// The declared settings.
     #[must_use]
     #[inline]
     pub fn settings(&self) -> &Settings {
@@ -146,7 +154,7 @@ impl Queue {
         Seq(self.next)
     }
 
-    /// Messages here, in whatever state.
+    /// Messages here, in any state.
     #[must_use]
     #[inline]
     pub fn len(&self) -> usize {
@@ -177,10 +185,10 @@ impl Queue {
         self.item(seq.0)
     }
 
-    /// The figures of now.
+    /// The current statistics.
     #[must_use]
-    pub fn figures(&self) -> Figures {
-        Figures {
+    pub fn stats(&self) -> QueueStats {
+        QueueStats {
             ready: self.depth_in(State::Waiting),
             scheduled: self.depth_in(State::Scheduled) + self.depth_in(State::Delayed),
             acquired: self.depth_in(State::Acquired) + self.depth_in(State::Retiring),
@@ -191,7 +199,7 @@ impl Queue {
             groups: self.groups.len() as u64,
             consumers: self.consumers.len(),
             producers: self.producers,
-            ..self.figures
+            ..self.stats
         }
     }
 
@@ -252,9 +260,9 @@ impl Queue {
         self.groups.count_aside(group, -1);
     }
 
-    /// A message waits: it is shown to those who may have it.
+    /// A message waits: it becomes available to the consumers that may have it.
     #[inline]
-    fn appear(&mut self, at: u64) {
+    fn make_available(&mut self, at: u64) {
         let Some(entry) = self.index.get(at) else { return };
         let (expires, priority, group) = (entry.expires(), entry.priority(), entry.group);
         let grouped = entry.grouped();
@@ -263,28 +271,28 @@ impl Queue {
         }
         self.index.show(at, if grouped { Class::Grouped } else { Class::Loose });
         if grouped {
-            self.tell_group(group, priority, at);
+            self.notify_group(group, priority, at);
         }
-        for index in 0..self.consumers.walkers.len() {
-            self.tell_walker(self.consumers.walkers[index], priority, at, Entry::NO_GROUP);
+        for index in 0..self.consumers.cursors.len() {
+            self.notify_cursor(self.consumers.cursors[index], priority, at, Entry::NO_GROUP);
         }
     }
 
-    /// A message cannot be had any more, and stays here.
-    fn disappear(&mut self, at: u64) {
+    /// A message becomes unavailable, and stays here.
+    fn make_unavailable(&mut self, at: u64) {
         self.index.hide(at);
         if let Some(group) = self.index.get(at).map(|entry| entry.group).filter(|group| *group != Entry::NO_GROUP) {
             self.refresh_group(group);
         }
     }
 
-    /// There is a message that a walker may not come to by itself.
-    fn tell_walker(&mut self, id: ConsumerId, priority: u8, at: u64, group: u32) {
+    /// There is a message that a cursor may not reach by itself.
+    fn notify_cursor(&mut self, id: ConsumerId, priority: u8, at: u64, group: u32) {
         let Some(consumer) = self.consumers.get_mut(id) else { return };
         let browses = consumer.browses;
-        let Some(walker) = consumer.walker.as_mut() else { return };
+        let Some(cursor) = consumer.cursor.as_mut() else { return };
         if !browses {
-            walker.tell(priority, at, group);
+            cursor.notify(priority, at, group);
         }
         self.consumers.wake(id);
     }
@@ -313,7 +321,7 @@ impl Queue {
         }
     }
 
-    /// Forgets a message, wherever it stands: what it was.
+    /// Forgets a message in any state, and returns its entry.
     #[inline]
     fn take_out(&mut self, at: u64) -> Option<Item> {
         let entry = self.index.remove(at)?;
@@ -342,14 +350,15 @@ impl Queue {
         Some(item)
     }
 
-    /// The number that a message has which was scheduled under `id` and came due, if it is still here. Looks through all
-    /// such messages.
+    /// The number that a message has which was scheduled under `id` and came due, if it is still
+    /// here. Looks through all such messages.
     #[must_use]
     pub fn renamed(&self, id: Seq) -> Option<Seq> {
         self.names.iter().find(|(_, first)| **first == id.0).map(|(at, _)| Seq(*at))
     }
 
-    /// A scheduled message is due: it goes to the end, under a new number; the log goes on calling it by the old one.
+    /// A scheduled message is due: it moves to the end, under a new number; the log continues to
+    /// use the old one.
     fn move_to_end(&mut self, at: u64) -> u64 {
         if at + 1 == self.next {
             return at;

@@ -1,13 +1,13 @@
-//! Plain messages, most of all there are: nothing is to be done with them but to keep them, to hand them out in their
-//! turn, and to forget them when they are accepted.
+//! Plain messages, which most messages are: they only have to be stored, dispatched in order, and
+//! removed when they are accepted.
 //!
-//! Each call does in one look what the calls for every kind of message do in several, or says that the message, or the
-//! queue, is not plain: then nothing has changed, and the other calls are to be used.
+//! Each call does in one step what the general calls do in several, or returns that the message, or
+//! the queue, is not plain: then nothing has changed, and the general calls are to be used.
 
 use super::Queue;
 use super::consumers::{Candidates, ConsumerId};
 use super::effect::Cause;
-use super::entry::{Entry, Mark, Place, Seq, State, Step};
+use super::entry::{Entry, Mark, RecordLocation, Seq, State, Step};
 use super::head::Priority;
 use super::index::Class;
 use super::settings::{Full, Settings, Ttl};
@@ -24,14 +24,14 @@ pub struct Plain {
 }
 
 /// Whether messages that come into a queue with these settings may be plain.
-pub(super) fn takes_plain(settings: &Settings) -> bool {
+pub(super) fn accepts_plain(settings: &Settings) -> bool {
     let keeps_all = matches!(settings.full, Full::Block | Full::Strict);
     let without_rules = keeps_all && settings.ttl == Ttl::default();
     without_rules && !settings.last_value && settings.duplicates.is_none()
 }
 
 impl Queue {
-    /// Who gets whatever comes next: the only consumer that may have it, where nothing waits before it.
+    /// The only consumer that may receive the next message, if nothing waits before it.
     #[must_use]
     #[inline]
     pub fn taker(&self) -> Option<ConsumerId> {
@@ -42,19 +42,19 @@ impl Queue {
         }
     }
 
-    /// [`offer`](Queue::offer) and [`committed`](Queue::committed) of a plain message for which nothing is promised:
-    /// it can be had at once, or is held at once by the [`taker`](Queue::taker) if `to` names it, and lies where `put`
-    /// says. `None`: it is not plain here, and was not put.
+    /// [`offer`](Queue::offer) and [`committed`](Queue::committed) of a plain message for which
+    /// nothing is promised: it is available at once, or held at once by the [`taker`](Queue::taker)
+    /// if `to` names it. `put` returns its location. `None`: it is not plain here, and was not put.
     #[inline]
     pub fn keep_plain(
         &mut self,
         now: u64,
         plain: &Plain,
         to: Option<ConsumerId>,
-        put: impl FnOnce() -> Place,
+        put: impl FnOnce() -> RecordLocation,
     ) -> Option<Seq> {
         let fits = plain.size_bytes <= self.settings.limits.message_bytes;
-        if !(self.takes_plain && fits && self.consumers.walkers.is_empty()) {
+        if !(self.accepts_plain && fits && self.consumers.cursors.is_empty()) {
             return None;
         }
         if self.settings.full == Full::Strict && self.excess(plain.size_bytes).is_some() {
@@ -67,7 +67,7 @@ impl Queue {
         let at = self.next;
         self.next += 1;
         self.bytes += u64::from(plain.size_bytes);
-        self.figures.enqueued += 1;
+        self.stats.enqueued += 1;
         match to.and_then(|id| Some((id, self.consumers.get_mut(id)?))) {
             Some((id, consumer)) => {
                 entry.step(Step::Acquire);
@@ -75,7 +75,7 @@ impl Queue {
                 consumer.outstanding += 1;
                 self.index.push(at, entry);
                 self.depths[State::Acquired as usize] += 1;
-                self.figures.delivered += 1;
+                self.stats.delivered += 1;
             }
             None => {
                 let block = self.index.push(at, entry);
@@ -86,10 +86,11 @@ impl Queue {
         Some(Seq(at))
     }
 
-    /// [`next`](Queue::next) for the only one of the [`candidates`](Queue::candidates), that takes whatever comes: the
-    /// message, which it holds from now on, and where it lies. `None`: there is none, or the next one is not plain.
+    /// [`next`](Queue::next) for the only one of the [`candidates`](Queue::candidates), if it
+    /// accepts any message: the message, which it holds from now on, and its location. `None`:
+    /// there is none, or the next one is not plain.
     #[inline]
-    pub fn hand_plain(&mut self, id: ConsumerId) -> Option<(Seq, Place)> {
+    pub fn take_plain(&mut self, id: ConsumerId) -> Option<(Seq, RecordLocation)> {
         if self.groups.any_free() {
             return None;
         }
@@ -106,14 +107,15 @@ impl Queue {
         if let Some(consumer) = self.consumers.get_mut(id) {
             consumer.outstanding += 1;
         }
-        self.figures.delivered += 1;
+        self.stats.delivered += 1;
         Some((Seq(at), place))
     }
 
-    /// [`settle`](Queue::settle) of a plain message that was accepted: it is gone, as [`Effect::Remove`](super::Effect)
-    /// says of others, and lay at the place returned. `None`: nobody holds it, or it is not plain.
+    /// [`settle`](Queue::settle) of a plain message that was accepted: it is removed, as by
+    /// [`Effect::Remove`](super::Effect), and its location is returned. `None`: no consumer holds
+    /// it, or it is not plain.
     #[inline]
-    pub fn accept_plain(&mut self, seq: Seq) -> Option<Place> {
+    pub fn accept_plain(&mut self, seq: Seq) -> Option<RecordLocation> {
         let entry = self.index.get(seq.0).filter(|entry| entry.is_plain() && entry.state() == State::Acquired)?;
         if self.consumers.is_single() {
             return None;
@@ -123,20 +125,20 @@ impl Queue {
         self.index.remove(seq.0);
         self.depths[State::Acquired as usize] -= 1;
         self.bytes -= u64::from(size);
-        self.figures.removed[Cause::Accepted as usize] += 1;
+        self.stats.removed[Cause::Accepted as usize] += 1;
         Some(place)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Consume, Duplicates, Head, Next, Outcome, Verdict};
+    use super::super::{Consume, ConsumerOutcome, Duplicates, Head, Next, Verdict};
     use super::*;
 
     const PLAIN: Plain = Plain { size_bytes: 5, priority: Priority::new(4), durable: false };
 
-    fn place(offset: u32) -> Place {
-        Place { segment: 1, offset, len: 5 }
+    fn place(offset: u32) -> RecordLocation {
+        RecordLocation { segment: 1, offset, len: 5 }
     }
 
     fn keep(queue: &mut Queue, offset: u32) -> Option<Seq> {
@@ -156,14 +158,14 @@ mod tests {
         let (first, second) = (keep(&mut queue, 1), keep(&mut queue, 2));
         assert_eq!((first, second), (Some(Seq(0)), Some(Seq(1))));
         assert_eq!(queue.candidates().common, [id]);
-        assert_eq!(queue.hand_plain(id), Some((Seq(0), place(1))));
+        assert_eq!(queue.take_plain(id), Some((Seq(0), place(1))));
         let Next::Message(item) = queue.next(1, id, |_| Verdict::Yes) else { panic!("the second one") };
         assert_eq!((item.seq, item.place), (Seq(1), place(2)));
-        assert_eq!((queue.figures().acquired, queue.figures().bytes), (2, 10));
+        assert_eq!((queue.stats().acquired, queue.stats().bytes), (2, 10));
         assert_eq!(queue.accept_plain(Seq(0)), Some(place(1)));
         assert_eq!(queue.accept_plain(Seq(0)), None);
-        assert!(queue.settle(1, Seq(1), Outcome::Accepted, &mut |_| {}));
-        assert_eq!((queue.len(), queue.bytes(), queue.figures().removed[0]), (0, 0, 2));
+        assert!(queue.settle(1, Seq(1), ConsumerOutcome::Accepted, &mut |_| {}));
+        assert_eq!((queue.len(), queue.bytes(), queue.stats().removed[0]), (0, 0, 2));
     }
 
     #[test]
@@ -171,11 +173,11 @@ mod tests {
         let (mut queue, id) = with_consumer(Settings::default());
         assert_eq!(queue.taker(), Some(id));
         let seq = queue.keep_plain(1, &PLAIN, queue.taker(), || place(1)).expect("it is plain");
-        assert_eq!((queue.figures().acquired, queue.figures().delivered, queue.figures().enqueued), (1, 1, 1));
+        assert_eq!((queue.stats().acquired, queue.stats().delivered, queue.stats().enqueued), (1, 1, 1));
         assert_eq!((queue.candidates().is_empty(), queue.taker()), (true, Some(id)));
-        assert!(queue.settle(1, seq, Outcome::Released, &mut |_| {}));
+        assert!(queue.settle(1, seq, ConsumerOutcome::Released, &mut |_| {}));
         assert_eq!(queue.taker(), None, "one waits before what comes next");
-        assert_eq!(queue.hand_plain(id), Some((seq, place(1))));
+        assert_eq!(queue.take_plain(id), Some((seq, place(1))));
         assert_eq!(queue.accept_plain(seq), Some(place(1)));
         let other = queue.attach(&Consume::default()).expect("a place");
         queue.set_credit(other, true);
@@ -185,21 +187,21 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_back_is_handed_out_first() {
+    fn what_returns_is_dispatched_first() {
         let (mut queue, id) = with_consumer(Settings::default());
         (1..=2).for_each(|offset| assert!(keep(&mut queue, offset).is_some()));
-        assert_eq!(queue.hand_plain(id), Some((Seq(0), place(1))));
-        assert!(queue.settle(1, Seq(0), Outcome::Released, &mut |_| {}));
-        assert_eq!(queue.hand_plain(id), Some((Seq(0), place(1))));
-        // A failed delivery is to be told to the next consumer.
-        let failed = Outcome::Modified { failed: true, undeliverable_here: false };
+        assert_eq!(queue.take_plain(id), Some((Seq(0), place(1))));
+        assert!(queue.settle(1, Seq(0), ConsumerOutcome::Released, &mut |_| {}));
+        assert_eq!(queue.take_plain(id), Some((Seq(0), place(1))));
+        // A failed delivery has to be reported to the next consumer.
+        let failed = ConsumerOutcome::Modified { failed: true, undeliverable_here: false };
         assert!(queue.settle(1, Seq(0), failed, &mut |_| {}));
-        assert_eq!(queue.hand_plain(id), None);
-        assert_eq!(queue.figures().ready, 2);
+        assert_eq!(queue.take_plain(id), None);
+        assert_eq!(queue.stats().ready, 2);
     }
 
     #[test]
-    fn nothing_is_kept_where_more_is_to_be_looked_at() {
+    fn nothing_is_kept_where_more_is_to_be_examined() {
         let bounded = Settings::default().limits;
         let others = [
             Settings { full: Full::DropOldest, ..Settings::default() },
@@ -245,10 +247,10 @@ mod tests {
         let super::super::Admission::Store(stored) = queue.offer(1, &head) else { panic!("a place") };
         queue.committed(stored.seq, place(1), &mut |_| {});
         assert!(keep(&mut queue, 2).is_some());
-        assert_eq!(queue.hand_plain(id), None, "the one that lives for a while comes first");
+        assert_eq!(queue.take_plain(id), None, "the one that lives for a while comes first");
         assert!(matches!(queue.next(1, id, |_| Verdict::Yes), Next::Message(_)));
         assert_eq!(queue.accept_plain(stored.seq), None);
-        assert_eq!(queue.hand_plain(id), Some((Seq(1), place(2))));
+        assert_eq!(queue.take_plain(id), Some((Seq(1), place(2))));
         assert!(queue.retire(Seq(1)));
         assert_eq!(queue.accept_plain(Seq(1)), None, "a transaction has it");
     }

@@ -1,20 +1,20 @@
-//! A restart: the index is made again from what the log kept, without a look at the bodies.
+//! A restart: rebuilds the index from the log, without reading bodies.
 
 use super::Queue;
 use super::effect::Effect;
-use super::entry::{Place, Seq, Step};
+use super::entry::{RecordLocation, Seq, Step};
 use super::head::Record;
 use super::settings::Settings;
 use super::state::Marker;
 
-/// A message that the log has and whose removal it has not.
+/// A logged message without a logged removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Restored {
-    /// what the log calls it
+    /// its number in the log
     pub id: Seq,
     /// where its body lies
-    pub place: Place,
-    /// what was written beside it; `failures` may have been counted on since
+    pub place: RecordLocation,
+    /// its logged record; `failures` may have been counted on since
     pub record: Record,
 }
 
@@ -24,9 +24,10 @@ pub struct Restored {
 pub struct OutOfOrder(Seq, Seq);
 
 impl Queue {
-    /// The queue as it was when the log was written: what consumers held waits again, and so does what was on its way
-    /// to another address. `next` is above every number ever given out. Bounds and keys are applied again, effects
-    /// say what that removes. A scheduled message that was due before goes to the end, in order of time.
+    /// The queue at the time of the last log record: messages that consumers held wait again, and
+    /// so do messages on their way to another address. `next` is above every number ever given out.
+    /// Bounds and keys are applied again; effects report the messages that this removes. A
+    /// scheduled message that was due before goes to the end, in order of time.
     ///
     /// # Errors
     ///
@@ -46,7 +47,7 @@ impl Queue {
             }
             queue.next = at + 1;
             queue.insert(at, &entry.record);
-            queue.reappear(at, entry, sink);
+            queue.restore_available(at, entry, sink);
         }
         queue.next = queue.next.max(next.0);
         markers.into_iter().for_each(|marker| queue.seen.restore(marker));
@@ -54,7 +55,7 @@ impl Queue {
         Ok(queue)
     }
 
-    fn reappear(&mut self, at: u64, restored: Restored, sink: &mut impl FnMut(Effect)) {
+    fn restore_available(&mut self, at: u64, restored: Restored, sink: &mut impl FnMut(Effect)) {
         let Some(entry) = self.index.get_mut(at) else { return };
         entry.place = restored.place;
         self.uncommitted_bytes -= u64::from(entry.size);
@@ -62,7 +63,7 @@ impl Queue {
             self.await_time(at, Step::Schedule);
         } else {
             self.step(at, Step::Commit);
-            self.appear(at);
+            self.make_available(at);
             self.make_room(at, sink);
         }
     }

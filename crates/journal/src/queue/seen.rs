@@ -1,4 +1,5 @@
-//! Messages that came before: by message id within a window, and by the number their producer gave them.
+//! Messages that came before: by message id within a window, and by the number their producer gave
+//! them.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,7 +10,8 @@ use super::head::Head;
 use super::settings::Duplicates;
 use super::state::Marker;
 
-/// Numbered producers that a queue remembers; one more is refused, as forgetting one would let its duplicates in.
+/// Numbered producers that a queue remembers; one more is refused, as forgetting one would let its
+/// duplicates in.
 pub const NUMBERED_PRODUCERS_MAX: usize = 1 << 20;
 
 /// One remembered message id.
@@ -52,7 +54,8 @@ impl Ids {
         self.forget(slot);
         self.ring[slot as usize] = Some(id);
         let known = self.slots.get(&id.digest).and_then(|slot| self.ring[*slot as usize]);
-        // An id can be here twice, the older one outside the window; a restart puts them in any order.
+        // An id can be here twice, the older one outside the window; a restart puts them in any
+        // order.
         if known.is_none_or(|known| known.at <= id.at) {
             self.slots.insert(id.digest, slot);
         }
@@ -66,7 +69,7 @@ impl Ids {
         }
     }
 
-    /// After a restart: the ring goes on where it stopped, behind the newest.
+    /// After a restart the ring continues behind the newest id.
     fn resume(&mut self) {
         if (self.ring.len() as u32) < self.limit {
             self.next = self.ring.len() as u32;
@@ -78,7 +81,7 @@ impl Ids {
     }
 }
 
-/// What is known of a numbered producer.
+/// The known state of a numbered producer.
 #[derive(Clone, Copy, Debug, Default)]
 struct Producer {
     /// highest number committed
@@ -89,18 +92,19 @@ struct Producer {
     any: bool,
     /// the message of `offered`
     seq: u64,
-    /// one was refused while the log had others behind it: they are not to be stored, or it could never come again
+    /// one was refused while the log had others behind it: they are not to be stored, or it could
+    /// never come again
     gap: bool,
 }
 
-/// What a message that is not committed has left behind.
+/// The traces of a message that is not committed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Trace {
     slot: Option<u32>,
     producer: Option<(u128, u64)>,
 }
 
-/// What a store has seen: of a queue, or of a partition of a stream.
+/// The duplicate history of a queue, or of a partition of a stream.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     ids: Ids,
@@ -110,7 +114,7 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// Takes on what was declared; of the ids remembered as many are kept as fit.
+    /// Applies new settings; keeps as many of the remembered ids as fit.
     pub(crate) fn configure(&mut self, duplicates: Option<Duplicates>) {
         let limit = duplicates.map_or(0, |duplicates| duplicates.ids);
         self.ids.window_ms = duplicates.map_or(0, |duplicates| duplicates.window_ms);
@@ -124,7 +128,7 @@ impl Seen {
         for id in kept.iter().skip(kept.len().saturating_sub(limit as usize)) {
             self.ids.insert(*id);
         }
-        // Slots have changed: what is not committed is remembered and cannot be taken back.
+        // Slots have changed: uncommitted ids are remembered and cannot be withdrawn.
         self.traces.values_mut().for_each(|trace| trace.slot = None);
     }
 
@@ -138,7 +142,7 @@ impl Seen {
         by_number.or_else(by_id).map(Seq)
     }
 
-    /// A message is offered that was not seen before: what is to be journaled with it.
+    /// A new message is offered: returns what has to be journaled with it.
     #[inline]
     pub(crate) fn note(&mut self, now: u64, at: u64, head: &Head) -> [Option<Marker>; 2] {
         if head.producer.is_none() && (head.message_id.is_none() || self.ids.limit == 0) {
@@ -180,7 +184,8 @@ impl Seen {
         }
     }
 
-    /// Whether a message that the log has is of a numbered producer of which it refused an earlier one.
+    /// Whether a message that the log has is of a numbered producer of which it refused an earlier
+    /// one.
     #[inline]
     pub(crate) fn is_behind_gap(&self, at: u64) -> bool {
         !self.traces.is_empty() && self.traces.get(&at).is_some_and(|trace| self.has_gap(trace))
@@ -240,7 +245,8 @@ impl Seen {
         self.ids.resume();
     }
 
-    /// Whether a numbered producer is one of those remembered, or there is room for it among `most`.
+    /// Whether a numbered producer is one of those remembered, or there is room for it among
+    /// `most`.
     pub(crate) fn may_know(&self, name: u128, most: usize) -> bool {
         self.producers.len() < most || self.producers.contains_key(&name)
     }
@@ -260,7 +266,7 @@ impl Queue {
             return None;
         }
         if let Some(original) = self.seen.original(now, head) {
-            self.figures.duplicates += 1;
+            self.stats.duplicates += 1;
             let pending = self.index.get(original.0).is_some_and(|entry| entry.state() == State::Offered);
             return Some(Admission::Duplicate { of: pending.then_some(original) });
         }
@@ -268,7 +274,7 @@ impl Queue {
         if self.seen.may_know(name, NUMBERED_PRODUCERS_MAX) {
             return None;
         }
-        self.figures.refused += 1;
+        self.stats.refused += 1;
         Some(Admission::Refuse(Refusal::NumberedProducers))
     }
 }

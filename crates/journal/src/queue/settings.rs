@@ -1,6 +1,7 @@
-//! What an address says about its queue.
+//! The queue settings of an address.
 
-/// All that is declared about one queue. The default stores without bounds, in order, and tries for ever.
+/// All that is declared about one queue. The default stores without bounds, in order, and tries for
+/// ever.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
     /// bounds, each with its refusal
@@ -17,11 +18,12 @@ pub struct Settings {
     pub dead_letter: bool,
     /// there is an address for what expires; without it that is dropped
     pub expiry: bool,
-    /// `treatRejectAsUnmodifiedDeliveryFailed`: a rejected message counts as a failed delivery and stays
+    /// `treatRejectAsUnmodifiedDeliveryFailed`: a rejected message counts as a failed delivery and
+    /// stays
     pub reject_is_failure: bool,
-    /// who of several consumers may have messages
+    /// how messages are shared among several consumers
     pub sharing: Sharing,
-    /// what messages of one `group-id` have in common
+    /// what messages of one `group-id` share
     pub grouping: Grouping,
     /// by `message-id`
     pub duplicates: Option<Duplicates>,
@@ -30,7 +32,7 @@ pub struct Settings {
 /// Bounds of a queue; the default is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// messages stored, in whatever state
+    /// messages stored, in any state
     pub messages: u64,
     /// their bytes
     pub bytes: u64,
@@ -48,20 +50,21 @@ impl Default for Limits {
     }
 }
 
-/// What a full queue does.
+/// The behaviour of a full queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Full {
-    /// gives producers no more credit; what they send within the credit they have is still stored, so that the bound
-    /// is overrun by at most their windows
+    /// grants no more credit; messages sent within the granted credit are still stored, so that the
+    /// bound is exceeded by at most the producers' windows
     #[default]
     Block,
     /// refuses the message
     Reject,
-    /// gives producers credit for the room that there is, and refuses what comes when there is none. A message that is alone
-    /// may be larger than `limits.bytes`; otherwise no bound is ever overrun
+    /// grants credit for the available room, and refuses messages beyond it. A message that is
+    /// alone may be larger than `limits.bytes`; otherwise no bound is ever overrun
     Strict,
-    /// drops its oldest waiting messages for the new one: a ring. What consumers hold stays, and so does the new one, so
-    /// that the bound is overrun by at most what they hold; a message that is larger than `limits.bytes` is refused
+    /// drops its oldest waiting messages for the new one: a ring. Held messages and the new one
+    /// stay, so that the bound is exceeded by at most the held messages; a message larger than
+    /// `limits.bytes` is refused
     DropOldest,
 }
 
@@ -75,11 +78,12 @@ pub struct Ttl {
 }
 
 impl Ttl {
-    /// When a message arriving now expires; of the header's `ttl` and `absolute-expiry-time` the earlier counts.
+    /// When a message arriving now expires; of the header's `ttl` and `absolute-expiry-time` the
+    /// earlier counts.
     #[must_use]
     pub fn expires(&self, now: u64, ttl_ms: Option<u64>, absolute: Option<u64>) -> Option<u64> {
         let by_ttl = ttl_ms.map(|ttl| now.saturating_add(ttl));
-        let asked = match (by_ttl, absolute) {
+        let requested = match (by_ttl, absolute) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
@@ -89,7 +93,7 @@ impl Ttl {
         };
         let earliest = minimum.map_or(0, |ms| now.saturating_add(ms));
         let latest = maximum.map(|ms| now.saturating_add(ms));
-        match (asked.map(|at| at.max(earliest)), latest) {
+        match (requested.map(|at| at.max(earliest)), latest) {
             (Some(at), Some(latest)) => Some(at.min(latest)),
             (at, latest) => at.or(latest),
         }
@@ -134,17 +138,18 @@ impl Redelivery {
     }
 }
 
-/// Who of several consumers may have messages.
+/// How messages are shared among several consumers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sharing {
     /// all, those of a higher priority first
     #[default]
     Competing,
-    /// one at a time; the next takes over when it goes, or when it holds nothing and one of a higher priority waits
+    /// one at a time; the next takes over when it goes, or when it holds nothing and one of a
+    /// higher priority waits
     SingleActive,
 }
 
-/// What messages of one group have in common.
+/// What the messages of one group share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Grouping {
     /// nothing
@@ -152,7 +157,8 @@ pub enum Grouping {
     /// the consumer: it keeps the group as long as it lives and the group has messages
     #[default]
     Sticky,
-    /// the order: while a consumer holds messages of a group no other gets any, and a failed one holds back the rest
+    /// the order: while a consumer holds messages of a group no other gets any, and a failed one
+    /// holds back the rest
     PerKey,
 }
 
@@ -172,7 +178,7 @@ mod tests {
     #[test]
     fn ttl_is_clamped_from_both_sides() {
         let ttl = Ttl { minimum_ms: Some(550), maximum_ms: Some(5000) };
-        let expires = |asked| ttl.expires(1000, asked, None);
+        let expires = |requested| ttl.expires(1000, requested, None);
         assert_eq!(
             [expires(Some(1)), expires(Some(600)), expires(Some(9000)), expires(None)],
             [Some(1550), Some(1600), Some(6000), Some(6000)]

@@ -1,6 +1,6 @@
-//! What must outlive the messages: which ones came before.
+//! State that must outlive the messages: which of them came before.
 
-/// A key and its value, journaled with a message; of one key the last value counts. Given back to
+/// A key and its value, journaled with a message; of one key the last value counts. Returned to
 /// [`restore`](super::Queue::restore) they make the queue recognise duplicates after a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Marker {
@@ -20,13 +20,14 @@ pub enum Marker {
         /// milliseconds since 1970
         at: u64,
     },
-    /// the tag of a delivery that its sender has not settled; the caller's own business, as is when it goes
+    /// the tag of a delivery that its sender has not settled; the caller's own business, as is when
+    /// it goes
     Tag {
         /// digest of it and its link
         tag: u128,
         /// digest of its link
         link: u64,
-        /// seconds for which it is kept when the link is gone
+        /// seconds for which it is kept after the link has gone
         keep_s: u32,
     },
 }
@@ -41,7 +42,7 @@ const MESSAGE_ID: u8 = 2;
 const TAG: u8 = 3;
 
 impl Marker {
-    /// Names what is remembered: a letter for the kind, then the producer's digest, the slot, or the tag's digest,
+    /// Its key: a letter for the kind, then the producer's digest, the slot, or the tag's digest,
     /// little-endian.
     #[must_use]
     pub fn key(&self) -> [u8; MARKER_KEY_BYTES] {
@@ -55,7 +56,7 @@ impl Marker {
         key
     }
 
-    /// What is remembered under the key: the sequence, time and digest, or seconds and link, little-endian.
+    /// Its value: the sequence, time and digest, or seconds and link, little-endian.
     #[must_use]
     pub fn value(&self) -> [u8; MARKER_VALUE_BYTES] {
         let (number, digest) = match self {
@@ -69,7 +70,8 @@ impl Marker {
         value
     }
 
-    /// The marker of a key and its value; `None` for a kind, or a length, that this version does not know.
+    /// The marker of a key and its value; `None` for a kind, or a length, that this version does
+    /// not know.
     #[must_use]
     pub fn decode(key: &[u8], value: &[u8]) -> Option<Self> {
         if (key.len(), value.len()) != (MARKER_KEY_BYTES, MARKER_VALUE_BYTES) {
@@ -91,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn markers_come_back_as_they_were() {
+    fn markers_return_as_they_were() {
         let producer = Marker::Producer { name: u128::MAX - 5, sequence: u64::MAX };
         let id = Marker::MessageId { slot: 70_000, id: 1 << 99, at: 1_760_000_000_000 };
         let tag = Marker::Tag { tag: u128::MAX / 3, link: u64::MAX - 1, keep_s: 300 };

@@ -1,4 +1,4 @@
-//! What time brings: messages that are due, next attempts, and the end of a time to live.
+//! Time-driven changes: messages that become due, next attempts, and expiry.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,7 +7,7 @@ use super::Queue;
 use super::effect::Effect;
 use super::entry::{Mark, State, Step};
 
-/// Blocks whose messages are looked at for expiry, and messages that become due, in one call.
+/// Blocks examined for expiry, and messages that become due, in one call.
 const SHARE: usize = 256;
 
 /// Messages that become visible at a time, the earliest first, of one time in their order.
@@ -46,25 +46,25 @@ impl Queue {
         [self.timers.next(), self.index.next_expiry()].into_iter().flatten().min()
     }
 
-    /// Time has come to `now`: what is due can be had, what has expired goes. A turn's share at a time: call again
-    /// while [`Queue::next_timeout`] has passed.
+    /// Advances the time to `now`: due messages become available, expired ones are removed. A
+    /// turn's share at a time: call again while [`Queue::next_timeout`] has passed.
     pub fn timeout(&mut self, now: u64, sink: &mut impl FnMut(Effect)) {
-        // What has expired makes room first.
+        // Expired messages make room first.
         for _ in 0..SHARE / 64 {
             let Some(block) = self.index.take_expiring(now) else { break };
             self.expire_in(now, block, sink);
         }
         for _ in 0..SHARE {
             let Some(at) = self.timers.pop_due(now) else { break };
-            self.come_due(at, sink);
+            self.become_due(at, sink);
         }
         self.forget_stale_timers();
     }
 
-    /// A message cannot be had before a time for which there is a timer.
+    /// A message is unavailable until a time for which there is a timer.
     pub(super) fn await_time(&mut self, at: u64, step: Step) {
         self.step(at, step);
-        self.disappear(at);
+        self.make_unavailable(at);
         let Some(entry) = self.index.get_mut(at) else { return };
         let expires = entry.expires();
         entry.set(Mark::Timed, true);
@@ -73,23 +73,23 @@ impl Queue {
         }
     }
 
-    fn come_due(&mut self, at: u64, sink: &mut impl FnMut(Effect)) {
+    fn become_due(&mut self, at: u64, sink: &mut impl FnMut(Effect)) {
         let Some(entry) = self.index.get_mut(at) else { return };
         entry.set(Mark::Timed, false);
         entry.set(Mark::Missed, entry.state() == State::Leaving);
         match entry.state() {
             State::Delayed => {
                 self.step(at, Step::Due);
-                self.appear(at);
+                self.make_available(at);
             }
             State::Scheduled => {
                 entry.set(Mark::Unseen, false);
                 let at = self.move_to_end(at);
                 self.step(at, Step::Due);
-                self.appear(at);
+                self.make_available(at);
                 self.make_room(at, sink);
             }
-            // Not committed yet, or leaving: it can be had as soon as it is committed, or stays.
+            // Not committed yet, or leaving: it becomes available when it is committed, or stays.
             _ => {}
         }
     }
@@ -100,7 +100,7 @@ impl Queue {
             from = at + 1;
             let Some(entry) = self.index.get(at) else { continue };
             let expires = entry.expires();
-            // What a consumer holds is looked at when it comes back.
+            // A message held by a consumer is checked when it returns.
             let mortal = matches!(entry.state(), State::Waiting | State::Scheduled | State::Delayed | State::Expired);
             if expires == 0 || !mortal {
                 continue;

@@ -1,4 +1,5 @@
-//! What makes room by itself: a last-value queue keeps the newest message of each key, a ring the newest of all.
+//! Queues that make room by themselves: a last-value queue keeps the newest message of each key, a
+//! ring the newest of all.
 
 use std::collections::HashMap;
 
@@ -19,7 +20,8 @@ impl Values {
         self.key_of.insert(at, key);
     }
 
-    /// The message can be had: the one that was the newest until now, or itself if it is not.
+    /// The message becomes available: returns the one that was the newest until now, or itself if
+    /// it is not.
     fn publish(&mut self, at: u64) -> Option<u64> {
         let newest = self.newest.entry(*self.key_of.get(&at)?).or_insert(at);
         let older = at.min(*newest);
@@ -53,7 +55,7 @@ impl Values {
 }
 
 impl Queue {
-    /// A message can be had for the first time: older ones make room.
+    /// A message becomes available for the first time: older ones make room.
     #[inline]
     pub(super) fn make_room(&mut self, at: u64, sink: &mut impl FnMut(Effect)) {
         if self.settings.last_value
@@ -63,7 +65,7 @@ impl Queue {
             self.finish(older, Cause::Replaced, sink);
         }
         if self.settings.full == Full::DropOldest {
-            // The last that waits stays, whatever consumers hold: a ring is for the newest.
+            // The last waiting message stays, whatever consumers hold: a ring is for the newest.
             while self.depth_in(State::Waiting) > 1 && self.is_overrun() {
                 let Some(oldest) = self.oldest() else { return };
                 self.finish(oldest, Cause::Overrun, sink);

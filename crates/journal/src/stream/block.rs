@@ -9,9 +9,9 @@
 //!  +--------+------------+----
 //! ```
 //!
-//! The upper bit of the length says that a name stands before the message: two bytes of length, then the name that it was
-//! sent to, where that is not the address's own. Numbers are little-endian, times milliseconds since 1970. Bodies can be
-//! put one behind the other to make a larger block.
+//! The upper bit of the length marks a name before the message: two bytes of length, then the name
+//! that it was sent to, if that is not the address's own. Numbers are little-endian, times
+//! milliseconds since 1970. Bodies can be put one behind the other to make a larger block.
 
 const NAMED: u32 = 1 << 31;
 const PREFIX_BYTES: usize = 12;
@@ -21,7 +21,7 @@ const TIME_MAX: u64 = (1 << 48) - 1;
 /// Bytes of an encoded [`BlockHead`].
 pub const BLOCK_HEAD_BYTES: usize = 25;
 
-/// What the index knows of a block: lies beside it in the log, so that a restart reads no bodies.
+/// The index entry of a block: logged beside it, so that a restart reads no bodies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockHead {
     /// offset of its first message
@@ -46,7 +46,7 @@ impl BlockHead {
         bytes
     }
 
-    /// What was encoded; `None` for a form that this version does not know.
+    /// Decodes it; `None` for a form that this version does not know.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; BLOCK_HEAD_BYTES] = bytes.try_into().ok()?;
@@ -73,8 +73,8 @@ pub struct Entry<'a> {
     pub message: &'a [u8],
 }
 
-/// The message that begins at byte `at` of a block's body, and where the next one begins. `None` at the end, and where
-/// the layout is broken.
+/// The message that begins at byte `at` of a block's body, and where the next one begins. `None` at
+/// the end, and where the layout is broken.
 #[inline]
 #[must_use]
 pub fn entry(body: &[u8], at: usize) -> Option<(Entry<'_>, usize)> {
@@ -100,8 +100,8 @@ fn named(rest: &[u8], bytes: usize, enqueued_ms: u64, at: usize) -> Option<(Entr
     Some((Entry { enqueued_ms, name: Some(str::from_utf8(name).ok()?), message }, end))
 }
 
-/// Begins a message; its bytes are to follow, and then [`end`]. A name is cut to 65,535 bytes, of which addresses have
-/// no more than 1,024.
+/// Begins a message; its bytes are to follow, and then [`end`]. A name is cut to 65,535 bytes, of
+/// which addresses have no more than 1,024.
 pub(super) fn begin(out: &mut Vec<u8>, enqueued_ms: u64, name: Option<&str>) {
     let marks = if name.is_some() { NAMED } else { 0 };
     out.extend_from_slice(&marks.to_le_bytes());
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_come_back_as_they_were() {
+    fn heads_return_as_they_were() {
         let head = BlockHead { first: u64::MAX - 5, count: 5, first_ms: 1_760_000_000_000, last_ms: TIME_MAX };
         assert_eq!(BlockHead::decode(&head.encode()), Some(head));
         assert_eq!(BlockHead::decode(&BlockHead { count: 0, ..head }.encode()), None);

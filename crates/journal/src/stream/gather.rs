@@ -3,13 +3,13 @@
 use super::Partition;
 use super::block::{self, BLOCK_HEAD_BYTES, BlockHead};
 use super::index::Block;
-use crate::log::Place;
+use crate::log::RecordLocation;
 use crate::queue::{Head, Marker, NUMBERED_PRODUCERS_MAX};
 
 /// Emptied blocks kept for their room.
 const SPARE_BLOCKS: usize = 4;
 
-/// By what a message is known again.
+/// The identity by which duplicates are recognised.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     /// digest of its id
@@ -18,7 +18,7 @@ pub struct Identity {
     pub producer: Option<(u128, u64)>,
 }
 
-/// What becomes of a message that has come.
+/// The result of offering a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offer {
     /// it is new: gather it
@@ -52,10 +52,10 @@ pub(super) struct UnderWay {
 
 /// A block for the log.
 #[derive(Clone, Copy, Debug)]
-pub struct Handed<'a> {
+pub struct FilledBlock<'a> {
     /// the number by which the log knows it
     pub record: u64,
-    /// what lies beside it
+    /// the record beside it
     pub head: [u8; BLOCK_HEAD_BYTES],
     /// the messages
     pub body: &'a [u8],
@@ -71,21 +71,22 @@ impl Partition {
         }
         let head = head_of(identity);
         if let Some(original) = self.seen.original(now_ms, &head) {
-            self.figures.duplicates += 1;
+            self.stats.duplicates += 1;
             let pending = (self.answered..self.tickets).contains(&original.0);
             return Offer::Duplicate { of: pending.then_some(original.0) };
         }
         match identity.producer {
             Some((name, _)) if !self.seen.may_know(name, NUMBERED_PRODUCERS_MAX) => {
-                self.figures.refused += 1;
+                self.stats.refused += 1;
                 Offer::TooManyProducers
             }
             _ => Offer::New,
         }
     }
 
-    /// Puts a message behind those that wait, and gives its ticket. `put` appends the message, which came at the time it
-    /// is told, with eight bytes for its offset, big-endian, and says where these are; `None` takes the message back.
+    /// Puts a message behind those that wait, and gives its ticket. `put` appends the message,
+    /// which arrived at the given time, with eight bytes for its offset, big-endian, and returns
+    /// where these are; `None` withdraws the message.
     pub fn gather(
         &mut self,
         now_ms: u64,
@@ -127,7 +128,7 @@ impl Partition {
 
     /// Something waits for the log, and nothing is there.
     #[must_use]
-    pub fn may_hand_over(&self) -> bool {
+    pub fn may_flush(&self) -> bool {
         self.under_way.is_empty() && !self.gathered.is_empty()
     }
 
@@ -137,10 +138,10 @@ impl Partition {
         !self.under_way.is_empty()
     }
 
-    /// Gives all that has gathered to the log, with its offsets, if [`Partition::may_hand_over`]. The blocks are to be in
-    /// one batch: they are taken together or not at all.
-    pub fn hand_over(&mut self, mut put: impl FnMut(&Handed<'_>)) {
-        if !self.may_hand_over() {
+    /// Gives all that has gathered to the log, with its offsets, if [`Partition::may_flush`]. The
+    /// blocks are to be in one batch: they are taken together or not at all.
+    pub fn flush(&mut self, mut put: impl FnMut(&FilledBlock<'_>)) {
+        if !self.may_flush() {
             return;
         }
         let mut next = self.next;
@@ -158,7 +159,7 @@ impl Partition {
                 last_ms: block.last_ms,
             };
             let record = self.record();
-            put(&Handed { record, head: head.encode(), body: &block.bytes, markers: &block.markers });
+            put(&FilledBlock { record, head: head.encode(), body: &block.bytes, markers: &block.markers });
             self.under_way.push_back(UnderWay { record, head });
             if self.spare.len() < SPARE_BLOCKS {
                 block.bytes.clear();
@@ -175,8 +176,9 @@ impl Partition {
         record
     }
 
-    /// The log has the block that was handed over first: how many messages that are. They can be read from now on.
-    pub fn committed(&mut self, place: Place, bytes: u64) -> u32 {
+    /// The log has written the oldest block in flight: returns its number of messages. They can be
+    /// read from now on.
+    pub fn committed(&mut self, place: RecordLocation, bytes: u64) -> u32 {
         let Some(UnderWay { record, head }) = self.under_way.pop_front() else { return 0 };
         debug_assert_eq!(head.first, self.next, "blocks are committed in order");
         for _ in 0..head.count {
@@ -184,14 +186,15 @@ impl Partition {
             self.answered += 1;
         }
         self.next = head.first + u64::from(head.count);
-        self.figures.enqueued += u64::from(head.count);
+        self.stats.enqueued += u64::from(head.count);
         self.push(Block::new(record, head, place, bytes));
         head.count
     }
 
-    /// The log has not taken the block that was handed over first: how many messages are not stored. Their offsets go
-    /// to what comes next. Where a numbered producer has others behind them, all that has gathered goes with them: a
-    /// refused message could not come again behind one that is stored.
+    /// The log has refused the oldest block in flight: returns the number of messages that are not
+    /// stored. Their offsets go to the next messages. Where a numbered producer has others behind
+    /// them, all that has gathered goes with them: a refused message could not come again behind
+    /// one that is stored.
     pub fn refused(&mut self) -> u32 {
         let Some(UnderWay { head, .. }) = self.under_way.pop_front() else { return 0 };
         let mut count = self.withdraw(head.count);
@@ -208,7 +211,7 @@ impl Partition {
             self.seen.withdraw(self.answered);
             self.answered += 1;
         }
-        self.figures.refused += u64::from(count);
+        self.stats.refused += u64::from(count);
         count
     }
 

@@ -2,7 +2,7 @@
 
 use super::Partition;
 use super::block::BlockHead;
-use crate::log::Place;
+use crate::log::RecordLocation;
 
 /// A block that is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub struct Block {
     /// when its last message came
     pub last_ms: u64,
     /// where it lies
-    pub place: Place,
+    pub place: RecordLocation,
     /// messages in it
     pub count: u32,
     /// bytes of its body; a larger one counts as `u32::MAX`
@@ -28,7 +28,7 @@ pub struct Block {
 }
 
 impl Block {
-    pub(super) fn new(record: u64, head: BlockHead, place: Place, bytes: u64) -> Self {
+    pub(super) fn new(record: u64, head: BlockHead, place: RecordLocation, bytes: u64) -> Self {
         let BlockHead { first, count, first_ms, last_ms } = head;
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         Self { record, first, first_ms, last_ms, place, count, bytes, damaged: false, copying: false }
@@ -43,7 +43,8 @@ impl Block {
 }
 
 impl Partition {
-    /// Where in the index the block with `offset` is, or the first behind it; the number of blocks if there is none.
+    /// Where in the index the block with `offset` is, or the first behind it; the number of blocks
+    /// if there is none.
     pub(super) fn position(&self, offset: u64) -> usize {
         self.blocks.partition_point(|block| block.end() <= offset)
     }
@@ -53,7 +54,8 @@ impl Partition {
         self.blocks.range(self.position(offset)..)
     }
 
-    /// The offset of the first block that has a message not older than a time; [`Partition::next`] if there is none.
+    /// The offset of the first block that has a message not older than a time; [`Partition::next`]
+    /// if there is none.
     #[must_use]
     pub fn since(&self, at_ms: u64) -> u64 {
         let at = self.blocks.partition_point(|block| block.last_ms < at_ms);
@@ -74,7 +76,8 @@ impl Partition {
         self.note_run(&block);
     }
 
-    /// Takes the oldest block, if it has to go now. Blocks that are being written again wait until they are.
+    /// Takes the oldest block, if it has to go now. Blocks that are being written again wait until
+    /// they are.
     pub fn overdue(&mut self, now_ms: u64) -> Option<Block> {
         let oldest = self.blocks.front()?;
         let merging = self.merging.is_some_and(|run| run.covers(oldest));
@@ -83,12 +86,12 @@ impl Partition {
         }
         let oldest = self.blocks.pop_front()?;
         self.bytes -= u64::from(oldest.bytes);
-        self.figures.retired += u64::from(oldest.count);
+        self.stats.retired += u64::from(oldest.count);
         self.forget_run(&oldest);
         Some(oldest)
     }
 
-    /// The newest block stays: what was just accepted can be read.
+    /// The newest block stays: accepted messages can be read.
     fn is_over(&self) -> bool {
         self.blocks.len() > 1 && self.retention.bytes.is_some_and(|bytes| self.bytes > bytes)
     }
@@ -104,9 +107,9 @@ impl Partition {
         Some(oldest.last_ms.saturating_add(self.retention.age_ms?))
     }
 
-    /// Blocks that lie in a segment and are being written again from now on, unless they are already or a merge does
-    /// it: record and place of each, `most` at most.
-    pub fn copying(&mut self, segment: u32, most: usize) -> Vec<(u64, Place)> {
+    /// Blocks that lie in a segment and are being written again from now on, unless they are
+    /// already or a merge does it: record and place of each, `most` at most.
+    pub fn copying(&mut self, segment: u32, most: usize) -> Vec<(u64, RecordLocation)> {
         let merging = self.merging.unwrap_or_default();
         let here = self.blocks.iter_mut().filter(|block| block.place.segment == segment && !merging.covers(block));
         let here = here.filter(|block| !block.copying).take(most);
@@ -117,9 +120,9 @@ impl Partition {
         .collect()
     }
 
-    /// A block that was being written again lies at `place` now, or where it lay if there is none. `false`: it is not
-    /// known any more.
-    pub fn moved(&mut self, record: u64, place: Option<Place>) -> bool {
+    /// A block that was being written again lies at `place` now, or where it lay if there is none.
+    /// `false`: it is not known any more.
+    pub fn moved(&mut self, record: u64, place: Option<RecordLocation>) -> bool {
         let Some(block) = self.blocks.iter_mut().find(|block| block.record == record && block.copying) else {
             return false;
         };

@@ -1,9 +1,10 @@
-//! Small blocks become large ones: a producer that sends a message now and then has a block for each.
+//! Small blocks become large ones: a producer that sends a message now and then has a block for
+//! each.
 
 use super::Partition;
 use super::block::{BLOCK_HEAD_BYTES, BlockHead};
 use super::index::Block;
-use crate::log::Place;
+use crate::log::RecordLocation;
 
 /// A block of this part of the full size is not small.
 const SMALL_PART: usize = 4;
@@ -34,14 +35,15 @@ impl Run {
 pub struct Merge {
     /// the number by which the log will know the new block
     pub record: u64,
-    /// what is to lie beside it
+    /// the record beside it
     pub head: [u8; BLOCK_HEAD_BYTES],
-    /// numbers and places of those it takes the place of, in order: their bodies in a row are its body
-    pub blocks: Vec<(u64, Place)>,
+    /// numbers and places of those it takes the place of, in order: their bodies in a row are its
+    /// body
+    pub blocks: Vec<(u64, RecordLocation)>,
 }
 
 impl Partition {
-    /// A block has come to the end.
+    /// Appends a block.
     pub(super) fn note_run(&mut self, block: &Block) {
         if block.damaged || block.bytes as usize * SMALL_PART >= self.block_bytes {
             self.run = Run::default();
@@ -81,7 +83,7 @@ impl Partition {
     /// The places of blocks that shall become one, if there are such: their bodies are needed for
     /// [`Partition::merge`].
     #[must_use]
-    pub fn merge_due(&self) -> Option<impl Iterator<Item = Place>> {
+    pub fn merge_due(&self) -> Option<impl Iterator<Item = RecordLocation>> {
         let run = self.due.filter(|_| self.merging.is_none())?;
         Some(self.blocks_of(run).map(|block| block.place))
     }
@@ -90,8 +92,8 @@ impl Partition {
         self.find(run.first).take_while(move |block| run.covers(block))
     }
 
-    /// Makes one block of those; they stay until [`Partition::merged`]. `None`: some are damaged, or being written
-    /// again, and stay as they are.
+    /// Makes one block of those; they stay until [`Partition::merged`]. `None`: some are damaged,
+    /// or being written again, and stay as they are.
     pub fn merge(&mut self) -> Option<Merge> {
         let run = self.due.take().filter(|_| self.merging.is_none())?;
         let sound = |block: &Block| !block.damaged && !block.copying;
@@ -106,8 +108,9 @@ impl Partition {
         Some(Merge { record: self.record(), head, blocks })
     }
 
-    /// The log has the new block in the place of the others, or has not taken it. `None`: no merge is under way.
-    pub fn merged(&mut self, record: u64, place: Option<Place>) -> Option<()> {
+    /// The log has the new block in the place of the others, or has not taken it. `None`: no merge
+    /// is under way.
+    pub fn merged(&mut self, record: u64, place: Option<RecordLocation>) -> Option<()> {
         let run = self.merging.take()?;
         let place = place?;
         let at = self.position(run.first);

@@ -1,27 +1,32 @@
-//! The stream of one address: retained messages under dense offsets, read by anybody and taken by nobody.
+//! The stream of one address: retained messages under dense offsets, which readers read and do not
+//! consume.
 //!
-//! A machine without I/O, as the queue is. A [`Partition`] has its messages in *blocks*: one record of the log holds many
-//! messages, as they will go out. Offsets and index are by block, so a message costs nothing at rest but its bytes.
+//! A machine without I/O, as the queue is. A [`Partition`] has its messages in *blocks*: one record
+//! of the log holds many messages, as they will go out. Offsets and index are by block, so a
+//! message costs nothing at rest but its bytes.
 //!
 //! # A message
 //!
-//! 1. [`Partition::offer`] says whether it came before; [`Partition::gather`] puts it behind those that wait.
-//! 2. [`Partition::hand_over`] gives what has gathered its offsets and to the log, unless something is with the log
-//!    already: that is what makes blocks large under load.
-//! 3. [`Partition::committed`] when the log has a block, [`Partition::refused`] when it has not: then its offsets go to
-//!    what comes next.
-//! 4. [`Partition::find`] and [`block::entry`] for readers, whose places are offsets.
+//! 1. [`Partition::offer`] detects duplicates; [`Partition::gather`] appends the message to those
+//!    that wait.
+//! 2. [`Partition::flush`] assigns offsets to the gathered messages and passes them to the log,
+//!    unless a block is in flight already: so blocks become large under load.
+//! 3. [`Partition::committed`] when the log has written a block, [`Partition::refused`] when it has
+//!    not: then its offsets go to the next messages.
+//! 4. [`Partition::find`] and [`block::entry`] for readers, whose positions are offsets.
 //!
 //! # Others
 //!
-//! - retention: [`Partition::overdue`] until there is nothing, [`Partition::next_timeout`]; [`Partition::ended`] is what
-//!   the log is to keep when no block is left, so that offsets go on
-//! - small blocks: [`Partition::merge`] makes one of many, [`Partition::merged`] puts it in their place
-//! - a restart: [`Partition::restore`]; the log's compaction: [`Partition::copying`], [`Partition::moved`]
+//! - retention: [`Partition::overdue`] until there is nothing, [`Partition::next_timeout`];
+//!   [`Partition::ended`] is the state to log when no block is left, so that offsets continue
+//! - small blocks: [`Partition::merge`] makes one of many, [`Partition::merged`] puts it in their
+//!   place
+//! - a restart: [`Partition::restore`]; the log's compaction: [`Partition::copying`],
+//!   [`Partition::moved`]
 //!
 //! # Bounds
 //!
-//! The index takes 56 bytes a block. What gathers is bounded by the producers' windows.
+//! The index takes 56 bytes a block. Gathered messages are bounded by the producers' windows.
 
 pub mod block;
 mod gather;
@@ -33,11 +38,11 @@ mod tests;
 
 use std::collections::VecDeque;
 
-use crate::log::Place;
+use crate::log::RecordLocation;
 use crate::queue::{Duplicates, Limits, Seen};
 
 pub use block::{BlockHead, Entry};
-pub use gather::{Handed, Identity, Offer};
+pub use gather::{FilledBlock, Identity, Offer};
 pub use index::Block;
 pub use merge::Merge;
 pub use restore::{ENDED_KEY, Lost, Restored};
@@ -45,15 +50,15 @@ pub use restore::{ENDED_KEY, Lost, Restored};
 use gather::{Gathered, UnderWay};
 use merge::Run;
 
-/// Bytes of a block, unless one message is larger: large enough that reading is sequential, small enough to be read
-/// ahead for many.
+/// Bytes of a block, unless one message is larger: large enough that reading is sequential, small
+/// enough to be read ahead for many.
 pub const BLOCK_BYTES: usize = 256 << 10;
 /// No smaller blocks, however little is retained.
 const BLOCK_BYTES_MIN: u64 = 4 << 10;
 /// Of the bytes retained a block is at most this part.
 const BLOCKS_MIN: u64 = 8;
 
-/// How much is kept; what is older or more goes, a block at a time.
+/// How much is kept; older or excess messages are removed, a block at a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
     /// bytes of a partition
@@ -73,9 +78,9 @@ pub struct Settings {
     pub limits: Limits,
 }
 
-/// What is counted. It counts up while the partition lives.
+/// Counters. It counts up while the partition lives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Figures {
+pub struct StreamStats {
     /// messages stored
     pub enqueued: u64,
     /// accepted and not stored, because they were here before
@@ -112,7 +117,7 @@ pub struct Partition {
     /// a run that is long enough
     due: Option<Run>,
     merging: Option<Run>,
-    figures: Figures,
+    stats: StreamStats,
 }
 
 impl Partition {
@@ -136,7 +141,7 @@ impl Partition {
             run: Run::default(),
             due: None,
             merging: None,
-            figures: Figures::default(),
+            stats: StreamStats::default(),
         };
         partition.reconfigure(settings);
         partition
@@ -180,14 +185,14 @@ impl Partition {
         self.tickets - self.answered
     }
 
-    /// What was counted.
+    /// Counters.
     #[must_use]
-    pub const fn figures(&self) -> Figures {
-        self.figures
+    pub const fn stats(&self) -> StreamStats {
+        self.stats
     }
 
-    /// Places of everything that is kept, but for what a merge under way will free.
-    pub fn places(&self) -> impl Iterator<Item = Place> {
+    /// Locations of everything that is kept, except for what a merge in flight will free.
+    pub fn places(&self) -> impl Iterator<Item = RecordLocation> {
         let merging = self.merging.unwrap_or_default();
         self.blocks.iter().filter(move |block| !merging.covers(block)).map(|block| block.place)
     }

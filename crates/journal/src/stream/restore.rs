@@ -1,12 +1,12 @@
-//! A restart: the index is made again from what lies beside the blocks, without a look at the messages.
+//! A restart: rebuilds the index from the records beside the blocks, without reading messages.
 
 use super::block::BlockHead;
 use super::index::Block;
 use super::{Partition, Settings};
-use crate::log::{Place, RecoveredQueue};
+use crate::log::{RecordLocation, RecoveredQueue};
 use crate::queue::Marker;
 
-/// The key in the state of a partition of what is known of it when it has no block.
+/// The state key under which the log keeps a partition that has no block.
 pub const ENDED_KEY: [u8; 1] = [0x90];
 const ENDED_BYTES: usize = 16;
 
@@ -25,14 +25,14 @@ pub struct Restored {
     /// the partition
     pub partition: Partition,
     /// records of the log that it has no use for: to be removed
-    pub superfluous: Vec<(u64, Place)>,
-    /// what it should have and has not
+    pub superfluous: Vec<(u64, RecordLocation)>,
+    /// messages that are missing
     pub lost: Vec<Lost>,
 }
 
 impl Restored {
-    /// Blocks that the log misses and that lay before the first one left no gap between offsets. Each had a message at
-    /// least; how many more nobody knows.
+    /// Blocks that the log misses and that lay before the first one left no gap between offsets.
+    /// Each had at least one message; the exact number is unknown.
     fn note_lost_front(&mut self, first: u64, recovered: &RecoveredQueue) {
         let blocks: u64 = recovered.lost.iter().map(|range| range.last - range.first + 1).sum();
         let end = if self.partition.blocks.is_empty() { self.partition.next } else { first };
@@ -43,7 +43,7 @@ impl Restored {
 }
 
 impl Partition {
-    /// What the log is to keep under [`ENDED_KEY`] when no block is left, so that no offset is used again.
+    /// The state to log under [`ENDED_KEY`] when no block is left, so that no offset is used again.
     #[must_use]
     pub fn ended(&self) -> Option<[u8; ENDED_BYTES]> {
         if !self.blocks.is_empty() {
@@ -55,9 +55,9 @@ impl Partition {
         Some(value)
     }
 
-    /// The partition as the log knows it. A block whose messages others have too, as a crash in the middle of the
-    /// log's compaction may leave it, is superfluous; where messages are missing between two blocks the disk has lost
-    /// them.
+    /// The partition as the log knows it. A block whose messages others have too, which a crash
+    /// during compaction may leave, is superfluous; where messages are missing between two blocks
+    /// the disk has lost them.
     #[must_use]
     pub fn restore(settings: &Settings, recovered: &RecoveredQueue) -> Restored {
         let mut restored = Restored { partition: Self::new(settings), superfluous: Vec::new(), lost: Vec::new() };

@@ -6,8 +6,8 @@ fn settings(bytes: Option<u64>, age_ms: Option<u64>) -> Settings {
     Settings { retention: Retention { bytes, age_ms }, ..Settings::default() }
 }
 
-fn place(n: u32) -> Place {
-    Place { segment: 1, offset: n, len: 100 }
+fn place(n: u32) -> RecordLocation {
+    RecordLocation { segment: 1, offset: n, len: 100 }
 }
 
 fn gather(partition: &mut Partition, now_ms: u64, bytes: usize) {
@@ -19,10 +19,10 @@ fn gather(partition: &mut Partition, now_ms: u64, bytes: usize) {
     assert!(partition.gather(now_ms, Identity::default(), None, bytes, put).is_some());
 }
 
-/// Hands over and commits what has gathered: the blocks, as offsets of their messages.
+/// Passes on and commits what has gathered: the blocks, as offsets of their messages.
 fn commit(partition: &mut Partition, n: &mut u32) -> Vec<Vec<u64>> {
     let mut blocks = Vec::new();
-    partition.hand_over(|block| {
+    partition.flush(|block| {
         let (mut at, mut offsets) = (0, Vec::new());
         while let Some((entry, next)) = block::entry(block.body, at) {
             offsets.push(u64::from_be_bytes(entry.message[..8].try_into().expect("eight bytes")));
@@ -60,9 +60,9 @@ fn what_is_refused_leaves_its_offsets_to_what_comes_next() {
     let (mut partition, mut n) = (Partition::new(&settings(None, None)), 0);
     gather(&mut partition, 1, 10);
     gather(&mut partition, 1, 10);
-    partition.hand_over(|_| {});
+    partition.flush(|_| {});
     gather(&mut partition, 1, 10);
-    assert!(!partition.may_hand_over(), "one hand-over at a time");
+    assert!(!partition.may_flush(), "one hand-over at a time");
     assert_eq!((partition.refused(), partition.answered()), (2, 2));
     assert_eq!(commit(&mut partition, &mut n), [[0]]);
 }
@@ -75,7 +75,7 @@ fn a_message_that_cannot_be_put_leaves_nothing() {
         None
     };
     assert_eq!(partition.gather(1, Identity::default(), Some("a/b"), 10, broken), None);
-    assert!(!partition.may_hand_over());
+    assert!(!partition.may_flush());
     gather(&mut partition, 1, 10);
     assert_eq!(partition.gather(1, Identity::default(), None, 10, broken), None);
     assert_eq!(commit(&mut partition, &mut n), [[0]]);

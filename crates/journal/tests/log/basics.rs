@@ -1,9 +1,11 @@
-//! What is put in is found again; what is removed is not; space comes back.
+//! What is put in is found again; what is removed is not; space returns.
 
 use std::sync::Arc;
 
 use enmasse_journal::log::simulated::SimulatedDisk;
-use enmasse_journal::log::{Batch, Config, Freed, Log, OpenError, Place, Recovered, Refused, Removal, Target};
+use enmasse_journal::log::{
+    Config, Freed, Log, OpenError, RecordLocation, Recovered, Refused, Removal, Target, WriteBatch,
+};
 
 const QUEUE: u32 = 7;
 
@@ -19,7 +21,7 @@ fn reopened(disk: &SimulatedDisk) -> (Log<SimulatedDisk>, Recovered) {
     Log::open(Arc::new(disk.as_seen()), config()).expect("it can be opened again")
 }
 
-fn committed(log: &mut Log<SimulatedDisk>, batch: &mut Batch) {
+fn committed(log: &mut Log<SimulatedDisk>, batch: &mut WriteBatch) {
     log.append(batch).expect("there is room");
     log.sync().expect("the disk works");
 }
@@ -35,10 +37,10 @@ fn body(seq: u64) -> Vec<u8> {
 }
 
 /// Messages `seqs` in one batch each, committed; gives their places.
-fn put(log: &mut Log<SimulatedDisk>, seqs: std::ops::Range<u64>) -> Vec<Place> {
+fn put(log: &mut Log<SimulatedDisk>, seqs: std::ops::Range<u64>) -> Vec<RecordLocation> {
     let mut places = Vec::new();
     for seq in seqs {
-        let mut batch = Batch::new();
+        let mut batch = WriteBatch::new();
         let message = batch.message(&[Target { queue: QUEUE, seq, head: &[4, seq as u8] }], &body(seq));
         committed(log, &mut batch);
         places.push(batch.place(message));
@@ -48,18 +50,18 @@ fn put(log: &mut Log<SimulatedDisk>, seqs: std::ops::Range<u64>) -> Vec<Place> {
 
 fn declared(disk: &Arc<SimulatedDisk>) -> Log<SimulatedDisk> {
     let mut log = new_log(disk);
-    let mut batch = Batch::new();
+    let mut batch = WriteBatch::new();
     batch.declare(QUEUE, &[9; 16], "orders");
     committed(&mut log, &mut batch);
     log
 }
 
-fn remove(log: &mut Log<SimulatedDisk>, seqs: impl Iterator<Item = u64>, places: &[Place]) {
+fn remove(log: &mut Log<SimulatedDisk>, seqs: impl Iterator<Item = u64>, places: &[RecordLocation]) {
     let mut removal = Removal::new(QUEUE);
     for seq in seqs {
         removal.add(seq, places[seq as usize]);
     }
-    let mut batch = Batch::new();
+    let mut batch = WriteBatch::new();
     batch.remove(&mut removal);
     committed(log, &mut batch);
 }
@@ -93,7 +95,7 @@ fn messages_are_found_again_in_order_with_their_heads() {
 fn the_newest_state_counts_and_an_empty_one_deletes() {
     let disk = Arc::new(SimulatedDisk::new(512, 1));
     let mut log = declared(&disk);
-    let mut batch = Batch::new();
+    let mut batch = WriteBatch::new();
     batch.state(QUEUE, b"a", b"1");
     batch.state(QUEUE, b"b", b"1");
     batch.state(QUEUE, b"a", b"2");
@@ -109,20 +111,20 @@ fn the_newest_state_counts_and_an_empty_one_deletes() {
 fn segments_without_anything_alive_are_used_again() {
     let disk = Arc::new(SimulatedDisk::new(512, 1));
     let mut log = declared(&disk);
-    let mut batch = Batch::new();
+    let mut batch = WriteBatch::new();
     batch.state(QUEUE, b"kept", b"for good");
     committed(&mut log, &mut batch);
     for round in 0..40 {
-        let places: Vec<Place> = put(&mut log, round * 50..round * 50 + 50);
+        let places: Vec<RecordLocation> = put(&mut log, round * 50..round * 50 + 50);
         let mut removal = Removal::new(QUEUE);
         for (at, place) in places.into_iter().enumerate() {
             removal.add(round * 50 + at as u64, place);
         }
-        let mut batch = Batch::new();
+        let mut batch = WriteBatch::new();
         batch.remove(&mut removal);
         committed(&mut log, &mut batch);
         idle(&mut log);
-        assert!(log.figures().segments <= 2, "{:?}", log.figures());
+        assert!(log.stats().segments <= 2, "{:?}", log.stats());
     }
     assert!(disk.used_bytes() <= 12 * (16 << 10));
     let (_, recovered) = reopened(&disk);
@@ -139,9 +141,9 @@ fn one_old_message_is_written_again_and_pins_nothing() {
     let mut places = put(&mut log, 0..2000);
     remove(&mut log, (0..2000).filter(|seq| seq % 100 != 50), &places);
     idle(&mut log);
-    let before = log.figures().segments;
+    let before = log.stats().segments;
     while let Some(segment) = log.wants_compacted() {
-        let mut batch = Batch::new();
+        let mut batch = WriteBatch::new();
         let alive: Vec<u64> =
             (0..2000).filter(|&seq| seq % 100 == 50 && places[seq as usize].segment == segment).collect();
         let mut copies = Vec::new();
@@ -160,7 +162,7 @@ fn one_old_message_is_written_again_and_pins_nothing() {
         committed(&mut log, &mut batch);
         idle(&mut log);
     }
-    assert!(log.figures().segments * 4 < before, "{before} then {:?}", log.figures());
+    assert!(log.stats().segments * 4 < before, "{before} then {:?}", log.stats());
     let (log, recovered) = reopened(&disk);
     let mut buffer = Vec::new();
     let found: Vec<_> = recovered.queues[0].messages().collect();
@@ -179,17 +181,17 @@ fn a_segment_that_nobody_writes_again_holds_up_no_other() {
     let kept = |seq: &u64| seq.is_multiple_of(10);
     remove(&mut log, (0..2000).filter(|seq| !kept(seq)), &places);
     idle(&mut log);
-    let mut asked = Vec::new();
+    let mut requested = Vec::new();
     while let Some(segment) = log.wants_compacted() {
         assert_eq!(log.wants_compacted(), Some(segment), "until it is passed over");
-        assert!(!asked.contains(&segment), "{segment} again, after {asked:?}");
+        assert!(!requested.contains(&segment), "{segment} again, after {requested:?}");
         log.pass_over(segment);
-        asked.push(segment);
+        requested.push(segment);
     }
-    assert!(asked.len() > 10, "{asked:?}");
-    let of_first = (0..2000).filter(kept).find(|seq| places[*seq as usize].segment == asked[0]);
+    assert!(requested.len() > 10, "{requested:?}");
+    let of_first = (0..2000).filter(kept).find(|seq| places[*seq as usize].segment == requested[0]);
     remove(&mut log, of_first.into_iter(), &places);
-    assert_eq!(log.wants_compacted(), Some(asked[0]), "less of it is alive");
+    assert_eq!(log.wants_compacted(), Some(requested[0]), "less of it is alive");
 }
 
 #[test]
@@ -199,7 +201,7 @@ fn a_copy_stays_as_long_as_what_it_was_copied_from() {
     let places = put(&mut log, 0..2);
     // Each opening begins a new segment: the copy lies in one of its own, its removal in the next.
     let (mut log, _) = reopened(&disk);
-    let mut batch = Batch::new();
+    let mut batch = WriteBatch::new();
     let copy = batch.copy(places[0], &[Target { queue: QUEUE, seq: 0, head: &[4, 0] }]);
     committed(&mut log, &mut batch);
     let copied = batch.copied(copy, QUEUE).expect("it was there");
@@ -208,7 +210,7 @@ fn a_copy_stays_as_long_as_what_it_was_copied_from() {
     let fillers = put(&mut log, 2..60);
     let mut removal = Removal::new(QUEUE);
     (2..60).zip(fillers).for_each(|(seq, place)| removal.add(seq, place));
-    let mut batch = Batch::new();
+    let mut batch = WriteBatch::new();
     batch.remove(&mut removal);
     committed(&mut log, &mut batch);
     idle(&mut log);
@@ -223,7 +225,7 @@ fn a_dropped_queue_is_gone_with_all_it_had() {
     let places = put(&mut log, 0..100);
     let mut freed = Freed::default();
     places.iter().for_each(|&place| freed.add(place));
-    let mut batch = Batch::new();
+    let mut batch = WriteBatch::new();
     batch.drop_queue(QUEUE, &freed);
     batch.declare(8, &[8; 16], "other");
     committed(&mut log, &mut batch);
@@ -238,7 +240,7 @@ fn a_message_larger_than_a_segment_gets_one_of_its_own() {
     let disk = Arc::new(SimulatedDisk::new(512, 1));
     let mut log = declared(&disk);
     let large = vec![0xAB; 100 << 10];
-    let mut batch = Batch::new();
+    let mut batch = WriteBatch::new();
     let message = batch.message(&[Target { queue: QUEUE, seq: 0, head: &[] }], &large);
     committed(&mut log, &mut batch);
     let place = batch.place(message);
@@ -257,7 +259,7 @@ fn a_full_disk_refuses_messages_and_takes_removals() {
     let mut places = Vec::new();
     let refused = loop {
         let seq = places.len() as u64;
-        let mut batch = Batch::new();
+        let mut batch = WriteBatch::new();
         let message = batch.message(&[Target { queue: QUEUE, seq, head: &[] }], &body(seq));
         match log.append(&mut batch) {
             Ok(()) => places.push(batch.place(message)),
@@ -268,7 +270,7 @@ fn a_full_disk_refuses_messages_and_takes_removals() {
     assert!(matches!(refused, Refused::NoRoom(_)), "{refused}");
     for seq in 0..places.len() as u64 {
         remove(&mut log, seq..=seq, &places);
-        let mut batch = Batch::new();
+        let mut batch = WriteBatch::new();
         batch.state(QUEUE, b"taken", &seq.to_le_bytes());
         committed(&mut log, &mut batch);
         idle(&mut log);
@@ -283,7 +285,7 @@ fn another_format_is_refused() {
     let disk = Arc::new(SimulatedDisk::new(512, 1));
     let log = declared(&disk);
     let segment = 1;
-    assert_eq!(log.figures().segments, 1);
+    assert_eq!(log.stats().segments, 1);
     // Both copies of the header say version 3.
     assert!(disk.flip(segment, 8, 1) && disk.flip(segment, 2048 + 8, 1));
     let refused = Log::open(disk, config()).expect_err("it is refused");
@@ -294,7 +296,7 @@ fn another_format_is_refused() {
 fn a_segment_that_cannot_be_read_stays_and_is_let_go_when_it_can_be() {
     let disk = Arc::new(SimulatedDisk::new(512, 1));
     let mut log = declared(&disk);
-    let mut batch = Batch::new();
+    let mut batch = WriteBatch::new();
     batch.state(QUEUE, b"kept", b"for good");
     committed(&mut log, &mut batch);
     let first = 1;
@@ -305,7 +307,7 @@ fn a_segment_that_cannot_be_read_stays_and_is_let_go_when_it_can_be() {
             let places = put(log, next..next + 50);
             let mut removal = Removal::new(QUEUE);
             (next..).zip(places).for_each(|(seq, place)| removal.add(seq, place));
-            let mut batch = Batch::new();
+            let mut batch = WriteBatch::new();
             batch.remove(&mut removal);
             committed(log, &mut batch);
             next += 50;
@@ -317,7 +319,7 @@ fn a_segment_that_cannot_be_read_stays_and_is_let_go_when_it_can_be() {
     assert_eq!((segment, fault.to_string()), (first, "Input/output error".to_owned()));
     assert_eq!(log.stopped(), None);
     assert_eq!(log.unreadable().collect::<Vec<_>>(), [first]);
-    assert!(log.figures().segments <= 3, "others are let go meanwhile: {:?}", log.figures());
+    assert!(log.stats().segments <= 3, "others are let go meanwhile: {:?}", log.stats());
     fill(&mut log);
     assert_eq!(log.take_read_fault(), None, "it is not asked for again before it is allowed");
 
@@ -330,7 +332,7 @@ fn a_segment_that_cannot_be_read_stays_and_is_let_go_when_it_can_be() {
     log.retry_reads();
     fill(&mut log);
     assert_eq!((log.take_read_fault(), log.unreadable().count()), (None, 0));
-    assert!(log.figures().segments <= 2, "{:?}", log.figures());
+    assert!(log.stats().segments <= 2, "{:?}", log.stats());
     let (_, recovered) = reopened(&disk);
     assert_eq!(recovered.queues[0].states.len(), 1, "what it held is there");
 }

@@ -1,10 +1,11 @@
-//! Damage that takes a declaration, or a whole segment: what is lost is known by queue and number, and only that.
+//! Damage that takes a declaration, or a whole segment: what is lost is known by queue and number,
+//! and only that.
 
 use std::io::IoSlice;
 use std::sync::Arc;
 
 use enmasse_journal::log::simulated::SimulatedDisk;
-use enmasse_journal::log::{Batch, Config, Disk, Log, Place, Recovered, Removal, Target};
+use enmasse_journal::log::{Config, Disk, Log, RecordLocation, Recovered, Removal, Target, WriteBatch};
 
 const CATALOG: u32 = 0;
 
@@ -20,10 +21,11 @@ fn idle(log: &mut Log<SimulatedDisk>) {
     }
 }
 
-/// A log of several segments with two queues in turn, and where their messages lie: even numbers are those of queue 1.
-fn filled() -> (Log<SimulatedDisk>, Vec<Place>) {
+/// A log of several segments with two queues in turn, and where their messages lie: even numbers
+/// are those of queue 1.
+fn filled() -> (Log<SimulatedDisk>, Vec<RecordLocation>) {
     let (mut log, _) = open(SimulatedDisk::new(512, 1));
-    let mut batch = Batch::new();
+    let mut batch = WriteBatch::new();
     batch.declare(1, &[1; 16], "orders");
     batch.declare(2, &[2; 16], "bills");
     log.append(&mut batch).expect("there is room");
@@ -50,7 +52,7 @@ fn found(recovered: &Recovered, queue: u32) -> Vec<u64> {
     queue.messages().map(|message| message.seq).collect()
 }
 
-fn seqs(places: &[Place], queue: u32, of: impl Fn(&Place) -> bool) -> Vec<u64> {
+fn seqs(places: &[RecordLocation], queue: u32, of: impl Fn(&RecordLocation) -> bool) -> Vec<u64> {
     let numbered = (0u64..).zip(places).filter(|(number, place)| 1 + (number % 2) as u32 == queue && of(place));
     numbered.map(|(number, _)| number / 2).collect()
 }
@@ -60,7 +62,8 @@ fn a_damaged_declaration_is_found_in_the_catalog_and_written_again() {
     let (log, places) = filled();
     let disk = log.disk().as_seen();
     for segment in [1, places[119].segment] {
-        // The declarations, and the index of a full segment, so that its records are read one by one.
+        // The declarations, and the index of a full segment, so that its records are read one by
+        // one.
         let bytes = disk.length(segment).expect("it is there");
         disk.write(segment, 4096, &[IoSlice::new(&[0xEE; 120])]).expect("the disk works");
         disk.write(segment, bytes - 2000, &[IoSlice::new(&[0xEE; 2000])]).expect("the disk works");
@@ -101,10 +104,11 @@ fn the_messages_of_a_short_segment_are_named() {
         let disk = log.disk().as_seen();
         disk.truncate(2, bytes);
         let (_, recovered) = open(disk);
-        let cut = |place: &Place| place.segment == 2 && u64::from(place.offset + place.len) > bytes;
+        let cut = |place: &RecordLocation| place.segment == 2 && u64::from(place.offset + place.len) > bytes;
         for queue in [1, 2] {
             let expected = seqs(&places, queue, cut);
-            // Without its first block nothing in it can be told from the leftovers of another life.
+            // Without its first block nothing in it can be distinguished from the leftovers of
+            // another life.
             assert_eq!(lost(&recovered, queue), expected, "{bytes} bytes are left");
         }
         assert!(recovered.gaps.iter().any(|gap| gap.segment == 2) || lost(&recovered, 1).is_empty());
@@ -126,7 +130,7 @@ fn damaged_records_of_a_full_segment_are_named() {
 #[test]
 fn what_was_removed_moved_or_dropped_is_not_missed() {
     let (mut log, places) = filled();
-    let mut batch = Batch::new();
+    let mut batch = WriteBatch::new();
     let mut removal = Removal::new(1);
     (0..30u64).filter(|seq| seq % 3 != 0).for_each(|seq| removal.add(seq, places[seq as usize * 2]));
     batch.remove(&mut removal);
@@ -155,7 +159,7 @@ fn what_was_removed_moved_or_dropped_is_not_missed() {
 #[test]
 fn segments_that_were_let_go_are_not_missed() {
     let (mut log, places) = filled();
-    let mut batch = Batch::new();
+    let mut batch = WriteBatch::new();
     for queue in [1, 2] {
         let mut removal = Removal::new(queue);
         let mine = (0u64..).zip(&places).filter(|(number, _)| 1 + (number % 2) as u32 == queue);
@@ -187,7 +191,7 @@ fn a_damaged_or_missing_catalog_costs_nothing() {
 #[test]
 fn a_catalog_that_grows_is_written_anew() {
     let (mut log, _) = open(SimulatedDisk::new(512, 1));
-    let mut batch = Batch::new();
+    let mut batch = WriteBatch::new();
     for queue in 1..3000 {
         batch.clear();
         batch.declare(queue, &[7; 16], &format!("queue {queue} {:>40}", ""));

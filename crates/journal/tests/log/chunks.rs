@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use enmasse_journal::log::simulated::{Call, Dice, SimulatedDisk};
-use enmasse_journal::log::{Batch, Commits, Committed, Config, Lane, Log, Place, Recovered, Refused, Removal, Target};
+use enmasse_journal::log::{
+    Commits, Committed, Config, Lane, Log, RecordLocation, Recovered, Refused, Removal, Target, WriteBatch,
+};
 
 const COMMIT_BYTES: u32 = 2 << 10;
 const SEGMENT_BYTES: u32 = 16 << 10;
@@ -23,20 +25,20 @@ fn open(disk: Arc<SimulatedDisk>) -> (Log<SimulatedDisk>, Recovered) {
     Log::open(disk, config()).expect("reading works")
 }
 
-fn small(seq: u64, bytes: usize) -> Batch {
-    let mut batch = Batch::new();
+fn small(seq: u64, bytes: usize) -> WriteBatch {
+    let mut batch = WriteBatch::new();
     batch.message(&[Target { queue: SMALL, seq, head: &[] }], &vec![seq as u8; bytes]);
     batch
 }
 
 /// A log with two queues, and one message in that for large ones.
-fn begun(disk: &Arc<SimulatedDisk>) -> (Log<SimulatedDisk>, Place) {
+fn begun(disk: &Arc<SimulatedDisk>) -> (Log<SimulatedDisk>, RecordLocation) {
     begun_with(disk, config())
 }
 
-fn begun_with(disk: &Arc<SimulatedDisk>, config: Config) -> (Log<SimulatedDisk>, Place) {
+fn begun_with(disk: &Arc<SimulatedDisk>, config: Config) -> (Log<SimulatedDisk>, RecordLocation) {
     let (mut log, _) = Log::open(Arc::clone(disk), config).expect("reading works");
-    let mut batch = Batch::new();
+    let mut batch = WriteBatch::new();
     batch.declare(SMALL, &[1; 16], "small");
     batch.declare(LARGE, &[2; 16], "large");
     let first = batch.message(&[Target { queue: LARGE, seq: 0, head: &[] }], b"first");
@@ -46,8 +48,8 @@ fn begun_with(disk: &Arc<SimulatedDisk>, config: Config) -> (Log<SimulatedDisk>,
 }
 
 /// A transaction: a large message, a small one, a value, and the removal of the first message.
-fn transaction(bytes: usize, first: Place) -> Batch {
-    let mut batch = Batch::new();
+fn transaction(bytes: usize, first: RecordLocation) -> WriteBatch {
+    let mut batch = WriteBatch::new();
     batch.begin();
     batch.message(&[Target { queue: LARGE, seq: 1, head: &[7] }], &vec![0xAB; bytes]);
     batch.message(&[Target { queue: LARGE, seq: 2, head: &[] }], b"behind it");
@@ -59,9 +61,9 @@ fn transaction(bytes: usize, first: Place) -> Batch {
     batch
 }
 
-/// What is known to be on disk, and what was handed over.
+/// What is known to be on disk, and what was passed on.
 #[derive(Debug, Default)]
-struct Told {
+struct Notified {
     small: u64,
     handed: u64,
     large: bool,
@@ -69,49 +71,49 @@ struct Told {
 }
 
 /// One life: small messages, and a transaction in chunks among them. Ends with the log.
-fn live(disk: &Arc<SimulatedDisk>, cut: Option<u64>, bytes: usize, small_bytes: usize) -> Told {
+fn live(disk: &Arc<SimulatedDisk>, cut: Option<u64>, bytes: usize, small_bytes: usize) -> Notified {
     let (mut log, first) = begun(disk);
     cut.into_iter().for_each(|calls| disk.cut_after(calls));
     let mut commits = Commits::new(COMMIT_BYTES);
-    let mut told = Told::default();
+    let mut notified = Notified::default();
     for round in 0..100 {
         if round == 3 {
             commits.push(LARGE_LANE, transaction(bytes, first));
         }
-        if round % 2 == 0 && !told.large || round > 90 {
-            commits.push(SMALL_LANE, small(told.handed, small_bytes));
-            told.handed += 1;
+        if round % 2 == 0 && !notified.large || round > 90 {
+            commits.push(SMALL_LANE, small(notified.handed, small_bytes));
+            notified.handed += 1;
         }
         let mut done = Vec::new();
         commits.step(&mut log, &mut done);
-        told.steps += 1;
+        notified.steps += 1;
         for Committed { lane, result, .. } in done {
             match (lane, result) {
-                (SMALL_LANE, Ok(())) => told.small += 1,
-                (_, Ok(())) => told.large = true,
-                (_, Err(_)) => return told,
+                (SMALL_LANE, Ok(())) => notified.small += 1,
+                (_, Ok(())) => notified.large = true,
+                (_, Err(_)) => return notified,
             }
         }
         let _ = log.turn();
     }
-    told
+    notified
 }
 
-fn judge(told: &Told, disk: Arc<SimulatedDisk>, what: &str) {
+fn judge(notified: &Notified, disk: Arc<SimulatedDisk>, what: &str) {
     let (mut log, recovered) = open(disk);
     assert_eq!(recovered.gaps, [], "{what}: damage is reported");
     let [small, large] = &recovered.queues[..] else { panic!("{what}: {} queues", recovered.queues.len()) };
     let found: Vec<u64> = small.messages().map(|message| message.seq).collect();
     assert_eq!(found, (0..found.len() as u64).collect::<Vec<_>>(), "{what}: the order of a queue");
-    assert!((told.small..=told.handed).contains(&(found.len() as u64)), "{what}: {told:?}, {found:?}");
+    assert!((notified.small..=notified.handed).contains(&(found.len() as u64)), "{what}: {notified:?}, {found:?}");
     let found: Vec<u64> = large.messages().map(|message| message.seq).collect();
     let is_whole = found == [1, 2] && large.states.len() == 1;
     assert!(is_whole || (found == [0] && large.states.is_empty()), "{what}: half of a transaction: {found:?}");
-    assert!(is_whole || !told.large, "{what}: an acknowledged transaction is gone");
+    assert!(is_whole || !notified.large, "{what}: an acknowledged transaction is gone");
     for message in small.messages().chain(large.messages()) {
         log.reader().read(message.place, &mut Vec::new()).expect("it can be read");
     }
-    assert_eq!(log.figures().alive_messages, (small.len() + large.len()) as u64, "{what}");
+    assert_eq!(log.stats().alive_messages, (small.len() + large.len()) as u64, "{what}");
     // What follows is found, too.
     log.append(&mut self::small(500, 100)).expect("there is room");
     log.sync().expect("the disk works");
@@ -126,15 +128,15 @@ fn a_kill_or_a_power_loss_between_any_two_calls_leaves_all_of_a_batch_or_nothing
     // used up.
     for (bytes, small_bytes) in [(9_000, 300), (40_000, 300), (13_000, 2_000), (40_000, 2_000), (11_900, 1_500)] {
         let disk = Arc::new(SimulatedDisk::new(512, 1));
-        let told = live(&disk, None, bytes, small_bytes);
-        assert!(told.large && told.small > 10, "{told:?}");
+        let notified = live(&disk, None, bytes, small_bytes);
+        assert!(notified.large && notified.small > 10, "{notified:?}");
         for cut in 0..disk.calls() {
             let disk = Arc::new(SimulatedDisk::new(512, cut));
-            let told = live(&disk, Some(cut), bytes, small_bytes);
-            judge(&told, Arc::new(disk.as_seen()), &format!("{bytes} bytes, killed after {cut} calls"));
+            let notified = live(&disk, Some(cut), bytes, small_bytes);
+            judge(&notified, Arc::new(disk.as_seen()), &format!("{bytes} bytes, killed after {cut} calls"));
             for seed in 0..8 {
                 let what = format!("{bytes} bytes, no power after {cut} calls, {seed}");
-                judge(&told, Arc::new(disk.crashed(seed)), &what);
+                judge(&notified, Arc::new(disk.crashed(seed)), &what);
             }
         }
     }
@@ -210,7 +212,7 @@ fn a_queue_that_is_dropped_behind_a_large_message_takes_it_along() {
     let (mut log, first) = begun(&disk);
     let mut commits = Commits::new(COMMIT_BYTES);
     commits.push(LARGE_LANE, transaction(9_000, first));
-    let mut dropped = Batch::new();
+    let mut dropped = WriteBatch::new();
     dropped.drop_queue(LARGE, &enmasse_journal::log::Freed::default());
     commits.push(LARGE_LANE, dropped);
     let mut order = Vec::new();
@@ -223,7 +225,7 @@ fn a_queue_that_is_dropped_behind_a_large_message_takes_it_along() {
             assert_eq!(result, Ok(()));
             // Its places are known now, and its queue is gone.
             if lane == LARGE_LANE && batch.messages() == 2 {
-                let mut freed = Batch::new();
+                let mut freed = WriteBatch::new();
                 let mut places = enmasse_journal::log::Freed::default();
                 (0..2).for_each(|message| places.add(batch.place(message)));
                 freed.free(&places);
@@ -236,7 +238,7 @@ fn a_queue_that_is_dropped_behind_a_large_message_takes_it_along() {
     }
     let (log, recovered) = open(Arc::new(disk.as_seen()));
     assert_eq!(recovered.queues.iter().map(|queue| queue.queue).collect::<Vec<_>>(), [SMALL]);
-    assert_eq!(log.figures().alive_messages, recovered.queues[0].len() as u64);
+    assert_eq!(log.stats().alive_messages, recovered.queues[0].len() as u64);
 }
 
 #[test]
@@ -261,7 +263,7 @@ fn a_failing_chunk_stops_the_log_and_leaves_nothing_of_the_batch() {
     }
 }
 
-/// Batches of random sizes over some lanes, handed over in random order.
+/// Batches of random sizes over some lanes, passed on in random order.
 #[test]
 fn lanes_keep_their_order() {
     for seed in 0..60 {
@@ -278,7 +280,7 @@ fn lanes_keep_their_order() {
                 let number = sent.entry(lane).or_default();
                 let mut body = vec![0; bytes as usize];
                 body[..8].copy_from_slice(&number.to_le_bytes());
-                let mut batch = Batch::new();
+                let mut batch = WriteBatch::new();
                 batch.message(&[Target { queue: SMALL, seq, head: &[] }], &body);
                 *number += 1;
                 commits.push(lane, batch);

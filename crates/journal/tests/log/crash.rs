@@ -1,5 +1,5 @@
-//! Seeded crashes: whatever the disk does, the log is what was said up to some point at or after the last
-//! acknowledgement; groups are whole; a flipped bit costs at most the body it is in.
+//! Seeded crashes: whatever the disk does, the log is what was said up to some point at or after
+//! the last acknowledgement; groups are whole; a flipped bit costs at most the body it is in.
 //!
 //! `ENMASSE_CRASH_RUNS` says how many seeds, `ENMASSE_CRASH_SEED` which one first.
 
@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use enmasse_journal::log::simulated::{Call, Dice, SimulatedDisk};
-use enmasse_journal::log::{Batch, Config, Disk, Log, Recovered, Refused};
+use enmasse_journal::log::{Config, Disk, Log, Recovered, Refused, WriteBatch};
 
-use crate::history::{Contents, Said};
+use crate::history::{Contents, Reported};
 use crate::shard::{Known, Shard, Staged};
 
 const RUNS: u64 = 100;
@@ -27,8 +27,8 @@ fn what_was_acknowledged_is_there_after_any_crash() {
     let first = number("ENMASSE_CRASH_SEED").unwrap_or(1);
     let mut crashes = 0;
     for seed in first..first + runs {
-        let told = std::panic::catch_unwind(|| live(seed));
-        match told {
+        let notified = std::panic::catch_unwind(|| live(seed));
+        match notified {
             Ok(lived) => crashes += lived,
             Err(panic) => {
                 eprintln!("seed {seed}: run again with ENMASSE_CRASH_RUNS=1 ENMASSE_CRASH_SEED={seed}");
@@ -76,15 +76,15 @@ fn trouble(shard: &Shard, dice: &mut Dice) {
 }
 
 fn check_alive(shard: &mut Shard, dice: &mut Dice) {
-    // What is written in chunks may count already, before it is told.
+    // What is written in chunks may count already, before it is notified.
     if shard.staged.is_none() {
-        assert_eq!(shard.log.figures().alive_messages, shard.known.len() as u64, "the count of what is alive is wrong");
+        assert_eq!(shard.log.stats().alive_messages, shard.known.len() as u64, "the count of what is alive is wrong");
     }
     shard.read(0, usize::MAX);
     if dice.percent(30) && shard.settle().is_ok() {
-        let figures = shard.log.figures();
-        let bound = figures.alive_bytes * 2 + 5 * u64::from(SEGMENT_BYTES);
-        assert!(figures.used_bytes <= bound, "too much is kept: {figures:?} {:?}", shard.log);
+        let stats = shard.log.stats();
+        let bound = stats.alive_bytes * 2 + 5 * u64::from(SEGMENT_BYTES);
+        assert!(stats.used_bytes <= bound, "too much is kept: {stats:?} {:?}", shard.log);
     }
 }
 
@@ -92,7 +92,7 @@ fn check_alive(shard: &mut Shard, dice: &mut Dice) {
 fn check_stopped(shard: &mut Shard) {
     assert!(shard.log.stopped().is_some());
     assert!(matches!(shard.log.sync(), Err(Refused::Unsure(_) | Refused::Stopped(_))));
-    assert!(matches!(shard.log.append(&mut Batch::new()), Err(Refused::Stopped(_))));
+    assert!(matches!(shard.log.append(&mut WriteBatch::new()), Err(Refused::Stopped(_))));
     assert!(matches!(shard.log.turn(), Err(Refused::Stopped(_))));
     shard.read(0, usize::MAX);
 }
@@ -111,12 +111,12 @@ fn crash(shard: Shard, dice: &mut Dice, flipped: &mut BTreeSet<u32>) -> Shard {
         return reopen(shard, disk, &flips);
     }
     let whole = killed && shard.log.stopped().is_none() && flips.is_empty();
-    let said = shard.pending.len();
+    let reported = shard.pending.len();
     let contents = shard.contents.clone();
     let staged = shard.staged.clone();
     let next = reopen(shard, disk, &flips);
     let is_all = difference(&contents, &next.acknowledged, staged.as_ref()).is_none();
-    assert!(!whole || is_all, "of {said} groups that were written some are missing");
+    assert!(!whole || is_all, "of {reported} groups that were written some are missing");
     next
 }
 
@@ -141,7 +141,7 @@ fn difference(expected: &Contents, found: &Contents, staged: Option<&Staged>) ->
     let Some(staged) = staged else { return Some(without) };
     let mut with = expected.clone();
     // It may have been there before its queue went.
-    if staged.group.iter().all(|said| with.takes(said)) {
+    if staged.group.iter().all(|reported| with.takes(reported)) {
         with.apply(&staged.group);
     }
     with.difference(found)
@@ -182,8 +182,8 @@ fn next_life(
 ) -> Shard {
     let mut contents: BTreeMap<(u32, u64), _> =
         before.known.iter().map(|(&target, known)| (target, known.content)).collect();
-    for said in before.pending.iter().chain(before.staged.iter().map(|staged| &staged.group)).flatten() {
-        if let Said::Message { targets, content } = said {
+    for reported in before.pending.iter().chain(before.staged.iter().map(|staged| &staged.group)).flatten() {
+        if let Reported::Message { targets, content } = reported {
             contents.extend(targets.iter().map(|(queue, seq, _)| ((*queue, *seq), *content)));
         }
     }
@@ -206,7 +206,7 @@ fn next_life(
         }
         assert!(queue.queue < recovered.next_queue);
     }
-    assert_eq!(log.figures().alive_messages, known.len() as u64);
+    assert_eq!(log.stats().alive_messages, known.len() as u64);
     assert_eq!(found.messages(), known.len());
     let shard = Shard {
         log,

@@ -1,10 +1,10 @@
-//! Damage by more than a bit, and the end of the log told from it.
+//! Damage by more than a bit, and the end of the log distinguished from it.
 
 use std::io::IoSlice;
 use std::sync::Arc;
 
 use enmasse_journal::log::simulated::SimulatedDisk;
-use enmasse_journal::log::{Batch, Config, Disk, Log, Place, ReadError, Recovered, Target};
+use enmasse_journal::log::{Config, Disk, Log, ReadError, RecordLocation, Recovered, Target, WriteBatch};
 
 fn config() -> Config {
     Config { segment_bytes: 16 << 10, secret: 3, ..Config::default() }
@@ -14,8 +14,8 @@ fn open(disk: SimulatedDisk) -> (Log<SimulatedDisk>, Recovered) {
     Log::open(Arc::new(disk), config()).expect("reading works")
 }
 
-fn put(log: &mut Log<SimulatedDisk>, seqs: std::ops::Range<u64>, body: &[u8]) -> Vec<Place> {
-    let mut batch = Batch::new();
+fn put(log: &mut Log<SimulatedDisk>, seqs: std::ops::Range<u64>, body: &[u8]) -> Vec<RecordLocation> {
+    let mut batch = WriteBatch::new();
     for seq in seqs.clone() {
         batch.message(&[Target { queue: 1, seq, head: &[] }], body);
     }
@@ -24,9 +24,9 @@ fn put(log: &mut Log<SimulatedDisk>, seqs: std::ops::Range<u64>, body: &[u8]) ->
 }
 
 /// A log with twenty messages, each committed before the next.
-fn twenty() -> (Log<SimulatedDisk>, Vec<Place>) {
+fn twenty() -> (Log<SimulatedDisk>, Vec<RecordLocation>) {
     let (mut log, _) = open(SimulatedDisk::new(512, 1));
-    let mut batch = Batch::new();
+    let mut batch = WriteBatch::new();
     batch.declare(1, &[1; 16], "orders");
     log.append(&mut batch).expect("there is room");
     let mut places = Vec::new();
@@ -38,7 +38,7 @@ fn twenty() -> (Log<SimulatedDisk>, Vec<Place>) {
 }
 
 /// The log as it is opened after a frame was overwritten.
-fn without(log: &Log<SimulatedDisk>, place: Place) -> (Vec<u64>, Recovered) {
+fn without(log: &Log<SimulatedDisk>, place: RecordLocation) -> (Vec<u64>, Recovered) {
     let disk = log.disk().as_seen();
     disk.write(place.segment, place.offset.into(), &[IoSlice::new(&[0xEE; 200])]).expect("the disk works");
     let (_, recovered) = open(disk);
@@ -73,10 +73,10 @@ fn messages_side_by_side_are_read_together_and_judged_apart() {
     for broken in [Vec::new(), vec![0], vec![7, 8], vec![19]] {
         let (log, _) = open(disk.as_seen());
         for at in &broken {
-            let place: Place = places[*at];
+            let place: RecordLocation = places[*at];
             log.disk().write(place.segment, place.offset.into(), &[IoSlice::new(&[0xEE; 200])]).expect("it works");
         }
-        let mut wanted: Vec<Place> = places.iter().rev().copied().collect();
+        let mut wanted: Vec<RecordLocation> = places.iter().rev().copied().collect();
         wanted.push(places[3]);
         let mut found = vec![0; 20];
         log.reader().read_all(&mut wanted, &mut Vec::new(), |place, body| {
@@ -87,7 +87,7 @@ fn messages_side_by_side_are_read_together_and_judged_apart() {
         });
         assert!(found.iter().enumerate().all(|(at, times)| *times == 1 + usize::from(at == 3)), "{found:?}");
     }
-    let missing = Place { segment: 99, ..places[0] };
+    let missing = RecordLocation { segment: 99, ..places[0] };
     let mut faults = Vec::new();
     log.reader().read_all(&mut [places[0], missing, missing], &mut Vec::new(), |place, body| {
         faults.extend(body.err().map(|_| place));
@@ -96,11 +96,11 @@ fn messages_side_by_side_are_read_together_and_judged_apart() {
 }
 
 #[test]
-fn what_was_begun_in_a_segment_and_lost_never_comes_back_in_it() {
+fn what_was_begun_in_a_segment_and_lost_never_returns_in_it() {
     let body = [7; 2000];
     let (mut log, _) = twenty();
     let mut next = 20;
-    while log.figures().segments < 2 {
+    while log.stats().segments < 2 {
         log.sync().expect("the disk works");
         put(&mut log, next..next + 2, &body);
         next += 2;

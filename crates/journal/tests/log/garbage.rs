@@ -1,10 +1,11 @@
-//! Whatever bytes lie on the disk, opening the log neither fails nor panics, and what is left of it can be used.
+//! Whatever bytes lie on the disk, opening the log neither fails nor panics, and the rest of it can
+//! be used.
 
 use std::io::IoSlice;
 use std::sync::Arc;
 
 use enmasse_journal::log::simulated::SimulatedDisk;
-use enmasse_journal::log::{Batch, Config, Disk, Log, Target};
+use enmasse_journal::log::{Config, Disk, Log, Target, WriteBatch};
 use proptest::prelude::*;
 
 const SEGMENT_BYTES: u32 = 16 << 10;
@@ -17,7 +18,7 @@ fn config() -> Config {
 fn filled() -> SimulatedDisk {
     let disk = Arc::new(SimulatedDisk::new(512, 1));
     let (mut log, _) = Log::open(Arc::clone(&disk), config()).expect("an empty disk can be opened");
-    let mut batch = Batch::new();
+    let mut batch = WriteBatch::new();
     batch.declare(1, &[1; 16], "orders");
     for seq in 0..100 {
         batch.begin();
@@ -31,7 +32,7 @@ fn filled() -> SimulatedDisk {
     disk.as_seen()
 }
 
-/// Open it, read everything that is said to be there, and go on with it.
+/// Open it, read everything that is said to be there, and continue with it.
 fn use_up(disk: SimulatedDisk) -> usize {
     let (mut log, recovered) = Log::open(Arc::new(disk), config()).expect("reading works");
     let reader = log.reader();
@@ -40,7 +41,7 @@ fn use_up(disk: SimulatedDisk) -> usize {
     for message in recovered.queues.iter().flat_map(|queue| queue.messages()) {
         readable += usize::from(reader.read(message.place, &mut buffer).is_ok());
     }
-    let mut batch = Batch::new();
+    let mut batch = WriteBatch::new();
     batch.message(&[Target { queue: 1, seq: 1 << 50, head: &[] }], b"one more");
     log.append(&mut batch).expect("there is room");
     log.sync().expect("the disk works");
@@ -65,8 +66,8 @@ proptest! {
             let segment = segments[segment.index(segments.len())];
             disk.write(segment, *offset, &[IoSlice::new(&bytes[..kept])]).expect("the disk works");
         }
-        // A hole is at most 600 bytes long: it touches three messages, unless it is in the last segment, where it may
-        // look like the end of what was written.
+        // A hole is at most 600 bytes long: it touches three messages, unless it is in the last
+        // segment, where it may look like the end of what was written.
         let last = 30;
         prop_assert!(use_up(disk) >= 100 - holes.len() * 3 - last);
     }

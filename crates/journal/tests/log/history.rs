@@ -21,7 +21,7 @@ impl Content {
 
 /// One thing that was said.
 #[derive(Clone, Debug)]
-pub(crate) enum Said {
+pub(crate) enum Reported {
     Declare { queue: u32, uid: [u8; 16] },
     Drop { queue: u32 },
     Message { targets: Vec<(u32, u64, Vec<u8>)>, content: Content },
@@ -30,7 +30,7 @@ pub(crate) enum Said {
 }
 
 /// Things that are there all or not at all.
-pub(crate) type Group = Vec<Said>;
+pub(crate) type Group = Vec<Reported>;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Queue {
@@ -47,27 +47,27 @@ pub(crate) struct Contents {
 
 impl Contents {
     pub(crate) fn apply(&mut self, group: &Group) {
-        for said in group {
-            match said {
-                Said::Declare { queue, uid } => {
+        for reported in group {
+            match reported {
+                Reported::Declare { queue, uid } => {
                     self.queues.insert(*queue, Queue { uid: *uid, ..Queue::default() });
                 }
-                Said::Drop { queue } => {
+                Reported::Drop { queue } => {
                     self.queues.remove(queue);
                 }
-                Said::Message { targets, .. } => {
+                Reported::Message { targets, .. } => {
                     for (queue, seq, head) in targets {
                         self.queue(*queue).messages.insert(*seq, head.clone());
                     }
                 }
-                Said::Remove { queue, seqs } => {
+                Reported::Remove { queue, seqs } => {
                     let queue = self.queue(*queue);
                     seqs.iter().for_each(|seq| drop(queue.messages.remove(seq)));
                 }
-                Said::State { queue, key, value } if value.is_empty() => {
+                Reported::State { queue, key, value } if value.is_empty() => {
                     self.queue(*queue).states.remove(key);
                 }
-                Said::State { queue, key, value } => {
+                Reported::State { queue, key, value } => {
                     self.queue(*queue).states.insert(key.clone(), value.clone());
                 }
             }
@@ -75,8 +75,8 @@ impl Contents {
     }
 
     /// The queues of a message are there.
-    pub(crate) fn takes(&self, said: &Said) -> bool {
-        let Said::Message { targets, .. } = said else { return false };
+    pub(crate) fn takes(&self, reported: &Reported) -> bool {
+        let Reported::Message { targets, .. } = reported else { return false };
         targets.iter().all(|(queue, _, _)| self.queues.contains_key(queue))
     }
 
@@ -84,7 +84,7 @@ impl Contents {
         self.queues.get_mut(&queue).expect("only declared queues are spoken of")
     }
 
-    /// What was found when the log was opened.
+    /// The result of recovery.
     pub(crate) fn found(recovered: &Recovered) -> Self {
         let mut contents = Self::default();
         for queue in &recovered.queues {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use enmasse_journal::log::simulated::SimulatedDisk;
-use enmasse_journal::log::{Batch, Config, Log, Place, Recent, Target};
+use enmasse_journal::log::{Config, Log, Recent, RecordLocation, Target, WriteBatch};
 
 /// A log in small segments, so that batches run over their ends.
 struct Fixture {
@@ -17,7 +17,7 @@ impl Fixture {
         let config = Config { segment_bytes: 16 << 10, secret: 7, ..Config::default() };
         let (mut log, _) =
             Log::open(Arc::new(SimulatedDisk::new(512, 1)), config).expect("an empty disk can be opened");
-        let mut batch = Batch::new();
+        let mut batch = WriteBatch::new();
         for queue in 1..=2 {
             batch.declare(queue, &[queue as u8; 16], "orders");
         }
@@ -30,7 +30,7 @@ impl Fixture {
     }
 
     /// A batch of `count` messages, each for `queues` queues, goes to the log and back.
-    fn batch(&mut self, count: u64, queues: u32) -> Vec<(u64, Place)> {
+    fn batch(&mut self, count: u64, queues: u32) -> Vec<(u64, RecordLocation)> {
         let mut batch = self.recent.spare();
         let seqs = self.next..self.next + count;
         self.next = seqs.end;
@@ -44,7 +44,7 @@ impl Fixture {
         places
     }
 
-    fn has(&self, (seq, place): (u64, Place)) -> bool {
+    fn has(&self, (seq, place): (u64, RecordLocation)) -> bool {
         let found = self.recent.body(place);
         assert!(found.is_none_or(|body| body == Self::body(seq)), "{seq} is another");
         found.is_some()
@@ -60,8 +60,8 @@ fn every_message_is_found_whichever_run_it_lies_in() {
         assert!((0..messages.len()).all(|at| fixture.has(messages[at * step % messages.len()])));
     }
     let (_, place) = messages[0];
-    assert_eq!(fixture.recent.body(Place { len: 1 << 20, ..place }), None);
-    assert_eq!(fixture.recent.body(Place { segment: place.segment + 1000, ..place }), None);
+    assert_eq!(fixture.recent.body(RecordLocation { len: 1 << 20, ..place }), None);
+    assert_eq!(fixture.recent.body(RecordLocation { segment: place.segment + 1000, ..place }), None);
 }
 
 #[test]

@@ -1,17 +1,18 @@
-//! A shard and the log's owner in one: says things at random, keeps what it was told, and keeps the rules of the API.
+//! A shard and the log's owner in one: says things at random, keeps what it was notified, and keeps
+//! the rules of the API.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use enmasse_journal::log::simulated::{Dice, SimulatedDisk};
-use enmasse_journal::log::{Batch, Freed, Log, Place, Refused, Removal, Target};
+use enmasse_journal::log::{Freed, Log, RecordLocation, Refused, Removal, Target, WriteBatch};
 
-use crate::history::{Content, Contents, Group, Said, name_of};
+use crate::history::{Content, Contents, Group, Reported, name_of};
 
 /// A message as its queue knows it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Known {
-    pub(crate) place: Place,
+    pub(crate) place: RecordLocation,
     pub(crate) content: Content,
 }
 
@@ -19,7 +20,7 @@ pub(crate) struct Known {
 type Put = (usize, Vec<(u32, u64)>, Content);
 
 /// A message that is being copied: its number in the batch, where it lay, its targets.
-type Moving = (usize, Place, Vec<(u32, u64)>);
+type Moving = (usize, RecordLocation, Vec<(u32, u64)>);
 
 /// A message that is written in chunks, and is none of what was said until it is there.
 #[derive(Clone)]
@@ -108,10 +109,10 @@ impl Shard {
         if self.staged.is_some() || queues.is_empty() {
             return Ok(());
         }
-        let Said::Message { targets, content } = self.draw_message(&queues) else { return Ok(()) };
+        let Reported::Message { targets, content } = self.draw_message(&queues) else { return Ok(()) };
         let content = Content { len: 2_000 + self.dice.below(30_000) as usize, ..content };
-        let group = vec![Said::Message { targets, content }];
-        let mut batch = Batch::new();
+        let group = vec![Reported::Message { targets, content }];
+        let mut batch = WriteBatch::new();
         let mut messages = Vec::new();
         self.put(&mut batch, &group[0], &mut messages, &mut Vec::new());
         self.log.stage(&mut batch)?;
@@ -122,7 +123,7 @@ impl Shard {
     fn write_chunk(&mut self) -> Result<(), Refused> {
         let Some((batch, result)) = self.log.write_chunk() else { return Ok(()) };
         result?;
-        // Some of what was said since it was handed over may lie behind it.
+        // Some of what was said since it was passed on may lie behind it.
         self.sync()?;
         let Some(Staged { group, messages }) = self.staged.take() else { panic!("nothing was staged") };
         for (message, targets, content) in messages {
@@ -136,8 +137,8 @@ impl Shard {
 
     /// A batch of some groups.
     fn say(&mut self) -> Result<(), Refused> {
-        let mut batch = Batch::new();
-        let mut said = Vec::new();
+        let mut batch = WriteBatch::new();
+        let mut reported = Vec::new();
         let mut after = self.contents.clone();
         let mut messages = Vec::new();
         let mut gone = Vec::new();
@@ -156,13 +157,13 @@ impl Shard {
             if whole {
                 batch.end();
             }
-            said.push(group);
+            reported.push(group);
         }
         let appended = self.log.append(&mut batch);
         if matches!(appended, Err(Refused::NoRoom(_))) {
             return appended;
         }
-        self.pending.append(&mut said);
+        self.pending.append(&mut reported);
         self.contents = after;
         if appended.is_ok() {
             for (message, targets, content) in messages {
@@ -179,21 +180,21 @@ impl Shard {
     }
 
     /// Something to say about what there is.
-    fn draw(&mut self, after: &Contents, gone: &[(u32, u64)]) -> Option<Said> {
+    fn draw(&mut self, after: &Contents, gone: &[(u32, u64)]) -> Option<Reported> {
         let queues: Vec<u32> = after.queues.keys().copied().collect();
         let any = queues.get(self.dice.below(queues.len() as u64) as usize).copied();
         match (self.dice.below(100), any) {
             (0..4, _) | (_, None) => {
                 let queue = self.next_queue;
                 self.next_queue += 1;
-                Some(Said::Declare { queue, uid: [queue as u8; 16] })
+                Some(Reported::Declare { queue, uid: [queue as u8; 16] })
             }
             (4..6, Some(queue)) => {
                 // A drop names the places of all it has, so all must have places.
                 let messages = &after.queues[&queue].messages;
                 let placed = messages.keys().all(|&seq| self.known.contains_key(&(queue, seq)));
                 let awaited = self.staged.as_ref().is_some_and(|staged| staged.is_for(queue));
-                (placed && !awaited).then_some(Said::Drop { queue })
+                (placed && !awaited).then_some(Reported::Drop { queue })
             }
             (6..50, Some(_)) => Some(self.draw_message(&queues)),
             (50..80, Some(queue)) => {
@@ -204,18 +205,18 @@ impl Shard {
                 let rest = if self.dice.percent(70) { 0 } else { from };
                 seqs.drain(..rest.min(seqs.len()));
                 seqs.truncate(1 + self.dice.below(40) as usize);
-                (!seqs.is_empty()).then_some(Said::Remove { queue, seqs })
+                (!seqs.is_empty()).then_some(Reported::Remove { queue, seqs })
             }
             (_, Some(queue)) => {
                 let key = vec![b'k', self.dice.below(12) as u8];
                 let len = if self.dice.percent(30) { 0 } else { 1 + self.dice.below(60) };
                 let value = (0..len).map(|_| self.dice.any() as u8).collect();
-                Some(Said::State { queue, key, value })
+                Some(Reported::State { queue, key, value })
             }
         }
     }
 
-    fn draw_message(&mut self, queues: &[u32]) -> Said {
+    fn draw_message(&mut self, queues: &[u32]) -> Reported {
         let mut targets = Vec::new();
         let several = if self.dice.percent(20) { 3 } else { 1 };
         for &queue in queues.iter().skip(self.dice.below(queues.len() as u64) as usize).take(several) {
@@ -229,13 +230,13 @@ impl Shard {
             _ => self.dice.below(40_000),
         };
         self.next_content += 1;
-        Said::Message { targets, content: Content { id: self.next_content, len: len as usize } }
+        Reported::Message { targets, content: Content { id: self.next_content, len: len as usize } }
     }
 
-    fn put(&self, batch: &mut Batch, said: &Said, messages: &mut Vec<Put>, gone: &mut Vec<(u32, u64)>) {
-        match said {
-            Said::Declare { queue, uid } => batch.declare(*queue, uid, &name_of(*queue)),
-            Said::Drop { queue } => {
+    fn put(&self, batch: &mut WriteBatch, reported: &Reported, messages: &mut Vec<Put>, gone: &mut Vec<(u32, u64)>) {
+        match reported {
+            Reported::Declare { queue, uid } => batch.declare(*queue, uid, &name_of(*queue)),
+            Reported::Drop { queue } => {
                 let mut freed = Freed::default();
                 for (&target, known) in self.known.range((*queue, 0)..=(*queue, u64::MAX)) {
                     if !gone.contains(&target) {
@@ -245,7 +246,7 @@ impl Shard {
                 }
                 batch.drop_queue(*queue, &freed);
             }
-            Said::Message { targets, content } => {
+            Reported::Message { targets, content } => {
                 let of = |(queue, seq, head): &'_ (u32, u64, Vec<u8>)| (*queue, *seq, head.clone());
                 let owned: Vec<(u32, u64, Vec<u8>)> = targets.iter().map(of).collect();
                 let targets: Vec<Target<'_>> =
@@ -253,7 +254,7 @@ impl Shard {
                 let number = batch.message(&targets, &content.bytes());
                 messages.push((number, owned.iter().map(|(queue, seq, _)| (*queue, *seq)).collect(), *content));
             }
-            Said::Remove { queue, seqs } => {
+            Reported::Remove { queue, seqs } => {
                 let mut removal = Removal::new(*queue);
                 for &seq in seqs {
                     removal.add(seq, self.known[&(*queue, seq)].place);
@@ -261,7 +262,7 @@ impl Shard {
                 }
                 batch.remove(&mut removal);
             }
-            Said::State { queue, key, value } => batch.state(*queue, key, value),
+            Reported::State { queue, key, value } => batch.state(*queue, key, value),
         }
     }
 
@@ -270,9 +271,9 @@ impl Shard {
         let Some(segment) = self.log.wants_compacted() else { return Ok(()) };
         let most = 1 + self.dice.below(30) as usize;
         let alive = self.known.iter().filter(|(_, known)| known.place.segment == segment);
-        let mut by_place: BTreeMap<Place, Vec<(u32, u64)>> = BTreeMap::new();
+        let mut by_place: BTreeMap<RecordLocation, Vec<(u32, u64)>> = BTreeMap::new();
         alive.for_each(|(&target, known)| by_place.entry(known.place).or_default().push(target));
-        let mut batch = Batch::new();
+        let mut batch = WriteBatch::new();
         let mut copies = Vec::new();
         for (place, targets) in by_place.into_iter().take(most) {
             let heads = targets.iter().map(|(queue, seq)| &self.contents.queues[queue].messages[seq]);
@@ -283,19 +284,19 @@ impl Shard {
         self.log.append(&mut batch)?;
         // In the meantime some of it may be removed, by its old place.
         if self.dice.percent(50) {
-            let said = self.say();
-            if !matches!(said, Ok(()) | Err(Refused::NoRoom(_))) {
-                return said;
+            let reported = self.say();
+            if !matches!(reported, Ok(()) | Err(Refused::NoRoom(_))) {
+                return reported;
             }
         }
         self.sync()?;
         self.take_over(&batch, copies)
     }
 
-    fn take_over(&mut self, batch: &Batch, copies: Vec<Moving>) -> Result<(), Refused> {
-        let mut answer = Batch::new();
+    fn take_over(&mut self, batch: &WriteBatch, copies: Vec<Moving>) -> Result<(), Refused> {
+        let mut answer = WriteBatch::new();
         let mut freed = Freed::default();
-        let mut said = Group::new();
+        let mut reported = Group::new();
         for (copy, from, targets) in copies {
             for target in targets {
                 let to = batch.copied(copy, target.0);
@@ -309,7 +310,7 @@ impl Shard {
                         let mut removal = Removal::new(target.0);
                         removal.add(target.1, from);
                         answer.remove(&mut removal);
-                        said.push(Said::Remove { queue: target.0, seqs: vec![target.1] });
+                        reported.push(Reported::Remove { queue: target.0, seqs: vec![target.1] });
                     }
                     (None, Some(to)) if self.contents.queues.contains_key(&target.0) => {
                         let mut removal = Removal::new(target.0);
@@ -323,14 +324,14 @@ impl Shard {
         }
         answer.free(&freed);
         // Each removal is a group of its own.
-        let groups: Vec<Group> = said.into_iter().map(|said| vec![said]).collect();
+        let groups: Vec<Group> = reported.into_iter().map(|reported| vec![reported]).collect();
         loop {
             match self.log.append(&mut answer) {
                 Err(Refused::NoRoom(_)) => self.make_room(),
                 appended => {
                     for group in groups {
                         self.contents.apply(&group);
-                        let Said::Remove { queue, seqs } = &group[0] else { continue };
+                        let Reported::Remove { queue, seqs } = &group[0] else { continue };
                         let target = (*queue, seqs[0]);
                         self.contents_of_gone.extend(self.known.remove(&target).map(|known| (target, known.content)));
                         self.pending.push(group);
@@ -382,6 +383,6 @@ impl Shard {
                 return Ok(());
             }
         }
-        panic!("there is no end of work: {:?} {:?}", self.log.figures(), self.log);
+        panic!("there is no end of work: {:?} {:?}", self.log.stats(), self.log);
     }
 }

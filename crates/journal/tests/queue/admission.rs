@@ -1,7 +1,7 @@
 //! What comes in: bounds, duplicates, last values, rings.
 
 use enmasse_journal::queue::{
-    Admission, Cause, Consume, Duplicates, Full, Head, Limits, Marker, Outcome, Queue, Refusal, Seq, Settings,
+    Admission, Cause, Consume, ConsumerOutcome, Duplicates, Full, Head, Limits, Marker, Queue, Refusal, Seq, Settings,
 };
 
 use crate::world::{World, of_priority, plain};
@@ -35,10 +35,10 @@ fn each_bound_has_its_refusal() {
     assert_eq!(refusal(&mut world, &plain()), Refusal::Bytes(250));
     world.put(&Head { size_bytes: 50, ..plain() });
     assert_eq!(refusal(&mut world, &plain()), Refusal::Messages(3));
-    assert_eq!(world.queue.figures().refused, 3);
+    assert_eq!(world.queue.stats().refused, 3);
     let consumer = world.consumer(Consume::default());
     world.take(consumer);
-    world.settle(0, Outcome::Accepted);
+    world.settle(0, ConsumerOutcome::Accepted);
     world.put(&plain());
 }
 
@@ -65,10 +65,10 @@ fn a_ring_drops_its_oldest() {
     assert_eq!(world.take(consumer), Some(0));
     world.fill(2);
     assert_eq!(world.removed(Cause::Overrun), [1, 2], "what a consumer holds is not dropped");
-    world.settle(0, Outcome::Released);
+    world.settle(0, ConsumerOutcome::Released);
     world.fill(1);
     assert_eq!(world.removed(Cause::Overrun), [0]);
-    assert_eq!(world.queue.figures().removed[Cause::Overrun as usize], 3);
+    assert_eq!(world.queue.stats().removed[Cause::Overrun as usize], 3);
     let mut world = World::new(limited(u64::MAX, 250, Full::DropOldest));
     world.fill(4);
     assert_eq!(world.removed(Cause::Overrun), [0, 1]);
@@ -85,8 +85,8 @@ fn a_ring_keeps_the_newest_whatever_consumers_hold() {
     assert_eq!(world.removed(Cause::Overrun), []);
     world.fill(2);
     assert_eq!(world.removed(Cause::Overrun), [2, 3]);
-    world.settle(0, Outcome::Accepted);
-    world.settle(1, Outcome::Accepted);
+    world.settle(0, ConsumerOutcome::Accepted);
+    world.settle(1, ConsumerOutcome::Accepted);
     world.fill(1);
     world.queue.set_credit(consumer, true);
     assert_eq!(world.take_all(consumer), [4, 5]);
@@ -136,11 +136,11 @@ fn a_last_value_queue_keeps_the_newest_of_each_key() {
     assert_eq!(world.take(consumer), Some(1));
     world.put(&of_key(2));
     assert_eq!(world.removed(Cause::Replaced), [], "a consumer holds it");
-    world.settle(1, Outcome::Released);
+    world.settle(1, ConsumerOutcome::Released);
     assert_eq!(world.removed(Cause::Replaced), [1], "and it has nothing to come back to");
     assert_eq!(world.take_all(consumer), [2, 3, 4, 5]);
     for seq in [2, 3, 4, 5] {
-        world.settle(seq, Outcome::Accepted);
+        world.settle(seq, ConsumerOutcome::Accepted);
     }
     world.put(&of_key(2));
     assert_eq!(world.removed(Cause::Replaced), []);
@@ -173,7 +173,7 @@ fn a_message_id_seen_before_is_a_duplicate_within_the_window() {
     assert_eq!(world.queue.offer(world.now, &with_id(1)), Admission::Duplicate { of: None });
     world.put(&with_id(4));
     world.put(&with_id(1));
-    assert_eq!(world.queue.figures().duplicates, 3);
+    assert_eq!(world.queue.stats().duplicates, 3);
     world.put(&plain());
     world.put(&plain());
 }

@@ -1,6 +1,7 @@
-//! What a message costs in memory, as asked of the allocator. What it costs in time prints `examples/queue_cost.rs`.
+//! What a message costs in memory, as asked of the allocator. What it costs in time prints
+//! `examples/queue_cost.rs`.
 
-use enmasse_journal::queue::{Consume, Group, Head, Outcome, Queue, Settings};
+use enmasse_journal::queue::{Consume, ConsumerOutcome, Group, Head, Queue, Settings};
 
 use crate::world::{World, plain};
 
@@ -36,7 +37,7 @@ fn memory_follows_what_is_left() {
     world.fill(1_000_000);
     let consumer = world.consumer(Consume { selects: true, ..Consume::default() });
     while let Some(item) = world.next_if(consumer, |item| item.seq.0 % 100 != 0) {
-        world.settle(item.seq.0, Outcome::Accepted);
+        world.settle(item.seq.0, ConsumerOutcome::Accepted);
     }
     world.effects.clear();
     assert_eq!(world.queue.len(), 10_000);

@@ -1,7 +1,7 @@
 //! Message groups: sticky to a consumer, or in order of their key.
 
 use enmasse_journal::queue::{
-    Cause, Consume, ConsumerId, Group, Grouping, Head, Outcome, Priority, Redelivery, Seq, Settings,
+    Cause, Consume, ConsumerId, ConsumerOutcome, Group, Grouping, Head, Priority, Redelivery, Seq, Settings,
 };
 
 use proptest::prelude::*;
@@ -31,7 +31,7 @@ fn a_group_stays_with_its_consumer() {
     assert_eq!((world.take(one), world.take(two)), (Some(0), Some(2)));
     assert_eq!(world.take_all(two), [4, 6], "its own group, and what has none");
     assert_eq!(world.take_all(one), [1, 3, 5]);
-    world.settle(3, Outcome::Released);
+    world.settle(3, ConsumerOutcome::Released);
     assert_eq!((world.take(two), world.queue.candidates().own), (None, [one].as_slice()));
     assert_eq!(world.take(one), Some(3));
 }
@@ -73,11 +73,11 @@ fn a_group_that_has_no_messages_left_stays_with_its_consumer_while_that_is_there
     let [one, two] = two(&mut world);
     world.put(&of(1));
     assert_eq!(world.take(one), Some(0));
-    world.settle(0, Outcome::Accepted);
-    assert_eq!(world.queue.figures().groups, 0, "none has messages");
+    world.settle(0, ConsumerOutcome::Accepted);
+    assert_eq!(world.queue.stats().groups, 0, "none has messages");
     world.put(&of(1));
     assert_eq!((world.take(two), world.take(one)), (None, Some(1)));
-    world.settle(1, Outcome::Accepted);
+    world.settle(1, ConsumerOutcome::Accepted);
     world.queue.detach(one);
     world.put(&of(1));
     assert_eq!(world.take(two), Some(2));
@@ -89,7 +89,7 @@ fn a_closed_group_without_messages_is_forgotten() {
     let [one, two] = two(&mut world);
     world.put(&Head { group: Some(Group { digest: 1, sequence: Group::CLOSE }), ..plain() });
     assert_eq!(world.take(one), Some(0));
-    world.settle(0, Outcome::Accepted);
+    world.settle(0, ConsumerOutcome::Accepted);
     world.put(&of(1));
     assert_eq!(world.take(two), Some(1));
 }
@@ -102,7 +102,7 @@ fn the_longest_idle_groups_are_forgotten() {
     for digest in 0..=last {
         world.put(&of(digest));
         let seq = world.take(one).expect("nobody else has it");
-        world.settle(seq, Outcome::Accepted);
+        world.settle(seq, ConsumerOutcome::Accepted);
     }
     world.put(&of(0));
     world.put(&of(last));
@@ -133,9 +133,9 @@ fn a_key_is_with_one_consumer_while_it_holds_any_of_it() {
     let [one, two] = two(&mut world);
     assert_eq!((world.take(one), world.take(two)), (Some(0), Some(1)));
     assert_eq!(world.take(one), Some(2), "it may have more of its key");
-    world.settle(0, Outcome::Accepted);
+    world.settle(0, ConsumerOutcome::Accepted);
     assert_eq!(world.take_all(two), [4]);
-    world.settle(2, Outcome::Accepted);
+    world.settle(2, ConsumerOutcome::Accepted);
     assert_eq!(world.take(two), Some(3), "nobody holds any of it");
     assert_eq!(world.take(one), None);
 }
@@ -194,7 +194,7 @@ fn a_selector_meets_a_group_again_when_it_is_free() {
     assert_eq!(world.take(one), Some(0));
     let even = |world: &mut World| world.next_if(picky, |item| item.seq.0 % 2 == 0).map(|item| item.seq.0);
     assert_eq!(even(&mut world), None, "2 is of a key that another has");
-    world.settle(0, Outcome::Accepted);
+    world.settle(0, ConsumerOutcome::Accepted);
     assert_eq!(even(&mut world), Some(2));
     assert_eq!(world.take(one), Some(3), "1 is of a key that the selector has now");
 }
@@ -213,14 +213,14 @@ fn a_long_group_of_another_consumer_costs_nothing() {
         assert_eq!(world.take(two), Some(100_001 + n));
     }
     for seq in [0, 100_001] {
-        world.settle(seq, Outcome::Accepted);
+        world.settle(seq, ConsumerOutcome::Accepted);
     }
     assert_eq!(world.take_all(one).len(), 100_000);
 }
 
 proptest! {
-    /// Whoever of many consumers takes and settles when: the messages of a key are handed out in their order, to one
-    /// consumer at a time, and all of them arrive.
+    /// Whoever of many consumers takes and settles when: the messages of a key are dispatched in
+    /// their order, to one consumer at a time, and all of them arrive.
     #[test]
     fn the_order_of_a_key_is_kept_with_many_consumers(
         keys in prop::collection::vec(0..5_u64, 1..120),
@@ -246,7 +246,7 @@ proptest! {
                 held.push((seq, consumer));
             } else if !held.is_empty() {
                 let (seq, _) = held.swap_remove(choice % held.len());
-                world.settle(seq, Outcome::Accepted);
+                world.settle(seq, ConsumerOutcome::Accepted);
             }
         }
         prop_assert!(world.queue.is_empty());
@@ -262,14 +262,14 @@ fn a_group_waits_for_what_a_consumer_holds_that_has_gone() {
         }
         let [one, other] = two(&mut world);
         assert_eq!(world.take(one), Some(0));
-        // Its link may come back.
+        // Its link may return.
         world.queue.detach(one);
         assert_eq!(world.take(other), None, "{grouping:?}");
         let again = world.consumer(Consume { key: 1, ..Consume::default() });
-        assert!(world.queue.hand_over(Seq(0), again));
+        assert!(world.queue.reassign(Seq(0), again));
         assert_eq!((world.take(other), world.take(again)), (None, Some(1)), "{grouping:?}");
         world.queue.detach(again);
-        world.settle(1, Outcome::Released);
+        world.settle(1, ConsumerOutcome::Released);
         assert_eq!(world.take(other), None);
         world.settle(0, FAILED);
         assert_eq!(world.take_all(other), [0, 1, 2]);

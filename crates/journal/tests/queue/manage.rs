@@ -1,7 +1,7 @@
 //! What administrators do.
 
 use enmasse_journal::queue::{
-    Cause, Consume, Head, Item, Operation, Place, Progress, Queue, Seq, Settings, Slice, Target, Verdict,
+    Cause, Consume, Head, Item, Operation, Progress, Queue, RecordLocation, Seq, Settings, Slice, Target, Verdict,
 };
 
 use crate::world::{World, plain};
@@ -38,7 +38,7 @@ fn a_purge_goes_in_slices_and_leaves_what_is_held() {
     assert_eq!(run(&mut world, Operation::Purge, |item| item.seq.0 % 2 == 0), (11, 50));
     assert_eq!(world.removed(Cause::Purged).len(), 50);
     assert_eq!(run(&mut world, Operation::Purge, |_| true).1, 50);
-    assert_eq!((world.queue.len(), world.queue.figures().acquired), (1, 1));
+    assert_eq!((world.queue.len(), world.queue.stats().acquired), (1, 1));
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn a_selector_may_have_to_read_first() {
 fn a_body_that_the_log_copies_forward_is_found_again() {
     let mut world = World::new(Settings::default());
     world.fill(1);
-    let place = Place { segment: 7, offset: 7, len: 7 };
+    let place = RecordLocation { segment: 7, offset: 7, len: 7 };
     assert!(world.queue.moved(Seq(0), place) && !world.queue.moved(Seq(1), place));
     world.fill(200);
     let there = world.queue.iter(Seq(0)).filter(|item| item.place.segment == 7);
@@ -78,7 +78,7 @@ fn a_body_that_the_log_copies_forward_is_found_again() {
 }
 
 #[test]
-fn figures_say_what_is_where() {
+fn statistics_say_what_is_where() {
     let mut world = World::new(Settings::default());
     let before = world.now;
     world.fill(2);
@@ -86,12 +86,9 @@ fn figures_say_what_is_where() {
     world.put(&Head { due: Some(world.now + 1000), size_bytes: 7, ..plain() });
     world.store(&plain());
     let consumer = world.consumer(Consume::default());
-    assert_eq!(world.queue.figures().oldest, Some(before));
+    assert_eq!(world.queue.stats().oldest, Some(before));
     world.take(consumer);
-    let figures = world.queue.figures();
-    assert_eq!(
-        (figures.ready, figures.scheduled, figures.acquired, figures.uncommitted, figures.bytes),
-        (1, 1, 1, 1, 307)
-    );
-    assert_eq!((figures.enqueued, figures.delivered, figures.consumers), (3, 1, 1));
+    let stats = world.queue.stats();
+    assert_eq!((stats.ready, stats.scheduled, stats.acquired, stats.uncommitted, stats.bytes), (1, 1, 1, 1, 307));
+    assert_eq!((stats.enqueued, stats.delivered, stats.consumers), (3, 1, 1));
 }

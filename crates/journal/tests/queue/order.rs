@@ -1,6 +1,6 @@
 //! First in, first out; priorities; places kept.
 
-use enmasse_journal::queue::{Cause, Consume, Outcome, Settings, State};
+use enmasse_journal::queue::{Cause, Consume, ConsumerOutcome, Settings, State};
 
 use crate::world::{World, of_priority, plain};
 
@@ -11,7 +11,7 @@ fn messages_leave_in_the_order_they_came() {
     let consumer = world.consumer(Consume::default());
     assert_eq!(world.take_all(consumer), (0..1000).collect::<Vec<_>>());
     for seq in 0..1000 {
-        world.settle(seq, Outcome::Accepted);
+        world.settle(seq, ConsumerOutcome::Accepted);
     }
     assert!(world.queue.is_empty());
     assert_eq!(world.removed(Cause::Accepted).len(), 1000);
@@ -41,14 +41,14 @@ fn what_is_released_returns_to_its_very_place() {
         world.take(consumer);
     }
     for seq in [4, 1, 3] {
-        world.settle(seq, Outcome::Released);
+        world.settle(seq, ConsumerOutcome::Released);
     }
     world.put(&of_priority(9));
     assert_eq!(world.take_all(consumer), [10, 1, 3, 4, 6, 7, 8, 9]);
 }
 
 #[test]
-fn what_is_not_committed_cannot_be_had_and_keeps_its_place() {
+fn what_is_not_committed_is_not_available_and_keeps_its_place() {
     let mut world = World::new(Settings::default());
     let slow = world.store(&plain()).seq;
     world.fill(2);
@@ -59,7 +59,7 @@ fn what_is_not_committed_cannot_be_had_and_keeps_its_place() {
     assert!(world.queue.withdraw(lost));
     assert!(!world.queue.withdraw(slow), "too late");
     assert_eq!(world.take_all(consumer), [0, 2]);
-    assert_eq!(world.queue.figures().uncommitted, 0);
+    assert_eq!(world.queue.stats().uncommitted, 0);
 }
 
 #[test]
@@ -72,8 +72,8 @@ fn a_message_has_one_holder() {
     assert_eq!((item.seq, item.state, item.place.offset), (seq, State::Acquired, 0));
     assert_eq!(world.next(two), None);
     assert!(world.queue.candidates().is_empty());
-    world.settle(0, Outcome::Accepted);
-    assert!(!world.queue.settle(world.now, seq, Outcome::Released, &mut |_| {}), "it is gone");
+    world.settle(0, ConsumerOutcome::Accepted);
+    assert!(!world.queue.settle(world.now, seq, ConsumerOutcome::Released, &mut |_| {}), "it is gone");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Accepted, released, modified, rejected; attempts and what ends them.
 
-use enmasse_journal::queue::{Cause, Consume, Effect, Outcome, Redelivery, Seq, Settings, State, Target};
+use enmasse_journal::queue::{Cause, Consume, ConsumerOutcome, Effect, Redelivery, Seq, Settings, State, Target};
 
 use crate::world::{FAILED, NOT_HERE, World, plain};
 
@@ -13,12 +13,12 @@ fn released_does_not_count_and_failed_does() {
     let mut world = World::new(Settings::default());
     world.fill(1);
     let consumer = world.consumer(Consume::default());
-    for (outcome, failures) in [(Outcome::Released, 0), (FAILED, 1), (NOT_HERE, 1)] {
+    for (outcome, failures) in [(ConsumerOutcome::Released, 0), (FAILED, 1), (NOT_HERE, 1)] {
         world.take(consumer);
         world.settle(0, outcome);
         assert_eq!(world.queue.get(Seq(0)).map(|item| item.failures), Some(failures));
     }
-    assert_eq!(world.queue.figures().redelivered, 1);
+    assert_eq!(world.queue.stats().redelivered, 1);
     assert!(matches!(world.effects[..], [Effect::Retry { due: None, .. }]));
 }
 
@@ -33,14 +33,14 @@ fn after_its_attempts_a_message_goes_to_the_dead_letter() {
     }
     assert_eq!(world.take(consumer), None);
     assert_eq!(world.diverted(Target::DeadLetter, Cause::Attempts), [0]);
-    assert_eq!(world.queue.figures().leaving, 1);
+    assert_eq!(world.queue.stats().leaving, 1);
     let item = world.queue.left(Seq(0)).expect("it was here until now");
     assert_eq!((item.failures, item.state), (2, State::Leaving));
     assert!(world.queue.is_empty() && world.queue.left(Seq(0)).is_none());
 }
 
 #[test]
-fn without_a_dead_letter_it_is_dropped_and_without_a_limit_it_comes_back() {
+fn without_a_dead_letter_it_is_dropped_and_without_a_limit_it_returns() {
     let mut world = World::new(Settings { redelivery: attempts(1), ..Settings::default() });
     world.fill(1);
     let consumer = world.consumer(Consume::default());
@@ -63,7 +63,7 @@ fn a_dead_letter_that_would_not_have_it_leaves_it_at_its_place() {
     world.fill(2);
     let consumer = world.consumer(Consume::default());
     world.take(consumer);
-    world.settle(0, Outcome::Rejected);
+    world.settle(0, ConsumerOutcome::Rejected);
     assert_eq!(world.diverted(Target::DeadLetter, Cause::Rejected), [0]);
     assert!(world.queue.stay(Seq(0)) && !world.queue.stay(Seq(0)));
     assert_eq!(world.take_all(consumer), [0, 1]);
@@ -77,7 +77,7 @@ fn rejected_is_a_failed_attempt_where_there_is_no_dead_letter_or_the_address_say
         world.fill(1);
         let consumer = world.consumer(Consume::default());
         world.take(consumer);
-        world.settle(0, Outcome::Rejected);
+        world.settle(0, ConsumerOutcome::Rejected);
         assert_eq!(world.next(consumer).map(|item| item.failures), Some(1));
     }
 }
@@ -91,13 +91,13 @@ fn who_said_undeliverable_here_does_not_get_it_again() {
     assert_eq!(world.take(one), Some(0));
     world.settle(0, NOT_HERE);
     assert_eq!(world.take(one), Some(1));
-    world.settle(1, Outcome::Released);
+    world.settle(1, ConsumerOutcome::Released);
     // The link comes again under its name.
     world.queue.detach(one);
     let again = world.consumer(Consume { name: 1, ..Consume::default() });
     assert_eq!(world.take_all(again), [1, 2]);
     assert_eq!(world.take_all(two), [0]);
-    world.settle(0, Outcome::Released);
+    world.settle(0, ConsumerOutcome::Released);
     assert_eq!(world.take(again), None);
     assert_eq!(world.take(two), Some(0));
 }
@@ -125,8 +125,8 @@ fn a_transaction_holds_what_it_settles_until_it_ends() {
     assert!(world.queue.retire(Seq(0)) && !world.queue.retire(Seq(0)));
     assert!(world.queue.retire(Seq(1)));
     assert!(world.queue.unretire(Seq(1)), "rolled back: its consumer holds it");
-    world.settle(1, Outcome::Released);
-    world.settle(0, Outcome::Accepted);
+    world.settle(1, ConsumerOutcome::Released);
+    world.settle(0, ConsumerOutcome::Accepted);
     assert_eq!(world.take_all(consumer), [1]);
     let posted = world.store(&plain()).seq;
     assert_eq!(world.take(consumer), None, "posted, and its transaction is open");

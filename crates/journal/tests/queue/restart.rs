@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use enmasse_journal::queue::{
-    Cause, Consume, Full, Group, Head, Limits, Outcome, Place, Queue, Record, Restored, Seq, Settings, Stored,
+    Cause, Consume, ConsumerOutcome, Full, Group, Head, Limits, Queue, Record, RecordLocation, Restored, Seq, Settings,
+    Stored,
 };
 
 use crate::world::{World, of_priority, plain};
@@ -23,7 +24,7 @@ impl Kept {
     fn restart(&self, world: &mut World) {
         let entries = self.0.iter().map(|(id, bytes)| Restored {
             id: *id,
-            place: Place { segment: 9, offset: id.0 as u32, len: 1 },
+            place: RecordLocation { segment: 9, offset: id.0 as u32, len: 1 },
             record: Record::decode(bytes).expect("a known form"),
         });
         let settings = world.queue.settings().clone();
@@ -44,7 +45,7 @@ fn what_was_stored_waits_again_in_its_order() {
     for _ in 0..50 {
         let seq = world.take(consumer).expect("plenty");
         if seq.is_multiple_of(2) {
-            world.settle(seq, Outcome::Accepted);
+            world.settle(seq, ConsumerOutcome::Accepted);
             kept.0.remove(&Seq(seq));
         }
     }
@@ -54,7 +55,7 @@ fn what_was_stored_waits_again_in_its_order() {
     expected.sort_by_key(|seq| (*seq % 7 != 0, *seq));
     let item = world.next(consumer).expect("plenty");
     assert_eq!((item.place.segment, item.size_bytes), (9, 100));
-    world.settle(item.seq.0, Outcome::Released);
+    world.settle(item.seq.0, ConsumerOutcome::Released);
     assert_eq!(world.take_all(consumer), expected);
     assert_eq!(world.put(&plain()), Seq(200), "no number is used again");
 }
@@ -95,8 +96,11 @@ fn times_groups_and_bounds_hold_after_it() {
 
 #[test]
 fn entries_out_of_order_are_refused() {
-    let entry =
-        |id| Restored { id: Seq(id), place: Place { segment: 0, offset: 0, len: 0 }, record: Record::default() };
+    let entry = |id| Restored {
+        id: Seq(id),
+        place: RecordLocation { segment: 0, offset: 0, len: 0 },
+        record: Record::default(),
+    };
     let restore = |ids: [u64; 2]| Queue::restore(Settings::default(), Seq(0), ids.map(entry), [], &mut |_| {});
     assert_eq!(restore([3, 8]).map(|queue| queue.next_seq()).ok(), Some(Seq(9)));
     assert!(restore([3, 3]).is_err());

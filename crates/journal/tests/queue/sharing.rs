@@ -1,6 +1,6 @@
 //! Several consumers: priority, exclusive, single active, selectors, browsers.
 
-use enmasse_journal::queue::{Consume, Limits, Next, Outcome, Refused, Seq, Settings, Sharing, Verdict};
+use enmasse_journal::queue::{Consume, ConsumerOutcome, Limits, Next, Refused, Seq, Settings, Sharing, Verdict};
 
 use crate::world::{FAILED, World, of_priority, plain};
 
@@ -37,7 +37,7 @@ fn what_a_selector_of_higher_priority_does_not_want_is_for_the_others() {
     assert_eq!([wanted(&mut world), wanted(&mut world), wanted(&mut world)], [Some(1), Some(3), None]);
     assert_eq!(world.queue.candidates().common, [low]);
     assert_eq!(world.take_all(low), [0, 2]);
-    world.settle(0, Outcome::Released);
+    world.settle(0, ConsumerOutcome::Released);
     assert_eq!(world.take(low), None, "it has to be asked again");
     assert_eq!(wanted(&mut world), None);
     assert_eq!(world.take(low), Some(0));
@@ -67,7 +67,7 @@ fn a_consumer_or_producer_too_many_is_told_the_limit() {
     assert_eq!((world.queue.attach_producer(), world.queue.attach_producer()), (Ok(()), Err(Refused::Producers(1))));
     world.queue.detach_producer();
     assert_eq!(world.queue.attach_producer(), Ok(()));
-    assert_eq!((world.queue.figures().consumers, world.queue.figures().producers), (1, 1));
+    assert_eq!((world.queue.stats().consumers, world.queue.stats().producers), (1, 1));
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn the_active_one_gives_way_to_a_higher_priority_once_it_holds_nothing() {
     let high = world.consumer(Consume { priority: 1, ..named(2) });
     assert!(world.queue.candidates().is_empty(), "0 could still come back");
     assert_eq!((world.take(one), world.take(high)), (None, None));
-    world.settle(0, Outcome::Released);
+    world.settle(0, ConsumerOutcome::Released);
     assert_eq!(world.queue.candidates().common, [high]);
     assert_eq!(world.take_all(high), [0, 1, 2]);
 }
@@ -105,13 +105,13 @@ fn none_takes_over_from_one_that_has_gone_and_holds_something() {
     world.fill(4);
     let [one, two] = [1, 2].map(|key| world.consumer(named(key)));
     assert_eq!([world.take(one), world.take(one)], [Some(0), Some(1)]);
-    // Its link may come back.
+    // Its link may return.
     world.queue.detach(one);
     assert!(world.queue.candidates().is_empty());
-    world.settle(1, Outcome::Released);
+    world.settle(1, ConsumerOutcome::Released);
     assert!(world.queue.candidates().is_empty(), "it holds one still");
     let again = world.consumer(named(1));
-    assert!(world.queue.hand_over(Seq(0), again));
+    assert!(world.queue.reassign(Seq(0), again));
     assert_eq!((world.take(two), world.take(again)), (None, Some(1)));
     world.queue.detach(again);
     for seq in [0, 1] {
@@ -138,43 +138,43 @@ fn a_selector_does_not_starve_behind_what_does_not_match_nor_look_twice() {
     world.fill(50_000);
     let picky = world.consumer(Consume { selects: true, ..named(1) });
     let other = world.consumer(named(2));
-    let asked = std::cell::Cell::new(0);
+    let requested = std::cell::Cell::new(0);
     let wants = |at: u64| {
-        let asked = &asked;
+        let requested = &requested;
         move |item: &enmasse_journal::queue::Item| {
-            asked.set(asked.get() + 1);
+            requested.set(requested.get() + 1);
             item.seq.0 == at
         }
     };
     assert_eq!(world.next_if(picky, wants(49_999)).map(|item| item.seq.0), Some(49_999));
-    assert_eq!(asked.get(), 50_000);
+    assert_eq!(requested.get(), 50_000);
     for round in 0..1000 {
-        // One comes back before the cursor: only that is looked at.
+        // One returns before the cursor: only that is examined.
         let at = world.take(other).expect("plenty");
-        world.settle(at, Outcome::Released);
+        world.settle(at, ConsumerOutcome::Released);
         assert_eq!(world.next_if(picky, wants(u64::MAX)), None);
-        assert_eq!(asked.get(), 50_001 + round);
+        assert_eq!(requested.get(), 50_001 + round);
     }
-    world.settle(49_999, Outcome::Released);
+    world.settle(49_999, ConsumerOutcome::Released);
     assert_eq!(world.next_if(picky, wants(49_999)).map(|item| item.seq.0), Some(49_999));
 }
 
 #[test]
-fn a_turn_looks_at_a_bounded_number() {
+fn a_turn_examines_a_bounded_number() {
     let mut world = World::new(Settings::default());
     world.fill(1000);
     let picky = world.consumer(Consume { selects: true, ..named(1) });
-    let mut asked = 0;
+    let mut requested = 0;
     let answer = world.queue.next(world.now, picky, |_| {
-        asked += 1;
+        requested += 1;
         Verdict::No
     });
-    assert_eq!((answer, asked), (Next::Later, 256));
+    assert_eq!((answer, requested), (Next::Later, 256));
     assert_eq!(world.queue.candidates().own, [picky]);
 }
 
 #[test]
-fn a_body_that_is_not_in_memory_is_asked_for_and_the_place_is_kept() {
+fn a_body_that_is_not_in_memory_is_requested_and_the_place_is_kept() {
     let mut world = World::new(Settings::default());
     world.fill(3);
     let picky = world.consumer(Consume { selects: true, ..named(1) });
@@ -198,12 +198,12 @@ fn browsers_see_each_message_once_and_take_none() {
     let taker = world.consumer(named(2));
     assert_eq!(world.take_all(browser), [3, 0, 1, 2]);
     assert_eq!(world.take(taker), Some(3));
-    world.settle(3, Outcome::Released);
+    world.settle(3, ConsumerOutcome::Released);
     world.put(&plain());
     assert_eq!(world.queue.candidates().own, [browser]);
     assert_eq!(world.take_all(browser), [4]);
     assert_eq!(world.take_all(taker), [3, 0, 1, 2, 4]);
-    assert_eq!(world.queue.figures().acquired, 5);
+    assert_eq!(world.queue.stats().acquired, 5);
 }
 
 #[test]

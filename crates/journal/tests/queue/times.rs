@@ -1,6 +1,6 @@
 //! Time to live, time of delivery, and the wait before the next attempt.
 
-use enmasse_journal::queue::{Cause, Consume, Effect, Head, Outcome, Redelivery, Seq, Settings, Target, Ttl};
+use enmasse_journal::queue::{Cause, Consume, ConsumerOutcome, Effect, Head, Redelivery, Seq, Settings, Target, Ttl};
 
 use crate::world::{FAILED, World, plain};
 
@@ -37,7 +37,7 @@ fn expired_messages_go_to_the_expiry_address() {
     world.pass(1000);
     assert_eq!(world.diverted(Target::Expiry, Cause::Expired), [0]);
     assert!(world.queue.left(Seq(0)).is_some());
-    assert_eq!(world.queue.figures().diverted[Cause::Expired as usize], 1);
+    assert_eq!(world.queue.stats().diverted[Cause::Expired as usize], 1);
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn nobody_gets_an_expired_message_even_before_the_timer() {
 }
 
 #[test]
-fn what_a_consumer_holds_expires_when_it_comes_back() {
+fn what_a_consumer_holds_expires_when_it_returns() {
     let mut world = World::new(Settings::default());
     world.put(&living(10));
     world.put(&living(10));
@@ -61,7 +61,7 @@ fn what_a_consumer_holds_expires_when_it_comes_back() {
     world.take_all(consumer);
     world.pass(20);
     assert_eq!((world.queue.len(), world.queue.next_timeout()), (2, None));
-    world.settle(0, Outcome::Accepted);
+    world.settle(0, ConsumerOutcome::Accepted);
     world.settle(1, FAILED);
     assert_eq!(world.removed(Cause::Expired), [1]);
 }
@@ -88,10 +88,10 @@ fn scheduled_messages_come_by_their_time_and_stand_behind_what_waits() {
     let items: Vec<_> = std::iter::from_fn(|| world.next(consumer)).collect();
     assert_eq!(items.iter().map(|item| item.id.0).collect::<Vec<_>>(), [1, 2, 3]);
     assert!(items.iter().all(|item| item.seq.0 > 4));
-    world.settle(items[1].seq.0, Outcome::Released);
+    world.settle(items[1].seq.0, ConsumerOutcome::Released);
     assert_eq!(world.next(consumer).map(|item| item.id.0), Some(2), "the log's name for it stays");
     for item in &items {
-        world.settle(item.seq.0, Outcome::Accepted);
+        world.settle(item.seq.0, ConsumerOutcome::Accepted);
     }
     let ids = world.effects.iter().map(|effect| match effect {
         Effect::Remove { item, .. } => item.id.0,
@@ -135,12 +135,12 @@ fn a_failed_message_waits_longer_each_time_and_returns_to_its_place() {
     for delay in [100, 300, 500, 500] {
         assert_eq!(world.take(consumer), Some(0));
         world.settle(0, FAILED);
-        assert_eq!(world.queue.figures().scheduled, 1);
+        assert_eq!(world.queue.stats().scheduled, 1);
         assert_eq!(world.take(consumer), Some(1), "others do not wait for it");
-        world.settle(1, Outcome::Released);
+        world.settle(1, ConsumerOutcome::Released);
         world.pass(delay - 1);
         assert_eq!(world.take(consumer), Some(1));
-        world.settle(1, Outcome::Released);
+        world.settle(1, ConsumerOutcome::Released);
         world.pass(1);
     }
     assert_eq!(world.take_all(consumer), [0, 1]);

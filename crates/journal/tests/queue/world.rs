@@ -1,8 +1,8 @@
 //! A queue with its clock and its effects, in few words.
 
 use enmasse_journal::queue::{
-    Admission, Cause, Consume, ConsumerId, Effect, Head, Item, Next, Outcome, Place, Priority, Queue, Seq, Settings,
-    Stored, Target, Verdict,
+    Admission, Cause, Consume, ConsumerId, ConsumerOutcome, Effect, Head, Item, Next, Priority, Queue, RecordLocation,
+    Seq, Settings, Stored, Target, Verdict,
 };
 
 /// A queue, the time, and what it has said.
@@ -26,7 +26,7 @@ impl World {
     }
 
     pub(crate) fn commit(&mut self, seq: Seq) {
-        let place = Place { segment: 1, offset: seq.0 as u32, len: 100 };
+        let place = RecordLocation { segment: 1, offset: seq.0 as u32, len: 100 };
         assert!(self.queue.committed(seq, place, &mut |effect| self.effects.push(effect)));
     }
 
@@ -73,7 +73,7 @@ impl World {
         std::iter::from_fn(|| self.take(id)).collect()
     }
 
-    pub(crate) fn settle(&mut self, seq: u64, outcome: Outcome) {
+    pub(crate) fn settle(&mut self, seq: u64, outcome: ConsumerOutcome) {
         assert!(self.queue.settle(self.now, Seq(seq), outcome, &mut |effect| self.effects.push(effect)));
     }
 
@@ -117,5 +117,5 @@ pub(crate) fn of_priority(priority: u8) -> Head {
     Head { priority: Priority::new(priority), ..plain() }
 }
 
-pub(crate) const FAILED: Outcome = Outcome::Modified { failed: true, undeliverable_here: false };
-pub(crate) const NOT_HERE: Outcome = Outcome::Modified { failed: false, undeliverable_here: true };
+pub(crate) const FAILED: ConsumerOutcome = ConsumerOutcome::Modified { failed: true, undeliverable_here: false };
+pub(crate) const NOT_HERE: ConsumerOutcome = ConsumerOutcome::Modified { failed: false, undeliverable_here: true };

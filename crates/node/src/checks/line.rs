@@ -1,9 +1,11 @@
-//! Whose password is checked next. Pure: time comes in as an argument.
+//! The order of password checks. Pure: time comes in as an argument.
 //!
-//! Spaces take turns, so a check waits for one of each space that waits, however many the others have. Within a space
-//! users go first who have logged in from their host within a day, then hosts that have shown no wrong password
-//! lately, then the others, each in the order of coming; where there is no place left the last of the others make room. So who guesses passwords waits behind who knows them, and keeps nobody out for
-//! longer than one check takes for each host that has not guessed before.
+//! Spaces take turns, so a check waits for one of each space that waits, however many the others
+//! have. Within a space the order is: users who have logged in from their host within a day, then
+//! hosts without a recent wrong password, then all others, each first come, first served. Without a
+//! free place the last of the others make room. So a client that guesses passwords waits behind one
+//! that knows them, and delays it by no more than one check for each host that has not guessed
+//! before.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -11,16 +13,17 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use enmasse_amqp::time::Time;
 use enmasse_router::table::SpaceKey;
 
-use crate::places::Places;
+use crate::fair_quota::FairQuota;
 
 /// Checks that wait. At some milliseconds each the last waits a second: as long as a client would.
 pub(super) const WAITING_MAX: usize = 256;
-/// Hosts whose failures are remembered; one more takes the place of the one whose last failure is longest ago.
+/// Hosts whose failures are remembered; one more replaces the host whose last failure is oldest.
 const FAILURES_MAX: usize = 1024;
-/// How long a failure counts. A right password in between changes nothing: who guesses may well know one.
+/// How long a failure counts. A correct password in between changes nothing: a guessing client may
+/// have an account.
 const FAILURE_MS: u64 = 60_000;
 
-/// Where a peer is: what one party is likely to command as a whole.
+/// The network of a peer: what one party is likely to command as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Host(Option<IpAddr>);
 
@@ -52,13 +55,13 @@ struct Waiting<T> {
     check: T,
 }
 
-/// Checks that wait, and what is known of hosts.
+/// Waiting checks, and known hosts.
 pub(super) struct Line<T> {
     of_space: HashMap<Space, VecDeque<Waiting<T>>>,
     /// spaces of which one waits; the first is next, one that comes anew or was served is last
     order: VecDeque<Space>,
-    spaces: Places<Space>,
-    hosts: Places<Host>,
+    spaces: FairQuota<Space>,
+    hosts: FairQuota<Host>,
     failures: HashMap<Host, Time>,
 }
 
@@ -67,15 +70,16 @@ impl<T> Line<T> {
         Self {
             of_space: HashMap::new(),
             order: VecDeque::new(),
-            spaces: Places::new(WAITING_MAX),
-            hosts: Places::new(WAITING_MAX),
+            spaces: FairQuota::new(WAITING_MAX),
+            hosts: FairQuota::new(WAITING_MAX),
             failures: HashMap::new(),
         }
     }
 
-    /// Queues a check. Returns those that find no place: this one, if its space, its host, or its host in its space has its
-    /// share; instead of it such of the space as come from hosts with a wrong password, if this one does not. Of the
-    /// places that its space may have a host gets as many as are left.
+    /// Queues a check. Returns those that find no place: this one, if its space, its host, or its
+    /// host in its space has its share; instead of it such of the space as come from hosts with a
+    /// wrong password, if this one does not. Of the places that its space may have a host gets as
+    /// many as are left.
     pub(super) fn push(&mut self, space: Space, host: Host, known: bool, check: T, now: Time) -> Vec<T> {
         let mut turned_away = Vec::new();
         while !self.has_place(space, host) {
@@ -103,7 +107,8 @@ impl<T> Line<T> {
         of_host < self.spaces.room_for(&space) && self.hosts.has_room_for(&host)
     }
 
-    /// Takes out the last check of the host that has the most in the space, of those with a wrong password lately.
+    /// Takes out the last check of the host that has the most in the space, of those with a wrong
+    /// password lately.
     fn take_guess(&mut self, space: Space, now: Time) -> Option<T> {
         let waiting = self.of_space.get(&space)?;
         let mut counts: HashMap<Host, usize> = HashMap::new();
@@ -116,13 +121,13 @@ impl<T> Line<T> {
         Some(self.remove(space, last)?.1)
     }
 
-    /// Takes out the last check of the space for a user who has not logged in from there.
+    /// Removes the last check of the space for a user who has not logged in from that host.
     fn take_stranger(&mut self, space: Space) -> Option<T> {
         let last = self.of_space.get(&space)?.iter().rposition(|other| !other.known)?;
         Some(self.remove(space, last)?.1)
     }
 
-    /// Takes the next check, and the host to say of how it went.
+    /// Takes the next check, and the host whose result is to be reported.
     pub(super) fn pop(&mut self, now: Time) -> Option<(Host, T)> {
         let space = self.order.pop_front()?;
         let waiting = self.of_space.get(&space)?;
@@ -179,7 +184,7 @@ mod tests {
         Host::of(Some(SocketAddr::new(IpAddr::V4((0x0a00_0000 + number).into()), 5000)))
     }
 
-    /// Whether it waits, and displaced nobody.
+    /// Whether it was queued without displacing another.
     fn waits(line: &mut Line<u32>, space: Space, host: Host, check: u32) -> bool {
         line.push(space, host, false, check, NOW).is_empty()
     }
@@ -201,11 +206,11 @@ mod tests {
     }
 
     #[test]
-    fn a_space_that_was_served_and_comes_back_waits_for_the_others() {
+    fn a_space_that_was_served_and_returns_waits_for_the_others() {
         let mut line = Line::new();
         (0..9).for_each(|check| assert!(waits(&mut line, space(1), host(1), check)));
         let mut served = Vec::new();
-        // Who always has just one waiting gets every other turn, no more.
+        // A key that always has just one waiting gets every other turn, no more.
         for _ in 0..4 {
             assert!(waits(&mut line, space(2), host(2), 99));
             served.extend([line.pop(NOW).unwrap().1, line.pop(NOW).unwrap().1]);
@@ -286,7 +291,7 @@ mod tests {
         };
         let (mut guesses, mut waits) = (0, false);
         loop {
-            // Each place that comes free they fill before the user comes again, who is told to.
+            // They fill each free place before the user retries.
             fill(&mut line);
             waits = waits || !line.push(space(1), host(100), false, 100, NOW).contains(&100);
             let (who, _) = line.pop(NOW).unwrap();

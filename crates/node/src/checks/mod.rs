@@ -1,7 +1,8 @@
 //! Passwords are checked here, away from the workers: key derivation takes milliseconds on purpose.
 //!
-//! One thread and a bounded line: however many peers knock at once, messages of those inside go on, and who finds
-//! no room is told to try again. Spaces take turns, so nobody's guesses keep the users of another space waiting.
+//! One thread and a bounded queue: login floods do not slow messages of connected clients, and a
+//! login without a place is told to retry. Spaces take turns, so that guesses in one space do not
+//! delay the users of another.
 
 mod line;
 
@@ -15,15 +16,15 @@ use crate::threads;
 
 /// A password to check.
 pub(crate) struct Check {
-    /// says whether it is right, which takes its time
+    /// returns whether the password is correct; takes long
     pub(crate) verify: Box<dyn FnOnce() -> bool + Send>,
-    /// brings that to where it is awaited; `None`: it is not checked, for want of room
+    /// returns the result; `None`: not checked, for want of room
     pub(crate) tell: Box<dyn FnOnce(Option<bool>) + Send>,
 }
 
 struct State {
     line: Line<Check>,
-    /// nobody can add to the line any more
+    /// the queue is closed
     over: bool,
 }
 
@@ -58,7 +59,7 @@ impl Checks {
     }
 }
 
-/// The thread that checks passwords; ends when this handle is gone and nobody waits.
+/// The thread that checks passwords; ends when this handle is dropped and no check waits.
 pub(crate) struct Checker {
     checks: Arc<Checks>,
     clock: Clock,
@@ -80,8 +81,8 @@ impl Checker {
         Ok(Self { checks, clock })
     }
 
-    /// Queues a check. It, or others in its place, are told at once if the space or the host has its share of the places.
-    /// `known`: its user has logged in from that host within a day.
+    /// Queues a check. It, or others in its place, are refused at once if the space or the host has
+    /// its share of the places. `known`: its user has logged in from that host within a day.
     pub(crate) fn offer(&self, space: Space, host: Host, known: bool, check: Check) {
         let turned_away = self.checks.lock().line.push(space, host, known, check, self.clock.now());
         self.checks.changed.notify_one();

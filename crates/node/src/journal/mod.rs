@@ -1,7 +1,8 @@
-//! The log's threads: one owns it and commits what workers have handed over; one reads.
+//! The log's threads: one owns it and commits what workers have passed on; one reads.
 //!
-//! No timer: while a sync runs, the next batches come together, and [`Commits`] says which are written next. Letters are as bounded as what producers may have on
-//! the way; a worker hands over one batch of each kind a turn, and more only of what is large.
+//! No timer: while a sync runs, the next batches come together, and [`Commits`] says which are
+//! written next. Requests are bounded by the producers' windows; a worker passes one batch of each
+//! kind a turn, and more only for large messages.
 
 mod backoff;
 mod owner;
@@ -17,7 +18,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use enmasse_journal::log::{Batch, Config, Figures, Lane, Log, OpenError, Place, Recovered, Refused};
+use enmasse_journal::log::{Config, Lane, Log, LogStats, OpenError, RecordLocation, Recovered, Refused, WriteBatch};
 use enmasse_router::core::Digests;
 
 use crate::disk::{FolderDisk, PRIVATE};
@@ -35,11 +36,11 @@ const KEY_FILE: &str = "digests.key";
 type Mailboxes = Vec<Arc<Mailbox<Command>>>;
 
 /// To the owner of the log.
-pub(crate) enum Letter {
+pub(crate) enum JournalRequest {
     /// append a worker's batch, and send it back once it is on disk; the order counts within a lane
-    Append(Lane, Batch),
-    /// append a batch for somebody who waits
-    Commit(Batch, Sender<Result<(), Refused>>),
+    Append(Lane, WriteBatch),
+    /// append a batch for a caller that waits
+    Commit(WriteBatch, Sender<Result<(), Refused>>),
     /// end, with everything on disk
     Stop,
 }
@@ -47,7 +48,7 @@ pub(crate) enum Letter {
 /// To the reader.
 pub(crate) enum Wanted {
     /// bodies for a worker
-    Bodies(u16, Vec<Place>),
+    Bodies(u16, Vec<RecordLocation>),
     /// end
     Stop,
 }
@@ -55,16 +56,16 @@ pub(crate) enum Wanted {
 /// A journal that runs.
 #[derive(Debug)]
 pub(crate) struct Journal {
-    letters: Sender<Letter>,
+    requests: Sender<JournalRequest>,
     wanted: Sender<Wanted>,
-    figures: Arc<Mutex<JournalFigures>>,
+    stats: Arc<Mutex<JournalStats>>,
 }
 
-/// What the journal says of itself.
+/// Statistics of the journal.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct JournalFigures {
+pub(crate) struct JournalStats {
     /// the log's own
-    pub(crate) log: Figures,
+    pub(crate) log: LogStats,
     /// why it takes nothing any more, if so
     pub(crate) stopped: Option<String>,
     /// reads that failed
@@ -75,17 +76,18 @@ pub(crate) struct JournalFigures {
     pub(crate) damaged: BTreeMap<String, u64>,
 }
 
-/// A journal that was opened and whose threads have not started.
+/// An open journal whose threads have not started.
 pub(crate) struct Opened {
     log: Log<FolderDisk>,
-    /// what it knew
+    /// its recovered state
     pub(crate) recovered: Recovered,
     /// the key of digests, drawn when the journal was new
     pub(crate) digests: Digests,
 }
 
 impl Opened {
-    /// Opens the journal in a folder, which is made if it is missing. `segment_bytes` is the size of new files.
+    /// Opens the journal in a folder, which is made if it is missing. `segment_bytes` is the size
+    /// of new files.
     ///
     /// # Errors
     /// In words: the folder cannot be used, or was written by another version.
@@ -113,23 +115,23 @@ impl Opened {
         mailboxes: &Mailboxes,
         events: &Arc<EventQueue>,
     ) -> io::Result<(Journal, Vec<JoinHandle<()>>)> {
-        let (letters, post) = channel();
+        let (requests, post) = channel();
         let (wanted, orders) = channel();
-        let figures = Arc::new(Mutex::default());
-        let reports = Arc::new(ReadReports::new(Arc::clone(&figures), Arc::clone(events)));
+        let stats = Arc::new(Mutex::default());
+        let reports = Arc::new(ReadReports::new(Arc::clone(&stats), Arc::clone(events)));
         let reading =
             Reading { reader: self.log.reader(), mailboxes: mailboxes.clone(), reports: Arc::clone(&reports) };
-        let owner = Owner::new(self.log, mailboxes.clone(), Arc::clone(&figures), reports);
+        let owner = Owner::new(self.log, mailboxes.clone(), Arc::clone(&stats), reports);
         let handles = vec![
             threads::spawn("journal", move || owner.run(&post))?,
             threads::spawn("reader", move || reading.run(&orders))?,
         ];
-        Ok((Journal { letters, wanted, figures }, handles))
+        Ok((Journal { requests, wanted, stats }, handles))
     }
 }
 
-/// The key in the folder; `fresh`, kept there, if there is none. It is there whole or not at all: half a key would keep
-/// the journal shut for ever.
+/// The key in the folder; `fresh`, kept there, if there is none. It is there whole or not at all:
+/// half a key would keep the journal shut for ever.
 fn key_in(folder: &Path, fresh: &[u8]) -> io::Result<[u8; 16]> {
     let path = folder.join(KEY_FILE);
     let bytes = match std::fs::read(&path) {
@@ -153,38 +155,39 @@ fn key_in(folder: &Path, fresh: &[u8]) -> io::Result<[u8; 16]> {
 }
 
 impl Journal {
-    /// Hands a batch over. Nobody listens any more once the node stops: then nothing is answered.
-    pub(crate) fn append(&self, lane: Lane, batch: Batch) {
-        let _ = self.letters.send(Letter::Append(lane, batch));
+    /// Passes a batch to the owner. Once the node stops there is no receiver: then nothing is
+    /// answered.
+    pub(crate) fn append(&self, lane: Lane, batch: WriteBatch) {
+        let _ = self.requests.send(JournalRequest::Append(lane, batch));
     }
 
-    /// Asks for bodies.
-    pub(crate) fn read(&self, worker: u16, places: Vec<Place>) {
+    /// Requests bodies.
+    pub(crate) fn read(&self, worker: u16, places: Vec<RecordLocation>) {
         let _ = self.wanted.send(Wanted::Bodies(worker, places));
     }
 
     /// Appends a batch and waits until it is on disk.
-    pub(crate) fn commit(&self, batch: Batch) -> Result<(), Refused> {
+    pub(crate) fn commit(&self, batch: WriteBatch) -> Result<(), Refused> {
         let (answer, answered) = channel();
         let gone = || Refused::Stopped("the node is going down".to_owned());
-        self.letters.send(Letter::Commit(batch, answer)).map_err(|_| gone())?;
+        self.requests.send(JournalRequest::Commit(batch, answer)).map_err(|_| gone())?;
         answered.recv().unwrap_or_else(|_| Err(gone()))
     }
 
-    /// What the journal says of itself.
-    pub(crate) fn figures(&self) -> JournalFigures {
-        self.figures.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Statistics of the journal.
+    pub(crate) fn stats(&self) -> JournalStats {
+        self.stats.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// An address has lost messages.
     pub(crate) fn note_damaged(&self, uid: String, count: u64) {
-        let mut figures = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
-        *figures.damaged.entry(uid).or_default() += count;
+        let mut stats = self.stats.lock().unwrap_or_else(PoisonError::into_inner);
+        *stats.damaged.entry(uid).or_default() += count;
     }
 
-    /// Ends the threads, with everything on disk that was handed over.
+    /// Ends the threads after everything that was passed to them is on disk.
     pub(crate) fn stop(&self) {
-        let _ = self.letters.send(Letter::Stop);
+        let _ = self.requests.send(JournalRequest::Stop);
         let _ = self.wanted.send(Wanted::Stop);
     }
 }
@@ -207,7 +210,7 @@ mod tests {
     fn a_key_that_is_not_whole_is_refused_by_its_name() {
         let folder = Folder::new("digests-damaged");
         std::fs::write(folder.path("digests.key"), [7; 15]).unwrap();
-        let said = key_in(&folder.path(""), &[1; 16]).unwrap_err().to_string();
-        assert!(said.contains("digests.key"), "{said}");
+        let reported = key_in(&folder.path(""), &[1; 16]).unwrap_err().to_string();
+        assert!(reported.contains("digests.key"), "{reported}");
     }
 }

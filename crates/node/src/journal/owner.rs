@@ -10,7 +10,7 @@ use enmasse_router::core::Answer;
 
 use super::backoff::Backoff;
 use super::reports::ReadReports;
-use super::{JournalFigures, Letter, Mailboxes};
+use super::{JournalRequest, JournalStats, Mailboxes};
 use crate::worker::Command;
 
 /// How long nothing has come when the log writes down how far it is durable.
@@ -30,11 +30,11 @@ pub(super) struct Owner<D> {
     /// those who wait for the batches of their lane
     waiting: VecDeque<Sender<Result<(), Refused>>>,
     mailboxes: Mailboxes,
-    figures: Arc<Mutex<JournalFigures>>,
+    stats: Arc<Mutex<JournalStats>>,
     reports: Arc<ReadReports>,
     /// the segment that was to be compacted last, the messages copied until then, and when it was
-    /// asked for
-    asked: Option<(u32, u64, Instant)>,
+    /// requested
+    requested: Option<(u32, u64, Instant)>,
     /// segments that could not be read when they were to be let go
     unreadable: BTreeSet<u32>,
     /// when they are read again
@@ -45,23 +45,23 @@ impl<D: Disk> Owner<D> {
     pub(super) fn new(
         log: Log<D>,
         mailboxes: Mailboxes,
-        figures: Arc<Mutex<JournalFigures>>,
+        stats: Arc<Mutex<JournalStats>>,
         reports: Arc<ReadReports>,
     ) -> Self {
         let commits = Commits::new(log.config().commit_bytes);
         let waiting = VecDeque::new();
         let (unreadable, again) = (BTreeSet::new(), Backoff::default());
-        Self { log, commits, waiting, mailboxes, figures, reports, asked: None, unreadable, again }
+        Self { log, commits, waiting, mailboxes, stats, reports, requested: None, unreadable, again }
     }
 
-    pub(super) fn run(mut self, post: &Receiver<Letter>) {
+    pub(super) fn run(mut self, post: &Receiver<JournalRequest>) {
         let mut wait = Duration::ZERO;
         let mut stop = false;
         loop {
             let first = if self.commits.is_empty() && !stop {
                 match post.recv_timeout(wait) {
-                    Ok(letter) => Some(letter),
-                    // A log that has stopped has nothing to say.
+                    Ok(request) => Some(request),
+                    // A stopped log has no statistics.
                     Err(RecvTimeoutError::Timeout) if !wait.is_zero() && !self.again.is_due(Instant::now()) => {
                         let _ = self.log.rest();
                         wait = self.again.wait(Instant::now()).unwrap_or(Duration::MAX);
@@ -73,8 +73,8 @@ impl<D: Disk> Owner<D> {
             } else {
                 None
             };
-            for letter in first.into_iter().chain(post.try_iter()) {
-                stop |= self.take(letter);
+            for request in first.into_iter().chain(post.try_iter()) {
+                stop |= self.take(request);
             }
             self.commit();
             if stop && self.commits.is_empty() {
@@ -85,14 +85,14 @@ impl<D: Disk> Owner<D> {
     }
 
     /// Takes a letter; whether it says that this is the end.
-    fn take(&mut self, letter: Letter) -> bool {
-        match letter {
-            Letter::Append(lane, batch) => self.commits.push(lane, batch),
-            Letter::Commit(batch, answer) => {
+    fn take(&mut self, request: JournalRequest) -> bool {
+        match request {
+            JournalRequest::Append(lane, batch) => self.commits.push(lane, batch),
+            JournalRequest::Commit(batch, answer) => {
                 self.waiting.push_back(answer);
                 self.commits.push(WAITED_FOR, batch);
             }
-            Letter::Stop => return true,
+            JournalRequest::Stop => return true,
         }
         false
     }
@@ -104,7 +104,7 @@ impl<D: Disk> Owner<D> {
         let mut answers: Vec<Vec<Answer>> = self.mailboxes.iter().map(|_| Vec::new()).collect();
         for Committed { lane, batch, result } in done {
             if lane == WAITED_FOR {
-                // Who does not wait any more has no use for it.
+                // A caller that no longer waits does not need it.
                 let _ = self.waiting.pop_front().map(|answer| answer.send(result));
             } else if let Some(answers) = answers.get_mut(usize::from(lane.worker)) {
                 answers.push(Answer { batch, result });
@@ -149,11 +149,11 @@ impl<D: Disk> Owner<D> {
     }
 
     fn ask_for_compaction(&mut self, now: Instant) {
-        // Asked for once, and again when a share of it has been written: workers look through all
+        // Requested once, and again when a share of it has been written: workers look through all
         // their queues.
-        let Some(segment) = self.log.wants_compacted() else { return self.asked = None };
-        let copied = self.log.figures().copied;
-        match self.asked {
+        let Some(segment) = self.log.wants_compacted() else { return self.requested = None };
+        let copied = self.log.stats().copied;
+        match self.requested {
             Some((before, until, at)) if (before, until) == (segment, copied) => {
                 if now.duration_since(at) >= COPYING {
                     self.log.pass_over(segment);
@@ -163,14 +163,14 @@ impl<D: Disk> Owner<D> {
                 for mailbox in &self.mailboxes {
                     mailbox.post([Command::Compact(segment)]);
                 }
-                self.asked = Some((segment, copied, now));
+                self.requested = Some((segment, copied, now));
             }
         }
     }
 
     fn publish(&self) {
-        let mut figures = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
-        figures.log = self.log.figures();
-        figures.stopped = self.log.stopped().map(str::to_owned);
+        let mut stats = self.stats.lock().unwrap_or_else(PoisonError::into_inner);
+        stats.log = self.log.stats();
+        stats.stopped = self.log.stopped().map(str::to_owned);
     }
 }

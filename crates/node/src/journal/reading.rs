@@ -1,12 +1,12 @@
 //! The thread that reads messages for the workers.
 //!
-//! A read that fails is the worker's to repeat, which knows how long others should wait for it. Here it becomes an event
-//! and a figure, once for each segment until that can be read again.
+//! A read that fails is the worker's to repeat, which knows how long others should wait for it.
+//! Here it becomes an event and a figure, once for each segment until that can be read again.
 
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
-use enmasse_journal::log::{Place, ReadError, Reader};
+use enmasse_journal::log::{ReadError, Reader, RecordLocation};
 use enmasse_router::core::Read;
 
 use super::reports::ReadReports;
@@ -33,7 +33,7 @@ impl Reading {
         }
     }
 
-    fn note(&self, place: Place, error: Option<&ReadError>) {
+    fn note(&self, place: RecordLocation, error: Option<&ReadError>) {
         match error {
             Some(ReadError::Disk { fault, .. }) => self.reports.failed(place.segment, fault),
             Some(ReadError::Damaged(_)) | None => self.reports.read(place.segment),

@@ -1,8 +1,9 @@
 //! From the bytes of a socket to the bytes of AMQP and back, without I/O.
 //!
-//! A plain connection has none of this: the worker reads into its scratch buffer and feeds the machine from there, and
-//! writes the machine's output as it lies. Everything else goes through a `Wrapping`: TLS, WebSocket, or WebSocket in
-//! TLS, each taking bytes of the outer side and giving bytes of the inner one.
+//! A plain connection has none of this: the worker reads into its scratch buffer, passes that to
+//! the machine, and writes the machine's output directly. Everything else goes through a
+//! `Wrapping`: TLS, WebSocket, or WebSocket in TLS, each taking bytes of the outer side and giving
+//! bytes of the inner one.
 
 mod subject;
 mod tls;
@@ -16,7 +17,7 @@ use self::tls::Tls;
 use self::websocket::WebSocket;
 use crate::web_access::WebAccess;
 
-/// Why a transport gave up. What still has to be told to the peer lies in `Wrapping::wire`.
+/// Why a transport gave up. Pending output for the peer is in `Wrapping::wire`.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TransportError {
     /// The peer broke TLS, or wants what we do not offer.
@@ -25,17 +26,17 @@ pub(crate) enum TransportError {
     /// More handshake than anyone needs.
     #[error("TLS: {0}")]
     Oversize(std::io::Error),
-    /// The peer broke RFC 6455, or asked for something else than a WebSocket of ours.
+    /// The peer broke RFC 6455, or requested something else than a WebSocket of ours.
     #[error("WebSocket: {0}")]
     WebSocket(String),
 }
 
-/// What the handshakes told about the peer.
+/// The facts about the peer that the handshakes established.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Introduction {
+pub(crate) struct HandshakeResult {
     /// TLS was there
     pub(crate) secure: bool,
-    /// server name asked for by TLS (SNI)
+    /// server name requested by TLS (SNI)
     pub(crate) server_name: Option<String>,
     /// common name of the client certificate that was checked
     pub(crate) subject: Option<String>,
@@ -46,12 +47,13 @@ pub(crate) struct Introduction {
 pub(crate) struct Wrapping {
     tls: Option<Box<Tls>>,
     web_socket: Option<Box<WebSocket>>,
-    /// what is to be written to the socket
+    /// output for the socket
     pub(crate) wire: Vec<u8>,
 }
 
 impl Wrapping {
-    /// The server's side; at least one of the two layers. With `web_access` it is a WebSocket for whom that lets in.
+    /// The server's side; at least one of the two layers. With `web_access` it is a WebSocket for
+    /// the origins that it admits.
     ///
     /// # Errors
     /// `Tls` if the configuration cannot serve (never for one that `tls_files` made).
@@ -92,7 +94,7 @@ impl Wrapping {
         }
     }
 
-    /// Takes bytes of AMQP; what they become is appended to `wire`. `stage` is scratch, left empty.
+    /// Takes AMQP bytes and appends their wire form to `wire`. `stage` is scratch, left empty.
     pub(crate) fn send(&mut self, inner: &[u8], stage: &mut Vec<u8>) {
         match (&mut self.tls, &mut self.web_socket) {
             (Some(tls), None) => tls.send(inner, &mut self.wire),
@@ -106,7 +108,7 @@ impl Wrapping {
         }
     }
 
-    /// Says goodbye in each layer, the inner one first. Nothing may be sent after it.
+    /// Closes each layer, the inner one first. Nothing may be sent after it.
     pub(crate) fn finish(&mut self) {
         let mut words = Vec::new();
         if let Some(web_socket) = &mut self.web_socket {
@@ -121,18 +123,19 @@ impl Wrapping {
         }
     }
 
-    /// What is known of the peer, once every handshake is done.
-    pub(crate) fn introduction(&self) -> Option<Introduction> {
+    /// The facts about the peer, once every handshake is done.
+    pub(crate) fn handshake_result(&self) -> Option<HandshakeResult> {
         if self.web_socket.as_ref().is_some_and(|web_socket| !web_socket.is_open()) {
             return None;
         }
         match &self.tls {
-            Some(tls) => tls.introduction(),
-            None => Some(Introduction::default()),
+            Some(tls) => tls.handshake_result(),
+            None => Some(HandshakeResult::default()),
         }
     }
 
-    /// Whether the peer has ended its direction in the protocol of a layer (close-notify, close frame).
+    /// Whether the peer has ended its direction in the protocol of a layer (close-notify, close
+    /// frame).
     pub(crate) fn is_ended(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.is_ended())
             || self.web_socket.as_ref().is_some_and(|web_socket| web_socket.is_ended())

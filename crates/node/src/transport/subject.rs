@@ -1,7 +1,7 @@
 //! The name in a client certificate: the last common name of its subject (RFC 5280, 4.1.2.6).
 //!
-//! The certificate has been checked against the client CA before anyone looks here; still nothing is read beyond its
-//! bytes, and a shape that is not understood is no name.
+//! The certificate has been checked against the client CA before anyone looks here; still nothing
+//! is read beyond its bytes, and a shape that is not understood is no name.
 //!
 //! ```text
 //! Certificate ::= SEQUENCE { tbsCertificate SEQUENCE { [0] version?, serialNumber, signature, issuer, validity,

@@ -1,4 +1,5 @@
-//! Both ends of a connection in memory: rustls and tungstenite as the clients, bytes cut where the test likes.
+//! Both ends of a connection in memory: rustls and tungstenite as the clients, bytes cut where the
+//! test likes.
 
 use std::cell::RefCell;
 use std::io::{self, Read, Write};
@@ -18,7 +19,8 @@ use crate::tls_files::TlsSource;
 
 const BOTH: [&SupportedProtocolVersion; 2] = [&version::TLS13, &version::TLS12];
 
-/// The client's end of a socket that never blocks: what it wrote is taken by the test, what it reads is put there.
+/// The client's end of a socket that never blocks: what it wrote is taken by the test, what it
+/// reads is put there.
 #[derive(Clone, Default)]
 struct Wire(Rc<RefCell<(Vec<u8>, Vec<u8>)>>);
 
@@ -57,7 +59,7 @@ impl Read for Wire {
 }
 
 /// Feeds bytes in pieces of `piece`; the plaintext that came out.
-fn feed(wrapping: &mut Wrapping, bytes: &[u8], piece: usize) -> Result<Vec<u8>, TransportError> {
+fn ingest(wrapping: &mut Wrapping, bytes: &[u8], piece: usize) -> Result<Vec<u8>, TransportError> {
     let (mut stage, mut inner) = (Vec::new(), Vec::new());
     for piece in bytes.chunks(piece) {
         wrapping.receive(piece, &mut stage, &mut inner)?;
@@ -81,7 +83,7 @@ fn server_config(authority: &Authority, client_ca: bool) -> Arc<ServerConfig> {
 fn tls_pair(config: Arc<ServerConfig>, client: Arc<ClientConfig>, piece: usize) -> (ClientConnection, Wrapping) {
     let mut client = ClientConnection::new(client, ServerName::try_from("localhost").unwrap()).unwrap();
     let mut server = Wrapping::server(Some(config), None).unwrap();
-    while client.is_handshaking() || server.introduction().is_none() {
+    while client.is_handshaking() || server.handshake_result().is_none() {
         assert!(tls_exchange(&mut client, &mut server, piece).unwrap().is_empty());
     }
     (client, server)
@@ -92,7 +94,7 @@ fn tls_exchange(client: &mut ClientConnection, server: &mut Wrapping, piece: usi
     while client.wants_write() {
         client.write_tls(&mut bytes).unwrap();
     }
-    let inner = feed(server, &bytes, piece)?;
+    let inner = ingest(server, &bytes, piece)?;
     let answer = take(&mut server.wire);
     let mut answer = &answer[..];
     while !answer.is_empty() {
@@ -109,8 +111,11 @@ fn tls_carries_bytes_both_ways_in_both_versions_however_they_are_cut() {
     for version in BOTH {
         for piece in [1, 7, 1460, usize::MAX] {
             let (mut client, mut server) = tls_pair(Arc::clone(&config), authority.client(None, &[version]), piece);
-            let said = server.introduction().unwrap();
-            assert_eq!(said, Introduction { secure: true, server_name: Some("localhost".to_owned()), subject: None });
+            let reported = server.handshake_result().unwrap();
+            assert_eq!(
+                reported,
+                HandshakeResult { secure: true, server_name: Some("localhost".to_owned()), subject: None }
+            );
             let question: Vec<u8> = (0..60_000u32).map(|n| n as u8).collect();
             client.writer().write_all(&question).unwrap();
             assert_eq!(tls_exchange(&mut client, &mut server, piece).unwrap(), question);
@@ -135,9 +140,9 @@ fn a_client_certificate_of_the_ca_introduces_its_subject_and_none_is_welcome_too
     let config = server_config(&authority, true);
     for version in BOTH {
         let (_, server) = tls_pair(Arc::clone(&config), authority.client(Some("alice"), &[version]), 1460);
-        assert_eq!(server.introduction().unwrap().subject.as_deref(), Some("alice"));
+        assert_eq!(server.handshake_result().unwrap().subject.as_deref(), Some("alice"));
         let (_, server) = tls_pair(Arc::clone(&config), authority.client(None, &[version]), 1460);
-        assert_eq!(server.introduction().unwrap().subject, None);
+        assert_eq!(server.handshake_result().unwrap().subject, None);
     }
 }
 
@@ -153,7 +158,7 @@ fn a_client_certificate_of_another_ca_is_refused_with_an_alert() {
         if let Err(error) = tls_exchange(&mut client, &mut server, 1460) {
             break error;
         }
-        assert!(server.introduction().is_none(), "a foreign certificate was taken");
+        assert!(server.handshake_result().is_none(), "a foreign certificate was taken");
     };
     assert!(refusal.to_string().starts_with("TLS: "), "{refusal}");
     let alert = take(&mut server.wire);
@@ -165,7 +170,7 @@ fn a_client_certificate_of_another_ca_is_refused_with_an_alert() {
 fn plain_amqp_on_a_tls_listener_is_an_error_and_not_a_wait() {
     let authority = Authority::new();
     let mut server = Wrapping::server(Some(server_config(&authority, false)), None).unwrap();
-    assert!(feed(&mut server, b"AMQP\x00\x01\x00\x00", 8).is_err());
+    assert!(ingest(&mut server, b"AMQP\x00\x01\x00\x00", 8).is_err());
 }
 
 #[test]
@@ -198,9 +203,9 @@ fn web_socket_pair(subprotocols: &str, path: &str, piece: usize) -> (Client, Wir
         panic!("an answer came from nowhere");
     };
     let mut server = Wrapping::server(None, access()).unwrap();
-    assert_eq!(server.introduction(), None);
-    assert!(feed(&mut server, &wire.take_written(), piece).unwrap().is_empty());
-    assert_eq!(server.introduction(), Some(Introduction::default()));
+    assert_eq!(server.handshake_result(), None);
+    assert!(ingest(&mut server, &wire.take_written(), piece).unwrap().is_empty());
+    assert_eq!(server.handshake_result(), Some(HandshakeResult::default()));
     wire.put(&take(&mut server.wire));
     let (client, response) = waiting.handshake().expect("the client refused our answer");
     let chosen = response.headers()["Sec-WebSocket-Protocol"].to_str().unwrap();
@@ -228,7 +233,7 @@ fn web_socket_carries_bytes_both_ways_however_they_are_cut() {
             client.write(Message::Binary(Bytes::from(payload))).unwrap();
         }
         client.flush().unwrap();
-        assert_eq!(feed(&mut server, &wire.take_written(), piece).unwrap(), expected);
+        assert_eq!(ingest(&mut server, &wire.take_written(), piece).unwrap(), expected);
         server.send(&expected, &mut Vec::new());
         wire.put(&take(&mut server.wire));
         let mut got = Vec::new();
@@ -253,7 +258,7 @@ fn a_message_in_parts_with_a_ping_between_is_one_stream() {
         client.write(part("", Data::Continue, false)).unwrap();
         client.write(part("QP", Data::Continue, true)).unwrap();
         client.flush().unwrap();
-        assert_eq!(feed(&mut server, &wire.take_written(), piece).unwrap(), b"AMQP");
+        assert_eq!(ingest(&mut server, &wire.take_written(), piece).unwrap(), b"AMQP");
         wire.put(&take(&mut server.wire));
         assert_eq!(client.read().unwrap(), Message::Pong(Bytes::from_static(b"there?")));
     }
@@ -263,7 +268,7 @@ fn a_message_in_parts_with_a_ping_between_is_one_stream() {
 fn a_close_is_answered_and_ends() {
     let (mut client, wire, mut server) = web_socket_pair("amqp", "/", usize::MAX);
     client.close(None).unwrap();
-    feed(&mut server, &wire.take_written(), usize::MAX).unwrap();
+    ingest(&mut server, &wire.take_written(), usize::MAX).unwrap();
     assert!(server.is_ended());
     wire.put(&take(&mut server.wire));
     assert!(matches!(client.read().unwrap(), Message::Close(Some(frame)) if u16::from(frame.code) == 1000));
@@ -305,7 +310,7 @@ fn what_rfc_6455_forbids_closes_with_its_code() {
     for (what, bytes, code) in wrong {
         for piece in [1, usize::MAX] {
             let (mut client, wire, mut server) = web_socket_pair("amqp", "/", usize::MAX);
-            let error = feed(&mut server, &bytes, piece).expect_err(what);
+            let error = ingest(&mut server, &bytes, piece).expect_err(what);
             assert!(error.to_string().starts_with("WebSocket: "), "{error}");
             assert!(server.is_ended(), "{what}");
             wire.put(&take(&mut server.wire));
@@ -322,7 +327,7 @@ fn a_frame_that_announces_too_much_is_closed_with_1009() {
         for piece in [1, usize::MAX] {
             let (mut client, wire, mut server) = web_socket_pair("amqp", "/", usize::MAX);
             let huge = frame(0x82, length, Some([0; 4]), b"first bytes");
-            feed(&mut server, &huge, piece).expect_err("more than any AMQP frame");
+            ingest(&mut server, &huge, piece).expect_err("more than any AMQP frame");
             wire.put(&take(&mut server.wire));
             let Message::Close(Some(close)) = client.read().unwrap() else { panic!("not closed") };
             assert_eq!(u16::from(close.code), 1009);
@@ -334,8 +339,8 @@ fn a_frame_that_announces_too_much_is_closed_with_1009() {
 fn a_large_frame_is_passed_on_as_it_comes() {
     let (_, _, mut server) = web_socket_pair("amqp", "/", usize::MAX);
     let large = frame(0x82, &[127, 0, 0, 0, 0, 1, 0, 0, 0], Some([0; 4]), b"first bytes");
-    assert_eq!(feed(&mut server, &large, 1).unwrap(), b"first bytes");
-    assert_eq!(feed(&mut server, b"and more", usize::MAX).unwrap(), b"and more");
+    assert_eq!(ingest(&mut server, &large, 1).unwrap(), b"first bytes");
+    assert_eq!(ingest(&mut server, b"and more", usize::MAX).unwrap(), b"and more");
 }
 
 #[test]
@@ -355,10 +360,10 @@ fn a_foreign_page_and_a_foreign_name_get_403_and_the_reason() {
     for (extra, reason) in cases {
         let mut server = Wrapping::server(None, access()).unwrap();
         let upgrade = request(&[&UPGRADE[..], extra].concat());
-        feed(&mut server, &upgrade, usize::MAX).expect_err("a page that may not connect");
+        ingest(&mut server, &upgrade, usize::MAX).expect_err("a page that may not connect");
         let answer = String::from_utf8(take(&mut server.wire)).unwrap();
         assert!(answer.starts_with("HTTP/1.1 403 Forbidden\r\n") && answer.contains(reason), "{answer}");
-        assert!(server.introduction().is_none() && server.is_ended());
+        assert!(server.handshake_result().is_none() && server.is_ended());
     }
 }
 
@@ -389,12 +394,12 @@ fn what_is_no_upgrade_of_ours_gets_400_and_the_reason() {
     for (what, bytes, reason) in cases {
         for piece in [1, usize::MAX] {
             let mut server = Wrapping::server(None, access()).unwrap();
-            let error = feed(&mut server, &bytes, piece).expect_err(what);
+            let error = ingest(&mut server, &bytes, piece).expect_err(what);
             let answer = String::from_utf8(take(&mut server.wire)).unwrap();
             assert!(answer.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{what}: {answer}");
             assert!(answer.contains(reason) && answer.contains("\r\n\r\n"), "{what}: {answer}");
             assert!(error.to_string().contains(reason), "{what}: {error}");
-            assert!(server.introduction().is_none() && server.is_ended(), "{what}");
+            assert!(server.handshake_result().is_none() && server.is_ended(), "{what}");
         }
     }
 }
@@ -413,7 +418,7 @@ fn bytes_sent_right_behind_the_request_are_not_lost() {
     bytes.extend_from_slice(&frame(0x82, &[8], Some([9, 8, 7, 6]), b"AMQP\x00\x01\x00\x00"));
     for piece in [1, 100, usize::MAX] {
         let mut server = Wrapping::server(None, access()).unwrap();
-        assert_eq!(feed(&mut server, &bytes, piece).unwrap(), b"AMQP\x00\x01\x00\x00");
+        assert_eq!(ingest(&mut server, &bytes, piece).unwrap(), b"AMQP\x00\x01\x00\x00");
         let answer = String::from_utf8(take(&mut server.wire)).unwrap();
         assert!(answer.starts_with("HTTP/1.1 101 "), "{answer}");
         assert!(answer.to_lowercase().contains("sec-websocket-accept: s3pplmbitxaq9kygzzhzrbk+xoo="), "{answer}");
@@ -430,7 +435,7 @@ fn web_socket_in_tls_carries_bytes_both_ways() {
     while tls.is_handshaking() {
         tls_exchange(&mut tls, &mut server, 1460).unwrap();
     }
-    assert!(server.introduction().is_none(), "the upgrade is still to come");
+    assert!(server.handshake_result().is_none(), "the upgrade is still to come");
     let upgrade = request(&[
         "GET / HTTP/1.1",
         "Host: localhost",
@@ -445,8 +450,8 @@ fn web_socket_in_tls_carries_bytes_both_ways() {
     let mut answer = Vec::new();
     let _ = tls.reader().read_to_end(&mut answer);
     assert!(answer.starts_with(b"HTTP/1.1 101 "));
-    let said = server.introduction().unwrap();
-    assert!(said.secure && said.server_name.as_deref() == Some("localhost"));
+    let reported = server.handshake_result().unwrap();
+    assert!(reported.secure && reported.server_name.as_deref() == Some("localhost"));
 
     tls.writer().write_all(&frame(0x82, &[4], Some([5, 6, 7, 8]), b"ping")).unwrap();
     assert_eq!(tls_exchange(&mut tls, &mut server, 1460).unwrap(), b"ping");

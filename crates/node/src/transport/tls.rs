@@ -7,9 +7,10 @@ use std::sync::Arc;
 use rustls::{ServerConfig, ServerConnection};
 
 use super::subject::common_name;
-use super::{Introduction, TransportError};
+use super::{HandshakeResult, TransportError};
 
-/// Plaintext sealed at once: four records of the largest size, so that neither rustls nor we hold much.
+/// Plaintext sealed at once: four records of the largest size, so that neither rustls nor we hold
+/// much.
 const SEAL_BYTES: usize = 64 * 1024;
 
 /// One side of a TLS connection.
@@ -53,7 +54,8 @@ impl Tls {
 
     pub(super) fn send(&mut self, inner: &[u8], wire: &mut Vec<u8>) {
         for piece in inner.chunks(SEAL_BYTES) {
-            // Sealing into memory cannot fail, and our pieces are no larger than the session's own buffer.
+            // Sealing into memory cannot fail, and our pieces are no larger than the session's own
+            // buffer.
             let _ = io::Write::write_all(&mut self.session.writer(), piece);
             self.collect(wire);
         }
@@ -68,12 +70,12 @@ impl Tls {
         self.ended
     }
 
-    pub(super) fn introduction(&self) -> Option<Introduction> {
+    pub(super) fn handshake_result(&self) -> Option<HandshakeResult> {
         if self.session.is_handshaking() {
             return None;
         }
         let certificate = self.session.peer_certificates().and_then(|chain| chain.first());
-        Some(Introduction {
+        Some(HandshakeResult {
             secure: true,
             server_name: self.session.server_name().map(str::to_owned),
             subject: certificate.and_then(|certificate| common_name(certificate)),

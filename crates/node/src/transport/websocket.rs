@@ -1,8 +1,9 @@
 //! AMQP over WebSocket (RFC 6455; the OASIS binding draft, 2.1): the server's side.
 //!
-//! The request, its answer and frame headers are read and written by tungstenite; payloads are passed on as they come
-//! in and are never collected into messages, so what a connection holds is bounded by one header and one control
-//! frame, whatever the peer announces. Any path is served; the subprotocol chooses the machine.
+//! The request, its answer and frame headers are read and written by tungstenite; payloads are
+//! passed on as they come in and are never collected into messages, so what a connection holds is
+//! bounded by one header and one control frame, whatever the peer announces. Any path is served;
+//! the subprotocol chooses the machine.
 //!
 //! ```text
 //! frame: fin(1) rsv(3) opcode(4) | mask(1) length(7) | [length 16 or 64] | [mask 32] | payload
@@ -21,20 +22,23 @@ use tungstenite::protocol::frame::coding::{CloseCode, Control, Data, OpCode};
 use super::TransportError;
 use crate::web_access::WebAccess;
 
-/// Bytes of a request before it is refused. Browsers with large cookies stay below; tungstenite itself allows 64 KiB.
+/// Bytes of a request before it is refused. Browsers with large cookies stay below; tungstenite
+/// itself allows 64 KiB.
 const REQUEST_BYTES_MAX: usize = 8 * 1024;
 /// Payload of the frames we send: below the 65,535 bytes that several clients take at most.
 const FRAME_BYTES_MAX: usize = 32 * 1024;
-/// Payload of a frame that a peer may announce. AMQP frames are 1 MiB at most, and clients put a few into one of these.
+/// Payload of a frame that a peer may announce. AMQP frames are 1 MiB at most, and clients put a
+/// few into one of these.
 const ANNOUNCED_BYTES_MAX: u64 = 16 << 20;
 /// RFC 6455, 5.5
 const CONTROL_BYTES_MAX: usize = 125;
 /// The longest frame header.
 const HEADER_BYTES_MAX: usize = 14;
-/// Subprotocols that carry AMQP 1.0: the binding's, its first draft's, and what clients without a name for it send.
+/// Subprotocols that carry AMQP 1.0: the binding's, its first draft's, and what clients without a
+/// name for it send.
 const SUBPROTOCOLS: [&str; 3] = ["amqp", "AMQPWSB10", "binary"];
 
-/// What the bytes that come next are.
+/// The kind of the next bytes.
 #[derive(Debug)]
 enum State {
     /// the request; what there is of it
@@ -50,7 +54,7 @@ enum State {
 /// The server's side of one WebSocket.
 #[derive(Debug)]
 pub(super) struct WebSocket {
-    /// until the upgrade: who may have one, and whether TLS is around it
+    /// until the upgrade: the admitted origins, and whether TLS is in use
     access: Option<(Arc<WebAccess>, bool)>,
     state: State,
     /// the upgrade was granted

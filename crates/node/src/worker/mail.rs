@@ -1,22 +1,22 @@
-//! What other threads ask of a worker, and what its shard asks of it.
+//! Commands of other threads for a worker, and requests of its shard.
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{Error, condition};
-use enmasse_journal::log::Place;
+use enmasse_journal::log::RecordLocation;
 use enmasse_router::core::{AddressKey, Answer, Operated, Operation, Read};
-use enmasse_router::shard::{ConnId, Fact, Moved, Request, Shelving};
+use enmasse_router::shard::{ConnId, Fact, Moved, Request, StoredAddressChange};
 use enmasse_router::table::{AddressEntry, Judged, Refusal, Table};
 use mio::Token;
 
-use super::rounds::Rounds;
-use super::socket::{Newcomer, Phase, Socket};
-use super::{TURN_NEWCOMERS, Worker};
+use super::read_scheduler::ReadScheduler;
+use super::socket::{AcceptedSocket, Phase, Socket};
+use super::{TURN_ACCEPTED_SOCKETS, Worker};
 use crate::checks::{Check, Host};
 use crate::creations::{Waiter, too_many};
-use crate::events::Happening;
+use crate::events::EventKind;
 use crate::stats::{ConnectionLine, WorkerAnswer};
 
 impl std::fmt::Debug for Command {
@@ -25,45 +25,46 @@ impl std::fmt::Debug for Command {
     }
 }
 
-/// A letter to a worker. Those with a `Sender` are answered within a turn, unless they say otherwise.
+/// A letter to a worker. Those with a `Sender` are answered within a turn, unless stated otherwise.
 pub(crate) enum Command {
     /// serve this connection
-    Welcome(Newcomer),
+    Welcome(AcceptedSocket),
     /// serve this connection, which began on another worker
     Adopt(Box<Socket>, Box<Moved>),
     /// a password was right, or was not, or is not checked because too many wait
     PasswordChecked(ConnId, Option<bool>),
-    /// what somebody else says of a login
+    /// the external decision about a login
     LoginJudged(ConnId, Box<Judged>),
     /// no address for the attach of this number, and why
     CreationRefused(ConnId, u64, Error),
-    /// no link attaches to this address any more if it is not in use, or links attach as before; whether it is sealed
+    /// no link attaches to this address any more if it is not in use, or links attach as before;
+    /// whether it is sealed
     Seal(Arc<AddressEntry>, bool, Sender<bool>),
     /// this table is in force, without these addresses
     Apply(Arc<Table>, Arc<[AddressKey]>, Sender<()>),
     /// these stored addresses live here, or have changed: before the table that names them
-    Shelve(Vec<Shelving>),
+    ChangeStoredAddresses(Vec<StoredAddressChange>),
     /// the log has taken these batches, or has not
     Journaled(Vec<Answer>),
-    /// what reads of the log gave
-    Fetched(Vec<(Place, Read)>),
-    /// write again what lies in this segment of the log
+    /// results of reads of the log
+    Fetched(Vec<(RecordLocation, Read)>),
+    /// copy the messages in this segment of the log
     Compact(u32),
     /// do this with messages at rest; answered after as many turns as it takes
     Operate(Box<Operation>, Sender<Operated>),
-    /// tell what was counted
+    /// report statistics
     Stats(Sender<WorkerAnswer>),
     /// list the connections
     List(Sender<Vec<ConnectionLine>>),
     /// trace a connection, or no longer, if it is here
     Trace(u64, bool),
-    /// read nothing more from any connection; what still goes on is told each time
+    /// stop reading from all connections; pending work is reported each time
     Drain(Sender<Pending>),
     /// close everything, and end by the time
     Stop(Time),
 }
 
-/// What a worker that drains has to do still.
+/// The remaining work of a draining worker.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pending {
     /// batches it ever sent to other workers
@@ -75,21 +76,21 @@ pub(crate) struct Pending {
 }
 
 impl Worker {
-    pub(super) fn read_mail(&mut self, now: Time) {
+    pub(super) fn run_commands(&mut self, now: Time) {
         if !self.mailbox.is_filled() {
             return;
         }
-        let mut letters = std::mem::take(&mut self.letters);
-        self.mailbox.take(&mut letters);
-        for letter in letters.drain(..) {
-            self.obey(now, letter);
+        let mut commands = std::mem::take(&mut self.commands);
+        self.mailbox.take(&mut commands);
+        for command in commands.drain(..) {
+            self.run_command(now, command);
         }
-        self.letters = letters;
+        self.commands = commands;
     }
 
-    fn obey(&mut self, now: Time, letter: Command) {
-        match letter {
-            Command::Welcome(newcomer) => self.newcomers.push_back(newcomer),
+    fn run_command(&mut self, now: Time, command: Command) {
+        match command {
+            Command::Welcome(accepted_socket) => self.accepted_sockets.push_back(accepted_socket),
             Command::Adopt(socket, moved) => self.adopt(now, *socket, *moved),
             Command::PasswordChecked(conn, right) => {
                 match right {
@@ -98,19 +99,19 @@ impl Worker {
                 }
                 self.shard.plain_checked(conn, right);
                 if let Some(key) = self.socket_of(conn) {
-                    self.feed_again(now, key);
+                    self.ingest_again(now, key);
                 }
             }
             Command::LoginJudged(conn, judged) => {
                 self.shard.judged(conn, *judged);
                 if let Some(key) = self.socket_of(conn) {
-                    self.feed_again(now, key);
+                    self.ingest_again(now, key);
                 }
             }
             Command::CreationRefused(conn, number, error) => {
                 self.shard.creation_refused(conn, number, error);
                 if let Some(key) = self.socket_of(conn) {
-                    self.feed_again(now, key);
+                    self.ingest_again(now, key);
                 }
             }
             Command::Seal(entry, seal, answer) => {
@@ -122,10 +123,10 @@ impl Worker {
             }
             Command::Apply(table, removed, done) => {
                 self.shard.apply(table, &removed);
-                // Nobody listens any more if the caller gave up waiting: the table is in force all the same.
+                // The caller may have given up waiting: the table is in force all the same.
                 let _ = done.send(());
             }
-            Command::Shelve(shelvings) => self.shard.shelve(shelvings),
+            Command::ChangeStoredAddresses(address_changes) => self.shard.change_stored_addresses(address_changes),
             Command::Journaled(answers) => self.shard.journaled(answers),
             Command::Fetched(bodies) => self.shard.fetched(bodies),
             Command::Compact(segment) => self.shard.compact(segment),
@@ -138,7 +139,7 @@ impl Worker {
                 stats.connections = self.sockets.len() as u64;
                 stats.stopped = self.shard.stopped_count() as u64;
                 let addresses = self.shard.address_stats().collect();
-                let queues = self.shard.queue_figures().collect();
+                let queues = self.shard.queue_stats().collect();
                 let _ = answer.send(WorkerAnswer { worker: stats, addresses, queues });
             }
             Command::List(answer) => {
@@ -148,33 +149,33 @@ impl Worker {
             Command::Drain(answer) => {
                 self.draining = true;
                 let busy = self.shard.is_storing() || self.held_back || self.mesh.has_incoming();
-                // Who gave up waiting stops without an answer.
+                // A caller that gave up gets no answer.
                 let _ = answer.send(Pending { sent: self.stats.batches, received: self.received, busy });
             }
             Command::Stop(end) => self.stop(end),
         }
     }
 
-    /// Takes a few of those in who are new, so that those inside do not wait for all of them.
-    pub(super) fn take_newcomers(&mut self, now: Time) {
-        let count = self.newcomers.len().min(TURN_NEWCOMERS);
+    /// Admits a few new connections, so that connected clients do not wait for all of them.
+    pub(super) fn take_accepted_sockets(&mut self, now: Time) {
+        let count = self.accepted_sockets.len().min(TURN_ACCEPTED_SOCKETS);
         for _ in 0..count {
-            let Some(newcomer) = self.newcomers.pop_front() else { return };
-            self.take_in(now, newcomer);
+            let Some(accepted_socket) = self.accepted_sockets.pop_front() else { return };
+            self.take_in(now, accepted_socket);
         }
     }
 
-    fn take_in(&mut self, now: Time, newcomer: Newcomer) {
+    fn take_in(&mut self, now: Time, accepted_socket: AcceptedSocket) {
         let end = now.plus_millis(self.shared.limits.handshake_timeout_ms);
-        let Ok(socket) = Socket::new(newcomer, end) else { return };
-        let Some(key) = self.seat(socket) else { return };
+        let Ok(socket) = Socket::new(accepted_socket, end) else { return };
+        let Some(key) = self.worker_slot(socket) else { return };
         self.stats.accepted += 1;
         self.welcome(now, key);
         self.arm(key);
     }
 
     /// Puts a socket into the slab and watches it; `None` if it cannot be watched, and is dropped.
-    fn seat(&mut self, mut socket: Socket) -> Option<u32> {
+    fn worker_slot(&mut self, mut socket: Socket) -> Option<u32> {
         let entry = self.sockets.vacant_entry();
         let key = entry.key();
         if self.stop_at.is_some() || socket.stream.register(self.poll.registry(), Token(key)).is_err() {
@@ -187,15 +188,15 @@ impl Worker {
     fn adopt(&mut self, now: Time, mut socket: Socket, moved: Moved) {
         (socket.queued, socket.swept, socket.wanted, socket.paused) = (false, false, true, false);
         socket.timer = crate::timers::Tick::NEVER;
-        let Some(key) = self.seat(socket) else { return };
+        let Some(key) = self.worker_slot(socket) else { return };
         let conn = self.shard.adopt(moved);
         self.go_live(key, conn);
         self.settle_in(key, conn);
         self.warm(key);
-        self.feed_again(now, key);
+        self.ingest_again(now, key);
     }
 
-    /// Does what the shard asks for.
+    /// Carries out the shard's requests.
     pub(super) fn serve_requests(&mut self) {
         while let Some(request) = self.shard.poll_request() {
             match request {
@@ -205,13 +206,13 @@ impl Worker {
                         verify: Box::new(move || check.verify()),
                         tell: Box::new(move |right| mailbox.post([Command::PasswordChecked(conn, right)])),
                     };
-                    let peer = self.socket_of(conn).and_then(|key| self.sockets[key as usize].about.peer);
+                    let peer = self.socket_of(conn).and_then(|key| self.sockets[key as usize].details.peer);
                     self.shared.checker.offer(space, Host::of(peer), known, check);
                 }
-                Request::Ask { conn, about, question } => {
+                Request::Ask { conn, subject, question } => {
                     let now = self.shared.clock.now();
                     let until = now.plus_millis(self.shared.limits.handshake_timeout_ms);
-                    if !self.shared.logins.ask(self.index, conn, about, question, now, until) {
+                    if !self.shared.logins.ask(self.index, conn, subject, question, now, until) {
                         self.stats.checks_refused += 1;
                         let why = "too many logins wait for somebody to decide them".to_owned();
                         self.shard.judged(conn, Judged::Unknown(why));
@@ -225,18 +226,18 @@ impl Worker {
                         self.again = true;
                     }
                 }
-                Request::Move { conn, to } => self.hand_over(conn, to),
-                Request::Fact { conn, fact } => self.tell_fact(conn, fact),
+                Request::Move { conn, to } => self.move_connection(conn, to),
+                Request::Fact { conn, fact } => self.emit_fact(conn, fact),
             }
         }
     }
 
     /// Takes a connection out, socket and all, and leaves it with another worker.
-    fn hand_over(&mut self, conn: ConnId, to: u16) {
+    fn move_connection(&mut self, conn: ConnId, to: u16) {
         let Some(key) = self.socket_of(conn) else { return };
         let Some(moved) = self.shard.extract(conn) else { return };
         let mut socket = self.sockets.remove(key as usize);
-        self.rounds.leave(std::mem::replace(&mut socket.party, Rounds::NEWCOMERS));
+        self.read_scheduler.leave(std::mem::replace(&mut socket.group, ReadScheduler::UNAUTHENTICATED));
         // Fails only for a stream that was never watched.
         let _ = socket.stream.deregister(self.poll.registry());
         self.stats.moved += 1;
@@ -246,12 +247,12 @@ impl Worker {
     /// From now on the connection's reads are those of its space.
     fn settle_in(&mut self, key: u32, conn: ConnId) {
         let Some(space) = self.shard.space_of(conn) else { return };
-        let party = self.rounds.join(space);
-        let before = std::mem::replace(&mut self.sockets[key as usize].party, party);
-        self.rounds.leave(before);
+        let group = self.read_scheduler.join(space);
+        let before = std::mem::replace(&mut self.sockets[key as usize].group, group);
+        self.read_scheduler.leave(before);
     }
 
-    fn tell_fact(&mut self, conn: ConnId, fact: Fact) {
+    fn emit_fact(&mut self, conn: ConnId, fact: Fact) {
         let Some(&key) = self.socket_of.get(conn.key()) else { return };
         let Some(socket) = self.sockets.get_mut(key as usize) else { return };
         let transport = socket.transport();
@@ -259,30 +260,30 @@ impl Worker {
             Fact::Opened { container, space, user, mechanism } => {
                 self.settle_in(key, conn);
                 let socket = &mut self.sockets[key as usize];
-                socket.about.container = Some(container.as_str().into());
-                socket.about.claim.opened();
-                Happening::Opened { container, space, user, mechanism, transport }
+                socket.details.container = Some(container.as_str().into());
+                socket.details.claim.opened();
+                EventKind::Opened { container, space, user, mechanism, transport }
             }
             Fact::LoginRefused(Refusal { reason, user, space, mechanism }) => {
-                Happening::LoginRefused { reason, user, space, mechanism }
+                EventKind::LoginRefused { reason, user, space, mechanism }
             }
             Fact::AttachRefused { address, condition, reason, space, user } => {
-                Happening::AttachRefused { address, condition, reason, space, user }
+                EventKind::AttachRefused { address, condition, reason, space, user }
             }
-            Fact::Closed { condition, description } => Happening::Closed { condition, description },
+            Fact::Closed { condition, description } => EventKind::Closed { condition, description },
         };
-        self.tell(key, what);
+        self.emit_event(key, what);
     }
 
     fn list(&self) -> Vec<ConnectionLine> {
         let known = self.shard.connections().filter_map(|summary| {
             let socket = &self.sockets[self.socket_of(summary.conn)? as usize];
             Some(ConnectionLine {
-                id: socket.about.id,
+                id: socket.details.id,
                 space: summary.space,
                 user: summary.user,
-                container: socket.about.container.as_deref().map(str::to_owned),
-                address: socket.about.peer.map(|peer| peer.to_string()),
+                container: socket.details.container.as_deref().map(str::to_owned),
+                address: socket.details.peer.map(|peer| peer.to_string()),
                 transport: socket.transport(),
                 links: summary.links,
                 messages_in: summary.carried.messages_in,
@@ -296,13 +297,13 @@ impl Worker {
     }
 
     fn set_trace(&mut self, id: u64, on: bool) {
-        let Some((key, socket)) = self.sockets.iter_mut().find(|(_, socket)| socket.about.id == id) else { return };
+        let Some((key, socket)) = self.sockets.iter_mut().find(|(_, socket)| socket.details.id == id) else { return };
         let waiting = socket.phase.conn().and_then(|conn| self.shard.output(conn)).map_or(0, |output| output.len());
-        self.sockets[key].about.traced = on.then_some(waiting);
+        self.sockets[key].details.traced = on.then_some(waiting);
     }
 
-    /// Closes every connection. Those that have not come as far as AMQP are dropped; the others get their chance to
-    /// answer, for as long as a closing connection may take.
+    /// Closes every connection. Those that have not come as far as AMQP are dropped; the others get
+    /// their chance to answer, for as long as a closing connection may take.
     fn stop(&mut self, end: Time) {
         self.stop_at = Some(end);
         let error = Error::new(condition::CONNECTION_FORCED, "the node is going down; connect again later");
@@ -313,7 +314,7 @@ impl Worker {
                 Phase::Greeting(_) => self.drop_socket(key),
                 // Its close is in the output: once that is written our direction is shut.
                 Phase::Live(conn) => self.sockets[key as usize].phase = Phase::Finishing(conn, end),
-                Phase::Finishing(..) | Phase::Lingering(_) => {}
+                Phase::Finishing(..) | Phase::HalfClosed(_) => {}
             }
         }
         self.again = true;

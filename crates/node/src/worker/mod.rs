@@ -1,15 +1,16 @@
 //! One worker: a thread with its own readiness loop, sockets, timers, and a shard.
 //!
-//! A turn: wait for events; take what other threads left; read ready sockets by turns and feed the shard; take
-//! batches of other workers; let timers fire; end the shard's turn; write each connection that has output with one
-//! system call; hand batches over. Latency under light load is one turn, and under heavy load the batches grow.
+//! A turn: wait for events; take commands of other threads; read ready sockets by turns and pass
+//! the bytes to the shard; take batches of other workers; fire timers; end the shard's turn; write
+//! each connection that has output with one system call; send batches. Latency under light load is
+//! one turn, and under heavy load the batches grow.
 //!
-//! `rounds` says whose turn it is to be read, `reading` brings bytes to the shard, `writing` takes them away and closes, `mail` is what other threads and the
-//! shard ask for. This file is the order of steps.
+//! `read_scheduler` chooses the next socket to read, `reading` passes bytes to the shard, `writing`
+//! writes output and closes, `mail` carries out commands. This file is the order of steps.
 
 mod mail;
+mod read_scheduler;
 mod reading;
-mod rounds;
 mod socket;
 #[cfg(test)]
 mod tests;
@@ -24,15 +25,15 @@ use std::time::Duration;
 use enmasse_amqp::time::Time;
 use enmasse_journal::log::Lane;
 use enmasse_router::core::{Damaged, Operated};
-use enmasse_router::shard::{self, Attention, Batch, ConnId, Load, Shard};
+use enmasse_router::shard::{self, CommandBatch, ConnId, ConnectionWork, Load, Shard};
 use mio::{Events, Poll, Token};
 use slab::Slab;
 
 pub(crate) use self::mail::{Command, Pending};
-use self::rounds::Rounds;
-pub(crate) use self::socket::Newcomer;
+use self::read_scheduler::ReadScheduler;
+pub(crate) use self::socket::AcceptedSocket;
 use self::socket::{Phase, Socket};
-use crate::events::{Happening, NodeEvent};
+use crate::events::{EventKind, NodeEvent};
 use crate::mailbox::Mailbox;
 use crate::mesh::Mesh;
 use crate::shared::{Clock, Shared};
@@ -44,26 +45,27 @@ const WAKE: Token = Token(usize::MAX);
 const EVENTS: usize = 1024;
 /// Bytes read from one socket in one turn: it fits the second-level cache.
 const READ_BYTES: usize = 256 * 1024;
-/// Newcomers taken in one turn, each some 10 us: TLS and SASL come on top. The others wait, as many as may be connected.
-const TURN_NEWCOMERS: usize = 32;
+/// New connections taken in one turn, each some 10 us: TLS and SASL come on top. The others wait,
+/// as many as may be connected.
+const TURN_ACCEPTED_SOCKETS: usize = 32;
 /// How long a connection may be quiet before its buffers go back.
 const SWEEP_MICROS: u64 = 1_000_000;
 /// How long to sleep at most while another worker's ring is full.
 const FULL_RING_MICROS: u64 = 500;
-/// Bytes that may have gathered for workers that take no more, before sockets are read no further. What one turn
-/// makes comes on top: what it read, and what it was handed. Batches are always taken in, or two workers that wait
-/// for each other would do so for ever.
+/// Bytes that may have gathered for workers that take no more, before sockets are read no further.
+/// One turn may add to it: its input and its batches. Batches are always taken in, or two workers
+/// that wait for each other would do so for ever.
 const GATHERED_BYTES: usize = 8 * 1024 * 1024;
 /// Over which time the thread's load is measured.
 const LOAD_MICROS: u64 = 500_000;
 
 /// The parts that have to exist before a worker can be made: the others are reached through them.
-pub(crate) struct Seat {
+pub(crate) struct WorkerSlot {
     poll: Poll,
     pub(crate) mailbox: Arc<Mailbox<Command>>,
 }
 
-impl Seat {
+impl WorkerSlot {
     /// A poll and the mailbox that wakes it.
     pub(crate) fn new() -> io::Result<Self> {
         let poll = Poll::new()?;
@@ -72,9 +74,9 @@ impl Seat {
     }
 }
 
-/// Buffers of the worker, used by whichever connection is at hand.
+/// Buffers of the worker, used by the current connection.
 struct Scratch {
-    /// room for the part of a frame that was left, and for what is read behind it
+    /// room for a partial frame, and for the bytes read behind it
     read: Box<[u8]>,
     /// bytes of AMQP that came out of a transport
     inner: Vec<u8>,
@@ -87,17 +89,17 @@ pub(crate) struct Worker {
     index: u16,
     poll: Poll,
     mailbox: Arc<Mailbox<Command>>,
-    mesh: Mesh<Batch>,
+    mesh: Mesh<CommandBatch>,
     shared: Arc<Shared>,
     common: Arc<shard::Shared>,
     shard: Shard,
     sockets: Slab<Socket>,
     /// socket of each connection of the shard, by `ConnId::key`
     socket_of: Vec<u32>,
-    /// who is not taken in yet
-    newcomers: VecDeque<Newcomer>,
+    /// connections that are not admitted yet
+    accepted_sockets: VecDeque<AcceptedSocket>,
     /// sockets to read
-    rounds: Rounds,
+    read_scheduler: ReadScheduler,
     /// sockets to write, beside those the shard names
     unwritten: Vec<u32>,
     /// sockets that may hold buffers
@@ -105,12 +107,12 @@ pub(crate) struct Worker {
     next_sweep: Time,
     wheel: Wheel,
     due: Vec<(u32, Tick)>,
-    attentions: Vec<Attention>,
-    letters: Vec<Command>,
+    connection_work_items: Vec<ConnectionWork>,
+    commands: Vec<Command>,
     scratch: Scratch,
     meter: Meter,
     stats: WorkerStats,
-    /// the node is going down: when the last connection is to be gone
+    /// shutdown: the time by which the last connection has to end
     stop_at: Option<Time>,
     /// nothing more is read: the node is about to stop
     draining: bool,
@@ -120,7 +122,7 @@ pub(crate) struct Worker {
     held_back: bool,
     /// so much waits for room in rings that sockets are not read
     choked: bool,
-    /// who waits for operations on messages at rest, by their ids
+    /// the callers that wait for operations on stored messages, by id
     operations: HashMap<u32, Sender<Operated>>,
     /// something was done after the shard's turn ended that needs another one
     again: bool,
@@ -130,8 +132,8 @@ impl Worker {
     /// A worker in its seat.
     pub(crate) fn new(
         index: u16,
-        seat: Seat,
-        mesh: Mesh<Batch>,
+        worker_slot: WorkerSlot,
+        mesh: Mesh<CommandBatch>,
         shared: Arc<Shared>,
         common: Arc<shard::Shared>,
         shard: Shard,
@@ -140,23 +142,23 @@ impl Worker {
         let frame = shared.limits.max_frame_size_bytes as usize;
         Self {
             index,
-            poll: seat.poll,
-            mailbox: seat.mailbox,
+            poll: worker_slot.poll,
+            mailbox: worker_slot.mailbox,
             mesh,
             shared,
             common,
             shard,
             sockets: Slab::new(),
             socket_of: Vec::new(),
-            newcomers: VecDeque::new(),
-            rounds: Rounds::new(),
+            accepted_sockets: VecDeque::new(),
+            read_scheduler: ReadScheduler::new(),
             unwritten: Vec::new(),
             swept: Vec::new(),
             next_sweep: now,
             wheel: Wheel::new(now),
             due: Vec::new(),
-            attentions: Vec::new(),
-            letters: Vec::new(),
+            connection_work_items: Vec::new(),
+            commands: Vec::new(),
             scratch: Scratch { read: vec![0; READ_BYTES + frame].into(), inner: Vec::new(), stage: Vec::new() },
             meter: Meter::new(now),
             stats: WorkerStats::default(),
@@ -186,7 +188,7 @@ impl Worker {
 
     /// Sleeps until there is something to do, and notes which sockets are ready.
     fn wait(&mut self, events: &mut Events) {
-        self.mailbox.bell().doze();
+        self.mailbox.thread_waker().park();
         let now = self.shared.clock.now();
         let timeout = self.timeout(now);
         self.stats.sleeps += u64::from(timeout != Some(Duration::ZERO));
@@ -195,7 +197,7 @@ impl Worker {
         if self.poll.poll(events, timeout).is_err() {
             events.clear();
         }
-        self.mailbox.bell().rise();
+        self.mailbox.thread_waker().unpark();
         for event in events.iter().filter(|event| event.token() != WAKE) {
             let key = event.token().0;
             let Some(socket) = self.sockets.get_mut(key) else { continue };
@@ -207,7 +209,7 @@ impl Worker {
             }
             if socket.readable && !socket.queued {
                 socket.queued = true;
-                self.rounds.push(socket.party, key as u32);
+                self.read_scheduler.push(socket.group, key as u32);
             }
         }
     }
@@ -215,8 +217,8 @@ impl Worker {
     /// How long to sleep: not at all while there is work, else until the next timer.
     fn timeout(&mut self, now: Time) -> Option<Duration> {
         let busy = self.again
-            || (!self.rounds.is_empty() && !self.choked && !self.draining)
-            || (!self.newcomers.is_empty() && !self.draining)
+            || (!self.read_scheduler.is_empty() && !self.choked && !self.draining)
+            || (!self.accepted_sockets.is_empty() && !self.draining)
             || !self.unwritten.is_empty()
             || self.mailbox.is_filled()
             || self.shard.has_departures()
@@ -242,9 +244,9 @@ impl Worker {
         self.stats.turns += 1;
         self.stats.busy_permille = self.meter.wakes(now, &self.common.loads[usize::from(self.index)]);
         self.shard.set_time_of_day(Clock::time_of_day_ms());
-        self.read_mail(now);
+        self.run_commands(now);
         if !self.draining {
-            self.take_newcomers(now);
+            self.take_accepted_sockets(now);
         }
         if !self.choked && !self.draining {
             self.read_sockets(now);
@@ -263,7 +265,7 @@ impl Worker {
         self.sweep(now);
     }
 
-    /// Hands over what has gathered for other workers. What finds a full ring waits where it is.
+    /// Sends the batches gathered for other workers. A batch that finds a full ring waits.
     fn send_batches(&mut self) {
         self.held_back = false;
         for to in (0..self.shared.mailboxes.len() as u16).filter(|&to| to != self.index) {
@@ -275,17 +277,17 @@ impl Worker {
             let bytes = batch.bytes();
             if self.mesh.send(to, batch, bytes).is_ok() {
                 self.stats.batches += 1;
-                self.shared.mailboxes[usize::from(to)].bell().ring();
+                self.shared.mailboxes[usize::from(to)].thread_waker().wake();
             }
         }
         self.choked = self.held_back && self.shard.gathered_bytes() > GATHERED_BYTES;
     }
 
-    /// Hands over what stored addresses have for the log, and what they want of it.
+    /// Passes the batches and read requests of stored addresses to the journal.
     fn serve_journal(&mut self) {
         for (id, operated) in self.shard.take_operated() {
             if let Some(answer) = self.operations.remove(&id) {
-                // Who gave up waiting asks again.
+                // A caller that gave up asks again.
                 let _ = answer.send(operated);
             }
         }
@@ -293,7 +295,7 @@ impl Worker {
             if let Some(journal) = &self.shared.journal {
                 journal.note_damaged(uid, count);
             }
-            let what = Happening::MessageDamaged { address: name.to_string(), space, message, partition, count };
+            let what = EventKind::MessageDamaged { address: name.to_string(), space, message, partition, count };
             self.shared.events.push(NodeEvent::new(what));
         }
         let Some(journal) = &self.shared.journal else { return };
@@ -325,9 +327,9 @@ impl Worker {
 
     fn time_out(&mut self, now: Time, key: u32) {
         let socket = &mut self.sockets[key as usize];
-        if socket.about.claim.due().is_some_and(|due| due <= now) {
+        if socket.details.claim.due().is_some_and(|due| due <= now) {
             let silent = !(socket.warm || socket.readable || socket.queued);
-            if socket.about.claim.makes_room(now, silent) {
+            if socket.details.claim.makes_room(now, silent) {
                 self.stats.handshakes_timed_out += 1;
                 return self.drop_socket(key);
             }
@@ -341,20 +343,20 @@ impl Worker {
                 self.stats.handshakes_timed_out += 1;
                 self.drop_socket(key);
             }
-            Phase::Finishing(..) | Phase::Lingering(_) => self.drop_socket(key),
+            Phase::Finishing(..) | Phase::HalfClosed(_) => self.drop_socket(key),
         }
     }
 
     /// When there is something to do about a socket that does not come from its peer.
     fn deadline(&self, key: u32) -> Option<Time> {
-        let look = self.sockets.get(key as usize)?.about.claim.due();
+        let look = self.sockets.get(key as usize)?.details.claim.due();
         [look, self.phase_ends(key)].into_iter().flatten().min()
     }
 
     fn phase_ends(&self, key: u32) -> Option<Time> {
         match self.sockets.get(key as usize)?.phase {
             Phase::Live(conn) => self.shard.next_timeout(conn),
-            Phase::Greeting(end) | Phase::Finishing(_, end) | Phase::Lingering(end) => Some(end),
+            Phase::Greeting(end) | Phase::Finishing(_, end) | Phase::HalfClosed(end) => Some(end),
         }
     }
 

@@ -1,4 +1,4 @@
-//! One connection as the worker sees it: its socket, what is wrapped around its bytes, and where it stands.
+//! One connection of a worker: its socket, the layers around its bytes, and its phase.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,17 +7,17 @@ use enmasse_amqp::time::Time;
 use enmasse_router::shard::{ConnId, Peer};
 use rustls::ServerConfig;
 
-use super::rounds::{Party, Rounds};
-use crate::admittance::Claim;
+use super::read_scheduler::{ReadGroup, ReadScheduler};
 use crate::checks::Host;
+use crate::connection_limits::Claim;
 use crate::stream::Stream;
 use crate::timers::Tick;
-use crate::transport::{Introduction, TransportError, Wrapping};
+use crate::transport::{HandshakeResult, TransportError, Wrapping};
 use crate::web_access::WebAccess;
 
 /// A connection on its way to the worker that will serve it.
 #[derive(Debug)]
-pub(crate) struct Newcomer {
+pub(crate) struct AcceptedSocket {
     pub(crate) id: u64,
     pub(crate) stream: Stream,
     /// `None`: in this process
@@ -37,22 +37,24 @@ pub(crate) enum Phase {
     Greeting(Time),
     /// the shard has it
     Live(ConnId),
-    /// the shard has it, and has said its last word; until the time to write it out
+    /// the shard has sent its last output; until the time to write it
     Finishing(ConnId, Time),
-    /// the shard has it no more: last bytes of a transport go out, input is thrown away; until the time
-    Lingering(Time),
+    /// the shard has it no more: last bytes of a transport go out, input is discarded; until the
+    /// time
+    HalfClosed(Time),
 }
 
 impl Phase {
     pub(super) fn conn(self) -> Option<ConnId> {
         match self {
             Self::Live(conn) | Self::Finishing(conn, _) => Some(conn),
-            Self::Greeting(_) | Self::Lingering(_) => None,
+            Self::Greeting(_) | Self::HalfClosed(_) => None,
         }
     }
 }
 
-/// A connection. Kept small: 10,000 idle ones are to cost little, so what is rare lies behind a box.
+/// A connection. Kept small, because 10,000 idle ones must cost little: rarely used state is behind
+/// a box.
 pub(crate) struct Socket {
     pub(super) stream: Stream,
     pub(super) phase: Phase,
@@ -60,10 +62,10 @@ pub(crate) struct Socket {
     pub(super) wrapping: Option<Box<Wrapping>>,
     /// bytes of AMQP that were read and not used yet: part of a frame
     pub(super) tail: Vec<u8>,
-    pub(super) about: Box<About>,
+    pub(super) details: Box<ConnectionDetails>,
     pub(super) timer: Tick,
-    /// with whom it shares its turns to be read
-    pub(super) party: Party,
+    /// the group that shares its read turns
+    pub(super) group: ReadGroup,
     /// the socket may have bytes for us
     pub(super) readable: bool,
     /// the socket takes bytes
@@ -86,20 +88,20 @@ pub(crate) struct Socket {
     pub(super) swollen: bool,
 }
 
-/// What is needed rarely.
-pub(crate) struct About {
+/// Rarely used state.
+pub(crate) struct ConnectionDetails {
     pub(super) id: u64,
     pub(super) peer: Option<SocketAddr>,
     pub(super) vouched: Option<(String, Option<String>)>,
     pub(super) container: Option<Box<str>>,
-    /// bytes of waiting output that the trace has told of; `None`: no trace
+    /// bytes of waiting output already traced; `None`: no trace
     pub(super) traced: Option<usize>,
     pub(super) claim: Claim,
 }
 
 impl Socket {
-    pub(super) fn new(newcomer: Newcomer, deadline: Time) -> Result<Self, TransportError> {
-        let Newcomer { id, stream, peer, tls, web_socket, vouched, claim } = newcomer;
+    pub(super) fn new(accepted_socket: AcceptedSocket, deadline: Time) -> Result<Self, TransportError> {
+        let AcceptedSocket { id, stream, peer, tls, web_socket, vouched, claim } = accepted_socket;
         let wrapping = if tls.is_some() || web_socket.is_some() {
             Some(Box::new(Wrapping::server(tls, web_socket)?))
         } else {
@@ -110,9 +112,9 @@ impl Socket {
             phase: Phase::Greeting(deadline),
             wrapping,
             tail: Vec::new(),
-            about: Box::new(About { id, peer, vouched, container: None, traced: None, claim }),
+            details: Box::new(ConnectionDetails { id, peer, vouched, container: None, traced: None, claim }),
             timer: Tick::NEVER,
-            party: Rounds::NEWCOMERS,
+            group: ReadScheduler::UNAUTHENTICATED,
             readable: false,
             writable: true,
             hung_up: false,
@@ -126,23 +128,23 @@ impl Socket {
         })
     }
 
-    /// What the shard is told about the peer.
-    pub(super) fn introduce(&mut self, introduction: Introduction) -> Peer {
+    /// The facts about the peer for the shard.
+    pub(super) fn report_handshake(&mut self, handshake_result: HandshakeResult) -> Peer {
         Peer {
-            server_name: introduction.server_name,
-            certificate_subject: introduction.subject,
-            encrypted: introduction.secure,
-            loopback: self.about.peer.is_none_or(|peer| peer.ip().to_canonical().is_loopback()),
-            source: Host::of(self.about.peer).address(),
-            vouched: self.about.vouched.take(),
+            server_name: handshake_result.server_name,
+            certificate_subject: handshake_result.subject,
+            encrypted: handshake_result.secure,
+            loopback: self.details.peer.is_none_or(|peer| peer.ip().to_canonical().is_loopback()),
+            source: Host::of(self.details.peer).address(),
+            vouched: self.details.vouched.take(),
         }
     }
 
-    /// What the handshakes told, once they are done; at once for a plain connection.
-    pub(super) fn introduction(&self) -> Option<Introduction> {
+    /// The result of the handshakes, once they are done; at once for a plain connection.
+    pub(super) fn handshake_result(&self) -> Option<HandshakeResult> {
         match &self.wrapping {
-            Some(wrapping) => wrapping.introduction(),
-            None => Some(Introduction::default()),
+            Some(wrapping) => wrapping.handshake_result(),
+            None => Some(HandshakeResult::default()),
         }
     }
 

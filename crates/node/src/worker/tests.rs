@@ -25,8 +25,8 @@ const MESSAGE_BYTES: usize = 60_000;
 const PATIENCE_TURNS: usize = 200;
 
 fn workers(count: u16, plan: &str) -> Vec<Worker> {
-    let seats: Vec<Seat> = (0..count).map(|_| Seat::new().unwrap()).collect();
-    let mailboxes = seats.iter().map(|seat| Arc::clone(&seat.mailbox)).collect();
+    let worker_slots: Vec<WorkerSlot> = (0..count).map(|_| WorkerSlot::new().unwrap()).collect();
+    let mailboxes = worker_slots.iter().map(|worker_slot| Arc::clone(&worker_slot.mailbox)).collect();
     let config = NodeConfig::default();
     let clock = Clock::start();
     let (events, checker) = (Arc::new(EventQueue::new().unwrap()), Checker::start(clock).unwrap());
@@ -35,9 +35,9 @@ fn workers(count: u16, plan: &str) -> Vec<Worker> {
     let common = Arc::new(common(&config, count, QueueNumbers::new(1)));
     let plan: Plan = serde_json::from_str(plan).unwrap();
     let table = Arc::new(Table::compile(&plan, &Table::empty([7; 32])).unwrap());
-    let made = (0..count).zip(seats).zip(Mesh::build(count)).map(|((index, seat), mesh)| {
+    let made = (0..count).zip(worker_slots).zip(Mesh::build(count)).map(|((index, worker_slot), mesh)| {
         let shard = Shard::new(index, Arc::clone(&common), Arc::clone(&table), Box::new(|bytes| bytes.fill(9)));
-        Worker::new(index, seat, mesh, Arc::clone(&shared), Arc::clone(&common), shard)
+        Worker::new(index, worker_slot, mesh, Arc::clone(&shared), Arc::clone(&common), shard)
     });
     made.collect()
 }
@@ -67,9 +67,9 @@ impl Peer {
         stream.set_nonblocking(true).unwrap();
         ours.set_nonblocking(true).unwrap();
         let stream_of_worker = Stream::Unix(mio::net::UnixStream::from_std(ours));
-        let mut newcomer = worker.shared.newcomer(stream_of_worker, None, None, false, None).unwrap();
-        newcomer.vouched = Some((space.to_owned(), None));
-        worker.mailbox.post([Command::Welcome(newcomer)]);
+        let mut accepted_socket = worker.shared.count_connection(stream_of_worker, None, None, false, None).unwrap();
+        accepted_socket.vouched = Some((space.to_owned(), None));
+        worker.mailbox.post([Command::Welcome(accepted_socket)]);
         let config = Config { idle_time_out_ms: None, ..Config::default() };
         let open = Open { container_id: "peer".to_owned(), ..Open::default() };
         let machine = Connection::client(Arc::new(config), Time::ZERO, false, open);
@@ -198,7 +198,7 @@ fn fill(peer: &mut Peer) -> usize {
     let mut sent = 0;
     loop {
         let heartbeats = HEARTBEAT.repeat(4096);
-        // Goes on within a heartbeat where the last write ended.
+        // Continues within a heartbeat where the last write ended.
         match peer.stream.write(&heartbeats[(peer.sent_bytes + sent) % 8..]) {
             Ok(count) => sent += count,
             Err(_) => break,

@@ -1,19 +1,20 @@
 //! From the shard to the socket, and how a connection ends.
 //!
-//! A plain connection's output is written as it lies in the machine. A wrapped one's is sealed piece by piece, only
-//! as fast as the socket takes it, so that what waits is always seen by the shard as waiting output.
+//! A plain connection's output is written as it lies in the machine. Output of a wrapped one is
+//! sealed piece by piece, only as fast as the socket accepts it, so that the shard sees the rest as
+//! waiting output.
 //!
-//! A connection ends in steps: its last output goes out, the transport says goodbye, our direction is shut, and input
-//! is thrown away until the peer has ended its own. Closing with input unread would reset the connection, and the
-//! peer might never see why.
+//! A connection ends in steps: its last output is written, the transport closes, our direction is
+//! shut, and input is discarded until the peer has ended its own. Closing with input unread would
+//! reset the connection, and the peer might never see why.
 
 use enmasse_amqp::time::Time;
-use enmasse_router::shard::{Attention, ConnId, OUTPUT_LOW_BYTES};
+use enmasse_router::shard::{ConnId, ConnectionWork, OUTPUT_LOW_BYTES};
 
 use super::Worker;
-use super::rounds::cost_of_nanos;
+use super::read_scheduler::cost_of_nanos;
 use super::socket::{Phase, Socket};
-use crate::events::{Happening, NodeEvent};
+use crate::events::{EventKind, NodeEvent};
 use crate::stream::Moved;
 
 /// Output sealed at once into a transport.
@@ -22,16 +23,16 @@ const SEAL_BYTES: usize = 64 * 1024;
 const KEPT_BYTES: usize = 1024 * 1024;
 
 impl Worker {
-    /// Writes every connection that the shard names, and every one whose socket takes bytes again.
+    /// Writes every connection that the shard names, and every one whose socket is writable again.
     pub(super) fn write_sockets(&mut self, now: Time) {
-        let mut attentions = std::mem::take(&mut self.attentions);
-        while let Some(attention) = self.shard.dirty() {
-            attentions.push(attention);
+        let mut connection_work_items = std::mem::take(&mut self.connection_work_items);
+        while let Some(connection_work) = self.shard.dirty() {
+            connection_work_items.push(connection_work);
         }
-        for attention in attentions.drain(..) {
-            self.attend(now, attention);
+        for connection_work in connection_work_items.drain(..) {
+            self.service_connection(now, connection_work);
         }
-        self.attentions = attentions;
+        self.connection_work_items = connection_work_items;
         let mut unwritten = std::mem::take(&mut self.unwritten);
         for key in unwritten.drain(..) {
             if self.sockets.contains(key as usize) {
@@ -43,20 +44,20 @@ impl Worker {
         self.unwritten = unwritten;
     }
 
-    fn attend(&mut self, now: Time, attention: Attention) {
-        let Some(key) = self.socket_of(attention.conn) else { return };
-        let work = self.shard.take_work(attention.conn);
+    fn service_connection(&mut self, now: Time, connection_work: ConnectionWork) {
+        let Some(key) = self.socket_of(connection_work.conn) else { return };
+        let work = self.shard.take_work(connection_work.conn);
         let socket = &mut self.sockets[key as usize];
         if work > 0 {
-            self.rounds.charge(socket.party, cost_of_nanos(work));
+            self.read_scheduler.charge(socket.group, cost_of_nanos(work));
         }
-        if attention.wants_read && !socket.wanted {
+        if connection_work.wants_read && !socket.wanted {
             socket.wanted = true;
-            self.feed_again(now, key);
+            self.ingest_again(now, key);
         }
         let socket = &mut self.sockets[key as usize];
-        socket.wanted = attention.wants_read;
-        if attention.finished
+        socket.wanted = connection_work.wants_read;
+        if connection_work.finished
             && let Phase::Live(conn) = socket.phase
         {
             socket.phase = Phase::Finishing(conn, now.plus_millis(self.shared.limits.linger_ms));
@@ -64,20 +65,20 @@ impl Worker {
         self.write_socket(now, key);
     }
 
-    /// Writes what there is, and sees to what follows from it.
+    /// Writes the output, and handles the consequences.
     fn write_socket(&mut self, now: Time, key: u32) {
         if let Some(conn) = self.sockets[key as usize].phase.conn() {
             self.write_output(now, key, conn);
         }
         let socket = &mut self.sockets[key as usize];
-        if matches!(socket.phase, Phase::Greeting(_) | Phase::Lingering(_)) {
+        if matches!(socket.phase, Phase::Greeting(_) | Phase::HalfClosed(_)) {
             let open = write_wire(socket, &mut self.stats.bytes_out, &mut self.stats.writes);
             socket.over |= !open;
         }
         if socket.over {
             return self.drop_socket(key);
         }
-        if matches!(socket.phase, Phase::Lingering(_)) && socket.wire().is_none_or(|wire| wire.is_empty()) {
+        if matches!(socket.phase, Phase::HalfClosed(_)) && socket.wire().is_none_or(|wire| wire.is_empty()) {
             socket.stream.finish();
         }
         self.arm(key);
@@ -98,7 +99,7 @@ impl Worker {
         if output.is_empty() && output.capacity() > KEPT_BYTES {
             *output = Vec::new();
         }
-        if let Some(traced) = &mut socket.about.traced {
+        if let Some(traced) = &mut socket.details.traced {
             *traced -= before - left;
         }
         socket.over |= !open;
@@ -110,7 +111,7 @@ impl Worker {
         }
         if left > self.shared.limits.output_hard_bytes {
             self.stats.cut_off += 1;
-            self.tell(key, Happening::CutOff { waiting_bytes: left });
+            self.emit_event(key, EventKind::CutOff { waiting_bytes: left });
             self.sockets[key as usize].over = true;
         } else if left == 0 && finished && open {
             self.finish(now, key);
@@ -120,29 +121,29 @@ impl Worker {
         }
     }
 
-    /// The last output is written: the transport says goodbye and the shard forgets the connection.
+    /// The last output is written: the transport closes and the shard forgets the connection.
     fn finish(&mut self, now: Time, key: u32) {
         self.forget(key);
         if let Some(wrapping) = &mut self.sockets[key as usize].wrapping {
             wrapping.finish();
         }
-        self.linger(now, key);
+        self.half_close(now, key);
     }
 
     /// Takes the connection from the shard; its socket stays.
     pub(super) fn forget(&mut self, key: u32) {
         if let Some(conn) = self.sockets[key as usize].phase.conn() {
             self.shard.closed(conn);
-            // What the shard has to say about it is told while its socket is known.
+            // The shard's events are emitted while its socket is known.
             self.serve_requests();
             self.again = true;
         }
     }
 
     /// Lets the peer read our last bytes. Nothing of it is used any more.
-    pub(super) fn linger(&mut self, now: Time, key: u32) {
+    pub(super) fn half_close(&mut self, now: Time, key: u32) {
         let socket = &mut self.sockets[key as usize];
-        socket.phase = Phase::Lingering(now.plus_millis(self.shared.limits.linger_ms));
+        socket.phase = Phase::HalfClosed(now.plus_millis(self.shared.limits.linger_ms));
         (socket.tail, socket.paused) = (Vec::new(), false);
         self.queue_if_readable(key);
     }
@@ -151,34 +152,35 @@ impl Worker {
     pub(super) fn drop_socket(&mut self, key: u32) {
         self.forget(key);
         let mut socket = self.sockets.remove(key as usize);
-        self.rounds.leave(socket.party);
-        // A watch ends with its descriptor; ending it first keeps stale events of this turn's list away.
+        self.read_scheduler.leave(socket.group);
+        // A watch ends with its descriptor; ending it first keeps stale events of this turn's list
+        // away.
         let _ = socket.stream.deregister(self.poll.registry());
         self.stats.closed += 1;
     }
 
     /// An event about a connection.
-    pub(super) fn tell(&self, key: u32, what: Happening) {
-        let about = &self.sockets[key as usize].about;
-        let peer = about.peer.map(|peer| peer.to_string());
-        self.shared.events.push(NodeEvent { connection: Some(about.id), peer, ..NodeEvent::new(what) });
+    pub(super) fn emit_event(&self, key: u32, what: EventKind) {
+        let details = &self.sockets[key as usize].details;
+        let peer = details.peer.map(|peer| peer.to_string());
+        self.shared.events.push(NodeEvent { connection: Some(details.id), peer, ..NodeEvent::new(what) });
     }
 
-    /// Tells of frames, if the connection is traced.
+    /// Traces frames, if tracing is on for the connection.
     pub(super) fn trace(&self, key: u32, direction: &'static str, bytes: &[u8]) {
-        if self.sockets[key as usize].about.traced.is_some() && !bytes.is_empty() {
-            self.tell(key, Happening::Trace { direction, frames: enmasse_amqp::codec::describe(bytes) });
+        if self.sockets[key as usize].details.traced.is_some() && !bytes.is_empty() {
+            self.emit_event(key, EventKind::Trace { direction, frames: enmasse_amqp::codec::describe(bytes) });
         }
     }
 
-    /// Tells of output that came since the last time, which is always whole frames.
+    /// Traces the output since the last call, which is always whole frames.
     fn trace_output(&mut self, key: u32, conn: ConnId) {
-        let Some(traced) = self.sockets[key as usize].about.traced else { return };
+        let Some(traced) = self.sockets[key as usize].details.traced else { return };
         let Some(output) = self.shard.output(conn) else { return };
         let length = output.len();
         let news = output[traced.min(length)..].to_vec();
         self.trace(key, "out", &news);
-        self.sockets[key as usize].about.traced = Some(length);
+        self.sockets[key as usize].details.traced = Some(length);
     }
 }
 
@@ -194,7 +196,7 @@ fn write_front(socket: &mut Socket, bytes: &mut Vec<u8>, bytes_out: &mut u64, wr
             if count == bytes.len() {
                 bytes.clear();
             } else {
-                // The socket is full: an event tells when it takes more.
+                // The socket is full: an event follows when it is writable.
                 socket.writable = false;
                 bytes.drain(..count);
             }
@@ -208,7 +210,7 @@ fn write_front(socket: &mut Socket, bytes: &mut Vec<u8>, bytes_out: &mut u64, wr
     }
 }
 
-/// Writes what the transport holds.
+/// Writes the output of the transport.
 fn write_wire(socket: &mut Socket, bytes_out: &mut u64, writes: &mut u64) -> bool {
     let Some(wire) = socket.wire() else { return true };
     let mut wire = std::mem::take(wire);

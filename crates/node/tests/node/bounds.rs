@@ -1,4 +1,5 @@
-//! What happens at the bounds: too many connections, peers that do not read, peers that do not listen.
+//! What happens at the bounds: too many connections, peers that do not read, peers that do not
+//! listen.
 
 use std::io::{ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
@@ -6,18 +7,18 @@ use std::time::{Duration, Instant};
 use enmasse_amqp::codec::encode_performative;
 use enmasse_amqp::types::{Begin, End, Open, Performative, condition};
 use enmasse_node::ListenerKind::{Amqp, Amqps};
-use enmasse_node::{Happening, Limits, NodeConfig};
+use enmasse_node::{EventKind, Limits, NodeConfig};
 
 use crate::harness::{Client, PATIENCE, Site, send_until_stuck, workers};
 
 #[test]
-fn at_the_bound_newcomers_wait_until_somebody_leaves() {
+fn at_the_bound_new_connections_wait_until_somebody_leaves() {
     let limits = Limits { connections: Some(2), ..Limits::default() };
     let site = Site::open(&NodeConfig { workers: 2, limits, ..NodeConfig::default() });
     let (first, mut second) = (site.client(Amqp), site.client(Amqp));
     let third = site.socket(Amqp);
     let reason = site.event(|event| match &event.what {
-        Happening::AcceptPaused { reason } => Some(reason.clone()),
+        EventKind::AcceptPaused { reason } => Some(reason.clone()),
         _ => None,
     });
     assert!(reason.contains('2'), "{reason}");
@@ -68,20 +69,20 @@ fn a_peer_that_asks_and_never_listens_is_cut_off() {
         desired_capabilities: Vec::new(),
         properties: Vec::new(),
     };
-    // Each session begun and ended asks for two frames in answer.
+    // Each session begun and ended requests two frames in answer.
     let mut question = Vec::new();
     for _ in 0..1000 {
         encode_performative(&mut question, 0, &Performative::Begin(Box::new(begin.clone())));
         encode_performative(&mut question, 0, &Performative::End(End { error: None }));
     }
     socket.write_all(&words).unwrap();
-    let mut asked = 0usize;
+    let mut requested = 0usize;
     while socket.write_all(&question).is_ok() {
-        asked += question.len();
-        assert!(asked < 1 << 30, "nobody stops the talker");
+        requested += question.len();
+        assert!(requested < 1 << 30, "nobody stops the talker");
     }
     let waiting = site.event(|event| match event.what {
-        Happening::CutOff { waiting_bytes } => Some(waiting_bytes),
+        EventKind::CutOff { waiting_bytes } => Some(waiting_bytes),
         _ => None,
     });
     assert!(waiting > 2 << 20 && waiting < 8 << 20, "{waiting}");
@@ -167,11 +168,11 @@ fn a_peer_that_wants_to_hear_from_us_does() {
     encode_performative(&mut words, 0, &Performative::Open(Box::new(open)));
     socket.write_all(&words).unwrap();
     socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
-    let mut heard = Vec::new();
-    while !heard.ends_with(&[0, 0, 0, 8, 2, 0, 0, 0].repeat(5)) {
+    let mut received = Vec::new();
+    while !received.ends_with(&[0, 0, 0, 8, 2, 0, 0, 0].repeat(5)) {
         let mut bytes = [0; 512];
         let count = socket.read(&mut bytes).expect("a frame at least every 200 ms");
-        heard.extend_from_slice(&bytes[..count]);
+        received.extend_from_slice(&bytes[..count]);
     }
 }
 
@@ -190,7 +191,7 @@ fn half_open_connections_are_bounded_and_make_room_for_who_logs_in() {
             flood.push(socket);
         }
         let reason = site.event(|event| match &event.what {
-            Happening::AcceptPaused { reason } => Some(reason.clone()),
+            EventKind::AcceptPaused { reason } => Some(reason.clone()),
             _ => None,
         });
         assert!(reason.contains("1024 connections"), "{reason}");

@@ -1,11 +1,12 @@
-//! What the owner of a node does with it: plans, logins, figures, events, the trace, sessions in this process.
+//! What the owner of a node does with it: plans, logins, statistics, events, the trace, sessions in
+//! this process.
 
 use std::time::Duration;
 
 use enmasse_amqp::sasl::{Hash, derive};
 use enmasse_amqp::types::{SaslCode, SaslInit, Symbol, condition};
 use enmasse_node::ListenerKind::{Amqp, Amqps};
-use enmasse_node::{DecoySecret, ErrorKind, Happening, Listener, ListenerKind, NodeConfig};
+use enmasse_node::{DummyCredentialSecret, ErrorKind, EventKind, Listener, ListenerKind, NodeConfig};
 use serde_json::{Value, json};
 
 use crate::harness::{Client, OPEN_SPACE, PATIENCE, Site, plain, tls, tls_to, workers};
@@ -95,7 +96,7 @@ fn passwords_are_checked_aside_and_the_right_one_gets_in() {
 #[test]
 fn a_user_that_does_not_exist_looks_alike_after_a_restart_like_one_that_does() {
     let salt = |secret: Option<&str>, user: &str| {
-        let decoy_secret = secret.map(|text| DecoySecret(text.to_owned()));
+        let decoy_secret = secret.map(|text| DummyCredentialSecret(text.to_owned()));
         let site = Site::new(&NodeConfig { decoy_secret, ..workers(1) }, &guarded_plan());
         let first = format!("n,,n={user},r=abc").into_bytes();
         let init = SaslInit { mechanism: "SCRAM-SHA-256".into(), initial_response: Some(first), hostname: None };
@@ -153,13 +154,14 @@ fn a_certificate_of_one_space_does_not_open_another_on_the_same_node() {
     ] {
         assert_eq!(log_in(subject, "localhost", hostname), SaslCode::Auth, "{subject} {hostname:?}");
     }
-    let said = site.event(|event| match &event.what {
-        Happening::LoginRefused { reason, .. } if reason.contains("user@NAME.NAMESPACE") => Some(reason.clone()),
+    let reported = site.event(|event| match &event.what {
+        EventKind::LoginRefused { reason, .. } if reason.contains("user@NAME.NAMESPACE") => Some(reason.clone()),
         _ => None,
     });
-    assert!(said.contains("EXTERNAL"), "{said}");
+    assert!(reported.contains("EXTERNAL"), "{reported}");
 
-    // From here on the listener has the name of the other space, so that clients may ask for it by TLS.
+    // From here on the listener has the name of the other space, so that clients may request it by
+    // TLS.
     site.authority.server_files(&site.folder, "other.south");
     let later = std::time::SystemTime::now() + Duration::from_secs(5);
     std::fs::File::options().append(true).open(&site.files.certificate).unwrap().set_modified(later).unwrap();
@@ -175,7 +177,7 @@ fn many_logins_at_once_all_get_an_answer() {
     let mut knocking: Vec<Client> =
         (0..400).map(|_| Client::bare(site.stream(Amqp), Some(plain("alice", "secret")))).collect();
     for client in &mut knocking {
-        client.say();
+        client.write_pending();
     }
     let codes: Vec<SaslCode> = knocking.iter_mut().map(Client::sasl_code).collect();
     let in_or_later = codes.iter().all(|code| matches!(code, SaslCode::Ok | SaslCode::SysTemp));
@@ -185,7 +187,7 @@ fn many_logins_at_once_all_get_an_answer() {
 }
 
 #[test]
-fn figures_and_lists_tell_what_is_there() {
+fn statistics_and_lists_tell_what_is_there() {
     let site = Site::open(&workers(2));
     let (mut to, mut from) = (site.client(Amqp), site.client(Amqps));
     to.receiver("anycast", 10);
@@ -222,14 +224,14 @@ fn events_tell_who_came_what_was_refused_and_who_went() {
     let site = Site::open(&workers(1));
     let mut client = site.client(Amqp);
     let transport = site.event(|event| match &event.what {
-        Happening::Opened { container, transport, .. } if container == "a-test" => Some(*transport),
+        EventKind::Opened { container, transport, .. } if container == "a-test" => Some(*transport),
         _ => None,
     });
     assert_eq!(transport, "amqp");
     client.sender(Some("nowhere"));
     assert_eq!(client.detached().unwrap().condition, condition::NOT_FOUND);
     let refused = site.event(|event| match &event.what {
-        Happening::AttachRefused { address, condition, .. } => Some((address.clone(), condition.clone())),
+        EventKind::AttachRefused { address, condition, .. } => Some((address.clone(), condition.clone())),
         _ => None,
     });
     assert_eq!(refused, ("nowhere".to_owned(), "amqp:not-found".to_owned()));
@@ -254,24 +256,24 @@ fn the_trace_shows_frames_of_one_connection_and_no_payload() {
     assert_eq!(client.receive().2, b"none of your business");
     let (mut seen_in, mut seen_out) = (String::new(), String::new());
     for event in site.node.events(usize::MAX) {
-        if let Happening::Trace { direction, frames } = event.what {
+        if let EventKind::Trace { direction, frames } = event.what {
             assert_eq!(event.connection, Some(id));
             if direction == "in" { &mut seen_in } else { &mut seen_out }.push_str(&frames);
         }
     }
-    for said in [&seen_in, &seen_out] {
-        assert!(said.contains("attach") && said.contains("transfer"), "{said}");
-        assert!(!said.contains("business"), "{said}");
+    for reported in [&seen_in, &seen_out] {
+        assert!(reported.contains("attach") && reported.contains("transfer"), "{reported}");
+        assert!(!reported.contains("business"), "{reported}");
     }
     site.node.trace(id, false);
     site.stats();
     client.receiver("anycast", 1);
-    assert!(site.node.events(usize::MAX).iter().all(|event| !matches!(event.what, Happening::Trace { .. })));
+    assert!(site.node.events(usize::MAX).iter().all(|event| !matches!(event.what, EventKind::Trace { .. })));
     drop(other);
 }
 
 #[test]
-fn a_session_in_this_process_is_let_in_as_whoever_it_is_for() {
+fn a_session_in_this_process_is_admitted_as_whoever_it_is_for() {
     let site = Site::new(&workers(2), &guarded_plan());
     assert_eq!(site.node.connect_in_process("nowhere", None).unwrap_err().kind(), ErrorKind::Missing);
     let connect = |user| {
@@ -289,7 +291,7 @@ fn a_session_in_this_process_is_let_in_as_whoever_it_is_for() {
 }
 
 #[test]
-fn a_listener_that_cannot_be_had_says_why() {
+fn a_listener_that_is_not_available_says_why() {
     let site = Site::open(&workers(1));
     let listen = |kind: ListenerKind, port, tls| {
         site.node.listen(Listener { kind, host: "127.0.0.1".to_owned(), port, tls }).unwrap_err()

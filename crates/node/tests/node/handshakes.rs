@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
 
 use enmasse_node::ListenerKind::{self, Amqp, Amqps, Ws, Wss};
-use enmasse_node::{Happening, Limits, NodeConfig, SpaceCertificates};
+use enmasse_node::{EventKind, Limits, NodeConfig, SpaceCertificates};
 
 use crate::harness::{Client, KINDS, OPEN_SPACE, PATIENCE, Site, tls, tls_to, workers};
 use crate::testing::Authority;
@@ -16,7 +16,7 @@ fn impatient() -> Site {
     Site::open(&NodeConfig { workers: 1, limits, ..NodeConfig::default() })
 }
 
-/// How long until the node ends the stream, while `say` gives a byte every now and then.
+/// How long until the node ends the stream, while `write_pending` gives a byte every now and then.
 fn time_to_end(site: &Site, kind: ListenerKind, mut words: impl Iterator<Item = u8>) -> Duration {
     let mut socket = site.socket(kind);
     let start = Instant::now();
@@ -61,10 +61,10 @@ fn a_peer_that_drips_gains_no_time() {
 }
 
 #[test]
-fn who_speaks_something_else_is_told_so_and_the_operator_too() {
+fn who_speaks_something_else_is_notified_and_the_operator_too() {
     let site = Site::open(&workers(1));
     let failure = |event: &enmasse_node::NodeEvent| match &event.what {
-        Happening::HandshakeFailed { reason } => Some(reason.clone()),
+        EventKind::HandshakeFailed { reason } => Some(reason.clone()),
         _ => None,
     };
     let mut answer = String::new();
@@ -112,7 +112,7 @@ fn a_changed_certificate_serves_the_next_handshake() {
     std::fs::write(&site.files.certificate, "nonsense").unwrap();
     assert_ne!(serial(), first);
     let reason = site.event(|event| match &event.what {
-        Happening::CertificateUnusable { reason } => Some(reason.clone()),
+        EventKind::CertificateUnusable { reason } => Some(reason.clone()),
         _ => None,
     });
     assert!(reason.contains("server.pem"), "{reason}");
@@ -156,7 +156,8 @@ fn three_spaces() -> String {
     plan.to_string()
 }
 
-/// What a client hears that asks for `name` and trusts `authority`: the certificate, or why there is none for it.
+/// What a client hears that requests `name` and trusts `authority`: the certificate, or why there
+/// is none for it.
 fn shown(site: &Site, kind: ListenerKind, authority: &Authority, name: &'static str) -> Result<Vec<u8>, String> {
     let config = authority.client(None, &[&rustls::version::TLS13, &rustls::version::TLS12]);
     let mut stream = tls_to(name, site.socket(kind), config);
@@ -187,8 +188,8 @@ fn each_space_shows_a_certificate_of_its_own_by_server_name_and_never_anothers()
         assert_ne!(own, first);
     }
 
-    // A certificate made anew serves the next handshake; who is connected notices nothing, and client certificates
-    // are checked as before.
+    // A certificate made anew serves the next handshake; who is connected notices nothing, and
+    // client certificates are checked as before.
     let config = north.client_presenting(&site.authority, "alice");
     let mut before = Client::start(Box::new(tls_to("shop.north", site.socket(Amqps), config)), None);
     let first = shown(&site, Amqps, &north, "shop.north").unwrap();

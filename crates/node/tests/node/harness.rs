@@ -15,7 +15,7 @@ use enmasse_amqp::types::{
     SaslInit, SenderSettleMode, Source, Symbol, Target, TerminusDurability, TerminusExpiryPolicy, TransactionControl,
     TransactionalState,
 };
-use enmasse_node::{Happening, Listener, ListenerKind, Node, NodeConfig, NodeEvent, NodeStats, TlsFiles};
+use enmasse_node::{EventKind, Listener, ListenerKind, Node, NodeConfig, NodeEvent, NodeStats, TlsFiles};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use tungstenite::client::IntoClientRequest;
@@ -109,7 +109,7 @@ impl Site {
 
     pub(crate) fn wait_for_close(&self) -> (Option<String>, Option<String>) {
         self.event(|event| match &event.what {
-            Happening::Closed { condition, description } => Some((condition.clone(), description.clone())),
+            EventKind::Closed { condition, description } => Some((condition.clone(), description.clone())),
             _ => None,
         })
     }
@@ -185,9 +185,9 @@ impl<S: Read + Write> Write for WebSocket<S> {
 /// Deliveries by tag, with their states (2.7.3).
 pub(crate) type Unsettled = Vec<(Vec<u8>, Option<DeliveryState>)>;
 
-/// What a client was told, without what borrows.
+/// What a client was notified, without what borrows.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Heard {
+pub(crate) enum ClientEvent {
     Open,
     Begun,
     Attached(LinkId),
@@ -220,10 +220,11 @@ pub(crate) struct Client {
     machine: Connection,
     stream: Box<dyn Stream>,
     input: Vec<u8>,
-    heard: VecDeque<Heard>,
+    received: VecDeque<ClientEvent>,
     sasl: Option<SaslInit>,
     session: Option<SessionId>,
-    /// names its links; all clients share one container id, where equal link names would steal links (2.6.1)
+    /// names its links; all clients share one container id, where equal link names would steal
+    /// links (2.6.1)
     number: u32,
     links: u32,
 }
@@ -232,9 +233,9 @@ impl Client {
     /// Connects, opens and begins.
     pub(crate) fn start(stream: Box<dyn Stream>, sasl: Option<SaslInit>) -> Self {
         let mut client = Self::bare(stream, sasl);
-        client.wait(|heard| matches!(heard, Heard::Open).then_some(()));
+        client.wait(|received| matches!(received, ClientEvent::Open).then_some(()));
         client.session = Some(client.machine.begin().expect("the connection is open"));
-        client.wait(|heard| matches!(heard, Heard::Begun).then_some(()));
+        client.wait(|received| matches!(received, ClientEvent::Begun).then_some(()));
         client
     }
 
@@ -244,7 +245,7 @@ impl Client {
         let open = Open { container_id: "a-test".to_owned(), ..Open::default() };
         let machine = Connection::client(Arc::new(config), Time::ZERO, sasl.is_some(), open);
         let number = CLIENTS.fetch_add(1, Ordering::Relaxed);
-        Self { machine, stream, input: Vec::new(), heard: VecDeque::new(), sasl, session: None, number, links: 0 }
+        Self { machine, stream, input: Vec::new(), received: VecDeque::new(), sasl, session: None, number, links: 0 }
     }
 
     pub(crate) fn sender(&mut self, address: Option<&str>) -> LinkId {
@@ -294,7 +295,9 @@ impl Client {
 
     pub(crate) fn declare(&mut self, link: LinkId) -> Vec<u8> {
         self.control(link, &TransactionControl::Declare(Declare::default()));
-        self.wait(|heard| if let Heard::Declared(txn_id) = heard { Some(std::mem::take(txn_id)) } else { None })
+        self.wait(
+            |received| if let ClientEvent::Declared(txn_id) = received { Some(std::mem::take(txn_id)) } else { None },
+        )
     }
 
     /// Commits, or with `fail` rolls back; the answer.
@@ -320,17 +323,20 @@ impl Client {
         let outgoing =
             Outgoing { token: Some(0), message_format: 0, first: true, more: false, aborted: false, payload };
         self.machine.transfer_with(link, outgoing, &within(txn_id, None)).expect("the link may send");
-        self.say();
-        self.wait(|heard| if let Heard::Provisional(outcome) = heard { Some(outcome.clone()) } else { None })
+        self.write_pending();
+        self.wait(
+            |received| if let ClientEvent::Provisional(outcome) = received { Some(outcome.clone()) } else { None },
+        )
     }
 
     /// Accepts a message in a transaction.
     pub(crate) fn retire(&mut self, link: LinkId, txn_id: &[u8], delivery_id: u32, settled: bool) {
         self.machine.settle_with(link, delivery_id, &within(txn_id, Some(Outcome::Accepted)), settled);
-        self.say();
+        self.write_pending();
     }
 
-    /// Attaches a link that can be resumed and settles second, with what is unsettled at this end; what is at the other.
+    /// Attaches a link that can be resumed and settles second, with what is unsettled at this end;
+    /// what is at the other.
     pub(crate) fn resume(&mut self, role: Role, address: &str, unsettled: Unsettled) -> (LinkId, Unsettled) {
         let (durable, expiry_policy) = (TerminusDurability::UnsettledState, TerminusExpiryPolicy::Never);
         let address = Some(address.to_owned());
@@ -350,8 +356,8 @@ impl Client {
             }));
         }
         let link = self.attach(attach);
-        let unsettled = self.wait(|heard| match heard {
-            Heard::Unsettled(unsettled) => Some(std::mem::take(unsettled)),
+        let unsettled = self.wait(|received| match received {
+            ClientEvent::Unsettled(unsettled) => Some(std::mem::take(unsettled)),
             _ => None,
         });
         (link, unsettled)
@@ -363,13 +369,13 @@ impl Client {
         let token = (!settled).then_some(0);
         let outgoing = Outgoing { token, message_format: 0, first: true, more: false, aborted: false, payload };
         self.machine.transfer_named(link, outgoing, tag).expect("the link may send");
-        self.say();
+        self.write_pending();
     }
 
     /// The next message: its delivery id, its tag, and whether it is resumed.
     pub(crate) fn receive_named(&mut self) -> (u32, Vec<u8>, bool) {
-        self.wait(|heard| match heard {
-            Heard::Message { delivery_id, tag, resume, complete: true, .. } => {
+        self.wait(|received| match received {
+            ClientEvent::Message { delivery_id, tag, resume, complete: true, .. } => {
                 Some((*delivery_id, std::mem::take(tag), *resume))
             }
             _ => None,
@@ -378,7 +384,7 @@ impl Client {
 
     fn attach(&mut self, attach: Attach) -> LinkId {
         let link = self.machine.attach(self.session.unwrap(), attach).expect("the session is open");
-        self.wait(|heard| (*heard == Heard::Attached(link)).then_some(()));
+        self.wait(|received| (*received == ClientEvent::Attached(link)).then_some(()));
         link
     }
 
@@ -404,17 +410,17 @@ impl Client {
 
     pub(crate) fn grant(&mut self, link: LinkId, credit: u32) {
         self.machine.grant(link, credit);
-        self.say();
+        self.write_pending();
     }
 
     /// Waits until the link may send.
     pub(crate) fn wait_for_credit(&mut self, link: LinkId) {
         while self.machine.sendable(link) == 0 {
-            self.hear();
+            self.receive_event();
         }
     }
 
-    /// Queues one message without waiting for anything; `say` writes it.
+    /// Queues one message without waiting for anything; `write_pending` writes it.
     pub(crate) fn queue(&mut self, link: LinkId, payload: &[u8], settled: bool) {
         let token = (!settled).then_some(0);
         let outgoing = Outgoing { token, message_format: 0, first: true, more: false, aborted: false, payload };
@@ -425,22 +431,22 @@ impl Client {
     pub(crate) fn send(&mut self, link: LinkId, payload: &[u8], settled: bool) {
         self.wait_for_credit(link);
         self.queue(link, payload, settled);
-        self.say();
+        self.write_pending();
     }
 
     /// The same, or an error of the stream: a time-out, if it has one.
     pub(crate) fn try_send(&mut self, link: LinkId, payload: &[u8]) -> io::Result<()> {
         while self.machine.sendable(link) == 0 {
-            self.try_hear()?;
+            self.try_receive_event()?;
         }
         self.queue(link, payload, true);
-        self.try_say()
+        self.try_write_pending()
     }
 
     /// The next whole message.
     pub(crate) fn receive(&mut self) -> (LinkId, u32, Vec<u8>) {
-        self.wait(|heard| match heard {
-            Heard::Message { link, delivery_id, payload, complete: true, .. } => {
+        self.wait(|received| match received {
+            ClientEvent::Message { link, delivery_id, payload, complete: true, .. } => {
                 Some((*link, *delivery_id, std::mem::take(payload)))
             }
             _ => None,
@@ -449,27 +455,29 @@ impl Client {
 
     pub(crate) fn settle(&mut self, link: LinkId, delivery_id: u32, outcome: &Outcome) {
         self.machine.settle(link, delivery_id, outcome);
-        self.say();
+        self.write_pending();
     }
 
     pub(crate) fn outcome(&mut self) -> Outcome {
-        self.wait(|heard| if let Heard::Outcome(outcome) = heard { Some(outcome.clone()) } else { None })
+        self.wait(|received| if let ClientEvent::Outcome(outcome) = received { Some(outcome.clone()) } else { None })
     }
 
     pub(crate) fn detached(&mut self) -> Option<Error> {
-        self.wait(|heard| if let Heard::Detached(error) = heard { Some(error.clone()) } else { None })
+        self.wait(|received| if let ClientEvent::Detached(error) = received { Some(error.clone()) } else { None })
     }
 
     pub(crate) fn closed(&mut self) -> Option<Error> {
-        self.wait(|heard| if let Heard::Closed(error) = heard { Some(error.clone()) } else { None })
+        self.wait(|received| if let ClientEvent::Closed(error) = received { Some(error.clone()) } else { None })
     }
 
     pub(crate) fn sasl_challenge(&mut self) -> Vec<u8> {
-        self.wait(|heard| if let Heard::Challenge(challenge) = heard { Some(challenge.clone()) } else { None })
+        self.wait(
+            |received| if let ClientEvent::Challenge(challenge) = received { Some(challenge.clone()) } else { None },
+        )
     }
 
     pub(crate) fn sasl_code(&mut self) -> SaslCode {
-        self.wait(|heard| if let Heard::Sasl(code) = heard { Some(*code) } else { None })
+        self.wait(|received| if let ClientEvent::Sasl(code) = received { Some(*code) } else { None })
     }
 
     pub(crate) fn close(&mut self) {
@@ -491,36 +499,36 @@ impl Client {
     }
 
     /// Waits for something that `pick` takes; what it does not take stays.
-    pub(crate) fn wait<T>(&mut self, mut pick: impl FnMut(&mut Heard) -> Option<T>) -> T {
+    pub(crate) fn wait<T>(&mut self, mut pick: impl FnMut(&mut ClientEvent) -> Option<T>) -> T {
         loop {
-            for index in 0..self.heard.len() {
-                if let Some(picked) = pick(&mut self.heard[index]) {
-                    self.heard.remove(index);
+            for index in 0..self.received.len() {
+                if let Some(picked) = pick(&mut self.received[index]) {
+                    self.received.remove(index);
                     return picked;
                 }
             }
-            self.hear();
+            self.receive_event();
         }
     }
 
     /// Writes what there is to say.
-    pub(crate) fn say(&mut self) {
-        self.try_say().expect("the node reads");
+    pub(crate) fn write_pending(&mut self) {
+        self.try_write_pending().expect("the node reads");
     }
 
-    fn try_say(&mut self) -> io::Result<()> {
+    fn try_write_pending(&mut self) -> io::Result<()> {
         self.machine.flush(Time::ZERO);
         let output = std::mem::take(self.machine.output());
         if output.is_empty() { Ok(()) } else { self.stream.write_all(&output) }
     }
 
     /// Says what there is, then hears what comes next.
-    fn hear(&mut self) {
-        self.try_hear().unwrap_or_else(|error| panic!("{error}; heard {:?}", self.heard));
+    fn receive_event(&mut self) {
+        self.try_receive_event().unwrap_or_else(|error| panic!("{error}; heard {:?}", self.received));
     }
 
-    fn try_hear(&mut self) -> io::Result<()> {
-        self.try_say()?;
+    fn try_receive_event(&mut self) -> io::Result<()> {
+        self.try_write_pending()?;
         let mut bytes = vec![0; 65_536];
         let count = self.stream.read(&mut bytes)?;
         if count == 0 {
@@ -530,10 +538,10 @@ impl Client {
         let input = std::mem::take(&mut self.input);
         let mut rest = &input[..];
         while let Some(event) = self.machine.poll_event(Time::ZERO, &mut rest) {
-            note(&mut self.heard, &mut self.machine, self.sasl.as_ref(), event);
+            note(&mut self.received, &mut self.machine, self.sasl.as_ref(), event);
         }
         self.input = rest.to_vec();
-        self.try_say()
+        self.try_write_pending()
     }
 }
 
@@ -541,21 +549,21 @@ fn within(txn_id: &[u8], outcome: Option<Outcome>) -> DeliveryState {
     DeliveryState::Transactional(Box::new(TransactionalState { txn_id: txn_id.to_vec(), outcome }))
 }
 
-fn note(heard: &mut VecDeque<Heard>, machine: &mut Connection, sasl: Option<&SaslInit>, event: Event<'_>) {
+fn note(received: &mut VecDeque<ClientEvent>, machine: &mut Connection, sasl: Option<&SaslInit>, event: Event<'_>) {
     match event {
         Event::SaslMechanisms(_) => machine.sasl_init(sasl.expect("the client has SASL").clone()),
-        Event::SaslChallenge(challenge) => heard.push_back(Heard::Challenge(challenge)),
-        Event::SaslOutcome(outcome) => heard.push_back(Heard::Sasl(outcome.code)),
-        Event::Open(_) => heard.push_back(Heard::Open),
-        Event::Begin(_) => heard.push_back(Heard::Begun),
+        Event::SaslChallenge(challenge) => received.push_back(ClientEvent::Challenge(challenge)),
+        Event::SaslOutcome(outcome) => received.push_back(ClientEvent::Sasl(outcome.code)),
+        Event::Open(_) => received.push_back(ClientEvent::Open),
+        Event::Begin(_) => received.push_back(ClientEvent::Begun),
         Event::Attached { link, attach } => {
-            heard.extend(attach.unsettled.map(Heard::Unsettled));
-            heard.push_back(Heard::Attached(link));
+            received.extend(attach.unsettled.map(ClientEvent::Unsettled));
+            received.push_back(ClientEvent::Attached(link));
         }
-        Event::SenderSettled { first, last, .. } => heard.extend((first..=last).map(Heard::SenderSettled)),
+        Event::SenderSettled { first, last, .. } => received.extend((first..=last).map(ClientEvent::SenderSettled)),
         Event::Transfer(piece) => {
-            let unfinished = heard.iter_mut().rev().find_map(|heard| match heard {
-                Heard::Message { link, payload, complete, .. } if *link == piece.link && !*complete => {
+            let unfinished = received.iter_mut().rev().find_map(|received| match received {
+                ClientEvent::Message { link, payload, complete, .. } if *link == piece.link && !*complete => {
                     Some((payload, complete))
                 }
                 _ => None,
@@ -564,7 +572,7 @@ fn note(heard: &mut VecDeque<Heard>, machine: &mut Connection, sasl: Option<&Sas
                 payload.extend_from_slice(piece.payload);
                 *complete = !piece.more;
             } else {
-                heard.push_back(Heard::Message {
+                received.push_back(ClientEvent::Message {
                     link: piece.link,
                     delivery_id: piece.delivery_id,
                     payload: piece.payload.to_vec(),
@@ -574,21 +582,21 @@ fn note(heard: &mut VecDeque<Heard>, machine: &mut Connection, sasl: Option<&Sas
                 });
             }
         }
-        Event::Credit { credit, .. } => heard.push_back(Heard::Credit(credit)),
+        Event::Credit { credit, .. } => received.push_back(ClientEvent::Credit(credit)),
         Event::Disposition { session, first, last, settled, outcome } => {
             machine.take_settled(session, first, last, settled, |_, _| ());
-            heard.extend((first..=last).map(|_| Heard::Outcome(outcome.clone())));
+            received.extend((first..=last).map(|_| ClientEvent::Outcome(outcome.clone())));
         }
         Event::Declared { session, first, last, settled, txn_id } => {
             machine.take_settled(session, first, last, settled, |_, _| ());
-            heard.push_back(Heard::Declared(txn_id));
+            received.push_back(ClientEvent::Declared(txn_id));
         }
         Event::Provisional { session, first, last, settled, outcome, .. } => {
             machine.take_settled(session, first, last, settled, |_, _| ());
-            heard.extend((first..=last).map(|_| Heard::Provisional(outcome.clone())));
+            received.extend((first..=last).map(|_| ClientEvent::Provisional(outcome.clone())));
         }
-        Event::Detach { error, .. } => heard.push_back(Heard::Detached(error)),
-        Event::Closed { error, .. } => heard.push_back(Heard::Closed(error)),
+        Event::Detach { error, .. } => received.push_back(ClientEvent::Detached(error)),
+        Event::Closed { error, .. } => received.push_back(ClientEvent::Closed(error)),
         _ => {}
     }
 }
@@ -601,7 +609,8 @@ pub(crate) fn plain(user: &str, password: &str) -> SaslInit {
     }
 }
 
-/// Sends until nothing lets it send more for half a second; how many messages went out whole, and the sender.
+/// Sends until nothing lets it send more for half a second; how many messages went out whole, and
+/// the sender.
 pub(crate) fn send_until_stuck(site: &Site, payload: &[u8]) -> (usize, Client) {
     let socket = site.socket(ListenerKind::Amqp);
     let mut from = Client::start(Box::new(socket.try_clone().unwrap()), None);

@@ -1,11 +1,12 @@
-//! A whole node over real loopback sockets: threads, listeners, transports, bounds. What the protocol and the routing
-//! do is tested where they live; here it is that bytes, time and threads reach them.
+//! A whole node over real loopback sockets: threads, listeners, transports, bounds. What the
+//! protocol and the routing do is tested where they live; here it is that bytes, time and threads
+//! reach them.
 
 mod bounds;
 mod control;
 mod handshakes;
 mod harness;
-mod knocking;
+mod login_floods;
 mod messages;
 mod pacing;
 mod resuming;

@@ -6,7 +6,7 @@ use enmasse_node::ListenerKind::Amqp;
 use crate::harness::{Client, KINDS, Site, workers};
 
 #[test]
-fn a_message_passes_and_its_outcome_comes_back_over_each_transport() {
+fn a_message_passes_and_its_outcome_returns_over_each_transport() {
     for count in [1, 2] {
         let site = Site::open(&workers(count));
         for kind in KINDS {
@@ -72,8 +72,8 @@ fn connections_go_where_their_address_lives_and_nothing_is_lost_on_the_way() {
     let site = Site::open(&workers(3));
     let mut to = site.client(Amqp);
     to.receiver("anycast", 10_000);
-    // Each writes its first words, its attach and its messages before it hears anything: they arrive while the
-    // connection moves.
+    // Each writes its first words, its attach and its messages before it hears anything: they
+    // arrive while the connection moves.
     let mut senders: Vec<Client> = (0..9).map(|_| site.client(Amqp)).collect();
     for (number, from) in senders.iter_mut().enumerate() {
         let out = from.sender(Some("anycast"));
@@ -81,7 +81,7 @@ fn connections_go_where_their_address_lives_and_nothing_is_lost_on_the_way() {
         for message in 0..50u8 {
             from.queue(out, &[number as u8, message], true);
         }
-        from.say();
+        from.write_pending();
     }
     let mut next = [0u8; 9];
     for _ in 0..9 * 50 {
@@ -143,7 +143,7 @@ fn a_peer_that_hangs_up_behind_its_last_message_is_heard_to_the_end() {
     for _ in 0..500 {
         from.queue(out, &[7; 1000], true);
     }
-    from.say();
+    from.write_pending();
     drop(from);
     for _ in 0..500 {
         assert_eq!(to.receive().2, [7; 1000]);

@@ -1,4 +1,5 @@
-//! How fast spaces may send, over sockets and by the clock, and that one takes nothing from another.
+//! How fast spaces may send, over sockets and by the clock, and that one takes nothing from
+//! another.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
@@ -11,8 +12,8 @@ const PACED: &str = include_str!("../../../../vectors/plans/paced.json");
 
 /// Two spaces, of which the first has these bounds beside those of connections and links.
 fn site(bounds: &str) -> Site {
-    let said = "\"messagesPerSecond\": 100, \"bytesPerSecond\": 262144, \"exhausted\": true";
-    let plan = PACED.replace(said, bounds);
+    let reported = "\"messagesPerSecond\": 100, \"bytesPerSecond\": 262144, \"exhausted\": true";
+    let plan = PACED.replace(reported, bounds);
     assert_ne!(plan, PACED);
     Site::new(&workers(1), &plan)
 }
@@ -22,7 +23,7 @@ fn client(site: &Site, space: &str) -> Client {
 }
 
 #[test]
-fn who_waited_for_a_share_goes_on_by_itself() {
+fn who_waited_for_a_share_continues_by_itself() {
     let site = site("\"messagesPerSecond\": 200");
     let (mut from, mut to) = (client(&site, "paced"), client(&site, "paced"));
     to.receiver("anycast", 1000);
@@ -57,7 +58,7 @@ fn a_space_at_full_load_leaves_another_its_turn() {
                 for _ in 0..100 {
                     from.queue(out, &[7; 1000], true);
                 }
-                from.say();
+                from.write_pending();
                 (0..100).for_each(|_| drop(to.receive()));
                 passed.fetch_add(100, Ordering::Relaxed);
             }

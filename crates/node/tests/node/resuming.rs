@@ -1,4 +1,4 @@
-//! Links that go on after a restart of the node (2.6.13), over sockets: exactly once both ways.
+//! Links that continue after a restart of the node (2.6.13), over sockets: exactly once both ways.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use enmasse_amqp::connection::Tag;
 use enmasse_amqp::types::{DeliveryState, Outcome, Role};
 use enmasse_node::ListenerKind::Amqp;
 
-use crate::harness::{Heard, PATIENCE, Site};
+use crate::harness::{ClientEvent, PATIENCE, Site};
 use crate::stored::{ORDERS, message, site, store};
 use crate::testing::Folder;
 
@@ -32,7 +32,7 @@ fn wait_for_stored(site: &Site, count: u64) {
 }
 
 #[test]
-fn a_receiver_goes_on_after_a_restart() {
+fn a_receiver_continues_after_a_restart() {
     for count in [1, 2] {
         let folder = Folder::new("resuming");
         let first = site(count, &folder, ORDERS);
@@ -49,14 +49,14 @@ fn a_receiver_goes_on_after_a_restart() {
         assert_eq!(other.receive().2, message("c"), "the others are held");
         other.close();
         let mut client = second.client(Amqp);
-        let said = vec![(number(0), accepted()), (number(1), None)];
-        let (link, known) = client.resume(Role::Receiver, "orders", said);
+        let reported = vec![(number(0), accepted()), (number(1), None)];
+        let (link, known) = client.resume(Role::Receiver, "orders", reported);
         assert_eq!(known, [(number(1), None)], "what it accepted is settled");
         client.grant(link, 1);
         let (id, tag, resume) = client.receive_named();
         assert_eq!((tag, resume), (number(1), true));
         client.settle(link, id, &Outcome::Accepted);
-        client.wait(|heard| (*heard == Heard::SenderSettled(id)).then_some(()));
+        client.wait(|received| (*received == ClientEvent::SenderSettled(id)).then_some(()));
         drop(client);
         let third = restarted(second, count, &folder);
         wait_for_stored(&third, 1);
@@ -64,20 +64,20 @@ fn a_receiver_goes_on_after_a_restart() {
 }
 
 #[test]
-fn a_sender_goes_on_after_a_restart() {
+fn a_sender_continues_after_a_restart() {
     for count in [1, 2] {
         let folder = Folder::new("resuming");
         let first = site(count, &folder, ORDERS);
         let mut client = first.client(Amqp);
         let (link, _) = client.resume(Role::Sender, "orders", Vec::new());
         client.send_named(link, &message("a"), false, Tag { bytes: b"a", resume: false });
-        // It never reads what became of it.
+        // It never reads its outcome.
         wait_for_stored(&first, 1);
         drop(client);
         let second = restarted(first, count, &folder);
         let mut client = second.client(Amqp);
-        let said = vec![(b"a".to_vec(), None), (b"b".to_vec(), None)];
-        let (link, known) = client.resume(Role::Sender, "orders", said.clone());
+        let reported = vec![(b"a".to_vec(), None), (b"b".to_vec(), None)];
+        let (link, known) = client.resume(Role::Sender, "orders", reported.clone());
         assert_eq!(known, [(b"a".to_vec(), accepted())]);
         client.send_named(link, &message("a"), true, Tag { bytes: b"a", resume: true });
         client.send_named(link, &message("b"), false, Tag { bytes: b"b", resume: false });
@@ -85,7 +85,7 @@ fn a_sender_goes_on_after_a_restart() {
         wait_for_stored(&second, 2);
         client.close();
         let third = restarted(second, count, &folder);
-        let (_, known) = third.client(Amqp).resume(Role::Sender, "orders", said);
+        let (_, known) = third.client(Amqp).resume(Role::Sender, "orders", reported);
         assert!(known.is_empty(), "it has settled both: {known:?}");
         wait_for_stored(&third, 2);
     }

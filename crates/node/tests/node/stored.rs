@@ -1,12 +1,13 @@
-//! Stored addresses in a whole node: threads of the journal, restarts, figures, and Plans that change.
+//! Stored addresses in a whole node: threads of the journal, restarts, statistics, and Plans that
+//! change.
 
 use std::path::Path;
 
 use enmasse_amqp::types::{Modified, Outcome, condition};
 use enmasse_node::ListenerKind::Amqp;
-use enmasse_node::{Happening, Node, NodeConfig, Reason};
+use enmasse_node::{EventKind, Node, NodeConfig, Reason};
 
-use crate::harness::{Client, Heard, Site, workers};
+use crate::harness::{Client, ClientEvent, Site, workers};
 use crate::testing::Folder;
 
 /// An AMQP message whose body is this text.
@@ -64,7 +65,7 @@ fn what_was_accepted_is_there_after_a_restart_and_what_consumers_accepted_is_not
 }
 
 #[test]
-fn figures_agree_with_what_happened() {
+fn statistics_agree_with_what_happened() {
     let folder = Folder::new("stored");
     let site = site(2, &folder, ORDERS);
     store(&mut site.client(Amqp), "orders", &["a", "b"]);
@@ -132,7 +133,7 @@ fn a_failed_message_goes_to_the_dead_letter_when_the_plan_says_so() {
     let into = client.receiver("orders", 1);
     let (_, delivery_id, _) = client.receive();
     client.settle(into, delivery_id, &Outcome::Rejected(None));
-    client.say();
+    client.write_pending();
     let mut reader = site.client(Amqp);
     reader.receiver("dlq", 1);
     let payload = reader.receive().2;
@@ -151,7 +152,7 @@ fn a_dead_letter_that_was_made_again_takes_what_fails() {
     let into = client.receiver("orders", 1);
     let (_, delivery_id, _) = client.receive();
     client.settle(into, delivery_id, &Outcome::Rejected(None));
-    client.say();
+    client.write_pending();
     let mut reader = site.client(Amqp);
     reader.receiver("dlq", 1);
     assert!(reader.receive().2.ends_with(&message("bad")));
@@ -169,7 +170,7 @@ fn a_message_that_the_disk_has_lost_is_named_and_costs_no_other() {
     consumer.receiver("orders", 10);
     assert_eq!([consumer.receive().2, consumer.receive().2], [message("whole"), message("whole too")]);
     let named = second.event(|event| match &event.what {
-        Happening::MessageDamaged { address, space, message, .. } => Some((address.clone(), space.clone(), *message)),
+        EventKind::MessageDamaged { address, space, message, .. } => Some((address.clone(), space.clone(), *message)),
         _ => None,
     });
     assert_eq!(named, ("orders".to_owned(), "default.default".to_owned(), 1));
@@ -212,7 +213,7 @@ fn every_stored_message_is_answered_before_a_stop_closes_its_connection() {
             let out = client.sender(Some("orders"));
             client.wait_for_credit(out);
             (0..500).for_each(|number| client.queue(out, &message(&format!("{number}")), false));
-            client.say();
+            client.write_pending();
         }
         // Some are stored and most are on their way.
         assert_eq!(clients[0].outcome(), Outcome::Accepted);
@@ -220,9 +221,9 @@ fn every_stored_message_is_answered_before_a_stop_closes_its_connection() {
         std::thread::scope(|scope| {
             scope.spawn(|| first.node.stop(std::time::Duration::from_secs(20)));
             for client in &mut clients {
-                let answered = |heard: &mut Heard| match heard {
-                    Heard::Outcome(outcome) => Some(Some(outcome.clone())),
-                    Heard::Closed(_) => Some(None),
+                let answered = |received: &mut ClientEvent| match received {
+                    ClientEvent::Outcome(outcome) => Some(Some(outcome.clone())),
+                    ClientEvent::Closed(_) => Some(None),
                     _ => None,
                 };
                 while let Some(outcome) = client.wait(answered) {
@@ -247,7 +248,7 @@ fn a_missing_file_of_the_journal_is_told_by_address_and_count() {
     std::fs::remove_file(folder.path("journal").join("0000000001.log")).unwrap();
     let second = Site::new(&small(&folder), &plan(1, ORDERS));
     let (address, count) = second.event(|event| match &event.what {
-        Happening::MessageDamaged { address, count, .. } => Some((address.clone(), *count)),
+        EventKind::MessageDamaged { address, count, .. } => Some((address.clone(), *count)),
         _ => None,
     });
     assert_eq!(address, "orders");

@@ -1,4 +1,5 @@
-//! Streams in a whole node: offsets over restarts, readers from anywhere, partitions that become more.
+//! Streams in a whole node: offsets over restarts, readers from anywhere, partitions that become
+//! more.
 
 use std::path::Path;
 use std::time::Duration;

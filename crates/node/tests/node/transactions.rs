@@ -1,4 +1,5 @@
-//! Transactions over real sockets, with the journal's threads: on the shard of the queues and beside it.
+//! Transactions over real sockets, with the journal's threads: on the shard of the queues and
+//! beside it.
 
 use std::time::Duration;
 
@@ -89,7 +90,7 @@ fn a_connection_that_breaks_rolls_back() {
 }
 
 #[test]
-fn an_address_deleted_meanwhile_fails_the_commit() {
+fn an_address_deleted_in_the_meantime_fails_the_commit() {
     let folder = Folder::new("transactions");
     let site = site(2, &folder, &addresses());
     let mut client = site.client(Amqp);

@@ -8,16 +8,17 @@ use super::arena::{Arena, Key};
 use super::message::Queue;
 use super::overdue::Copies;
 use super::received::Account;
-use super::stored::{Assembly, Looking, Resumed, Stored, Topic};
+use super::stored::{Assembly, MessageSelection, Resumed, Stored, Topic};
 use super::stream::{Reading, Stream};
-use super::{AddressStats, Declared, Filter, Hold, Origin, PortId, TransactionId};
+use super::{AddressStats, AttachmentId, Declared, Filter, Hold, Origin, TransactionId};
 
 /// Payload that may wait for one multicast consumer, bytes.
 pub const BACKLOG_BYTES: usize = 4 << 20;
 /// Messages that may wait for one multicast consumer.
 pub const BACKLOG_MESSAGES: usize = 4096;
 
-/// Up to this many consumers with room all are looked at; of more, two chosen at random, which balances nearly as well.
+/// Up to this many consumers with room are compared; of more, two chosen at random, which balances
+/// nearly as well.
 const SCAN_MAX: usize = 8;
 const NOT_READY: u32 = u32::MAX;
 
@@ -42,13 +43,13 @@ pub(super) struct Address {
     pub(super) unsettled: u32,
     /// multicast: consumers that are overdue
     pub(super) overdue: u32,
-    /// without the figures that are counted when asked for
+    /// without the statistics that are counted when requested
     pub(super) stats: AddressStats,
-    /// multicast: it will be seen whether consumers take what waits
+    /// multicast: a check for slow consumers is scheduled
     pub(super) watched: bool,
     /// of one that stores messages in a queue
     pub(super) stored: Option<Box<Stored>>,
-    /// of one whose messages go into subscriptions
+    /// for an address whose messages go into subscriptions
     pub(super) topic: Option<Box<Topic>>,
     /// of one that is a stream
     pub(super) stream: Option<Box<Stream>>,
@@ -58,16 +59,16 @@ pub(super) struct Address {
 
 #[derive(Debug)]
 pub(super) struct Producer {
-    pub(super) port: PortId,
+    pub(super) attachment: AttachmentId,
     pub(super) address: Key,
     /// among the address's producers
     pub(super) place: usize,
     pub(super) anonymous: bool,
     pub(super) name: Option<Arc<str>>,
-    /// consumers whose filter lets its name through
+    /// consumers whose filter matches its name
     pub(super) matching: u32,
-    /// those and the unfiltered ones, as of `audience_epoch`; kept only where there are filters. At a topic: the
-    /// subscriptions that let its name through
+    /// those and the unfiltered ones, as of `audience_epoch`; kept only where there are filters. At
+    /// a topic: the subscriptions that let its name through
     pub(super) audience: Vec<Key>,
     pub(super) audience_epoch: u32,
     /// messages of its that wait
@@ -75,27 +76,28 @@ pub(super) struct Producer {
     /// payload of its that waits, bytes
     pub(super) waiting_bytes: usize,
     pub(super) held: Hold,
-    /// it had to wait, was counted, and may not go on yet
+    /// it had to wait, was counted, and may not continue yet
     pub(super) stalled: bool,
-    /// messages that left and that it was not told of yet; less than none if some came back
+    /// messages that left its window and are not reported yet; negative if some returned
     pub(super) taken: i32,
-    /// it is on the list of those to tell
-    pub(super) to_tell: bool,
+    /// it is on the list of producers to notify
+    pub(super) to_notify: bool,
     pub(super) incoming: Incoming,
-    /// what has come of it
+    /// the parts that have arrived
     pub(super) assembly: Option<Box<Assembly>>,
-    /// its last delivery was part of a transaction: a queue that is full refuses the commit, and holds nobody
+    /// its last delivery was part of a transaction: a queue that is full refuses the commit, and
+    /// holds nobody
     pub(super) posts: bool,
     /// the transaction of the delivery that begins
     pub(super) transaction: Option<TransactionId>,
     /// the queue of a stored address, or the stream, counts it
     pub(super) counted: bool,
-    /// what it calls itself where its messages are numbered
+    /// its name, if its messages are numbered
     pub(super) producer_name: Option<Arc<str>>,
     /// at a topic: where its messages come from
     pub(super) origin: Option<Arc<Origin>>,
-    /// its messages are numbered and one of them was rejected: what comes after it is released, so that no higher number
-    /// is stored before its owner has decided about that one
+    /// one of its numbered messages was rejected: later ones are released, so that no higher number
+    /// is stored before the client has decided about that one
     pub(super) halted: bool,
     /// digest of its link, if that can be resumed
     pub(super) resumed: Option<u64>,
@@ -103,7 +105,7 @@ pub(super) struct Producer {
     pub(super) tag: Option<(u32, u128)>,
 }
 
-/// What a producer is in the middle of.
+/// The delivery in progress of a producer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Incoming {
     Nothing,
@@ -111,67 +113,69 @@ pub(super) enum Incoming {
     Message(Key),
     /// a delivery for a queue, of which more parts are to come
     Assembly,
-    /// a delivery whose rest nobody wants
+    /// a delivery whose rest is discarded
     Discarded,
 }
 
 #[derive(Debug)]
 pub(super) struct Consumer {
-    pub(super) port: PortId,
+    pub(super) attachment: AttachmentId,
     pub(super) address: Key,
     /// among the address's consumers
     pub(super) place: usize,
     pub(super) filter: Option<Filter>,
-    /// deliveries it may be handed
+    /// deliveries that it may receive
     pub(super) credit: u32,
-    /// deliveries it was handed and did not refuse, wrapping
-    pub(super) handed: u32,
+    /// deliveries dispatched to it and not refused, wrapping
+    pub(super) dispatched: u32,
     /// unsettled deliveries it holds
     pub(super) outstanding: u32,
     /// it had no room, and has not stated its credit since
     pub(super) blocked: bool,
     /// it has sent something back, and has not stated its credit since
     pub(super) halted: bool,
-    /// the first part of the delivery it is in the middle of is on its way to its shard, and may come back
+    /// the first part of the delivery it is in the middle of is on its way to its shard, and may
+    /// return
     pub(super) unconfirmed: bool,
     pub(super) drain: bool,
     /// among the address's ready ones
     ready_at: u32,
     pub(super) outgoing: Outgoing,
-    /// what the queue of a stored address calls it
+    /// its id in the queue of a stored address
     pub(super) in_queue: Option<ConsumerId>,
     /// messages for it that are on their way from the disk
     pub(super) fetching: u32,
-    /// how it looks at messages of a stored address
-    pub(super) looking: Looking,
+    /// its message selection at a stored address
+    pub(super) selection: MessageSelection,
     /// how it reads a stream
     pub(super) reading: Option<Box<Reading>>,
     /// its link can be resumed
     pub(super) resumed: Option<Box<Resumed>>,
-    /// when it was last handed something, milliseconds since 1970
-    pub(super) took_ms: u64,
-    /// multicast: nobody waits for it
-    pub(super) laggard: bool,
-    /// multicast: unsettled copies that it was handed
+    /// when something was last dispatched to it, milliseconds since 1970
+    pub(super) dispatched_ms: u64,
+    /// multicast: producers do not wait for it
+    pub(super) slow: bool,
+    /// multicast: unsettled copies dispatched to it
     pub(super) copies: Copies,
-    /// multicast: when it last left a copy unsettled for too long, if no producer waits for its outcomes
+    /// multicast: when it last left a copy unsettled for too long, if no producer waits for its
+    /// outcomes
     pub(super) overdue_ms: Option<u64>,
     /// multicast: copies that wait for it
     pub(super) backlog: Queue,
     pub(super) backlog_bytes: usize,
 }
 
-/// What a consumer is in the middle of.
+/// The delivery in progress to a consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outgoing {
     Nothing,
-    /// a delivery in parts, handed over up to `offset`
+    /// a delivery in parts, dispatched up to `offset`
     Message {
         message: Key,
         offset: u64,
         token: Option<u64>,
     },
-    /// a delivery that is void, which it could not be told yet
+    /// a delivery that is void, which could not be sent yet
     Aborted,
 }
 
@@ -198,7 +202,8 @@ impl Address {
         }
     }
 
-    /// Anycast: the consumer with room that holds the fewest deliveries; among equals they take turns.
+    /// Anycast: the consumer with room that holds the fewest deliveries; among equals they take
+    /// turns.
     #[inline]
     pub(super) fn pick(&mut self, consumers: &Arena<Consumer>, random: &mut Random) -> Option<Key> {
         match self.ready.len() {
@@ -247,7 +252,7 @@ impl Address {
         }
     }
 
-    /// Whether a message of this producer would have somebody to go to.
+    /// Whether there is a consumer for messages of this producer.
     pub(super) fn open_to(&self, producer: &Producer) -> bool {
         if let Some(stored) = &self.stored {
             return stored.open;
@@ -263,12 +268,12 @@ impl Address {
         if let Some(stream) = &self.stream {
             return stream.message_bytes();
         }
-        let queue = self.stored.as_ref().map(|stored| stored.shelf.queue.settings());
+        let queue = self.stored.as_ref().map(|stored| stored.opened.queue.settings());
         let settings = queue.or_else(|| self.topic.as_ref().map(|topic| topic.settings()));
         settings.map_or(u32::MAX, |settings| settings.limits.message_bytes)
     }
 
-    /// What comes into it, or goes out, may be work for the journal.
+    /// Messages into it or out of it may be work for the journal.
     pub(super) fn is_on_disk(&self) -> bool {
         self.stored.as_ref().is_some_and(|stored| stored.is_on_disk())
             || self.stream.is_some()
@@ -285,8 +290,9 @@ impl Address {
         self.stored.as_ref().is_some_and(|stored| stored.is_undeclared())
     }
 
-    /// Its producers are not read, whatever waits of theirs: all, or those that send without its credit.
-    pub(super) fn holds(&self, anonymous: bool) -> bool {
+    /// Its producers are not read, regardless of their waiting bytes: all, or those that send
+    /// without its credit.
+    pub(super) fn is_holding(&self, anonymous: bool) -> bool {
         self.topic.as_ref().is_some_and(|topic| topic.is_held()) || anonymous && self.is_full()
     }
 
@@ -295,7 +301,7 @@ impl Address {
         queue_is_full || self.topic.as_ref().is_some_and(|topic| !topic.is_open())
     }
 
-    /// Whether its queue, or its stream, may have something for a consumer that was not handed out yet.
+    /// Whether its queue, or its stream, may have an undispatched message for a consumer.
     pub(super) fn has_for(&self, consumer: &Consumer) -> bool {
         if let (Some(stream), Some(reading)) = (&self.stream, &consumer.reading) {
             return consumer.credit > 0 && reading.has_more(stream);
@@ -306,9 +312,15 @@ impl Address {
 }
 
 impl Producer {
-    pub(super) fn new(port: PortId, address: Key, place: usize, anonymous: bool, name: Option<Arc<str>>) -> Self {
+    pub(super) fn new(
+        attachment: AttachmentId,
+        address: Key,
+        place: usize,
+        anonymous: bool,
+        name: Option<Arc<str>>,
+    ) -> Self {
         Self {
-            port,
+            attachment,
             address,
             place,
             anonymous,
@@ -321,7 +333,7 @@ impl Producer {
             held: Hold::No,
             stalled: false,
             taken: 0,
-            to_tell: false,
+            to_notify: false,
             incoming: Incoming::Nothing,
             assembly: None,
             posts: false,
@@ -335,8 +347,8 @@ impl Producer {
         }
     }
 
-    /// As much of its as may wait does. What came back after it was told that it left does not count: the producer
-    /// may have been given its window anew.
+    /// As much of its as may wait does. Messages that returned after they were reported as gone do
+    /// not count: the producer may have its window back.
     pub(super) fn is_full(&self, capacity: u32) -> bool {
         i64::from(self.waiting) + i64::from(self.taken.min(0)) >= i64::from(capacity)
     }
@@ -348,14 +360,14 @@ impl Producer {
 }
 
 impl Consumer {
-    pub(super) fn new(port: PortId, address: Key, place: usize, filter: Option<Filter>) -> Self {
+    pub(super) fn new(attachment: AttachmentId, address: Key, place: usize, filter: Option<Filter>) -> Self {
         Self {
-            port,
+            attachment,
             address,
             place,
             filter,
             credit: 0,
-            handed: 0,
+            dispatched: 0,
             outstanding: 0,
             blocked: false,
             halted: false,
@@ -365,11 +377,11 @@ impl Consumer {
             outgoing: Outgoing::Nothing,
             in_queue: None,
             fetching: 0,
-            looking: Looking::default(),
+            selection: MessageSelection::default(),
             reading: None,
             resumed: None,
-            took_ms: 0,
-            laggard: false,
+            dispatched_ms: 0,
+            slow: false,
             copies: Copies::default(),
             overdue_ms: None,
             backlog: Queue::default(),
@@ -384,7 +396,7 @@ impl Consumer {
     }
 
     /// Something waits for it.
-    pub(super) fn lags(&self) -> bool {
+    pub(super) fn has_backlog(&self) -> bool {
         !self.backlog.is_empty() || self.outgoing != Outgoing::Nothing
     }
 
@@ -437,8 +449,8 @@ mod tests {
         let mut consumers = Arena::new();
         let keys: Vec<Key> = (0..count)
             .map(|index| {
-                let port = PortId { shard: 0, generation: 0, index };
-                consumers.insert(Consumer::new(port, key, index as usize, None))
+                let attachment = AttachmentId { shard: 0, generation: 0, index };
+                consumers.insert(Consumer::new(attachment, key, index as usize, None))
             })
             .collect();
         for key in &keys {

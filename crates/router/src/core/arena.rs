@@ -1,4 +1,4 @@
-//! A slab whose keys tell when their value has gone: a slot's next value gets the next generation.
+//! A slab whose keys detect a removed value: the next value of a slot gets the next generation.
 
 use std::ops::{Index, IndexMut};
 
@@ -37,7 +37,8 @@ struct Slot<T> {
     value: Option<T>,
 }
 
-/// Values of one kind, each under its key. No allocation once it has grown to the most values ever held.
+/// Values of one kind, each under its key. No allocation once it has grown to the most values ever
+/// held.
 #[derive(Debug)]
 pub(super) struct Arena<T> {
     slots: Vec<Slot<T>>,
@@ -104,7 +105,7 @@ impl<T> Arena<T> {
     }
 }
 
-/// For keys whose value the holder knows to be there.
+/// For keys whose value is known to exist.
 impl<T> Index<Key> for Arena<T> {
     type Output = T;
 

@@ -1,10 +1,11 @@
-//! What becomes of a delivery whose consumer has said nothing of it: the one table of `docs/decisions/0047-delivery-attempts.md`.
+//! The result of a delivery whose consumer gave no outcome: the one table of
+//! `docs/decisions/0047-delivery-attempts.md`.
 
 use enmasse_amqp::types::{Modified, Outcome};
 
 use super::AddressKind;
 
-/// Why a delivery comes back without an outcome of its consumer.
+/// Why a delivery returns without an outcome of its consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// the client detached the link, ended its session or closed the connection
@@ -19,21 +20,22 @@ pub enum Ending {
     RolledBack,
 }
 
-/// What is said of such a delivery.
+/// The result of such a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// nothing happened: a stored message waits again, a producer is told `released`
+    /// no attempt is counted: a stored message waits again, a producer receives `released`
     Released,
-    /// the delivery failed: an attempt of a stored message, `modified(delivery-failed)` to a producer
+    /// the delivery failed: an attempt of a stored message, `modified(delivery-failed)` to a
+    /// producer
     Failed,
 }
 
 impl Ending {
     /// The verdict on one delivery; `oldest`: its link holds no older one that is unsettled.
     ///
-    /// A consumer that works through its messages in turn was at the oldest one, so that is the one that may have ended it.
-    /// What it had prefetched it never saw. Nobody stores the message of a direct address, so its producer learns that it
-    /// may have been processed.
+    /// A consumer that works through its messages in turn was at the oldest one, so that is the one
+    /// that may have ended it. Its client never saw prefetched messages. The message of a direct
+    /// address is not stored, so its producer learns that it may have been processed.
     #[must_use]
     pub const fn verdict(self, kind: AddressKind, oldest: bool) -> Verdict {
         match (self, kind.stores()) {

@@ -1,7 +1,7 @@
-//! What an address says of itself to those who ask (`docs/contracts.md` 9).
+//! The description of an address that clients can read (`docs/contracts.md` 9).
 
 use enmasse_amqp::types::Value;
-use enmasse_journal::queue::Figures;
+use enmasse_journal::queue::QueueStats;
 
 use super::arena::Key;
 use super::{AddressKey, AddressStats, Router};
@@ -9,7 +9,7 @@ use super::{AddressKey, AddressStats, Router};
 /// An address as it is at this moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AddressDescription {
-    /// messages that it has, whoever holds them; of a topic those of its subscriptions that are not declared
+    /// its messages, held or not; those of a topic are those of its undeclared subscriptions
     pub depth: u64,
     /// links that receive from it
     pub consumers: u32,
@@ -20,7 +20,7 @@ pub struct AddressDescription {
 }
 
 impl Router {
-    /// What an address says of itself; `None`: it is not here.
+    /// The description of an address; `None`: it is not here.
     #[must_use]
     pub fn describe(&self, key: AddressKey) -> Option<AddressDescription> {
         let at = *self.by_key.get(&key)?;
@@ -35,9 +35,9 @@ impl Router {
 
     fn depth_of(&self, at: Key) -> u64 {
         let address = &self.addresses[at];
-        let stream = || address.stream.as_ref().map(|stream| stream.figures());
-        let figures = address.stored.as_ref().map(|stored| stored.shelf.queue.figures()).or_else(stream);
-        let all = |it: Figures| it.ready + it.scheduled + it.acquired + it.leaving + it.uncommitted;
-        figures.map_or_else(|| self.stats_of(at).waiting, all)
+        let stream = || address.stream.as_ref().map(|stream| stream.stats());
+        let stats = address.stored.as_ref().map(|stored| stored.opened.queue.stats()).or_else(stream);
+        let all = |it: QueueStats| it.ready + it.scheduled + it.acquired + it.leaving + it.uncommitted;
+        stats.map_or_else(|| self.stats_of(at).waiting, all)
     }
 }

@@ -1,13 +1,13 @@
-//! Credit one way, windows the other: what a consumer may be handed, and what of a producer waits.
+//! Credit of consumers, windows of producers: how much may be dispatched, and how much may wait.
 
 use enmasse_amqp::types::Outcome;
 
 use super::address::{Address, Consumer, Outgoing};
 use super::arena::{Arena, Key};
-use super::message::{Message, Owed};
+use super::attachment::Occupant;
+use super::message::{Message, SettlementTarget};
 use super::outcome::{Pending, Retiring, token_of};
-use super::port::Tenant;
-use super::{AddressKind, Arrival, Delivery, HOLD_BYTES, Hold, Links, PortId, Router};
+use super::{AddressKind, Arrival, AttachmentId, Delivery, HOLD_BYTES, Hold, Links, Router};
 
 /// The beginning of a delivery, or all of it.
 #[derive(Clone, Copy)]
@@ -32,8 +32,8 @@ impl<'a> Part<'a> {
 /// The consumer took nothing.
 pub(super) struct NoRoom;
 
-/// What a handing over changes of a router: not what the payload may lie in.
-pub(super) struct Handing<'a> {
+/// The part of a router that a dispatch changes, which excludes the memory of the payload.
+pub(super) struct Dispatcher<'a> {
     pub(super) shard: u16,
     pub(super) now_ms: u64,
     pub(super) consumers: &'a mut Arena<Consumer>,
@@ -41,26 +41,26 @@ pub(super) struct Handing<'a> {
     pub(super) pending: &'a mut Arena<Pending>,
 }
 
-impl Handing<'_> {
-    /// As [`Router::hand`].
+impl Dispatcher<'_> {
+    /// As [`Router::dispatch`].
     #[inline]
-    pub(super) fn hand(
+    pub(super) fn dispatch(
         self,
         to: Key,
-        owed: Owed,
+        settlement: SettlementTarget,
         part: Part<'_>,
         links: &mut impl Links,
     ) -> Result<Option<u64>, NoRoom> {
         let Part { message_format, more, payload } = part;
         let consumer = &mut self.consumers[to];
         let key = consumer.address;
-        let pending = (owed != Owed::Nobody).then(|| {
-            let owed = consumer.owes(owed);
-            self.pending.insert(Pending { consumer: to, address: key, owed, retiring: Retiring::No })
+        let pending = (settlement != SettlementTarget::Nothing).then(|| {
+            let settlement = consumer.settlement_for(settlement);
+            self.pending.insert(Pending { consumer: to, address: key, settlement, retiring: Retiring::No })
         });
         let token = pending.map(|pending| token_of(self.shard, pending));
         let delivery = Delivery { token, message_format, first: true, more, aborted: false, payload };
-        if !links.transfer(consumer.port, &delivery) {
+        if !links.transfer(consumer.attachment, &delivery) {
             consumer.blocked = true;
             self.addresses[key].set_unready(to, self.consumers);
             if let Some(pending) = pending {
@@ -69,12 +69,12 @@ impl Handing<'_> {
             return Err(NoRoom);
         }
         let unsettled = u32::from(token.is_some());
-        consumer.unconfirmed = more && consumer.port.shard != self.shard;
-        consumer.handed = consumer.handed.wrapping_add(1);
+        consumer.unconfirmed = more && consumer.attachment.shard != self.shard;
+        consumer.dispatched = consumer.dispatched.wrapping_add(1);
         consumer.credit -= 1;
-        consumer.took_ms = self.now_ms;
+        consumer.dispatched_ms = self.now_ms;
         consumer.outstanding += unsettled;
-        if let (Some(pending), Owed::Join(_) | Owed::Optional(_)) = (pending, owed) {
+        if let (Some(pending), SettlementTarget::Join(_) | SettlementTarget::Optional(_)) = (pending, settlement) {
             consumer.note_copy(pending, self.now_ms, self.pending);
         }
         let full = consumer.credit == 0 || more;
@@ -90,30 +90,33 @@ impl Handing<'_> {
 }
 
 impl Router {
-    /// Hands a consumer with room the beginning of a delivery; its token, if somebody is owed the outcome.
+    /// Dispatches the beginning of a delivery to a consumer with room; its token, if there is a
+    /// settlement target.
     #[inline]
-    pub(super) fn hand(
+    pub(super) fn dispatch(
         &mut self,
         to: Key,
-        owed: Owed,
+        settlement: SettlementTarget,
         part: Part<'_>,
         links: &mut impl Links,
     ) -> Result<Option<u64>, NoRoom> {
         let Self { shard, now_ms, consumers, addresses, pending, .. } = self;
-        Handing { shard: *shard, now_ms: *now_ms, consumers, addresses, pending }.hand(to, owed, part, links)
+        Dispatcher { shard: *shard, now_ms: *now_ms, consumers, addresses, pending }
+            .dispatch(to, settlement, part, links)
     }
 
-    /// Hands a consumer with room a message that waits, or what has come of it. The caller takes it out of the queue.
+    /// Dispatches a waiting message, or the parts of it that have arrived, to a consumer with room.
+    /// The caller takes it out of the queue.
     pub(super) fn begin(&mut self, to: Key, key: Key, links: &mut impl Links) -> bool {
         let message = &mut self.messages[key];
         let bytes = std::mem::take(&mut message.bytes);
         let part = Part { message_format: message.message_format, more: !message.complete, payload: &bytes };
-        let owed = message.owed;
-        let handed = self.hand(to, owed, part, links);
+        let settlement = message.settlement;
+        let dispatched = self.dispatch(to, settlement, part, links);
         let message = &mut self.messages[key];
         message.bytes = bytes;
-        let Ok(token) = handed else { return false };
-        let counts = !self.consumers[to].laggard;
+        let Ok(token) = dispatched else { return false };
+        let counts = !self.consumers[to].slow;
         message.queued -= 1;
         if message.complete {
             message.forget_reader(to);
@@ -131,18 +134,18 @@ impl Router {
         if counts {
             self.take_one(key);
         }
-        self.weigh(key, links);
+        self.update_back_pressure(key, links);
         true
     }
 
-    /// So many messages have left their producer's window.
+    /// This many messages have left their producer's window.
     #[inline]
     pub(super) fn taken(&mut self, producer: Key, count: i32) {
         let Some(state) = self.producers.get_mut(producer) else { return };
         state.taken += count;
-        if !state.to_tell {
-            state.to_tell = true;
-            self.to_tell.push(producer);
+        if !state.to_notify {
+            state.to_notify = true;
+            self.to_notify.push(producer);
         }
     }
 
@@ -169,14 +172,14 @@ impl Router {
         }
     }
 
-    /// One holder of a message less; without any it is forgotten.
+    /// Drops one reference to a message, and the message with the last one.
     pub(super) fn unref(&mut self, key: Key, links: &mut impl Links) {
         let message = &mut self.messages[key];
         message.refs -= 1;
         if message.refs == 0 {
             self.forget(key, links);
         } else {
-            self.weigh(key, links);
+            self.update_back_pressure(key, links);
         }
     }
 
@@ -186,9 +189,9 @@ impl Router {
         self.messages.remove(key);
     }
 
-    /// Throws away bytes of a message that everybody has, and counts those that wait for its producer: what half of
-    /// its readers do not have, or all of it until enough have begun.
-    pub(super) fn weigh(&mut self, key: Key, links: &mut impl Links) {
+    /// Discards bytes that all readers have, and counts those that wait for the producer: bytes
+    /// that half of the readers lack, or all of them until enough have begun.
+    pub(super) fn update_back_pressure(&mut self, key: Key, links: &mut impl Links) {
         let Some(message) = self.messages.get_mut(key) else { return };
         let mut offsets = std::mem::take(&mut self.offsets);
         offsets.clear();
@@ -200,7 +203,7 @@ impl Router {
                 _ => 0,
             };
             kept_from = kept_from.min(offset);
-            if !consumer.laggard {
+            if !consumer.slow {
                 offsets.push(offset);
             }
         }
@@ -224,12 +227,12 @@ impl Router {
         let key = message.producer;
         self.received.waiting_bytes = self.received.waiting_bytes + bytes as u64 - before as u64;
         if let Some(producer) = self.producers.get(key) {
-            self.weigh_producer(key, producer.waiting_bytes + bytes - before, links);
+            self.update_producer_back_pressure(key, producer.waiting_bytes + bytes - before, links);
         }
     }
 
-    /// So many bytes wait for a producer now: it is held back, or let go on.
-    pub(super) fn weigh_producer(&mut self, key: Key, bytes: usize, links: &mut impl Links) {
+    /// The number of bytes that wait for a producer changes: it is held back, or continues.
+    pub(super) fn update_producer_back_pressure(&mut self, key: Key, bytes: usize, links: &mut impl Links) {
         let Some(producer) = self.producers.get_mut(key) else { return };
         producer.waiting_bytes = bytes;
         let address = &self.addresses[producer.address];
@@ -238,20 +241,20 @@ impl Router {
         // Only the journal is waited for there: a consumer's credit may be behind what is not read.
         let hold = if bytes > 0 && address.declared.kind.stores() && self.received.is_over(address.account, waits) {
             Hold::Connection
-        } else if bytes > most || address.holds(producer.anonymous && !producer.posts) {
+        } else if bytes > most || address.is_holding(producer.anonymous && !producer.posts) {
             Hold::Session
         } else {
             Hold::No
         };
         if producer.held != hold {
             producer.held = hold;
-            links.hold(producer.port, hold);
+            links.set_held(producer.attachment, hold);
             self.note_stall(key);
         }
     }
 
-    /// Counts a producer that has to wait, because its window is used up or it is held: once, until it may go on. Its
-    /// window opens again when half of it is free.
+    /// Counts a producer that has to wait, because its window is used up or it is held: once, until
+    /// it may continue. Its window opens again when half of it is free.
     pub(super) fn note_stall(&mut self, key: Key) {
         let Some(producer) = self.producers.get_mut(key) else { return };
         let address = &mut self.addresses[producer.address];
@@ -264,50 +267,51 @@ impl Router {
         }
     }
 
-    /// A consumer may be handed deliveries up to `limit`, counted from its attach and wrapping: those it was handed
-    /// and did not refuse, plus its credit. Say it too, with an unchanged limit, when a part that found no room may be
-    /// offered again. `drain`: what waits is delivered as far as credit goes, then [`Links::drained`] is said.
-    pub fn credit(&mut self, port: PortId, limit: u32, drain: bool, links: &mut impl Links) {
-        let Some(key) = self.ports.consumer(port) else { return };
+    /// A consumer may receive deliveries up to `limit`, counted from its attach and wrapping: those
+    /// dispatched and not refused, plus its credit. Call it too, with an unchanged limit, when a
+    /// part that found no room may be offered again. `drain`: waiting messages are dispatched as
+    /// far as credit goes, then [`Links::drained`] is called.
+    pub fn credit(&mut self, attachment: AttachmentId, limit: u32, drain: bool, links: &mut impl Links) {
+        let Some(key) = self.attachments.consumer(attachment) else { return };
         let consumer = &mut self.consumers[key];
-        // More handed than the limit allows: it was lowered while deliveries were on their way.
-        consumer.credit = u32::try_from(limit.wrapping_sub(consumer.handed).cast_signed()).unwrap_or(0);
+        // More dispatched than the limit allows: it was lowered while deliveries were in flight.
+        consumer.credit = u32::try_from(limit.wrapping_sub(consumer.dispatched).cast_signed()).unwrap_or(0);
         consumer.blocked = false;
         consumer.drain |= drain;
         if std::mem::take(&mut consumer.halted) {
-            // What it is handed from now on stands before all that is left, should it come back.
+            // Deliveries from now on precede all that is left, should they return.
             consumer.backlog.close_returned();
             self.addresses[consumer.address].waiting.close_returned();
         }
         self.resume(key, links);
-        self.feed(key, links);
+        self.dispatch_backlog(key, links);
     }
 
-    /// A consumer is handed nothing more until it states its credit: parts of a delivery found no room on its shard, or
-    /// its link has gone and it is about to be detached.
-    pub fn stall(&mut self, port: PortId) {
-        let Some(key) = self.ports.consumer(port) else { return };
+    /// Nothing more is dispatched to a consumer until it states its credit: parts of a delivery
+    /// found no room on its shard, or its link has gone and it is about to be detached.
+    pub fn stall(&mut self, attachment: AttachmentId) {
+        let Some(key) = self.attachments.consumer(attachment) else { return };
         let consumer = &mut self.consumers[key];
         consumer.blocked = true;
         let address = consumer.address;
         self.addresses[address].set_unready(key, &mut self.consumers);
-        self.tire(address, key);
+        self.mark_not_ready(address, key);
     }
 
-    /// A consumer may have room: hands it what waits.
-    pub(super) fn feed(&mut self, key: Key, links: &mut impl Links) {
+    /// A consumer may have room: dispatches waiting messages to it.
+    pub(super) fn dispatch_backlog(&mut self, key: Key, links: &mut impl Links) {
         let consumer = &mut self.consumers[key];
         let at = consumer.address;
         let address = &mut self.addresses[at];
         match address.declared.kind {
-            AddressKind::Stored => self.feed_from_queue(key, links),
+            AddressKind::Stored => self.dispatch_from_queue(key, links),
             AddressKind::Topic => {}
-            AddressKind::Stream => self.feed_reader(key, links),
+            AddressKind::Stream => self.dispatch_to_reader(key, links),
             AddressKind::Multicast => self.catch_up(key, links),
             AddressKind::Anycast => {
                 if consumer.has_room() {
                     address.set_ready(key, consumer);
-                    self.hand_out(at, links);
+                    self.dispatch_waiting(at, links);
                 } else {
                     address.set_unready(key, &mut self.consumers);
                 }
@@ -326,50 +330,52 @@ impl Router {
         let address = &mut self.addresses[consumer.address];
         let done = match consumer.outgoing {
             Outgoing::Nothing => consumer.fetching == 0 && !address.has_for(consumer),
-            // The rest of a long delivery may take its time; credit cannot be used before, nor is it wanted.
+            // The rest of a long delivery may take its time; credit cannot be used before, nor is
+            // it wanted.
             Outgoing::Message { .. } => address.waiting.is_empty() && consumer.backlog.is_empty(),
             Outgoing::Aborted => false,
         };
         if done {
             consumer.drain = false;
             consumer.credit = 0;
-            let (port, at) = (consumer.port, consumer.address);
+            let (attachment, at) = (consumer.attachment, consumer.address);
             address.set_unready(key, &mut self.consumers);
-            self.tire(at, key);
-            links.drained(port);
+            self.mark_not_ready(at, key);
+            links.drained(attachment);
         } else if let Some(stored) = address.stored.as_mut() {
             stored.drain_later(key);
         }
     }
 
-    /// A delivery, or the first part of one, handed to a consumer of another shard found no room, or no link, there.
-    /// It goes back to the front of those waiting, in the order of the refusals. Whoever refuses one refuses all that
-    /// follow on that port until it hears [`Links::halted`], and states no credit before: so the order is kept. A
-    /// later part is never refused (see [`Router::begun`] and [`Router::stall`]).
-    pub fn refused(&mut self, port: PortId, delivery: &Delivery<'_>, links: &mut impl Links) {
+    /// A delivery, or the first part of one, dispatched to a consumer of another shard found no
+    /// room, or no link, there. It returns to the front of those waiting, in the order of the
+    /// refusals. A shard that refuses one refuses all that follow at that attachment until
+    /// [`Links::halted`], and states no credit before: this keeps the order. A later part is never
+    /// refused (see [`Router::begun`] and [`Router::stall`]).
+    pub fn refused(&mut self, attachment: AttachmentId, delivery: &Delivery<'_>, links: &mut impl Links) {
         if !delivery.first {
             return;
         }
-        let (consumer, address) = match self.ports.get(port) {
-            Tenant::Consumer(key) => (Some(key), Some(self.consumers[key].address)),
-            Tenant::Left(address) => (None, self.by_key.get(&address).copied()),
-            Tenant::Nobody | Tenant::Producer(_) => return,
+        let (consumer, address) = match self.attachments.get(attachment) {
+            Occupant::Consumer(key) => (Some(key), Some(self.consumers[key].address)),
+            Occupant::Left(address) => (None, self.by_key.get(&address).copied()),
+            Occupant::Vacant | Occupant::Producer(_) => return,
         };
         let Some(address) = address else { return };
         if let Some(key) = consumer {
             let consumer = &mut self.consumers[key];
             consumer.blocked = true;
-            consumer.handed = consumer.handed.wrapping_sub(1);
+            consumer.dispatched = consumer.dispatched.wrapping_sub(1);
             if !std::mem::replace(&mut consumer.halted, true) {
-                links.halted(port);
+                links.halted(attachment);
             }
             self.addresses[address].set_unready(key, &mut self.consumers);
-            self.tire(address, key);
+            self.mark_not_ready(address, key);
         }
         match consumer {
             _ if !delivery.more => self.take_back(consumer, address, delivery, links),
             Some(key) => self.unbegin(key, address, delivery, links),
-            // What had come of it was thrown away when its consumer went.
+            // Its parts were discarded when its consumer detached.
             None => match delivery.token {
                 Some(token) => self.outcome(token, &Outcome::Released, links),
                 None => self.addresses[address].stats.dropped += 1,
@@ -378,9 +384,9 @@ impl Router {
     }
 
     fn take_back(&mut self, consumer: Option<Key>, address: Key, delivery: &Delivery<'_>, links: &mut impl Links) {
-        let owed = match delivery.token.map(|token| self.close_token(token)) {
-            None => Owed::Nobody,
-            Some(Some(pending)) => pending.owed,
+        let settlement = match delivery.token.map(|token| self.close_token(token)) {
+            None => SettlementTarget::Nothing,
+            Some(Some(pending)) => pending.settlement,
             Some(None) => return,
         };
         let state = &mut self.addresses[address];
@@ -389,34 +395,35 @@ impl Router {
         if state.declared.kind == AddressKind::Stream {
             return self.reread(consumer, delivery.payload);
         }
-        if let Owed::Queue(seq) = owed {
+        if let SettlementTarget::Queue(seq) = settlement {
             if self.resume_later(address, consumer, seq) {
                 return;
             }
             return self.settle_in_queue(address, seq, &Outcome::Released, links);
         }
-        if let Owed::Browsed(seq) = owed {
-            return self.show_again(address, consumer, seq);
+        if let SettlementTarget::Browsed(seq) = settlement {
+            return self.offer_again_to_browser(address, consumer, seq);
         }
         let anycast = state.declared.kind == AddressKind::Anycast;
         if anycast && state.consumers.is_empty() || !anycast && consumer.is_none() {
-            return self.lose(owed, address, links);
+            return self.lose(settlement, address, links);
         }
-        let message = self.returned(owed, address, delivery);
+        let message = self.returned(settlement, address, delivery);
         if anycast {
             self.addresses[address].waiting.push_returned(message);
-            self.weigh(message, links);
-            self.hand_out(address, links);
+            self.update_back_pressure(message, links);
+            self.dispatch_waiting(address, links);
         } else if let Some(key) = consumer {
             self.consumers[key].backlog.push_returned(message);
             self.consumers[key].backlog_bytes += delivery.payload.len();
         }
     }
 
-    /// The message that came back. One that is owed to its producer takes up the producer's window again.
-    fn returned(&mut self, owed: Owed, address: Key, delivery: &Delivery<'_>) -> Key {
-        let from = match owed {
-            Owed::Producer { port, .. } => self.ports.producer(port),
+    /// The returned message. One with its producer as settlement target occupies the producer's
+    /// window again.
+    fn returned(&mut self, settlement: SettlementTarget, address: Key, delivery: &Delivery<'_>) -> Key {
+        let from = match settlement {
+            SettlementTarget::Producer { attachment, .. } => self.attachments.producer(attachment),
             _ => None,
         };
         if let Some(producer) = from.and_then(|key| self.producers.get_mut(key)) {
@@ -426,7 +433,7 @@ impl Router {
         let message = Message {
             producer: from.unwrap_or(Key::NONE),
             address,
-            owed,
+            settlement,
             message_format: delivery.message_format,
             bytes: self.messages.buffer(delivery.payload),
             end: delivery.payload.len() as u64,
@@ -441,11 +448,12 @@ impl Router {
         self.messages.insert(message)
     }
 
-    /// The first part of a long delivery has come back: it waits again, with that part before what came since.
+    /// The first part of a long delivery has returned: the delivery waits again, with that part
+    /// before later ones.
     fn unbegin(&mut self, key: Key, address: Key, delivery: &Delivery<'_>, links: &mut impl Links) {
         let consumer = &mut self.consumers[key];
         consumer.unconfirmed = false;
-        // If it was aborted meanwhile, there is nobody left to be told.
+        // If it was aborted in the meantime, there is no settlement target.
         let outgoing = std::mem::replace(&mut consumer.outgoing, Outgoing::Nothing);
         let Outgoing::Message { message: back, .. } = outgoing else { return };
         if let Some(token) = delivery.token {
@@ -462,7 +470,7 @@ impl Router {
             let consumer = &mut self.consumers[key];
             consumer.backlog.push_returned(back);
             consumer.backlog_bytes += self.messages[back].bytes.len();
-            return self.weigh(back, links);
+            return self.update_back_pressure(back, links);
         }
         message.forget_reader(key);
         state.waiting.push_returned(back);
@@ -471,20 +479,21 @@ impl Router {
             producer.waiting += 1;
             producer.taken -= 1;
         }
-        self.weigh(back, links);
-        self.hand_out(address, links);
+        self.update_back_pressure(back, links);
+        self.dispatch_waiting(address, links);
     }
 
-    /// A consumer of another shard has taken the first part of a long delivery: the others may follow.
-    pub fn begun(&mut self, port: PortId, links: &mut impl Links) {
-        let Some(key) = self.ports.consumer(port) else { return };
+    /// A consumer of another shard has taken the first part of a long delivery: the others may
+    /// follow.
+    pub fn begun(&mut self, attachment: AttachmentId, links: &mut impl Links) {
+        let Some(key) = self.attachments.consumer(attachment) else { return };
         self.consumers[key].unconfirmed = false;
         self.resume(key, links);
-        self.feed(key, links);
+        self.dispatch_backlog(key, links);
     }
 }
 
-/// Throws away what lies before `offset`; all at once when that is everything, else not before it is worth the copying.
+/// Discards the bytes before `offset`: all of them at once, or once copying the rest is worth it.
 fn trim(message: &mut Message, offset: u64) {
     let passed = (offset - message.base()) as usize;
     if passed == message.bytes.len() {
@@ -511,7 +520,7 @@ mod tests {
             aborted: false,
             payload: &[0; 100],
         };
-        let mut message = Message::begun(key, key, Owed::Nobody, &head);
+        let mut message = Message::begun(key, key, SettlementTarget::Nothing, &head);
         message.bytes = (0..100).collect();
         trim(&mut message, 50);
         assert_eq!(message.bytes.len(), 100, "half is not worth the copying");

@@ -1,4 +1,4 @@
-//! Messages that wait, or that come in parts: copied once, shared by all who wait for them.
+//! Messages that wait, or that arrive in parts: copied once, shared by all their readers.
 
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
@@ -6,45 +6,46 @@ use std::ops::{Deref, DerefMut};
 use enmasse_journal::queue::Seq;
 
 use super::arena::{Arena, Key};
-use super::{Arrival, PortId};
+use super::{Arrival, AttachmentId};
 
-/// Buffers of this size and less are kept for the next message, so that a message that waits costs no allocation.
+/// Buffers of this size and less are kept for the next message, so that a message that waits costs
+/// no allocation.
 const SPARE_BYTES: usize = 4096;
 /// Most buffers kept: with the bound above, 4 MiB a shard.
 const SPARE_COUNT: usize = 1024;
 /// A queue that has grown beyond this gives its memory back when it is empty.
 const QUEUE_KEPT: usize = 256;
 
-/// Who is told what became of one copy.
+/// The delivery that receives the outcome of one copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Owed {
+pub(super) enum SettlementTarget {
     /// it came settled
-    Nobody,
+    Nothing,
     /// its producer
-    Producer { port: PortId, delivery_id: u32 },
+    Producer { attachment: AttachmentId, delivery_id: u32 },
     /// its producer, once all copies are answered
     Join(Key),
     /// its producer, which does not wait for this copy: its consumer is overdue
     Optional(Key),
     /// the queue it was taken from
     Queue(Seq),
-    /// nobody: the queue it was shown from keeps it
+    /// none: the queue keeps the browsed message
     Browsed(Seq),
-    /// nobody: its producer has a provisional outcome, and its transaction is answered
+    /// none: its producer has a provisional outcome, and its transaction is answered
     Posted,
-    /// what an administrator does, for a message of so many bytes
+    /// an operation of an administrator, for a message of this many bytes
     Operation { id: u32, bytes: u32 },
 }
 
 /// A message that waits for consumers, or of which more parts are to come.
 #[derive(Debug)]
 pub(super) struct Message {
-    /// whose window it takes up; it may have gone
+    /// the producer whose window it occupies; it may have gone
     pub(super) producer: Key,
     pub(super) address: Key,
-    pub(super) owed: Owed,
+    pub(super) settlement: SettlementTarget,
     pub(super) message_format: u32,
-    /// the last of what has come; from the start on while anyone has yet to begin
+    /// the end of the received bytes; complete while a reader has yet to begin
     pub(super) bytes: Vec<u8>,
     /// bytes that have come
     pub(super) end: u64,
@@ -60,18 +61,19 @@ pub(super) struct Message {
     pub(super) since_ms: u64,
     /// bytes counted as waiting for its producer
     pub(super) charged: usize,
-    /// of one that comes in parts: the consumers in the middle of it, with multicast also those it waits for
+    /// of one that comes in parts: the consumers in the middle of it, with multicast also those it
+    /// waits for
     pub(super) readers: Vec<Key>,
 }
 
 impl Message {
-    /// A message whose first part, or all, is `arrival`: held by its producer if more is to come, by nobody else, and
-    /// without its bytes.
-    pub(super) fn begun(producer: Key, address: Key, owed: Owed, arrival: &Arrival<'_>) -> Self {
+    /// A message whose first part, or all, is `arrival`, without its bytes: referenced by its
+    /// producer if more parts follow.
+    pub(super) fn begun(producer: Key, address: Key, settlement: SettlementTarget, arrival: &Arrival<'_>) -> Self {
         Self {
             producer,
             address,
-            owed,
+            settlement,
             message_format: arrival.message_format,
             bytes: Vec::new(),
             end: arrival.payload.len() as u64,
@@ -90,12 +92,12 @@ impl Message {
         self.end - self.bytes.len() as u64
     }
 
-    /// What has come from `offset` on.
+    /// The received bytes from `offset` on.
     pub(super) fn after(&self, offset: u64) -> &[u8] {
         &self.bytes[(offset - self.base()) as usize..]
     }
 
-    /// Nobody reads it or waits for it.
+    /// It has no readers and is in no queue.
     pub(super) fn unread(&self) -> bool {
         self.queued == 0 && self.readers.is_empty()
     }
@@ -159,7 +161,8 @@ impl DerefMut for Messages {
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     items: VecDeque<Key>,
-    /// how many at the front came back from a consumer that had no room: the next to come back goes behind them
+    /// how many at the front returned from a consumer that had no room: the next to return goes
+    /// behind them
     returned: usize,
 }
 
@@ -184,13 +187,15 @@ impl Queue {
         self.items.push_back(message);
     }
 
-    /// Puts a message in that had left: before all that never did, behind those that came back before it.
+    /// Puts a message in that had left: before all that never did, behind those that returned
+    /// before it.
     pub(super) fn push_returned(&mut self, message: Key) {
         self.items.insert(self.returned, message);
         self.returned += 1;
     }
 
-    /// All that came back stays where it is: what comes back later left after this, so from before it.
+    /// Returned messages stay where they are: one that returns later left after them, so it goes
+    /// before them.
     pub(super) fn close_returned(&mut self) {
         self.returned = 0;
     }
@@ -204,7 +209,7 @@ impl Queue {
 
     /// Takes a message out of the middle; whether it was there.
     pub(super) fn remove(&mut self, message: Key) -> bool {
-        // What is taken out is still coming in, so it is near the end.
+        // Removed messages are still being received, so they are near the end.
         let Some(at) = self.items.iter().rposition(|item| *item == message) else { return false };
         self.items.remove(at);
         self.returned -= usize::from(at < self.returned);
@@ -233,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_back_goes_to_the_front_in_its_own_order() {
+    fn what_returns_goes_to_the_front_in_its_own_order() {
         let [a, b, c, d] = keys();
         let mut queue = Queue::default();
         queue.push_back(c);
@@ -258,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leaves_and_comes_back_twice_is_before_what_came_back_once() {
+    fn what_leaves_and_returns_twice_is_before_what_returned_once() {
         let [a, b, c, _] = keys();
         let mut queue = Queue::default();
         queue.push_returned(a);

@@ -1,27 +1,27 @@
 //! The router proper: the addresses that live on one shard, and every decision about them.
 //!
-//! Links come in as ports ([`Router::attach`]), messages as arrivals ([`Router::deliver`]), the consumers' say as
-//! credit and outcomes; what follows from it is said to the [`Links`]. No I/O, no clock, no threads: whoever owns
-//! the router calls it, and the same calls with the same seed give the same answers. `docs/contracts.md` 7 is what it
-//! keeps.
+//! Links come in as attachments ([`Router::attach`]), messages as arrivals ([`Router::deliver`]),
+//! consumers' answers as credit and outcomes; the results go out through [`Links`]. No I/O, no
+//! clock, no threads: the owner calls it, and the same calls with the same seed give the same
+//! answers. `docs/contracts.md` 7 states its guarantees.
 
 mod address;
 mod anycast;
 mod arena;
+mod attachment;
 mod attempts;
 mod describe;
 mod flow;
-mod laggards;
+mod lifecycle;
 mod links;
 mod message;
 mod multicast;
 mod outcome;
 mod overdue;
 mod parts;
-mod places;
-mod port;
 mod received;
 mod sealing;
+mod slow_consumers;
 mod stats;
 mod stored;
 mod stream;
@@ -34,30 +34,30 @@ use enmasse_journal::queue::Effect;
 
 use address::{Address, Consumer, Incoming, Producer, Random};
 use arena::{Arena, Key};
+use attachment::{Attachments, Occupant};
 use message::Messages;
 use outcome::{Join, Pending};
-use port::{Ports, Tenant};
 use received::Received;
 use stored::{Bodies, Diverting, Journal, Operations, SUBSCRIPTION_KEYS, Transactions};
 use stream::Waiting;
 
 pub use address::{BACKLOG_BYTES, BACKLOG_MESSAGES};
+pub use attachment::{AttachmentId, AttachmentRole, Consuming, Filter, NoLocal, Origin};
 pub use attempts::{Ending, Verdict};
 pub use describe::AddressDescription;
-pub use laggards::STALL_MS;
 pub use links::{Arrival, Delivery, Hold, Links};
 pub use overdue::{OVERDUE_PROBATION_MS, SETTLE_TIMEOUT_MS};
-pub use port::{Consuming, Filter, NoLocal, Origin, PortId, PortRole};
 pub use received::{ReceiveBudget, SPACE_BYTES_MIN};
+pub use slow_consumers::STALL_MS;
 pub use stats::AddressStats;
 pub use stored::{
-    Answer, Budget, DYNAMIC_KEYS, Damaged, Digests, Failed, Found, Operated, Operation, QueueNumbers, Read, Resume,
-    Shelf, Subscribing, SubscriptionName, TEMPORARY_BYTES, TEMPORARY_MESSAGES, TRANSACTION_MESSAGES, TopicShelf,
-    TransactionId, Unsettled, Work, rolled_back, subscription_of,
+    Answer, Budget, DYNAMIC_KEYS, Damaged, Digests, ExaminedMessage, Failed, OpenQueue, OpenTopic, Operated, Operation,
+    QueueNumbers, Read, Resume, Subscribing, SubscriptionName, TEMPORARY_BYTES, TEMPORARY_MESSAGES,
+    TRANSACTION_MESSAGES, TransactionId, Unsettled, Work, rolled_back, subscription_of,
 };
 pub use stream::{Start, Stream};
 
-/// Payload of one producer that may wait before it is held back; it goes on at half of this.
+/// Payload of one producer that may wait before it is held back; it continues at half of this.
 pub const HOLD_BYTES: usize = 1 << 20;
 
 /// Stays for the same address, never used again for another.
@@ -75,7 +75,7 @@ pub enum AddressKind {
     Stored,
     /// each message into every subscription, which is a queue
     Topic,
-    /// each message behind the one before, to be read by all who want
+    /// each message behind the one before, for any number of readers
     Stream,
 }
 
@@ -87,7 +87,7 @@ impl AddressKind {
     }
 }
 
-/// What the router has to know of a declared address.
+/// The router's view of a declared address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Declared {
     /// identity
@@ -100,7 +100,7 @@ pub struct Declared {
     pub space: u32,
 }
 
-/// The shard whose router gave out `token`.
+/// The shard whose router issued `token`.
 #[must_use]
 pub const fn home_of_token(token: u64) -> u16 {
     (token >> 48) as u16
@@ -108,13 +108,14 @@ pub const fn home_of_token(token: u64) -> u16 {
 
 /// The addresses that live on one shard.
 ///
-/// Everything is found by index: a port leads to its producer or consumer, those to their address, a token to the
-/// copy it stands for. A message that finds a consumer with room is not copied here and allocates nothing.
+/// Everything is found by index: an attachment leads to its producer or consumer, those to their
+/// address, a token to the copy it stands for. A message that finds a consumer with room is not
+/// copied here and allocates nothing.
 #[derive(Debug)]
 pub struct Router {
     shard: u16,
     random: Random,
-    ports: Ports,
+    attachments: Attachments,
     by_key: HashMap<AddressKey, Key>,
     addresses: Arena<Address>,
     producers: Arena<Producer>,
@@ -122,10 +123,11 @@ pub struct Router {
     messages: Messages,
     pending: Arena<Pending>,
     joins: Arena<Join>,
-    /// how long producers wait for a multicast consumer's outcome while another has answered, milliseconds
+    /// how long producers wait for a multicast consumer's outcome while another has answered,
+    /// milliseconds
     settle_timeout_ms: u64,
     /// producers of which messages left their window since the last turn
-    to_tell: Vec<Key>,
+    to_notify: Vec<Key>,
     // lists used within one call, kept for their memory
     audience: Vec<Key>,
     readers: Vec<Key>,
@@ -138,21 +140,21 @@ pub struct Router {
     digests: Digests,
     journal: Journal,
     bodies: Bodies,
-    /// when to look after which address
+    /// when to process which address
     timers: BTreeMap<(u64, AddressKey), Key>,
-    /// addresses to look after before the turn ends
-    touched: Vec<Key>,
-    /// addresses to go on with in the next turn
+    /// addresses to process before the turn ends
+    dirty: Vec<Key>,
+    /// addresses to continue with in the next turn
     later: Vec<Key>,
     /// addresses that wait for bodies from the disk
     awaiting: Vec<Key>,
-    /// messages for other addresses whose bodies are on their way
+    /// messages for other addresses whose bodies are being read
     diverting: Vec<Diverting>,
-    /// those whose bodies are yet to be asked for
+    /// those whose bodies are yet to be requested
     to_divert: VecDeque<Diverting>,
     /// those that wait for the end of a compaction
     postponed: Vec<Diverting>,
-    /// messages that the disk has lost, to be told
+    /// messages that the disk has lost, to be reported
     damaged: Vec<Damaged>,
     /// bytes of messages for queues of which more parts are to come
     assembling_bytes: usize,
@@ -160,7 +162,7 @@ pub struct Router {
     received: Received,
     /// turns so far
     turns: u64,
-    /// what administrators do
+    /// operations of administrators
     operations: Operations,
     /// subscriptions that clients know by a name
     subscriptions: HashMap<SubscriptionName, Key>,
@@ -184,7 +186,7 @@ impl Router {
         Self {
             shard,
             random: Random::new(seed),
-            ports: Ports::default(),
+            attachments: Attachments::default(),
             by_key: HashMap::new(),
             addresses: Arena::new(),
             producers: Arena::new(),
@@ -193,7 +195,7 @@ impl Router {
             pending: Arena::new(),
             joins: Arena::new(),
             settle_timeout_ms: SETTLE_TIMEOUT_MS,
-            to_tell: Vec::new(),
+            to_notify: Vec::new(),
             audience: Vec::new(),
             readers: Vec::new(),
             offsets: Vec::new(),
@@ -204,7 +206,7 @@ impl Router {
             journal: Journal::default(),
             bodies: Bodies::default(),
             timers: BTreeMap::new(),
-            touched: Vec::new(),
+            dirty: Vec::new(),
             later: Vec::new(),
             awaiting: Vec::new(),
             diverting: Vec::new(),
@@ -225,23 +227,24 @@ impl Router {
         }
     }
 
-    /// The node's bound of received bytes that are not stored yet; to be set before the first address.
+    /// The node's bound of received bytes that are not stored yet; to be set before the first
+    /// address.
     pub fn set_receive_budget(&mut self, budget: Arc<ReceiveBudget>) {
         self.received = Received::new(budget);
     }
 
     /// A delivery, or a part of one, has come from a producer.
     #[inline]
-    pub fn deliver(&mut self, port: PortId, arrival: Arrival<'_>, links: &mut impl Links) {
-        let Some(from) = self.ports.producer(port) else {
-            return self.deliver_late(port, &arrival, None, links);
+    pub fn deliver(&mut self, attachment: AttachmentId, arrival: Arrival<'_>, links: &mut impl Links) {
+        let Some(from) = self.attachments.producer(attachment) else {
+            return self.release_arrival(attachment, &arrival, None, links);
         };
         if !arrival.first {
             return self.part(from, &arrival, links);
         }
         let producer = &mut self.producers[from];
         if producer.incoming != Incoming::Nothing || arrival.aborted {
-            return self.deliver_oddly(from, &arrival, links);
+            return self.restart_delivery(from, &arrival, links);
         }
         self.begin_delivery(from, &arrival, links);
     }
@@ -257,10 +260,11 @@ impl Router {
         }
     }
 
-    /// A delivery that is void from the start, or one that begins within another: that one is void then.
+    /// A delivery that is void from the start, or one that begins within another: that one is void
+    /// then.
     #[cold]
-    fn deliver_oddly(&mut self, from: Key, arrival: &Arrival<'_>, links: &mut impl Links) {
-        self.break_off(from, links);
+    fn restart_delivery(&mut self, from: Key, arrival: &Arrival<'_>, links: &mut impl Links) {
+        self.abort_incoming(from, links);
         if arrival.aborted {
             self.taken(from, 1);
         } else {
@@ -269,62 +273,64 @@ impl Router {
     }
 
     /// The delivery that a producer is in the middle of is void.
-    fn break_off(&mut self, from: Key, links: &mut impl Links) {
+    fn abort_incoming(&mut self, from: Key, links: &mut impl Links) {
         if let Incoming::Message(message) = std::mem::replace(&mut self.producers[from].incoming, Incoming::Nothing) {
             self.abort(message, links);
         }
         self.take_assembly(from);
     }
 
-    /// A delivery that was on its way when its address was deleted; a posting if it names a transaction.
+    /// A delivery that was on its way when its address was deleted; a posting if it names a
+    /// transaction.
     #[cold]
-    fn deliver_late(
+    fn release_arrival(
         &mut self,
-        port: PortId,
+        attachment: AttachmentId,
         arrival: &Arrival<'_>,
         transaction: Option<TransactionId>,
         links: &mut impl Links,
     ) {
-        if arrival.first && matches!(self.ports.get(port), Tenant::Left(_)) {
-            links.taken(port, 1);
+        if arrival.first && matches!(self.attachments.get(attachment), Occupant::Left(_)) {
+            links.taken(attachment, 1);
             if arrival.settled || arrival.aborted {
                 return;
             }
             match transaction.filter(|id| *id != TransactionId::NONE) {
-                Some(id) => links.provisional(port, arrival.delivery_id, id, &Outcome::Released),
-                None => links.settle(port, arrival.delivery_id, &Outcome::Released),
+                Some(id) => links.provisional(attachment, arrival.delivery_id, id, &Outcome::Released),
+                None => links.settle(attachment, arrival.delivery_id, &Outcome::Released),
             }
         }
     }
 
-    /// The end of a turn: producers are told how many of their deliveries wait no longer.
+    /// The end of a turn: producers are notified how many of their deliveries no longer wait.
     pub fn turn(&mut self, links: &mut impl Links) {
         self.turns += 1;
         self.turn_timed(links);
-        self.feed_starving(links);
-        self.hand_over_streams(links);
-        self.pass_open_fences(links);
+        self.dispatch_to_starving(links);
+        self.write_gathered_streams(links);
+        self.release_open_fences(links);
         self.turn_operations(links);
-        self.tend_touched(links);
+        self.process_dirty(links);
         self.received.tell((self.assembling_bytes + self.transactions.bytes()) as u64);
-        for key in self.to_tell.drain(..) {
+        for key in self.to_notify.drain(..) {
             let Some(producer) = self.producers.get_mut(key) else { continue };
-            producer.to_tell = false;
+            producer.to_notify = false;
             if let Ok(count @ 1..) = u32::try_from(producer.taken) {
                 producer.taken = 0;
-                links.taken(producer.port, count);
+                links.taken(producer.attachment, count);
             }
         }
     }
 
-    /// Messages that wait or are not complete, and unsettled copies that consumers hold: 0 when all is done.
+    /// Messages that wait or are not complete, and unsettled copies that consumers hold: 0 when all
+    /// is done.
     #[must_use]
-    pub fn in_hand(&self) -> usize {
+    pub fn in_progress(&self) -> usize {
         self.messages.len() + self.pending.len() + self.joins.len()
     }
 
-    /// The figures of every address used here and not deleted. Those of a topic are also those of its subscriptions that
-    /// are not declared.
+    /// The statistics of every address used here and not deleted. Those of a topic are also those
+    /// of its subscriptions that are not declared.
     pub fn stats(&self) -> impl Iterator<Item = (AddressKey, AddressStats)> {
         self.sum(|key| self.stats_of(key), AddressStats::join).into_iter()
     }

@@ -1,14 +1,15 @@
 //! Multicast: a copy of each message to every consumer; the outcomes become one (`outcome`).
 //!
 //! A consumer that cannot take its copy at once has it wait in a backlog of its own, up to
-//! [`BACKLOG_MESSAGES`](super::BACKLOG_MESSAGES) and [`BACKLOG_BYTES`](super::BACKLOG_BYTES); beyond, it misses
-//! copies. A message takes up its producer's window until half of the consumers that did not miss it have taken
-//! it: a slow minority slows nobody, nor do those that take nothing at all (`laggards`) or settle nothing (`overdue`).
+//! [`BACKLOG_MESSAGES`](super::BACKLOG_MESSAGES) and [`BACKLOG_BYTES`](super::BACKLOG_BYTES);
+//! beyond, it misses copies. A message occupies its producer's window until half of the consumers
+//! that receive it have taken it: a slow minority delays nobody else, nor do consumers that take
+//! nothing at all (`slow_consumers`) or settle nothing (`overdue`).
 
 use super::address::{Incoming, Producer};
 use super::arena::Key;
 use super::flow::Part;
-use super::message::{Message, Owed};
+use super::message::{Message, SettlementTarget};
 use super::outcome::Join;
 use super::{Arrival, Links, Router};
 
@@ -17,18 +18,18 @@ impl Router {
     pub(super) fn deliver_to_all(&mut self, from: Key, arrival: &Arrival<'_>, links: &mut impl Links) {
         let mut audience = std::mem::take(&mut self.audience);
         self.gather_audience(from, &mut audience);
-        let owed = self.owed_by_all(from, arrival, &audience);
-        let fanout = self.fan_out(from, owed, arrival, &audience, links);
+        let settlement = self.settlement_of_all(from, arrival, &audience);
+        let fanout = self.fan_out(from, settlement, arrival, &audience, links);
         if fanout.to_wait == 0 {
             self.taken(from, 1);
         }
         let address = self.producers[from].address;
         for to in &fanout.missed {
-            self.lose(self.consumers[*to].owes(owed), address, links);
+            self.lose(self.consumers[*to].settlement_for(settlement), address, links);
         }
         self.readers = fanout.missed;
         if audience.is_empty() {
-            self.lose(owed, address, links);
+            self.lose(settlement, address, links);
         }
         if audience.len() > 1 && !arrival.settled {
             self.watch(address);
@@ -41,33 +42,33 @@ impl Router {
             if arrival.more {
                 self.unread(message, links);
             }
-            self.weigh(message, links);
+            self.update_back_pressure(message, links);
             self.note_stall(from);
         }
     }
 
-    /// What the copies' outcomes are for. Without any copy the producer is answered at once.
-    fn owed_by_all(&mut self, from: Key, arrival: &Arrival<'_>, audience: &[Key]) -> Owed {
-        let Producer { port, address, .. } = self.producers[from];
+    /// The settlement target of the copies. Without any copy the producer is answered at once.
+    fn settlement_of_all(&mut self, from: Key, arrival: &Arrival<'_>, audience: &[Key]) -> SettlementTarget {
+        let Producer { attachment, address, .. } = self.producers[from];
         let delivery_id = arrival.delivery_id;
         if arrival.settled {
-            return Owed::Nobody;
+            return SettlementTarget::Nothing;
         }
         if audience.is_empty() {
-            return Owed::Producer { port, delivery_id };
+            return SettlementTarget::Producer { attachment, delivery_id };
         }
         let optional = match self.addresses[address].overdue {
             0 => 0,
             _ => audience.iter().filter(|key| self.consumers[**key].is_overdue()).count(),
         };
         let required = audience.len() - optional;
-        Owed::Join(self.joins.insert(Join::new(port, delivery_id, required as u32, optional as u32)))
+        SettlementTarget::Join(self.joins.insert(Join::new(attachment, delivery_id, required as u32, optional as u32)))
     }
 
     fn fan_out(
         &mut self,
         from: Key,
-        owed: Owed,
+        settlement: SettlementTarget,
         arrival: &Arrival<'_>,
         audience: &[Key],
         links: &mut impl Links,
@@ -80,16 +81,16 @@ impl Router {
         let mut fanout = Fanout { message: None, to_wait: 0, missed };
         let (mut sent, mut waiting) = (0, 0);
         if arrival.more {
-            let message = self.messages.insert(Message::begun(from, address, owed, arrival));
+            let message = self.messages.insert(Message::begun(from, address, settlement, arrival));
             self.producers[from].incoming = Incoming::Message(message);
             fanout.message = Some(message);
         }
         for to in audience.iter().copied() {
             let consumer = &self.consumers[to];
-            let consumer_lags = consumer.laggard;
+            let consumer_lags = consumer.slow;
             if consumer.has_room()
                 && consumer.backlog.is_empty()
-                && let Ok(token) = self.hand(to, owed, Part::of(arrival), links)
+                && let Ok(token) = self.dispatch(to, settlement, Part::of(arrival), links)
             {
                 sent += 1;
                 if arrival.more
@@ -105,7 +106,7 @@ impl Router {
                 waiting += u32::from(!consumer_lags);
                 let message = *fanout
                     .message
-                    .get_or_insert_with(|| self.messages.insert(Message::begun(from, address, owed, arrival)));
+                    .get_or_insert_with(|| self.messages.insert(Message::begun(from, address, settlement, arrival)));
                 self.wait_for(to, message, arrival);
             } else {
                 fanout.missed.push(to);
@@ -133,7 +134,7 @@ impl Router {
         consumer.backlog_bytes += arrival.payload.len();
     }
 
-    /// Hands a consumer what waits for it while it has room.
+    /// Dispatches waiting copies to a consumer while it has room.
     pub(super) fn catch_up(&mut self, to: Key, links: &mut impl Links) {
         loop {
             let consumer = &self.consumers[to];
@@ -145,18 +146,19 @@ impl Router {
             let consumer = &mut self.consumers[to];
             consumer.backlog.pop_front();
             consumer.backlog_bytes -= bytes;
-            self.took(to);
+            self.note_dispatch_time(to);
         }
     }
 
-    /// A copy that waits will not be taken: its consumer has gone, or is past its bound. It is out of the backlog.
-    pub(super) fn forgo(&mut self, to: Key, key: Key, links: &mut impl Links) {
+    /// A waiting copy will not be taken: its consumer has gone, or is past its bound. It is out of
+    /// the backlog.
+    pub(super) fn skip_copy(&mut self, to: Key, key: Key, links: &mut impl Links) {
         let message = &mut self.messages[key];
-        let (address, owed) = (message.address, self.consumers[to].owes(message.owed));
+        let (address, settlement) = (message.address, self.consumers[to].settlement_for(message.settlement));
         message.queued -= 1;
         message.forget_reader(to);
-        self.lose(owed, address, links);
-        if !self.consumers[to].laggard {
+        self.lose(settlement, address, links);
+        if !self.consumers[to].slow {
             self.take_one(key);
         }
         self.unread(key, links);
@@ -184,7 +186,7 @@ impl Router {
     }
 }
 
-/// What became of the copies of a message.
+/// The results of the copies of a message.
 struct Fanout {
     /// the shared copy, if anyone has to wait or more is to come
     message: Option<Key>,

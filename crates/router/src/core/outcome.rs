@@ -3,8 +3,8 @@
 use enmasse_amqp::types::Outcome;
 
 use super::arena::Key;
-use super::message::Owed;
-use super::{AddressKind, Ending, Links, PortId, Router, Verdict, home_of_token};
+use super::message::SettlementTarget;
+use super::{AddressKind, AttachmentId, Ending, Links, Router, Verdict, home_of_token};
 
 /// An unsettled copy that a consumer holds. Its key is the token.
 #[derive(Debug)]
@@ -12,7 +12,7 @@ pub(super) struct Pending {
     /// it may have gone
     pub(super) consumer: Key,
     pub(super) address: Key,
-    pub(super) owed: Owed,
+    pub(super) settlement: SettlementTarget,
     pub(super) retiring: Retiring,
 }
 
@@ -34,7 +34,7 @@ impl Retiring {
 /// The outcomes of the copies of one unsettled multicast message, on their way to becoming one.
 #[derive(Debug)]
 pub(super) struct Join {
-    port: PortId,
+    attachment: AttachmentId,
     delivery_id: u32,
     /// unanswered copies that the producer waits for
     required: u32,
@@ -47,18 +47,19 @@ pub(super) struct Join {
 }
 
 impl Join {
-    pub(super) fn new(port: PortId, delivery_id: u32, required: u32, optional: u32) -> Self {
-        Self { port, delivery_id, required, optional, answered: false, outcome: Outcome::Released }
+    pub(super) fn new(attachment: AttachmentId, delivery_id: u32, required: u32, optional: u32) -> Self {
+        Self { attachment, delivery_id, required, optional, answered: false, outcome: Outcome::Released }
     }
 
-    /// The producer can be told: an overdue consumer is waited for only while no other has answered.
+    /// The producer's outcome can be determined: an overdue consumer is waited for only while no
+    /// other has answered.
     const fn is_decided(&self) -> bool {
         self.required == 0 && (self.answered || self.optional == 0)
     }
 
-    /// Who is told of all copies together.
-    pub(super) fn owed(&self) -> Owed {
-        Owed::Producer { port: self.port, delivery_id: self.delivery_id }
+    /// The producer that receives the outcome of all copies.
+    pub(super) fn settlement(&self) -> SettlementTarget {
+        SettlementTarget::Producer { attachment: self.attachment, delivery_id: self.delivery_id }
     }
 }
 
@@ -72,27 +73,28 @@ const fn weight(outcome: &Outcome) -> u8 {
     }
 }
 
-/// What stands for an unsettled copy of a shard's.
+/// An unsettled copy of a shard.
 #[inline]
 pub(super) const fn token_of(shard: u16, pending: Key) -> u64 {
     (shard as u64) << 48 | pending.pack()
 }
 
 impl Router {
-    /// A consumer has said what became of a delivery. A token that is not open any more is ignored; what was said of it
-    /// in a transaction that is open stands.
+    /// A consumer has reported the outcome of a delivery. A token that is no longer open is
+    /// ignored; an outcome within an open transaction stands.
     #[inline]
     pub fn outcome(&mut self, token: u64, outcome: &Outcome, links: &mut impl Links) {
         let Some(pending) = self.close_token(token) else { return };
-        self.answer(pending.owed, pending.address, outcome, links);
+        self.answer(pending.settlement, pending.address, outcome, links);
         if self.consumers.get(pending.consumer).is_some_and(|consumer| consumer.reads(Some(token))) {
             self.stop_reading(pending.consumer, links);
         }
     }
 
-    /// The link of a consumer ends, and with it go deliveries of which it said nothing: `tokens`, in the order in which
-    /// they were handed out. `oldest`: the first of them is the oldest that its link holds. All links that end together
-    /// are stalled before the first of them gives anything back ([`Router::stall`]).
+    /// The link of a consumer ends, with deliveries for which it gave no outcome: `tokens`, in the
+    /// order of dispatch. `oldest`: the first of them is the oldest that its link holds. All links
+    /// that end together are stalled before the first of them gives anything back
+    /// ([`Router::stall`]).
     pub fn relinquish(&mut self, tokens: &[u64], ending: Ending, oldest: bool, links: &mut impl Links) {
         for (place, token) in tokens.iter().enumerate() {
             self.relinquish_one(*token, ending, oldest && place == 0, links);
@@ -135,20 +137,32 @@ impl Router {
 
     /// One copy has found its end.
     #[inline]
-    pub(super) fn answer(&mut self, owed: Owed, address: Key, outcome: &Outcome, links: &mut impl Links) {
-        match owed {
-            Owed::Nobody | Owed::Browsed(_) => {}
-            Owed::Posted => self.addresses[address].stats.accepted += u64::from(*outcome == Outcome::Accepted),
-            Owed::Producer { port, delivery_id } => self.settle(port, delivery_id, address, outcome, links),
-            Owed::Join(_) | Owed::Optional(_) => self.join(owed, address, Some(outcome), links),
-            Owed::Queue(seq) => self.settle_in_queue(address, seq, outcome, links),
-            Owed::Operation { id, bytes } => self.operation_stored(id, bytes, outcome),
+    pub(super) fn answer(
+        &mut self,
+        settlement: SettlementTarget,
+        address: Key,
+        outcome: &Outcome,
+        links: &mut impl Links,
+    ) {
+        match settlement {
+            SettlementTarget::Nothing | SettlementTarget::Browsed(_) => {}
+            SettlementTarget::Posted => {
+                self.addresses[address].stats.accepted += u64::from(*outcome == Outcome::Accepted)
+            }
+            SettlementTarget::Producer { attachment, delivery_id } => {
+                self.settle(attachment, delivery_id, address, outcome, links)
+            }
+            SettlementTarget::Join(_) | SettlementTarget::Optional(_) => {
+                self.join(settlement, address, Some(outcome), links)
+            }
+            SettlementTarget::Queue(seq) => self.settle_in_queue(address, seq, outcome, links),
+            SettlementTarget::Operation { id, bytes } => self.operation_stored(id, bytes, outcome),
         }
     }
 
-    /// A copy has been answered, or (`None`) will reach nobody.
-    fn join(&mut self, owed: Owed, address: Key, outcome: Option<&Outcome>, links: &mut impl Links) {
-        let (Owed::Join(key) | Owed::Optional(key)) = owed else { return };
+    /// A copy has been answered, or (`None`) will reach no consumer.
+    fn join(&mut self, settlement: SettlementTarget, address: Key, outcome: Option<&Outcome>, links: &mut impl Links) {
+        let (SettlementTarget::Join(key) | SettlementTarget::Optional(key)) = settlement else { return };
         let Some(join) = self.joins.get_mut(key) else { return };
         if let Some(outcome) = outcome {
             join.answered = true;
@@ -156,8 +170,8 @@ impl Router {
                 join.outcome = outcome.clone();
             }
         }
-        match owed {
-            Owed::Optional(_) => join.optional -= 1,
+        match settlement {
+            SettlementTarget::Optional(_) => join.optional -= 1,
             _ => join.required -= 1,
         }
         self.decide(key, address, links);
@@ -175,23 +189,30 @@ impl Router {
         if self.joins.get(key).is_some_and(Join::is_decided)
             && let Some(join) = self.joins.remove(key)
         {
-            self.settle(join.port, join.delivery_id, address, &join.outcome, links);
+            self.settle(join.attachment, join.delivery_id, address, &join.outcome, links);
         }
     }
 
-    /// The message was taken back: its copies' outcomes are for nobody.
-    pub(super) fn forget_join(&mut self, owed: Owed) {
-        if let Owed::Join(key) | Owed::Optional(key) = owed {
+    /// The message was withdrawn: the outcomes of its copies are dropped.
+    pub(super) fn forget_join(&mut self, settlement: SettlementTarget) {
+        if let SettlementTarget::Join(key) | SettlementTarget::Optional(key) = settlement {
             self.joins.remove(key);
         }
     }
 
-    /// A producer that has gone is told nothing; the figures count what it would have been told.
+    /// A producer that has gone receives nothing; the statistics count its outcome.
     #[inline]
-    fn settle(&mut self, port: PortId, delivery_id: u32, address: Key, outcome: &Outcome, links: &mut impl Links) {
+    fn settle(
+        &mut self,
+        attachment: AttachmentId,
+        delivery_id: u32,
+        address: Key,
+        outcome: &Outcome,
+        links: &mut impl Links,
+    ) {
         self.count_outcome(address, outcome);
-        if self.ports.producer(port).is_some() {
-            links.settle(port, delivery_id, outcome);
+        if self.attachments.producer(attachment).is_some() {
+            links.settle(attachment, delivery_id, outcome);
         }
     }
 
@@ -206,14 +227,14 @@ impl Router {
         }
     }
 
-    /// One copy will reach nobody.
-    pub(super) fn lose(&mut self, owed: Owed, address: Key, links: &mut impl Links) {
-        if !matches!(owed, Owed::Producer { .. }) {
+    /// One copy will reach no consumer.
+    pub(super) fn lose(&mut self, settlement: SettlementTarget, address: Key, links: &mut impl Links) {
+        if !matches!(settlement, SettlementTarget::Producer { .. }) {
             self.addresses[address].stats.dropped += 1;
         }
-        match owed {
-            Owed::Join(_) | Owed::Optional(_) => self.join(owed, address, None, links),
-            _ => self.answer(owed, address, &Outcome::Released, links),
+        match settlement {
+            SettlementTarget::Join(_) | SettlementTarget::Optional(_) => self.join(settlement, address, None, links),
+            _ => self.answer(settlement, address, &Outcome::Released, links),
         }
     }
 }

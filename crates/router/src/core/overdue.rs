@@ -1,41 +1,44 @@
 //! Multicast consumers that settle nothing: no producer waits for their outcomes.
 //!
-//! A producer learns the outcome of a message once every consumer has answered its copy. A consumer that leaves a
-//! copy unsettled for [`SETTLE_TIMEOUT_MS`] (a setting) is overdue: from then on its copies are optional. A message is
-//! settled when all other consumers have answered, and the overdue one counts as released unless it answered before.
-//! Where no other consumer has answered, the producer still waits: there is nobody to be held up, and nothing may be
-//! accepted that no consumer accepted.
+//! A producer learns the outcome of a message once every consumer has answered its copy. A consumer
+//! that leaves a copy unsettled for [`SETTLE_TIMEOUT_MS`] (a setting) is overdue: from then on its
+//! copies are optional. A message is settled when all other consumers have answered, and the
+//! overdue one counts as released unless it answered before. Where no other consumer has answered,
+//! the producer still waits: an outcome must not be accepted that no consumer gave.
 //!
-//! Without the state a producer with N deliveries in flight would send N messages a timeout, not wait once. The
-//! consumer is waited for again when it has left nothing unsettled for too long during [`OVERDUE_PROBATION_MS`], so
-//! one that is overdue again and again costs a producer at most a tenth of its time.
+//! Without the state a producer with N deliveries in flight would send N messages a timeout, not
+//! wait once. The consumer is waited for again when it has left nothing unsettled for too long
+//! during [`OVERDUE_PROBATION_MS`], so one that is overdue again and again costs a producer at most
+//! a tenth of its time.
 
 use std::collections::VecDeque;
 
 use super::address::{Consumer, Outgoing};
 use super::arena::{Arena, Key};
-use super::message::Owed;
+use super::message::SettlementTarget;
 use super::outcome::{Pending, token_of};
 use super::{Links, Router};
 
-/// How long a producer waits by default for a consumer's outcome while another consumer has answered.
+/// How long a producer waits by default for a consumer's outcome while another consumer has
+/// answered.
 pub const SETTLE_TIMEOUT_MS: u64 = 1_000;
 /// How long an overdue consumer has to settle in time before producers wait for it again.
 pub const OVERDUE_PROBATION_MS: u64 = 10_000;
 
-/// Entries of settled copies that may stay in [`Copies`] beyond as many as there are unsettled ones.
+/// Entries of settled copies that may stay in [`Copies`] beyond as many as there are unsettled
+/// ones.
 const SETTLED_KEPT: usize = 64;
 
-/// Unsettled copies in the order in which a consumer was handed them. A settled copy stays until it is at the front
-/// or most entries are settled ones, so that settling needs no search.
+/// Unsettled copies in the order of dispatch to a consumer. A settled copy stays until it is at the
+/// front or most entries are settled ones, so that settling needs no search.
 #[derive(Debug, Default)]
 pub(super) struct Copies {
-    /// the token's key, and when all of the copy was handed over
+    /// the token's key, and when all of the copy was dispatched
     items: VecDeque<(Key, u64)>,
 }
 
 impl Copies {
-    /// One more copy was handed over, which makes `outstanding` unsettled ones.
+    /// One more copy was dispatched, which makes `outstanding` unsettled ones.
     fn push(&mut self, key: Key, now_ms: u64, outstanding: u32, pending: &Arena<Pending>) {
         self.drop_settled(pending);
         if self.items.len() > 2 * outstanding as usize + SETTLED_KEPT {
@@ -50,7 +53,7 @@ impl Copies {
         }
     }
 
-    /// The last part of a copy was handed over, which was begun last: time to settle it counts from here.
+    /// The last part of the copy begun last was dispatched: its settlement timeout starts here.
     pub(super) fn completed(&mut self, token: u64, now_ms: u64) {
         if let Some((key, since_ms)) = self.items.back_mut()
             && *key == Key::unpack(token)
@@ -67,16 +70,17 @@ impl Consumer {
         self.overdue_ms.is_some()
     }
 
-    /// To whom an outcome of this consumer is owed, if `owed` is what the message's copies are for.
+    /// The settlement target of this consumer's copy of a message, derived from that of the
+    /// message's copies.
     #[inline]
-    pub(super) fn owes(&self, owed: Owed) -> Owed {
-        match owed {
-            Owed::Join(key) if self.is_overdue() => Owed::Optional(key),
-            owed => owed,
+    pub(super) fn settlement_for(&self, settlement: SettlementTarget) -> SettlementTarget {
+        match settlement {
+            SettlementTarget::Join(key) if self.is_overdue() => SettlementTarget::Optional(key),
+            settlement => settlement,
         }
     }
 
-    /// It was handed an unsettled copy.
+    /// An unsettled copy was dispatched to it.
     pub(super) fn note_copy(&mut self, key: Key, now_ms: u64, pending: &Arena<Pending>) {
         self.copies.push(key, now_ms, self.outstanding, pending);
     }
@@ -88,8 +92,9 @@ impl Router {
         self.settle_timeout_ms = timeout_ms;
     }
 
-    /// Looks whether a consumer of a multicast address settles in time; when to look again, if there is need.
-    pub(super) fn look_for_overdue(&mut self, to: Key, links: &mut impl Links) -> Option<u64> {
+    /// Looks whether a consumer of a multicast address settles in time; when to look again, if
+    /// there is need.
+    pub(super) fn check_overdue(&mut self, to: Key, links: &mut impl Links) -> Option<u64> {
         let unsettled_ms = self.unsettled_since(to);
         let (now_ms, timeout_ms) = (self.now_ms, self.settle_timeout_ms);
         let due_ms = unsettled_ms.map(|since_ms| since_ms.saturating_add(timeout_ms));
@@ -98,12 +103,12 @@ impl Router {
         match consumer.overdue_ms {
             None if is_late => {
                 consumer.overdue_ms = Some(now_ms);
-                self.wait_no_longer(to, links);
+                self.make_copies_optional(to, links);
                 None
             }
-            // A timer for what is not late yet; the next message sets one otherwise.
+            // A timer for a copy that is not overdue yet; otherwise the next message sets one.
             None => due_ms,
-            Some(_) if is_late || consumer.lags() => {
+            Some(_) if is_late || consumer.has_backlog() => {
                 consumer.overdue_ms = Some(now_ms);
                 None
             }
@@ -117,7 +122,7 @@ impl Router {
         }
     }
 
-    /// Since when the oldest copy of a consumer's has been unsettled, whether it was handed over or waits.
+    /// Since when the oldest copy of a consumer has been unsettled, dispatched or waiting.
     fn unsettled_since(&mut self, to: Key) -> Option<u64> {
         let consumer = &mut self.consumers[to];
         consumer.copies.drop_settled(&self.pending);
@@ -132,21 +137,22 @@ impl Router {
             _ => consumer.backlog.front(),
         };
         let message = self.messages.get(next?)?;
-        let awaited = message.complete && matches!(message.owed, Owed::Join(_) | Owed::Optional(_));
+        let awaited =
+            message.complete && matches!(message.settlement, SettlementTarget::Join(_) | SettlementTarget::Optional(_));
         awaited.then_some(message.since_ms)
     }
 
     /// All unsettled copies of a consumer that is overdue become optional.
-    fn wait_no_longer(&mut self, to: Key, links: &mut impl Links) {
+    fn make_copies_optional(&mut self, to: Key, links: &mut impl Links) {
         let consumer = &self.consumers[to];
         let at = consumer.address;
         self.addresses[at].overdue += 1;
-        let waiting = consumer.backlog.iter().map(|message| self.messages[message].owed);
+        let waiting = consumer.backlog.iter().map(|message| self.messages[message].settlement);
         let mut joins: Vec<Key> = waiting.filter_map(awaited).collect();
         for (key, _) in &self.consumers[to].copies.items {
             let Some(pending) = self.pending.get_mut(*key) else { continue };
-            if let Owed::Join(join) = pending.owed {
-                pending.owed = Owed::Optional(join);
+            if let SettlementTarget::Join(join) = pending.settlement {
+                pending.settlement = SettlementTarget::Optional(join);
                 joins.push(join);
             }
         }
@@ -156,9 +162,9 @@ impl Router {
     }
 }
 
-const fn awaited(owed: Owed) -> Option<Key> {
-    match owed {
-        Owed::Join(key) => Some(key),
+const fn awaited(settlement: SettlementTarget) -> Option<Key> {
+    match settlement {
+        SettlementTarget::Join(key) => Some(key),
         _ => None,
     }
 }

@@ -1,8 +1,9 @@
-//! Deliveries in parts: handed on as they come, to consumers in the middle of them.
+//! Deliveries in parts: dispatched as they arrive, to consumers in the middle of them.
 //!
-//! A consumer that has what came so far is handed the next part straight from the producer (one of another shard only
-//! once that has taken the first). As soon as one lags (it had no room, or has not begun) what it lacks is kept, once
-//! for all; a multicast consumer that lags by more than [`BACKLOG_BYTES`] is given up.
+//! A consumer that has all earlier parts receives the next one straight from the producer (a
+//! consumer of another shard only after it took the first). As soon as one lags (it had no room, or
+//! has not begun), the parts it lacks are kept, once for all; a multicast consumer that lags by
+//! more than [`BACKLOG_BYTES`] is dropped from the message.
 
 use super::address::{BACKLOG_BYTES, Incoming, Outgoing};
 use super::arena::Key;
@@ -26,10 +27,10 @@ impl Router {
         }
         let mut readers = std::mem::take(&mut self.readers);
         readers.clone_from(&self.messages[key].readers);
-        self.hand_on(key, arrival, &mut readers, links);
-        self.give_up_laggards(key, arrival.payload.len(), links);
+        self.dispatch_part(key, arrival, &mut readers, links);
+        self.drop_slow_consumers(key, arrival.payload.len(), links);
         if arrival.more {
-            self.weigh(key, links);
+            self.update_back_pressure(key, links);
         } else {
             for reader in &readers {
                 self.finish(*reader, key, links);
@@ -37,14 +38,15 @@ impl Router {
             self.watch(self.messages[key].address);
             self.unref(key, links);
             for reader in readers.drain(..) {
-                self.feed(reader, links);
+                self.dispatch_backlog(reader, links);
             }
         }
         self.readers = readers;
     }
 
-    /// Hands a part to those readers that have all before it; they remain in `readers`. Keeps it for the others.
-    fn hand_on(&mut self, key: Key, arrival: &Arrival<'_>, readers: &mut Vec<Key>, links: &mut impl Links) {
+    /// Dispatches a part to the readers that have all earlier ones; they remain in `readers`. Keeps
+    /// it for the others.
+    fn dispatch_part(&mut self, key: Key, arrival: &Arrival<'_>, readers: &mut Vec<Key>, links: &mut impl Links) {
         let message = &mut self.messages[key];
         let (address, message_format, start) = (message.address, message.message_format, message.end);
         let mut lag = message.queued > 0;
@@ -57,7 +59,7 @@ impl Router {
             if !consumer.blocked && !consumer.unconfirmed && *offset == start {
                 let (more, payload) = (arrival.more, arrival.payload);
                 let delivery = Delivery { token: *token, message_format, first: false, more, aborted: false, payload };
-                if links.transfer(consumer.port, &delivery) {
+                if links.transfer(consumer.attachment, &delivery) {
                     *offset += payload.len() as u64;
                     self.addresses[address].stats.bytes += payload.len() as u64;
                     return true;
@@ -76,10 +78,11 @@ impl Router {
         }
     }
 
-    /// A part of `grown` bytes waits now: multicast consumers that lag too far do not get the message.
-    fn give_up_laggards(&mut self, key: Key, grown: usize, links: &mut impl Links) {
+    /// A part of `grown` bytes waits now: multicast consumers that lag too far do not get the
+    /// message.
+    fn drop_slow_consumers(&mut self, key: Key, grown: usize, links: &mut impl Links) {
         let message = &self.messages[key];
-        let (address, owed, end) = (message.address, message.owed, message.end);
+        let (address, settlement, end) = (message.address, message.settlement, message.end);
         if message.bytes.is_empty() || self.addresses[address].declared.kind != AddressKind::Multicast {
             return;
         }
@@ -89,7 +92,7 @@ impl Router {
                 Outgoing::Message { message, offset, token } if message == key => {
                     if end - offset > BACKLOG_BYTES as u64 {
                         let closed = token.and_then(|token| self.close_token(token));
-                        self.lose(closed.map_or(owed, |pending| pending.owed), address, links);
+                        self.lose(closed.map_or(settlement, |pending| pending.settlement), address, links);
                         self.stop_reading(reader, links);
                     }
                 }
@@ -98,7 +101,7 @@ impl Router {
                     if consumer.backlog_bytes > BACKLOG_BYTES {
                         consumer.backlog_bytes -= end as usize;
                         consumer.backlog.remove(key);
-                        self.forgo(reader, key, links);
+                        self.skip_copy(reader, key, links);
                     }
                 }
             }
@@ -108,7 +111,7 @@ impl Router {
         }
     }
 
-    /// A consumer has room again: hands it what it lacks of the delivery it is in the middle of.
+    /// A consumer has room again: dispatches the parts it lacks of the delivery in progress.
     pub(super) fn resume(&mut self, reader: Key, links: &mut impl Links) {
         let consumer = &mut self.consumers[reader];
         match consumer.outgoing {
@@ -123,7 +126,7 @@ impl Router {
                 }
                 let (message_format, more) = (message.message_format, !message.complete);
                 let delivery = Delivery { token, message_format, first: false, more, aborted: false, payload };
-                if !links.transfer(consumer.port, &delivery) {
+                if !links.transfer(consumer.attachment, &delivery) {
                     consumer.blocked = true;
                     return;
                 }
@@ -133,9 +136,9 @@ impl Router {
                 if complete {
                     self.finish(reader, key, links);
                 } else {
-                    self.weigh(key, links);
+                    self.update_back_pressure(key, links);
                 }
-                self.took(reader);
+                self.note_dispatch_time(reader);
             }
         }
     }
@@ -152,7 +155,7 @@ impl Router {
         self.unref(key, links);
     }
 
-    /// A consumer gets no more of the delivery it is in the middle of, whose outcome is known.
+    /// A consumer receives no more of the delivery in progress, whose outcome is known.
     pub(super) fn stop_reading(&mut self, reader: Key, links: &mut impl Links) {
         let Outgoing::Message { message, .. } = self.consumers[reader].outgoing else { return };
         self.consumers[reader].outgoing = Outgoing::Aborted;
@@ -160,10 +163,10 @@ impl Router {
         self.unread(message, links);
         self.unref(message, links);
         self.void(reader, links);
-        self.feed(reader, links);
+        self.dispatch_backlog(reader, links);
     }
 
-    /// Tells a consumer that what it has of a delivery is void.
+    /// Notifies a consumer that its partial delivery is void.
     fn void(&mut self, reader: Key, links: &mut impl Links) {
         let consumer = &mut self.consumers[reader];
         if consumer.unconfirmed {
@@ -171,14 +174,14 @@ impl Router {
         }
         let delivery =
             Delivery { token: None, message_format: 0, first: false, more: false, aborted: true, payload: &[] };
-        if links.transfer(consumer.port, &delivery) {
+        if links.transfer(consumer.attachment, &delivery) {
             consumer.outgoing = Outgoing::Nothing;
         } else {
             consumer.blocked = true;
         }
     }
 
-    /// If nobody wants a message of which more is to come, the rest is thrown away as it comes.
+    /// If an incomplete message has no readers, its rest is discarded as it arrives.
     pub(super) fn unread(&mut self, key: Key, links: &mut impl Links) {
         let message = &self.messages[key];
         if message.complete || !message.unread() {
@@ -190,10 +193,10 @@ impl Router {
         self.unref(key, links);
     }
 
-    /// The producer takes a delivery back: nobody is owed anything for it.
+    /// The producer aborts a delivery: it needs no outcome.
     pub(super) fn abort(&mut self, key: Key, links: &mut impl Links) {
         let message = &mut self.messages[key];
-        let (address, owed) = (message.address, message.owed);
+        let (address, settlement) = (message.address, message.settlement);
         let readers = std::mem::take(&mut message.readers);
         let bytes = message.end as usize;
         if readers.is_empty() {
@@ -215,10 +218,10 @@ impl Router {
                 }
             }
         }
-        self.forget_join(owed);
+        self.forget_join(settlement);
         self.forget(key, links);
         for reader in readers {
-            self.feed(reader, links);
+            self.dispatch_backlog(reader, links);
         }
     }
 }

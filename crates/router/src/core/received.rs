@@ -1,10 +1,12 @@
-//! Received bytes that are not stored yet, and the bound of all of them on a node: decisions only, no I/O.
+//! Received bytes that are not stored yet, and the bound of all of them on a node: decisions only,
+//! no I/O.
 //!
-//! A shard counts for each address space the bytes that are with the journal, and for itself what else has come and is
-//! neither stored nor handed on. All shards of a node share one [`ReceiveBudget`]. A space may have as many bytes with
-//! the journal as the budget has left (Choudhury and Hahne, 1998): alone half of it, two spaces a third each. Producers
-//! of a space that has more are not read. All stored addresses of a space live on one shard, so that the count of the
-//! shard is that of the node.
+//! A shard counts for each address space the bytes that are with the journal, and for itself what
+//! else has come and is neither stored nor passed on. All shards of a node share one
+//! [`ReceiveBudget`]. A space may have as many bytes with the journal as the budget has left
+//! (Choudhury and Hahne, 1998): alone half of it, two spaces a third each. Producers of a space
+//! that has more are not read. All stored addresses of a space live on one shard, so that the count
+//! of the shard is that of the node.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,7 +27,7 @@ pub struct ReceiveBudget {
 }
 
 impl ReceiveBudget {
-    /// A budget of so many bytes.
+    /// A budget of this many bytes.
     #[must_use]
     pub const fn new(bytes: u64) -> Self {
         Self { bytes, held: AtomicU64::new(0) }
@@ -73,9 +75,9 @@ pub(super) struct Received {
     journal_bytes: u64,
     /// what waits for consumers at direct addresses
     pub(super) waiting_bytes: u64,
-    /// what the budget was told last, and how much of it was with the journal
-    told: u64,
-    journal_told: u64,
+    /// the bytes last reported to the budget, and the share of them with the journal
+    notified: u64,
+    journal_reported: u64,
     /// what the budget had left then
     left: u64,
 }
@@ -89,8 +91,8 @@ impl Received {
             accounts: HashMap::new(),
             journal_bytes: 0,
             waiting_bytes: 0,
-            told: 0,
-            journal_told: 0,
+            notified: 0,
+            journal_reported: 0,
             left,
         }
     }
@@ -132,7 +134,7 @@ impl Received {
         }
     }
 
-    /// Messages that were added have come back from the journal, stored or not.
+    /// Messages that were added have returned from the journal, stored or not.
     #[inline]
     pub(super) fn remove(&mut self, account: Account, messages: usize, bytes: usize) {
         if let Some(space) = self.spaces.get_mut(account.0 as usize) {
@@ -145,12 +147,12 @@ impl Received {
         }
     }
 
-    /// Whether a space has more bytes than it may have, so that a producer is not to be read; one that `waits` is read
-    /// again at half of that.
+    /// Whether a space has more bytes than it may have, so that a producer is not to be read; one
+    /// that `waits` is read again at half of that.
     #[inline]
     pub(super) fn is_over(&self, account: Account, waits: bool) -> bool {
         let Some(space) = self.spaces.get(account.0 as usize) else { return false };
-        let left = self.left.saturating_sub(self.journal_bytes.saturating_sub(self.journal_told));
+        let left = self.left.saturating_sub(self.journal_bytes.saturating_sub(self.journal_reported));
         let most = left.max(SPACE_BYTES_MIN);
         space.bytes > if waits { most / 2 } else { most }
     }
@@ -158,19 +160,19 @@ impl Received {
     /// The end of a turn. `others`: bytes of partial deliveries and transactions.
     pub(super) fn tell(&mut self, others: u64) {
         let held = self.journal_bytes + self.waiting_bytes + others;
-        let change = held.wrapping_sub(self.told);
+        let change = held.wrapping_sub(self.notified);
         let before = match change {
             0 => self.budget.held.load(Ordering::Relaxed),
             _ => self.budget.held.fetch_add(change, Ordering::Relaxed),
         };
-        (self.told, self.journal_told) = (held, self.journal_bytes);
+        (self.notified, self.journal_reported) = (held, self.journal_bytes);
         self.left = self.budget.bytes.saturating_sub(before.wrapping_add(change));
     }
 }
 
 impl Drop for Received {
     fn drop(&mut self) {
-        self.budget.held.fetch_sub(self.told, Ordering::Relaxed);
+        self.budget.held.fetch_sub(self.notified, Ordering::Relaxed);
     }
 }
 
@@ -227,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_goes_on_at_half_of_what_the_space_may_have() {
+    fn who_waits_continues_at_half_of_what_the_space_may_have() {
         let (_, [mut shard]) = shards(8 * MIB);
         let account = shard.open(1);
         let had = fill(&mut shard, account);

@@ -1,15 +1,15 @@
-//! An address that is not in use is sealed before it is deleted: no link attaches to it any more. Whether a link comes
-//! first or the seal, its home decides.
+//! An address that is not in use is sealed before it is deleted: no link attaches to it any more.
+//! Whether a link comes first or the seal, its home decides.
 
 use enmasse_amqp::types::{Error, condition};
 
 use super::arena::Key;
-use super::port::Tenant;
-use super::{AddressKey, Declared, Links, PortId, Router};
+use super::attachment::Occupant;
+use super::{AddressKey, AttachmentId, Declared, Links, Router};
 
 impl Router {
-    /// Seals an address that has no messages, links, subscriptions or links that may be resumed, and on which nothing is
-    /// being done. Whether it is sealed now.
+    /// Seals an address that has no messages, links, subscriptions or links that may be resumed,
+    /// and on which nothing is being done. Whether it is sealed now.
     pub fn seal_unused(&mut self, declared: Declared) -> bool {
         let at = self.address(declared);
         let sealed = !self.is_used(at);
@@ -29,10 +29,10 @@ impl Router {
     }
 
     /// A link has come too late.
-    pub(super) fn refuse_sealed(&mut self, port: PortId, key: AddressKey, links: &mut impl Links) {
-        self.ports.set(port, Tenant::Left(key));
+    pub(super) fn refuse_sealed(&mut self, attachment: AttachmentId, key: AddressKey, links: &mut impl Links) {
+        self.attachments.set(attachment, Occupant::Left(key));
         let what = "the address was not in use and is being deleted: attach again";
-        links.attached(port, Err(Error::new(condition::RESOURCE_DELETED, what)));
+        links.attached(attachment, Err(Error::new(condition::RESOURCE_DELETED, what)));
     }
 
     fn is_used(&self, at: Key) -> bool {

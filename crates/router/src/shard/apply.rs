@@ -5,48 +5,48 @@ use std::sync::Arc;
 use enmasse_amqp::connection::LinkId;
 use enmasse_amqp::types::{Error, condition};
 
-use super::batch::Entry;
+use super::batch::Command;
 use super::conn::{Link, Wildcard};
 use super::departing::Departing;
 use super::subscribing::filter;
 use super::{ConnId, Shard};
-use crate::core::{AddressKey, PortRole};
+use crate::core::{AddressKey, AttachmentRole};
 use crate::table::{AddressEntry, Table};
 
-/// Why links at an address that is gone are closed.
+/// The error of links at a deleted address.
 pub(super) fn deleted() -> Error {
     Error::new(condition::RESOURCE_DELETED, "the address was deleted")
 }
 
 impl Shard {
-    /// A new table is in force: links at addresses that are gone are closed with `amqp:resource-deleted`,
-    /// connections of spaces that are gone with `amqp:connection:forced`. Receivers with wildcards lose only what is
-    /// gone, as long as something is left, and get what is new. Others notice nothing.
+    /// A new table is in force: links at deleted addresses are closed with `amqp:resource-deleted`,
+    /// connections of deleted spaces with `amqp:connection:forced`. Receivers with wildcards lose
+    /// only deleted addresses, as long as one is left, and get new ones. Others notice nothing.
     pub fn apply(&mut self, table: Arc<Table>, removed: &[AddressKey]) {
         self.table = table;
         for key in removed {
-            self.router.retire(*key, &deleted(), &mut self.fabric);
+            self.router.delete_address(*key, &deleted(), &mut self.fabric);
         }
         self.retire_elsewhere(removed);
         let conns: Vec<ConnId> = self.fabric.conns.iter().map(|(key, _)| self.id(key as u32)).collect();
         self.apply_to(&conns);
     }
 
-    /// A home that has retired an address may have heard since of a link here that did not know it yet: then it is
-    /// told again, after that link.
+    /// A home that has deleted an address may learn later of a link here that did not know of it:
+    /// then it is notified again, after that link.
     fn retire_elsewhere(&mut self, removed: &[AddressKey]) {
         let mut homes: Vec<(u16, AddressKey)> =
-            self.fabric.ports.iter().map(|port| (port.home, port.address)).collect();
+            self.fabric.attachments.iter().map(|attachment| (attachment.home, attachment.address)).collect();
         homes.retain(|(home, address)| *home != self.fabric.index && removed.contains(address));
         homes.sort_unstable();
         homes.dedup();
         for (home, address) in homes {
-            self.fabric.outboxes[home as usize].push(Entry::Retire { address });
+            self.fabric.outboxes[home as usize].push(Command::Retire { address });
         }
     }
 
-    /// Connections follow the table in force. Those that end, and links that lose their right, end together: what one of
-    /// them gives back is handed to none of the others.
+    /// Connections follow the table in force. Deleted links and links that lose their right end
+    /// together: deliveries that one of them returns are dispatched to none of the others.
     pub(super) fn apply_to(&mut self, conns: &[ConnId]) {
         let mut departing = Vec::new();
         let (stay, go): (Vec<ConnId>, Vec<ConnId>) =
@@ -90,38 +90,40 @@ impl Shard {
     fn widen(&mut self, id: ConnId) {
         let links = self.fabric.conns[id.key()].links.len() as u32;
         for link in (0..links).map(LinkId) {
-            for (entry, wildcard) in self.unheard(id, link) {
+            for (entry, wildcard) in self.unsubscribed_addresses(id, link) {
                 let home = self.home_of(&entry);
-                let port = self.fabric.ports.insert(id.key, link.0, entry.declared(), home);
+                let attachment = self.fabric.attachments.insert(id.key, link.0, entry.declared(), home);
                 let conn = &mut self.fabric.conns[id.key()];
-                if let Some(Link::Consumer { ports, .. }) = conn.links.get_mut(link.0 as usize) {
-                    ports.push(port);
+                if let Some(Link::Consumer { attachments, .. }) = conn.links.get_mut(link.0 as usize) {
+                    attachments.push(attachment);
                 }
                 if let Some(attaching) = conn.attaching.as_mut().filter(|attaching| attaching.link == link) {
                     attaching.waits_for += 1;
                 }
                 let credit = conn.machine.credit(link);
                 let Wildcard { name, consuming } = wildcard;
-                // A new stream is read from where the link said for all.
-                let role = PortRole::Consumer { filter: filter(&entry, &name), consuming };
-                self.attach_port(port, home, &entry, role);
-                self.port_credit(port, credit, false);
+                // A new stream is read from the start that the link requested.
+                let role = AttachmentRole::Consumer { filter: filter(&entry, &name), consuming };
+                self.attach_link(attachment, home, &entry, role);
+                self.attachment_credit(attachment, credit, false);
             }
         }
     }
 
-    /// The addresses that a link with wildcards reaches and does not listen to, with what it asks of them. One that asks for
-    /// a subscription by its name keeps to the topic of that.
-    fn unheard(&self, id: ConnId, link: LinkId) -> Vec<(Arc<AddressEntry>, Wildcard)> {
+    /// The addresses that a link with wildcards reaches and is not attached to, with its requests
+    /// for them. One that requests a subscription by its name keeps to the topic of that.
+    fn unsubscribed_addresses(&self, id: ConnId, link: LinkId) -> Vec<(Arc<AddressEntry>, Wildcard)> {
         let conn = &self.fabric.conns[id.key()];
         let space = conn.home.as_ref().and_then(|(space, _)| self.table.space(*space));
-        let (Some(Link::Consumer { ports, wildcard: Some(wildcard) }), Some(space)) =
+        let (Some(Link::Consumer { attachments, wildcard: Some(wildcard) }), Some(space)) =
             (conn.links.get(link.0 as usize), space)
         else {
             return Vec::new();
         };
         let heard = |entry: &AddressEntry| {
-            ports.iter().any(|port| self.fabric.ports.get(*port).is_some_and(|port| port.address == entry.key))
+            attachments.iter().any(|attachment| {
+                self.fabric.attachments.get(*attachment).is_some_and(|attachment| attachment.address == entry.key)
+            })
         };
         if wildcard.consuming.subscribing.is_some() {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! Attach: what a link asks for, whether it may, and where it goes.
+//! Attach: the requested link, its rights, and its destination.
 
 use std::sync::Arc;
 
@@ -6,23 +6,24 @@ use enmasse_amqp::connection::LinkId;
 use enmasse_amqp::types::{Attach, Error, Role, Target, condition};
 use smallvec::SmallVec;
 
-use super::batch::Entry;
+use super::batch::Command;
 use super::conn::{Anonymous, Attaching, Conn, DynamicNode, Link, Wildcard};
 use super::links::{full_name, not_found};
 use super::management::MANAGEMENT;
 use super::subscribing::{filter, names};
-use super::terminus::{Terminus, asked_kind, check, reply, settle_first};
+use super::terminus::{Terminus, check, reply, requested_kind, settle_first};
 use super::terms::{Terms, producer_name};
 use super::window::Window;
 use super::{ConnId, DYNAMIC_PREFIX, Fact, LINKS_MAX, Request, Shard, placement, resuming};
 use crate::core::{
-    AddressKey, AddressKind, Budget, Consuming, Declared, Ending, Filter, PortId, PortRole, Shelf, TopicShelf,
+    AddressKey, AddressKind, AttachmentId, AttachmentRole, Budget, Consuming, Declared, Ending, Filter, OpenQueue,
+    OpenTopic,
 };
 use crate::plan::Operation;
 use crate::table::pattern::is_wildcard;
 use crate::table::{AddressEntry, MESSAGE_BYTES_MAX, Space};
 
-/// What a link wants of the router.
+/// The request of a link to the router.
 enum Want {
     /// send to the anonymous terminus
     Anonymous,
@@ -37,7 +38,7 @@ enum Want {
 }
 
 impl Shard {
-    /// The peer asks for a link.
+    /// The peer requests a link.
     pub(super) fn attach(&mut self, id: ConnId, link: LinkId, attach: Box<Attach>) {
         let outcome = self.try_attach(id, link, attach);
         if let Err((address, error)) = outcome {
@@ -53,8 +54,8 @@ impl Shard {
             let Some(conn) = self.fabric.conns.get_mut(key as usize) else { continue };
             let refused = conn.attaching.take_if(|it| it.refusal.is_some() && it.waits_for == 0);
             let Some(Attaching { link, name, refusal: Some(error), .. }) = refused.map(|it| *it) else { continue };
-            if let Link::Consumer { ports, .. } = conn.take_link(link) {
-                ports.iter().for_each(|port| self.detach_port(*port, Ending::ByNode, false));
+            if let Link::Consumer { attachments, .. } = conn.take_link(link) {
+                attachments.iter().for_each(|attachment| self.detach_attachment(*attachment, Ending::ByNode, false));
             }
             self.refuse_attach(self.id(key), link, name.into(), error);
             self.fabric.mark(key);
@@ -62,7 +63,7 @@ impl Shard {
     }
 
     pub(super) fn refuse_attach(&mut self, id: ConnId, link: LinkId, address: String, error: Error) {
-        self.give_up_name(id, link);
+        self.release_name(id, link);
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
         let space = conn.home.as_ref().and_then(|(space, _)| self.table.space(*space));
         let fact = Fact::AttachRefused {
@@ -72,18 +73,18 @@ impl Shard {
             space: space.map(|space| space.name().to_owned()).unwrap_or_default(),
             user: conn.user().map(str::to_owned),
         };
-        conn.give_up_place(link);
+        conn.release_count(link);
         conn.machine.refuse(link, error);
         self.requests.push_back(Request::Fact { conn: id, fact });
     }
 
     fn try_attach(&mut self, id: ConnId, link: LinkId, attach: Box<Attach>) -> Result<(), (Option<String>, Error)> {
         // The number may have been that of a link which its home has closed.
-        self.give_up_name(id, link);
+        self.release_name(id, link);
         let want = check(&attach).and_then(|()| wanted(&attach)).map_err(|error| (None, error))?;
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return Ok(()) };
         // A link that came with its connection from another shard has taken one there.
-        conn.give_up_place(link);
+        conn.release_count(link);
         let space = conn.home.as_ref().and_then(|(space, _)| self.table.space(*space));
         let planned = space.and_then(|space| space.limits().links_per_connection);
         let most = planned.map_or(LINKS_MAX, |most| LINKS_MAX.min(most as usize));
@@ -136,7 +137,7 @@ impl Shard {
         Ok(())
     }
 
-    /// What a link asks of a stored address: its right to be there is known.
+    /// The request of a link to a stored address, whose rights are checked.
     fn terms(&self, id: ConnId, attach: &Attach, entries: &[Arc<AddressEntry>]) -> Result<Option<Terms>, Error> {
         if !entries.iter().any(|entry| entry.kind.stores()) {
             return Ok(None);
@@ -151,7 +152,8 @@ impl Shard {
         Ok(Some(terms))
     }
 
-    /// The addresses a name reaches, if the peer may use them: one, or for a filter with wildcards maybe several.
+    /// The addresses a name reaches, if the peer may use them: one, or for a filter with wildcards
+    /// maybe several.
     fn permitted(&self, conn: &Conn, role: Role, name: &str) -> Result<Vec<Arc<AddressEntry>>, Error> {
         if name.starts_with(DYNAMIC_PREFIX) && role == Role::Receiver {
             if let Some(own) = conn.dynamic.iter().find(|node| *node.entry.name == *name) {
@@ -175,7 +177,7 @@ impl Shard {
         }
     }
 
-    /// The address a name stands for: a dynamic node, or what the table says (`contracts.md` 6).
+    /// The address of a name: a dynamic node, or the table's result (`contracts.md` 6).
     pub(super) fn find(&self, conn: &Conn, name: &str) -> Option<Arc<AddressEntry>> {
         let (space, _) = conn.home.as_ref()?;
         if let Some(entry) = self.shared.dynamic.find(*space, name) {
@@ -208,19 +210,19 @@ impl Shard {
         terms: &Option<Terms>,
     ) {
         let size = entries.iter().fold(self.shared.message_size_max, |size, entry| smaller(size, entry.message_size));
-        let places: SmallVec<[(PortId, u16); 1]> = entries
+        let places: SmallVec<[(AttachmentId, u16); 1]> = entries
             .iter()
             .map(|entry| {
                 let home = self.home_of(entry);
-                (self.fabric.ports.insert(id.key, link.0, entry.declared(), home), home)
+                (self.fabric.attachments.insert(id.key, link.0, entry.declared(), home), home)
             })
             .collect();
         let state = match (attach.role, &places[..]) {
-            (Role::Sender, [(port, home), ..]) => {
-                Link::Producer { port: *port, home: *home, window: Window::new(entries[0].link_capacity) }
+            (Role::Sender, [(attachment, home), ..]) => {
+                Link::Producer { attachment: *attachment, home: *home, window: Window::new(entries[0].link_capacity) }
             }
             _ => Link::Consumer {
-                ports: places.iter().map(|(port, _)| *port).collect(),
+                attachments: places.iter().map(|(attachment, _)| *attachment).collect(),
                 wildcard: is_wildcard(name).then(|| {
                     let consuming = terms.as_ref().map(|terms| terms.consuming.clone()).unwrap_or_default();
                     Box::new(Wildcard { name: name.into(), consuming })
@@ -229,7 +231,7 @@ impl Shard {
         };
         let conn = &self.fabric.conns[id.key()];
         let digest = self.router.resume_digest(conn.user(), &conn.container, &attach.name);
-        let resume = resuming::asked(attach, entries, digest);
+        let resume = resuming::requested(attach, entries, digest);
         let conn = &mut self.fabric.conns[id.key()];
         conn.settled_here = true;
         conn.set_link(link, state);
@@ -247,25 +249,25 @@ impl Shard {
         }
         conn.attaching =
             Some(Box::new(Attaching { link, name: name.into(), reply, waits_for: places.len(), refusal: None }));
-        for (entry, (port, home)) in entries.iter().zip(places) {
+        for (entry, (attachment, home)) in entries.iter().zip(places) {
             let role = match attach.role {
                 Role::Sender => {
                     let producer_name = terms.as_ref().and_then(|terms| terms.producer_name.clone());
                     let resume = resume.clone();
-                    PortRole::Producer { anonymous: false, name: full_name(entry, name), producer_name, resume }
+                    AttachmentRole::Producer { anonymous: false, name: full_name(entry, name), producer_name, resume }
                 }
                 Role::Receiver => {
                     let consuming = terms.as_ref().map(|terms| terms.consuming.clone()).unwrap_or_default();
                     let consuming = Consuming { resume: resume.clone(), ..consuming };
-                    PortRole::Consumer { filter: filter(entry, name), consuming }
+                    AttachmentRole::Consumer { filter: filter(entry, name), consuming }
                 }
             };
-            self.attach_port(port, home, entry, role);
+            self.attach_link(attachment, home, entry, role);
         }
     }
 
-    /// A link that names no source (3.5.3): it asks for the durable subscription of its name, wherever that belongs. The
-    /// home of the space's stored addresses knows.
+    /// A link that names no source (3.5.3): it requests the durable subscription of its name,
+    /// wherever that belongs. The home of the space's stored addresses knows.
     fn recall(&mut self, id: ConnId, link: LinkId, attach: &Attach) -> Result<(), Error> {
         let shards = self.shared.loads.len() as u16;
         let conn = &mut self.fabric.conns[id.key()];
@@ -275,9 +277,9 @@ impl Shard {
         // The topic is not known yet. No address has this key.
         let unknown =
             Declared { key: AddressKey(u32::MAX), kind: AddressKind::Topic, link_capacity: 0, space: u32::MAX };
-        let port = self.fabric.ports.insert(id.key, link.0, unknown, home);
+        let attachment = self.fabric.attachments.insert(id.key, link.0, unknown, home);
         conn.settled_here = true;
-        conn.set_link(link, Link::Consumer { ports: std::iter::once(port).collect(), wildcard: None });
+        conn.set_link(link, Link::Consumer { attachments: std::iter::once(attachment).collect(), wildcard: None });
         let terminus = Terminus { name: None, kind: Some(AddressKind::Topic), dynamic: false, terms: None };
         conn.attaching = Some(Box::new(Attaching {
             link,
@@ -287,16 +289,16 @@ impl Shard {
             refusal: None,
         }));
         if home == self.fabric.index {
-            self.router.recall(port, &names, &mut self.fabric);
+            self.router.recall(attachment, &names, &mut self.fabric);
         } else {
-            self.fabric.outboxes[home as usize].push(Entry::Recall { port, names });
+            self.fabric.outboxes[home as usize].push(Command::Recall { attachment, names });
         }
         Ok(())
     }
 
-    /// A link makes a node: a temporary queue, unless its capabilities ask for another kind.
+    /// A link makes a node: a temporary queue, unless its capabilities request another kind.
     fn attach_dynamic(&mut self, id: ConnId, link: LinkId, attach: &Attach) -> Result<(), Error> {
-        let entry = self.make_node(id, asked_kind(attach))?;
+        let entry = self.make_node(id, requested_kind(attach))?;
         let entries = [Arc::clone(&entry)];
         let terms = match self.terms(id, attach, &entries) {
             Ok(terms) => terms,
@@ -328,22 +330,22 @@ impl Shard {
         let message_bytes = u32::try_from(most).unwrap_or(MESSAGE_BYTES_MAX);
         match kind {
             AddressKind::Topic => {
-                self.router.open_topic(declared, TopicShelf::temporary(name, message_bytes), &mut self.fabric);
+                self.router.open_topic(declared, OpenTopic::temporary(name, message_bytes), &mut self.fabric);
             }
             AddressKind::Stored => {
                 let budget = conn.temporary.get_or_insert_with(|| Arc::new(Budget::new(space_bytes)));
-                let shelf = Shelf::temporary(name, message_bytes, Arc::clone(budget));
-                self.router.shelve(declared, shelf, &mut self.fabric);
+                let opened = OpenQueue::temporary(name, message_bytes, Arc::clone(budget));
+                self.router.open_queue(declared, opened, &mut self.fabric);
             }
             AddressKind::Anycast | AddressKind::Multicast | AddressKind::Stream => self.router.open_direct(declared),
         }
         Ok(entry)
     }
 
-    /// A dynamic node ends, and its links are told why.
+    /// A dynamic node ends, and its links are closed with the reason.
     pub(super) fn end_node(&mut self, entry: &AddressEntry, error: &Error) {
         self.shared.dynamic.remove(entry.space, &entry.name);
-        self.router.retire(entry.key, error, &mut self.fabric);
+        self.router.delete_address(entry.key, error, &mut self.fabric);
     }
 
     fn attach_anonymous(&mut self, id: ConnId, link: LinkId, attach: &Attach, producer_name: Option<Arc<str>>) {
@@ -367,7 +369,8 @@ pub(super) fn not_open() -> Error {
     Error::new(condition::NOT_ALLOWED, "open the connection before a link")
 }
 
-/// Whether the peer may do `operation` on `name`. Knowing the name of a dynamic node is the right to send to it.
+/// Whether the peer may do `operation` on `name`. Knowing the name of a dynamic node is the right
+/// to send to it.
 pub(super) fn check_right(conn: &Conn, operation: Operation, name: &str) -> Result<(), Error> {
     let Some((_, rights)) = &conn.home else { return Err(not_found(name)) };
     if name.starts_with(DYNAMIC_PREFIX) || rights.may(operation, name) {
@@ -400,7 +403,7 @@ pub(super) fn may_be_sent_to(entry: &AddressEntry) -> Result<(), Error> {
     Err(Error::new(condition::NOT_ALLOWED, what))
 }
 
-/// What an attach asks for, or why it cannot be had here.
+/// The request of an attach, or the reason of its refusal.
 fn wanted(attach: &Attach) -> Result<Want, Error> {
     let (address, dynamic) = match attach.role {
         Role::Sender => match attach.target.as_deref() {

@@ -1,18 +1,18 @@
-//! What crosses from one shard to another: a batch of entries and one run of bytes that holds their payloads.
+//! Commands between shards: a batch of entries and one run of bytes that holds their payloads.
 //!
-//! A batch is filled during a turn, handed over whole at its end and drained in order by the other side, so
-//! everything between two shards arrives in the order it was said. Credit travels as a limit (deliveries ever
-//! handed over plus credit left), which stays right whatever is on the way.
+//! A batch is filled during a turn, sent whole at its end and drained in order by the other side,
+//! so everything between two shards arrives in order. Credit travels as a limit (deliveries ever
+//! dispatched plus credit left), which stays correct whatever is in flight.
 
 use std::sync::Arc;
 
 use enmasse_amqp::types::{Error, Fields, Outcome};
 
 use super::management::QuestionId;
-use super::names::{Holder, LinkName, Thief};
+use super::names::{LinkHolder, LinkName, LinkTheft};
 use crate::core::{
-    AddressDescription, AddressKey, Arrival, Delivery, Ending, Hold, Origin, PortId, PortRole, SubscriptionName,
-    TransactionId, Unsettled,
+    AddressDescription, AddressKey, Arrival, AttachmentId, AttachmentRole, Delivery, Ending, Hold, Origin,
+    SubscriptionName, TransactionId, Unsettled,
 };
 use crate::table::AddressEntry;
 
@@ -46,29 +46,29 @@ pub(super) struct DeliveryHead {
     payload: Range,
 }
 
-/// One thing said to another shard.
+/// A command for another shard.
 #[derive(Debug)]
-pub(super) enum Entry {
+pub(super) enum Command {
     // to the home of an address
     Attach {
-        port: PortId,
+        attachment: AttachmentId,
         address: Arc<AddressEntry>,
-        role: PortRole,
+        role: AttachmentRole,
     },
     /// where the messages of a producer come from
     Origin {
-        port: PortId,
+        attachment: AttachmentId,
         origin: Origin,
     },
-    /// as `Attach`, of a link that asks for a durable subscription
+    /// as `Attach`, of a link that requests a durable subscription
     Recall {
-        port: PortId,
+        attachment: AttachmentId,
         names: Vec<SubscriptionName>,
     },
     Detach {
-        port: PortId,
+        attachment: AttachmentId,
         ending: Ending,
-        /// its client has closed it: it will not come back
+        /// its client has closed it: it will not return
         closed: bool,
     },
     /// deliveries of one link that ends, as of `Router::relinquish`
@@ -78,12 +78,12 @@ pub(super) enum Entry {
         oldest: bool,
     },
     Credit {
-        port: PortId,
+        attachment: AttachmentId,
         limit: u32,
         drain: bool,
     },
     Deliver {
-        port: PortId,
+        attachment: AttachmentId,
         arrival: ArrivalHead,
     },
     Outcome {
@@ -96,14 +96,14 @@ pub(super) enum Entry {
         outcome: Outcome,
     },
     Refused {
-        port: PortId,
+        attachment: AttachmentId,
         delivery: DeliveryHead,
     },
     Begun {
-        port: PortId,
+        attachment: AttachmentId,
     },
     Stall {
-        port: PortId,
+        attachment: AttachmentId,
     },
     Retire {
         address: AddressKey,
@@ -111,13 +111,13 @@ pub(super) enum Entry {
     /// to the shard of a link that another takes over
     Steal {
         name: LinkName,
-        from: Holder,
-        thief: Thief,
+        from: LinkHolder,
+        theft: LinkTheft,
     },
-    /// from there to every shard, and from each to the shard of the link that takes over: what was said before has been
-    /// handled
+    /// from there to every shard, and from each to the shard of the link that takes over: earlier
+    /// commands have been handled
     Confirm {
-        thief: Thief,
+        theft: LinkTheft,
     },
     Declare {
         transaction: TransactionId,
@@ -127,7 +127,7 @@ pub(super) enum Entry {
         address: AddressKey,
     },
     Post {
-        port: PortId,
+        attachment: AttachmentId,
         transaction: TransactionId,
         arrival: ArrivalHead,
     },
@@ -156,53 +156,53 @@ pub(super) enum Entry {
     },
     /// the tag of the delivery that begins next on a link that can be resumed
     NameDelivery {
-        port: PortId,
+        attachment: AttachmentId,
         delivery_id: u32,
         tag: Box<[u8]>,
     },
     /// its sender has settled a delivery
     ForgetTag {
-        port: PortId,
+        attachment: AttachmentId,
         tag: Box<[u8]>,
     },
     OutcomeUnsettled {
-        port: PortId,
+        attachment: AttachmentId,
         token: u64,
         outcome: Outcome,
     },
-    // to the owner of a port
+    // to the owner of an attachment
     Unsettled {
-        port: PortId,
+        attachment: AttachmentId,
         unsettled: Unsettled,
     },
     Name {
-        port: PortId,
+        attachment: AttachmentId,
         number: u64,
         again: bool,
     },
     Settled {
-        port: PortId,
+        attachment: AttachmentId,
         token: u64,
     },
     Recalled {
-        port: PortId,
+        attachment: AttachmentId,
         description: Arc<[u8]>,
     },
     Attached {
-        port: PortId,
+        attachment: AttachmentId,
         answer: Result<Fields, Box<Error>>,
     },
     Transfer {
-        port: PortId,
+        attachment: AttachmentId,
         delivery: DeliveryHead,
     },
     Settle {
-        port: PortId,
+        attachment: AttachmentId,
         delivery_id: u32,
         outcome: Outcome,
     },
     Provisional {
-        port: PortId,
+        attachment: AttachmentId,
         delivery_id: u32,
         transaction: TransactionId,
         outcome: Outcome,
@@ -216,71 +216,71 @@ pub(super) enum Entry {
         error: Option<Box<Error>>,
     },
     Taken {
-        port: PortId,
+        attachment: AttachmentId,
         count: u32,
     },
     Open {
-        port: PortId,
+        attachment: AttachmentId,
         open: bool,
     },
     /// deliveries that the address has room for
     Room {
-        port: PortId,
+        attachment: AttachmentId,
         room: u32,
     },
     Hold {
-        port: PortId,
+        attachment: AttachmentId,
         hold: Hold,
     },
     Drained {
-        port: PortId,
+        attachment: AttachmentId,
     },
     Halted {
-        port: PortId,
+        attachment: AttachmentId,
     },
-    /// the last word about a port that was detached
+    /// the last word about an attachment that was detached
     Left {
-        port: PortId,
+        attachment: AttachmentId,
     },
     /// the last word about one that its home detaches, as is a refusal in `Attached`
     Close {
-        port: PortId,
+        attachment: AttachmentId,
         error: Box<Error>,
     },
 }
 
 /// Entries for one other shard, in order.
 #[derive(Debug, Default)]
-pub struct Batch {
-    pub(super) entries: Vec<Entry>,
+pub struct CommandBatch {
+    pub(super) commands: Vec<Command>,
     bytes: Vec<u8>,
 }
 
-impl Batch {
+impl CommandBatch {
     /// Nothing in it.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.commands.is_empty()
     }
 
-    /// Bytes in it, payload and entries: what a driver weighs when it bounds what is on the way.
+    /// Its size in bytes, payload and entries, by which a driver bounds what is in flight.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.bytes.len() + self.entries.len() * size_of::<Entry>()
+        self.bytes.len() + self.commands.len() * size_of::<Command>()
     }
 
-    pub(super) fn push(&mut self, entry: Entry) {
-        self.entries.push(entry);
+    pub(super) fn push(&mut self, command: Command) {
+        self.commands.push(command);
     }
 
-    pub(super) fn push_arrival(&mut self, port: PortId, arrival: &Arrival<'_>) {
+    pub(super) fn push_arrival(&mut self, attachment: AttachmentId, arrival: &Arrival<'_>) {
         let arrival = self.arrival_head(arrival);
-        self.entries.push(Entry::Deliver { port, arrival });
+        self.commands.push(Command::Deliver { attachment, arrival });
     }
 
-    pub(super) fn push_posting(&mut self, port: PortId, transaction: TransactionId, arrival: &Arrival<'_>) {
+    pub(super) fn push_posting(&mut self, attachment: AttachmentId, transaction: TransactionId, arrival: &Arrival<'_>) {
         let arrival = self.arrival_head(arrival);
-        self.entries.push(Entry::Post { port, transaction, arrival });
+        self.commands.push(Command::Post { attachment, transaction, arrival });
     }
 
     fn arrival_head(&mut self, arrival: &Arrival<'_>) -> ArrivalHead {
@@ -295,14 +295,14 @@ impl Batch {
         }
     }
 
-    pub(super) fn push_transfer(&mut self, port: PortId, delivery: &Delivery<'_>) {
+    pub(super) fn push_transfer(&mut self, attachment: AttachmentId, delivery: &Delivery<'_>) {
         let delivery = self.head(delivery);
-        self.entries.push(Entry::Transfer { port, delivery });
+        self.commands.push(Command::Transfer { attachment, delivery });
     }
 
-    pub(super) fn push_refused(&mut self, port: PortId, delivery: &Delivery<'_>) {
+    pub(super) fn push_refused(&mut self, attachment: AttachmentId, delivery: &Delivery<'_>) {
         let delivery = self.head(delivery);
-        self.entries.push(Entry::Refused { port, delivery });
+        self.commands.push(Command::Refused { attachment, delivery });
     }
 
     pub(super) fn arrival(&self, head: &ArrivalHead) -> Arrival<'_> {

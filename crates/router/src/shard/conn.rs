@@ -1,4 +1,4 @@
-//! One connection as its shard sees it: the protocol machine, who is at the other end, and its links.
+//! One connection of a shard: the protocol machine, the peer's identity, and its links.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::IpAddr;
@@ -17,13 +17,13 @@ use super::pacing::Pacing;
 use super::renewing::Renewal;
 use super::resuming::Resuming;
 use super::window::Window;
-use crate::core::{Budget, Consuming, PortId};
-use crate::table::{AddressEntry, Guest, Handshake, Place, Rights, SpaceKey};
+use crate::core::{AttachmentId, Budget, Consuming};
+use crate::table::{AddressEntry, CountGuard, Guest, Handshake, Rights, SpaceKey};
 
-/// What is known about a peer before it says a word.
+/// The facts about a peer before its first bytes.
 #[derive(Clone, Debug, Default)]
 pub struct Peer {
-    /// TLS: the server name the client asked for
+    /// TLS: the server name the client requested
     pub server_name: Option<String>,
     /// TLS: the subject of a client certificate that was verified
     pub certificate_subject: Option<String>,
@@ -31,55 +31,58 @@ pub struct Peer {
     pub encrypted: bool,
     /// the peer is on this machine
     pub loopback: bool,
-    /// where it connects from, as far as attempts to log in are counted by that; `None`: from within this process
+    /// where it connects from, as far as attempts to log in are counted by that; `None`: from
+    /// within this process
     pub source: Option<IpAddr>,
     /// an in-process session: space name and user, already vouched for
     pub vouched: Option<(String, Option<String>)>,
 }
 
-/// A link, by what it does for the router.
+/// The kinds of links.
 pub(super) enum Link {
     /// no such link, or one that was refused
     Vacant,
-    /// we send to it: one port, or more where its name has wildcards that reach several addresses
-    Consumer { ports: SmallVec<[PortId; 1]>, wildcard: Option<Box<Wildcard>> },
+    /// we send to it: one attachment, or more where its name has wildcards that reach several
+    /// addresses
+    Consumer { attachments: SmallVec<[AttachmentId; 1]>, wildcard: Option<Box<Wildcard>> },
     /// it sends to us, always to one address
-    Producer { port: PortId, home: u16, window: Window },
-    /// it sends to us, and each message says where to
+    Producer { attachment: AttachmentId, home: u16, window: Window },
+    /// a sender to the anonymous terminus
     Anonymous(Box<Anonymous>),
-    /// it sends to us what is to become of transactions
+    /// a sender to the coordinator
     Coordinator(Box<Coordinator>),
 }
 
-/// What a link with wildcards asks of every address that it reaches.
+/// The request of a link with wildcards to every address that it reaches.
 #[derive(Clone)]
 pub(super) struct Wildcard {
     pub(super) name: Box<str>,
     pub(super) consuming: Consuming,
 }
 
-/// A link to the anonymous terminus: one port an address it has used. A link to the management node is one, too, by
-/// which the node sends answers.
+/// A link to the anonymous terminus: one attachment an address it has used. A link to the
+/// management node is one, too, by which the node sends answers.
 pub(super) struct Anonymous {
     pub(super) window: Window,
     pub(super) routes: HashMap<Box<str>, Route>,
-    /// what it calls itself where its messages are numbered
+    /// its name, if its messages are numbered
     pub(super) producer_name: Option<Arc<str>>,
-    /// ports that are no routes any more, until the last word of their homes
-    pub(super) past: Vec<PortId>,
-    /// where the delivery in progress goes; `None` while its rest is thrown away
-    pub(super) current: Option<(PortId, u16)>,
-    /// the beginning of a delivery whose `to` is in a frame still to come
+    /// attachments that are no routes any more, until the last word of their homes
+    pub(super) past: Vec<AttachmentId>,
+    /// where the delivery in progress goes; `None` while its rest is discarded
+    pub(super) current: Option<(AttachmentId, u16)>,
+    /// the beginning of a delivery whose `to` is in a later frame
     pub(super) beginning: Option<Beginning>,
-    /// ports that are held back
+    /// attachments that are held back
     pub(super) held: u32,
-    /// of a link to the management node: what has come of a request
+    /// of a link to the management node: the received parts of a request
     pub(super) requests: Option<Vec<u8>>,
 }
 
 pub(super) struct Beginning {
     pub(super) bytes: Vec<u8>,
-    /// from how many bytes on to look for `to` again: twice as many each time, so that small frames cost no more
+    /// from how many bytes on to look for `to` again: twice as many each time, so that small frames
+    /// cost no more
     pub(super) look_at: usize,
     /// the sender's state, encoded, if a frame had one
     pub(super) state: Option<Box<[u8]>>,
@@ -100,12 +103,12 @@ impl Anonymous {
         }
     }
 
-    /// Forgets where some names lead. Their ports stay for now.
+    /// Forgets where some names lead. Their attachments stay for now.
     pub(super) fn give_up(&mut self, which: impl Fn(&str, &Route) -> bool) {
         self.routes.retain(|name, route| {
             let goes = which(name, route);
             if goes {
-                self.past.push(route.port);
+                self.past.push(route.attachment);
             }
             !goes
         });
@@ -114,7 +117,7 @@ impl Anonymous {
 
 #[derive(Clone, Copy)]
 pub(super) struct Route {
-    pub(super) port: PortId,
+    pub(super) attachment: AttachmentId,
     pub(super) home: u16,
 }
 
@@ -129,50 +132,50 @@ pub(super) struct DynamicNode {
 /// A link that is answered once the homes of its addresses have it.
 pub(super) struct Attaching {
     pub(super) link: LinkId,
-    /// what the peer asked for
+    /// the peer's attach
     pub(super) name: Box<str>,
     pub(super) reply: AttachReply,
-    /// ports whose homes have yet to answer
+    /// attachments whose homes have yet to answer
     pub(super) waits_for: usize,
     /// why one of them will not have it
     pub(super) refusal: Option<Error>,
 }
 
-/// A space, and what may be done there.
+/// A space, and the rights there.
 pub(super) type Home = (SpaceKey, Rights);
 
 pub(super) struct Conn {
     pub(super) machine: Connection,
     /// the SASL exchange, until its outcome
     pub(super) handshake: Option<Box<Handshake>>,
-    /// who it is; without SASL, nobody
+    /// the user; none without SASL
     pub(super) guest: Guest,
-    /// the SASL mechanism by which it was let in
+    /// the SASL mechanism by which it was admitted
     pub(super) mechanism: Option<&'static str>,
     /// its container id
     pub(super) container: Box<str>,
-    /// it takes no other settlement mode than its sending links ask for
+    /// it takes no other settlement mode than its sending links request
     pub(super) insists_on_settle_mode: bool,
-    /// the space it belongs to and what it may do there, once let in
+    /// its space and rights, once it is open
     pub(super) home: Option<Home>,
     pub(super) links: Vec<Link>,
-    /// the nodes made for its links: gone with link or connection
+    /// the dynamic nodes of its links: deleted with link or connection
     pub(super) dynamic: Vec<DynamicNode>,
-    /// what its temporary queues may hold, once it has had one
+    /// the budget of its temporary queues, once it has had one
     pub(super) temporary: Option<Arc<Budget>>,
     /// requests of its that are with homes of addresses
     pub(super) questions: Vec<Question>,
     /// the attach that waits for the connection to arrive on another shard
     pub(super) moving: Option<(LinkId, Box<Attach>)>,
-    /// the attach that waits until the link it takes over is gone elsewhere
+    /// the attach that waits until the link it takes over has ended elsewhere
     pub(super) stealing: Option<Box<Stealing>>,
     /// the attach that waits for its address to be created
     pub(super) creating: Option<Box<Creating>>,
-    /// the link that waits for its answer; what the peer has sent behind it waits, too
+    /// the link that waits for its answer; later input of the peer waits, too
     pub(super) attaching: Option<Box<Attaching>>,
     /// until when it may stay, if what let it in ends
     pub(super) expires: Option<Time>,
-    /// what is asked again before that
+    /// the renewal that is due before that
     pub(super) renewal: Option<Box<Renewal>>,
     /// the names its links were given for, by their numbers, where not everything is allowed
     pub(super) claimed: Vec<Option<Box<str>>>,
@@ -183,13 +186,13 @@ pub(super) struct Conn {
     /// it has had a link, and moves no more
     pub(super) settled_here: bool,
     /// its place among the connections of its space, and those of its links by their numbers
-    pub(super) place: Option<Place>,
-    pub(super) link_places: Vec<Option<Place>>,
+    pub(super) place: Option<CountGuard>,
+    pub(super) link_places: Vec<Option<CountGuard>>,
     /// links that have a place
     pub(super) link_count: usize,
     /// work done for it while it was not read, in nanoseconds
     pub(super) work_nanos: u64,
-    /// what it carries, and how fast it may send
+    /// its traffic, and its rate limit
     pub(super) pacing: Pacing,
     /// its transactions, by their numbers
     pub(super) transactions: BTreeMap<u64, Transaction>,
@@ -199,9 +202,10 @@ pub(super) struct Conn {
     pub(super) congested: bool,
     /// a delivery found as many unsettled ones as a session may have: outcomes make room
     pub(super) starved: bool,
-    /// consumer ports that found no room for either reason, in the order in which they are asked again
-    pub(super) short: VecDeque<PortId>,
-    /// producer ports on it that are held back
+    /// consumer attachments that found no room for either reason, in the order in which they are
+    /// asked again
+    pub(super) short: VecDeque<AttachmentId>,
+    /// producer attachments on it that are held back
     pub(super) holds: u32,
     /// those of them because of which it is not read
     pub(super) stops: u32,
@@ -209,7 +213,7 @@ pub(super) struct Conn {
     pub(super) held_bytes: u64,
     /// its time-outs rest, because it is not read
     pub(super) unread: bool,
-    /// the machine has said its last word
+    /// the machine has ended
     pub(super) finished: bool,
 }
 
@@ -267,7 +271,7 @@ impl Conn {
         self.share_out(index);
     }
 
-    /// Gives a link that sends messages here what its connection may have. The credit to grant if that changes it.
+    /// Gives a sending link the share of its connection. The credit to grant if that changes it.
     pub(super) fn share_out(&mut self, index: usize) -> Option<u32> {
         let share = self.pacing.share();
         match self.links.get_mut(index)? {
@@ -318,7 +322,7 @@ impl Conn {
     }
 
     /// The link counts among those of the space and of the connection.
-    pub(super) fn take_place(&mut self, link: LinkId, place: Place) {
+    pub(super) fn take_place(&mut self, link: LinkId, place: CountGuard) {
         let index = link.0 as usize;
         if self.link_places.len() <= index {
             self.link_places.resize_with(index + 1, || None);
@@ -327,7 +331,7 @@ impl Conn {
     }
 
     /// The link counts no more among those of the space.
-    pub(super) fn give_up_place(&mut self, link: LinkId) {
+    pub(super) fn release_count(&mut self, link: LinkId) {
         if let Some(place) = self.link_places.get_mut(link.0 as usize) {
             self.link_count -= usize::from(place.take().is_some());
         }
@@ -335,7 +339,7 @@ impl Conn {
 
     /// Whether a link we send to listens to several addresses.
     pub(super) fn is_shared(&self, id: u32) -> bool {
-        matches!(self.links.get(id as usize), Some(Link::Consumer { ports, .. }) if ports.len() > 1)
+        matches!(self.links.get(id as usize), Some(Link::Consumer { attachments, .. }) if attachments.len() > 1)
     }
 
     /// The window of a link that sends to us.

@@ -1,11 +1,13 @@
-//! The coordinator of a connection's transactions (part 4): links that control them, and what is said in them.
+//! The coordinator of a connection's transactions (part 4): control links, and postings and
+//! retirements.
 //!
-//! Transactions belong to the connection that declared them; their names are numbers, which are looked up there, so that
-//! another connection's mean nothing. What is part of one is held at the homes of the addresses it uses: stored addresses
-//! of one space live together, temporary queues live with the connections that made them. A home is told of a transaction
-//! before the first message of it, and everything goes there in order. Here is only what has to be known about links and
-//! deliveries, and the commit over several homes (`discharging`). A transaction ends with its discharge, and is rolled
-//! back with the link that declared it.
+//! Transactions belong to the connection that declared them. Their ids are numbers, resolved per
+//! connection, so that ids of another connection are unknown. The contents of a transaction are
+//! held at the homes of its addresses: stored addresses of one space live together, temporary
+//! queues live with the connections that made them. A home learns of a transaction before the first
+//! message of it, and everything goes there in order. The state here is that of links and
+//! deliveries, and the commit over several homes (`discharging`). A transaction ends with its
+//! discharge, and is rolled back with the link that declared it.
 
 use std::sync::Arc;
 
@@ -18,15 +20,15 @@ use enmasse_amqp::types::{
 };
 
 use super::attach::not_open;
-use super::batch::Entry;
+use super::batch::Command;
 use super::conn::{Conn, Link};
-use super::departing::Farewell;
+use super::departing::Departure;
 use super::discharging::{Discharging, Homes};
 use super::terminus::{Terminus, reply, settle_first};
 use super::window::Window;
 use super::work::SETTLED_NANOS;
 use super::{ConnId, Request, Shard};
-use crate::core::{Arrival, Ending, PortId, TRANSACTION_MESSAGES, TransactionId, home_of_token, rolled_back};
+use crate::core::{Arrival, AttachmentId, Ending, TRANSACTION_MESSAGES, TransactionId, home_of_token, rolled_back};
 
 /// Controls that may wait for their answers on one link.
 const CONTROLS_MAX: u32 = 100;
@@ -34,17 +36,18 @@ const CONTROLS_MAX: u32 = 100;
 const CONTROL_BYTES: u64 = 4096;
 /// Transactions of one connection that may be open at once.
 const OPEN_MAX: usize = 1000;
-/// Homes of a transaction that has several hear at least as often that it is in use, in microseconds.
-const TOUCH_US: u64 = 60_000_000;
+/// Homes of a transaction that has several are notified at least this often that it is in use, in
+/// microseconds.
+const DIRTY_US: u64 = 60_000_000;
 /// The section that holds a control: amqp-value (3.2.8).
 const AMQP_VALUE: u64 = 0x77;
-/// What can be had of a coordinator (4.5.7).
+/// Capabilities of a coordinator (4.5.7).
 const CAPABILITIES: [&str; 3] = ["amqp:local-transactions", "amqp:multi-txns-per-ssn", "amqp:multi-ssns-per-txn"];
 
 /// A link that controls transactions.
 pub(super) struct Coordinator {
     pub(super) window: Window,
-    /// what has come of a control
+    /// the received parts of a control message
     beginning: Vec<u8>,
     /// its source knows the outcome rejected
     rejects: bool,
@@ -56,7 +59,7 @@ pub(super) struct Transaction {
     link: LinkId,
     /// where its messages are held, once there are any
     homes: Homes,
-    /// when all of several homes heard last that it is in use
+    /// when all of several homes were last notified that it is in use
     used: Time,
     /// why it can only be rolled back
     refusal: Option<Error>,
@@ -86,7 +89,8 @@ fn unknown() -> Error {
     Error::new(condition::TRANSACTION_UNKNOWN_ID, what)
 }
 
-/// What a control says: the value of the amqp-value section; other sections are passed over (4.2).
+/// Decodes a control message: the value of the amqp-value section; other sections are skipped
+/// (4.2).
 fn control_of(message: &[u8]) -> Result<TransactionControl, Error> {
     for section in scan::sections(message) {
         match section {
@@ -102,7 +106,7 @@ fn control_of(message: &[u8]) -> Result<TransactionControl, Error> {
 }
 
 impl Shard {
-    /// The peer asks for a link to the coordinator.
+    /// The peer requests a link to the coordinator.
     pub(super) fn attach_coordinator(&mut self, id: ConnId, link: LinkId, attach: Box<Attach>) -> Result<(), Error> {
         let conn = &self.fabric.conns[id.key()];
         let space = conn.home.as_ref().and_then(|(space, _)| self.table.space(*space));
@@ -146,9 +150,9 @@ impl Shard {
             return self.fabric.link_taken(id.key, incoming.link.0, 1);
         }
         if incoming.settled {
-            // Who sends it settled never learns what became of it (4.3).
+            // The sender of a settled discharge never learns its result (4.3).
             let what = "transfer.settled: a message to the coordinator is sent unsettled, as its outcome is the answer";
-            return self.expel(id, incoming.link, Error::new(condition::NOT_ALLOWED, what));
+            return self.detach_with_error(id, incoming.link, Error::new(condition::NOT_ALLOWED, what));
         }
         if incoming.more {
             return;
@@ -211,28 +215,29 @@ impl Shard {
         let state = match answer {
             Ok(state) => state,
             Err(error) if coordinator.rejects => DeliveryState::Outcome(Outcome::Rejected(Some(Box::new(error)))),
-            Err(error) => return self.expel(id, link, error),
+            Err(error) => return self.detach_with_error(id, link, error),
         };
         conn.machine.settle_with(link, delivery_id, &state, true);
         self.fabric.link_taken(id.key, link.0, 1);
         self.fabric.mark(id.key);
     }
 
-    /// A link whose client breaks the rules is detached with an error; what it has is let go first.
-    fn expel(&mut self, id: ConnId, link: LinkId, error: Error) {
-        self.release(id, &[link], &Farewell::with(Ending::Lost, error));
+    /// Detaches a link whose client violates the protocol with an error, after releasing its
+    /// deliveries.
+    fn detach_with_error(&mut self, id: ConnId, link: LinkId, error: Error) {
+        self.release(id, &[link], &Departure::with(Ending::Lost, error));
     }
 
-    /// As `expel`, of all links of a session, which ends.
-    fn expel_session(&mut self, id: ConnId, session: SessionId, error: Error) {
+    /// As `detach_with_error`, of all links of a session, which ends.
+    fn end_session_with_error(&mut self, id: ConnId, session: SessionId, error: Error) {
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
         let links: Vec<LinkId> = conn.machine.session_links(session).collect();
         conn.machine.end(session, Some(error));
-        self.release(id, &links, &Farewell::silent(Ending::Lost, false));
+        self.release(id, &links, &Departure::silent(Ending::Lost, false));
         self.fabric.mark(id.key);
     }
 
-    /// A transaction ends: its homes are told.
+    /// A transaction ends: its homes are notified.
     fn discharge(
         &mut self,
         id: ConnId,
@@ -265,7 +270,7 @@ impl Shard {
                     conn.machine.take_settled(session, delivery_id, delivery_id, false, |_, _| ());
                 }
             }
-            self.feed_starved(id);
+            self.resume_starved(id);
         }
         if let Some(control) = control {
             self.answer_control(id, control, result.map(|()| DeliveryState::Outcome(Outcome::Accepted)));
@@ -273,7 +278,7 @@ impl Shard {
         self.fabric.mark(id.key);
     }
 
-    /// A link that controls transactions has gone: those it declared are rolled back (4.4).
+    /// A control link has gone: the transactions it declared are rolled back (4.4).
     pub(super) fn release_coordinator(&mut self, id: ConnId, link: LinkId) {
         self.discharges.forget_control(id, link);
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
@@ -287,7 +292,8 @@ impl Shard {
         }
     }
 
-    /// The transaction that is called so, for `home` to hold something of it; that of nobody if there is none.
+    /// The transaction of that id, for `home` to hold something of it; `TransactionId::NONE` if
+    /// there is none.
     fn enlist(&mut self, conn: u32, txn_id: &[u8], home: u16) -> TransactionId {
         let here = self.fabric.index;
         let number = number_of(txn_id).unwrap_or_default();
@@ -302,28 +308,33 @@ impl Shard {
             known.homes.push(home);
         }
         // One home would take a transaction for idle that is in use at another one.
-        let stale = known.homes.len() > 1 && now.micros_since(known.used) >= TOUCH_US;
-        let touched = if stale { known.homes.clone() } else { Homes::new() };
+        let stale = known.homes.len() > 1 && now.micros_since(known.used) >= DIRTY_US;
+        let dirty = if stale { known.homes.clone() } else { Homes::new() };
         known.used = if stale || is_new { now } else { known.used };
-        for home in touched {
-            self.tell_home(home, Entry::Touch { transaction });
+        for home in dirty {
+            self.send_to_home(home, Command::Touch { transaction });
         }
         if is_new {
-            self.tell_home(home, Entry::Declare { transaction });
+            self.send_to_home(home, Command::Declare { transaction });
         }
         transaction
     }
 
-    /// A frame of a delivery has a state: if that says that it is part of a transaction (4.4.1), it is handed on as such.
+    /// A transfer has a state: if that names a transaction (4.4.1), the frame is passed on as a
+    /// posting.
     #[cold]
-    pub(super) fn post(&mut self, port: PortId, home: u16, state: &[u8], arrival: Arrival<'_>) -> bool {
+    pub(super) fn post(&mut self, attachment: AttachmentId, home: u16, state: &[u8], arrival: Arrival<'_>) -> bool {
         let txn_id = match decode_state(state) {
             Ok(DeliveryState::Transactional(state)) => state.txn_id,
-            // States of other kinds say nothing of interest, those that are broken something that cannot be known.
+            // States of other kinds are ignored, broken ones name an unknown transaction.
             Err(error) if error.condition != condition::NOT_IMPLEMENTED => Vec::new(),
             _ => return false,
         };
-        let Some((conn, kind)) = self.fabric.ports.get(port).map(|port| (port.conn, port.kind)) else { return false };
+        let Some((conn, kind)) =
+            self.fabric.attachments.get(attachment).map(|attachment| (attachment.conn, attachment.kind))
+        else {
+            return false;
+        };
         let transaction = if kind.stores() {
             self.enlist(conn, &txn_id, home)
         } else {
@@ -331,15 +342,15 @@ impl Shard {
             self.mark_rollback_only(conn, &txn_id, Error::new(condition::NOT_IMPLEMENTED, what))
         };
         if home == self.fabric.index {
-            self.router.post_delivery(port, transaction, arrival, &mut self.fabric);
+            self.router.post_delivery(attachment, transaction, arrival, &mut self.fabric);
         } else {
-            self.fabric.outboxes[home as usize].push_posting(port, transaction, &arrival);
+            self.fabric.outboxes[home as usize].push_posting(attachment, transaction, &arrival);
         }
         true
     }
 
-    /// Refuses a delivery that goes nowhere, at the link's own shard. If it is a posting its outcome is a transactional
-    /// state (4.4.1), and its transaction can only be rolled back.
+    /// Refuses a delivery that goes nowhere, at the link's own shard. If it is a posting its
+    /// outcome is a transactional state (4.4.1), and its transaction can only be rolled back.
     pub(super) fn refuse_incoming(&mut self, id: ConnId, incoming: &Incoming<'_>, error: Error) {
         let transaction = match incoming.state {
             Some(state) => self.refuse_posting(id, state, error.clone()),
@@ -366,7 +377,8 @@ impl Shard {
         }
     }
 
-    /// A delivery with this state is refused: if it is a posting its transaction can only be rolled back.
+    /// A delivery with this state is refused: if it is a posting its transaction can only be rolled
+    /// back.
     pub(super) fn refuse_posting(&mut self, id: ConnId, state: &[u8], error: Error) -> TransactionId {
         match decode_state(state) {
             Ok(DeliveryState::Transactional(state)) => self.mark_rollback_only(id.key, &state.txn_id, error),
@@ -374,9 +386,10 @@ impl Shard {
         }
     }
 
-    /// Something that belongs to a transaction was refused: its commit is answered with a rollback that names the first
-    /// cause. The home keeps the cause if the transaction has one, so that causes are in the order in which they arose.
-    /// Names the transaction, or none if the connection has no such one.
+    /// Something that belongs to a transaction was refused: its commit is answered with a rollback
+    /// that names the first cause. The home keeps the cause if the transaction has one, so that
+    /// causes are in the order in which they arose. Names the transaction, or none if the
+    /// connection has no such one.
     pub(super) fn mark_rollback_only(&mut self, conn: u32, txn_id: &[u8], cause: Error) -> TransactionId {
         let number = number_of(txn_id).unwrap_or_default();
         let state = self.fabric.conns.get_mut(conn as usize);
@@ -387,12 +400,12 @@ impl Shard {
         match known.homes.first().copied() {
             _ if known.refusal.is_some() => {}
             None => known.refusal = Some(cause),
-            Some(home) => self.tell_home(home, Entry::MarkRollbackOnly { transaction, cause: Box::new(cause) }),
+            Some(home) => self.send_to_home(home, Command::MarkRollbackOnly { transaction, cause: Box::new(cause) }),
         }
         transaction
     }
 
-    /// The peer has said in a transaction what is to become of deliveries of ours (4.4.2). Those of addresses that store
+    /// The peer has reported outcomes within a transaction (4.4.2). Those of addresses that store
     /// nothing can be part of none: their links are detached.
     pub(super) fn retire(
         &mut self,
@@ -406,7 +419,7 @@ impl Shard {
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
         if number_of(txn_id).is_none_or(|number| !conn.transactions.contains_key(&number)) {
             // There is no link to blame: a disposition is the session's.
-            return self.expel_session(id, session, unknown());
+            return self.end_session_with_error(id, session, unknown());
         }
         let Some(conn) = self.fabric.conns.get(id.key()) else { return };
         let (mut direct, mut retired): (Vec<LinkId>, Vec<(u32, u64)>) = (Vec::new(), Vec::new());
@@ -422,7 +435,7 @@ impl Shard {
             let what = "disposition.state: only deliveries of addresses that store messages take part in transactions";
             let error = Error::new(condition::NOT_IMPLEMENTED, what);
             self.mark_rollback_only(id.key, txn_id, error.clone());
-            self.expel(id, link, error);
+            self.detach_with_error(id, link, error);
         }
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
         if settled {
@@ -439,16 +452,18 @@ impl Shard {
                 self.router.retire_delivery(transaction, token, &outcome, settled, &mut self.fabric);
             } else {
                 let outcome = Arc::clone(&outcome);
-                let entry = Entry::RetireDelivery { transaction, token, outcome, settled };
+                let entry = Command::RetireDelivery { transaction, token, outcome, settled };
                 self.fabric.outboxes[home as usize].push(entry);
             }
         }
-        self.feed_starved(id);
+        self.resume_starved(id);
     }
 
     fn is_stored(&self, conn: &Conn, link: LinkId) -> bool {
-        let Some(Link::Consumer { ports, .. }) = conn.links.get(link.0 as usize) else { return false };
-        ports.iter().all(|port| self.fabric.ports.get(*port).is_some_and(|port| port.kind.stores()))
+        let Some(Link::Consumer { attachments, .. }) = conn.links.get(link.0 as usize) else { return false };
+        attachments.iter().all(|attachment| {
+            self.fabric.attachments.get(*attachment).is_some_and(|attachment| attachment.kind.stores())
+        })
     }
 
     fn settle_at_commit(&mut self, id: ConnId, transaction: TransactionId, unsettled: Unsettled) {
@@ -461,9 +476,10 @@ impl Shard {
         known.refusal.get_or_insert(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what));
     }
 
-    /// The peer has answered deliveries of ours as only a coordinator can (4.5.5): its session ends.
+    /// The peer has answered deliveries of ours as only a coordinator can (4.5.5): its session
+    /// ends.
     pub(super) fn declared_by_receiver(&mut self, id: ConnId, session: SessionId) {
         let what = "disposition.state: declared is for messages to a coordinator";
-        self.expel_session(id, session, Error::new(condition::NOT_ALLOWED, what));
+        self.end_session_with_error(id, session, Error::new(condition::NOT_ALLOWED, what));
     }
 }

@@ -1,8 +1,8 @@
 //! Links to addresses that their space has created on demand (`contracts.md` 6).
 //!
-//! The attach waits with its connection, which is not read meanwhile, as with every attach that is not answered yet. It
-//! goes on once a table is in force in which the name is an address, and is refused when the control plane says why there
-//! will be none, or when [`CREATE_TIMEOUT_MS`] is over. No thread waits.
+//! The attach waits with its connection, which is not read in the meantime, as with every attach
+//! that is not answered yet. It continues once a table is in force in which the name is an address,
+//! and is refused when the control plane refuses, or after [`CREATE_TIMEOUT_MS`]. No thread waits.
 
 use std::sync::Arc;
 
@@ -21,14 +21,14 @@ use crate::table::Resolved;
 /// Longest wait of an attach for its address.
 pub const CREATE_TIMEOUT_MS: u64 = 2_000;
 
-/// An address that a link asks for.
+/// An address that a link requests.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct WantedAddress {
     /// full name of the address space, `NAME.NAMESPACE`
     pub space: String,
     /// the name that the link attaches to
     pub address: String,
-    /// the type that the capabilities of its terminus ask for
+    /// the type that the capabilities of its terminus request
     pub kind: Option<AddressType>,
     /// the patterns of the space's `autoCreate` that stand for the name, in their order
     pub patterns: Vec<String>,
@@ -37,7 +37,7 @@ pub struct WantedAddress {
 /// An attach that waits for its address.
 pub(super) struct Creating {
     link: LinkId,
-    /// tells it from those before it
+    /// distinguishes it from earlier ones
     number: u64,
     name: Box<str>,
     attach: Box<Attach>,
@@ -45,10 +45,12 @@ pub(super) struct Creating {
 }
 
 impl Shard {
-    /// Has the address of an attach created, if its name is none yet and the space does so. `None`: it waits for that.
+    /// Has the address of an attach created, if its name is none yet and the space does so. `None`:
+    /// it waits for that.
     ///
     /// # Errors
-    /// `amqp:unauthorized-access` without the right `create`, or without the right to use the address.
+    /// `amqp:unauthorized-access` without the right `create`, or without the right to use the
+    /// address.
     pub(super) fn create_first(
         &mut self,
         id: ConnId,
@@ -81,7 +83,8 @@ impl Shard {
         Ok(None)
     }
 
-    /// Why a message to a name goes nowhere. It has no link of its own that could wait for an address to be created.
+    /// Why a message to a name goes nowhere. It has no link of its own that could wait for an
+    /// address to be created.
     pub(super) fn unknown(&self, conn: &Conn, name: &str) -> Error {
         let mut error = not_found(name);
         let space = conn.home.as_ref().and_then(|(space, _)| self.table.space(*space));
@@ -91,8 +94,8 @@ impl Shard {
         error
     }
 
-    /// There will be no address for the attach of that number, if it waits still: why, for its peer. Hand the connection's
-    /// unread bytes to `input` afterwards.
+    /// There will be no address for the attach of that number, if it waits still: why, for its
+    /// peer. Pass the connection's unread bytes to `input` afterwards.
     pub fn creation_refused(&mut self, id: ConnId, number: u64, error: Error) {
         if !self.knows(id) {
             return;
@@ -104,7 +107,7 @@ impl Shard {
         }
     }
 
-    /// The time is over for an attach whose address is not there.
+    /// An attach whose address was not created has timed out.
     pub(super) fn give_up_creation(&mut self, now: Time, id: ConnId) {
         let conn = &mut self.fabric.conns[id.key()];
         if let Some(creating) = conn.creating.take_if(|creating| creating.until <= now) {
@@ -113,8 +116,8 @@ impl Shard {
         }
     }
 
-    /// A new table is in force: the attach of a connection goes on if its name is an address there, or is none that the
-    /// space creates any more.
+    /// A new table is in force: the attach of a connection continues if its name is an address
+    /// there, or is none that the space creates any more.
     pub(super) fn go_on_created(&mut self, id: ConnId) {
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
         let table = Arc::clone(&self.table);

@@ -1,33 +1,34 @@
-//! Links that end, one of them or many together, for whatever reason.
+//! Links that end, alone or together, for any reason.
 //!
-//! It takes two phases for all links that end together. First each is taken from its connection, and its consumers are
-//! stalled at the homes of their addresses. Only then deliveries are given back and places at addresses left: else what
-//! one link gives back would be handed to the next link of the same dying connection, again and again. A batch keeps its
-//! order, so on another shard too all stalls come before the first delivery that is given back.
+//! It takes two phases for all links that end together. First each is taken from its connection,
+//! and its consumers are stalled at the homes of their addresses. Deliveries are returned and
+//! attachments removed only after that: otherwise deliveries of one link would be dispatched to the
+//! next link of the same dying connection, again and again. A batch keeps its order, so on another
+//! shard too all stalls come before the first delivery that is returned.
 //!
-//! What becomes of deliveries that nobody answered for is decided at the homes, by `core::Ending`.
+//! The homes decide about deliveries without an outcome, by `core::Ending`.
 
 use std::collections::VecDeque;
 
 use enmasse_amqp::connection::{ClosedBy, LinkId, SessionId};
 use enmasse_amqp::types::{Error, condition};
 
-use super::batch::Entry;
+use super::batch::Command;
 use super::conn::{DynamicNode, Link};
 use super::{ConnId, Shard};
-use crate::core::{Ending, Hold, PortId, home_of_token};
+use crate::core::{AttachmentId, Ending, Hold, home_of_token};
 
 /// How a link ends.
 #[derive(Clone, Debug)]
-pub(super) struct Farewell {
+pub(super) struct Departure {
     pub(super) ending: Ending,
     /// its terminus goes, too
     pub(super) closed: bool,
-    /// what a detach tells the peer, unless the peer knows
+    /// the error for the detach, unless the peer knows it
     pub(super) error: Option<Error>,
 }
 
-impl Farewell {
+impl Departure {
     /// Of a link that its client, its session or its connection has ended already.
     pub(super) const fn silent(ending: Ending, closed: bool) -> Self {
         Self { ending, closed, error: None }
@@ -39,14 +40,14 @@ impl Farewell {
     }
 }
 
-/// Ports that leave their addresses in one turn, a few microseconds each: a connection with many links that breaks off
-/// does not hold up the others of its worker.
+/// Attachments that leave their addresses in one turn, a few microseconds each: a connection with
+/// many links that breaks off does not hold up the others of its worker.
 const TURN_DEPARTURES: usize = 512;
 
-/// Ports on their way out.
+/// Attachments on their way out.
 pub(super) struct Departures {
     /// those that have to wait for a later turn, in order
-    waiting: VecDeque<(PortId, Ending, bool)>,
+    waiting: VecDeque<(AttachmentId, Ending, bool)>,
     /// how many more may leave in this turn
     room: usize,
 }
@@ -67,8 +68,8 @@ pub(super) struct Departing {
     conn: ConnId,
     link: LinkId,
     state: Link,
-    farewell: Farewell,
-    /// it may come back: what it holds stays held for it
+    farewell: Departure,
+    /// it may be resumed: its messages stay held
     resumable: bool,
 }
 
@@ -81,7 +82,7 @@ pub(super) const fn ending_by(by: ClosedBy) -> Ending {
 }
 
 impl Shard {
-    /// The machine has told that a link is over; `ended`: its session is, with all links.
+    /// The machine has reported the end of a link; `ended`: its session is over, with all links.
     pub(super) fn link_over(&mut self, id: ConnId, link: LinkId, closed: bool, by: ClosedBy, ended: Option<SessionId>) {
         let Some(conn) = self.fabric.conns.get(id.key()) else { return };
         let known = conn.links.get(link.0 as usize).is_some_and(|link| !matches!(link, Link::Vacant));
@@ -89,11 +90,11 @@ impl Shard {
             Some(session) if known => conn.machine.session_links(session).collect(),
             _ => vec![link],
         };
-        self.release(id, &links, &Farewell::silent(ending_by(by), closed));
+        self.release(id, &links, &Departure::silent(ending_by(by), closed));
     }
 
     /// Links of a connection end together.
-    pub(super) fn release(&mut self, id: ConnId, links: &[LinkId], farewell: &Farewell) {
+    pub(super) fn release(&mut self, id: ConnId, links: &[LinkId], farewell: &Departure) {
         let mut departing = Vec::with_capacity(links.len());
         for link in links {
             self.begin_departure(id, *link, farewell.clone(), &mut departing);
@@ -114,7 +115,7 @@ impl Shard {
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
         (conn.attaching, conn.stealing, conn.creating) = (None, None, None);
         for link in 0..conn.link_numbers() {
-            self.begin_departure(id, LinkId(link), Farewell::silent(ending, false), departing);
+            self.begin_departure(id, LinkId(link), Departure::silent(ending, false), departing);
         }
     }
 
@@ -125,22 +126,23 @@ impl Shard {
         }
     }
 
-    /// The first phase: the link is none of its connection's any more, and is handed nothing more.
+    /// The first phase: the link is removed from its connection, and nothing more is dispatched to
+    /// it.
     pub(super) fn begin_departure(
         &mut self,
         id: ConnId,
         link: LinkId,
-        farewell: Farewell,
+        farewell: Departure,
         departing: &mut Vec<Departing>,
     ) {
-        self.give_up_name(id, link);
+        self.release_name(id, link);
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
-        conn.give_up_place(link);
+        conn.release_count(link);
         let resumable = !farewell.closed && conn.is_resumable(link);
         conn.set_resumable(link, false);
         let state = conn.take_link(link);
-        if let Link::Consumer { ports, .. } = &state {
-            ports.iter().for_each(|port| self.stall_for_good(*port));
+        if let Link::Consumer { attachments, .. } = &state {
+            attachments.iter().for_each(|attachment| self.stall_permanently(*attachment));
         }
         departing.push(Departing { conn: id, link, state, farewell, resumable });
     }
@@ -156,14 +158,15 @@ impl Shard {
         conns.dedup();
         departing.into_iter().for_each(|departing| self.leave(departing));
         for id in conns {
-            self.feed_starved(id);
+            self.resume_starved(id);
             if self.fabric.conns.get(id.key()).is_some_and(|conn| conn.holds > 0) {
-                self.fabric.weigh_holds(id.key);
+                self.fabric.update_hold_back_pressure(id.key);
             }
         }
     }
 
-    /// Gives back the deliveries of a consumer that it did not answer for; `kept`: they stay held for it.
+    /// Returns the deliveries of a consumer that it did not answer for; `kept`: they stay held for
+    /// it.
     fn give_back(&mut self, id: ConnId, link: LinkId, ending: Ending, kept: bool) {
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
         let mut tokens = std::mem::take(&mut self.settled);
@@ -177,7 +180,7 @@ impl Shard {
             if home == self.fabric.index {
                 self.router.relinquish(tokens, ending, oldest, &mut self.fabric);
             } else {
-                let entry = Entry::GiveBack { tokens: tokens.to_vec(), ending, oldest };
+                let entry = Command::GiveBack { tokens: tokens.to_vec(), ending, oldest };
                 self.fabric.outboxes[home as usize].push(entry);
             }
             oldest = false;
@@ -188,10 +191,10 @@ impl Shard {
 
     /// A link leaves its addresses.
     fn leave(&mut self, Departing { conn: id, link, state, farewell, .. }: Departing) {
-        let Farewell { ending, closed, error } = farewell;
+        let Departure { ending, closed, error } = farewell;
         match state {
             Link::Vacant => {}
-            Link::Producer { port, .. } => self.detach_port(port, ending, closed),
+            Link::Producer { attachment, .. } => self.detach_attachment(attachment, ending, closed),
             Link::Anonymous(anonymous) => {
                 if let Some(conn) = self.fabric.conns.get_mut(id.key()) {
                     conn.questions.retain(|question| question.link != link);
@@ -199,36 +202,36 @@ impl Shard {
                 self.release_anonymous(id, &anonymous, ending);
             }
             Link::Coordinator(_) => self.release_coordinator(id, link),
-            Link::Consumer { ports, .. } => {
-                ports.into_iter().for_each(|port| self.detach_port(port, ending, closed));
+            Link::Consumer { attachments, .. } => {
+                attachments.into_iter().for_each(|attachment| self.detach_attachment(attachment, ending, closed));
             }
         }
         self.delete_dynamic(id, |node| node.link == link && (closed || node.called.is_some()));
         if let (Some(error), Some(conn)) = (error, self.fabric.conns.get_mut(id.key())) {
-            // A link that was stolen goes on elsewhere, and so does its terminus.
+            // A stolen link continues elsewhere, and so does its terminus.
             let closed = error.condition != condition::LINK_STOLEN;
             conn.machine.detach(link, closed, Some(error));
             self.fabric.mark(id.key);
         }
     }
 
-    /// The home of a consumer hands it nothing more, and no word about credit changes that.
-    fn stall_for_good(&mut self, port: PortId) {
-        let Some(state) = self.fabric.ports.get_mut(port) else { return };
+    /// The home of a consumer dispatches nothing more to it, and later credit does not change that.
+    fn stall_permanently(&mut self, attachment: AttachmentId) {
+        let Some(state) = self.fabric.attachments.get_mut(attachment) else { return };
         state.leaving = true;
         let home = state.home;
         if home == self.fabric.index {
-            self.router.stall(port);
+            self.router.stall(attachment);
         } else {
-            self.fabric.outboxes[home as usize].push(Entry::Stall { port });
+            self.fabric.outboxes[home as usize].push(Command::Stall { attachment });
         }
     }
 
-    /// Takes a port from its home; `closed`: its link will not come back.
-    pub(super) fn detach_port(&mut self, port: PortId, ending: Ending, closed: bool) {
-        let Some(gone) = self.fabric.ports.get(port).copied() else { return };
-        if let Some(port) = self.fabric.ports.get_mut(port) {
-            port.held = Hold::No;
+    /// Takes an attachment from its home; `closed`: its link will not return.
+    pub(super) fn detach_attachment(&mut self, attachment: AttachmentId, ending: Ending, closed: bool) {
+        let Some(gone) = self.fabric.attachments.get(attachment).copied() else { return };
+        if let Some(attachment) = self.fabric.attachments.get_mut(attachment) {
+            attachment.held = Hold::No;
         }
         if gone.held != Hold::No {
             self.fabric.link_held(gone.conn, gone.link, gone.held, Hold::No);
@@ -236,58 +239,58 @@ impl Shard {
         let home = gone.home;
         // A violation closes a link too, but no subscription: only its client does.
         let closed = closed && ending == Ending::ByClient;
-        self.fabric.late.forget(port);
+        self.fabric.partial_deliveries.forget(attachment);
         if home == self.fabric.index {
-            // An anonymous link that lives on hears what its route had still taken.
+            // An anonymous link that stays is notified of what its route had still taken.
             if self.departures.are_due() || self.fabric.is_anonymous(&gone) {
-                self.leave_address_now(port, ending, closed);
+                self.leave_address_now(attachment, ending, closed);
             } else {
-                self.fabric.ports.leave(port);
-                self.departures.waiting.push_back((port, ending, closed));
+                self.fabric.attachments.leave(attachment);
+                self.departures.waiting.push_back((attachment, ending, closed));
             }
         } else {
             if !gone.parting {
-                self.fabric.outboxes[home as usize].push(Entry::Detach { port, ending, closed });
+                self.fabric.outboxes[home as usize].push(Command::Detach { attachment, ending, closed });
             }
-            self.fabric.ports.leave(port);
+            self.fabric.attachments.leave(attachment);
         }
     }
 
-    /// A port of another shard leaves its address, which lives here: at once, or in a later turn where too many have left
-    /// in this one. Nothing is handed to it meanwhile.
-    pub(super) fn leave_address(&mut self, port: PortId, ending: Ending, closed: bool) {
+    /// An attachment of another shard leaves its address, which lives here: at once, or in a later
+    /// turn where too many have left in this one. Nothing is dispatched to it in the meantime.
+    pub(super) fn leave_address(&mut self, attachment: AttachmentId, ending: Ending, closed: bool) {
         if self.departures.are_due() {
-            self.leave_address_now(port, ending, closed);
+            self.leave_address_now(attachment, ending, closed);
         } else {
-            self.departures.waiting.push_back((port, ending, closed));
+            self.departures.waiting.push_back((attachment, ending, closed));
         }
     }
 
-    fn leave_address_now(&mut self, port: PortId, ending: Ending, closed: bool) {
+    fn leave_address_now(&mut self, attachment: AttachmentId, ending: Ending, closed: bool) {
         self.departures.room = self.departures.room.saturating_sub(1);
         if closed {
-            self.router.unsubscribe(port, &mut self.fabric);
+            self.router.unsubscribe(attachment, &mut self.fabric);
         } else {
-            self.router.depart(port, ending, &mut self.fabric);
+            self.router.depart(attachment, ending, &mut self.fabric);
         }
-        if port.shard == self.fabric.index {
-            self.fabric.ports.remove(port);
+        if attachment.shard == self.fabric.index {
+            self.fabric.attachments.remove(attachment);
         } else {
-            self.fabric.outboxes[port.shard as usize].push(Entry::Left { port });
+            self.fabric.outboxes[attachment.shard as usize].push(Command::Left { attachment });
         }
     }
 
-    /// The turn's share of the ports that wait to leave their addresses.
+    /// The turn's share of the attachments that wait to leave their addresses.
     pub(super) fn leave_addresses(&mut self) {
         self.departures.room = TURN_DEPARTURES;
         while self.departures.room > 0
-            && let Some((port, ending, closed)) = self.departures.waiting.pop_front()
+            && let Some((attachment, ending, closed)) = self.departures.waiting.pop_front()
         {
-            self.leave_address_now(port, ending, closed);
+            self.leave_address_now(attachment, ending, closed);
         }
     }
 
-    /// Whether ports wait to leave their addresses in the next turn.
+    /// Whether attachments wait to leave their addresses in the next turn.
     #[must_use]
     pub fn has_departures(&self) -> bool {
         !self.departures.waiting.is_empty()

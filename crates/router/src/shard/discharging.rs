@@ -1,9 +1,10 @@
 //! The discharge of a transaction (4.4) at all of its homes.
 //!
-//! A transaction has one home as a rule, which commits it. With temporary queues it may have several, of which at most one
-//! has something for the journal. Then all others prepare first: each admits its messages, in memory, and can commit from
-//! then on. When all have, the home with the journal commits, and what it answers holds for all. So nothing can be had
-//! before the commit is on disk, and one refusal rolls all back.
+//! A transaction has one home as a rule, which commits it. With temporary queues it may have
+//! several, of which at most one has something for the journal. Then all others prepare first: each
+//! admits its messages, in memory, and can commit from then on. When all have, the home with the
+//! journal commits, and its answer holds for all. So nothing is available before the commit is on
+//! disk, and one refusal rolls all back.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,7 @@ use enmasse_amqp::connection::LinkId;
 use enmasse_amqp::types::Error;
 use smallvec::SmallVec;
 
-use super::batch::Entry;
+use super::batch::Command;
 use super::coordinator::Unsettled;
 use super::{ConnId, Shard};
 use crate::core::TransactionId;
@@ -22,11 +23,11 @@ pub(super) type Homes = SmallVec<[u16; 1]>;
 /// A transaction of which the discharge is under way.
 pub(super) struct Discharging {
     pub(super) conn: ConnId,
-    /// the client asked for a rollback
+    /// the client requested a rollback
     pub(super) fail: bool,
-    /// the control to be answered, unless its link has gone
+    /// the control message to answer, unless its link has gone
     pub(super) control: Option<(LinkId, u32)>,
-    /// why it is rolled back and not committed, as the client is told
+    /// why it is rolled back instead of committed, for the client
     pub(super) refusal: Option<Error>,
     pub(super) unsettled: Vec<Unsettled>,
     pub(super) homes: Homes,
@@ -34,7 +35,7 @@ pub(super) struct Discharging {
     pub(super) journal: Option<u16>,
 }
 
-/// What the homes were asked last.
+/// The last request to the homes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     /// all but the home with the journal prepare
@@ -52,13 +53,13 @@ struct Pending {
     waits_for: usize,
 }
 
-/// The discharges under way of all connections of a shard, by the numbers of their transactions. They outlive their
-/// connections: what has prepared has to hear the end.
+/// The discharges under way of all connections of a shard, by the numbers of their transactions.
+/// They outlive their connections: homes that have prepared need the decision.
 #[derive(Default)]
 pub(super) struct Discharges(BTreeMap<u64, Pending>);
 
 impl Discharges {
-    /// A control link is over: nobody hears the answers.
+    /// A control link is over: its answers are dropped.
     pub(super) fn forget_control(&mut self, conn: ConnId, link: LinkId) {
         for Pending { discharging, .. } in self.0.values_mut().filter(|pending| pending.discharging.conn == conn) {
             discharging.control = discharging.control.filter(|(of, _)| *of != link);
@@ -68,17 +69,17 @@ impl Discharges {
 
 impl Shard {
     /// Something for a home of transactions; here at once.
-    pub(super) fn tell_home(&mut self, home: u16, entry: Entry) {
+    pub(super) fn send_to_home(&mut self, home: u16, entry: Command) {
         if home != self.fabric.index {
             return self.fabric.outboxes[home as usize].push(entry);
         }
         let (router, fabric) = (&mut self.router, &mut self.fabric);
         match entry {
-            Entry::Declare { transaction } => router.declare(transaction),
-            Entry::Touch { transaction } => router.touch_transaction(transaction),
-            Entry::MarkRollbackOnly { transaction, cause } => router.mark_rollback_only(Some(transaction), &cause),
-            Entry::Prepare { transaction } => router.prepare(transaction, fabric),
-            Entry::Discharge { transaction, fail } => router.discharge(transaction, fail, fabric),
+            Command::Declare { transaction } => router.declare(transaction),
+            Command::Touch { transaction } => router.note_transaction_use(transaction),
+            Command::MarkRollbackOnly { transaction, cause } => router.mark_rollback_only(Some(transaction), &cause),
+            Command::Prepare { transaction } => router.prepare(transaction, fabric),
+            Command::Discharge { transaction, fail } => router.discharge(transaction, fail, fabric),
             other => debug_assert!(false, "{other:?} is not for the home of a transaction"),
         }
     }
@@ -87,24 +88,25 @@ impl Shard {
         let Discharging { fail, control, refusal, homes, journal, .. } = &discharging;
         let rolls_back = *fail || refusal.is_some();
         let step = if rolls_back || homes.len() < 2 { Step::End } else { Step::Prepare };
-        let asked: Homes = homes.iter().copied().filter(|home| step == Step::End || Some(*home) != *journal).collect();
-        if asked.is_empty() {
+        let requested: Homes =
+            homes.iter().copied().filter(|home| step == Step::End || Some(*home) != *journal).collect();
+        if requested.is_empty() {
             return self.end_discharge(discharging);
         }
         let entry = |transaction| match step {
-            Step::Prepare => Entry::Prepare { transaction },
-            Step::Journal | Step::End => Entry::Discharge { transaction, fail: rolls_back },
+            Step::Prepare => Command::Prepare { transaction },
+            Step::Journal | Step::End => Command::Discharge { transaction, fail: rolls_back },
         };
         let transaction = TransactionId { shard: self.fabric.index, conn: discharging.conn.key, number };
         if control.is_some() || step == Step::Prepare {
-            self.discharges.0.insert(number, Pending { discharging, step, waits_for: asked.len() });
+            self.discharges.0.insert(number, Pending { discharging, step, waits_for: requested.len() });
         }
-        for home in asked {
-            self.tell_home(home, entry(transaction));
+        for home in requested {
+            self.send_to_home(home, entry(transaction));
         }
     }
 
-    /// Homes have done what they were asked, or could not.
+    /// Homes have answered the last request.
     pub(super) fn answer_discharges(&mut self) {
         for (transaction, result) in std::mem::take(&mut self.fabric.discharged) {
             let Some(pending) = self.discharges.0.get_mut(&transaction.number) else { continue };
@@ -124,8 +126,8 @@ impl Shard {
         let fail = refusal.is_some();
         let with_journal = homes.iter().copied().filter(|home| Some(*home) == *journal);
         let others = homes.iter().copied().filter(|home| Some(*home) != *journal);
-        let (step, asked): (Step, Homes) = match pending.step {
-            // Who has refused knows nothing of it any more, and says yes to the rollback.
+        let (step, requested): (Step, Homes) = match pending.step {
+            // A home that refused has no state of it any more, and confirms the rollback.
             Step::Prepare if fail => (Step::End, homes.clone()),
             Step::Prepare if with_journal.clone().next().is_some() => (Step::Journal, with_journal.collect()),
             Step::Prepare | Step::Journal => (Step::End, others.collect()),
@@ -136,9 +138,9 @@ impl Shard {
                 return;
             }
         };
-        (pending.step, pending.waits_for) = (step, asked.len());
-        for home in asked {
-            self.tell_home(home, Entry::Discharge { transaction, fail });
+        (pending.step, pending.waits_for) = (step, requested.len());
+        for home in requested {
+            self.send_to_home(home, Command::Discharge { transaction, fail });
         }
     }
 

@@ -1,9 +1,9 @@
-//! Dynamic nodes (part 3, 3.5.3; `contracts.md` 6): temporary queues, temporary topics and direct nodes, made at attach and
-//! gone with the link or the connection that made them.
+//! Dynamic nodes (part 3, 3.5.3; `contracts.md` 6): temporary queues, temporary topics and direct
+//! nodes, made at attach and deleted with the link or the connection that made them.
 //!
-//! Their names are 128 random bits, so knowing one is the right to send to it; only the connection that made it
-//! may receive. The registry is shared by all shards and touched at attach, or when an anonymous sender
-//! first names a node: never once a message.
+//! Their names are 128 random bits, so knowing one is the right to send to it; only the connection
+//! that made it may receive. The registry is shared by all shards and touched at attach, or when an
+//! anonymous sender first names a node: never once a message.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::AtomicU64;
@@ -12,10 +12,11 @@ use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use crate::core::{AddressKey, AddressKind, DYNAMIC_KEYS};
 use crate::table::{AddressEntry, SpaceKey};
 
-/// What the name of every dynamic node begins with.
+/// Prefix of the names of dynamic nodes.
 pub const DYNAMIC_PREFIX: &str = "$temp/";
 
-/// Credit that the platform keeps open for one named producer of a temporary queue or topic, in deliveries.
+/// Credit that the platform keeps open for one named producer of a temporary queue or topic, in
+/// deliveries.
 const TEMPORARY_WINDOW: u32 = 100;
 
 /// All dynamic nodes of a node.
@@ -33,7 +34,7 @@ struct Nodes {
     spaces: HashMap<SpaceKey, Use>,
 }
 
-/// What the dynamic nodes of one space take.
+/// The resources of the dynamic nodes of one space.
 #[derive(Debug, Default)]
 struct Use {
     nodes: usize,
@@ -54,8 +55,8 @@ impl Nodes {
 }
 
 impl DynamicNodes {
-    /// Makes a node that lives on shard `home`, and names the counter of bytes in temporary queues of the space. `random`:
-    /// 16 bytes nobody can guess.
+    /// Makes a node that lives on shard `home`, and names the counter of bytes in temporary queues
+    /// of the space. `random`: 16 unpredictable bytes.
     pub(super) fn create(
         &self,
         space: SpaceKey,

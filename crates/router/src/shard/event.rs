@@ -1,5 +1,5 @@
-//! What a shard tells its driver: facts for logs and the console, taken in batches, and the few things that it
-//! cannot do itself because they take long or another thread.
+//! Output of a shard for its driver: facts for logs and the console, taken in batches, and the few
+//! operations that need much time or another thread.
 
 use enmasse_amqp::sasl::PlainCheck;
 use enmasse_amqp::time::Time;
@@ -7,7 +7,7 @@ use enmasse_amqp::time::Time;
 use super::{ConnId, WantedAddress};
 use crate::table::{Question, Refusal, SpaceKey};
 
-/// A fact about a connection, for whoever watches the node.
+/// A fact about a connection, for the watcher of the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fact {
     /// The peer has opened the connection.
@@ -16,16 +16,16 @@ pub enum Fact {
         container: String,
         /// the space it belongs to
         space: String,
-        /// who it is, unless anonymous
+        /// the user, unless anonymous
         user: Option<String>,
         /// the SASL mechanism it came in by; `None`: without SASL
         mechanism: Option<&'static str>,
     },
-    /// The peer was not let in.
+    /// The peer was not admitted.
     LoginRefused(Refusal),
     /// A link was refused.
     AttachRefused {
-        /// the address asked for
+        /// the address requested
         address: String,
         /// the error condition
         condition: String,
@@ -33,10 +33,10 @@ pub enum Fact {
         reason: String,
         /// the space it belongs to
         space: String,
-        /// who it is, unless anonymous
+        /// the user, unless anonymous
         user: Option<String>,
     },
-    /// The connection is gone.
+    /// The connection has ended.
     Closed {
         /// the error condition, unless it was closed in peace
         condition: Option<String>,
@@ -45,21 +45,21 @@ pub enum Fact {
     },
 }
 
-/// About whom a [`Request::Ask`] is.
+/// The subject of a [`Request::Ask`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum About {
-    /// somebody who is inside, and may stay
+pub enum LoginSubject {
+    /// a connected client, to be renewed
     Member,
-    /// somebody who would come in
-    Newcomer,
+    /// a new login
+    NewLogin,
 }
 
-/// What the driver has to do for the shard.
+/// A request of the shard to its driver.
 #[derive(Debug)]
 pub enum Request {
     /// Run `check` away from the worker threads, then call `plain_checked`.
     CheckPlain {
-        /// who waits
+        /// the waiting connection
         conn: ConnId,
         /// the space it would come into, if there is one
         space: Option<SpaceKey>,
@@ -70,36 +70,37 @@ pub enum Request {
     },
     /// Ask the service that a question names, then call `judged`.
     Ask {
-        /// who waits
+        /// the waiting connection
         conn: ConnId,
         /// whether it waits to come in, or to stay
-        about: About,
-        /// what to ask
+        subject: LoginSubject,
+        /// the question
         question: Question,
     },
     /// Have an address created; only if there will be none, call `creation_refused`.
     Create {
-        /// who waits
+        /// the waiting connection
         conn: ConnId,
         /// of the attach that waits
         number: u64,
         /// the address
         wanted: WantedAddress,
-        /// who the peer is, unless anonymous
+        /// the user, unless anonymous
         user: Option<String>,
         /// from then on it waits no more
         until: Time,
     },
-    /// Take the connection out (`extract`) and hand it to shard `to` (`adopt`), socket and unread bytes included.
+    /// Take the connection out (`extract`) and pass it to shard `to` (`adopt`), socket and unread
+    /// bytes included.
     Move {
         /// which
         conn: ConnId,
         /// where to
         to: u16,
     },
-    /// Tell whoever watches.
+    /// Report it to the watcher.
     Fact {
-        /// about whom
+        /// the subject
         conn: ConnId,
         /// what
         fact: Fact,

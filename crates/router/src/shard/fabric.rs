@@ -1,5 +1,6 @@
-//! Everything of a shard but its router: connections, ports, and what goes to other shards. The router speaks to
-//! links through it; a port of another shard is an entry in that shard's batch.
+//! All state of a shard except its router: connections, attachments, and batches for other shards.
+//! The router speaks to links through it; an attachment of another shard is an entry in that
+//! shard's batch.
 
 use std::collections::BTreeSet;
 
@@ -10,39 +11,41 @@ use slab::Slab;
 
 use super::OUTPUT_HIGH_BYTES;
 use super::attach::check_right;
-use super::batch::{Batch, Entry};
+use super::attachments::{Attachment, Attachments};
+use super::batch::{Command, CommandBatch};
 use super::conn::{Attaching, Conn, Link};
 use super::coordinator::within;
-use super::late::{LateParts, PIECE_BYTES};
-use super::ports::{Port, Ports};
+use super::partial_deliveries::{PIECE_BYTES, PartialDeliveries};
 use super::subscribing::Description;
 use super::work::{DELIVERY_NANOS, WEIGHED_NANOS, Work};
-use crate::core::{Delivery, Ending, Hold, Links, PortId, TransactionId, Unsettled};
+use crate::core::{AttachmentId, Delivery, Ending, Hold, Links, TransactionId, Unsettled};
 use crate::plan::Operation;
 
 pub(super) struct Fabric {
     pub(super) index: u16,
     pub(super) conns: Slab<Conn>,
-    pub(super) ports: Ports,
-    pub(super) outboxes: Vec<Batch>,
-    pub(super) late: LateParts,
+    pub(super) attachments: Attachments,
+    pub(super) outboxes: Vec<CommandBatch>,
+    pub(super) partial_deliveries: PartialDeliveries,
     /// keys of connections that the driver has to look at
     pub(super) dirty: Vec<u32>,
-    /// deliveries that were sent settled to links that take no others, though their producers wait for an outcome
+    /// deliveries that were sent settled to links that take no others, though their producers wait
+    /// for an outcome
     pub(super) sent_settled: Vec<u64>,
     /// deliveries larger than their receivers take
     pub(super) too_large: Vec<u64>,
-    /// connections whose link was refused by the home of its address
+    /// connections with a link that the home of its address refused
     pub(super) refused: Vec<u32>,
-    /// connections and links where a long delivery of one address has ended and those of others may go on
+    /// connections and links where a long delivery of one address has ended and those of others may
+    /// continue
     pub(super) freed: Vec<(u32, u32)>,
     /// transactions of connections here that were discharged, or could not be
     pub(super) discharged: Vec<(TransactionId, Result<(), Error>)>,
-    /// connections whose spaces have sent too fast, by when they may go on
+    /// connections of spaces over their rate limit, by the time when they may continue
     pub(super) paced: BTreeSet<(Time, u32)>,
     /// connections that are not read because of the receive budget
     pub(super) stopped: usize,
-    /// what the connection that is being read has cost
+    /// the cost of reading the current connection
     pub(super) work: Work,
     /// when the driver last called
     pub(super) now: Time,
@@ -53,9 +56,9 @@ impl Fabric {
         Self {
             index,
             conns: Slab::new(),
-            ports: Ports::new(index),
-            outboxes: (0..count).map(|_| Batch::default()).collect(),
-            late: LateParts::default(),
+            attachments: Attachments::new(index),
+            outboxes: (0..count).map(|_| CommandBatch::default()).collect(),
+            partial_deliveries: PartialDeliveries::default(),
             dirty: Vec::new(),
             sent_settled: Vec::new(),
             too_large: Vec::new(),
@@ -80,8 +83,8 @@ impl Fabric {
     }
 
     #[inline]
-    fn remote(&mut self, port: PortId) -> Option<&mut Batch> {
-        if port.shard == self.index { None } else { Some(&mut self.outboxes[port.shard as usize]) }
+    fn remote(&mut self, attachment: AttachmentId) -> Option<&mut CommandBatch> {
+        if attachment.shard == self.index { None } else { Some(&mut self.outboxes[attachment.shard as usize]) }
     }
 
     /// Grants `credit` on a link of `conn`.
@@ -109,7 +112,8 @@ impl Fabric {
         has_answers || !self.freed.is_empty() || !self.refused.is_empty() || !self.discharged.is_empty()
     }
 
-    /// Answers the link of a connection whose addresses have all answered. A refusal is the shard's to say.
+    /// Answers the link of a connection whose addresses have all answered. The shard itself reports
+    /// a refusal.
     fn answer_attach(&mut self, conn: u32) {
         let Some(state) = self.conns.get_mut(conn as usize) else { return };
         if state.attaching.as_ref().is_none_or(|attaching| attaching.waits_for > 0) {
@@ -124,36 +128,36 @@ impl Fabric {
         }
     }
 
-    /// The home of a port that was detached says nothing more.
-    pub(super) fn last_word(&mut self, port: PortId) {
-        let Some(gone) = self.ports.remove(port) else { return };
+    /// The home of a detached attachment says nothing more.
+    pub(super) fn finish_detach(&mut self, attachment: AttachmentId) {
+        let Some(gone) = self.attachments.remove(attachment) else { return };
         if gone.held != Hold::No {
             self.link_held(gone.conn, gone.link, gone.held, Hold::No);
         }
         let state = self.conns.get_mut(gone.conn as usize);
         if let Some(Link::Anonymous(anonymous)) = state.and_then(|state| state.links.get_mut(gone.link as usize)) {
-            anonymous.past.retain(|other| *other != port);
+            anonymous.past.retain(|other| *other != attachment);
         }
     }
 
     /// A drain is answered once no address has anything left that the link has credit for.
     fn finish_drain(&mut self, conn: u32, link: u32) {
         let Some(state) = self.conns.get_mut(conn as usize) else { return };
-        let Some(Link::Consumer { ports, .. }) = state.links.get(link as usize) else { return };
-        let mut ports = ports.iter().filter_map(|port| self.ports.get(*port));
-        if !ports.any(|port| port.drain || port.draining) {
+        let Some(Link::Consumer { attachments, .. }) = state.links.get(link as usize) else { return };
+        let mut attachments = attachments.iter().filter_map(|attachment| self.attachments.get(*attachment));
+        if !attachments.any(|attachment| attachment.drain || attachment.draining) {
             state.machine.drained(LinkId(link));
             self.mark(conn);
         }
     }
 
-    pub(super) fn is_anonymous(&self, port: &Port) -> bool {
-        let link = self.conns.get(port.conn as usize).and_then(|conn| conn.links.get(port.link as usize));
+    pub(super) fn is_anonymous(&self, attachment: &Attachment) -> bool {
+        let link = self.conns.get(attachment.conn as usize).and_then(|conn| conn.links.get(attachment.link as usize));
         matches!(link, Some(Link::Anonymous(_)))
     }
 
-    /// A long delivery ends before its time on a link: others may go on.
-    fn break_off(&mut self, conn: u32, link: u32) {
+    /// A long delivery ends before its time on a link: others may continue.
+    fn abort_incoming(&mut self, conn: u32, link: u32) {
         let Some(state) = self.conns.get_mut(conn as usize) else { return };
         let void = Outgoing { token: None, message_format: 0, first: false, more: false, aborted: true, payload: &[] };
         if state.machine.transfer(LinkId(link), void).is_ok() {
@@ -162,7 +166,7 @@ impl Fabric {
         }
     }
 
-    /// Holds a link that sends to us back, or lets it go on.
+    /// Holds a link that sends to us back, or lets it continue.
     pub(super) fn link_held(&mut self, conn: u32, link: u32, before: Hold, after: Hold) {
         let Some(state) = self.conns.get_mut(conn as usize) else { return };
         self.stopped -= usize::from(state.stops > 0);
@@ -180,7 +184,7 @@ impl Fabric {
                 state.held_bytes = 0;
             }
         }
-        // One of several addresses that may go on is not all of them.
+        // The link continues only when all of its addresses may.
         let hold = match state.links.get_mut(link as usize) {
             Some(Link::Anonymous(anonymous)) => {
                 anonymous.held = if hold { anonymous.held + 1 } else { anonymous.held.saturating_sub(1) };
@@ -189,20 +193,22 @@ impl Fabric {
             _ => hold,
         };
         if !hold {
-            state.machine.hold(LinkId(link), false);
+            state.machine.set_held(LinkId(link), false);
         }
-        self.weigh_holds(conn);
+        self.update_hold_back_pressure(conn);
     }
 
     fn is_held(&self, link: &Link) -> bool {
         match link {
-            Link::Producer { port, .. } => self.ports.get(*port).is_some_and(|port| port.held != Hold::No),
+            Link::Producer { attachment, .. } => {
+                self.attachments.get(*attachment).is_some_and(|attachment| attachment.held != Hold::No)
+            }
             Link::Anonymous(anonymous) => anonymous.held > 0,
             Link::Vacant | Link::Consumer { .. } | Link::Coordinator(_) => false,
         }
     }
 
-    /// Counts what comes in on a link although it is held.
+    /// Counts input of a link although it is held.
     #[cold]
     pub(super) fn count_held(&mut self, conn: u32, link: u32, bytes: usize) {
         let state = self.conns.get(conn as usize).and_then(|state| state.links.get(link as usize));
@@ -212,49 +218,49 @@ impl Fabric {
         }
     }
 
-    /// Holds the sessions of those links that are to be held. One within a delivery of another link stays open until its
-    /// end: what waits may wait for just that.
+    /// Holds the sessions of those links that are to be held. A session within a delivery of
+    /// another link stays open until its end: the waiting delivery may need just that.
     #[cold]
-    pub(super) fn weigh_holds(&mut self, conn: u32) {
+    pub(super) fn update_hold_back_pressure(&mut self, conn: u32) {
         let Some(state) = self.conns.get(conn as usize) else { return };
         self.work.nanos += state.links.len() as u64 * WEIGHED_NANOS;
         let links = || state.links.iter().enumerate().map(|(link, state)| (LinkId(link as u32), self.is_held(state)));
-        let goes_on = |link: LinkId| {
+        let continues = |link: LinkId| {
             let sends_to_us = !matches!(state.links[link.0 as usize], Link::Vacant | Link::Consumer { .. });
             sends_to_us && state.machine.is_receiving(link)
         };
-        let going_on = links().filter(|(link, held)| !held && goes_on(*link));
+        let going_on = links().filter(|(link, held)| !held && continues(*link));
         let open: Vec<_> = going_on.filter_map(|(link, _)| state.machine.link_session(link)).collect();
         let held: Vec<LinkId> = links().filter(|(_, held)| *held).map(|(link, _)| link).collect();
         let Some(state) = self.conns.get_mut(conn as usize) else { return };
         for link in held {
-            let goes_on = state.machine.link_session(link).is_some_and(|session| open.contains(&session));
-            state.machine.hold(link, !goes_on);
+            let continues = state.machine.link_session(link).is_some_and(|session| open.contains(&session));
+            state.machine.set_held(link, !continues);
         }
         self.mark(conn);
     }
 }
 
 impl Fabric {
-    /// Hands a link of this shard a part of a delivery: all of it, or the beginning of a long one, whose rest waits
-    /// until the output was written. `false`: none of it.
+    /// Dispatches a part of a delivery to a link of this shard: all of it, or the beginning of a
+    /// long one, whose rest waits until the output was written. `false`: none of it.
     #[inline]
-    pub(super) fn write(&mut self, consumer: PortId, delivery: &Delivery<'_>) -> bool {
-        let Some(port) = self.ports.get_mut(consumer) else { return false };
-        debug_assert!(!(port.leaving && delivery.first), "a link that ends is handed nothing more");
-        if !delivery.first && !port.sending {
+    pub(super) fn write(&mut self, consumer: AttachmentId, delivery: &Delivery<'_>) -> bool {
+        let Some(attachment) = self.attachments.get_mut(consumer) else { return false };
+        debug_assert!(!(attachment.leaving && delivery.first), "a link that ends is handed nothing more");
+        if !delivery.first && !attachment.sending {
             // The rest of one that was given up.
             return true;
         }
-        let conn = port.conn;
+        let conn = attachment.conn;
         let Some(state) = self.conns.get_mut(conn as usize) else { return false };
         if state.machine.output().len() > OUTPUT_HIGH_BYTES && !delivery.aborted {
             state.congested = true;
-            self.fall_short(consumer);
+            self.mark_congested(consumer);
             return false;
         }
-        // A receiver that asked for settled deliveries says nothing about them: taking them is accepting them.
-        let settles = delivery.token.is_some() && state.machine.sends_settled(LinkId(port.link));
+        // A receiver of settled deliveries sends no outcomes: taking them is accepting them.
+        let settles = delivery.token.is_some() && state.machine.sends_settled(LinkId(attachment.link));
         let (payload, rest) = delivery.payload.split_at(delivery.payload.len().min(PIECE_BYTES));
         let more = delivery.more || !rest.is_empty();
         let outgoing = Outgoing {
@@ -265,13 +271,13 @@ impl Fabric {
             aborted: delivery.aborted,
             payload,
         };
-        let name = if delivery.first { port.name.take() } else { None };
+        let name = if delivery.first { attachment.name.take() } else { None };
         let taken = match name {
             Some((number, resume)) => {
                 let tag = Tag { bytes: &number.to_be_bytes(), resume };
-                state.machine.transfer_named(LinkId(port.link), outgoing, tag)
+                state.machine.transfer_named(LinkId(attachment.link), outgoing, tag)
             }
-            None => state.machine.transfer(LinkId(port.link), outgoing),
+            None => state.machine.transfer(LinkId(attachment.link), outgoing),
         };
         match taken {
             Ok(()) => {}
@@ -279,58 +285,59 @@ impl Fabric {
             Err(error) => {
                 if error == SendError::Unsettled {
                     state.starved = true;
-                    self.fall_short(consumer);
+                    self.mark_congested(consumer);
                 }
                 return false;
             }
         }
-        port.sending = more;
-        state.pacing.carried.went(delivery.first, payload.len());
+        attachment.sending = more;
+        state.pacing.carried.count_sent(delivery.first, payload.len());
         // Copying a byte takes a quarter of a nanosecond.
         let nanos = DELIVERY_NANOS + payload.len() as u64 / 4;
         let account = if self.work.reading { &mut self.work.nanos } else { &mut state.work_nanos };
         *account += nanos;
         if delivery.first {
-            port.handed = port.handed.wrapping_add(1);
-        } else if !more && state.is_shared(port.link) {
-            self.freed.push((conn, port.link));
+            attachment.dispatched = attachment.dispatched.wrapping_add(1);
+        } else if !more && state.is_shared(attachment.link) {
+            self.freed.push((conn, attachment.link));
         }
         if settles && !more && !delivery.aborted {
             self.sent_settled.extend(delivery.token);
         }
         if !rest.is_empty() {
             state.congested = true;
-            self.late.push(consumer, &Delivery { first: false, payload: rest, ..*delivery });
-            self.fall_short(consumer);
+            self.partial_deliveries.push(consumer, &Delivery { first: false, payload: rest, ..*delivery });
+            self.mark_congested(consumer);
         }
         self.mark(conn);
         true
     }
 
-    /// A port found no room on its connection, which is congested or starved now.
+    /// An attachment found no room on its connection, which is congested or starved now.
     #[cold]
-    fn fall_short(&mut self, consumer: PortId) {
-        let Some(port) = self.ports.get_mut(consumer) else { return };
-        if !std::mem::replace(&mut port.short, true)
-            && let Some(state) = self.conns.get_mut(port.conn as usize)
+    fn mark_congested(&mut self, consumer: AttachmentId) {
+        let Some(attachment) = self.attachments.get_mut(consumer) else { return };
+        if !std::mem::replace(&mut attachment.short, true)
+            && let Some(state) = self.conns.get_mut(attachment.conn as usize)
         {
             state.short.push_back(consumer);
         }
     }
 
-    /// A link cannot take a delivery, or the rest of it, now or ever: that is its answer, and its credit goes on.
+    /// A link cannot take a delivery, or the rest of it, now or ever: the delivery is answered, and
+    /// its credit is restored.
     #[cold]
-    fn give_up(&mut self, consumer: PortId, delivery: &Delivery<'_>) -> bool {
-        let Some(port) = self.ports.get_mut(consumer) else { return false };
-        let (conn, link) = (port.conn, port.link);
+    fn give_up(&mut self, consumer: AttachmentId, delivery: &Delivery<'_>) -> bool {
+        let Some(attachment) = self.attachments.get_mut(consumer) else { return false };
+        let (conn, link) = (attachment.conn, attachment.link);
         if delivery.first {
-            port.handed = port.handed.wrapping_add(1);
+            attachment.dispatched = attachment.dispatched.wrapping_add(1);
         }
-        port.sending = false;
+        attachment.sending = false;
         if delivery.first {
             self.freed.push((conn, link));
         } else {
-            self.break_off(conn, link);
+            self.abort_incoming(conn, link);
         }
         self.too_large.extend(delivery.token);
         true
@@ -338,11 +345,15 @@ impl Fabric {
 }
 
 impl Links for Fabric {
-    fn recalled(&mut self, port: PortId, description: &[u8]) {
-        if let Some(batch) = self.remote(port) {
-            return batch.push(Entry::Recalled { port, description: description.into() });
+    fn recalled(&mut self, attachment: AttachmentId, description: &[u8]) {
+        if let Some(batch) = self.remote(attachment) {
+            return batch.push(Command::Recalled { attachment, description: description.into() });
         }
-        let Some(conn) = self.ports.get(port).and_then(|port| self.conns.get_mut(port.conn as usize)) else { return };
+        let Some(conn) =
+            self.attachments.get(attachment).and_then(|attachment| self.conns.get_mut(attachment.conn as usize))
+        else {
+            return;
+        };
         let Some(description) = Description::decode(description) else { return };
         let may = check_right(conn, Operation::Recv, &description.wanted);
         let Some(link) = conn.attaching.as_deref().map(|attaching| attaching.link) else { return };
@@ -352,80 +363,80 @@ impl Links for Fabric {
         attaching.refusal = may.err();
     }
 
-    fn attached(&mut self, port: PortId, answer: Result<Fields, Error>) {
-        if let Some(batch) = self.remote(port) {
-            return batch.push(Entry::Attached { port, answer: answer.map_err(Box::new) });
+    fn attached(&mut self, attachment: AttachmentId, answer: Result<Fields, Error>) {
+        if let Some(batch) = self.remote(attachment) {
+            return batch.push(Command::Attached { attachment, answer: answer.map_err(Box::new) });
         }
-        let Some(state) = self.ports.get_mut(port) else { return };
+        let Some(state) = self.attachments.get_mut(attachment) else { return };
         state.attached = answer.is_ok();
         let state = *state;
         let Some(conn) = self.conns.get_mut(state.conn as usize) else { return };
         let Some(attaching) = conn.attaching.as_deref_mut().filter(|attaching| attaching.link.0 == state.link) else {
             // One of the addresses of a link that is up.
-            return answer.err().into_iter().for_each(|error| self.close(port, &error));
+            return answer.err().into_iter().for_each(|error| self.close(attachment, &error));
         };
         attaching.waits_for -= 1;
         match answer {
             Ok(properties) => attaching.reply.properties.extend(properties),
             Err(error) => {
                 attaching.refusal.get_or_insert(error);
-                self.last_word(port);
+                self.finish_detach(attachment);
             }
         }
         self.answer_attach(state.conn);
     }
 
-    fn unsettled(&mut self, port: PortId, unsettled: Unsettled) {
-        if let Some(batch) = self.remote(port) {
-            return batch.push(Entry::Unsettled { port, unsettled });
+    fn unsettled(&mut self, attachment: AttachmentId, unsettled: Unsettled) {
+        if let Some(batch) = self.remote(attachment) {
+            return batch.push(Command::Unsettled { attachment, unsettled });
         }
-        let conn = self.ports.get(port).map(|port| port.conn);
+        let conn = self.attachments.get(attachment).map(|attachment| attachment.conn);
         let conn = conn.and_then(|conn| self.conns.get_mut(conn as usize));
         if let Some(attaching) = conn.and_then(|conn| conn.attaching.as_mut()) {
             attaching.reply.unsettled = Some(unsettled);
         }
     }
 
-    fn name(&mut self, consumer: PortId, number: u64, again: bool) {
+    fn name(&mut self, consumer: AttachmentId, number: u64, again: bool) {
         if let Some(batch) = self.remote(consumer) {
-            batch.push(Entry::Name { port: consumer, number, again });
-        } else if let Some(port) = self.ports.get_mut(consumer) {
-            port.name = Some((number, again));
+            batch.push(Command::Name { attachment: consumer, number, again });
+        } else if let Some(attachment) = self.attachments.get_mut(consumer) {
+            attachment.name = Some((number, again));
         }
     }
 
-    fn settled(&mut self, consumer: PortId, token: u64) {
+    fn settled(&mut self, consumer: AttachmentId, token: u64) {
         if let Some(batch) = self.remote(consumer) {
-            batch.push(Entry::Settled { port: consumer, token });
+            batch.push(Command::Settled { attachment: consumer, token });
         } else {
             self.confirm(consumer, token);
         }
     }
 
     #[inline]
-    fn transfer(&mut self, consumer: PortId, delivery: &Delivery<'_>) -> bool {
+    fn transfer(&mut self, consumer: AttachmentId, delivery: &Delivery<'_>) -> bool {
         if let Some(batch) = self.remote(consumer) {
             batch.push_transfer(consumer, delivery);
             return true;
         }
-        if self.late.has(consumer) {
+        if self.partial_deliveries.has(consumer) {
             if !delivery.aborted {
                 return false;
             }
-            self.late.forget(consumer);
+            self.partial_deliveries.forget(consumer);
         }
         self.write(consumer, delivery)
     }
 
     #[inline]
-    fn settle(&mut self, producer: PortId, delivery_id: u32, outcome: &Outcome) {
+    fn settle(&mut self, producer: AttachmentId, delivery_id: u32, outcome: &Outcome) {
         if let Some(batch) = self.remote(producer) {
-            batch.push(Entry::Settle { port: producer, delivery_id, outcome: outcome.clone() });
+            batch.push(Command::Settle { attachment: producer, delivery_id, outcome: outcome.clone() });
             return;
         }
-        let Some(port) = self.ports.get_mut(producer) else { return };
-        port.unanswered = port.unanswered.saturating_sub(1);
-        let (conn, link) = (port.conn, port.link);
+        let Some(attachment) = self.attachments.get_mut(producer) else { return };
+        attachment.unanswered = attachment.unanswered.saturating_sub(1);
+        let (conn, link) = (attachment.conn, attachment.link);
         if let Some(state) = self.conns.get_mut(conn as usize) {
             state.machine.settle(LinkId(link), delivery_id, outcome);
             self.mark(conn);
@@ -433,14 +444,14 @@ impl Links for Fabric {
     }
 
     #[cold]
-    fn provisional(&mut self, producer: PortId, delivery_id: u32, transaction: TransactionId, outcome: &Outcome) {
+    fn provisional(&mut self, producer: AttachmentId, delivery_id: u32, transaction: TransactionId, outcome: &Outcome) {
         if let Some(batch) = self.remote(producer) {
             let outcome = outcome.clone();
-            return batch.push(Entry::Provisional { port: producer, delivery_id, transaction, outcome });
+            return batch.push(Command::Provisional { attachment: producer, delivery_id, transaction, outcome });
         }
-        let Some(port) = self.ports.get_mut(producer) else { return };
-        port.unanswered = port.unanswered.saturating_sub(1);
-        let (conn, link) = (port.conn, port.link);
+        let Some(attachment) = self.attachments.get_mut(producer) else { return };
+        attachment.unanswered = attachment.unanswered.saturating_sub(1);
+        let (conn, link) = (attachment.conn, attachment.link);
         if let Some(state) = self.conns.get_mut(conn as usize) {
             let outcome = within(transaction.number, outcome.clone());
             state.machine.settle_with(LinkId(link), delivery_id, &outcome, true);
@@ -453,114 +464,114 @@ impl Links for Fabric {
         if transaction.shard == self.index {
             self.discharged.push((transaction, result));
         } else if let Some(batch) = self.outboxes.get_mut(transaction.shard as usize) {
-            batch.push(Entry::Discharged { transaction, error: result.err().map(Box::new) });
+            batch.push(Command::Discharged { transaction, error: result.err().map(Box::new) });
         }
     }
 
-    fn taken(&mut self, producer: PortId, count: u32) {
+    fn taken(&mut self, producer: AttachmentId, count: u32) {
         if let Some(batch) = self.remote(producer) {
-            batch.push(Entry::Taken { port: producer, count });
-        } else if let Some(port) = self.ports.get(producer) {
-            let (conn, link) = (port.conn, port.link);
+            batch.push(Command::Taken { attachment: producer, count });
+        } else if let Some(attachment) = self.attachments.get(producer) {
+            let (conn, link) = (attachment.conn, attachment.link);
             self.link_taken(conn, link, count);
         }
     }
 
-    fn open(&mut self, producer: PortId, open: bool) {
+    fn open(&mut self, producer: AttachmentId, open: bool) {
         if let Some(batch) = self.remote(producer) {
-            batch.push(Entry::Open { port: producer, open });
+            batch.push(Command::Open { attachment: producer, open });
             return;
         }
-        let Some(port) = self.ports.get(producer).copied() else { return };
-        let Some(state) = self.conns.get_mut(port.conn as usize) else { return };
-        // The anonymous terminus has credit whatever its addresses have (`contracts.md` 7).
-        if let Some(Link::Producer { window, .. }) = state.links.get_mut(port.link as usize)
+        let Some(attachment) = self.attachments.get(producer).copied() else { return };
+        let Some(state) = self.conns.get_mut(attachment.conn as usize) else { return };
+        // The anonymous terminus has credit regardless of its addresses (`contracts.md` 7).
+        if let Some(Link::Producer { window, .. }) = state.links.get_mut(attachment.link as usize)
             && let Some(credit) = if open { window.open() } else { window.close(self.now) }
         {
-            self.grant(port.conn, port.link, credit);
+            self.grant(attachment.conn, attachment.link, credit);
         }
     }
 
-    fn room(&mut self, producer: PortId, room: u32) {
+    fn room(&mut self, producer: AttachmentId, room: u32) {
         if let Some(batch) = self.remote(producer) {
-            batch.push(Entry::Room { port: producer, room });
+            batch.push(Command::Room { attachment: producer, room });
             return;
         }
-        let Some(port) = self.ports.get(producer).copied() else { return };
-        let Some(state) = self.conns.get_mut(port.conn as usize) else { return };
-        if let Some(Link::Producer { window, .. }) = state.links.get_mut(port.link as usize)
+        let Some(attachment) = self.attachments.get(producer).copied() else { return };
+        let Some(state) = self.conns.get_mut(attachment.conn as usize) else { return };
+        if let Some(Link::Producer { window, .. }) = state.links.get_mut(attachment.link as usize)
             && let Some(credit) = window.set_room(room)
         {
-            self.grant(port.conn, port.link, credit);
+            self.grant(attachment.conn, attachment.link, credit);
         }
     }
 
-    fn hold(&mut self, producer: PortId, hold: Hold) {
+    fn set_held(&mut self, producer: AttachmentId, hold: Hold) {
         if let Some(batch) = self.remote(producer) {
-            batch.push(Entry::Hold { port: producer, hold });
+            batch.push(Command::Hold { attachment: producer, hold });
             return;
         }
-        let Some(port) = self.ports.get_mut(producer) else { return };
-        if port.held != hold {
-            let before = std::mem::replace(&mut port.held, hold);
-            let (conn, link) = (port.conn, port.link);
+        let Some(attachment) = self.attachments.get_mut(producer) else { return };
+        if attachment.held != hold {
+            let before = std::mem::replace(&mut attachment.held, hold);
+            let (conn, link) = (attachment.conn, attachment.link);
             self.link_held(conn, link, before, hold);
         }
     }
 
-    fn drained(&mut self, consumer: PortId) {
+    fn drained(&mut self, consumer: AttachmentId) {
         if let Some(batch) = self.remote(consumer) {
-            batch.push(Entry::Drained { port: consumer });
-        } else if let Some(port) = self.ports.get_mut(consumer) {
-            let (conn, link) = (port.conn, port.link);
-            if std::mem::take(&mut port.draining) {
+            batch.push(Command::Drained { attachment: consumer });
+        } else if let Some(attachment) = self.attachments.get_mut(consumer) {
+            let (conn, link) = (attachment.conn, attachment.link);
+            if std::mem::take(&mut attachment.draining) {
                 self.finish_drain(conn, link);
             } else {
-                // It was called off meanwhile, and the home counts the credit as given back.
+                // It was called off in the meantime, and the home counts the credit as returned.
                 self.freed.push((conn, link));
             }
         }
     }
 
-    fn halted(&mut self, consumer: PortId) {
+    fn halted(&mut self, consumer: AttachmentId) {
         if let Some(batch) = self.remote(consumer) {
-            batch.push(Entry::Halted { port: consumer });
+            batch.push(Command::Halted { attachment: consumer });
         }
     }
 
-    fn close(&mut self, port: PortId, error: &Error) {
-        if let Some(batch) = self.remote(port) {
-            batch.push(Entry::Close { port, error: Box::new(error.clone()) });
+    fn close(&mut self, attachment: AttachmentId, error: &Error) {
+        if let Some(batch) = self.remote(attachment) {
+            batch.push(Command::Close { attachment, error: Box::new(error.clone()) });
             return;
         }
-        self.late.forget(port);
-        let Some(gone) = self.ports.get(port).copied() else { return };
+        self.partial_deliveries.forget(attachment);
+        let Some(gone) = self.attachments.get(attachment).copied() else { return };
         let attaching = self.conns.get(gone.conn as usize).and_then(|conn| conn.attaching.as_deref());
         if !gone.attached && attaching.is_some_and(|attaching| attaching.link.0 == gone.link) {
-            return self.attached(port, Err(error.clone()));
+            return self.attached(attachment, Err(error.clone()));
         }
-        // What an anonymous link has sent on is answered still, and only then the last word said.
+        // Messages of an anonymous link are still answered before the attachment ends.
         if gone.home == self.index || !self.is_anonymous(&gone) {
-            self.last_word(port);
-        } else if let Some(state) = self.ports.get_mut(port)
+            self.finish_detach(attachment);
+        } else if let Some(state) = self.attachments.get_mut(attachment)
             && !std::mem::replace(&mut state.parting, true)
         {
-            let entry = Entry::Detach { port, ending: Ending::ByNode, closed: false };
+            let entry = Command::Detach { attachment, ending: Ending::ByNode, closed: false };
             self.outboxes[gone.home as usize].push(entry);
         }
         let Some(state) = self.conns.get_mut(gone.conn as usize) else { return };
         let id = LinkId(gone.link);
         match state.links.get_mut(gone.link as usize) {
             Some(Link::Anonymous(anonymous)) => {
-                let last = self.ports.get(port).is_none();
-                anonymous.give_up(|_, route| route.port == port);
-                anonymous.past.retain(|other| !last || *other != port);
+                let last = self.attachments.get(attachment).is_none();
+                anonymous.give_up(|_, route| route.attachment == attachment);
+                anonymous.past.retain(|other| !last || *other != attachment);
                 return;
             }
-            Some(Link::Consumer { ports, .. }) if ports.len() > 1 => {
-                ports.retain(|other| *other != port);
+            Some(Link::Consumer { attachments, .. }) if attachments.len() > 1 => {
+                attachments.retain(|other| *other != attachment);
                 if gone.sending {
-                    self.break_off(gone.conn, gone.link);
+                    self.abort_incoming(gone.conn, gone.link);
                 }
                 if gone.drain || gone.draining {
                     self.finish_drain(gone.conn, gone.link);
@@ -570,7 +581,7 @@ impl Links for Fabric {
             _ => {}
         }
         // Its deliveries were answered, or forgotten, where the address lived.
-        state.give_up_place(id);
+        state.release_count(id);
         state.set_resumable(id, false);
         state.take_link(id);
         state.machine.take_unsettled(id, |_| ());

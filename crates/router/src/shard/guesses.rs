@@ -1,4 +1,4 @@
-//! How long somebody who guesses passwords has to wait. Pure: time comes in as an argument.
+//! Delays for clients that guess passwords. Pure: time comes in as an argument.
 //!
 //! | attempt for a user | has to wait |
 //! |---|---|
@@ -8,12 +8,12 @@
 //! | from a source from which it has not, for a user with many wrong passwords of late | a minute after the first of them |
 //! | and when [`USER_PER_SECOND`] such attempts of all sources have begun within a second | until the next one |
 //!
-//! So who guesses from many sources has one attempt a minute from each, and the user comes in at once from where it was
-//! before, and from a new source as soon as those sources have had their first attempt. Users are names, whether there
-//! are such users or not.
+//! So guessing from many sources gets one attempt a minute from each, and the user logs in at once
+//! from a known source, and from a new source as soon as those sources have had their first
+//! attempt. Users are names, whether there are such users or not.
 //!
-//! What is kept is bounded: of two generations the older one goes when the newer one is full. Successes are kept apart
-//! from failures, so that no guesses push them out.
+//! Memory is bounded: of two generations the older one is dropped when the newer one is full.
+//! Successes are kept apart from failures, so that no guesses push them out.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -41,11 +41,11 @@ const USER_PER_SECOND: u32 = 200;
 /// Entries of one generation of each kind.
 const ENTRIES: usize = 16_384;
 
-/// A user name in a space, as a hash: names may be long, and there are many that are nobody's.
+/// A user name in a space, as a hash: names may be long, and many do not exist.
 type User = u64;
 type Pair = (User, IpAddr);
 
-/// A map of bounded size that forgets what was not touched longest, roughly.
+/// A map of bounded size that approximately forgets the least recently used entries.
 #[derive(Debug)]
 struct Recent<K, V> {
     newer: HashMap<K, V>,
@@ -84,7 +84,7 @@ struct Failures {
     last: Time,
 }
 
-/// What a user's name has been tried for, from sources without a success.
+/// The attempts for a user's name from sources without a success.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tried {
     /// wrong passwords since the time
@@ -104,7 +104,7 @@ pub struct Guesses {
     users: Recent<User, Tried>,
 }
 
-/// What came of an attempt to begin a login.
+/// The result of an attempt to begin a login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attempt {
     /// the source has logged in as this user within a day
@@ -122,7 +122,8 @@ impl Guesses {
         Self { secret, failures: Recent::new(), known: Recent::new(), users: Recent::new() }
     }
 
-    /// Begins an attempt for a user of a space (`None`: there is none of that name) from a source address.
+    /// Begins an attempt for a user of a space (`None`: there is none of that name) from a source
+    /// address.
     pub fn begin(&mut self, space: Option<SpaceKey>, user: &str, source: IpAddr, now: Time) -> Attempt {
         let user = self.user(space, user);
         let failures = self.failures.get(&(user, source)).filter(|found| now < found.last.plus_millis(FAILED_MS));
@@ -272,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn beside_a_thousand_guessing_sources_the_user_comes_in() {
+    fn alongside_a_thousand_guessing_sources_the_user_comes_in() {
         for begins_ms in [0, 500, 5_000, 60_000] {
             assert_eq!(under_attack(source(5_000), true, begins_ms), 0, "from a known source");
             let waited = under_attack(source(5_000), false, begins_ms);

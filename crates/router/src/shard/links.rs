@@ -5,11 +5,11 @@ use std::sync::Arc;
 use enmasse_amqp::connection::{Incoming, LinkId, SessionId};
 use enmasse_amqp::types::{Error, Modified, Outcome, condition};
 
-use super::batch::Entry;
+use super::batch::Command;
 use super::conn::Link;
 use super::work::SETTLED_NANOS;
 use super::{ConnId, Shard};
-use crate::core::{AddressKind, Arrival, Delivery, Links, Origin, PortId, PortRole, home_of_token};
+use crate::core::{AddressKind, Arrival, AttachmentId, AttachmentRole, Delivery, Links, Origin, home_of_token};
 use crate::table::AddressEntry;
 
 impl Shard {
@@ -28,7 +28,7 @@ impl Shard {
         self.fabric.count_held(id.key, incoming.link.0, incoming.payload.len());
         self.pass_on(id, incoming);
         if incoming.first == incoming.more {
-            self.fabric.weigh_holds(id.key);
+            self.fabric.update_hold_back_pressure(id.key);
         }
     }
 
@@ -37,19 +37,19 @@ impl Shard {
         let now = self.fabric.now;
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
         match conn.links.get_mut(incoming.link.0 as usize) {
-            Some(Link::Producer { port, home, window }) => {
+            Some(Link::Producer { attachment, home, window }) => {
                 if incoming.first {
                     window.received(now);
                 }
-                conn.pacing.carried.came(incoming.first, incoming.payload.len());
-                let (port, home) = (*port, *home);
-                if conn.resuming.is_none() || !self.incoming_resumable(id, port, home, incoming) {
-                    self.deliver(port, home, incoming);
+                conn.pacing.carried.count_received(incoming.first, incoming.payload.len());
+                let (attachment, home) = (*attachment, *home);
+                if conn.resuming.is_none() || !self.incoming_resumable(id, attachment, home, incoming) {
+                    self.deliver(attachment, home, incoming);
                 }
             }
             Some(Link::Anonymous(node)) if node.requests.is_some() => self.incoming_request(id, incoming),
             Some(Link::Anonymous(_)) => {
-                conn.pacing.carried.came(incoming.first, incoming.payload.len());
+                conn.pacing.carried.count_received(incoming.first, incoming.payload.len());
                 self.incoming_anonymous(id, incoming);
             }
             Some(Link::Coordinator(_)) => self.control(id, incoming),
@@ -58,7 +58,7 @@ impl Shard {
     }
 
     #[inline]
-    pub(super) fn deliver(&mut self, port: PortId, home: u16, incoming: &Incoming<'_>) {
+    pub(super) fn deliver(&mut self, attachment: AttachmentId, home: u16, incoming: &Incoming<'_>) {
         let arrival = Arrival {
             delivery_id: incoming.delivery_id,
             settled: incoming.settled,
@@ -69,18 +69,18 @@ impl Shard {
             payload: incoming.payload,
         };
         if let Some(state) = incoming.state
-            && self.post(port, home, state, arrival)
+            && self.post(attachment, home, state, arrival)
         {
             return;
         }
         if home == self.fabric.index {
-            self.router.deliver(port, arrival, &mut self.fabric);
+            self.router.deliver(attachment, arrival, &mut self.fabric);
         } else {
-            self.fabric.outboxes[home as usize].push_arrival(port, &arrival);
+            self.fabric.outboxes[home as usize].push_arrival(attachment, &arrival);
         }
     }
 
-    /// The peer has said what became of deliveries of ours.
+    /// The peer has reported outcomes of our deliveries.
     pub(super) fn disposition(
         &mut self,
         id: ConnId,
@@ -93,7 +93,7 @@ impl Shard {
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
         if !settled && conn.resuming.is_some() {
             self.disposition_unsettled(id, (session, first, last), outcome);
-            return self.feed_starved(id);
+            return self.resume_starved(id);
         }
         let mut tokens = std::mem::take(&mut self.settled);
         conn.machine.take_settled(session, first, last, settled, |_, token| tokens.push(token));
@@ -104,7 +104,7 @@ impl Shard {
         }
         tokens.clear();
         self.settled = tokens;
-        self.feed_starved(id);
+        self.resume_starved(id);
     }
 
     #[inline]
@@ -113,21 +113,22 @@ impl Shard {
         if home == self.fabric.index || tokens.len() == 1 {
             tokens.iter().for_each(|token| self.report_outcome(*token, outcome));
         } else {
-            let entry = Entry::Outcomes { tokens: tokens.to_vec(), outcome: outcome.clone() };
+            let entry = Command::Outcomes { tokens: tokens.to_vec(), outcome: outcome.clone() };
             self.fabric.outboxes[home as usize].push(entry);
         }
     }
 
     /// Room for unsettled deliveries has come about.
-    pub(super) fn feed_starved(&mut self, id: ConnId) {
+    pub(super) fn resume_starved(&mut self, id: ConnId) {
         if let Some(conn) = self.fabric.conns.get(id.key())
             && conn.starved
         {
-            self.feed_short(id);
+            self.resume_congested(id);
         }
     }
 
-    /// Accepts for those receivers that take settled deliveries only, and says which deliveries receivers cannot take.
+    /// Accepts for receivers that take settled deliveries only, and reports deliveries that
+    /// receivers cannot take.
     pub(super) fn answer_for_receivers(&mut self) {
         while let Some(token) = self.fabric.sent_settled.pop() {
             self.report_outcome(token, &Outcome::Accepted);
@@ -138,8 +139,9 @@ impl Shard {
         }
     }
 
-    /// Long deliveries have ended on links that listen to several addresses: the others may go on.
-    pub(super) fn feed_freed(&mut self) {
+    /// Long deliveries have ended on links that listen to several addresses: the others may
+    /// continue.
+    pub(super) fn resume_freed(&mut self) {
         while let Some((key, link)) = self.fabric.freed.pop() {
             let Some(conn) = self.fabric.conns.get(key as usize) else { continue };
             let credit = conn.machine.credit(LinkId(link));
@@ -153,18 +155,20 @@ impl Shard {
         if home == self.fabric.index {
             self.router.outcome(token, outcome, &mut self.fabric);
         } else {
-            self.fabric.outboxes[home as usize].push(Entry::Outcome { token, outcome: outcome.clone() });
+            self.fabric.outboxes[home as usize].push(Command::Outcome { token, outcome: outcome.clone() });
         }
     }
 
-    /// The peer has said what a link of ours may send. Without `drain` it calls off what it asked for before.
+    /// The peer has granted credit to a link of ours. Without `drain` it calls off an earlier
+    /// drain.
     pub(super) fn granted(&mut self, id: ConnId, link: LinkId, credit: u32, drain: bool) {
         if let Some(conn) = self.fabric.conns.get(id.key())
-            && let Some(Link::Consumer { ports, .. }) = conn.links.get(link.0 as usize)
+            && let Some(Link::Consumer { attachments, .. }) = conn.links.get(link.0 as usize)
         {
-            // All before the first is asked: it may answer at once, and does not answer for the others.
-            for port in ports {
-                if let Some(state) = self.fabric.ports.get_mut(*port) {
+            // All before the first is asked: it may answer at once, and does not answer for the
+            // others.
+            for attachment in attachments {
+                if let Some(state) = self.fabric.attachments.get_mut(*attachment) {
                     state.draining = drain;
                     state.drain &= drain;
                 }
@@ -173,120 +177,128 @@ impl Shard {
         self.credit(id, link, credit, drain);
     }
 
-    /// A link of ours may send `credit` more. Every address it listens to hears of all of it: who comes first
-    /// uses it, and one that comes late finds no room and waits for the next word.
+    /// A link of ours may send `credit` more. Every attached address gets all of the credit: the
+    /// first delivery uses it, and a late one finds no room and waits for the next flow.
     fn credit(&mut self, id: ConnId, link: LinkId, credit: u32, drain: bool) {
         let Some(conn) = self.fabric.conns.get(id.key()) else { return };
-        let Some(Link::Consumer { ports, .. }) = conn.links.get(link.0 as usize) else { return };
-        if let [port] = ports[..] {
-            self.port_credit(port, credit, drain);
+        let Some(Link::Consumer { attachments, .. }) = conn.links.get(link.0 as usize) else { return };
+        if let [attachment] = attachments[..] {
+            self.attachment_credit(attachment, credit, drain);
         } else {
-            for port in ports.clone() {
-                self.port_credit(port, credit, drain);
+            for attachment in attachments.clone() {
+                self.attachment_credit(attachment, credit, drain);
             }
         }
     }
 
-    pub(super) fn port_credit(&mut self, port: PortId, credit: u32, drain: bool) {
-        let waits = self.fabric.late.has(port) && !self.offer_late(port);
-        let Some(state) = self.fabric.ports.get_mut(port) else { return };
+    pub(super) fn attachment_credit(&mut self, attachment: AttachmentId, credit: u32, drain: bool) {
+        let waits = self.fabric.partial_deliveries.has(attachment) && !self.retry_parts(attachment);
+        let Some(state) = self.fabric.attachments.get_mut(attachment) else { return };
         state.drain |= drain;
         if waits || state.refusing || state.leaving {
             return;
         }
         let drain = std::mem::take(&mut state.drain);
         state.draining |= drain;
-        let (home, limit) = (state.home, state.handed.wrapping_add(credit));
+        let (home, limit) = (state.home, state.dispatched.wrapping_add(credit));
         if home == self.fabric.index {
-            self.router.credit(port, limit, drain, &mut self.fabric);
+            self.router.credit(attachment, limit, drain, &mut self.fabric);
         } else {
-            self.fabric.outboxes[home as usize].push(Entry::Credit { port, limit, drain });
+            self.fabric.outboxes[home as usize].push(Command::Credit { attachment, limit, drain });
         }
     }
 
-    /// The home of a port has heard that it sends deliveries back: none is on its way any more.
-    pub(super) fn halted(&mut self, port: PortId) {
-        let Some(state) = self.fabric.ports.get_mut(port) else { return };
+    /// The home knows that the attachment returns deliveries: none is in flight any more.
+    pub(super) fn halted(&mut self, attachment: AttachmentId) {
+        let Some(state) = self.fabric.attachments.get_mut(attachment) else { return };
         state.refusing = false;
         let drain = std::mem::take(&mut state.drain);
         let (conn, link) = (state.conn, LinkId(state.link));
         let Some(conn) = self.fabric.conns.get(conn as usize) else { return };
         let credit = conn.machine.credit(link);
-        self.port_credit(port, credit, drain);
+        self.attachment_credit(attachment, credit, drain);
     }
 
-    /// There is room on a connection again: those of its ports that found none are asked in turn, until there is none.
-    pub(super) fn feed_short(&mut self, id: ConnId) {
+    /// There is room on a connection again: those of its attachments that found none are asked in
+    /// turn, until there is none.
+    pub(super) fn resume_congested(&mut self, id: ConnId) {
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
         (conn.congested, conn.starved) = (false, false);
         while let Some(conn) = self.fabric.conns.get_mut(id.key())
             && !conn.congested
             && !conn.starved
-            && let Some(port) = conn.short.pop_front()
+            && let Some(attachment) = conn.short.pop_front()
         {
-            let Some(state) = self.fabric.ports.get_mut(port) else { continue };
+            let Some(state) = self.fabric.attachments.get_mut(attachment) else { continue };
             state.short = false;
             let credit = conn.machine.credit(LinkId(state.link));
-            self.port_credit(port, credit, false);
+            self.attachment_credit(attachment, credit, false);
         }
     }
 
-    /// The home of an address hands a delivery to a link of this shard. One that finds no room goes back, and so
-    /// does all that follows it until the home has halted: so the order is kept. A later part of a
-    /// long one cannot go back: it waits here, and its home is told to send no more for now.
-    pub(super) fn hand_over(&mut self, port: PortId, delivery: &Delivery<'_>) {
-        let Some(state) = self.fabric.ports.get_mut(port) else {
+    /// The home of an address dispatches a delivery to a link of this shard. One that finds no room
+    /// returns, and so does all that follows it until the home has halted: so the order is kept. A
+    /// later part of a long one cannot be returned: it waits here, and its home is asked to pause.
+    pub(super) fn dispatch_to_link(&mut self, attachment: AttachmentId, delivery: &Delivery<'_>) {
+        let Some(state) = self.fabric.attachments.get_mut(attachment) else {
             // Its home did not know that the consumer went.
-            let Some(home) = self.fabric.ports.left(port) else { return };
-            return self.send_back(home, port, delivery);
+            let Some(home) = self.fabric.attachments.left(attachment) else { return };
+            return self.send_back(home, attachment, delivery);
         };
         let home = state.home;
         if !delivery.first {
-            if self.fabric.late.has(port) || !self.fabric.transfer(port, delivery) {
-                self.fabric.late.push(port, delivery);
-                self.fabric.outboxes[home as usize].push(Entry::Stall { port });
+            if self.fabric.partial_deliveries.has(attachment) || !self.fabric.transfer(attachment, delivery) {
+                self.fabric.partial_deliveries.push(attachment, delivery);
+                self.fabric.outboxes[home as usize].push(Command::Stall { attachment });
             }
-        } else if state.refusing || !self.fabric.transfer(port, delivery) {
-            if let Some(state) = self.fabric.ports.get_mut(port) {
+        } else if state.refusing || !self.fabric.transfer(attachment, delivery) {
+            if let Some(state) = self.fabric.attachments.get_mut(attachment) {
                 state.refusing = true;
             }
-            self.send_back(home, port, delivery);
+            self.send_back(home, attachment, delivery);
         } else if delivery.more {
-            self.fabric.outboxes[home as usize].push(Entry::Begun { port });
+            self.fabric.outboxes[home as usize].push(Command::Begun { attachment });
         }
     }
 
     /// Parts that waited for room on this shard are offered again. Whether none is left.
-    fn offer_late(&mut self, port: PortId) -> bool {
-        while let Some(part) = self.fabric.late.front(port) {
-            if !self.fabric.write(port, &part.delivery()) {
-                self.fabric.late.put_back(port, part);
+    fn retry_parts(&mut self, attachment: AttachmentId) -> bool {
+        while let Some(part) = self.fabric.partial_deliveries.front(attachment) {
+            if !self.fabric.write(attachment, &part.delivery()) {
+                self.fabric.partial_deliveries.put_back(attachment, part);
                 return false;
             }
         }
         true
     }
 
-    fn send_back(&mut self, home: u16, port: PortId, delivery: &Delivery<'_>) {
-        self.fabric.outboxes[home as usize].push_refused(port, delivery);
+    fn send_back(&mut self, home: u16, attachment: AttachmentId, delivery: &Delivery<'_>) {
+        self.fabric.outboxes[home as usize].push_refused(attachment, delivery);
     }
 
-    pub(super) fn attach_port(&mut self, port: PortId, home: u16, entry: &Arc<AddressEntry>, role: PortRole) {
-        let sends = matches!(role, PortRole::Producer { .. });
+    pub(super) fn attach_link(
+        &mut self,
+        attachment: AttachmentId,
+        home: u16,
+        entry: &Arc<AddressEntry>,
+        role: AttachmentRole,
+    ) {
+        let sends = matches!(role, AttachmentRole::Producer { .. });
         if home == self.fabric.index {
-            self.router.attach(port, entry.declared(), role, &mut self.fabric);
+            self.router.attach(attachment, entry.declared(), role, &mut self.fabric);
         } else {
             let address = Arc::clone(entry);
-            self.fabric.outboxes[home as usize].push(Entry::Attach { port, address, role });
+            self.fabric.outboxes[home as usize].push(Command::Attach { attachment, address, role });
         }
         if sends
             && entry.kind == AddressKind::Topic
-            && let Some(origin) = self.fabric.ports.get(port).map(|port| self.origin(self.id(port.conn)))
+            && let Some(origin) =
+                self.fabric.attachments.get(attachment).map(|attachment| self.origin(self.id(attachment.conn)))
         {
             if home == self.fabric.index {
-                self.router.set_origin(port, origin);
+                self.router.set_origin(attachment, origin);
             } else {
-                self.fabric.outboxes[home as usize].push(Entry::Origin { port, origin });
+                self.fabric.outboxes[home as usize].push(Command::Origin { attachment, origin });
             }
         }
     }
@@ -303,7 +315,7 @@ impl Shard {
     }
 }
 
-/// The full name a producer sends to, where receivers may ask for some names of the address only.
+/// The full name a producer sends to, where receivers may request some names of the address only.
 pub(super) fn full_name(entry: &AddressEntry, name: &str) -> Option<Arc<str>> {
     entry.covers_below().then(|| Arc::from(name))
 }

@@ -1,5 +1,5 @@
-//! Who comes in, and to which space: SASL on the server's side, and the first words of `open`
-//! (`contracts.md` 4 and 5). What is decided, `table` decides.
+//! Logins: SASL on the server's side, and the space of `open` (`contracts.md` 4 and 5). `table`
+//! makes the decisions.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,10 +11,10 @@ use enmasse_amqp::types::{Error, Open, SaslCode, SaslInit};
 use super::conn::{Conn, Home, Peer};
 use super::renewing::Renewal;
 use super::terminus::insists_on_settle_mode;
-use super::{About, Attempt, ConnId, Fact, Guesses, Request, Shard};
-use crate::table::{self, Attempted, Guest, Handshake, Judged, Place, Refusal};
+use super::{Attempt, ConnId, Fact, Guesses, LoginSubject, Request, Shard};
+use crate::table::{self, Attempted, CountGuard, Guest, Handshake, Judged, Refusal};
 
-/// Notes what came of an attempt to log in, if there is a verdict about the password.
+/// Records the result of a login attempt, if the password was judged.
 fn note_verdict(guesses: &Mutex<Guesses>, handshake: &mut Handshake, step: &Step<Guest>, now: Time) {
     let is_right = match step {
         Step::Accepted { .. } => true,
@@ -36,7 +36,7 @@ fn lock(guesses: &Mutex<Guesses>) -> MutexGuard<'_, Guesses> {
 }
 
 impl Shard {
-    /// Begins the exchange: what the peer may choose from, and whether it may do without.
+    /// Begins the exchange: the mechanisms of the peer, and whether it may skip SASL.
     pub(super) fn greet(&mut self, peer: &Peer) -> (SaslPolicy, Guest, Box<Handshake>) {
         let mut nonce = [0; 18];
         (self.entropy)(&mut nonce);
@@ -68,15 +68,15 @@ impl Shard {
         self.exchange(id, |handshake| handshake.response(response));
     }
 
-    /// The answer to a `CheckPlain`; `None`: too many checks were waiting to take one more. Hand the connection's
-    /// unread bytes to `input` afterwards.
+    /// The answer to a `CheckPlain`; `None`: too many checks were waiting to take one more. Pass
+    /// the connection's unread bytes to `input` afterwards.
     pub fn plain_checked(&mut self, id: ConnId, right: Option<bool>) {
         if self.knows(id) {
             self.exchange(id, |handshake| handshake.plain_checked(right));
         }
     }
 
-    /// The answer to an `Ask`. Hand the connection's unread bytes to `input` afterwards.
+    /// The answer to an `Ask`. Pass the connection's unread bytes to `input` afterwards.
     pub fn judged(&mut self, id: ConnId, judged: Judged) {
         if !self.knows(id) {
             return;
@@ -95,12 +95,12 @@ impl Shard {
             return conn.machine.sasl_outcome(SaslCode::Sys, None);
         };
         let step = match step(handshake) {
-            // Neither a derivation nor somebody else's time for who would be refused all the same.
+            // No key derivation or external request for a login that would be refused anyway.
             Step::CheckPlain(_) | Step::Ask(_)
                 if handshake
                     .space()
                     .and_then(|key| self.table.space(key))
-                    .is_some_and(|space| space.turns_away(now)) =>
+                    .is_some_and(|space| space.refuses_logins(now)) =>
             {
                 let why = "the address space has no place for one more connection, and many knock";
                 Step::Refused { code: SaslCode::SysTemp, why }
@@ -132,7 +132,9 @@ impl Shard {
                 self.requests.push_back(Request::CheckPlain { conn: id, space, known, check });
             }
             Step::Ask(claim) => match handshake.question(claim) {
-                Some(question) => self.requests.push_back(Request::Ask { conn: id, about: About::Newcomer, question }),
+                Some(question) => {
+                    self.requests.push_back(Request::Ask { conn: id, subject: LoginSubject::NewLogin, question })
+                }
                 None => return self.judged(id, Judged::Wrong("nobody is asked about that here".to_owned())),
             },
             Step::Accepted { identity, data } => {
@@ -184,7 +186,7 @@ impl Shard {
         self.fabric.mark(id.key);
     }
 
-    fn admit(&self, id: ConnId, open: &Open) -> Result<(Home, Option<Place>), (Error, Box<Refusal>)> {
+    fn admit(&self, id: ConnId, open: &Open) -> Result<(Home, Option<CountGuard>), (Error, Box<Refusal>)> {
         let conn = &self.fabric.conns[id.key()];
         let space = self.table.open(&conn.guest, open.hostname.as_deref())?;
         let place = match self.table.space(space) {
@@ -198,7 +200,7 @@ impl Shard {
         Ok(((space, self.rights(conn, space)), place))
     }
 
-    /// What a connection may do in its space by the table in force.
+    /// The rights of a connection in its space by the table in force.
     pub(super) fn rights(&self, conn: &Conn, space: table::SpaceKey) -> table::Rights {
         self.table.space(space).map_or_else(table::Rights::nothing, |space| space.rights(&conn.guest))
     }

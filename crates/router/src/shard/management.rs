@@ -1,13 +1,14 @@
-//! The management node `$management` (AMQP Management, working draft 11; `docs/contracts.md` 9): what clients may ask about
-//! the addresses of their space.
+//! The management node `$management` (AMQP Management, working draft 11; `docs/contracts.md` 9):
+//! clients query the addresses of their space.
 //!
-//! A request comes over a link to the node and names where its answer is to go: to a dynamic node, to an address that the
-//! client may send to, or to what a receiver of its own on `$management` calls its target. The answer is sent there as if
-//! the client had sent it, and the request is settled with it. It takes up the link's window until somebody has
-//! taken its answer.
+//! A request arrives over a link to the node and names the destination of its answer: a dynamic
+//! node, an address that the client may send to, or the target of a receiver of its own on
+//! `$management`. The answer is sent there as if the client had sent it, and the request is settled
+//! with it. It occupies the link's window until its answer was taken.
 //!
-//! - `READ` of an `enmasse.address` by `name`: what the router knows of it, asked where it lives
-//! - `QUERY`: the addresses that the client may receive from, or all with the right to view, in the order of their names
+//! - `READ` of an `enmasse.address` by `name`: the router's state of it, requested from its home
+//! - `QUERY`: the addresses that the client may receive from, or all with the right to view, in the
+//!   order of their names
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use enmasse_amqp::types::{
     Attach, Body, DeliveryState, Error, Message, MessageId, Outcome, Properties, Target, Value, condition,
 };
 
-use super::batch::Entry;
+use super::batch::Command;
 use super::conn::{Anonymous, Beginning, Conn, DynamicNode, Link};
 use super::terminus::{Terminus, reply};
 use super::terms::whole;
@@ -30,14 +31,14 @@ use crate::table::{AddressEntry, Space};
 /// The name of the node.
 pub(super) const MANAGEMENT: &str = "$management";
 
-/// Requests of one link whose answers nobody has taken.
+/// Requests of one link with untaken answers.
 const REQUESTS_MAX: u32 = 16;
 /// Bytes of a request.
 const REQUEST_BYTES: u64 = 16 * 1024;
 /// Bytes of the results of one `QUERY`; it has as many as fit.
 const RESULTS_BYTES: usize = 128 * 1024;
 const ENTITY_TYPE: &str = "enmasse.address";
-/// What a `QUERY` can say of each address.
+/// The attributes of an address in a `QUERY`.
 const ATTRIBUTES: [&str; 5] = ["name", "identity", "type", "uid", "addressType"];
 
 /// Status codes, which are those of HTTP (working draft, 3.2).
@@ -68,7 +69,7 @@ pub(super) struct Question {
     entry: Arc<AddressEntry>,
 }
 
-/// What an answer needs of its request.
+/// The parts of a request that its answer needs.
 struct Request {
     /// `None`: it was sent settled
     delivery_id: Option<u32>,
@@ -76,7 +77,7 @@ struct Request {
     correlation_id: Option<MessageId>,
 }
 
-/// What is said to a request.
+/// The response to a request.
 struct Answer {
     status: i32,
     text: String,
@@ -147,7 +148,7 @@ fn check_type(message: &Message, name: &str) -> Result<(), Answer> {
     Err(Answer::failed(BAD_REQUEST, what))
 }
 
-/// The names of attributes that the body of a `QUERY` asks for; all if it asks for none.
+/// The names of attributes that the body of a `QUERY` requests; all if it requests none.
 fn wanted_attributes(message: &Message) -> Result<Vec<String>, Answer> {
     let wrong = || {
         let what = "the body of a QUERY is a map whose \"attributeNames\" is a list of strings: an empty list is all";
@@ -158,7 +159,7 @@ fn wanted_attributes(message: &Message) -> Result<Vec<String>, Answer> {
         Body::Empty | Body::Value(Value::Null) => None,
         _ => return Err(wrong()),
     };
-    let asked = match names {
+    let requested = match names {
         None => Vec::new(),
         Some((_, Value::List(names))) => names
             .iter()
@@ -166,10 +167,10 @@ fn wanted_attributes(message: &Message) -> Result<Vec<String>, Answer> {
             .collect::<Result<_, _>>()?,
         Some(_) => return Err(wrong()),
     };
-    Ok(if asked.is_empty() { ATTRIBUTES.map(str::to_owned).into() } else { asked })
+    Ok(if requested.is_empty() { ATTRIBUTES.map(str::to_owned).into() } else { requested })
 }
 
-/// What a declared address is called in `spec.type`.
+/// The name of a declared address in `spec.type`.
 fn address_type(entry: &AddressEntry) -> &'static str {
     let storage = entry.storage.as_ref();
     match entry.kind {
@@ -230,7 +231,7 @@ fn query(conn: &Conn, space: &Space, message: &Message) -> Result<Answer, Answer
 }
 
 impl Shard {
-    /// The peer asks for a link to send requests over.
+    /// The peer requests a link to send requests over.
     pub(super) fn attach_requests(&mut self, id: ConnId, link: LinkId, attach: &Attach) {
         let conn = &mut self.fabric.conns[id.key()];
         conn.settled_here = true;
@@ -244,8 +245,8 @@ impl Shard {
         }
     }
 
-    /// The peer asks for a link to receive answers over: what it calls its target, or else the link, is where they may
-    /// be asked to go. A dynamic node that nobody else knows holds them.
+    /// The peer attaches a receiver for answers: its target, or else its link name, is the address
+    /// of answers. A dynamic node that only this link knows holds them.
     pub(super) fn attach_answers(&mut self, id: ConnId, link: LinkId, attach: &Attach) -> Result<(), Error> {
         let called = match attach.target.as_deref() {
             Some(Target::Node { address: Some(address), .. }) if !address.is_empty() => address,
@@ -314,7 +315,7 @@ impl Shard {
     /// Answers a request, or asks the home of the address that it is about.
     fn ask(&mut self, id: ConnId, link: LinkId, request: Request, message: &Message) {
         let conn = &self.fabric.conns[id.key()];
-        let asked = named(message, "operation").and_then(|operation| match operation {
+        let requested = named(message, "operation").and_then(|operation| match operation {
             "READ" => self.read_of(conn, message).map(Some),
             "QUERY" => Ok(None),
             other => {
@@ -323,7 +324,7 @@ impl Shard {
             }
         });
         let space = conn.home.as_ref().and_then(|(space, _)| self.table.space(*space));
-        let entry = match (asked, space) {
+        let entry = match (requested, space) {
             (Ok(Some(entry)), _) => entry,
             (Ok(None), Some(space)) => {
                 let answer = query(conn, space, message).unwrap_or_else(|failed| failed);
@@ -338,7 +339,7 @@ impl Shard {
                 let (number, address) = (self.questions, entry.key);
                 let question = QuestionId { shard: self.fabric.index, conn: id.key, number };
                 self.fabric.conns[id.key()].questions.push(Question { number, link, request, entry });
-                self.fabric.outboxes[home as usize].push(Entry::Describe { question, address });
+                self.fabric.outboxes[home as usize].push(Command::Describe { question, address });
             }
             None => {
                 let found = self.router.describe(entry.key);
@@ -366,13 +367,13 @@ impl Shard {
     /// Another shard asks about an address that lives here.
     pub(super) fn describe(&mut self, question: QuestionId, address: AddressKey) {
         let found = self.router.describe(address).map(Box::new);
-        self.fabric.outboxes[question.shard as usize].push(Entry::Described { question, found });
+        self.fabric.outboxes[question.shard as usize].push(Command::Described { question, found });
     }
 
-    /// The home of an address has said what it knows.
+    /// The home of an address has answered.
     pub(super) fn described(&mut self, question: QuestionId, found: Option<&AddressDescription>) {
         let Some(conn) = self.fabric.conns.get_mut(question.conn as usize) else { return };
-        let Some(at) = conn.questions.iter().position(|asked| asked.number == question.number) else { return };
+        let Some(at) = conn.questions.iter().position(|requested| requested.number == question.number) else { return };
         let Question { link, request, entry, .. } = conn.questions.swap_remove(at);
         self.describe_to(self.id(question.conn), link, &request, &entry, found.cloned());
     }
@@ -387,7 +388,7 @@ impl Shard {
     ) {
         let answer = match found {
             Some(found) => description(entry, found),
-            // Nobody has used it yet.
+            // It has not been used yet.
             None if !entry.kind.stores() => description(entry, AddressDescription::default()),
             None => Answer::failed(UNAVAILABLE, format!("\"{}\" is being opened or deleted: ask again", entry.name)),
         };
@@ -420,11 +421,11 @@ impl Shard {
             resume: false,
             state: None,
         };
-        self.deliver(route.port, route.home, &message);
+        self.deliver(route.attachment, route.home, &message);
         self.fabric.mark(id.key);
     }
 
-    /// Nobody can be told an answer: the request is rejected.
+    /// An answer has no receiver: the request is rejected.
     fn refuse_request(&mut self, id: ConnId, link: LinkId, delivery_id: Option<u32>, error: Error) {
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
         if let Some(delivery_id) = delivery_id {

@@ -1,16 +1,20 @@
-//! One worker's share of the node, without its sockets: connections, their links, the addresses that live here.
+//! One worker's share of the node, without its sockets: connections, their links, the addresses
+//! that live here.
 //!
-//! Bytes of a connection come in by `input`, bytes for it are found in `output`; what concerns another shard goes
-//! into a `Batch` for it. The driver's turn: `input` for each readable socket, `receive` for each batch that came,
-//! `end_turn`, then write what `dirty` names and hand over what `take_batch` gives. Calls never wait. Time comes in
-//! as an argument and never runs backwards; randomness comes from `Entropy`.
+//! Bytes of a connection come in by `input`, bytes for it are found in `output`; what concerns
+//! another shard goes into a `CommandBatch` for it. The driver's turn: `input` for each readable
+//! socket, `receive` for each batch that came, `end_turn`, then write what `dirty` names and pass
+//! on what `take_batch` gives. Calls never wait. Time comes in as an argument and never runs
+//! backwards; randomness comes from `Entropy`.
 //!
-//! An address lives on one shard, its home; only the home's router decides about it. `links` connects protocol
-//! events with the router, `fabric` carries the router's answers to links here and elsewhere.
+//! An address lives on one shard, its home; only the home's router decides about it. `links`
+//! connects protocol events with the router, `fabric` carries the router's answers to links here
+//! and elsewhere.
 
 mod anonymous;
 mod apply;
 mod attach;
+mod attachments;
 mod batch;
 mod conn;
 mod coordinator;
@@ -21,18 +25,17 @@ mod dynamic;
 mod event;
 mod fabric;
 mod guesses;
-mod late;
 mod links;
 mod login;
 mod management;
 mod names;
 mod pacing;
+mod partial_deliveries;
 mod placement;
-mod ports;
+mod recovered_queues;
 mod renewing;
 mod resuming;
 mod revoking;
-mod shelves;
 mod stored;
 mod subscribing;
 mod terminus;
@@ -47,21 +50,21 @@ use enmasse_amqp::connection::{Config, Connection, Event};
 use enmasse_amqp::time::Time;
 use enmasse_amqp::types::Error;
 
-pub use batch::Batch;
+pub use batch::CommandBatch;
 pub use conn::Peer;
 pub use creating::{CREATE_TIMEOUT_MS, WantedAddress};
 pub use dynamic::{DYNAMIC_PREFIX, DynamicNodes};
-pub use event::{About, Fact, Request};
+pub use event::{Fact, LoginSubject, Request};
 pub use guesses::{Attempt, Guesses};
 pub use names::LinkNames;
 pub use placement::Load;
-pub use shelves::{Changes, Openings, Shelves};
-pub use stored::Shelving;
-pub use work::Fed;
+pub use recovered_queues::{Changes, Openings, RecoveredQueues};
+pub use stored::StoredAddressChange;
+pub use work::InputProgress;
 
 use crate::core::{AddressKey, AddressStats, Ending, Links, QueueNumbers, ReceiveBudget, Router};
 use crate::table::{Carried, SpaceKey, Table};
-use batch::Entry;
+use batch::Command;
 use conn::Conn;
 use departing::{Departing, Departures, ending_by};
 use discharging::Discharges;
@@ -72,9 +75,9 @@ use work::{ATTACH_NANOS, DELIVERY_NANOS, RELEASE_NANOS, Work};
 pub const OUTPUT_HIGH_BYTES: usize = 512 * 1024;
 /// Output below which they count again, in bytes.
 pub const OUTPUT_LOW_BYTES: usize = 128 * 1024;
-/// Bytes that may come in on a connection whose session window is closed before its socket is read no more.
+/// Bytes accepted on a connection whose session window is closed before its socket is read no more.
 const HELD_BYTES_MAX: u64 = 8 * 1024 * 1024;
-/// Links one connection may have, whatever its space allows.
+/// Links of one connection, regardless of its space's limit.
 const LINKS_MAX: usize = 65_536;
 
 /// Names a connection on its shard; never used twice.
@@ -95,7 +98,7 @@ impl ConnId {
 /// Where random bytes come from: the system's generator in the node, a seeded one in tests.
 pub type Entropy = Box<dyn FnMut(&mut [u8]) + Send>;
 
-/// What the shards of one node share.
+/// State shared by the shards of one node.
 #[derive(Debug)]
 pub struct Shared {
     /// how every connection introduces itself
@@ -108,9 +111,10 @@ pub struct Shared {
     pub loads: Vec<Load>,
     /// window of links to dynamic nodes and to the anonymous terminus, in deliveries
     pub link_capacity: u32,
-    /// bytes one message may have, unless its address says less
+    /// largest message in bytes, unless its address has a lower limit
     pub message_size_max: Option<u64>,
-    /// how long producers wait for a multicast consumer's outcome while another has answered, milliseconds
+    /// how long producers wait for a multicast consumer's outcome while another has answered,
+    /// milliseconds
     pub multicast_settle_timeout_ms: u64,
     /// numbers of queues in the log
     pub queue_numbers: QueueNumbers,
@@ -118,19 +122,19 @@ pub struct Shared {
     pub insecure: bool,
     /// received bytes that are not stored yet
     pub receive_budget: Arc<ReceiveBudget>,
-    /// who guesses passwords; held for a look-up, once or twice a login
+    /// the record of wrong passwords; locked for a look-up, once or twice a login
     pub guesses: Mutex<Guesses>,
 }
 
 /// A connection on its way to another shard.
 pub struct Moved(Conn);
 
-/// What the driver should do about a connection.
+/// The driver's work for a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Attention {
+pub struct ConnectionWork {
     /// which
     pub conn: ConnId,
-    /// the machine has said its last word: close the socket once the output is written
+    /// the machine has ended: close the socket once the output is written
     pub finished: bool,
     /// read on from its socket
     pub wants_read: bool,
@@ -230,16 +234,18 @@ impl Shard {
         conn.home.as_ref().map(|(space, _)| *space)
     }
 
-    /// Bytes came from a connection. Returns how many were used: the rest is part of a frame, or has to wait for
-    /// an answer or a move; the caller keeps it and hands it in again, in front of what comes next.
+    /// Bytes came from a connection. Returns how many were used: the rest is part of a frame, or
+    /// has to wait for an answer or a move; the caller keeps it and passes it in again, in front of
+    /// later bytes.
     pub fn input(&mut self, now: Time, id: ConnId, bytes: &[u8]) -> usize {
         self.input_within(now, id, bytes, u64::MAX).used
     }
 
-    /// As [`Shard::input`], until the work it leads to has cost `budget_nanos`: the last frame may exceed it.
-    pub fn input_within(&mut self, now: Time, id: ConnId, bytes: &[u8], budget_nanos: u64) -> Fed {
+    /// As [`Shard::input`], until the work it leads to has cost `budget_nanos`: the last frame may
+    /// exceed it.
+    pub fn input_within(&mut self, now: Time, id: ConnId, bytes: &[u8], budget_nanos: u64) -> InputProgress {
         if !self.knows(id) {
-            return Fed { used: bytes.len(), work_nanos: 0, paused: false };
+            return InputProgress { used: bytes.len(), work_nanos: 0, paused: false };
         }
         self.fabric.now = now;
         if let Some(conn) = self.fabric.conns.get_mut(id.key())
@@ -272,7 +278,7 @@ impl Shard {
         }
         self.fabric.mark(id.key);
         let work_nanos = std::mem::take(&mut self.fabric.work).nanos;
-        Fed { used: bytes.len() - rest.len(), work_nanos, paused }
+        InputProgress { used: bytes.len() - rest.len(), work_nanos, paused }
     }
 
     /// An event, as a rule none of a transfer.
@@ -335,12 +341,12 @@ impl Shard {
     }
 
     /// The next connection that something has changed for since it was last named.
-    pub fn dirty(&mut self) -> Option<Attention> {
+    pub fn dirty(&mut self) -> Option<ConnectionWork> {
         while let Some(key) = self.fabric.dirty.pop() {
             if let Some(conn) = self.fabric.conns.get_mut(key as usize) {
                 conn.dirty = false;
                 let (finished, wants_read) = (conn.finished, conn.wants_read());
-                return Some(Attention { conn: self.id(key), finished, wants_read });
+                return Some(ConnectionWork { conn: self.id(key), finished, wants_read });
             }
         }
         None
@@ -352,10 +358,10 @@ impl Shard {
         if !conn.congested || self.serials[id.key()] != id.serial {
             return;
         }
-        self.feed_short(id);
+        self.resume_congested(id);
     }
 
-    /// The socket is gone, whatever was said before.
+    /// The socket is closed.
     pub fn closed(&mut self, id: ConnId) {
         if !self.knows(id) {
             return;
@@ -393,7 +399,7 @@ impl Shard {
             return;
         }
         if let Some(conn) = self.fabric.conns.get_mut(id.key()) {
-            // Who is not read cannot be called silent (2.4.5).
+            // The idle time-out is suspended while reading is paused (2.4.5).
             conn.unread = !conn.wants_read();
             if conn.unread {
                 conn.machine.set_reading(now, false);
@@ -409,105 +415,110 @@ impl Shard {
     }
 
     /// A batch from another shard.
-    pub fn receive(&mut self, batch: &Batch) {
-        for entry in &batch.entries {
-            self.receive_entry(batch, entry);
+    pub fn receive(&mut self, batch: &CommandBatch) {
+        for entry in &batch.commands {
+            self.receive_command(batch, entry);
         }
     }
 
-    fn receive_entry(&mut self, batch: &Batch, entry: &Entry) {
+    fn receive_command(&mut self, batch: &CommandBatch, entry: &Command) {
         let Self { router, fabric, .. } = self;
         match entry {
-            Entry::Deliver { port, arrival } => router.deliver(*port, batch.arrival(arrival), fabric),
-            Entry::Transfer { port, delivery } => self.hand_over(*port, &batch.delivery(delivery)),
-            Entry::Outcome { token, outcome } => router.outcome(*token, outcome, fabric),
-            Entry::Outcomes { tokens, outcome } => {
+            Command::Deliver { attachment, arrival } => router.deliver(*attachment, batch.arrival(arrival), fabric),
+            Command::Transfer { attachment, delivery } => self.dispatch_to_link(*attachment, &batch.delivery(delivery)),
+            Command::Outcome { token, outcome } => router.outcome(*token, outcome, fabric),
+            Command::Outcomes { tokens, outcome } => {
                 tokens.iter().for_each(|token| router.outcome(*token, outcome, fabric));
             }
-            Entry::Settle { port, delivery_id, outcome } => fabric.settle(*port, *delivery_id, outcome),
-            Entry::Taken { port, count } => fabric.taken(*port, *count),
-            Entry::Credit { port, limit, drain } => router.credit(*port, *limit, *drain, fabric),
-            Entry::Attach { port, address, role } => router.attach(*port, address.declared(), role.clone(), fabric),
-            Entry::Origin { port, origin } => router.set_origin(*port, origin.clone()),
-            Entry::Recall { port, names } => router.recall(*port, names, fabric),
-            Entry::NameDelivery { port, delivery_id, tag } => router.name_delivery(*port, *delivery_id, tag),
-            Entry::ForgetTag { port, tag } => router.forget_tag(*port, tag),
-            Entry::OutcomeUnsettled { port, token, outcome } => {
-                router.outcome_unsettled(*port, *token, outcome, fabric);
+            Command::Settle { attachment, delivery_id, outcome } => fabric.settle(*attachment, *delivery_id, outcome),
+            Command::Taken { attachment, count } => fabric.taken(*attachment, *count),
+            Command::Credit { attachment, limit, drain } => router.credit(*attachment, *limit, *drain, fabric),
+            Command::Attach { attachment, address, role } => {
+                router.attach(*attachment, address.declared(), role.clone(), fabric)
             }
-            Entry::Unsettled { port, unsettled } => fabric.unsettled(*port, unsettled.clone()),
-            Entry::Name { port, number, again } => fabric.name(*port, *number, *again),
-            Entry::Settled { port, token } => fabric.confirm(*port, *token),
-            Entry::GiveBack { tokens, ending, oldest } => router.relinquish(tokens, *ending, *oldest, fabric),
-            Entry::Detach { port, ending, closed } => self.leave_address(*port, *ending, *closed),
-            Entry::Refused { port, delivery } => router.refused(*port, &batch.delivery(delivery), fabric),
-            Entry::Begun { port } => router.begun(*port, fabric),
-            Entry::Stall { port } => router.stall(*port),
-            Entry::Retire { address } => router.retire(*address, &apply::deleted(), fabric),
-            Entry::Recalled { port, description } => fabric.recalled(*port, description),
-            Entry::Attached { port, answer } => {
-                fabric.attached(*port, answer.clone().map_err(|error| *error));
+            Command::Origin { attachment, origin } => router.set_origin(*attachment, origin.clone()),
+            Command::Recall { attachment, names } => router.recall(*attachment, names, fabric),
+            Command::NameDelivery { attachment, delivery_id, tag } => {
+                router.name_delivery(*attachment, *delivery_id, tag)
             }
-            Entry::Steal { name, from, thief } => self.hand_link_over(*name, *from, *thief),
-            Entry::Confirm { thief } => self.confirm_taken(*thief),
-            Entry::Describe { question, address } => self.describe(*question, *address),
-            Entry::Described { question, found } => self.described(*question, found.as_deref()),
-            Entry::Declare { transaction } => router.declare(*transaction),
-            Entry::Post { port, transaction, arrival } => {
-                router.post_delivery(*port, *transaction, batch.arrival(arrival), fabric);
+            Command::ForgetTag { attachment, tag } => router.forget_tag(*attachment, tag),
+            Command::OutcomeUnsettled { attachment, token, outcome } => {
+                router.outcome_unsettled(*attachment, *token, outcome, fabric);
             }
-            Entry::RetireDelivery { transaction, token, outcome, settled } => {
+            Command::Unsettled { attachment, unsettled } => fabric.unsettled(*attachment, unsettled.clone()),
+            Command::Name { attachment, number, again } => fabric.name(*attachment, *number, *again),
+            Command::Settled { attachment, token } => fabric.confirm(*attachment, *token),
+            Command::GiveBack { tokens, ending, oldest } => router.relinquish(tokens, *ending, *oldest, fabric),
+            Command::Detach { attachment, ending, closed } => self.leave_address(*attachment, *ending, *closed),
+            Command::Refused { attachment, delivery } => router.refused(*attachment, &batch.delivery(delivery), fabric),
+            Command::Begun { attachment } => router.begun(*attachment, fabric),
+            Command::Stall { attachment } => router.stall(*attachment),
+            Command::Retire { address } => router.delete_address(*address, &apply::deleted(), fabric),
+            Command::Recalled { attachment, description } => fabric.recalled(*attachment, description),
+            Command::Attached { attachment, answer } => {
+                fabric.attached(*attachment, answer.clone().map_err(|error| *error));
+            }
+            Command::Steal { name, from, theft } => self.confirm_theft(*name, *from, *theft),
+            Command::Confirm { theft } => self.confirm_taken(*theft),
+            Command::Describe { question, address } => self.describe(*question, *address),
+            Command::Described { question, found } => self.described(*question, found.as_deref()),
+            Command::Declare { transaction } => router.declare(*transaction),
+            Command::Post { attachment, transaction, arrival } => {
+                router.post_delivery(*attachment, *transaction, batch.arrival(arrival), fabric);
+            }
+            Command::RetireDelivery { transaction, token, outcome, settled } => {
                 router.retire_delivery(*transaction, *token, outcome, *settled, fabric);
             }
-            Entry::MarkRollbackOnly { transaction, cause } => router.mark_rollback_only(Some(*transaction), cause),
-            Entry::Touch { transaction } => router.touch_transaction(*transaction),
-            Entry::Prepare { transaction } => router.prepare(*transaction, fabric),
-            Entry::Discharge { transaction, fail } => router.discharge(*transaction, *fail, fabric),
-            Entry::Provisional { port, delivery_id, transaction, outcome } => {
-                fabric.provisional(*port, *delivery_id, *transaction, outcome);
+            Command::MarkRollbackOnly { transaction, cause } => router.mark_rollback_only(Some(*transaction), cause),
+            Command::Touch { transaction } => router.note_transaction_use(*transaction),
+            Command::Prepare { transaction } => router.prepare(*transaction, fabric),
+            Command::Discharge { transaction, fail } => router.discharge(*transaction, *fail, fabric),
+            Command::Provisional { attachment, delivery_id, transaction, outcome } => {
+                fabric.provisional(*attachment, *delivery_id, *transaction, outcome);
             }
-            Entry::Discharged { transaction, error } => {
+            Command::Discharged { transaction, error } => {
                 fabric.discharged(*transaction, error.as_deref().map_or(Ok(()), |error| Err(error.clone())));
             }
-            Entry::Open { port, open } => fabric.open(*port, *open),
-            Entry::Room { port, room } => fabric.room(*port, *room),
-            Entry::Hold { port, hold } => fabric.hold(*port, *hold),
-            Entry::Drained { port } => fabric.drained(*port),
-            Entry::Halted { port } => self.halted(*port),
-            Entry::Left { port } => fabric.last_word(*port),
-            Entry::Close { port, error } => fabric.close(*port, error),
+            Command::Open { attachment, open } => fabric.open(*attachment, *open),
+            Command::Room { attachment, room } => fabric.room(*attachment, *room),
+            Command::Hold { attachment, hold } => fabric.set_held(*attachment, *hold),
+            Command::Drained { attachment } => fabric.drained(*attachment),
+            Command::Halted { attachment } => self.halted(*attachment),
+            Command::Left { attachment } => fabric.finish_detach(*attachment),
+            Command::Close { attachment, error } => fabric.close(*attachment, error),
         }
     }
 
-    /// What has gathered for another shard since the last call, if anything.
-    pub fn take_batch(&mut self, shard: u16) -> Option<Batch> {
+    /// The batch gathered for another shard since the last call, if any.
+    pub fn take_batch(&mut self, shard: u16) -> Option<CommandBatch> {
         let outbox = self.fabric.outboxes.get_mut(shard as usize)?;
         if outbox.is_empty() { None } else { Some(std::mem::take(outbox)) }
     }
 
-    /// Bytes that have gathered for other shards and were not taken: a driver that cannot hand them over reads no more
-    /// once there are too many.
+    /// Bytes of batches for other shards that were not taken: a driver that cannot send them stops
+    /// reading once there are too many.
     #[must_use]
     pub fn gathered_bytes(&self) -> usize {
-        self.fabric.outboxes.iter().map(Batch::bytes).sum()
+        self.fabric.outboxes.iter().map(CommandBatch::bytes).sum()
     }
 
-    /// The end of a turn: what was gathered a link is written out.
+    /// The end of a turn: output gathered per link is written.
     pub fn end_turn(&mut self, now: Time) {
         self.fabric.now = now;
-        // Charged before anybody is told that what came has left the window, and is granted more for it.
+        // Charged before the peer is notified that deliveries have left the window, and is granted
+        // more.
         for index in 0..self.fabric.dirty.len() {
             self.fabric.keep_pace(now, self.fabric.dirty[index]);
         }
         self.fabric.resume_paced(now);
         self.leave_addresses();
-        self.router.tend_touched(&mut self.fabric);
+        self.router.process_dirty(&mut self.fabric);
         while self.fabric.has_afterwork() {
             self.refuse_attaches();
             self.answer_for_receivers();
-            self.feed_freed();
+            self.resume_freed();
             self.answer_discharges();
-            self.router.tend_touched(&mut self.fabric);
+            self.router.process_dirty(&mut self.fabric);
         }
         self.router.turn(&mut self.fabric);
         for index in 0..self.fabric.dirty.len() {
@@ -535,7 +546,7 @@ impl Shard {
         Some(Moved(conn))
     }
 
-    /// Takes a connection in that was moved here. Hand its unread bytes to `input` afterwards.
+    /// Takes a connection in that was moved here. Pass its unread bytes to `input` afterwards.
     pub fn adopt(&mut self, moved: Moved) -> ConnId {
         let Moved(mut conn) = moved;
         conn.dirty = false;
@@ -563,7 +574,8 @@ impl Shard {
         self.close_together(conns.collect());
     }
 
-    /// Closes connections: what one of them gives back is handed to none of the others.
+    /// Closes connections: deliveries that one of them returns are dispatched to none of the
+    /// others.
     fn close_together(&mut self, conns: Vec<(ConnId, Error)>) {
         let mut departing = Vec::new();
         let ids: Vec<ConnId> = conns.iter().map(|(id, _)| *id).collect();
@@ -594,7 +606,7 @@ impl Shard {
         self.fabric.stopped
     }
 
-    /// What the addresses that live here have seen.
+    /// The statistics of the addresses that live here.
     pub fn address_stats(&self) -> impl Iterator<Item = (AddressKey, AddressStats)> + '_ {
         self.router.stats()
     }
@@ -618,10 +630,10 @@ pub struct ConnectionSummary {
     pub conn: ConnId,
     /// the space it belongs to, once known
     pub space: Option<String>,
-    /// who it is, unless anonymous
+    /// the user, unless anonymous
     pub user: Option<String>,
     /// links it has
     pub links: usize,
-    /// what it has carried since it came to its space
+    /// its traffic since it came to its space
     pub carried: Carried,
 }

@@ -1,13 +1,14 @@
 //! Names of links across connections (2.6.1; `docs/decisions/0051-link-stealing.md`).
 //!
-//! A link is named by its container, its name and its direction. An attach of a link that another connection of the same
-//! container has takes it over, and the older one is detached with `amqp:link:stolen`. Only the same user of the same
-//! space takes a link over: of another user it is another link.
+//! A link is named by its container, its name and its direction. An attach of a link that another
+//! connection of the same container has takes it over, and the older one is detached with
+//! `amqp:link:stolen`. Only the same user of the same space takes a link over: of another user it
+//! is another link.
 //!
-//! The registry is shared by all shards and touched when a link attaches and when it goes, never once a message. Where the
-//! older link lives on another shard, the attach waits until each shard has confirmed that it has handled what that
-//! shard said before. Then the homes know that the older link has gone, and an exclusive consumer or a durable
-//! subscription can be taken over.
+//! The registry is shared by all shards and touched when a link attaches and when it goes, never
+//! once a message. If the older link lives on another shard, the attach waits until each shard has
+//! confirmed that it has handled all earlier commands of that shard. Then the homes know that the
+//! older link has gone, and an exclusive consumer or a durable subscription can be taken over.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -16,12 +17,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use enmasse_amqp::connection::LinkId;
 use enmasse_amqp::types::{Attach, Error, Role, condition};
 
-use super::batch::Entry;
-use super::departing::Farewell;
+use super::batch::Command;
+use super::departing::Departure;
 use super::{ConnId, Shard};
 use crate::core::Ending;
 
-/// Parts of the registry, each with a lock of its own: shards that attach links at once seldom meet.
+/// Parts of the registry, each with a lock of its own: shards that attach links at once seldom
+/// meet.
 const PARTS: usize = 64;
 
 /// A digest of all that names a link.
@@ -30,23 +32,24 @@ pub(super) struct LinkName(u128);
 
 /// The link that has a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Holder {
+pub(super) struct LinkHolder {
     pub(super) shard: u16,
     pub(super) conn: ConnId,
     pub(super) link: LinkId,
 }
 
-/// An attach that takes a link over, told from others of the same link by a number of its own.
+/// An attach that takes a link over, distinguished from others of the same link by a number of its
+/// own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Thief {
-    holder: Holder,
+pub(super) struct LinkTheft {
+    holder: LinkHolder,
     number: u64,
 }
 
 /// Which link has which name, over all shards.
 #[derive(Debug)]
 pub struct LinkNames {
-    parts: Vec<Mutex<HashMap<LinkName, Holder>>>,
+    parts: Vec<Mutex<HashMap<LinkName, LinkHolder>>>,
     keys: [RandomState; 2],
 }
 
@@ -66,17 +69,17 @@ impl LinkNames {
     }
 
     // A poisoned lock means a thread died while it held it, and then the process is ending.
-    fn part(&self, name: LinkName) -> MutexGuard<'_, HashMap<LinkName, Holder>> {
+    fn part(&self, name: LinkName) -> MutexGuard<'_, HashMap<LinkName, LinkHolder>> {
         self.parts[name.0 as usize % PARTS].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives a name to a link; who had it before.
-    fn take(&self, name: LinkName, holder: Holder) -> Option<Holder> {
+    /// Gives a name to a link; returns the earlier holder.
+    fn take(&self, name: LinkName, holder: LinkHolder) -> Option<LinkHolder> {
         self.part(name).insert(name, holder)
     }
 
     /// A link gives its name up, if it still has it.
-    pub(super) fn give_up(&self, name: LinkName, holder: Holder) {
+    pub(super) fn give_up(&self, name: LinkName, holder: LinkHolder) {
         let mut part = self.part(name);
         if part.get(&name) == Some(&holder) {
             part.remove(&name);
@@ -84,29 +87,29 @@ impl LinkNames {
     }
 }
 
-/// An attach that waits until the link it takes over is gone everywhere.
+/// An attach that waits until the link it takes over has ended everywhere.
 pub(super) struct Stealing {
     pub(super) link: LinkId,
     number: u64,
     attach: Box<Attach>,
     /// the link it takes over
-    from: Holder,
+    from: LinkHolder,
     /// shards that have yet to confirm
     waits_for: usize,
 }
 
-/// What a link is told that is attached elsewhere.
+/// The error of a link that is attached elsewhere.
 pub(super) fn stolen() -> Error {
     Error::new(condition::LINK_STOLEN, "the link was attached anew on another connection of its container")
 }
 
 impl Shard {
-    /// Gives a link its name. `None`: another shard has the link that it takes over, and the attach goes on when that
-    /// is gone.
+    /// Gives a link its name. `None`: another shard has the link that it takes over, and the attach
+    /// continues when that has ended.
     pub(super) fn take_name(&mut self, id: ConnId, link: LinkId, attach: Box<Attach>) -> Option<Box<Attach>> {
-        let holder = Holder { shard: self.fabric.index, conn: id, link };
+        let holder = LinkHolder { shard: self.fabric.index, conn: id, link };
         let conn = self.fabric.conns.get_mut(id.key())?;
-        // A container without an id is known to nobody (2.4.1), and neither are its links.
+        // A container without an id is not identified (2.4.1), and neither are its links.
         let Some((space, _)) = conn.home.as_ref().filter(|_| !conn.container.is_empty()) else { return Some(attach) };
         let name = self.shared.link_names.digest(space.0, conn.user(), &conn.container, &attach);
         if let Some(before) = conn.set_name(link, Some(name)).filter(|before| *before != name) {
@@ -123,43 +126,43 @@ impl Shard {
         let conn = &mut self.fabric.conns[id.key()];
         conn.settled_here = true;
         conn.stealing = Some(Box::new(Stealing { link, number, attach, from, waits_for }));
-        let thief = Thief { holder, number };
-        self.fabric.outboxes[from.shard as usize].push(Entry::Steal { name, from, thief });
+        let theft = LinkTheft { holder, number };
+        self.fabric.outboxes[from.shard as usize].push(Command::Steal { name, from, theft });
         None
     }
 
-    /// The link of that name has gone, or does so now.
-    pub(super) fn give_up_name(&mut self, id: ConnId, link: LinkId) {
+    /// The link of that name has ended, or does so now.
+    pub(super) fn release_name(&mut self, id: ConnId, link: LinkId) {
         let conn = self.fabric.conns.get_mut(id.key());
         if let Some(name) = conn.and_then(|conn| conn.set_name(link, None)) {
-            self.shared.link_names.give_up(name, Holder { shard: self.fabric.index, conn: id, link });
+            self.shared.link_names.give_up(name, LinkHolder { shard: self.fabric.index, conn: id, link });
         }
     }
 
-    /// Another shard takes a link of this one over. All shards are asked to confirm, so that each has handled before what
-    /// was said here.
-    pub(super) fn hand_link_over(&mut self, name: LinkName, from: Holder, thief: Thief) {
+    /// Another shard takes a link of this one over. All shards are asked to confirm, so that each
+    /// has handled all earlier commands from here.
+    pub(super) fn confirm_theft(&mut self, name: LinkName, from: LinkHolder, theft: LinkTheft) {
         if let Some(from) = self.lose_link(from, name) {
-            return self.fabric.outboxes[from.shard as usize].push(Entry::Steal { name, from, thief });
+            return self.fabric.outboxes[from.shard as usize].push(Command::Steal { name, from, theft });
         }
         for shard in (0..self.fabric.outboxes.len() as u16).filter(|shard| *shard != self.fabric.index) {
-            self.fabric.outboxes[shard as usize].push(Entry::Confirm { thief });
+            self.fabric.outboxes[shard as usize].push(Command::Confirm { theft });
         }
     }
 
-    /// The shard of a link that was taken over has said all there was to say of it.
-    pub(super) fn confirm_taken(&mut self, thief: Thief) {
-        let shard = thief.holder.shard;
+    /// The shard of a link that was taken over has sent its last command for it.
+    pub(super) fn confirm_taken(&mut self, theft: LinkTheft) {
+        let shard = theft.holder.shard;
         if shard == self.fabric.index {
-            self.link_taken_over(thief);
+            self.link_taken_over(theft);
         } else {
-            self.fabric.outboxes[shard as usize].push(Entry::Confirm { thief });
+            self.fabric.outboxes[shard as usize].push(Command::Confirm { theft });
         }
     }
 
-    /// One more shard has confirmed; after the last the attach goes on.
-    fn link_taken_over(&mut self, Thief { holder, number }: Thief) {
-        let Holder { conn: id, link, .. } = holder;
+    /// One more shard has confirmed; after the last the attach continues.
+    fn link_taken_over(&mut self, LinkTheft { holder, number }: LinkTheft) {
+        let LinkHolder { conn: id, link, .. } = holder;
         let Some(conn) = self.fabric.conns.get_mut(id.key()).filter(|_| self.serials[id.key()] == id.serial) else {
             return;
         };
@@ -172,9 +175,9 @@ impl Shard {
         }
     }
 
-    /// A link of this shard is attached elsewhere now, unless it has gone meanwhile. The link of another shard that it was
-    /// to take over itself, and that may be there still.
-    fn lose_link(&mut self, Holder { conn: id, link, .. }: Holder, name: LinkName) -> Option<Holder> {
+    /// A link of this shard is attached elsewhere now, unless it has ended in the meantime. The
+    /// link of another shard that it was to take over itself, and that may be there still.
+    fn lose_link(&mut self, LinkHolder { conn: id, link, .. }: LinkHolder, name: LinkName) -> Option<LinkHolder> {
         let conn = self.fabric.conns.get_mut(id.key()).filter(|_| self.serials[id.key()] == id.serial)?;
         if conn.name(link) != Some(name) {
             return None;
@@ -189,8 +192,8 @@ impl Shard {
             attaching.refusal.get_or_insert_with(stolen);
             return None;
         }
-        // What its client does elsewhere is no failure of its own.
-        let farewell = Farewell { ending: Ending::ByClient, closed: false, error: Some(stolen()) };
+        // An attach of its client elsewhere is not counted as its failure.
+        let farewell = Departure { ending: Ending::ByClient, closed: false, error: Some(stolen()) };
         self.release(id, &[link], &farewell);
         None
     }
@@ -203,7 +206,7 @@ mod tests {
     #[test]
     fn a_name_goes_to_the_last_that_asks_and_is_given_up_by_that_one_only() {
         let names = LinkNames::default();
-        let holder = |link| Holder { shard: 0, conn: ConnId { key: 1, serial: 2 }, link: LinkId(link) };
+        let holder = |link| LinkHolder { shard: 0, conn: ConnId { key: 1, serial: 2 }, link: LinkId(link) };
         let name = LinkName(7);
         assert_eq!(names.take(name, holder(1)), None);
         assert_eq!(names.take(name, holder(2)), Some(holder(1)));

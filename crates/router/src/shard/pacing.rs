@@ -1,5 +1,5 @@
-//! What connections carry, and how fast they may send: once a turn it is counted and charged to their space, and the
-//! windows of their links follow what the space may still have.
+//! The traffic of connections, and rate limits: once a turn it is counted and charged to their
+//! space, and the windows of their links follow the rest of the space's budget.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use super::fabric::Fabric;
 use super::{ConnId, Shard};
 use crate::table::{Allowance, Carried, Pace, Space, Traffic};
 
-/// One connection's part in what its space carries.
+/// One connection's part in the traffic of its space.
 #[derive(Debug)]
 pub(super) struct Pacing {
-    /// what it has carried since that was last counted
+    /// its traffic since the last count
     pub(super) carried: Carried,
-    /// what it had carried until then
+    /// its traffic until then
     counted: Carried,
     traffic: Option<Arc<Traffic>>,
     pace: Option<Arc<Pace>>,
@@ -39,8 +39,8 @@ impl Default for Pacing {
 const UNBOUND: Allowance = Allowance::Share(u32::MAX);
 
 impl Pacing {
-    /// The connection belongs to a space, or that has other bounds. Whether its links have to be looked at before the
-    /// turn ends; they have no credit until then, unless they had some before.
+    /// The connection belongs to a space, or that has other bounds. Whether its links have to be
+    /// checked before the turn ends; they have no credit until then, unless they had some before.
     pub(super) fn follow(&mut self, space: &Space) -> bool {
         if self.traffic.is_none() {
             self.traffic = Some(Arc::clone(space.traffic()));
@@ -69,11 +69,11 @@ impl Pacing {
 
     /// Nothing was carried and there is nothing to keep to.
     #[inline]
-    fn rests(&self) -> bool {
+    fn must_wait(&self) -> bool {
         self.pace.is_none() && self.carried.is_nothing() && self.allowance == UNBOUND
     }
 
-    /// Counts and charges what was carried.
+    /// Counts and charges traffic.
     fn settle(&mut self, now: Time) {
         if self.carried.is_nothing() {
             return;
@@ -93,8 +93,8 @@ impl Pacing {
         self.counted
     }
 
-    /// What it may have now. Whether its links have another share by that.
-    fn look(&mut self, now: Time) -> bool {
+    /// Its allowance now. Whether its links have another share by that.
+    fn refresh(&mut self, now: Time) -> bool {
         let before = self.share();
         self.allowance = match (&self.pace, &self.traffic) {
             (Some(pace), Some(traffic)) => pace.allowance(now, traffic.mean_bytes()),
@@ -105,13 +105,13 @@ impl Pacing {
 }
 
 impl Shard {
-    /// When the next turn has to be at the latest, so that those who sent too fast may go on.
+    /// When the next turn has to be at the latest, so that connections over their limit continue.
     #[must_use]
     pub fn next_share(&self) -> Option<Time> {
         self.fabric.paced.first().map(|(due, _)| *due)
     }
 
-    /// A connection goes: what it has carried counts.
+    /// A connection goes: its traffic counts.
     pub(super) fn settle_last(&mut self, id: ConnId) {
         let now = self.fabric.now;
         if let Some(conn) = self.fabric.conns.get_mut(id.key()) {
@@ -144,11 +144,11 @@ impl Fabric {
         }
     }
 
-    /// What a connection has carried in this turn is counted, and its links get what is left for them.
+    /// A connection's traffic of this turn is counted, and its links get the rest of the allowance.
     #[inline]
     pub(super) fn keep_pace(&mut self, now: Time, conn: u32) {
         if let Some(state) = self.conns.get_mut(conn as usize)
-            && !state.pacing.rests()
+            && !state.pacing.must_wait()
         {
             self.pace(now, conn);
         }
@@ -157,7 +157,7 @@ impl Fabric {
     fn pace(&mut self, now: Time, conn: u32) {
         let Some(state) = self.conns.get_mut(conn as usize) else { return };
         state.pacing.settle(now);
-        let changed = state.pacing.look(now);
+        let changed = state.pacing.refresh(now);
         if let Allowance::After(due) = state.pacing.allowance
             && state.pacing.waits.is_none()
         {

@@ -1,8 +1,9 @@
-//! On which shard a connection settles: decided once, at its first link, from published loads. Pure.
+//! On which shard a connection settles: decided once, at its first link, from published loads.
+//! Pure.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// What a shard publishes about itself, read by the others now and then.
+/// The load of a shard, which the others read now and then.
 #[derive(Debug, Default)]
 pub struct Load {
     connections: AtomicU32,
@@ -40,11 +41,12 @@ pub(super) struct LoadNow {
 const BUSY_PERMILLE_MAX: u32 = 700;
 /// A home may have this many times the connections of the shard the connection came in on,
 const CONNECTIONS_RATIO_MAX: u32 = 4;
-/// and this many more, before newcomers stay where they are.
+/// and this many more, before new connections stay where they are.
 const CONNECTIONS_SLACK: u32 = 16;
 
-/// Whether a connection whose first link is at an address that lives elsewhere moves there. Messages that never
-/// cross threads are the cheapest and the quickest; a home that has enough to do already is left alone.
+/// Whether a connection whose first link is at an address that lives elsewhere moves there.
+/// Messages that never cross threads are the cheapest and the quickest; a home that has enough to
+/// do already is left alone.
 pub(super) fn moves(here: LoadNow, home: LoadNow) -> bool {
     let has_time = home.busy_permille < BUSY_PERMILLE_MAX || home.busy_permille <= here.busy_permille;
     has_time && home.connections <= here.connections * CONNECTIONS_RATIO_MAX + CONNECTIONS_SLACK

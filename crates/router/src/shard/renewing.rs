@@ -1,23 +1,26 @@
-//! Logins that are asked about again before they end: whoever is still let in stays, with the rights of that moment.
+//! Renewal of logins before they expire: a connection whose login is still valid stays, with its
+//! current rights.
 //!
-//! What was shown at the login is kept for that, in memory and with the connection. Where nobody can tell, the question is
-//! asked again; at the end of the last answer the connection goes.
+//! The credentials of the login are kept for that, in memory and with the connection. While no
+//! decision is possible the question is asked again; when the last answer expires the connection is
+//! closed.
 
 use std::sync::Arc;
 
 use enmasse_amqp::time::Time;
 
-use super::{About, ConnId, Fact, Request, Shard};
+use super::{ConnId, Fact, LoginSubject, Request, Shard};
 use crate::table::{Granted, Guest, Judged, Proof, Question, Refusal};
 
-/// How long before the end the first question goes out; at half of a time that is shorter than twice this.
+/// How long before the end the first question goes out; at half of a time that is shorter than
+/// twice this.
 const AHEAD_MS: u64 = 30_000;
 /// From one question to the next while there is no answer that decides.
 const AGAIN_MS: u64 = 10_000;
-/// Least time from an answer to the next question, however short what it grants.
+/// Least time from an answer to the next question, however short its validity.
 const PAUSE_MS: u64 = 1_000;
 
-/// What is asked again, and when.
+/// The question of a renewal, and its time.
 pub(super) struct Renewal {
     question: Question,
     pub(super) at: Time,
@@ -40,10 +43,14 @@ impl Shard {
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
         let Some(renewal) = conn.renewal.as_mut().filter(|renewal| renewal.at <= now) else { return };
         renewal.at = now.plus_millis(AGAIN_MS);
-        self.requests.push_back(Request::Ask { conn: id, about: About::Member, question: renewal.question.clone() });
+        self.requests.push_back(Request::Ask {
+            conn: id,
+            subject: LoginSubject::Member,
+            question: renewal.question.clone(),
+        });
     }
 
-    /// The answer to that: what is granted from now on, or that nothing is any more.
+    /// The answer to that: the rights from now on, or the end of the login.
     pub(super) fn renewed(&mut self, id: ConnId, judged: Judged) {
         let now = self.fabric.now;
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
@@ -59,7 +66,7 @@ impl Shard {
             }
             Judged::Right { user, .. } => format!("what was shown at the login is that of {user:?} by now"),
             Judged::Wrong(why) => why,
-            // `renew` goes on asking, up to the end.
+            // `renew` continues to ask, up to the expiry.
             Judged::Unknown(_) => return,
         };
         let refusal = Refusal {
@@ -69,6 +76,6 @@ impl Shard {
             mechanism: conn.mechanism,
         };
         self.requests.push_back(Request::Fact { conn: id, fact: Fact::LoginRefused(refusal) });
-        self.turn_out(id, "what this connection logged in with is accepted no more; log in again");
+        self.disconnect_unauthorized(id, "what this connection logged in with is accepted no more; log in again");
     }
 }

@@ -1,8 +1,9 @@
-//! Links that can be resumed (2.6.5, 2.6.13): which they are, what they are answered, and what passes between such a
-//! link and the home of its address beside deliveries.
+//! Links that can be resumed (2.6.5, 2.6.13): which they are, the answers to them, and the commands
+//! between such a link and the home of its address in addition to deliveries.
 //!
-//! A link asks for it by the terminus that belongs to us (3.5.3, 3.5.4): durable `unsettled-state`, and an expiry-policy
-//! `never` or a timeout. A sender settles second, or nobody would know what it has not settled.
+//! A link requests it by the terminus that belongs to us (3.5.3, 3.5.4): durable `unsettled-state`,
+//! and an expiry-policy `never` or a timeout. A sender settles second, or its unsettled deliveries
+//! would be unknown.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -13,19 +14,21 @@ use enmasse_amqp::types::{
     TerminusExpiryPolicy,
 };
 
-use super::batch::Entry;
+use super::batch::Command;
 use super::conn::{Conn, Link};
 use super::fabric::Fabric;
 use super::work::SETTLED_NANOS;
 use super::{ConnId, Shard};
-use crate::core::{AddressKind, PortId, Resume};
+use crate::core::{AddressKind, AttachmentId, Resume};
 use crate::table::AddressEntry;
 
-/// Seconds for which messages are held for a receiver that asks for no time.
+/// Seconds for which messages are held for a receiver that requests no time.
 const HOLD_S: u32 = 300;
-/// Seconds for which tags are kept of a sender that asks for no time, and the most that any link may ask for.
+/// Seconds for which tags are kept of a sender that requests no time, and the most that any link
+/// may request.
 const KEEP_S: u32 = 7 * 24 * 3600;
-/// Deliveries that a sender may leave unsettled: beyond, it gets no more credit until it has settled some.
+/// Deliveries that a sender may leave unsettled: beyond, it gets no more credit until it has
+/// settled some.
 const UNSETTLED_MAX: u32 = 10_000;
 
 /// The links of one connection that can be resumed.
@@ -39,7 +42,7 @@ pub(super) struct Resuming {
     outgoing: HashMap<u64, (u32, SessionId, u32)>,
 }
 
-/// What a sender has not settled.
+/// The unsettled deliveries of a sender.
 #[derive(Clone, Copy, Default)]
 struct Unsettling {
     deliveries: u32,
@@ -48,7 +51,7 @@ struct Unsettling {
 }
 
 /// How a link asks to be resumed at one address; `link` is the digest of its name.
-pub(super) fn asked(attach: &Attach, entries: &[Arc<AddressEntry>], link: u64) -> Option<Box<Resume>> {
+pub(super) fn requested(attach: &Attach, entries: &[Arc<AddressEntry>], link: u64) -> Option<Box<Resume>> {
     let [entry] = entries else { return None };
     let on_disk = entry.storage.as_ref().is_some_and(|storage| storage.on_disk);
     if entry.kind != AddressKind::Stored || !on_disk {
@@ -76,7 +79,7 @@ fn browses(source: &Source) -> bool {
     source.distribution_mode.as_ref().is_some_and(|mode| mode.as_str() == "copy")
 }
 
-/// Writes into our half of a link what is in force.
+/// Writes the effective settings into our half of a link.
 pub(super) fn answer(reply: &mut AttachReply, role: Role, resume: &Resume) {
     let in_force = (TerminusDurability::UnsettledState, TerminusExpiryPolicy::LinkDetach, resume.keep_s);
     match (role, reply.source.as_deref_mut(), reply.target.as_deref_mut()) {
@@ -114,7 +117,7 @@ impl Resuming {
         }
     }
 
-    /// A sender has sent what it will have to settle.
+    /// A sender has sent deliveries that it will have to settle.
     fn note(&mut self, session: SessionId, id: u32, link: u32, tag: &[u8]) {
         if self.incoming.insert((session, id), (link, tag.to_vec())).is_none() {
             self.senders.entry(link).or_default().deliveries += 1;
@@ -130,7 +133,8 @@ impl Resuming {
         Some((link, tag, credit))
     }
 
-    /// Of `count` deliveries that have left the window of a link those for which it gets credit now.
+    /// Of `count` deliveries that have left the window of a link those for which it gets credit
+    /// now.
     pub(super) fn credited(&mut self, link: u32, count: u32) -> u32 {
         match self.senders.get_mut(&link).filter(|sender| sender.deliveries >= UNSETTLED_MAX) {
             Some(sender) => {
@@ -141,7 +145,8 @@ impl Resuming {
         }
     }
 
-    /// Deliveries of a session between two ids (serial numbers, 2.8.9) that their sender has not settled.
+    /// Deliveries of a session between two ids (serial numbers, 2.8.9) that their sender has not
+    /// settled.
     fn between(&self, session: SessionId, first: u32, last: u32) -> Vec<u32> {
         let ids = |from: u32, to: u32| self.incoming.range((session, from)..=(session, to)).map(|((_, id), _)| *id);
         if first <= last { ids(first, last).collect() } else { ids(first, u32::MAX).chain(ids(0, last)).collect() }
@@ -149,9 +154,16 @@ impl Resuming {
 }
 
 impl Shard {
-    /// A frame of a delivery on a link that may be one that can be resumed. `false`: it is to go its way.
+    /// A frame of a delivery on a link that may be one that can be resumed. `false`: it is to go
+    /// its way.
     #[cold]
-    pub(super) fn incoming_resumable(&mut self, id: ConnId, port: PortId, home: u16, incoming: &Incoming<'_>) -> bool {
+    pub(super) fn incoming_resumable(
+        &mut self,
+        id: ConnId,
+        attachment: AttachmentId,
+        home: u16,
+        incoming: &Incoming<'_>,
+    ) -> bool {
         let Some(conn) = self.fabric.conns.get_mut(id.key()).filter(|conn| conn.is_resumable(incoming.link)) else {
             return false;
         };
@@ -163,9 +175,9 @@ impl Shard {
         }
         if !incoming.resume {
             if first {
-                self.name_delivery(port, home, (incoming.delivery_id, incoming.tag));
+                self.name_delivery(attachment, home, (incoming.delivery_id, incoming.tag));
             }
-            self.deliver(port, home, incoming);
+            self.deliver(attachment, home, incoming);
             if incoming.aborted || incoming.settled && !incoming.more {
                 self.sender_settled(id, session, incoming.delivery_id, incoming.delivery_id);
             }
@@ -173,7 +185,7 @@ impl Shard {
         }
         // It is stored: its bytes are of no use.
         if incoming.first && incoming.settled {
-            self.forget_tag(port, home, incoming.tag);
+            self.forget_tag(attachment, home, incoming.tag);
         }
         if incoming.more && !incoming.aborted {
             return true;
@@ -188,19 +200,23 @@ impl Shard {
         true
     }
 
-    fn name_delivery(&mut self, port: PortId, home: u16, (delivery_id, tag): (u32, &[u8])) {
+    fn name_delivery(&mut self, attachment: AttachmentId, home: u16, (delivery_id, tag): (u32, &[u8])) {
         if home == self.fabric.index {
-            self.router.name_delivery(port, delivery_id, tag);
+            self.router.name_delivery(attachment, delivery_id, tag);
         } else {
-            self.fabric.outboxes[home as usize].push(Entry::NameDelivery { port, delivery_id, tag: tag.into() });
+            self.fabric.outboxes[home as usize].push(Command::NameDelivery {
+                attachment,
+                delivery_id,
+                tag: tag.into(),
+            });
         }
     }
 
-    fn forget_tag(&mut self, port: PortId, home: u16, tag: &[u8]) {
+    fn forget_tag(&mut self, attachment: AttachmentId, home: u16, tag: &[u8]) {
         if home == self.fabric.index {
-            self.router.forget_tag(port, tag);
+            self.router.forget_tag(attachment, tag);
         } else {
-            self.fabric.outboxes[home as usize].push(Entry::ForgetTag { port, tag: tag.into() });
+            self.fabric.outboxes[home as usize].push(Command::ForgetTag { attachment, tag: tag.into() });
         }
     }
 
@@ -215,9 +231,9 @@ impl Shard {
             else {
                 continue;
             };
-            if let Some(Link::Producer { port, home, .. }) = conn.links.get(link as usize) {
-                let (port, home) = (*port, *home);
-                self.forget_tag(port, home, &tag);
+            if let Some(Link::Producer { attachment, home, .. }) = conn.links.get(link as usize) {
+                let (attachment, home) = (*attachment, *home);
+                self.forget_tag(attachment, home, &tag);
             }
             if credit > 0 {
                 self.fabric.link_taken(id.key, link, credit);
@@ -225,8 +241,8 @@ impl Shard {
         }
     }
 
-    /// What the peer says of deliveries and has not settled: of links that can be resumed the home confirms it when it
-    /// counts for good, and only then we settle. The others are settled now.
+    /// Outcomes that the peer has not settled: for resumable links the home confirms that an
+    /// outcome is durable, and only then we settle. The others are settled now.
     #[cold]
     pub(super) fn disposition_unsettled(
         &mut self,
@@ -235,40 +251,40 @@ impl Shard {
         outcome: &Outcome,
     ) {
         let conn = conn_of(&mut self.fabric, id);
-        let said: Vec<(u32, LinkId, u64)> = conn.machine.unsettled(session, first, last).collect();
-        self.fabric.charge(said.len() as u64 * SETTLED_NANOS);
-        for (delivery, link, token) in said {
+        let reported: Vec<(u32, LinkId, u64)> = conn.machine.unsettled(session, first, last).collect();
+        self.fabric.charge(reported.len() as u64 * SETTLED_NANOS);
+        for (delivery, link, token) in reported {
             let conn = conn_of(&mut self.fabric, id);
-            let port = match conn.links.get(link.0 as usize) {
-                Some(Link::Consumer { ports, .. }) if conn.is_resumable(link) => ports.first().copied(),
+            let attachment = match conn.links.get(link.0 as usize) {
+                Some(Link::Consumer { attachments, .. }) if conn.is_resumable(link) => attachments.first().copied(),
                 _ => None,
             };
-            let (Some(port), Some(resuming)) = (port, conn.resuming.as_mut()) else {
+            let (Some(attachment), Some(resuming)) = (attachment, conn.resuming.as_mut()) else {
                 conn.machine.take_settled(session, delivery, delivery, false, |_, _| ());
                 self.report_outcome(token, outcome);
                 continue;
             };
             if resuming.outgoing.insert(token, (link.0, session, delivery)).is_none() {
-                self.report_unsettled(port, token, outcome);
+                self.report_unsettled(attachment, token, outcome);
             }
         }
     }
 
-    fn report_unsettled(&mut self, port: PortId, token: u64, outcome: &Outcome) {
-        let Some(home) = self.fabric.ports.get(port).map(|port| port.home) else { return };
+    fn report_unsettled(&mut self, attachment: AttachmentId, token: u64, outcome: &Outcome) {
+        let Some(home) = self.fabric.attachments.get(attachment).map(|attachment| attachment.home) else { return };
         if home == self.fabric.index {
-            self.router.outcome_unsettled(port, token, outcome, &mut self.fabric);
+            self.router.outcome_unsettled(attachment, token, outcome, &mut self.fabric);
         } else {
             let outcome = outcome.clone();
-            self.fabric.outboxes[home as usize].push(Entry::OutcomeUnsettled { port, token, outcome });
+            self.fabric.outboxes[home as usize].push(Command::OutcomeUnsettled { attachment, token, outcome });
         }
     }
 }
 
 impl Fabric {
-    /// What a consumer of this shard has said of a delivery counts: we settle it.
-    pub(super) fn confirm(&mut self, port: PortId, token: u64) {
-        let Some(key) = self.ports.get(port).map(|port| port.conn) else { return };
+    /// An outcome of a consumer of this shard is durable: we settle the delivery.
+    pub(super) fn confirm(&mut self, attachment: AttachmentId, token: u64) {
+        let Some(key) = self.attachments.get(attachment).map(|attachment| attachment.conn) else { return };
         let Some(conn) = self.conns.get_mut(key as usize) else { return };
         let Some((link, session, delivery)) =
             conn.resuming.as_mut().and_then(|resuming| resuming.outgoing.remove(&token))

@@ -1,50 +1,62 @@
-//! Stored addresses of a shard: what goes to the log and comes back, and what the time of day has to do with it.
+//! Stored addresses of a shard: batches to and from the log, and time-driven work.
 
-use enmasse_journal::log::{Batch, Place};
-use enmasse_journal::queue::{Figures, Settings};
+use enmasse_journal::log::{RecordLocation, WriteBatch};
+use enmasse_journal::queue::{QueueStats, Settings};
 use enmasse_journal::stream;
 
 use super::Shard;
 use crate::core::{
-    AddressKey, Answer, Damaged, Declared, Digests, Operated, Operation, Read, Shelf, Stream, TopicShelf,
+    AddressKey, Answer, Damaged, Declared, Digests, OpenQueue, OpenTopic, Operated, Operation, Read, Stream,
 };
 use crate::table::{AddressEntry, Space};
 
-/// What a new Plan says about a stored address that lives here.
+/// A change of a stored address that lives here.
 #[derive(Debug)]
-pub enum Shelving {
-    /// it is new, or has come back with the log
-    Open(Declared, Box<Shelf>),
-    /// it goes by other settings, by other addresses for dead letters and for what expires, and by another property for
-    /// its last values
+pub enum StoredAddressChange {
+    /// it is new, or has returned with the log
+    Open(Declared, Box<OpenQueue>),
+    /// its settings, its addresses for dead letters and expired messages, or its last-value
+    /// property changed
     Change(AddressKey, Box<Settings>, Option<AddressKey>, Option<AddressKey>, Option<Box<str>>),
-    /// a topic that is new or goes by other settings
-    Topic(Declared, Box<TopicShelf>),
+    /// a topic that is new or has changed
+    Topic(Declared, Box<OpenTopic>),
     /// a declared subscription that belongs to another topic, or to none
     Move(AddressKey, Option<AddressKey>),
-    /// a stream that is new, or has come back with the log
+    /// a stream that is new, or has returned with the log
     OpenStream(Declared, Box<Stream>),
-    /// it goes by other settings, and has more partitions, by their numbers in the log
+    /// its settings changed, and it has more partitions, by their numbers in the log
     ChangeStream(AddressKey, Box<stream::Settings>, Vec<Option<u32>>),
 }
 
 impl Shard {
-    /// Stored addresses that live here from now on, or have changed. Said before the table that names them.
-    pub fn shelve(&mut self, shelvings: Vec<Shelving>) {
-        for shelving in shelvings {
-            match shelving {
-                Shelving::Open(declared, shelf) => self.router.shelve(declared, *shelf, &mut self.fabric),
-                Shelving::OpenStream(declared, stream) => {
+    /// Stored addresses that live here from now on, or have changed. Called before the table that
+    /// names them is applied.
+    pub fn change_stored_addresses(&mut self, address_changes: Vec<StoredAddressChange>) {
+        for address_change in address_changes {
+            match address_change {
+                StoredAddressChange::Open(declared, opened) => {
+                    self.router.open_queue(declared, *opened, &mut self.fabric)
+                }
+                StoredAddressChange::OpenStream(declared, stream) => {
                     self.router.open_stream(declared, *stream, &mut self.fabric);
                 }
-                Shelving::ChangeStream(key, settings, more) => {
+                StoredAddressChange::ChangeStream(key, settings, more) => {
                     self.router.change_stream(key, *settings, more, &mut self.fabric);
                 }
-                Shelving::Change(key, settings, dead_letter, expiry, last_value_key) => {
-                    self.router.reshelve(key, *settings, dead_letter, expiry, last_value_key, &mut self.fabric);
+                StoredAddressChange::Change(key, settings, dead_letter, expiry, last_value_key) => {
+                    self.router.reconfigure_queue(
+                        key,
+                        *settings,
+                        dead_letter,
+                        expiry,
+                        last_value_key,
+                        &mut self.fabric,
+                    );
                 }
-                Shelving::Topic(declared, shelf) => self.router.open_topic(declared, *shelf, &mut self.fabric),
-                Shelving::Move(key, topic) => self.router.move_subscription(key, topic, &mut self.fabric),
+                StoredAddressChange::Topic(declared, opened) => {
+                    self.router.open_topic(declared, *opened, &mut self.fabric)
+                }
+                StoredAddressChange::Move(key, topic) => self.router.move_subscription(key, topic, &mut self.fabric),
             }
         }
     }
@@ -59,14 +71,15 @@ impl Shard {
         self.router.set_time(now_ms);
     }
 
-    /// When the next turn has to be at the latest for the sake of stored messages, in milliseconds since 1970.
+    /// When the next turn has to be at the latest for the sake of stored messages, in milliseconds
+    /// since 1970.
     #[must_use]
     pub fn next_time_of_day(&self) -> Option<u64> {
         self.router.next_timeout()
     }
 
-    /// What the log is to write; ask until there is nothing, after each turn, and keep the order.
-    pub fn take_journal(&mut self) -> Option<Batch> {
+    /// The next batch for the log; call until there is none, after each turn, and keep the order.
+    pub fn take_journal(&mut self) -> Option<WriteBatch> {
         self.router.take_journal()
     }
 
@@ -84,27 +97,28 @@ impl Shard {
     }
 
     /// Places of messages to be read from the log.
-    pub fn take_wanted(&mut self) -> Vec<Place> {
+    pub fn take_wanted(&mut self) -> Vec<RecordLocation> {
         self.router.take_wanted()
     }
 
-    /// What reads of [`Shard::take_wanted`] gave.
-    pub fn fetched(&mut self, reads: Vec<(Place, Read)>) {
+    /// Results of the reads of [`Shard::take_wanted`].
+    pub fn fetched(&mut self, reads: Vec<(RecordLocation, Read)>) {
         self.router.fetched(reads, &mut self.fabric);
     }
 
-    /// The log would give a segment back: messages of this shard that lie in it are to be written again.
+    /// The log would give a segment back: messages of this shard that lie in it are to be written
+    /// again.
     pub fn compact(&mut self, segment: u32) {
         self.router.compact(segment);
     }
 
-    /// Begins an operation of an administrator; it goes on in the turns to come.
+    /// Begins an operation of an administrator; it continues in later turns.
     pub fn operate(&mut self, operation: Operation) {
         self.router.operate(operation);
     }
 
-    /// Seals an address that lives here and is not in use, so that no link attaches until it is deleted. Whether it is
-    /// sealed now.
+    /// Seals an address that lives here and is not in use, so that no link attaches until it is
+    /// deleted. Whether it is sealed now.
     pub fn seal_unused(&mut self, entry: &AddressEntry) -> bool {
         self.router.seal_unused(entry.declared())
     }
@@ -119,8 +133,8 @@ impl Shard {
         self.router.take_operated()
     }
 
-    /// Messages that the disk has lost, each with the name of its address space and the uid of its address. Those of
-    /// addresses that the table does not know yet are told when it does.
+    /// Messages that the disk has lost, each with the name of its address space and the uid of its
+    /// address. Those of addresses that the table does not know yet are reported when it does.
     pub fn take_damaged(&mut self) -> Vec<((String, String), Damaged)> {
         let table = &self.table;
         let named = |key| {
@@ -132,8 +146,8 @@ impl Shard {
         self.router.take_damaged(named)
     }
 
-    /// The figures of stored addresses that live here.
-    pub fn queue_figures(&self) -> impl Iterator<Item = (AddressKey, Figures)> {
-        self.router.queue_figures().chain(self.router.stream_figures())
+    /// The statistics of stored addresses that live here.
+    pub fn queue_stats(&self) -> impl Iterator<Item = (AddressKey, QueueStats)> {
+        self.router.queue_stats().chain(self.router.stream_stats())
     }
 }

@@ -1,11 +1,12 @@
-//! Subscriptions of topics as links ask for them (the mapping of JMS to AMQP; `docs/contracts.md` 8).
+//! Subscriptions of topics as links request them (the mapping of JMS to AMQP; `docs/contracts.md`
+//! 8).
 //!
 //! - durable: a source that is durable and expires never. Known by container id and link name
-//! - shared: source capability `shared`. Known by container id and what the link name has before `|`; with the capability
-//!   `global` by that alone
-//! - filter `apache.org:no-local-filter:list`, of one that is not shared: messages of the same connection do not come into it;
-//!   into a durable one those of the same container do not
-//! - a link without a source asks for the durable subscription that its name stands for
+//! - shared: source capability `shared`. Identified by container id and the link name before `|`;
+//!   with the capability `global` by the latter alone
+//! - filter `apache.org:no-local-filter:list`, of one that is not shared: messages of the same
+//!   connection do not come into it; into a durable one those of the same container do not
+//! - a link without a source requests the durable subscription that its name stands for
 //!
 //! Any other link has a subscription of its own.
 
@@ -23,21 +24,21 @@ const SHARED: &str = "shared";
 const GLOBAL: &str = "global";
 const TOPIC: &str = "topic";
 const DELIMITER: char = '|';
-/// The filter of JMS clients that want no messages of their own connection, its descriptor's number, and the keys under
-/// which it comes without a descriptor.
+/// The filter of JMS clients that want no messages of their own connection, its descriptor's
+/// number, and the keys under which it comes without a descriptor.
 const NO_LOCAL: &str = "apache.org:no-local-filter:list";
 const NO_LOCAL_CODE: u64 = 0x0000_468C_0000_0003;
 const NO_LOCAL_KEYS: [&str; 3] = [NO_LOCAL, "jms-no-local", "no-local"];
 
-/// What a receiver asks of a topic beside its name.
+/// The request of a receiver to a topic in addition to its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Asked {
+pub(super) struct SubscriptionRequest {
     pub(super) durable: bool,
     pub(super) shared: bool,
     pub(super) global: bool,
 }
 
-impl Asked {
+impl SubscriptionRequest {
     pub(super) fn of(source: &Source) -> Self {
         let asks = |name: &str| source.capabilities.iter().any(|capability| capability.as_str() == name);
         let shared = asks(SHARED);
@@ -49,7 +50,7 @@ impl Asked {
         }
     }
 
-    /// It is for a subscription that others can ask for by its name.
+    /// It is for a subscription that others can request by its name.
     pub(super) fn is_named(self) -> bool {
         self.durable || self.shared
     }
@@ -59,7 +60,7 @@ impl Asked {
         holds.iter().filter(|held| held.0).map(|held| Symbol::constant(held.1)).collect()
     }
 
-    /// Writes into a source what is in force.
+    /// Writes the effective settings into a source.
     pub(super) fn answer(self, source: &mut Source) {
         if self.durable {
             source.durable = TerminusDurability::UnsettledState;
@@ -69,7 +70,7 @@ impl Asked {
     }
 }
 
-/// All that makes a subscription with a name what it is.
+/// The description that identifies a named subscription.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Description {
     topic_uid: String,
@@ -82,17 +83,24 @@ pub(super) struct Description {
 }
 
 impl Description {
-    /// Of what a link asks at a topic.
-    pub(super) fn of(topic: &AddressEntry, attach: &Attach, asked: Asked, container: &str, filters: &Fields) -> Self {
+    /// The request of a link at a topic.
+    pub(super) fn of(
+        topic: &AddressEntry,
+        attach: &Attach,
+        requested: SubscriptionRequest,
+        container: &str,
+        filters: &Fields,
+    ) -> Self {
         let wanted = attach.source.as_ref().and_then(|source| source.address.clone()).unwrap_or_default();
-        let name = if asked.shared { attach.name.split(DELIMITER).next().unwrap_or_default() } else { &attach.name };
+        let name =
+            if requested.shared { attach.name.split(DELIMITER).next().unwrap_or_default() } else { &attach.name };
         Self {
             topic_uid: topic.uid.to_string(),
-            container: (!asked.global).then(|| container.to_owned()),
+            container: (!requested.global).then(|| container.to_owned()),
             name: name.to_owned(),
             wanted,
             filters: filters.clone(),
-            shared: asked.shared,
+            shared: requested.shared,
         }
     }
 
@@ -112,7 +120,7 @@ impl Description {
         bytes
     }
 
-    /// What was encoded; `None` if it is none of ours.
+    /// The decoded form; `None` if it was not written here.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let Ok((Value::List(fields), _)) = decode_value(bytes) else { return None };
         let Ok([topic, container, name, wanted, filters, shared]) = <[Value; 6]>::try_from(fields) else { return None };
@@ -130,10 +138,10 @@ impl Description {
         Some(Self { topic_uid, container, name, wanted, filters, shared })
     }
 
-    /// What the router has to know of it.
+    /// The router's view of it.
     pub(super) fn subscribing(&self, space: SpaceKey, durable: bool) -> Subscribing {
-        // They were compiled before. Should they not be understood any more after a restart, rather too much is kept than a
-        // message lost.
+        // They were compiled before. Should they not be understood any more after a restart, rather
+        // too much is kept than a message lost.
         let filters = Filters::compile(&self.filters).unwrap_or_default();
         Subscribing {
             name: Some(SubscriptionName {
@@ -151,23 +159,24 @@ impl Description {
         }
     }
 
-    /// It does not want what comes from its own container.
+    /// It excludes messages from its own container.
     fn no_local(&self) -> Option<NoLocal> {
         let container = self.container.as_deref().filter(|_| no_local(&self.filters, &mut Fields::new()))?;
         Some(NoLocal::Container(container.into()))
     }
 
-    /// The source of a link that asks for it by its name only.
+    /// The source of a link that requests it by its name only.
     pub(super) fn source(&self) -> Source {
-        let asked = Asked { durable: true, shared: self.shared, global: self.shared && self.container.is_none() };
+        let requested =
+            SubscriptionRequest { durable: true, shared: self.shared, global: self.shared && self.container.is_none() };
         let mut source =
             Source { address: Some(self.wanted.clone()), filter: self.filters.clone(), ..Source::default() };
-        asked.answer(&mut source);
+        requested.answer(&mut source);
         source
     }
 }
 
-/// Whether the filters of a source say that messages of its own connection are not wanted; what says so goes into
+/// Whether the filters of a source exclude messages of its own connection; such filters go into
 /// `understood`.
 pub(super) fn no_local(filters: &Fields, understood: &mut Fields) -> bool {
     let says = |(key, value): &&(Symbol, Value)| match value {
@@ -182,15 +191,15 @@ pub(super) fn no_local(filters: &Fields, understood: &mut Fields) -> bool {
     !found.is_empty()
 }
 
-/// What is kept of a durable subscription, if it is one of that topic.
+/// The stored state of a durable subscription, if it belongs to that topic.
 #[must_use]
-pub(super) fn kept_subscription(topic: &AddressEntry, description: &[u8]) -> Option<(Subscribing, Option<Filter>)> {
+pub(super) fn stored_subscription(topic: &AddressEntry, description: &[u8]) -> Option<(Subscribing, Option<Filter>)> {
     let kept = Description::decode(description).filter(|kept| *kept.topic_uid == *topic.uid)?;
     Some((kept.subscribing(topic.space, true), filter(topic, &kept.wanted)))
 }
 
-/// What a receiver below an address that covers names, or with wildcards, wants of it. A receiver of the address's own
-/// name wants what is sent to that name, not to names below.
+/// The request of a receiver below an address that covers names, or with wildcards. A receiver of
+/// the address's own name gets messages to that name, not to names below.
 pub(super) fn filter(entry: &AddressEntry, name: &str) -> Option<Filter> {
     if !entry.covers_below() {
         return None;
@@ -219,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_description_comes_back_as_it_was() {
+    fn a_description_returns_as_it_was() {
         let selector = Value::Described(Box::new((Value::Ulong(0x0000_468C_0000_0004), Value::String("n > 1".into()))));
         for container in [None, Some("client".to_owned())] {
             let description = Description {

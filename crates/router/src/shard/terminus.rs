@@ -1,5 +1,5 @@
-//! Our half of a link (2.6.3): the termini with what is really in force, not what was asked for (3.5.3, 3.5.4).
-//! What stored addresses do more is in `terms`.
+//! Our half of a link (2.6.3): the termini with the effective settings, not the requested ones
+//! (3.5.3, 3.5.4). Those of stored addresses are in `terms`.
 
 use enmasse_amqp::connection::AttachReply;
 use enmasse_amqp::types::{
@@ -11,10 +11,10 @@ use super::terms::Terms;
 use crate::core::AddressKind;
 use crate::plan::AddressType;
 
-/// Capability of a dynamic node that hands messages on and holds none.
+/// Capability of a dynamic node without storage.
 const DIRECT: &str = "direct";
 
-/// What a link was given.
+/// The effective settings of a link.
 pub(super) struct Terminus<'a> {
     /// the address; `None`: the anonymous terminus
     pub(super) name: Option<&'a str>,
@@ -22,7 +22,7 @@ pub(super) struct Terminus<'a> {
     pub(super) kind: Option<AddressKind>,
     /// a dynamic node
     pub(super) dynamic: bool,
-    /// what the link asks of a stored address
+    /// the link's request to a stored address
     pub(super) terms: Option<&'a Terms>,
 }
 
@@ -48,10 +48,10 @@ fn asks(attach: &Attach, names: &[&str]) -> bool {
         (Role::Sender, _, Some(Target::Node { capabilities, .. })) => capabilities,
         _ => &[],
     };
-    capabilities.iter().any(|asked| names.contains(&asked.as_str()))
+    capabilities.iter().any(|requested| names.contains(&requested.as_str()))
 }
 
-/// The type of address that a link asks for by its capabilities, if it does.
+/// The type of address that a link requests by its capabilities, if it does.
 pub(super) fn asked_type(attach: &Attach) -> Option<AddressType> {
     match (asks(attach, &["queue"]), asks(attach, &["topic"]), asks(attach, &[DIRECT])) {
         (_, true, true) => Some(AddressType::Multicast),
@@ -62,8 +62,8 @@ pub(super) fn asked_type(attach: &Attach) -> Option<AddressType> {
     }
 }
 
-/// What a link wants a dynamic node to be.
-pub(super) fn asked_kind(attach: &Attach) -> AddressKind {
+/// The kind of dynamic node that a link requests.
+pub(super) fn requested_kind(attach: &Attach) -> AddressKind {
     match (asks(attach, &["temporary-topic", "topic"]), asks(attach, &[DIRECT])) {
         (false, false) => AddressKind::Stored,
         (true, false) => AddressKind::Topic,
@@ -72,11 +72,11 @@ pub(super) fn asked_kind(attach: &Attach) -> AddressKind {
     }
 }
 
-/// Checks what an attach says of the node at our end.
+/// Checks the attach's properties of the node at our end.
 ///
 /// # Errors
-/// `amqp:decode-error` for an address beside `dynamic` (3.5.3, 3.5.4) and for node properties of another type than
-/// 3.5.9 gives them.
+/// `amqp:decode-error` for an address beside `dynamic` (3.5.3, 3.5.4) and for node properties of
+/// another type than 3.5.9 gives them.
 pub(super) fn check(attach: &Attach) -> Result<(), Error> {
     let (end, address, dynamic, properties) = match (attach.role, attach.source.as_deref(), attach.target.as_deref()) {
         (Role::Receiver, Some(source), _) => {
@@ -113,12 +113,13 @@ fn are_symbols(value: &Value) -> bool {
     }
 }
 
-/// Whether a peer takes no other settlement mode than the one that its sending links ask for.
+/// Whether a peer takes no other settlement mode than the one that its sending links request.
 ///
-/// go-amqp fails such an attach, and settles as it should. It says nothing of itself in its open: its properties are
-/// empty, its container id is 40 random letters and digits unless the application chose one, and it announces an idle
-/// time-out. azure-servicebus and uamqp ask for `second`, never settle and wait for ever; their container ids are
-/// UUIDs, and they announce no idle time-out.
+/// go-amqp fails such an attach, and settles as it should. It says nothing of itself in its open:
+/// its properties are empty, its container id is 40 random letters and digits unless the
+/// application chose one, and it announces an idle time-out. azure-servicebus and uamqp request
+/// `second`, never settle and wait for ever; their container ids are UUIDs, and they announce no
+/// idle time-out.
 pub(super) fn insists_on_settle_mode(open: &Open) -> bool {
     let product = open.properties.iter().find(|(name, _)| name.as_str() == "product").map(|(_, value)| value);
     if let Some(Value::String(product)) = product {
@@ -129,13 +130,13 @@ pub(super) fn insists_on_settle_mode(open: &Open) -> bool {
     open.properties.is_empty() && (random || open.idle_time_out.is_some())
 }
 
-/// The answer to an attach that is let in; the peer's own terminus is left as it is.
+/// The answer to an attach that is admitted; the peer's own terminus is left as it is.
 pub(super) fn reply(attach: &Attach, terminus: &Terminus<'_>, message_size: Option<u64>) -> AttachReply {
     let mut source = attach.source.clone();
     let mut target = attach.target.clone();
     match (attach.role, source.as_deref_mut(), target.as_deref_mut()) {
-        (Role::Receiver, Some(source), _) => hold_source(source, terminus),
-        (Role::Sender, _, Some(target)) => hold_target(target, terminus),
+        (Role::Receiver, Some(source), _) => restrict_source(source, terminus),
+        (Role::Sender, _, Some(target)) => restrict_target(target, terminus),
         _ => {}
     }
     AttachReply {
@@ -143,24 +144,25 @@ pub(super) fn reply(attach: &Attach, terminus: &Terminus<'_>, message_size: Opti
         target,
         snd_settle_mode: attach.snd_settle_mode,
         rcv_settle_mode: attach.rcv_settle_mode,
-        // Nothing is unsettled here, which a peer that resumes a link is told by an empty map (2.6.13).
+        // Nothing is unsettled here, which a peer that resumes a link learns by an empty map
+        // (2.6.13).
         unsettled: attach.unsettled.as_ref().map(|_| Vec::new()),
         max_message_size: message_size,
         ..AttachReply::default()
     }
 }
 
-/// The settlement mode of links to us that asked for `second`: nothing is gained by it where the link cannot be
-/// resumed, and clients that never settle would wait for ever.
+/// The settlement mode of links to us that requested `second`: nothing is gained by it where the
+/// link cannot be resumed, and clients that never settle would wait for ever.
 pub(super) fn settle_first(reply: &mut AttachReply, role: Role, insists: bool) {
     if role == Role::Sender && !insists {
         reply.rcv_settle_mode = ReceiverSettleMode::First;
     }
 }
 
-/// Direct addresses move messages and filter nothing, and keep nothing of a link that is detached: neither what is
-/// unsettled nor that there was a link.
-fn hold_source(source: &mut Source, terminus: &Terminus<'_>) {
+/// Direct addresses do not copy, filter or keep anything of a detached link: neither unsettled
+/// deliveries nor the link itself.
+fn restrict_source(source: &mut Source, terminus: &Terminus<'_>) {
     source.address = terminus.name.map(str::to_owned);
     source.durable = TerminusDurability::None;
     source.expiry_policy = TerminusExpiryPolicy::LinkDetach;
@@ -170,18 +172,18 @@ fn hold_source(source: &mut Source, terminus: &Terminus<'_>) {
     if source.distribution_mode.is_some() {
         source.distribution_mode = Some(Symbol::constant("move"));
     }
-    let asked = source.capabilities.clone();
-    source.capabilities.retain(|asked| terminus.has(asked));
+    let requested = source.capabilities.clone();
+    source.capabilities.retain(|requested| terminus.has(requested));
     let Some(terms) = terminus.terms else { return };
     terms.answer(source);
     if terminus.dynamic {
         let in_force = std::mem::take(&mut source.capabilities);
-        source.capabilities = asked;
-        source.capabilities.retain(|asked| terminus.has(asked) || in_force.contains(asked));
+        source.capabilities = requested;
+        source.capabilities.retain(|requested| terminus.has(requested) || in_force.contains(requested));
     }
 }
 
-fn hold_target(target: &mut Target, terminus: &Terminus<'_>) {
+fn restrict_target(target: &mut Target, terminus: &Terminus<'_>) {
     let Target::Node { address, durable, expiry_policy, timeout_s, dynamic, dynamic_node_properties, capabilities } =
         target
     else {
@@ -192,7 +194,7 @@ fn hold_target(target: &mut Target, terminus: &Terminus<'_>) {
     *expiry_policy = TerminusExpiryPolicy::LinkDetach;
     *timeout_s = 0;
     *dynamic_node_properties = node_properties(*dynamic);
-    capabilities.retain(|asked| terminus.has(asked));
+    capabilities.retain(|requested| terminus.has(requested));
 }
 
 /// Of a node made for a link: it goes when the link is closed, or its connection (3.5.10).

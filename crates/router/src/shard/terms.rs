@@ -1,20 +1,23 @@
-//! What a link asks of a stored address or a topic beside its name, and what it is answered (2.6.3, 3.5.3).
+//! The request of a link to a stored address or a topic in addition to its name, and the answer
+//! (2.6.3, 3.5.3).
 //!
 //! - selector: the filters of the source that `enmasse_amqp::selector` knows
 //! - browsing: distribution-mode `copy` of the source; of a topic every receiver has a copy anyhow
-//! - of a topic: which subscription, and whether it wants messages of its own connection (`subscribing`)
-//! - priority of a consumer: link property `priority`, or `rabbitmq:priority`: an integer, default 0
+//! - of a topic: which subscription, and whether it wants messages of its own connection
+//!   (`subscribing`)
+//! - priority of a consumer: link property `priority`, or `rabbitmq:priority`: an integer, default
+//!   0
 //! - exclusive: link property `exclusive`: a boolean, or source capability `exclusive`
 //! - numbered producer: link property `enmasse:producer`: a string
-//! - of a stream, where to begin and what to read: filters `rabbitmq:stream-offset-spec` and `enmasse:stream-partition`,
-//!   described by their names or not (`docs/contracts.md` 9)
+//! - of a stream, where to begin and what to read: filters `rabbitmq:stream-offset-spec` and
+//!   `enmasse:stream-partition`, described by their names or not (`docs/contracts.md` 9)
 
 use std::sync::Arc;
 
 use enmasse_amqp::selector::Filters;
 use enmasse_amqp::types::{Attach, Error, Fields, Role, SenderSettleMode, Source, Symbol, Value, condition};
 
-use super::subscribing::{Asked, Description, no_local};
+use super::subscribing::{Description, SubscriptionRequest, no_local};
 use crate::core::{AddressKind, Consuming, DYNAMIC_KEYS, NoLocal, Start};
 use crate::table::AddressEntry;
 
@@ -31,14 +34,14 @@ const MOVE: &str = "move";
 /// Outcomes that a queue knows what to do with.
 const OUTCOMES: [&str; 4] = ["amqp:accepted:list", "amqp:rejected:list", "amqp:released:list", "amqp:modified:list"];
 
-/// What a link asks for.
+/// The request of a link.
 #[derive(Debug, Default)]
 pub(super) struct Terms {
     /// of a receiver
     pub(super) consuming: Consuming,
     /// filters in force
     filters: Fields,
-    /// of a sender: what it calls itself where its messages are numbered
+    /// of a sender: its name, if its messages are numbered
     pub(super) producer_name: Option<Arc<str>>,
     /// of a receiver of a topic
     topic: Option<Topic>,
@@ -48,13 +51,14 @@ pub(super) struct Terms {
 
 #[derive(Clone, Copy, Debug)]
 struct Topic {
-    asked: Asked,
-    /// it said `copy`, as JMS clients do
+    requested: SubscriptionRequest,
+    /// it requested `copy`, as JMS clients do
     copies: bool,
 }
 
 impl Terms {
-    /// What `attach` of a link of a connection in `container` asks for at these addresses; `name` is the digest of the link.
+    /// The request in the `attach` of a link of a connection in `container` at these addresses;
+    /// `name` is the digest of the link.
     pub(super) fn of(
         attach: &Attach,
         entries: &[Arc<AddressEntry>],
@@ -76,10 +80,10 @@ impl Terms {
         let reads = streams && topic.is_none();
         let (start, partition) =
             if streams { reading(&source.filter, &mut filters.understood)? } else { Default::default() };
-        let mut asked = Asked::of(source);
-        // A subscription of a temporary topic ends with its links, and the answer says so.
-        asked.durable &= !topic.is_some_and(|topic| DYNAMIC_KEYS.contains(&topic.key.0));
-        let no_local = topic.is_some() && !asked.shared && no_local(&source.filter, &mut filters.understood);
+        let mut requested = SubscriptionRequest::of(source);
+        // A subscription of a temporary topic ends with its links, and the answer states so.
+        requested.durable &= !topic.is_some_and(|topic| DYNAMIC_KEYS.contains(&topic.key.0));
+        let no_local = topic.is_some() && !requested.shared && no_local(&source.filter, &mut filters.understood);
         let asks = source.capabilities.iter().any(|capability| capability.as_str() == EXCLUSIVE);
         let copies = source.distribution_mode.as_ref().is_some_and(|mode| mode.as_str() == COPY);
         let mut consuming = Consuming {
@@ -95,25 +99,25 @@ impl Terms {
             partition,
             settled: attach.snd_settle_mode == SenderSettleMode::Settled,
         };
-        if let Some(topic) = topic.filter(|_| asked.is_named()) {
+        if let Some(topic) = topic.filter(|_| requested.is_named()) {
             if entries.len() > 1 {
                 let what =
                     "attach.source.address reaches several addresses: a durable or shared subscription is of one topic";
                 return Err(Error::new(condition::NOT_IMPLEMENTED, what));
             }
-            let description = Description::of(topic, attach, asked, container, &filters.understood);
-            consuming.subscribing = Some(Box::new(description.subscribing(topic.space, asked.durable)));
+            let description = Description::of(topic, attach, requested, container, &filters.understood);
+            consuming.subscribing = Some(Box::new(description.subscribing(topic.space, requested.durable)));
         }
-        let topic = topic.map(|_| Topic { asked, copies });
+        let topic = topic.map(|_| Topic { requested, copies });
         Ok(Self { consuming, filters: filters.understood, producer_name: None, topic, reads })
     }
 
-    /// Writes into the peer's source what is in force.
+    /// Writes the effective settings into the peer's source.
     pub(super) fn answer(&self, source: &mut Source) {
         source.filter = self.filters.clone();
-        if let Some(Topic { asked, copies }) = self.topic {
+        if let Some(Topic { requested, copies }) = self.topic {
             source.distribution_mode = copies.then(|| Symbol::constant(COPY));
-            asked.answer(source);
+            requested.answer(source);
         } else {
             let copies = self.consuming.browses || self.reads;
             source.distribution_mode = Some(Symbol::constant(if copies { COPY } else { MOVE }));
@@ -129,7 +133,7 @@ impl Terms {
     }
 }
 
-/// Where a reader begins and which partition it reads; what is understood goes into `understood`.
+/// Where a reader begins and which partition it reads; such filters go into `understood`.
 fn reading(filters: &Fields, understood: &mut Fields) -> Result<(Start, Option<u32>), Error> {
     let (mut start, mut partition) = (Start::default(), None);
     for (key, value) in filters {
@@ -199,7 +203,7 @@ fn wrong(name: &str, wanted: &str) -> Error {
     Error::new(condition::INVALID_FIELD, format!("link property \"{name}\" is to be {wanted}"))
 }
 
-/// What a producer calls itself where its messages are numbered (`docs/contracts.md` 8).
+/// The name of a producer whose messages are numbered (`docs/contracts.md` 8).
 pub(super) fn producer_name(attach: &Attach) -> Result<Option<Arc<str>>, Error> {
     match property(attach, PRODUCER) {
         None | Some(Value::Null) => Ok(None),

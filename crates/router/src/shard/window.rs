@@ -7,12 +7,12 @@ const REST_US: u64 = 5_000_000;
 
 /// How many deliveries the peer may send, and how many of those it sent wait in the node.
 ///
-/// Credit is not taken back while deliveries may be under way: there are clients (Qpid Proton) that send without end where
-/// they have sent more than their credit has become (2.6.7).
+/// Credit is not taken back while deliveries may be under way: there are clients (Qpid Proton) that
+/// send without end where they have sent more than their credit has become (2.6.7).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
     capacity: u32,
-    /// what the peer may still send by the last flow
+    /// deliveries that the peer may still send by the last flow
     granted: u32,
     /// sent and not taken by a consumer
     waiting: u32,
@@ -38,8 +38,9 @@ impl Window {
         self.used = Some(now);
     }
 
-    /// `count` deliveries have left for a consumer, or were answered without one. The credit to grant, if it is
-    /// time for a flow: when half of the window is used up, so that a flow costs little a message.
+    /// `count` deliveries have left for a consumer, or were answered without one. The credit to
+    /// grant, if it is time for a flow: when half of the window is used up, so that a flow costs
+    /// little a message.
     #[inline]
     pub(super) fn taken(&mut self, count: u32) -> Option<u32> {
         self.waiting = self.waiting.saturating_sub(count);
@@ -53,15 +54,16 @@ impl Window {
         due.then(|| self.grant(target))
     }
 
-    /// The address has room for so many deliveries of this peer. The credit to grant if it is time for a flow; what was
-    /// granted before is not taken back.
+    /// The address has room for so many deliveries of this peer. The credit to grant if a flow is
+    /// due; earlier grants are not revoked.
     pub(super) fn set_room(&mut self, room: u32) -> Option<u32> {
         self.room = room;
         self.replenish()
     }
 
-    /// As many may be granted at a time as `share` from now on; 0: no more for now. The credit to grant if there was none to
-    /// be had before, or all of the window may be again; else the share holds for what is granted next.
+    /// As many may be granted at a time as `share` from now on; 0: no more for now. The credit to
+    /// grant if there was none before, or all of the window is open again; otherwise the share
+    /// limits the next grant.
     pub(super) fn set_share(&mut self, share: u32) -> Option<u32> {
         let opens = self.share == 0 || share == u32::MAX;
         self.share = share;
@@ -69,15 +71,15 @@ impl Window {
         (opens && target > self.granted).then(|| self.grant(target))
     }
 
-    /// The address has a consumer now, or room. The credit to grant if that brings some.
+    /// The address has a consumer now, or room. The credit to grant if that raises it.
     pub(super) fn open(&mut self) -> Option<u32> {
         self.open = true;
         let target = self.target();
         (target > self.granted).then(|| self.grant(target))
     }
 
-    /// The address has no consumer any more, or no room: nothing more is granted. What a peer at rest has is taken back,
-    /// which 0 says.
+    /// The address has no consumer any more, or no room: nothing more is granted. The credit of an
+    /// idle peer is revoked, which 0 means.
     pub(super) fn close(&mut self, now: Time) -> Option<u32> {
         self.open = false;
         let rests = self.used.is_none_or(|used| now.micros_since(used) >= REST_US);

@@ -1,10 +1,10 @@
-//! What connections cost: an estimate in nanoseconds of processor time, by which the driver bounds a turn and shares
-//! turns between address spaces.
+//! The cost of connections: an estimate in nanoseconds of processor time, by which the driver
+//! bounds a turn and shares turns between address spaces.
 //!
-//! The estimates were measured with one worker on a 3 GHz core; only their ratios matter. Work done while a connection
-//! is read belongs to its reader, whatever connection it ends on: a multicast message costs its sender one delivery for
-//! each consumer. Work done at other times (a stored message that goes out, a batch of another shard) belongs to the
-//! connection it is done for.
+//! The estimates were measured with one worker on a 3 GHz core; only their ratios matter. Work done
+//! while a connection is read is charged to it, whatever connection it ends on: a multicast message
+//! costs its sender one delivery for each consumer. Work done at other times (a stored message that
+//! goes out, a batch of another shard) belongs to the connection it is done for.
 
 use super::fabric::Fabric;
 use super::{ConnId, Shard};
@@ -17,15 +17,15 @@ pub(super) const ATTACH_NANOS: u64 = 8_000;
 pub(super) const RELEASE_NANOS: u64 = 4_000;
 /// A delivery covered by a disposition.
 pub(super) const SETTLED_NANOS: u64 = 100;
-/// A link that is looked at when a connection is held back.
+/// A link that is checked when a connection is held back.
 pub(super) const WEIGHED_NANOS: u64 = 10;
 
-/// What a call of [`Shard::input_within`] has done.
+/// The result of a call of [`Shard::input_within`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fed {
+pub struct InputProgress {
     /// bytes that were used
     pub used: usize,
-    /// what it cost, in nanoseconds
+    /// its cost, in nanoseconds
     pub work_nanos: u64,
     /// the budget is spent, and there is more to do: call again, with the rest of the bytes
     pub paused: bool,
@@ -49,7 +49,7 @@ impl Fabric {
 }
 
 impl Shard {
-    /// What was done for a connection outside of `input_within` since the last call, in nanoseconds.
+    /// The work for a connection outside of `input_within` since the last call, in nanoseconds.
     pub fn take_work(&mut self, id: ConnId) -> u64 {
         if !self.knows(id) {
             return 0;

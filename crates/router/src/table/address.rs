@@ -16,7 +16,7 @@ pub struct AddressEntry {
     pub space: SpaceKey,
     /// identity given by the control plane
     pub uid: Box<str>,
-    /// what clients use
+    /// the name that clients use
     pub name: Arc<str>,
     /// semantics
     pub kind: AddressKind,
@@ -31,14 +31,14 @@ pub struct AddressEntry {
 }
 
 impl AddressEntry {
-    /// What the router has to know of it.
+    /// The router's view of it.
     #[must_use]
     pub const fn declared(&self) -> Declared {
         Declared { key: self.key, kind: self.kind, link_capacity: self.link_capacity, space: self.space.0 }
     }
 
-    /// Whether it also covers the names below it (`sensors` covers `sensors/7`) and may be received from with
-    /// wildcards.
+    /// Whether it also covers the names below it (`sensors` covers `sensors/7`) and may be received
+    /// from with wildcards.
     #[must_use]
     pub fn covers_below(&self) -> bool {
         matches!(self.kind, AddressKind::Multicast | AddressKind::Topic | AddressKind::Stream)
@@ -75,8 +75,9 @@ impl AddressEntry {
     }
 }
 
-/// Which shard decides for an address: nobody at first, then for good the shard of its first link. Shared by all
-/// entries that ever stood for the address, so that a new table cannot give it a second home.
+/// The shard that decides for an address: none at first, then permanently that of its first link.
+/// Shared by all entries that ever stood for the address, so that a new table cannot give it a
+/// second home.
 #[derive(Clone, Debug)]
 pub struct Home(Arc<AtomicU16>);
 
@@ -90,11 +91,13 @@ impl Home {
     /// The shard, if there is one already.
     #[must_use]
     pub fn get(&self) -> Option<u16> {
-        // Relaxed: the number carries no other memory with it; commands between shards travel in their rings.
+        // Relaxed: the number carries no other memory with it; commands between shards travel in
+        // their rings.
         Some(self.0.load(Ordering::Relaxed)).filter(|shard| *shard != Self::NOBODY)
     }
 
-    /// Makes `shard` (below `u16::MAX`) the home if there is none; returns the home that holds from now on.
+    /// Makes `shard` (below `u16::MAX`) the home if there is none; returns the home that holds from
+    /// now on.
     #[must_use]
     pub fn claim(&self, shard: u16) -> u16 {
         match self.0.compare_exchange(Self::NOBODY, shard, Ordering::Relaxed, Ordering::Relaxed) {

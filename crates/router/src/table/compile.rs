@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use enmasse_amqp::sasl::{Mechanism, Verifier};
 
-use super::decoy::Decoy;
+use super::dummy_credentials::DummyCredentials;
 use super::pace::Pace;
 use super::pattern::{Pattern, is_wildcard};
 use super::rights::Rights;
@@ -20,7 +20,8 @@ use crate::plan::{self, AddressType, AuthenticationType, OnFull, Plan};
 
 /// Most credit that an address may give to one link.
 pub const LINK_CAPACITY_MAX: u32 = 100_000;
-/// RFC 5802, section 5.1 asks for at least 4,096; the upper bound keeps one PLAIN login within about a second.
+/// RFC 5802, section 5.1 requests at least 4,096; the upper bound keeps one PLAIN login within
+/// about a second.
 const ITERATIONS: std::ops::RangeInclusive<u32> = 4_096..=1_000_000;
 const SALT_BYTES: std::ops::RangeInclusive<usize> = 8..=128;
 /// Partitions of a stream.
@@ -33,7 +34,7 @@ const NAME_BYTES: std::ops::RangeInclusive<usize> = 1..=1_024;
 pub struct PlanError {
     /// the member, such as `spaces[0].addresses[3].name`
     pub path: String,
-    /// what is wrong with it and what would be right
+    /// the error and its remedy
     pub problem: String,
 }
 
@@ -44,8 +45,8 @@ fn wrong<T>(path: impl Into<String>, problem: impl Into<String>) -> Checked<T> {
 }
 
 impl Table {
-    /// Compiles a plan into the table that follows `previous`. A space or an address of a uid that `previous` knows keeps
-    /// its key and its home; keys are never used again.
+    /// Compiles a plan into the table that follows `previous`. A space or an address of a uid that
+    /// `previous` knows keeps its key and its home; keys are never used again.
     ///
     /// # Errors
     /// Names the first member that makes no sense; `previous` then stays in force.
@@ -148,7 +149,7 @@ fn compile_space(space: &plan::Space, path: &str, known: Option<&Space>, next: &
         uid: space.uid.as_str().into(),
         names: space.names.iter().map(|name| name.as_str().into()).collect(),
         authentication: compile_authentication(space, &format!("{path}.authentication"))?,
-        decoy: Decoy::like(&users),
+        dummy: DummyCredentials::like(&users),
         users,
         limits: space.limits.clone(),
         usage: known.map_or_else(Usage::default, |space| space.usage.clone()),
@@ -170,7 +171,7 @@ fn compile_auto_create(patterns: &[String], path: &str) -> Checked<Vec<(Box<str>
     patterns.iter().enumerate().map(compile).collect()
 }
 
-/// Bounds that stay go on with what is left of them; others begin anew.
+/// Existing bounds keep their balance; others begin anew.
 fn compile_pace(limits: &plan::SpaceLimits, path: &str, known: Option<&Space>) -> Checked<Option<Arc<Pace>>> {
     let bounds = [("messagesPerSecond", limits.messages_per_second), ("bytesPerSecond", limits.bytes_per_second)];
     if let Some((member, _)) = bounds.into_iter().find(|(_, bound)| *bound == Some(0)) {
@@ -221,7 +222,8 @@ pub(super) fn check_name(name: &str) -> Result<(), &'static str> {
     if name != "#" && (is_wildcard(name) || name.contains('*')) {
         return Err("contains a wildcard; only the name # alone, the open name space, may");
     }
-    // A space is a character of many JMS names; what could not be seen, or told from it, is refused.
+    // A space is a character of many JMS names; characters that are invisible, or look like it, are
+    // refused.
     let unseen = |c: char| c != ' ' && (c.is_whitespace() || c.is_control());
     if name.starts_with("_!") || name.trim() != name || name.contains(unseen) {
         return Err("begins with _!, begins or ends with a space, or contains other white space or control characters");
@@ -229,7 +231,8 @@ pub(super) fn check_name(name: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Checks what only a stream has, and that it has nothing else: only its retention takes messages out of it.
+/// Checks what only a stream has, and that it has nothing else: only its retention takes messages
+/// out of it.
 fn check_stream(address: &plan::Address) -> Result<AddressKind, (&'static str, String)> {
     let foreign = [
         (".ttl", address.ttl.is_some()),
@@ -267,8 +270,8 @@ fn stored_member(address: &plan::Address) -> Option<&'static str> {
     given.into_iter().find_map(|(member, given)| given.then_some(member))
 }
 
-/// The entry of an address: the earlier one if nothing changed; with its key and home if only settings changed. Another
-/// name or kind under the same uid is another address.
+/// The entry of an address: the earlier one if nothing changed; with its key and home if only
+/// settings changed. Another name or kind under the same uid is another address.
 fn carry_over(
     address: &plan::Address,
     kind: AddressKind,
@@ -299,8 +302,8 @@ fn carry_over(
     }
 }
 
-/// Most credit of a producer's link. Where a full address makes producers wait it is no more than the address holds: what
-/// they have credit for is stored, full or not.
+/// Most credit of a producer's link. If a full address makes producers wait it is at most the
+/// capacity of the address: messages within the credit are stored, full or not.
 fn window(address: &plan::Address, kind: AddressKind) -> u32 {
     let limits = &address.limits;
     let waits = kind.stores() && !matches!(limits.on_full, Some(OnFull::Reject | OnFull::DropOldest));
@@ -369,7 +372,7 @@ fn compile_users(users: &[plan::User], path: &str) -> Checked<HashMap<Box<str>, 
 }
 
 impl Rights {
-    /// Those that a list says.
+    /// Those in a list.
     ///
     /// # Errors
     /// The first that makes no sense.

@@ -1,11 +1,12 @@
-//! What differs between two tables.
+//! The differences between two tables.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{AddressEntry, AddressKey, SpaceKey, Table};
 
-/// What a shard has to do when one table follows another; everything else is untouched. In the order of keys.
+/// The changes that a shard applies when one table follows another; everything else is untouched.
+/// In the order of keys.
 #[derive(Debug, Default)]
 pub struct Diff {
     /// addresses of the new table only
@@ -19,7 +20,7 @@ pub struct Diff {
 }
 
 impl Table {
-    /// What differs between this table and the one that follows it.
+    /// The differences between this table and the one that follows it.
     #[must_use]
     pub fn diff(&self, next: &Self) -> Diff {
         let (old, new) = (self.by_key(), next.by_key());

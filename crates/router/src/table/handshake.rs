@@ -1,13 +1,15 @@
-//! Who comes into which space (contracts 4 and 5), from the first byte to the answer to open.
+//! Authentication and the choice of the space (contracts 4 and 5), from the first byte to the
+//! answer to open.
 //!
-//! A [`Handshake`] lives from the SASL header to the SASL outcome. The space becomes known when the client names its
-//! user (in sasl-init, or in the response that follows), by server name, host name of SASL, `@space` or as the default
-//! one; from then on only that space's users, rules and mechanisms count. With ANONYMOUS and without SASL it may stay
-//! open until [`Table::open`]. Where one of these names is unknown, the exchange is refused before any password or
-//! token is looked at. Where there is no default space, it goes on with users that do not exist.
+//! A [`Handshake`] lives from the SASL header to the SASL outcome. The space becomes known when the
+//! client names its user (in sasl-init, or in the response that follows), by server name, host name
+//! of SASL, `@space` or as the default one; from then on only that space's users, rules and
+//! mechanisms count. With ANONYMOUS and without SASL it may stay open until [`Table::open`]. If one
+//! of these names is unknown, the exchange is refused before any password or token is checked.
+//! Without a default space it continues with dummy credentials.
 //!
-//! The handshake holds on to the table it began with, so that a plan applied in between cannot join the password of
-//! one space with the name of another.
+//! The handshake holds on to the table it began with, so that a plan applied in between cannot join
+//! the password of one space with the name of another.
 
 use std::cell::RefCell;
 use std::net::IpAddr;
@@ -19,12 +21,12 @@ use enmasse_amqp::sasl::{
 use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{Error, SaslCode, SaslInit, Symbol, condition};
 
-use super::decoy::Decoy;
+use super::dummy_credentials::DummyCredentials;
 use super::lookup::Meaning;
 use super::space::{Space, User};
 use super::{Clues, NoSpace, Rights, SpaceKey, Table};
 
-/// What the transport tells of a peer.
+/// The transport's facts about a peer.
 #[derive(Clone, Debug, Default)]
 pub struct Peer {
     /// the server name of the TLS handshake
@@ -37,76 +39,78 @@ pub struct Peer {
     pub source: Option<IpAddr>,
 }
 
-/// Somebody who came in.
+/// An authenticated peer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Guest {
-    /// where; `None`: the host name of open decides, for whoever has no user name
+    /// its space; `None`: the host name of open decides, for a peer without a user name
     pub space: Option<SpaceKey>,
-    /// the user whose rights count, without `@space`; `None`: came in without a name
+    /// the user whose rights count, without `@space`; `None`: anonymous
     pub user: Option<String>,
     /// the space it was vouched for, where none answers to that name: it comes in nowhere
     pub astray: Option<Box<str>>,
-    /// a peer without a user name: the host name, stated before open, that is unknown; it comes in nowhere
+    /// a peer without a user name: the host name, stated before open, that is unknown; it comes in
+    /// nowhere
     pub misnamed: Option<Box<str>>,
-    /// what it came in by: it stays for as long as that would let it in again
+    /// its proof: the connection stays as long as that is valid
     pub proof: Proof,
 }
 
-/// What somebody came in by.
+/// How a peer was authenticated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Proof {
     /// nothing: everybody may
     #[default]
     None,
-    /// this process says so
+    /// by this process
     Vouched,
     /// the password of which this is the stamp
     Password(u64),
     /// a client certificate
     Certificate,
-    /// somebody else was asked
+    /// by an external service
     Granted(Arc<Granted>),
 }
 
-/// What a service has said of a guest.
+/// The answer of a service for an authenticated peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Granted {
-    /// who said so
+    /// the service
     pub service: Box<str>,
-    /// what the guest may do, beside what is declared for a user of its name
+    /// its rights, in addition to those declared for a user of its name
     pub rights: Rights,
     /// until when; `None`: until it goes
     pub until: Option<Time>,
 }
 
-/// What a service is asked about a peer.
+/// The question to a service about a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
     /// full name of the space that the peer would come into
     pub space: String,
     /// the service, as the plan names it
     pub service: String,
-    /// what the peer says; the user without `@space`
+    /// the peer's claim; the user without `@space`
     pub claim: Claim,
 }
 
-/// What a service says to a [`Question`].
+/// The answer of a service to a [`Question`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Judged {
     /// it is true
     Right {
-        /// who the peer is
+        /// the authenticated user
         user: String,
-        /// what it may do
+        /// its rights
         rights: Rights,
         /// until when
         until: Option<Time>,
-        /// the same question may be asked again before that, and whoever is still let in stays
+        /// the question may be asked again before that, and a connection whose login is still valid
+        /// stays
         renewable: bool,
     },
     /// it is not; why, for operators only
     Wrong(String),
-    /// nobody can tell at present; why, for operators only
+    /// no decision is possible at present; the reason, for operators only
     Unknown(String),
 }
 
@@ -117,7 +121,7 @@ impl Guest {
         Self::nameless(table, peer, None)
     }
 
-    /// A peer without a user name. Where its host names say nothing, open decides.
+    /// A peer without a user name. If its host names name no space, open decides.
     fn nameless(table: &Table, peer: &Peer, hostname: Option<&str>) -> Self {
         match table.space_of_hosts(peer.sni.as_deref(), hostname) {
             Ok(space) => Self { space, ..Self::default() },
@@ -126,8 +130,8 @@ impl Guest {
         }
     }
 
-    /// Somebody from within this process, let in already as `user` (`None`: without a name) of the space called
-    /// `space`, and of no other: where there is none, no other clue counts.
+    /// A session within this process, authenticated as `user` (`None`: anonymous) of the space
+    /// `space` and of no other: if there is none, no other clue counts.
     #[must_use]
     pub fn vouched(table: &Table, space: &str, user: Option<String>) -> Self {
         let found = table.space_within(space);
@@ -145,12 +149,13 @@ impl Guest {
     }
 }
 
-/// Why somebody was not let in, for operators only: the peer learns less. No password is in it.
+/// Why a login was refused, for operators only: the peer learns less. It contains no password. No
+/// password is in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refusal {
     /// the real reason
     pub reason: String,
-    /// who it said it was, if it came as far as that
+    /// the claimed user name, if one was sent
     pub user: Option<String>,
     /// the full name of the space that it would have come into, if one was found
     pub space: Option<String>,
@@ -158,7 +163,7 @@ pub struct Refusal {
     pub mechanism: Option<&'static str>,
 }
 
-/// Somebody tries a password.
+/// A password attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempted {
     /// for a user of this space; `None`: there is none of that name
@@ -175,15 +180,15 @@ pub struct Handshake {
     peer: Peer,
     /// of sasl-init
     hostname: Option<String>,
-    /// what the peer chose, if it exists
+    /// the peer's choice, if it exists
     mechanism: Option<Mechanism>,
-    /// the user name that was looked up last
+    /// the user name that was last looked up
     asked: RefCell<Option<String>>,
     /// the attempt that has begun, if it is one with a password
     attempt: Option<Attempted>,
-    /// what a service has said, if it was asked
+    /// the answer of a service, if one was asked
     judged: Option<Judged>,
-    /// the space that somebody was asked about, and the question
+    /// the space of the question to a service, and the question
     questioned: Option<(SpaceKey, Question)>,
     server: Server,
 }
@@ -212,7 +217,8 @@ impl Handshake {
         self.server.mechanisms()
     }
 
-    /// Whether the peer may do without: where one may come in without a name, no SASL header is needed either.
+    /// Whether the peer may do without: where one may come in without a name, no SASL header is
+    /// needed either.
     #[must_use]
     pub fn may_be_left_out(&self) -> bool {
         self.server.offers(Mechanism::Anonymous)
@@ -239,7 +245,7 @@ impl Handshake {
         }
     }
 
-    /// Whether a certificate is shown that does not say which space it is for, although it has to.
+    /// Whether a certificate is shown that has to name its space and does not.
     fn is_vague_certificate(&self, init: &SaslInit) -> bool {
         self.table.certificates_name_space
             && init.mechanism == Mechanism::External.symbol()
@@ -259,11 +265,12 @@ impl Handshake {
         self.admit(step)
     }
 
-    /// The attempt that begins with a step: a password, or a proof that one is known, is about to be checked.
+    /// The attempt that begins with a step: a password, or a proof that one is known, is about to
+    /// be checked.
     pub fn begins(&mut self, step: &Step<Guest>) -> Option<Attempted> {
         let is_checked = match (step, self.mechanism?) {
             (Step::CheckPlain(_) | Step::Ask(_), Mechanism::Plain) | (Step::Challenge(_), Mechanism::Scram(_)) => true,
-            // Anybody may come in: there is nothing to guess.
+            // Every peer is admitted: there is nothing to guess.
             _ => false,
         };
         if !is_checked || self.attempt.is_some() {
@@ -282,7 +289,7 @@ impl Handshake {
         self.attempt.take()
     }
 
-    /// What the service is to be asked: `claim` is that of [`Step::Ask`].
+    /// The question for the service: `claim` is that of [`Step::Ask`].
     pub fn question(&mut self, claim: Claim) -> Option<Question> {
         let (space, user) = match &claim.user {
             Some(user) => {
@@ -332,17 +339,17 @@ impl Handshake {
         }
     }
 
-    /// After [`Step::Accepted`]: what to ask again before the end of what was granted, if that may be.
+    /// After [`Step::Accepted`]: the question to ask again before the login expires, if allowed.
     pub fn to_renew(&mut self) -> Option<Question> {
         let Some(Judged::Right { until: Some(_), renewable: true, .. }) = self.judged else { return None };
         self.questioned.take().map(|(_, question)| question)
     }
 
-    fn known(&self) -> Known<'_> {
+    fn known(&self) -> KnownUsers<'_> {
         known(&self.table, &self.peer, self.hostname.as_deref(), &self.asked)
     }
 
-    /// The space that the peer would come into, as far as it has said; `None`: there is none.
+    /// The space that the peer has named so far; `None`: there is none.
     #[must_use]
     pub fn space(&self) -> Option<SpaceKey> {
         self.known().space(self.asked.borrow().as_deref()).ok().map(Space::key)
@@ -354,8 +361,8 @@ impl Handshake {
         self.mechanism
     }
 
-    /// After [`Step::Refused`]: what to tell operators. `why` is that step's, which says no more than the peer may
-    /// find out.
+    /// After [`Step::Refused`]: the reason for operators. `why` is that step's, which reveals no
+    /// more than the peer may know.
     #[must_use]
     pub fn refusal(&self, why: &str) -> Refusal {
         let user = self.asked.borrow().clone();
@@ -397,8 +404,8 @@ const fn known<'a>(
     peer: &'a Peer,
     hostname: Option<&'a str>,
     asked: &'a RefCell<Option<String>>,
-) -> Known<'a> {
-    Known { table, peer, hostname, asked }
+) -> KnownUsers<'a> {
+    KnownUsers { table, peer, hostname, asked }
 }
 
 /// The mechanisms to offer to a peer whose space may not be known yet.
@@ -409,21 +416,21 @@ fn offered(table: &Table, peer: &Peer) -> Vec<Mechanism> {
         Meaning::Neutral | Meaning::Unknown => &table.mechanisms,
     };
     let possible = |mechanism: &Mechanism| match mechanism {
-        // Nobody can log in under an unknown name, so no secret needs to cross the wire.
+        // A login under an unknown name always fails, so no secret needs to cross the wire.
         shown if shown.shows_secret() => peer.confidential && named != Meaning::Unknown,
         Mechanism::External => peer.subject.is_some(),
         _ => true,
     };
     let mut offered: Vec<_> = mechanisms.iter().copied().filter(possible).collect();
     if offered.is_empty() {
-        // The list must not be empty (5.3.3.1); this one lets nobody in and tells nothing.
+        // The list must not be empty (5.3.3.1); this one admits no peer and reveals nothing.
         offered.push(Mechanism::Scram(Hash::Sha256));
     }
     offered
 }
 
-/// What the table knows of the users that a peer may mean.
-struct Known<'a> {
+/// The table's knowledge of the users that a peer may mean.
+struct KnownUsers<'a> {
     table: &'a Table,
     peer: &'a Peer,
     hostname: Option<&'a str>,
@@ -431,7 +438,7 @@ struct Known<'a> {
     asked: &'a RefCell<Option<String>>,
 }
 
-impl<'a> Known<'a> {
+impl<'a> KnownUsers<'a> {
     /// The space that a user of that name (`None`: without a name) comes into.
     fn space(&self, user: Option<&str>) -> Result<&'a Space, NoSpace> {
         let clues = Clues { sni: self.peer.sni.as_deref(), sasl_hostname: self.hostname, user, open_hostname: None };
@@ -439,7 +446,7 @@ impl<'a> Known<'a> {
         self.table.space(key).ok_or(NoSpace::Nothing)
     }
 
-    /// Whether nothing but an unknown name says which space a user is of.
+    /// Whether only an unknown name determines the space of a user.
     fn is_unknown(&self, user: &str) -> bool {
         matches!(self.space(Some(user)), Err(NoSpace::Unknown(_)))
     }
@@ -455,7 +462,7 @@ impl<'a> Known<'a> {
         let Some(user) = identity.user else {
             return Guest::nameless(self.table, self.peer, self.hostname);
         };
-        // Whoever has proved a name was looked up in its space, so it is found here too.
+        // An authenticated name was looked up in its space, so it is found here too.
         match self.user(&user, identity.mechanism) {
             Some((space, name, found)) => {
                 let proof = match (identity.mechanism, found) {
@@ -471,10 +478,10 @@ impl<'a> Known<'a> {
     }
 }
 
-impl Credentials for Known<'_> {
+impl Credentials for KnownUsers<'_> {
     fn anonymous(&self) -> bool {
-        // The host name of open may tell the space. Whether the one that sasl-init names exists is not told here either:
-        // open refuses it like one that does not.
+        // The host name of open may name the space. Whether the one in sasl-init exists is not
+        // revealed here either: open refuses it like a nonexistent one.
         true
     }
 
@@ -484,7 +491,7 @@ impl Credentials for Known<'_> {
             return PlainRule::Refuse;
         }
         let Some((space, name, found)) = self.user(user, Mechanism::Plain) else {
-            return PlainRule::Check(Decoy::nowhere().strongest(&self.table.secret, user));
+            return PlainRule::Check(DummyCredentials::nowhere().strongest(&self.table.secret, user));
         };
         if space.is_open() {
             return PlainRule::Accept;
@@ -493,8 +500,8 @@ impl Credentials for Known<'_> {
             return PlainRule::Ask;
         }
         // The decoy is made up in any case, so that it takes no longer where it is needed.
-        let decoy = space.decoy.strongest(&self.table.secret, name);
-        PlainRule::Check(found.and_then(User::strongest).cloned().unwrap_or(decoy))
+        let dummy = space.dummy.strongest(&self.table.secret, name);
+        PlainRule::Check(found.and_then(User::strongest).cloned().unwrap_or(dummy))
     }
 
     fn scram(&self, user: &str, hash: Hash) -> Option<Verifier> {
@@ -503,10 +510,10 @@ impl Credentials for Known<'_> {
             return None;
         }
         let Some((space, name, found)) = self.user(user, Mechanism::Scram(hash)) else {
-            return Some(Decoy::nowhere().verifier(&self.table.secret, user, hash));
+            return Some(DummyCredentials::nowhere().verifier(&self.table.secret, user, hash));
         };
-        let decoy = space.decoy.verifier(&self.table.secret, name, hash);
-        Some(found.and_then(|user| user.verifier(hash)).cloned().unwrap_or(decoy))
+        let dummy = space.dummy.verifier(&self.table.secret, name, hash);
+        Some(found.and_then(|user| user.verifier(hash)).cloned().unwrap_or(dummy))
     }
 
     fn bearer(&self, user: Option<&str>, mechanism: Mechanism) -> bool {
@@ -515,9 +522,9 @@ impl Credentials for Known<'_> {
         space.is_some_and(|space| space.service().is_some())
     }
 
-    /// The server name and the host name are the client's own choice, the name in the certificate is not. So where one
-    /// authority signs for users of several spaces, the certificate says which space it is for, by the full name:
-    /// a short one may come to stand for another space.
+    /// The server name and the host name are the client's own choice, the name in the certificate
+    /// is not. So if one authority signs for users of several spaces, the certificate names its
+    /// space by the full name: a short one may later name another space.
     fn external(&self) -> Option<String> {
         let subject = self.peer.subject.as_deref()?;
         self.asked.replace(Some(subject.to_owned()));
@@ -539,9 +546,10 @@ impl Table {
     /// Answers an open: the space that the guest belongs to for good.
     ///
     /// # Errors
-    /// What to close the connection with: `amqp:unauthorized-access` (no space was named, or it lets nobody in without a
-    /// name: strangers learn not which), `amqp:not-found` (there is no space, it is gone, or the host name is unknown),
-    /// `amqp:not-allowed` (the host name names another space); and why, for operators.
+    /// The error to close the connection with: `amqp:unauthorized-access` (no space was named, or
+    /// it does not admit anonymous peers: strangers learn not which), `amqp:not-found` (there is no
+    /// space, it is deleted, or the host name is unknown), `amqp:not-allowed` (the host name names
+    /// another space); and the reason for operators.
     pub fn open(&self, guest: &Guest, hostname: Option<&str>) -> Result<SpaceKey, (Error, Box<Refusal>)> {
         self.find(guest, hostname).map_err(|(error, space, reason)| {
             let refusal = Refusal {
@@ -571,7 +579,7 @@ impl Table {
                 let clues = Clues { open_hostname: hostname, ..Clues::default() };
                 self.space_for(&clues).map_err(|why| (nameless(&why), None, Some(why.to_string())))?
             }
-            // Whoever has a name has a space before the outcome of SASL, and gets none afterwards.
+            // A user has a space before the outcome of SASL, and gets none afterwards.
             Guest { user: Some(_), .. } => {
                 return Err((nameless(&NoSpace::Unnamed), None, Some(NoSpace::Unnamed.to_string())));
             }
@@ -595,7 +603,7 @@ impl Table {
                 );
                 Err((Error::new(condition::NOT_ALLOWED, text), Some(space), None))
             }
-            // Within this process no name has been typed by anybody.
+            // Names within this process come from its own code.
             Meaning::Unknown if guest.proof != Proof::Vouched => {
                 let why = NoSpace::Unknown(hostname.unwrap_or_default().to_owned());
                 Err((Error::new(condition::NOT_FOUND, why.to_string()), Some(space), None))
@@ -605,11 +613,11 @@ impl Table {
     }
 }
 
-/// What the peer is told, the space that was found, and the reason for operators where it is another.
+/// The error for the peer, the space that was found, and the reason for operators if it differs.
 type Stopped<'a> = (Error, Option<&'a Space>, Option<String>);
 
-/// A peer that belongs nowhere and one whose space lets nobody in without a name are told the same, or strangers could
-/// ask which spaces there are.
+/// A peer without a space and one whose space does not admit anonymous peers get the same error, or
+/// strangers could probe which spaces exist.
 fn nameless(why: &NoSpace) -> Error {
     match why {
         NoSpace::Nothing => Error::new(condition::NOT_FOUND, why.to_string()),

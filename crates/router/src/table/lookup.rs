@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use super::{SpaceKey, Table};
 
-/// What a connection says about the space it wants, in the order of precedence.
+/// The names by which a connection selects its space, in the order of precedence.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Clues<'a> {
     /// the server name of the TLS handshake
@@ -17,7 +17,7 @@ pub struct Clues<'a> {
     pub open_hostname: Option<&'a str>,
 }
 
-/// What one name says about the space that a connection wants.
+/// The space that one name selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meaning {
     /// nothing: it is empty, an IP address, `localhost` or a host name of the platform
@@ -49,13 +49,13 @@ pub enum NoSpace {
 }
 
 impl Table {
-    /// The space that these clues lead to: server name, host name of SASL, what follows the last `@` of the user
-    /// name, host name of open (only without a user name), else the default space.
+    /// The space that these clues select: server name, host name of SASL, the part after the last
+    /// `@` of the user name, host name of open (only without a user name), else the default space.
     ///
-    /// A name that is unknown is refused rather than passed over: the credentials that follow it are meant for another
-    /// space, whose users and authentication service must not be replaced by those of the default space. What follows
-    /// `@` may be part of the user's own name, as in an e-mail address, so it counts only where no host name has named
-    /// a space.
+    /// An unknown name is refused rather than skipped: the credentials that follow are meant for
+    /// another space, whose users and authentication service must not be replaced by those of the
+    /// default space. The part after `@` may belong to the user's own name, as in an e-mail
+    /// address, so it counts only if no host name has selected a space.
     ///
     /// # Errors
     /// No space is named and there is no default, or a name is unknown.
@@ -75,7 +75,7 @@ impl Table {
         self.default_space()
     }
 
-    /// The space that the host names known before the user name lead to; `None`: they say nothing.
+    /// The space that the host names known before the user name select; `None`: none does.
     ///
     /// # Errors
     /// One of them is unknown.
@@ -95,7 +95,7 @@ impl Table {
         Ok(found)
     }
 
-    /// What a name says about the space that a connection wants.
+    /// The space that a name selects.
     #[must_use]
     pub fn meaning(&self, name: &str) -> Meaning {
         let host = without_port(name);
@@ -112,7 +112,8 @@ impl Table {
         self.space_named(host).map_or(Meaning::Unknown, Meaning::Space)
     }
 
-    /// The space that answers to `name` for a peer; names are compared without regard to case, as host names are.
+    /// The space that answers to `name` for a peer; names are compared without regard to case, as
+    /// host names are.
     #[must_use]
     pub fn space_named(&self, name: &str) -> Option<SpaceKey> {
         self.space_within(name).filter(|key| !self.spaces[key].is_internal())
@@ -130,7 +131,8 @@ impl Table {
     }
 }
 
-/// A host name without the port that some clients leave behind it, and an IPv6 address without brackets.
+/// A host name without the port that some clients leave behind it, and an IPv6 address without
+/// brackets.
 fn without_port(name: &str) -> &str {
     if let Some((address, rest)) = name.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         return if rest.is_empty() || rest.starts_with(':') { address } else { name };

@@ -1,15 +1,16 @@
 //! The Plan compiled for fast answers; immutable, shared by all shards, replaced whole.
 //!
-//! [`Table::compile`] turns a [`Plan`] and the table before it into the next table: keys, homes and unchanged entries
-//! are carried over, so that untouched links notice nothing. Which space a connection belongs to is
-//! [`Table::space_for`] (contracts 4), who may come in is [`Handshake`] (contracts 5), what a name means is
-//! [`Space::resolve`] and [`Space::resolve_receiver`] (contracts 6), who may do what is [`Rights::may`]. Dynamic
-//! nodes are not here: they live and die with their connection, in the shard.
+//! [`Table::compile`] turns a [`Plan`] and the table before it into the next table: keys, homes and
+//! unchanged entries are carried over, so that untouched links notice nothing. [`Table::space_for`]
+//! selects the space of a connection (contracts 4), [`Handshake`] authenticates it (contracts 5),
+//! [`Space::resolve`] and [`Space::resolve_receiver`] resolve names (contracts 6), [`Rights::may`]
+//! checks rights. Dynamic nodes are not here: they live and die with their connection, in the
+//! shard.
 
 mod address;
 mod compile;
-mod decoy;
 mod diff;
+mod dummy_credentials;
 mod handshake;
 mod lookup;
 mod pace;
@@ -35,7 +36,7 @@ pub use rights::Rights;
 pub use space::{Resolved, Space};
 pub(crate) use storage::MESSAGE_BYTES_MAX;
 pub use storage::{Storage, Streaming};
-pub use usage::{Carried, Place, Traffic};
+pub use usage::{Carried, CountGuard, Traffic};
 
 use crate::core::{AddressKey, AddressKind};
 #[cfg(doc)]
@@ -66,7 +67,8 @@ pub struct Table {
     hosts: HashSet<Box<str>>,
     /// of all spaces together, strongest first
     mechanisms: Vec<Mechanism>,
-    /// several closed spaces let certificates in, all signed by one authority: each has to say for which it is
+    /// several closed spaces admit certificates of one authority: each certificate has to name its
+    /// space
     certificates_name_space: bool,
     /// the next keys to give away
     next: NextKeys,
@@ -80,8 +82,8 @@ struct NextKeys {
 }
 
 impl Table {
-    /// The table of a node that has no plan yet. `secret` is random and drawn once for the process: it makes up the
-    /// salts of users that do not exist, alike each time they are asked for.
+    /// The table of a node that has no plan yet. `secret` is random and drawn once for the process:
+    /// it makes up the salts of users that do not exist, alike each time they are requested.
     #[must_use]
     pub fn empty(secret: [u8; 32]) -> Self {
         let next = NextKeys { space: 0, address: 0 };

@@ -1,9 +1,10 @@
-//! How fast the clients of a space may send: arithmetic on a time that is handed in, shared by all shards of a node.
+//! The rate limit of a space's clients: arithmetic on a given time, shared by all shards of a node.
 //!
-//! A bound a second is a debt that time pays off: a message puts off the moment until which all is paid for by what it
-//! costs, and from then on a second's worth may come at once. Messages are charged when they have come, so what is
-//! beyond the bound is what senders had credit for, and it is paid for before anybody gets new credit: over any time
-//! no more comes than the bound, a second's worth, what a turn reads, and what credit is out.
+//! A bound per second is a debt that time pays off: a message moves the time until which everything
+//! is paid for by its cost, and after that a second's worth may come at once. Messages are charged
+//! on arrival, so traffic beyond the bound was sent within granted credit, and it is paid for
+//! before new credit is granted: over any time the traffic is at most the bound, a second's worth,
+//! the input of a turn, and the outstanding credit.
 
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,25 +14,27 @@ use enmasse_amqp::time::Time;
 use crate::plan::SpaceLimits;
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// Senders that had to wait go on when so much is there: less would be a flow for every few messages.
+/// Waiting senders continue when this much is available: less would be a flow for every few
+/// messages.
 const REST_NS: u64 = SECOND_NS / 50;
-/// The credit of one link is worth this part of a second, so that a few links do not use up what all wait for.
+/// The credit of one link is worth this part of a second, so that a few links do not use up what
+/// all wait for.
 const SHARES: u64 = 10;
 /// Bytes that a message is taken to have before there was one.
 const GUESS_BYTES: u64 = 1024;
 
-/// What a sender may be given now.
+/// The allowance of a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allowance {
     /// credit for so many deliveries at a time on each link
     Share(u32),
     /// none before that time; then ask again
     After(Time),
-    /// none, until a plan says otherwise
+    /// none, until the plan changes
     Nothing,
 }
 
-/// The bounds of one space and what is left of them. A space that has none has no `Pace`.
+/// The bounds of one space and their balance. A space that has none has no `Pace`.
 #[derive(Debug)]
 pub struct Pace {
     messages: Option<Bound>,
@@ -42,7 +45,8 @@ pub struct Pace {
 #[derive(Debug)]
 pub(super) struct Bound {
     a_second: NonZeroU64,
-    /// until when what has come is paid for, in nanoseconds after a second before the origin of time
+    /// the time until which traffic is paid for, in nanoseconds after a second before the origin of
+    /// time
     paid_ns: AtomicU64,
 }
 
@@ -59,7 +63,8 @@ impl Bound {
         let cost = (u128::from(count) * u128::from(SECOND_NS)).div_ceil(u128::from(self.a_second.get()));
         let cost = u64::try_from(cost).unwrap_or(u64::MAX);
         let put_off = |paid: u64| Some(paid.max(now_ns - SECOND_NS).saturating_add(cost));
-        // Relaxed: the number carries no other memory with it. It cannot fail, for it always gives a number.
+        // Relaxed: the number carries no other memory with it. It cannot fail, for it always gives
+        // a number.
         let _ = self.paid_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, put_off);
     }
 
@@ -82,8 +87,8 @@ impl Bound {
         u32::try_from(self.a_second.get() / SHARES / each.max(1)).unwrap_or(u32::MAX)
     }
 
-    fn says(&self, said: Option<u64>) -> bool {
-        said == Some(self.a_second.get())
+    fn matches(&self, limit: Option<u64>) -> bool {
+        limit == Some(self.a_second.get())
     }
 }
 
@@ -93,7 +98,7 @@ fn nanos(now: Time) -> u64 {
 }
 
 impl Pace {
-    /// The bounds that `limits` say, if there are any.
+    /// The bounds in `limits`, if there are any.
     #[must_use]
     pub fn new(limits: &SpaceLimits) -> Option<Self> {
         let (messages, bytes) = (Bound::new(limits.messages_per_second), Bound::new(limits.bytes_per_second));
@@ -101,11 +106,12 @@ impl Pace {
         bounded.then_some(Self { messages, bytes, exhausted: limits.exhausted })
     }
 
-    /// Whether these are the bounds that `limits` say.
+    /// Whether these are the bounds in `limits`.
     #[must_use]
     pub fn is_of(&self, limits: &SpaceLimits) -> bool {
-        let same =
-            |bound: &Option<Bound>, said: Option<u64>| bound.as_ref().map_or(said.is_none(), |bound| bound.says(said));
+        let same = |bound: &Option<Bound>, limit: Option<u64>| {
+            bound.as_ref().map_or(limit.is_none(), |bound| bound.matches(limit))
+        };
         same(&self.messages, limits.messages_per_second)
             && same(&self.bytes, limits.bytes_per_second)
             && self.exhausted == limits.exhausted
@@ -120,8 +126,8 @@ impl Pace {
         }
     }
 
-    /// What a sender may be given where messages have had `mean_bytes` so far; 0: there was none. A share is a power of
-    /// two, so that a mean that moves a little does not change it.
+    /// The allowance of a sender whose messages had `mean_bytes` so far; 0: there was none. A share
+    /// is a power of two, so that a mean that moves a little does not change it.
     #[must_use]
     pub fn allowance(&self, now: Time, mean_bytes: u64) -> Allowance {
         if self.exhausted {

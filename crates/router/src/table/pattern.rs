@@ -1,12 +1,13 @@
 //! One wildcard grammar, for the filters of receivers and for the patterns of rights.
 //!
-//! A name is cut into levels at every `/`. In a pattern the level `+` or `*` stands for exactly one level and `#`
-//! for zero or more, anywhere. Rights know two forms more, kept from the original EnMasse: `*` alone is every name,
-//! and `*` at the end of the last level (`ord*`) is every name that begins so, further levels included.
+//! A name is cut into levels at every `/`. In a pattern the level `+` or `*` stands for exactly one
+//! level and `#` for zero or more, anywhere. Rights know two forms more, kept from the original
+//! EnMasse: `*` alone is every name, and `*` at the end of the last level (`ord*`) is every name
+//! that begins so, further levels included.
 //!
-//! A pattern is run as an automaton over the levels: the set of places it may be in is one integer, and so is the set
-//! of places that a level lets go on. A level costs a few operations on them and a search among the pattern's own
-//! levels; a match cannot blow up.
+//! A pattern is run as an automaton over the levels: the set of places it may be in is one integer,
+//! and so is the set of places that a level lets continue. A level costs a few operations on them
+//! and a search among the pattern's own levels; a match cannot blow up.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -72,7 +73,8 @@ enum Step<'a> {
 }
 
 impl Pattern {
-    /// The filter of a receiver: `+` or `*` one level, `#` zero or more. A name without wildcards matches itself.
+    /// The filter of a receiver: `+` or `*` one level, `#` zero or more. A name without wildcards
+    /// matches itself.
     ///
     /// # Errors
     /// An empty text, a star inside a level, or more than [`LEVELS_MAX`] levels.
@@ -86,8 +88,8 @@ impl Pattern {
         Self::build(text, levels.collect::<Result<_, _>>()?)
     }
 
-    /// The pattern of a right: a filter, or `*` for every name, or a text that ends with `*` for every name that
-    /// begins with that text.
+    /// The pattern of a right: a filter, or `*` for every name, or a text that ends with `*` for
+    /// every name that begins with that text.
     ///
     /// # Errors
     /// As [`Pattern::filter`].
@@ -140,14 +142,15 @@ impl Pattern {
         self.ends(self.run(name))
     }
 
-    /// Whether the pattern stands for every name that `filter` stands for. Exact for filters without `#`; with it a
-    /// pattern has to cover the `#` by one of its own, so that `+/#/b` is not seen to cover `#/a/b`: the doubt goes
-    /// against the user.
+    /// Whether the pattern stands for every name that `filter` stands for. Exact for filters
+    /// without `#`; with it a pattern has to cover the `#` by one of its own, so that `+/#/b` is
+    /// not seen to cover `#/a/b`: the doubt goes against the user.
     #[must_use]
     pub fn covers(&self, filter: &Self) -> bool {
         let step = |places, token: &Token| match token {
             Token::Level(level) => self.step(places, &Step::Level(level)),
-            // Only rights have prefixes; as a filter one is taken for more than it is, which is safe.
+            // Only rights have prefixes; as a filter one is taken for more than it is, which is
+            // safe.
             Token::One | Token::Prefix(_) => self.step(places, &Step::One),
             Token::Any => self.step(places, &Step::Any),
         };
@@ -196,7 +199,8 @@ impl Pattern {
         self.levels.binary_search_by(|(mine, _)| (**mine).cmp(level)).map_or(0, |index| self.levels[index].1)
     }
 
-    /// The place of the prefix, if the pattern is there and the level begins so. It stands before the last token.
+    /// The place of the prefix, if the pattern is there and the level begins so. It stands before
+    /// the last token.
     fn prefix_of(&self, places: u128, level: &str) -> u128 {
         let Some(place) = self.tokens.len().checked_sub(2) else { return 0 };
         let here = 1 << place;
@@ -206,14 +210,15 @@ impl Pattern {
         }
     }
 
-    /// `#` may stand for nothing: whoever waits before it waits behind it as well. No two stand side by side.
+    /// `#` may stand for nothing: a state before it also is a state behind it. No two stand side by
+    /// side.
     const fn settle(&self, places: u128) -> u128 {
         places | (places & self.any) << 1
     }
 }
 
-/// `#/+` and `+/#` mean the same: in a run of the two all `+` come first and one `#` is enough, so that [`Pattern::covers`]
-/// needs no search. For the same reason `+/#` alone becomes `#`.
+/// `#/+` and `+/#` mean the same: in a run of the two all `+` come first and one `#` is enough, so
+/// that [`Pattern::covers`] needs no search. For the same reason `+/#` alone becomes `#`.
 fn in_order(tokens: Vec<Token>) -> Box<[Token]> {
     let mut ordered = Vec::with_capacity(tokens.len());
     let mut open = false;

@@ -1,4 +1,4 @@
-//! What a user may do.
+//! The rights of a user.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::pattern::{Pattern, is_wildcard};
 use crate::plan::{self, Operation};
 
-/// Longest name that a right with wildcards stands for, in bytes: no declared address has a longer one.
+/// Longest name that a right with wildcards stands for, in bytes: no declared address has a longer
+/// one.
 const NAME_BYTES_MAX: usize = 1_024;
 
 /// The rights of one user, cheap to clone: a link keeps a copy.
@@ -24,7 +25,7 @@ enum Kind {
 struct Listed {
     names: HashMap<Box<str>, Operations>,
     patterns: Vec<(Pattern, Operations)>,
-    /// what is allowed on anything at all
+    /// the operations allowed on any address
     all: Operations,
 }
 
@@ -102,8 +103,9 @@ impl Rights {
         Self(Kind::Listed(Arc::default()))
     }
 
-    /// Whether the user may do `operation` on `name`. For `Recv` the name may be a filter with wildcards: then one
-    /// single right has to cover everything the filter stands for. For `View` and `Manage` the name plays no part.
+    /// Whether the user may do `operation` on `name`. For `Recv` the name may be a filter with
+    /// wildcards: then one single right has to cover everything the filter stands for. For `View`
+    /// and `Manage` the name plays no part.
     ///
     /// Costs a look-up, and one run over the levels of the name for each right with wildcards.
     #[must_use]

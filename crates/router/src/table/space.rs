@@ -1,4 +1,4 @@
-//! One address space: what its names mean and who may come in.
+//! One address space: its names and its authentication.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -10,12 +10,12 @@ use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{Error, condition};
 
 use super::compile::check_name;
-use super::decoy::Decoy;
+use super::dummy_credentials::DummyCredentials;
 use super::handshake::{Guest, Proof};
 use super::pace::Pace;
 use super::pattern::{Pattern, is_wildcard};
 use super::rights::Rights;
-use super::usage::{Counter, Place, Traffic, Usage};
+use super::usage::{CountGuard, Counter, Traffic, Usage};
 use super::{AddressEntry, SpaceKey};
 use crate::plan::SpaceLimits;
 
@@ -27,8 +27,8 @@ pub struct Space {
     pub(super) names: Vec<Box<str>>,
     pub(super) authentication: Authentication,
     pub(super) users: HashMap<Box<str>, User>,
-    /// what users that do not exist look like
-    pub(super) decoy: Decoy,
+    /// the dummy credentials of nonexistent users
+    pub(super) dummy: DummyCredentials,
     pub(super) limits: SpaceLimits,
     pub(super) usage: Usage,
     /// the same for every table in which the space has the same bounds
@@ -36,7 +36,7 @@ pub struct Space {
     pub(super) addresses: BTreeMap<Arc<str>, Arc<AddressEntry>>,
     /// those of them that cover the names below them, but for `#`
     pub(super) covering: BTreeMap<Arc<str>, Arc<AddressEntry>>,
-    /// most levels of any address that covers names below it: no longer prefix need be looked up
+    /// most levels of any address that covers names below it: longer prefixes need not be looked up
     pub(super) levels_max: usize,
     /// patterns of the names that links may have created, as text and compiled
     pub(super) auto_create: Vec<(Box<str>, Pattern)>,
@@ -55,7 +55,7 @@ pub enum Resolved<'a> {
     Nothing,
 }
 
-/// Who may come in (contracts 5).
+/// The authentication of peers (contracts 5).
 #[derive(Debug)]
 pub(super) struct Authentication {
     /// any password will do
@@ -66,7 +66,7 @@ pub(super) struct Authentication {
     pub(super) mechanisms: Vec<Mechanism>,
     /// passwords are for the service to check
     pub(super) delegated: bool,
-    /// who is asked about tokens, and about passwords if `delegated`
+    /// the service that checks tokens, and passwords if `delegated`
     pub(super) service: Option<Box<str>>,
 }
 
@@ -97,7 +97,8 @@ impl User {
 }
 
 impl Space {
-    /// Under which user the rights of those without a name are listed, in a space that also has users.
+    /// Under which user the rights of those without a name are listed, in a space that also has
+    /// users.
     pub const ANONYMOUS: &'static str = "anonymous";
 
     /// Stays for the same uid, never used again for another.
@@ -112,7 +113,8 @@ impl Space {
         &self.uid
     }
 
-    /// Whether only sessions within this process come in: no clue of a peer leads here, and no figures tell of it.
+    /// Whether only sessions within this process may connect: no clue of a peer selects it, and no
+    /// metrics show it.
     #[must_use]
     pub const fn is_internal(&self) -> bool {
         self.internal
@@ -124,7 +126,8 @@ impl Space {
         self.names.last().map_or("", |name| name)
     }
 
-    /// The host names of its endpoints: its names but the full one and what stands before the namespace in that.
+    /// The host names of its endpoints: its names but the full one and what stands before the
+    /// namespace in that.
     pub fn route_hosts(&self) -> impl Iterator<Item = &str> {
         let is_name =
             |name: &str| self.name().strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
@@ -141,22 +144,23 @@ impl Space {
     ///
     /// # Errors
     /// `amqp:resource-limit-exceeded` at the space's limit.
-    pub fn enter(&self) -> Result<Option<Place>, Error> {
+    pub fn enter(&self) -> Result<Option<CountGuard>, Error> {
         self.place(&self.usage.connections, self.limits.connections, "connections")
     }
 
-    /// Whether a login is to be turned away before it costs anything: there is no place, and others have just been told.
+    /// Whether a login is refused before it costs anything: there is no place, and other refusals
+    /// have just been explained.
     #[must_use]
-    pub fn turns_away(&self, now: Time) -> bool {
+    pub fn refuses_logins(&self, now: Time) -> bool {
         let is_full = self.limits.connections.is_some_and(|limit| self.usage.connections.taken() >= limit);
-        is_full && !self.usage.knocks.0.take(now)
+        is_full && !self.usage.login_attempts.0.take(now)
     }
 
     /// Counts one more link.
     ///
     /// # Errors
     /// `amqp:resource-limit-exceeded` at the space's limit.
-    pub fn link(&self) -> Result<Option<Place>, Error> {
+    pub fn link(&self) -> Result<Option<CountGuard>, Error> {
         self.place(&self.usage.links, self.limits.links, "links")
     }
 
@@ -172,14 +176,14 @@ impl Space {
         self.pace.as_ref()
     }
 
-    /// What its clients have sent and received.
+    /// The traffic of its clients.
     #[must_use]
     pub const fn traffic(&self) -> &Arc<Traffic> {
         &self.usage.traffic
     }
 
-    fn place(&self, counter: &Counter, limit: Option<u32>, what: &str) -> Result<Option<Place>, Error> {
-        // Counted without a limit too: one that comes later holds for what is there already.
+    fn place(&self, counter: &Counter, limit: Option<u32>, what: &str) -> Result<Option<CountGuard>, Error> {
+        // Counted without a limit too: a later limit applies to existing connections.
         let limit = limit.unwrap_or(u32::MAX);
         counter.take(limit).map(Some).ok_or_else(|| {
             let text = format!("address space {} has {limit} {what}, its limit; close one first", self.name());
@@ -199,19 +203,19 @@ impl Space {
         self.authentication.anonymous
     }
 
-    /// Whether anybody may come in and do everything.
+    /// Whether every peer is admitted with all rights.
     #[must_use]
     pub const fn is_open(&self) -> bool {
         self.authentication.open
     }
 
-    /// Whether somebody else checks passwords.
+    /// Whether an external service checks passwords.
     #[must_use]
     pub const fn is_delegated(&self) -> bool {
         self.authentication.delegated
     }
 
-    /// The mechanisms of the space, strongest first, whatever the transport.
+    /// The mechanisms of the space, strongest first, for any transport.
     #[must_use]
     pub fn mechanisms(&self) -> &[Mechanism] {
         &self.authentication.mechanisms
@@ -222,14 +226,14 @@ impl Space {
         self.addresses.values()
     }
 
-    /// Whoever is asked about tokens, and about passwords where the plan has none.
+    /// The service that checks tokens, and passwords where the plan has none.
     #[must_use]
     pub fn service(&self) -> Option<&str> {
         self.authentication.service.as_deref()
     }
 
-    /// What `guest` may do here: what is declared for a user of that name, and what was granted at login. A user that does
-    /// not exist any more may do nothing.
+    /// The rights of `guest` here: those declared for a user of that name, and those granted at
+    /// login. A user that does not exist any more may do nothing.
     #[must_use]
     pub fn rights(&self, guest: &Guest) -> Rights {
         if self.authentication.open {
@@ -244,10 +248,10 @@ impl Space {
         }
     }
 
-    /// Whether what `guest` came in by still lets in.
+    /// Whether what `guest` came in by still admits.
     ///
     /// # Errors
-    /// Why it does not, for the peer, who has been inside.
+    /// Why it is not valid, for the peer, which was connected.
     pub fn welcomes(&self, guest: &Guest) -> Result<(), &'static str> {
         if self.is_open() {
             return Ok(());
@@ -266,9 +270,9 @@ impl Space {
         }
     }
 
-    /// What a name stands for (contracts 6): the declared address of that name; else the longest address above it, by
-    /// levels, that covers names below; else an address that a link may have created; else the address `#`. Nothing for
-    /// a name with wildcards.
+    /// What a name stands for (contracts 6): the declared address of that name; else the longest
+    /// address above it, by levels, that covers names below; else an address that a link may have
+    /// created; else the address `#`. Nothing for a name with wildcards.
     #[must_use]
     pub fn look_up(&self, name: &str) -> Resolved<'_> {
         if is_wildcard(name) {
@@ -295,8 +299,8 @@ impl Space {
         self.auto_create.iter().filter(move |(_, pattern)| pattern.matches(name)).map(|(text, _)| &**text)
     }
 
-    /// Whether `autoCreate` covers a name that an address may have. The names of subscriptions (`topic::name`) and of the
-    /// node's own addresses are none.
+    /// Whether `autoCreate` covers a name that an address may have. The names of subscriptions
+    /// (`topic::name`) and of the node's own addresses are none.
     fn creates(&self, name: &str) -> bool {
         self.creating(name).next().is_some()
             && check_name(name).is_ok()
@@ -304,9 +308,10 @@ impl Space {
             && !name.contains("::")
     }
 
-    /// The addresses that a receiver on `name` listens to: that of [`Space::resolve`], or for a filter with wildcards
-    /// all addresses under which names are found that it stands for; never an anycast address. In the order of
-    /// their keys. A name `sensors/7` under the address `sensors` is for the caller to compare with each message.
+    /// The addresses that a receiver on `name` listens to: that of [`Space::resolve`], or for a
+    /// filter with wildcards all addresses under which names are found that it stands for; never an
+    /// anycast address. In the order of their keys. A name `sensors/7` under the address `sensors`
+    /// is for the caller to compare with each message.
     #[must_use]
     pub fn resolve_receiver(&self, name: &str) -> Vec<&Arc<AddressEntry>> {
         if !is_wildcard(name) {
@@ -334,14 +339,14 @@ impl Space {
         self.prefixes(name).filter_map(|prefix| self.covering.get(prefix)).last()
     }
 
-    /// What stands above `name`, shortest first, no deeper than the deepest covering address: a name of many levels
-    /// costs no more than one of few.
+    /// The prefixes of `name`, shortest first, no deeper than the deepest covering address: a name
+    /// of many levels costs no more than one of few.
     fn prefixes<'n>(&self, name: &'n str) -> impl Iterator<Item = &'n str> {
         name.match_indices('/').map(|(end, _)| &name[..end]).take(self.levels_max)
     }
 
-    /// The user whom `name` stands for, and the name to look the rights up with: a user of exactly that name, else
-    /// without an `@space` that names this very space (`here` tells).
+    /// The user that `name` stands for, and the name to look the rights up with: a user of exactly
+    /// that name, else without an `@space` that names this very space (`here` decides).
     pub(super) fn user<'n>(&self, name: &'n str, here: impl Fn(&str) -> bool) -> (&'n str, Option<&User>) {
         let bare = match name.rsplit_once('@') {
             Some((bare, suffix)) if here(suffix) => bare,

@@ -1,14 +1,15 @@
-//! What a stored address keeps, how, and for how long: from the Plan's words to the queue's.
+//! The storage of an address, translated from the Plan to the queue's settings.
 
 use enmasse_journal::queue::{Duplicates, Full, Grouping, Limits, Redelivery, Settings, Sharing, Ttl};
 use enmasse_journal::stream;
 
 use crate::plan::{self, AddressType, Durability, Groups, OnFull};
 
-/// How a stored address treats its messages; of a topic, how those of its subscriptions do that are not declared.
+/// How a stored address treats its messages; of a topic, how those of its subscriptions do that are
+/// not declared.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Storage {
-    /// what its queue goes by
+    /// the settings of its queue
     pub settings: Settings,
     /// accepted messages are on disk; otherwise in memory only
     pub on_disk: bool,
@@ -29,14 +30,14 @@ pub struct Storage {
 /// How a stream keeps its messages.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Streaming {
-    /// what each partition goes by
+    /// the settings of each partition
     pub settings: stream::Settings,
     /// at least one
     pub partitions: u32,
 }
 
 impl Storage {
-    /// The storage of an address that the Plan says stores.
+    /// The storage of a stored address of the Plan.
     #[must_use]
     pub fn of(address: &plan::Address) -> Self {
         let topic = address.kind == AddressType::Topic;

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::pace::Bound;
 
-/// Logins a second that are looked at although their space has no place left: those are told why, others to try again.
-const KNOCKS_A_SECOND: NonZeroU64 = NonZeroU64::new(10).unwrap();
+/// Logins a second that are examined although their space has no place left: those get the reason,
+/// others are asked to retry.
+const LOGIN_ATTEMPTS_PER_SECOND: NonZeroU64 = NonZeroU64::new(10).unwrap();
 
 /// The counters of one space; the same for every table in which the space stands.
 #[derive(Clone, Debug, Default)]
@@ -15,20 +16,20 @@ pub(super) struct Usage {
     pub(super) connections: Counter,
     pub(super) links: Counter,
     pub(super) traffic: Arc<Traffic>,
-    pub(super) knocks: Knocks,
+    pub(super) login_attempts: LoginAttempts,
 }
 
-/// Those who log in while there is no place.
+/// Logins while there is no place.
 #[derive(Clone, Debug)]
-pub(super) struct Knocks(pub(super) Arc<Bound>);
+pub(super) struct LoginAttempts(pub(super) Arc<Bound>);
 
-impl Default for Knocks {
+impl Default for LoginAttempts {
     fn default() -> Self {
-        Self(Arc::new(Bound::of(KNOCKS_A_SECOND)))
+        Self(Arc::new(Bound::of(LOGIN_ATTEMPTS_PER_SECOND)))
     }
 }
 
-/// What was sent in a space and received from it: plain numbers of one connection and one turn, or of all together.
+/// The traffic of a space: plain numbers of one connection and one turn, or of all together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
     /// deliveries that clients began to send
@@ -44,14 +45,14 @@ pub struct Carried {
 impl Carried {
     /// A client has sent a part of a delivery.
     #[inline]
-    pub fn came(&mut self, first: bool, bytes: usize) {
+    pub fn count_received(&mut self, first: bool, bytes: usize) {
         self.messages_in += u64::from(first);
         self.bytes_in += bytes as u64;
     }
 
     /// A client was sent a part of a delivery.
     #[inline]
-    pub fn went(&mut self, first: bool, bytes: usize) {
+    pub fn count_sent(&mut self, first: bool, bytes: usize) {
         self.messages_out += u64::from(first);
         self.bytes_out += bytes as u64;
     }
@@ -72,7 +73,7 @@ impl Carried {
     }
 }
 
-/// What all connections of a space on this node have carried since the space came.
+/// The traffic of all connections of a space on this node since the space exists.
 #[derive(Debug, Default)]
 pub struct Traffic {
     messages_in: AtomicU64,
@@ -82,7 +83,7 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Counts what a connection has carried.
+    /// Counts the traffic of a connection.
     pub fn add(&self, carried: &Carried) {
         // Relaxed here and below: the numbers carry no other memory with them.
         self.messages_in.fetch_add(carried.messages_in, Ordering::Relaxed);
@@ -115,14 +116,14 @@ pub(super) struct Counter(Arc<AtomicU32>);
 
 /// One connection or link that counts until it is dropped.
 #[derive(Debug)]
-pub struct Place(Counter);
+pub struct CountGuard(Counter);
 
 impl Counter {
     /// A place, if fewer than `limit` are taken.
-    pub(super) fn take(&self, limit: u32) -> Option<Place> {
+    pub(super) fn take(&self, limit: u32) -> Option<CountGuard> {
         // Relaxed: the number carries no other memory with it.
         let more = |taken: u32| (taken < limit).then_some(taken + 1);
-        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Place(self.clone()))
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| CountGuard(self.clone()))
     }
 
     /// Places that are taken.
@@ -131,7 +132,7 @@ impl Counter {
     }
 }
 
-impl Drop for Place {
+impl Drop for CountGuard {
     fn drop(&mut self) {
         self.0.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -142,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_given_back_can_be_taken_again() {
+    fn a_place_returned_can_be_taken_again() {
         let counter = Counter::default();
         let first = counter.take(2);
         let second = counter.take(2);
@@ -157,9 +158,9 @@ mod tests {
     fn what_was_carried_is_counted_once_a_message_and_with_all_its_parts() {
         let (traffic, mut carried) = (Traffic::default(), Carried::default());
         assert!(carried.is_nothing());
-        carried.came(true, 100);
-        carried.came(false, 50);
-        carried.went(true, 7);
+        carried.count_received(true, 100);
+        carried.count_received(false, 50);
+        carried.count_sent(true, 7);
         assert_eq!(traffic.mean_bytes(), 0);
         traffic.add(&carried);
         traffic.add(&Carried { messages_in: 2, ..Carried::default() });

@@ -13,15 +13,15 @@ fn bench() -> Bench {
 fn a_producers_window_opens_when_the_address_has_a_consumer_with_or_without_credit() {
     let mut bench = bench();
     bench.producer();
-    assert_eq!(bench.said(), ["p0 shut"]);
+    assert_eq!(bench.reported(), ["p0 shut"]);
     let consumer = bench.consumer();
-    assert_eq!(bench.said(), ["p0 open"]);
+    assert_eq!(bench.reported(), ["p0 open"]);
     bench.producer();
-    assert_eq!(bench.said(), ["p1 open"]);
+    assert_eq!(bench.reported(), ["p1 open"]);
     bench.consumer_with(1);
-    assert_eq!(bench.said(), [""; 0], "one more consumer changes nothing");
+    assert_eq!(bench.reported(), [""; 0], "one more consumer changes nothing");
     bench.detach(consumer);
-    assert_eq!(bench.said(), [""; 0], "nor does one of two that goes");
+    assert_eq!(bench.reported(), [""; 0], "nor does one of two that goes");
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn it_shuts_when_the_last_consumer_goes() {
     let consumer = bench.consumer();
     bench.hush();
     bench.leave(consumer);
-    assert_eq!(bench.said(), ["p0 shut"], "the anonymous one is never told");
+    assert_eq!(bench.reported(), ["p0 shut"], "the anonymous one is never told");
 }
 
 #[test]
@@ -44,12 +44,12 @@ fn the_window_moves_only_as_consumers_take() {
     }
     bench.hush();
     bench.turn();
-    assert_eq!(bench.said(), ["p0 taken 2"]);
+    assert_eq!(bench.reported(), ["p0 taken 2"]);
     bench.turn();
-    assert_eq!(bench.said(), [""; 0]);
+    assert_eq!(bench.reported(), [""; 0]);
     bench.credit(consumer, 1);
     bench.turn();
-    assert_eq!(bench.said(), ["c0<m", "p0 taken 1"]);
+    assert_eq!(bench.reported(), ["c0<m", "p0 taken 1"]);
 }
 
 #[test]
@@ -63,9 +63,9 @@ fn what_one_producer_sends_beyond_its_window_is_released_or_dropped() {
     bench.send(producer, 77, "beyond");
     bench.send_settled(producer, "beyond");
     bench.send(other, 1, "within its own");
-    assert_eq!(bench.said(), ["p0 77 released"]);
+    assert_eq!(bench.reported(), ["p0 77 released"]);
     bench.turn();
-    assert_eq!(bench.said(), ["p0 taken 2"]);
+    assert_eq!(bench.reported(), ["p0 taken 2"]);
     assert_eq!((bench.stats().waiting, bench.stats().dropped), (u64::from(CAPACITY) + 1, 1));
 }
 
@@ -77,11 +77,11 @@ fn no_transfer_beyond_a_consumers_credit() {
     for id in 0..3 {
         bench.send(producer, id, "m");
     }
-    assert_eq!(bench.said(), ["c0<m", "c0<m"]);
+    assert_eq!(bench.reported(), ["c0<m", "c0<m"]);
     bench.credit(consumer, 0);
-    assert_eq!(bench.said(), [""; 0]);
+    assert_eq!(bench.reported(), [""; 0]);
     bench.credit(consumer, 5);
-    assert_eq!(bench.said(), ["c0<m"]);
+    assert_eq!(bench.reported(), ["c0<m"]);
 }
 
 #[test]
@@ -96,16 +96,16 @@ fn credit_is_a_limit_so_it_stays_right_whatever_is_on_the_way() {
     bench.router.credit(consumer, 3, false, &mut bench.links);
     bench.send(producer, 2, "c");
     bench.send(producer, 3, "d");
-    assert_eq!(bench.said(), ["c0<a", "c0<b", "c0<c"]);
+    assert_eq!(bench.reported(), ["c0<a", "c0<b", "c0<c"]);
     bench.router.credit(consumer, 1, false, &mut bench.links);
-    assert_eq!(bench.said(), [""; 0], "a limit already passed is no credit");
+    assert_eq!(bench.reported(), [""; 0], "a limit already passed is no credit");
     bench.router.credit(consumer, 4, false, &mut bench.links);
-    assert_eq!(bench.said(), ["c0<d"]);
+    assert_eq!(bench.reported(), ["c0<d"]);
 }
 
 #[test]
 fn the_consumers_outcome_with_its_error_and_flags_is_the_producers() {
-    for (outcome, told) in [
+    for (outcome, recorded) in [
         (Outcome::Accepted, "accepted"),
         (Outcome::Rejected(None), "rejected"),
         (rejected(), "rejected with an error"),
@@ -118,9 +118,9 @@ fn the_consumers_outcome_with_its_error_and_flags_is_the_producers() {
         let other = bench.consumer_with(1);
         bench.send(producer, 9, "m");
         bench.hush();
-        let holder = if bench.holds(consumer) { consumer } else { other };
+        let holder = if bench.is_holding(consumer) { consumer } else { other };
         bench.answer(holder, "m", &outcome);
-        assert_eq!(bench.said(), [format!("p0 9 {told}")], "and nobody else gets it");
+        assert_eq!(bench.reported(), [format!("p0 9 {recorded}")], "and nobody else gets it");
     }
 }
 
@@ -134,7 +134,7 @@ fn an_outcome_counts_once() {
     bench.router.outcome(token, &Outcome::Accepted, &mut bench.links);
     bench.router.outcome(token, &Outcome::Released, &mut bench.links);
     bench.router.outcome(token ^ 1 << 48, &Outcome::Released, &mut bench.links);
-    assert_eq!(bench.said(), ["p0 0 accepted"]);
+    assert_eq!(bench.reported(), ["p0 0 accepted"]);
 }
 
 #[test]
@@ -153,9 +153,9 @@ fn nothing_is_accepted_that_no_consumer_accepted() {
     let consumer = bench.consumer();
     bench.send(producer, 1, "waits");
     bench.leave(consumer);
-    assert_eq!(bench.said(), ["p0 shut", "p0 0 released", "p0 open", "p0 1 released", "p0 shut"]);
+    assert_eq!(bench.reported(), ["p0 shut", "p0 0 released", "p0 open", "p0 1 released", "p0 shut"]);
     bench.turn();
-    assert_eq!(bench.said(), ["p0 taken 2"]);
+    assert_eq!(bench.reported(), ["p0 taken 2"]);
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn a_settled_message_without_a_consumer_is_dropped_and_counted() {
     bench.leave(consumer);
     bench.hush();
     bench.turn();
-    assert_eq!(bench.said(), ["p0 taken 2"]);
+    assert_eq!(bench.reported(), ["p0 taken 2"]);
     assert_eq!((bench.stats().presettled, bench.stats().dropped, bench.stats().waiting), (2, 2, 0));
 }
 
@@ -181,9 +181,9 @@ fn what_a_consumer_holds_when_it_goes_has_failed_and_what_waits_goes_to_another(
     let other = bench.consumer();
     bench.hush();
     bench.leave(consumer);
-    assert_eq!(bench.said(), ["p0 0 failed"]);
+    assert_eq!(bench.reported(), ["p0 0 failed"]);
     bench.credit(other, 1);
-    assert_eq!(bench.said(), ["c1<waits"]);
+    assert_eq!(bench.reported(), ["c1<waits"]);
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn messages_keep_their_order() {
     bench.credit(consumer, 2);
     bench.send(first, 4, "e");
     bench.credit(consumer, 5);
-    assert_eq!(bench.said(), ["c0<a", "c0<b", "c0<c", "c0<d", "c0<e"]);
+    assert_eq!(bench.reported(), ["c0<a", "c0<b", "c0<c", "c0<d", "c0<e"]);
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn consumers_are_balanced_by_what_they_hold() {
     for id in 6..12 {
         bench.send(producer, id, "m");
     }
-    assert_eq!(bench.said(), ["c1<m"; 6]);
+    assert_eq!(bench.reported(), ["c1<m"; 6]);
     for _ in 0..3 {
         bench.answer(busy, "m", &Outcome::Accepted);
     }
@@ -220,7 +220,7 @@ fn consumers_are_balanced_by_what_they_hold() {
     for id in 12..15 {
         bench.send(producer, id, "m");
     }
-    assert_eq!(bench.said(), ["c0<m"; 3]);
+    assert_eq!(bench.reported(), ["c0<m"; 3]);
 }
 
 #[test]
@@ -231,9 +231,9 @@ fn settled_messages_go_to_consumers_in_turn() {
     for _ in 0..6 {
         bench.send_settled(producer, "m");
     }
-    let said = bench.said();
-    assert_eq!(said.iter().filter(|line| *line == "c0!<m").count(), 3);
-    assert_eq!(said.iter().filter(|line| *line == "c1!<m").count(), 3);
+    let reported = bench.reported();
+    assert_eq!(reported.iter().filter(|line| *line == "c0!<m").count(), 3);
+    assert_eq!(reported.iter().filter(|line| *line == "c1!<m").count(), 3);
 }
 
 #[test]
@@ -243,18 +243,18 @@ fn one_that_finds_no_room_counts_as_without_credit_until_it_says_so() {
     bench.full(consumer, true);
     bench.hush();
     bench.send(producer, 0, "a");
-    assert_eq!(bench.said(), [""; 0]);
+    assert_eq!(bench.reported(), [""; 0]);
     bench.credit(other, 1);
-    assert_eq!(bench.said(), ["c1<a"], "another takes it");
+    assert_eq!(bench.reported(), ["c1<a"], "another takes it");
     bench.send(producer, 1, "b");
     bench.full(consumer, false);
-    assert_eq!(bench.said(), ["c0<b"]);
+    assert_eq!(bench.reported(), ["c0<b"]);
     bench.answer(consumer, "b", &Outcome::Accepted);
-    assert_eq!(bench.said(), ["p0 1 accepted"]);
+    assert_eq!(bench.reported(), ["p0 1 accepted"]);
 }
 
 #[test]
-fn what_a_consumer_refuses_goes_back_to_the_front_in_order() {
+fn what_a_consumer_refuses_returns_to_the_front_in_order() {
     let mut bench = bench();
     let (producer, consumer, other) = (bench.producer(), bench.consumer_elsewhere(3), bench.consumer());
     for (id, text) in ["a", "b", "c", "d"].into_iter().enumerate() {
@@ -265,12 +265,12 @@ fn what_a_consumer_refuses_goes_back_to_the_front_in_order() {
     bench.refuse(1);
     bench.refuse(2);
     bench.credit(other, 9);
-    assert_eq!(bench.said(), ["c0 halted", "c1<b", "c1<c", "c1<d"], "said once");
+    assert_eq!(bench.reported(), ["c0 halted", "c1<b", "c1<c", "c1<d"], "said once");
     bench.turn();
-    assert_eq!(bench.said(), ["p0 taken 1"], "two of the three had been counted before");
+    assert_eq!(bench.reported(), ["p0 taken 1"], "two of the three had been counted before");
     bench.answer(consumer, "a", &Outcome::Accepted);
     bench.answer(other, "b", &Outcome::Accepted);
-    assert_eq!(bench.said(), ["p0 0 accepted", "p0 1 accepted"]);
+    assert_eq!(bench.reported(), ["p0 0 accepted", "p0 1 accepted"]);
     assert_eq!(bench.stats().delivered, 4);
 }
 
@@ -283,13 +283,13 @@ fn a_refusal_gives_the_credit_back() {
     bench.hush();
     bench.refuse(0);
     bench.refuse(1);
-    assert_eq!(bench.said(), ["c0 halted"], "no room before it states its credit again");
+    assert_eq!(bench.reported(), ["c0 halted"], "no room before it states its credit again");
     bench.credit(consumer, 0);
-    assert_eq!(bench.said(), ["c0!<a", "c0!<b"]);
+    assert_eq!(bench.reported(), ["c0!<a", "c0!<b"]);
 }
 
 #[test]
-fn what_comes_back_takes_no_room_from_what_the_producer_may_still_send() {
+fn what_returns_takes_no_room_from_what_the_producer_may_still_send() {
     let mut bench = bench();
     let (producer, consumer) = (bench.producer(), bench.consumer_elsewhere(CAPACITY));
     for id in 0..CAPACITY {
@@ -301,11 +301,11 @@ fn what_comes_back_takes_no_room_from_what_the_producer_may_still_send() {
         bench.refuse(at as usize);
         bench.send(producer, CAPACITY + at, "within the window it was given");
     }
-    assert_eq!(bench.said(), ["c0 halted"]);
+    assert_eq!(bench.reported(), ["c0 halted"]);
     bench.send(producer, 2 * CAPACITY, "beyond");
-    assert_eq!(bench.said(), ["p0 20 released"]);
+    assert_eq!(bench.reported(), ["p0 20 released"]);
     bench.credit(consumer, CAPACITY);
-    assert_eq!(bench.said().len(), 2 * CAPACITY as usize);
+    assert_eq!(bench.reported().len(), 2 * CAPACITY as usize);
 }
 
 #[test]
@@ -320,12 +320,12 @@ fn what_was_on_the_way_to_a_consumer_that_went_goes_to_another_or_is_released() 
     bench.hush();
     bench.credit(other, 1);
     bench.refuse(0);
-    assert_eq!(bench.said(), ["c1<a"]);
+    assert_eq!(bench.reported(), ["c1<a"]);
     bench.detach(other);
     bench.hush();
     bench.refuse(1);
     bench.refuse(2);
-    assert_eq!(bench.said(), ["p0 1 released"]);
+    assert_eq!(bench.reported(), ["p0 1 released"]);
     assert_eq!(bench.stats().dropped, 1);
 }
 
@@ -338,11 +338,11 @@ fn drain_delivers_what_waits_as_far_as_credit_goes() {
     }
     bench.hush();
     bench.drain(consumer, 2);
-    assert_eq!(bench.said(), ["c0<a", "c0<b", "c0 drained"]);
+    assert_eq!(bench.reported(), ["c0<a", "c0<b", "c0 drained"]);
     bench.drain(consumer, 9);
-    assert_eq!(bench.said(), ["c0<c", "c0 drained"]);
+    assert_eq!(bench.reported(), ["c0<c", "c0 drained"]);
     bench.send(producer, 3, "d");
-    assert_eq!(bench.said(), [""; 0], "drained credit is gone");
+    assert_eq!(bench.reported(), [""; 0], "drained credit is gone");
 }
 
 #[test]
@@ -353,9 +353,9 @@ fn a_drain_waits_for_room() {
     bench.full(consumer, true);
     bench.hush();
     bench.drain(consumer, 2);
-    assert_eq!(bench.said(), [""; 0]);
+    assert_eq!(bench.reported(), [""; 0]);
     bench.full(consumer, false);
-    assert_eq!(bench.said(), ["c0<a", "c0 drained"]);
+    assert_eq!(bench.reported(), ["c0<a", "c0 drained"]);
 }
 
 #[test]
@@ -370,7 +370,7 @@ fn the_outcome_of_a_producer_that_went_goes_nowhere() {
     bench.answer(consumer, "held", &Outcome::Accepted);
     bench.answer(consumer, "waits", &Outcome::Accepted);
     bench.turn();
-    assert_eq!(bench.said(), ["c0<waits"]);
+    assert_eq!(bench.reported(), ["c0<waits"]);
     assert_eq!(bench.stats().accepted, 2);
 }
 
@@ -384,11 +384,11 @@ fn payload_that_waits_beyond_a_mebibyte_holds_its_producer_back() {
         bench.send(producer, id, &text);
         bench.send(other, id, "small");
     }
-    assert_eq!(bench.said(), [""; 0]);
+    assert_eq!(bench.reported(), [""; 0]);
     bench.send(producer, 3, &text);
-    assert_eq!(bench.said(), ["p0 hold"]);
+    assert_eq!(bench.reported(), ["p0 hold"]);
     bench.credit(consumer, 4);
-    assert!(!bench.said().iter().any(|line| line == "p0 go"), "600 KiB still wait");
+    assert!(!bench.reported().iter().any(|line| line == "p0 go"), "600 KiB still wait");
     bench.credit(consumer, 1);
-    assert!(bench.said().iter().any(|line| line == "p0 go"));
+    assert!(bench.reported().iter().any(|line| line == "p0 go"));
 }

@@ -1,15 +1,16 @@
-//! A router with links that write down what they are told, one short line each:
+//! A router with links that write down what they are notified, one short line each:
 //!
-//! `c0<a` a delivery "a" for consumer 0; `c0<a..` its first part, `c0<..b..` a later one, `c0<..c` the last; a `!`
-//! behind the consumer marks a settled one; `c0 void`, `c0 drained`, `c0 halted`. `p0 7 accepted` the outcome of delivery 7 of
-//! producer 0; `p0 taken 3`, `p0 open`, `p0 shut`, `p0 hold`, `p0 go`. `p0 close` the port is told to close.
+//! `c0<a` a delivery "a" for consumer 0; `c0<a..` its first part, `c0<..b..` a later one, `c0<..c`
+//! the last; a `!` behind the consumer marks a settled one; `c0 void`, `c0 drained`, `c0 halted`.
+//! `p0 7 accepted` the outcome of delivery 7 of producer 0; `p0 taken 3`, `p0 open`, `p0 shut`, `p0
+//! hold`, `p0 go`. `p0 close` the attachment is told to close.
 
 use std::collections::HashMap;
 
 use enmasse_amqp::types::{Error, Fields, Modified, Outcome, condition};
 use enmasse_router::core::{
-    AddressKey, AddressKind, AddressStats, Arrival, Consuming, Declared, Delivery, Filter, Hold, Links, PortId,
-    PortRole, Router, TransactionId, Unsettled,
+    AddressKey, AddressKind, AddressStats, Arrival, AttachmentId, AttachmentRole, Consuming, Declared, Delivery,
+    Filter, Hold, Links, Router, TransactionId, Unsettled,
 };
 
 pub(crate) const CAPACITY: u32 = 10;
@@ -21,17 +22,17 @@ pub(crate) const ELSEWHERE: u16 = 1;
 /// What the links were told, and which consumers have no room.
 #[derive(Default)]
 pub(crate) struct Recorder {
-    said: Vec<String>,
-    names: HashMap<PortId, String>,
-    full: Vec<PortId>,
-    tokens: Vec<(PortId, String, u64)>,
+    reported: Vec<String>,
+    names: HashMap<AttachmentId, String>,
+    full: Vec<AttachmentId>,
+    tokens: Vec<(AttachmentId, String, u64)>,
     transfers: Vec<Handed>,
 }
 
 /// A transfer that a consumer of another shard may send back.
 #[derive(Clone)]
 struct Handed {
-    to: PortId,
+    to: AttachmentId,
     token: Option<u64>,
     first: bool,
     more: bool,
@@ -39,14 +40,14 @@ struct Handed {
 }
 
 impl Recorder {
-    fn say(&mut self, port: PortId, what: &str) {
-        let line = format!("{}{what}", self.names[&port]);
-        self.said.push(line);
+    fn say(&mut self, attachment: AttachmentId, what: &str) {
+        let line = format!("{}{what}", self.names[&attachment]);
+        self.reported.push(line);
     }
 }
 
 impl Links for Recorder {
-    fn transfer(&mut self, consumer: PortId, delivery: &Delivery<'_>) -> bool {
+    fn transfer(&mut self, consumer: AttachmentId, delivery: &Delivery<'_>) -> bool {
         if self.full.contains(&consumer) {
             return false;
         }
@@ -66,19 +67,19 @@ impl Links for Recorder {
         true
     }
 
-    fn recalled(&mut self, _: PortId, _: &[u8]) {
+    fn recalled(&mut self, _: AttachmentId, _: &[u8]) {
         panic!("there are no subscriptions");
     }
 
-    fn attached(&mut self, _: PortId, answer: Result<Fields, Error>) {
+    fn attached(&mut self, _: AttachmentId, answer: Result<Fields, Error>) {
         assert_eq!(answer, Ok(Fields::new()));
     }
 
-    fn settle(&mut self, producer: PortId, delivery_id: u32, outcome: &Outcome) {
+    fn settle(&mut self, producer: AttachmentId, delivery_id: u32, outcome: &Outcome) {
         self.say(producer, &format!(" {delivery_id} {}", name_of(outcome)));
     }
 
-    fn provisional(&mut self, _: PortId, _: u32, _: TransactionId, _: &Outcome) {
+    fn provisional(&mut self, _: AttachmentId, _: u32, _: TransactionId, _: &Outcome) {
         panic!("direct addresses take part in no transaction");
     }
 
@@ -86,16 +87,16 @@ impl Links for Recorder {
         panic!("there are no transactions");
     }
 
-    fn taken(&mut self, producer: PortId, count: u32) {
+    fn taken(&mut self, producer: AttachmentId, count: u32) {
         self.say(producer, &format!(" taken {count}"));
     }
 
-    fn open(&mut self, producer: PortId, open: bool) {
+    fn open(&mut self, producer: AttachmentId, open: bool) {
         self.say(producer, if open { " open" } else { " shut" });
     }
 
-    fn room(&mut self, _: PortId, _: u32) {}
-    fn hold(&mut self, producer: PortId, hold: Hold) {
+    fn room(&mut self, _: AttachmentId, _: u32) {}
+    fn set_held(&mut self, producer: AttachmentId, hold: Hold) {
         let words = match hold {
             Hold::No => " go",
             Hold::Session => " hold",
@@ -104,21 +105,21 @@ impl Links for Recorder {
         self.say(producer, words);
     }
 
-    fn unsettled(&mut self, _: PortId, _: Unsettled) {}
-    fn name(&mut self, _: PortId, _: u64, _: bool) {}
-    fn settled(&mut self, _: PortId, _: u64) {}
+    fn unsettled(&mut self, _: AttachmentId, _: Unsettled) {}
+    fn name(&mut self, _: AttachmentId, _: u64, _: bool) {}
+    fn settled(&mut self, _: AttachmentId, _: u64) {}
 
-    fn drained(&mut self, consumer: PortId) {
+    fn drained(&mut self, consumer: AttachmentId) {
         self.say(consumer, " drained");
     }
 
-    fn halted(&mut self, consumer: PortId) {
+    fn halted(&mut self, consumer: AttachmentId) {
         self.say(consumer, " halted");
     }
 
-    fn close(&mut self, port: PortId, error: &Error) {
+    fn close(&mut self, attachment: AttachmentId, error: &Error) {
         assert_eq!(error.condition, condition::RESOURCE_DELETED);
-        self.say(port, " close");
+        self.say(attachment, " close");
     }
 }
 
@@ -145,7 +146,7 @@ pub(crate) struct Bench {
     pub(crate) router: Router,
     pub(crate) links: Recorder,
     kind: AddressKind,
-    limits: HashMap<PortId, u32>,
+    limits: HashMap<AttachmentId, u32>,
     names: (usize, usize),
     now_ms: u64,
 }
@@ -160,110 +161,118 @@ impl Bench {
         Declared { key: AddressKey(1), kind: self.kind, link_capacity: CAPACITY, space: 1 }
     }
 
-    /// A port of a shard; the router's own is [`HERE`]. Each counts its own, so that a mix-up of shards shows.
-    pub(crate) fn port(&mut self, shard: u16, name: &str) -> PortId {
-        let index = self.links.names.keys().filter(|port| port.shard == shard).count() as u32;
-        let port = PortId { shard, generation: 5, index };
-        self.rename(port, name);
-        port
+    /// An attachment of a shard; the router's own is [`HERE`]. Each counts its own, so that a
+    /// mix-up of shards shows.
+    pub(crate) fn attachment(&mut self, shard: u16, name: &str) -> AttachmentId {
+        let index = self.links.names.keys().filter(|attachment| attachment.shard == shard).count() as u32;
+        let attachment = AttachmentId { shard, generation: 5, index };
+        self.rename(attachment, name);
+        attachment
     }
 
-    pub(crate) fn rename(&mut self, port: PortId, name: &str) {
-        self.links.names.insert(port, name.to_owned());
+    pub(crate) fn rename(&mut self, attachment: AttachmentId, name: &str) {
+        self.links.names.insert(attachment, name.to_owned());
     }
 
-    fn attach(&mut self, shard: u16, role: PortRole) -> PortId {
-        let name = if let PortRole::Producer { .. } = role {
+    fn attach(&mut self, shard: u16, role: AttachmentRole) -> AttachmentId {
+        let name = if let AttachmentRole::Producer { .. } = role {
             self.names.0 += 1;
             format!("p{}", self.names.0 - 1)
         } else {
             self.names.1 += 1;
             format!("c{}", self.names.1 - 1)
         };
-        let port = self.port(shard, &name);
-        self.router.attach(port, self.declared(), role, &mut self.links);
-        port
+        let attachment = self.attachment(shard, &name);
+        self.router.attach(attachment, self.declared(), role, &mut self.links);
+        attachment
     }
 
-    pub(crate) fn producer(&mut self) -> PortId {
-        self.attach(ELSEWHERE, PortRole::Producer { anonymous: false, name: None, producer_name: None, resume: None })
-    }
-
-    pub(crate) fn producer_to(&mut self, name: &str) -> PortId {
+    pub(crate) fn producer(&mut self) -> AttachmentId {
         self.attach(
             ELSEWHERE,
-            PortRole::Producer { anonymous: false, name: Some(name.into()), producer_name: None, resume: None },
+            AttachmentRole::Producer { anonymous: false, name: None, producer_name: None, resume: None },
         )
     }
 
-    pub(crate) fn anonymous(&mut self) -> PortId {
-        self.attach(ELSEWHERE, PortRole::Producer { anonymous: true, name: None, producer_name: None, resume: None })
+    pub(crate) fn producer_to(&mut self, name: &str) -> AttachmentId {
+        self.attach(
+            ELSEWHERE,
+            AttachmentRole::Producer { anonymous: false, name: Some(name.into()), producer_name: None, resume: None },
+        )
+    }
+
+    pub(crate) fn anonymous(&mut self) -> AttachmentId {
+        self.attach(
+            ELSEWHERE,
+            AttachmentRole::Producer { anonymous: true, name: None, producer_name: None, resume: None },
+        )
     }
 
     /// A consumer without credit.
-    pub(crate) fn consumer(&mut self) -> PortId {
-        self.attach(HERE, PortRole::Consumer { filter: None, consuming: Consuming::default() })
+    pub(crate) fn consumer(&mut self) -> AttachmentId {
+        self.attach(HERE, AttachmentRole::Consumer { filter: None, consuming: Consuming::default() })
     }
 
     /// A consumer of another shard, which sends back what it has no room for.
-    pub(crate) fn consumer_elsewhere(&mut self, credit: u32) -> PortId {
-        let port = self.attach(ELSEWHERE, PortRole::Consumer { filter: None, consuming: Consuming::default() });
-        self.credit(port, credit);
-        port
+    pub(crate) fn consumer_elsewhere(&mut self, credit: u32) -> AttachmentId {
+        let attachment =
+            self.attach(ELSEWHERE, AttachmentRole::Consumer { filter: None, consuming: Consuming::default() });
+        self.credit(attachment, credit);
+        attachment
     }
 
-    pub(crate) fn consumer_of(&mut self, beginning: &'static str) -> PortId {
+    pub(crate) fn consumer_of(&mut self, beginning: &'static str) -> AttachmentId {
         let filter = Filter::new(move |name| name.starts_with(beginning));
-        self.attach(HERE, PortRole::Consumer { filter: Some(filter), consuming: Consuming::default() })
+        self.attach(HERE, AttachmentRole::Consumer { filter: Some(filter), consuming: Consuming::default() })
     }
 
-    pub(crate) fn consumer_with(&mut self, credit: u32) -> PortId {
-        let port = self.consumer();
-        self.credit(port, credit);
-        port
+    pub(crate) fn consumer_with(&mut self, credit: u32) -> AttachmentId {
+        let attachment = self.consumer();
+        self.credit(attachment, credit);
+        attachment
     }
 
     /// `credit` more than it was given so far.
-    pub(crate) fn credit(&mut self, port: PortId, credit: u32) {
-        self.flow(port, credit, false);
+    pub(crate) fn credit(&mut self, attachment: AttachmentId, credit: u32) {
+        self.flow(attachment, credit, false);
     }
 
-    pub(crate) fn drain(&mut self, port: PortId, credit: u32) {
-        self.flow(port, credit, true);
+    pub(crate) fn drain(&mut self, attachment: AttachmentId, credit: u32) {
+        self.flow(attachment, credit, true);
     }
 
-    fn flow(&mut self, port: PortId, credit: u32, drain: bool) {
-        let limit = self.limits.entry(port).or_default();
+    fn flow(&mut self, attachment: AttachmentId, credit: u32, drain: bool) {
+        let limit = self.limits.entry(attachment).or_default();
         *limit = limit.wrapping_add(credit);
         let limit = *limit;
-        self.router.credit(port, limit, drain, &mut self.links);
+        self.router.credit(attachment, limit, drain, &mut self.links);
     }
 
     /// The links of a consumer find no room, or find it again, which they say.
-    pub(crate) fn full(&mut self, port: PortId, full: bool) {
-        self.links.full.retain(|other| *other != port);
+    pub(crate) fn full(&mut self, attachment: AttachmentId, full: bool) {
+        self.links.full.retain(|other| *other != attachment);
         if full {
-            self.links.full.push(port);
+            self.links.full.push(attachment);
         } else {
-            self.credit(port, 0);
+            self.credit(attachment, 0);
         }
     }
 
     /// The link of a consumer has gone, and the router does not know yet.
-    pub(crate) fn links_are_gone(&mut self, port: PortId) {
-        self.links.full.push(port);
+    pub(crate) fn links_are_gone(&mut self, attachment: AttachmentId) {
+        self.links.full.push(attachment);
     }
 
-    pub(crate) fn send(&mut self, port: PortId, delivery_id: u32, text: &str) {
-        self.arrive(port, delivery_id, text, "first last");
+    pub(crate) fn send(&mut self, attachment: AttachmentId, delivery_id: u32, text: &str) {
+        self.arrive(attachment, delivery_id, text, "first last");
     }
 
-    pub(crate) fn send_settled(&mut self, port: PortId, text: &str) {
-        self.arrive(port, 0, text, "first last settled");
+    pub(crate) fn send_settled(&mut self, attachment: AttachmentId, text: &str) {
+        self.arrive(attachment, 0, text, "first last settled");
     }
 
     /// `how`: some of `first`, `last`, `settled`, `aborted`.
-    pub(crate) fn arrive(&mut self, port: PortId, delivery_id: u32, text: &str, how: &str) {
+    pub(crate) fn arrive(&mut self, attachment: AttachmentId, delivery_id: u32, text: &str, how: &str) {
         let is = |word| how.split(' ').any(|other| other == word);
         let arrival = Arrival {
             delivery_id,
@@ -274,12 +283,12 @@ impl Bench {
             aborted: is("aborted"),
             payload: text.as_bytes(),
         };
-        self.router.deliver(port, arrival, &mut self.links);
+        self.router.deliver(attachment, arrival, &mut self.links);
     }
 
     /// The consumer's outcome for the delivery that began with `text`.
-    pub(crate) fn answer(&mut self, port: PortId, text: &str, outcome: &Outcome) {
-        let at = self.links.tokens.iter().position(|(other, name, _)| *other == port && name == text);
+    pub(crate) fn answer(&mut self, attachment: AttachmentId, text: &str, outcome: &Outcome) {
+        let at = self.links.tokens.iter().position(|(other, name, _)| *other == attachment && name == text);
         let (_, _, token) = self.links.tokens.remove(at.expect("a delivery that the consumer holds"));
         self.router.outcome(token, outcome, &mut self.links);
     }
@@ -291,40 +300,41 @@ impl Bench {
     }
 
     /// The text of the first delivery that the consumer holds.
-    pub(crate) fn first_held(&self, port: PortId) -> Option<String> {
-        self.links.tokens.iter().find(|held| held.0 == port).map(|held| held.1.clone())
+    pub(crate) fn first_held(&self, attachment: AttachmentId) -> Option<String> {
+        self.links.tokens.iter().find(|held| held.0 == attachment).map(|held| held.1.clone())
     }
 
     /// Whether the consumer holds anything.
-    pub(crate) fn holds(&self, port: PortId) -> bool {
-        self.links.tokens.iter().any(|held| held.0 == port)
+    pub(crate) fn is_holding(&self, attachment: AttachmentId) -> bool {
+        self.links.tokens.iter().any(|held| held.0 == attachment)
     }
 
-    /// The consumer goes, as a shard does it: outcomes first, unless the deliveries never got to it.
-    pub(crate) fn leave(&mut self, port: PortId) {
-        let held: Vec<u64> = self.links.tokens.iter().filter(|held| held.0 == port).map(|held| held.2).collect();
-        self.links.tokens.retain(|held| held.0 != port);
+    /// The consumer goes, as a shard does it: outcomes first, unless the deliveries never got to
+    /// it.
+    pub(crate) fn leave(&mut self, attachment: AttachmentId) {
+        let held: Vec<u64> = self.links.tokens.iter().filter(|held| held.0 == attachment).map(|held| held.2).collect();
+        self.links.tokens.retain(|held| held.0 != attachment);
         for token in held {
             self.router.outcome(token, &modified(true), &mut self.links);
         }
-        self.detach(port);
+        self.detach(attachment);
     }
 
-    pub(crate) fn detach(&mut self, port: PortId) {
-        self.router.detach(port, &mut self.links);
+    pub(crate) fn detach(&mut self, attachment: AttachmentId) {
+        self.router.detach(attachment, &mut self.links);
     }
 
     /// The consumer's shard sends back the transfer that was recorded as number `at`.
     pub(crate) fn refuse(&mut self, at: usize) {
-        let Handed { to: port, token, first, more, payload } = self.links.transfers[at].clone();
+        let Handed { to: attachment, token, first, more, payload } = self.links.transfers[at].clone();
         let delivery = Delivery { token, message_format: 0, first, more, aborted: false, payload: &payload };
         self.links.tokens.retain(|held| Some(held.2) != token);
-        self.router.refused(port, &delivery, &mut self.links);
+        self.router.refused(attachment, &delivery, &mut self.links);
     }
 
     /// The consumer's shard has taken the first part of a long delivery.
-    pub(crate) fn begun(&mut self, port: PortId) {
-        self.router.begun(port, &mut self.links);
+    pub(crate) fn begun(&mut self, attachment: AttachmentId) {
+        self.router.begun(attachment, &mut self.links);
     }
 
     pub(crate) fn turn(&mut self) {
@@ -340,7 +350,7 @@ impl Bench {
 
     pub(crate) fn retire(&mut self) {
         let error = Error::new(condition::RESOURCE_DELETED, "deleted");
-        self.router.retire(AddressKey(1), &error, &mut self.links);
+        self.router.delete_address(AddressKey(1), &error, &mut self.links);
     }
 
     pub(crate) fn stats(&self) -> AddressStats {
@@ -348,11 +358,11 @@ impl Bench {
     }
 
     /// What was said since the last call.
-    pub(crate) fn said(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.links.said)
+    pub(crate) fn reported(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.links.reported)
     }
 
     pub(crate) fn hush(&mut self) {
-        self.links.said.clear();
+        self.links.reported.clear();
     }
 }

@@ -2,14 +2,14 @@
 
 mod anycast;
 mod bench;
-mod figures;
-mod laggards;
+mod lifecycle;
 mod model;
 mod multicast;
 mod overdue;
 mod parts;
-mod places;
 mod seeds;
+mod slow_consumers;
+mod statistics;
 mod stored;
 mod stream;
 

@@ -1,15 +1,17 @@
-//! Random calls against a model of the world around the router: what its links, producers and consumers know.
+//! Random calls against a model of the world around the router: what its links, producers and
+//! consumers know.
 //!
-//! The model holds every message by the text of its first part and judges each thing the router says: no transfer
-//! beyond credit, parts in order and complete, one outcome for each unsettled delivery and the one its consumers
-//! gave, nothing said to ports that left. At the end everything is let through, and nothing may be left over.
+//! The model holds every message by the text of its first part and judges each thing the router
+//! says: no transfer beyond credit, parts in order and complete, one outcome for each unsettled
+//! delivery and the one its consumers gave, nothing said to attachments that left. At the end
+//! everything is let through, and nothing may be left over.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use enmasse_amqp::types::{Error, Fields, Outcome, condition};
 use enmasse_router::core::{
-    AddressKey, AddressKind, Arrival, Consuming, Declared, Delivery, Filter, Hold, Links, PortId, PortRole, Router,
-    TransactionId, Unsettled,
+    AddressKey, AddressKind, Arrival, AttachmentId, AttachmentRole, Consuming, Declared, Delivery, Filter, Hold, Links,
+    Router, TransactionId, Unsettled,
 };
 use proptest::prelude::*;
 
@@ -59,7 +61,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 /// One message as its producer knows it.
 #[derive(Debug)]
 struct Message {
-    producer: PortId,
+    producer: AttachmentId,
     delivery_id: u32,
     settled: bool,
     parts: u32,
@@ -68,13 +70,14 @@ struct Message {
     outcome: Option<Outcome>,
     /// what consumers said of their copies
     answers: Vec<Outcome>,
-    /// the address was deleted, or a refused part cut it short: its outcome need not be a consumer's
+    /// the address was deleted, or a refused part cut it short: its outcome need not be a
+    /// consumer's
     cut: bool,
 }
 
 #[derive(Debug)]
 struct Producer {
-    port: PortId,
+    attachment: AttachmentId,
     anonymous: bool,
     name: Option<&'static str>,
     next: u32,
@@ -87,14 +90,14 @@ struct Producer {
 /// A consumer's link. One of another shard hears of deliveries only when the wire is read.
 #[derive(Debug)]
 struct Consumer {
-    port: PortId,
+    attachment: AttachmentId,
     remote: bool,
     filter: Option<&'static str>,
     room: bool,
     limit: u32,
-    handed: u32,
+    dispatched: u32,
     /// as its home counts
-    handed_at_home: u32,
+    dispatched_at_home: u32,
     draining: bool,
     /// the message it is in the middle of, and the parts it has
     reading: Option<(usize, u32)>,
@@ -102,7 +105,7 @@ struct Consumer {
     refusing: bool,
     held: Vec<(usize, u64)>,
     wire: VecDeque<Wire>,
-    last_begun: HashMap<PortId, usize>,
+    last_begun: HashMap<AttachmentId, usize>,
 }
 
 /// What is on its way to a consumer's shard.
@@ -138,8 +141,8 @@ struct World {
     producers: Vec<Producer>,
     consumers: Vec<Consumer>,
     /// links the router must say nothing about any more
-    gone: Vec<PortId>,
-    attached: HashSet<PortId>,
+    gone: Vec<AttachmentId>,
+    attached: HashSet<AttachmentId>,
 }
 
 /// The message and the number of each part in a payload like `[3.0][3.1]`.
@@ -159,22 +162,25 @@ const fn weight(outcome: &Outcome) -> u8 {
 }
 
 impl World {
-    fn consumer(&mut self, port: PortId) -> &mut Consumer {
-        self.consumers.iter_mut().find(|consumer| consumer.port == port).expect("a consumer that is attached")
+    fn consumer(&mut self, attachment: AttachmentId) -> &mut Consumer {
+        self.consumers
+            .iter_mut()
+            .find(|consumer| consumer.attachment == attachment)
+            .expect("a consumer that is attached")
     }
 
-    fn producer(&mut self, port: PortId) -> Option<&mut Producer> {
-        assert!(!self.gone.contains(&port), "{port:?} has left");
-        self.producers.iter_mut().find(|producer| producer.port == port)
+    fn producer(&mut self, attachment: AttachmentId) -> Option<&mut Producer> {
+        assert!(!self.gone.contains(&attachment), "{attachment:?} has left");
+        self.producers.iter_mut().find(|producer| producer.attachment == attachment)
     }
 
     /// A part has reached the consumer's link.
-    fn reach(&mut self, port: PortId, delivery: &Delivery<'_>) {
+    fn reach(&mut self, attachment: AttachmentId, delivery: &Delivery<'_>) {
         let multicast = self.multicast;
         let ordered = self.ordered;
         let parts = parts_of(delivery.payload);
         if delivery.aborted {
-            let consumer = self.consumer(port);
+            let consumer = self.consumer(attachment);
             let reading = consumer.reading.take();
             assert!(reading.is_some() || consumer.remote, "void is what it is in the middle of");
             consumer.held.retain(|held| Some(held.0) != reading.map(|reading| reading.0));
@@ -184,15 +190,16 @@ impl World {
             let message = parts.first().expect("a first part says whose it is").0;
             let from = self.messages[message].producer;
             let settled = self.messages[message].settled;
-            let name = self.producers.iter().find(|producer| producer.port == from).and_then(|producer| producer.name);
-            let consumer = self.consumer(port);
+            let name =
+                self.producers.iter().find(|producer| producer.attachment == from).and_then(|producer| producer.name);
+            let consumer = self.consumer(attachment);
             assert!(consumer.reading.is_none(), "one at a time");
-            assert!(consumer.limit.wrapping_sub(consumer.handed).cast_signed() > 0, "no transfer beyond credit");
+            assert!(consumer.limit.wrapping_sub(consumer.dispatched).cast_signed() > 0, "no transfer beyond credit");
             if let (true, Some(filter), Some(name)) = (multicast, consumer.filter, name) {
                 assert_eq!(name, filter, "only what it wants");
             }
             assert_eq!(delivery.token.is_none(), settled);
-            consumer.handed = consumer.handed.wrapping_add(1);
+            consumer.dispatched = consumer.dispatched.wrapping_add(1);
             if let Some(token) = delivery.token {
                 consumer.held.push((message, token));
             }
@@ -200,36 +207,36 @@ impl World {
             assert!(!(ordered || multicast) || last.is_none_or(|last| last < message), "{last:?} before {message}");
             (message, 0)
         } else {
-            self.consumer(port).reading.expect("a later part follows a first one")
+            self.consumer(attachment).reading.expect("a later part follows a first one")
         };
         for part in parts {
             assert_eq!(part, read, "parts in order");
             read.1 += 1;
         }
         let (message, count) = read;
-        let remote = self.consumer(port).remote;
+        let remote = self.consumer(attachment).remote;
         assert!(remote || !self.messages[message].aborted);
         if !delivery.more {
             assert!(self.messages[message].complete && self.messages[message].parts == count, "all parts");
         }
-        self.consumer(port).reading = delivery.more.then_some(read);
+        self.consumer(attachment).reading = delivery.more.then_some(read);
     }
 }
 
 impl Links for World {
-    fn transfer(&mut self, port: PortId, delivery: &Delivery<'_>) -> bool {
-        let consumer = self.consumer(port);
+    fn transfer(&mut self, attachment: AttachmentId, delivery: &Delivery<'_>) -> bool {
+        let consumer = self.consumer(attachment);
         if !consumer.remote {
             if consumer.room {
-                self.reach(port, delivery);
+                self.reach(attachment, delivery);
                 return true;
             }
             return false;
         }
         if delivery.first {
-            let left = consumer.limit.wrapping_sub(consumer.handed_at_home).cast_signed();
+            let left = consumer.limit.wrapping_sub(consumer.dispatched_at_home).cast_signed();
             assert!(left > 0, "no transfer beyond credit");
-            consumer.handed_at_home = consumer.handed_at_home.wrapping_add(1);
+            consumer.dispatched_at_home = consumer.dispatched_at_home.wrapping_add(1);
         }
         let Delivery { token, first, more, aborted, payload, .. } = *delivery;
         let wired = Wired { token, first, more, aborted, payload: payload.to_vec() };
@@ -237,10 +244,10 @@ impl Links for World {
         true
     }
 
-    fn settle(&mut self, port: PortId, delivery_id: u32, outcome: &Outcome) {
-        assert!(self.producer(port).is_some());
+    fn settle(&mut self, attachment: AttachmentId, delivery_id: u32, outcome: &Outcome) {
+        assert!(self.producer(attachment).is_some());
         let multicast = self.multicast;
-        let mut mine = self.messages.iter_mut().filter(|message| message.producer == port);
+        let mut mine = self.messages.iter_mut().filter(|message| message.producer == attachment);
         let message = mine.find(|message| message.delivery_id == delivery_id).expect("a delivery it sent");
         assert!(!message.settled && !message.aborted && message.outcome.is_none(), "one outcome: {message:?}");
         if !message.cut {
@@ -251,15 +258,15 @@ impl Links for World {
         message.outcome = Some(outcome.clone());
     }
 
-    fn recalled(&mut self, _: PortId, _: &[u8]) {
+    fn recalled(&mut self, _: AttachmentId, _: &[u8]) {
         panic!("there are no subscriptions");
     }
 
-    fn attached(&mut self, port: PortId, answer: Result<Fields, Error>) {
-        assert!(answer.is_ok() && self.attached.insert(port), "answered once");
+    fn attached(&mut self, attachment: AttachmentId, answer: Result<Fields, Error>) {
+        assert!(answer.is_ok() && self.attached.insert(attachment), "answered once");
     }
 
-    fn provisional(&mut self, _: PortId, _: u32, _: TransactionId, _: &Outcome) {
+    fn provisional(&mut self, _: AttachmentId, _: u32, _: TransactionId, _: &Outcome) {
         panic!("direct addresses take part in no transaction");
     }
 
@@ -267,47 +274,47 @@ impl Links for World {
         panic!("there are no transactions");
     }
 
-    fn taken(&mut self, port: PortId, count: u32) {
-        let Some(producer) = self.producer(port) else { return };
+    fn taken(&mut self, attachment: AttachmentId, count: u32) {
+        let Some(producer) = self.producer(attachment) else { return };
         producer.taken += count;
         assert!(producer.taken <= producer.received, "taken at most what was sent");
     }
 
-    fn open(&mut self, port: PortId, _open: bool) {
-        assert!(!self.gone.contains(&port));
+    fn open(&mut self, attachment: AttachmentId, _open: bool) {
+        assert!(!self.gone.contains(&attachment));
     }
 
-    fn room(&mut self, _: PortId, _: u32) {}
-    fn hold(&mut self, _port: PortId, _hold: Hold) {
+    fn room(&mut self, _: AttachmentId, _: u32) {}
+    fn set_held(&mut self, _attachment: AttachmentId, _hold: Hold) {
         panic!("so little payload holds nobody back");
     }
 
-    fn unsettled(&mut self, _: PortId, _: Unsettled) {}
-    fn name(&mut self, _: PortId, _: u64, _: bool) {}
-    fn settled(&mut self, _: PortId, _: u64) {}
+    fn unsettled(&mut self, _: AttachmentId, _: Unsettled) {}
+    fn name(&mut self, _: AttachmentId, _: u64, _: bool) {}
+    fn settled(&mut self, _: AttachmentId, _: u64) {}
 
-    fn drained(&mut self, port: PortId) {
-        let consumer = self.consumer(port);
+    fn drained(&mut self, attachment: AttachmentId) {
+        let consumer = self.consumer(attachment);
         assert!(consumer.draining, "a drain was asked for");
         consumer.draining = false;
         if !consumer.remote {
-            consumer.limit = consumer.handed;
+            consumer.limit = consumer.dispatched;
         }
     }
 
-    fn halted(&mut self, port: PortId) {
-        self.consumer(port).wire.push_back(Wire::Halted);
+    fn halted(&mut self, attachment: AttachmentId) {
+        self.consumer(attachment).wire.push_back(Wire::Halted);
     }
 
-    fn close(&mut self, port: PortId, _error: &Error) {
-        assert!(!self.gone.contains(&port));
+    fn close(&mut self, attachment: AttachmentId, _error: &Error) {
+        assert!(!self.gone.contains(&attachment));
     }
 }
 
 struct Model {
     router: Router,
     world: World,
-    ports: u32,
+    attachments: u32,
 }
 
 /// Picks one of `count` by a number of any size.
@@ -317,7 +324,7 @@ fn pick(at: u8, count: usize) -> Option<usize> {
 
 impl Model {
     fn new(multicast: bool, ordered: bool, seed: u64) -> Self {
-        Self { router: Router::new(1, seed), world: World { multicast, ordered, ..World::default() }, ports: 0 }
+        Self { router: Router::new(1, seed), world: World { multicast, ordered, ..World::default() }, attachments: 0 }
     }
 
     fn apply(&mut self, op: &Op) {
@@ -341,10 +348,10 @@ impl Model {
         self.check();
     }
 
-    fn port(&mut self, here: bool) -> PortId {
-        self.ports += 1;
-        let elsewhere = if self.ports.is_multiple_of(2) { 0 } else { 2 };
-        PortId { shard: if here { 1 } else { elsewhere }, generation: 0, index: self.ports }
+    fn attachment(&mut self, here: bool) -> AttachmentId {
+        self.attachments += 1;
+        let elsewhere = if self.attachments.is_multiple_of(2) { 0 } else { 2 };
+        AttachmentId { shard: if here { 1 } else { elsewhere }, generation: 0, index: self.attachments }
     }
 
     fn declared(&self) -> Declared {
@@ -353,23 +360,24 @@ impl Model {
     }
 
     fn attach_producer(&mut self, name: Option<&'static str>, anonymous: bool) {
-        let port = self.port(false);
-        let producer = Producer { port, anonymous, name, next: 0, received: 0, taken: 0, sending: None };
+        let attachment = self.attachment(false);
+        let producer = Producer { attachment, anonymous, name, next: 0, received: 0, taken: 0, sending: None };
         self.world.producers.push(producer);
-        let role = PortRole::Producer { anonymous, name: name.map(Into::into), producer_name: None, resume: None };
-        self.router.attach(port, self.declared(), role, &mut self.world);
+        let role =
+            AttachmentRole::Producer { anonymous, name: name.map(Into::into), producer_name: None, resume: None };
+        self.router.attach(attachment, self.declared(), role, &mut self.world);
     }
 
     fn attach_consumer(&mut self, filter: Option<&'static str>, remote: bool) {
-        let port = self.port(!remote);
+        let attachment = self.attachment(!remote);
         self.world.consumers.push(Consumer {
-            port,
+            attachment,
             remote,
             filter,
             room: true,
             limit: 0,
-            handed: 0,
-            handed_at_home: 0,
+            dispatched: 0,
+            dispatched_at_home: 0,
             draining: false,
             reading: None,
             refusing: false,
@@ -379,50 +387,50 @@ impl Model {
         });
         let filter = filter.map(|wanted| Filter::new(move |name| name == wanted));
         self.router.attach(
-            port,
+            attachment,
             self.declared(),
-            PortRole::Consumer { filter, consuming: Consuming::default() },
+            AttachmentRole::Consumer { filter, consuming: Consuming::default() },
             &mut self.world,
         );
     }
 
     fn producer_leaves(&mut self, at: u8) {
         let Some(at) = pick(at, self.world.producers.len()) else { return };
-        let port = self.world.producers[at].port;
+        let attachment = self.world.producers[at].attachment;
         if let Some(message) = self.world.producers[at].sending {
             self.world.messages[message].aborted = true;
         }
-        self.router.detach(port, &mut self.world);
+        self.router.detach(attachment, &mut self.world);
         self.world.producers.remove(at);
-        self.world.gone.push(port);
+        self.world.gone.push(attachment);
     }
 
     fn consumer_leaves(&mut self, at: u8) {
         let Some(at) = pick(at, self.world.consumers.len()) else { return };
-        let port = self.world.consumers[at].port;
+        let attachment = self.world.consumers[at].attachment;
         self.world.consumers[at].room = false;
         for (message, token) in std::mem::take(&mut self.world.consumers[at].held) {
             self.world.messages[message].answers.push(modified(true));
             self.router.outcome(token, &modified(true), &mut self.world);
         }
-        self.router.detach(port, &mut self.world);
+        self.router.detach(attachment, &mut self.world);
         let consumer = self.world.consumers.remove(at);
         for wire in &consumer.wire {
             if let Wire::Delivery(wired) = wire {
-                self.router.refused(port, &wired.delivery(), &mut self.world);
+                self.router.refused(attachment, &wired.delivery(), &mut self.world);
             }
         }
-        self.world.gone.push(port);
+        self.world.gone.push(attachment);
     }
 
     fn credit(&mut self, at: u8, credit: u8, drain: bool) {
         let Some(at) = pick(at, self.world.consumers.len()) else { return };
         let consumer = &mut self.world.consumers[at];
-        consumer.limit = consumer.handed.wrapping_add(u32::from(credit));
+        consumer.limit = consumer.dispatched.wrapping_add(u32::from(credit));
         consumer.draining |= drain;
-        let (port, limit, refusing) = (consumer.port, consumer.limit, consumer.refusing);
+        let (attachment, limit, refusing) = (consumer.attachment, consumer.limit, consumer.refusing);
         if !refusing {
-            self.router.credit(port, limit, drain, &mut self.world);
+            self.router.credit(attachment, limit, drain, &mut self.world);
         }
     }
 
@@ -430,9 +438,9 @@ impl Model {
         let Some(at) = pick(at, self.world.consumers.len()) else { return };
         let consumer = &mut self.world.consumers[at];
         consumer.room = room;
-        let (port, limit, refusing) = (consumer.port, consumer.limit, consumer.refusing);
+        let (attachment, limit, refusing) = (consumer.attachment, consumer.limit, consumer.refusing);
         if room && !refusing {
-            self.router.credit(port, limit, false, &mut self.world);
+            self.router.credit(attachment, limit, false, &mut self.world);
         }
     }
 
@@ -443,12 +451,12 @@ impl Model {
         if producer.sending.is_some() {
             return;
         }
-        let (port, delivery_id) = (producer.port, producer.next);
+        let (attachment, delivery_id) = (producer.attachment, producer.next);
         producer.next += 1;
         producer.received += 1;
         producer.sending = more.then_some(message);
         self.world.messages.push(Message {
-            producer: port,
+            producer: attachment,
             delivery_id,
             settled,
             parts: 1,
@@ -503,13 +511,13 @@ impl Model {
         let Some(at) = pick(at, self.world.consumers.len()) else { return };
         for _ in 0..count {
             let consumer = &mut self.world.consumers[at];
-            let port = consumer.port;
+            let attachment = consumer.attachment;
             match consumer.wire.pop_front() {
                 None => return,
                 Some(Wire::Halted) => {
                     consumer.refusing = false;
                     let limit = consumer.limit;
-                    self.router.credit(port, limit, false, &mut self.world);
+                    self.router.credit(attachment, limit, false, &mut self.world);
                 }
                 Some(Wire::Delivery(wired)) => self.arrives(at, &wired, refuse),
             }
@@ -518,16 +526,16 @@ impl Model {
 
     fn arrives(&mut self, at: usize, wired: &Wired, refuse: bool) {
         let consumer = &mut self.world.consumers[at];
-        let port = consumer.port;
-        let credit = consumer.limit.wrapping_sub(consumer.handed).cast_signed() > 0;
+        let attachment = consumer.attachment;
+        let credit = consumer.limit.wrapping_sub(consumer.dispatched).cast_signed() > 0;
         consumer.refusing |= wired.first && (refuse || !credit);
         if wired.first && consumer.refusing {
-            consumer.handed_at_home = consumer.handed_at_home.wrapping_sub(1);
-            self.router.refused(port, &wired.delivery(), &mut self.world);
+            consumer.dispatched_at_home = consumer.dispatched_at_home.wrapping_sub(1);
+            self.router.refused(attachment, &wired.delivery(), &mut self.world);
         } else {
-            self.world.reach(port, &wired.delivery());
+            self.world.reach(attachment, &wired.delivery());
             if wired.first && wired.more {
-                self.router.begun(port, &mut self.world);
+                self.router.begun(attachment, &mut self.world);
             }
         }
     }
@@ -541,18 +549,18 @@ impl Model {
             message.cut = true;
         }
         let error = Error::new(condition::RESOURCE_DELETED, "deleted");
-        self.router.retire(AddressKey(1), &error, &mut self.world);
-        self.world.gone.extend(self.world.consumers.drain(..).map(|consumer| consumer.port));
+        self.router.delete_address(AddressKey(1), &error, &mut self.world);
+        self.world.gone.extend(self.world.consumers.drain(..).map(|consumer| consumer.attachment));
         let (anonymous, gone) = self.world.producers.drain(..).partition::<Vec<_>, _>(|producer| producer.anonymous);
         self.world.producers = anonymous;
-        self.world.gone.extend(gone.into_iter().map(|producer| producer.port));
+        self.world.gone.extend(gone.into_iter().map(|producer| producer.attachment));
     }
 
     /// What holds between any two calls.
     fn check(&self) {
         let stats = self.router.stats().next().map(|(_, stats)| stats).unwrap_or_default();
         let idle = |consumer: &&Consumer| {
-            let credit = consumer.limit.wrapping_sub(consumer.handed).cast_signed() > 0;
+            let credit = consumer.limit.wrapping_sub(consumer.dispatched).cast_signed() > 0;
             !consumer.remote && consumer.room && credit && consumer.reading.is_none()
         };
         if self.world.multicast {
@@ -585,12 +593,12 @@ impl Model {
             self.consumer_leaves(0);
         }
         self.router.turn(&mut self.world);
-        assert_eq!(self.router.in_hand(), 0, "nothing is left over");
+        assert_eq!(self.router.in_progress(), 0, "nothing is left over");
         for producer in &self.world.producers {
             assert_eq!(producer.taken, producer.received, "the window is whole again: {producer:?}");
         }
         for message in &self.world.messages {
-            let live = self.world.producers.iter().any(|producer| producer.port == message.producer);
+            let live = self.world.producers.iter().any(|producer| producer.attachment == message.producer);
             let answered = message.outcome.is_some() || message.settled;
             assert!(!live || message.aborted || answered, "{message:?}");
         }

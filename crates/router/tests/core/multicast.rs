@@ -1,7 +1,7 @@
 //! `docs/contracts.md` 7: multicast.
 
 use enmasse_amqp::types::Outcome;
-use enmasse_router::core::{AddressKind, BACKLOG_BYTES, BACKLOG_MESSAGES, PortId};
+use enmasse_router::core::{AddressKind, AttachmentId, BACKLOG_BYTES, BACKLOG_MESSAGES};
 
 use crate::bench::{Bench, CAPACITY, modified, rejected};
 
@@ -18,7 +18,7 @@ fn no_consumer_no_credit() {
     let consumer = bench.consumer();
     bench.leave(consumer);
     bench.turn();
-    assert_eq!(bench.said(), ["p0 shut", "p0 0 released", "p0 open", "p0 shut", "p0 taken 2"]);
+    assert_eq!(bench.reported(), ["p0 shut", "p0 0 released", "p0 open", "p0 shut", "p0 taken 2"]);
     assert_eq!(bench.stats().dropped, 1);
 }
 
@@ -31,16 +31,16 @@ fn a_copy_each() {
     }
     bench.hush();
     bench.send_settled(producer, "m");
-    assert_eq!(bench.said(), ["c0!<m", "c1!<m", "c2!<m"]);
+    assert_eq!(bench.reported(), ["c0!<m", "c1!<m", "c2!<m"]);
     bench.turn();
-    assert_eq!(bench.said(), ["p0 taken 1"]);
+    assert_eq!(bench.reported(), ["p0 taken 1"]);
     assert_eq!(bench.stats().delivered, 3);
 }
 
 #[test]
 fn the_outcomes_become_one_once_all_have_answered() {
     let (accepted, released) = (Outcome::Accepted, Outcome::Released);
-    for (outcomes, told) in [
+    for (outcomes, recorded) in [
         ([accepted.clone(), rejected(), released.clone()], "rejected with an error"),
         ([rejected(), modified(true), accepted.clone()], "rejected with an error"),
         ([released.clone(), modified(true), accepted.clone()], "accepted"),
@@ -51,14 +51,14 @@ fn the_outcomes_become_one_once_all_have_answered() {
     ] {
         let mut bench = bench();
         let producer = bench.producer();
-        let consumers: Vec<PortId> = outcomes.iter().map(|_| bench.consumer_with(1)).collect();
+        let consumers: Vec<AttachmentId> = outcomes.iter().map(|_| bench.consumer_with(1)).collect();
         bench.send(producer, 4, "m");
         bench.hush();
         for (at, (consumer, outcome)) in consumers.into_iter().zip(&outcomes).enumerate() {
-            assert_eq!(bench.said(), [""; 0], "after {at} of three answers");
+            assert_eq!(bench.reported(), [""; 0], "after {at} of three answers");
             bench.answer(consumer, "m", outcome);
         }
-        assert_eq!(bench.said(), [format!("p0 4 {told}")]);
+        assert_eq!(bench.reported(), [format!("p0 4 {recorded}")]);
     }
 }
 
@@ -72,7 +72,7 @@ fn a_consumer_that_goes_counts_as_modified_for_what_it_holds_and_released_for_wh
     bench.answer(stays, "waits", &Outcome::Released);
     bench.hush();
     bench.leave(goes);
-    assert_eq!(bench.said(), ["p0 0 failed", "p0 1 released"]);
+    assert_eq!(bench.reported(), ["p0 0 failed", "p0 1 released"]);
 }
 
 #[test]
@@ -83,35 +83,35 @@ fn a_slow_consumer_never_slows_the_others_and_keeps_its_order() {
     for id in 0..3 {
         bench.send(producer, id, &id.to_string());
     }
-    assert_eq!(bench.said(), ["c0<0", "c0<1", "c0<2"]);
+    assert_eq!(bench.reported(), ["c0<0", "c0<1", "c0<2"]);
     bench.turn();
-    assert_eq!(bench.said(), ["p0 taken 3"], "half of the consumers have them");
+    assert_eq!(bench.reported(), ["p0 taken 3"], "half of the consumers have them");
     bench.credit(slow, 2);
     bench.send(producer, 3, "3");
     bench.credit(slow, 9);
-    assert_eq!(bench.said(), ["c1<0", "c1<1", "c0<3", "c1<2", "c1<3"]);
+    assert_eq!(bench.reported(), ["c1<0", "c1<1", "c0<3", "c1<2", "c1<3"]);
     bench.answer(fast, "0", &Outcome::Accepted);
-    assert_eq!(bench.said(), [""; 0]);
+    assert_eq!(bench.reported(), [""; 0]);
     bench.answer(slow, "0", &Outcome::Accepted);
-    assert_eq!(bench.said(), ["p0 0 accepted"]);
+    assert_eq!(bench.reported(), ["p0 0 accepted"]);
 }
 
 #[test]
 fn the_window_moves_when_half_of_the_consumers_have_taken() {
     let mut bench = bench();
     let producer = bench.producer();
-    let slow: Vec<PortId> = (0..4).map(|_| bench.consumer()).collect();
+    let slow: Vec<AttachmentId> = (0..4).map(|_| bench.consumer()).collect();
     let _fast = bench.consumer_with(9);
     bench.send_settled(producer, "m");
     bench.credit(slow[0], 1);
     bench.turn();
-    assert!(!bench.said().contains(&"p0 taken 1".to_owned()), "two of five");
+    assert!(!bench.reported().contains(&"p0 taken 1".to_owned()), "two of five");
     bench.credit(slow[1], 1);
     bench.turn();
-    assert_eq!(bench.said(), ["c1!<m", "p0 taken 1"]);
+    assert_eq!(bench.reported(), ["c1!<m", "p0 taken 1"]);
     bench.credit(slow[2], 1);
     bench.turn();
-    assert_eq!(bench.said(), ["c2!<m"], "it counts once");
+    assert_eq!(bench.reported(), ["c2!<m"], "it counts once");
 }
 
 #[test]
@@ -122,10 +122,10 @@ fn a_consumer_that_goes_without_its_copy_lets_the_window_move() {
     bench.leave(consumer);
     bench.hush();
     bench.turn();
-    assert_eq!(bench.said(), ["p0 taken 1"]);
+    assert_eq!(bench.reported(), ["p0 taken 1"]);
     bench.credit(other, 1);
     bench.answer(other, "m", &Outcome::Accepted);
-    assert_eq!(bench.said(), ["c1<m", "p0 0 accepted"]);
+    assert_eq!(bench.reported(), ["c1<m", "p0 0 accepted"]);
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn a_producer_beyond_its_window_reaches_only_those_with_room() {
     bench.credit(other, 11);
     bench.hush();
     bench.turn();
-    assert_eq!(bench.said(), ["p0 taken 10"]);
+    assert_eq!(bench.reported(), ["p0 taken 10"]);
     bench.leave(other);
     for _ in 0..CAPACITY {
         bench.send_settled(producer, "m");
@@ -146,7 +146,7 @@ fn a_producer_beyond_its_window_reaches_only_those_with_room() {
     bench.send_settled(producer, "beyond");
     assert_eq!(bench.stats().dropped, 1);
     bench.credit(slow, 99);
-    assert_eq!(bench.said().iter().filter(|line| line.starts_with('c')).count(), 20);
+    assert_eq!(bench.reported().iter().filter(|line| line.starts_with('c')).count(), 20);
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn past_its_bound_of_messages_a_consumer_misses_copies() {
     bench.hush();
     bench.send(producer, 5, "m");
     bench.answer(_fast, "m", &modified(false));
-    assert_eq!(bench.said(), ["c0<m", "p0 5 modified"], "and counts as released");
+    assert_eq!(bench.reported(), ["c0<m", "p0 5 modified"], "and counts as released");
     bench.credit(slow, 1);
     bench.send(producer, 6, "m");
     assert_eq!(bench.stats().dropped, 4, "room for one copy again");
@@ -189,45 +189,45 @@ fn only_what_half_of_the_consumers_lack_holds_the_producer_back() {
     for _ in 0..5 {
         bench.send_settled(producer, &text);
     }
-    let said = bench.said();
-    assert_eq!(said.last().map(String::as_str), Some("p0 hold"), "two of five wait for both");
+    let reported = bench.reported();
+    assert_eq!(reported.last().map(String::as_str), Some("p0 hold"), "two of five wait for both");
     bench.credit(fast, 2);
-    assert_eq!(bench.said().last().map(String::as_str), Some("p0 go"));
+    assert_eq!(bench.reported().last().map(String::as_str), Some("p0 go"));
 }
 
 #[test]
 fn filters_choose_by_the_name_sent_to() {
     let mut bench = bench();
     let (one, two) = (bench.producer_to("s/1"), bench.producer_to("s/2"));
-    assert_eq!(bench.said(), ["p0 shut", "p1 shut"]);
+    assert_eq!(bench.reported(), ["p0 shut", "p1 shut"]);
     let picky = bench.consumer_of("s/1");
-    assert_eq!(bench.said(), ["p0 open"]);
+    assert_eq!(bench.reported(), ["p0 open"]);
     bench.credit(picky, 9);
     bench.send(two, 0, "b");
-    assert_eq!(bench.said(), ["p1 0 released"]);
+    assert_eq!(bench.reported(), ["p1 0 released"]);
     let all = bench.consumer_with(9);
-    assert_eq!(bench.said(), ["p1 open"]);
+    assert_eq!(bench.reported(), ["p1 open"]);
     bench.send_settled(one, "a");
     bench.send_settled(two, "b");
-    assert_eq!(bench.said(), ["c0!<a", "c1!<a", "c1!<b"]);
+    assert_eq!(bench.reported(), ["c0!<a", "c1!<a", "c1!<b"]);
     bench.leave(all);
-    assert_eq!(bench.said(), ["p1 shut"]);
+    assert_eq!(bench.reported(), ["p1 shut"]);
     bench.producer_to("s/1/x");
     bench.producer();
-    assert_eq!(bench.said(), ["p2 open", "p3 shut"], "one without a name passes no filter");
+    assert_eq!(bench.reported(), ["p2 open", "p3 shut"], "one without a name passes no filter");
     let second = bench.consumer_of("s");
-    assert_eq!(bench.said(), ["p1 open"]);
+    assert_eq!(bench.reported(), ["p1 open"]);
     bench.credit(second, 9);
     bench.send_settled(one, "c");
-    assert_eq!(bench.said(), ["c0!<c", "c2!<c"]);
+    assert_eq!(bench.reported(), ["c0!<c", "c2!<c"]);
     bench.leave(picky);
-    assert_eq!(bench.said(), [""; 0]);
+    assert_eq!(bench.reported(), [""; 0]);
     bench.leave(second);
-    assert_eq!(bench.said(), ["p0 shut", "p1 shut", "p2 shut"]);
+    assert_eq!(bench.reported(), ["p0 shut", "p1 shut", "p2 shut"]);
 }
 
 #[test]
-fn what_a_consumer_refuses_goes_back_to_the_front_of_its_own() {
+fn what_a_consumer_refuses_returns_to_the_front_of_its_own() {
     let mut bench = bench();
     let (producer, consumer) = (bench.producer(), bench.consumer_elsewhere(2));
     for (id, text) in ["a", "b", "c"].into_iter().enumerate() {
@@ -237,10 +237,10 @@ fn what_a_consumer_refuses_goes_back_to_the_front_of_its_own() {
     bench.refuse(0);
     bench.refuse(1);
     bench.credit(consumer, 1);
-    assert_eq!(bench.said(), ["c0 halted", "c0<a", "c0<b", "c0<c"]);
+    assert_eq!(bench.reported(), ["c0 halted", "c0<a", "c0<b", "c0<c"]);
     for (id, text) in ["a", "b", "c"].into_iter().enumerate() {
         bench.answer(consumer, text, &Outcome::Accepted);
-        assert_eq!(bench.said(), [format!("p0 {id} accepted")]);
+        assert_eq!(bench.reported(), [format!("p0 {id} accepted")]);
     }
 }
 
@@ -253,7 +253,7 @@ fn a_copy_on_the_way_to_a_consumer_that_went_counts_as_released() {
     bench.detach(gone);
     bench.hush();
     bench.refuse(0);
-    assert_eq!(bench.said(), ["p0 0 released"]);
+    assert_eq!(bench.reported(), ["p0 0 released"]);
 }
 
 #[test]
@@ -263,7 +263,7 @@ fn drain_empties_the_backlog_as_far_as_credit_goes() {
     bench.send_settled(producer, "a");
     bench.hush();
     bench.drain(consumer, 3);
-    assert_eq!(bench.said(), ["c0!<a", "c0 drained"]);
+    assert_eq!(bench.reported(), ["c0!<a", "c0 drained"]);
     bench.send_settled(producer, "b");
-    assert_eq!(bench.said(), [""; 0]);
+    assert_eq!(bench.reported(), [""; 0]);
 }

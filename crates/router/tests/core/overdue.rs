@@ -1,16 +1,17 @@
-//! Multicast consumers that settle nothing delay a producer's outcomes once, by the settlement timeout.
+//! Multicast consumers that settle nothing delay a producer's outcomes once, by the settlement
+//! timeout.
 
 use std::collections::VecDeque;
 
 use enmasse_amqp::types::Outcome;
-use enmasse_router::core::{AddressKind, OVERDUE_PROBATION_MS, PortId, SETTLE_TIMEOUT_MS};
+use enmasse_router::core::{AddressKind, AttachmentId, OVERDUE_PROBATION_MS, SETTLE_TIMEOUT_MS};
 
 use crate::bench::{Bench, CAPACITY, modified, rejected};
 
 const PLENTY: u32 = 1_000_000;
 
 /// A producer, a consumer that answers when told to, and one that leaves all unsettled.
-fn bench() -> (Bench, PortId, PortId, PortId) {
+fn bench() -> (Bench, AttachmentId, AttachmentId, AttachmentId) {
     let mut bench = Bench::new(AddressKind::Multicast);
     let producer = bench.producer();
     let (good, stuck) = (bench.consumer_with(PLENTY), bench.consumer_with(PLENTY));
@@ -18,7 +19,7 @@ fn bench() -> (Bench, PortId, PortId, PortId) {
 }
 
 fn outcomes(bench: &mut Bench) -> Vec<String> {
-    bench.said().into_iter().filter(|line| line.starts_with("p0 ") && !line.contains("taken")).collect()
+    bench.reported().into_iter().filter(|line| line.starts_with("p0 ") && !line.contains("taken")).collect()
 }
 
 #[test]
@@ -56,13 +57,13 @@ fn what_follows_is_settled_with_the_answers_of_the_others() {
     bench.pass(SETTLE_TIMEOUT_MS);
     bench.hush();
     bench.send(producer, 1, "b");
-    assert_eq!(bench.said(), ["c0<b", "c1<b"], "the consumer still gets its copies");
+    assert_eq!(bench.reported(), ["c0<b", "c1<b"], "the consumer still gets its copies");
     bench.answer(good, "b", &Outcome::Accepted);
-    assert_eq!(bench.said(), ["p0 1 accepted"]);
+    assert_eq!(bench.reported(), ["p0 1 accepted"]);
     bench.answer(stuck, "a", &rejected());
     bench.answer(stuck, "b", &rejected());
-    assert_eq!(bench.said(), [""; 0], "later outcomes are ignored");
-    assert_eq!((bench.router.in_hand(), bench.stats().accepted), (0, 2));
+    assert_eq!(bench.reported(), [""; 0], "later outcomes are ignored");
+    assert_eq!((bench.router.in_progress(), bench.stats().accepted), (0, 2));
 }
 
 #[test]
@@ -74,9 +75,9 @@ fn an_outcome_that_comes_before_those_of_the_others_counts() {
     bench.send(producer, 1, "b");
     bench.hush();
     bench.answer(stuck, "b", &rejected());
-    assert_eq!(bench.said(), [""; 0], "the other one is waited for");
+    assert_eq!(bench.reported(), [""; 0], "the other one is waited for");
     bench.answer(good, "b", &Outcome::Accepted);
-    assert_eq!(bench.said(), ["p0 1 rejected with an error"]);
+    assert_eq!(bench.reported(), ["p0 1 rejected with an error"]);
 }
 
 #[test]
@@ -115,14 +116,14 @@ fn copies_that_wait_for_credit_count_too() {
     bench.pass(1);
     assert_eq!(outcomes(&mut bench), ["p0 1 accepted", "p0 2 accepted"]);
     bench.credit(slow, 2);
-    assert_eq!(bench.said(), ["c1<b", "c1<c"], "it gets them all the same");
+    assert_eq!(bench.reported(), ["c1<b", "c1<c"], "it gets them all the same");
     bench.leave(slow);
     assert_eq!(outcomes(&mut bench), [""; 0]);
-    assert_eq!(bench.router.in_hand(), 0);
+    assert_eq!(bench.router.in_progress(), 0);
 }
 
 #[test]
-fn a_copy_that_will_not_be_handed_over_is_no_answer() {
+fn a_copy_that_cannot_be_dispatched_is_no_answer() {
     let (mut bench, producer, good, stuck) = bench();
     bench.send(producer, 0, "a");
     bench.answer(good, "a", &Outcome::Accepted);
@@ -137,7 +138,7 @@ fn a_copy_that_will_not_be_handed_over_is_no_answer() {
     assert_eq!(outcomes(&mut bench).last().map(String::as_str), Some("p0 99 released"));
     bench.leave(stuck);
     bench.leave(good);
-    assert_eq!(bench.router.in_hand(), 0);
+    assert_eq!(bench.router.in_progress(), 0);
 }
 
 #[test]
@@ -153,7 +154,7 @@ fn the_clock_of_a_delivery_in_parts_starts_with_its_last_part() {
     bench.pass(1);
     assert_eq!(outcomes(&mut bench), ["p0 0 accepted"]);
     bench.answer(stuck, "begin", &Outcome::Accepted);
-    assert_eq!(bench.router.in_hand(), 0);
+    assert_eq!(bench.router.in_progress(), 0);
 }
 
 #[test]
@@ -168,7 +169,7 @@ fn one_stuck_in_the_middle_of_a_delivery_is_overdue_as_well() {
     assert_eq!(outcomes(&mut bench), ["p0 0 accepted"]);
     bench.leave(stuck);
     bench.turn();
-    assert_eq!((outcomes(&mut bench), bench.router.in_hand()), (Vec::new(), 0));
+    assert_eq!((outcomes(&mut bench), bench.router.in_progress()), (Vec::new(), 0));
 }
 
 #[test]
@@ -189,13 +190,14 @@ fn one_that_settles_in_time_again_is_waited_for_again() {
     bench.send(producer, 91, "o");
     bench.hush();
     bench.answer(good, "o", &Outcome::Accepted);
-    assert_eq!(bench.said(), [""; 0], "it is waited for");
+    assert_eq!(bench.reported(), [""; 0], "it is waited for");
     bench.answer(stuck, "o", &Outcome::Accepted);
-    assert_eq!(bench.said(), ["p0 91 accepted"]);
+    assert_eq!(bench.reported(), ["p0 91 accepted"]);
 }
 
-/// Messages that a producer with a full window sends in `seconds`, a thousand a second at most for each in flight.
-/// The good consumer answers within a millisecond, the other one when `settles` says so for the millisecond.
+/// Messages that a producer with a full window sends in `seconds`, a thousand a second at most for
+/// each in flight. The good consumer answers within a millisecond, the other one when `settles`
+/// says so for the millisecond.
 fn sent_in(seconds: u64, with_other: bool, settles: impl Fn(u64) -> bool) -> u32 {
     let mut bench = Bench::new(AddressKind::Multicast);
     let (producer, good) = (bench.producer(), bench.consumer_with(PLENTY));
@@ -225,7 +227,7 @@ fn sent_in(seconds: u64, with_other: bool, settles: impl Fn(u64) -> bool) -> u32
 }
 
 #[test]
-fn a_producer_keeps_nine_tenths_of_its_rate_beside_a_consumer_that_settles_nothing() {
+fn a_producer_keeps_nine_tenths_of_its_rate_alongside_a_consumer_that_settles_nothing() {
     let (alone, beside) = (sent_in(15, false, |_| false), sent_in(15, true, |_| false));
     assert!(u64::from(beside) * 10 >= u64::from(alone) * 9, "{beside} of {alone}");
 }

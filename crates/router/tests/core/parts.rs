@@ -14,19 +14,19 @@ fn multicast() -> Bench {
 }
 
 #[test]
-fn each_part_goes_on_as_it_comes() {
+fn each_part_continues_as_it_comes() {
     let mut bench = anycast();
     let (producer, consumer) = (bench.producer(), bench.consumer_with(1));
     bench.hush();
     bench.arrive(producer, 0, "a", "first");
-    assert_eq!(bench.said(), ["c0<a.."]);
+    assert_eq!(bench.reported(), ["c0<a.."]);
     bench.arrive(producer, 0, "b", "");
-    assert_eq!(bench.said(), ["c0<..b.."]);
+    assert_eq!(bench.reported(), ["c0<..b.."]);
     bench.arrive(producer, 0, "", "last");
-    assert_eq!(bench.said(), ["c0<.."]);
+    assert_eq!(bench.reported(), ["c0<.."]);
     bench.turn();
     bench.answer(consumer, "a", &rejected());
-    assert_eq!(bench.said(), ["p0 taken 1", "p0 0 rejected with an error"]);
+    assert_eq!(bench.reported(), ["p0 taken 1", "p0 0 rejected with an error"]);
     assert_eq!((bench.stats().delivered, bench.stats().bytes), (1, 2));
 }
 
@@ -37,13 +37,13 @@ fn a_link_in_the_middle_of_one_takes_nothing_else() {
     bench.arrive(long, 0, "a", "first settled");
     bench.hush();
     bench.send(short, 0, "s");
-    assert_eq!(bench.said(), [""; 0]);
+    assert_eq!(bench.reported(), [""; 0]);
     bench.arrive(long, 0, "b", "last settled");
-    assert_eq!(bench.said(), ["c0!<..b", "c0<s"]);
+    assert_eq!(bench.reported(), ["c0!<..b", "c0<s"]);
 }
 
 #[test]
-fn another_consumer_takes_the_small_ones_meanwhile() {
+fn another_consumer_takes_the_small_ones_in_the_meantime() {
     let mut bench = anycast();
     let (long, short, _one, _two) =
         (bench.producer(), bench.producer(), bench.consumer_with(9), bench.consumer_with(9));
@@ -51,9 +51,9 @@ fn another_consumer_takes_the_small_ones_meanwhile() {
     bench.hush();
     bench.send(short, 0, "s");
     bench.send(short, 1, "s");
-    let said = bench.said();
-    assert_eq!(said.len(), 2);
-    assert!(said[0].ends_with("<s") && said[0] == said[1]);
+    let reported = bench.reported();
+    assert_eq!(reported.len(), 2);
+    assert!(reported[0].ends_with("<s") && reported[0] == reported[1]);
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn what_has_come_of_one_that_waits_goes_first_then_the_rest_as_it_comes() {
     bench.arrive(long, 0, "c", "");
     bench.arrive(long, 0, "d", "last");
     bench.credit(consumer, 1);
-    assert_eq!(bench.said(), ["c0<ab..", "c0<..c..", "c0<..d", "c0<s"]);
+    assert_eq!(bench.reported(), ["c0<ab..", "c0<..c..", "c0<..d", "c0<s"]);
 }
 
 #[test]
@@ -79,9 +79,9 @@ fn one_that_is_complete_before_it_is_begun_goes_whole() {
     bench.arrive(producer, 0, "b", "last");
     bench.hush();
     bench.credit(consumer, 1);
-    assert_eq!(bench.said(), ["c0<ab"]);
+    assert_eq!(bench.reported(), ["c0<ab"]);
     bench.answer(consumer, "ab", &Outcome::Accepted);
-    assert_eq!(bench.said(), ["p0 0 accepted"]);
+    assert_eq!(bench.reported(), ["p0 0 accepted"]);
 }
 
 #[test]
@@ -93,16 +93,16 @@ fn parts_that_find_no_room_are_kept_and_hold_the_producer_back() {
     bench.hush();
     let text = "x".repeat(HOLD_BYTES);
     bench.arrive(producer, 0, &text, "");
-    assert_eq!(bench.said(), [""; 0]);
+    assert_eq!(bench.reported(), [""; 0]);
     bench.arrive(producer, 0, "y", "");
-    assert_eq!(bench.said(), ["p0 hold"]);
+    assert_eq!(bench.reported(), ["p0 hold"]);
     bench.full(consumer, false);
-    assert_eq!(bench.said(), [format!("c0<..{text}y.."), "p0 go".to_owned()]);
+    assert_eq!(bench.reported(), [format!("c0<..{text}y.."), "p0 go".to_owned()]);
     bench.full(consumer, true);
     bench.arrive(producer, 0, "z", "last");
     bench.hush();
     bench.full(consumer, false);
-    assert_eq!(bench.said(), ["c0<..z"]);
+    assert_eq!(bench.reported(), ["c0<..z"]);
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn an_empty_last_part_that_found_no_room_is_not_forgotten() {
     bench.hush();
     bench.full(consumer, false);
     bench.send_settled(producer, "next");
-    assert_eq!(bench.said(), ["c0!<..", "c0!<next"]);
+    assert_eq!(bench.reported(), ["c0!<..", "c0!<next"]);
 }
 
 #[test]
@@ -127,10 +127,10 @@ fn what_the_producer_aborts_is_void_at_the_consumer_and_nobody_is_owed_anything(
     bench.hush();
     bench.arrive(producer, 0, "", "aborted");
     bench.router.outcome(token, &Outcome::Accepted, &mut bench.links);
-    assert_eq!(bench.said(), ["c0 void"]);
+    assert_eq!(bench.reported(), ["c0 void"]);
     bench.send(producer, 1, "b");
     bench.answer(consumer, "b", &Outcome::Accepted);
-    assert_eq!(bench.said(), ["c0<b", "p0 1 accepted"]);
+    assert_eq!(bench.reported(), ["c0<b", "p0 1 accepted"]);
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn an_abort_that_finds_no_room_is_told_later() {
     bench.send(producer, 1, "b");
     bench.hush();
     bench.full(consumer, false);
-    assert_eq!(bench.said(), ["c0 void", "c0<b"]);
+    assert_eq!(bench.reported(), ["c0 void", "c0<b"]);
 }
 
 #[test]
@@ -156,9 +156,9 @@ fn one_aborted_while_it_waits_never_leaves() {
         bench.arrive(long, 0, "", "aborted");
         bench.hush();
         bench.turn();
-        assert_eq!(bench.said(), ["p0 taken 1"]);
+        assert_eq!(bench.reported(), ["p0 taken 1"]);
         bench.credit(consumer, 9);
-        assert_eq!(bench.said(), ["c0!<s"]);
+        assert_eq!(bench.reported(), ["c0!<s"]);
         assert_eq!(bench.stats().waiting, 0);
     }
 }
@@ -170,7 +170,7 @@ fn one_void_from_its_first_frame_leaves_no_trace() {
     bench.hush();
     bench.arrive(producer, 0, "a", "first aborted");
     bench.turn();
-    assert_eq!(bench.said(), ["p0 taken 1"]);
+    assert_eq!(bench.reported(), ["p0 taken 1"]);
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn a_delivery_that_begins_within_another_voids_it() {
     bench.arrive(producer, 0, "a", "first");
     bench.hush();
     bench.send(producer, 1, "b");
-    assert_eq!(bench.said(), ["c0 void", "c0<b"]);
+    assert_eq!(bench.reported(), ["c0 void", "c0<b"]);
 }
 
 #[test]
@@ -193,9 +193,9 @@ fn a_producer_that_goes_aborts_what_it_was_sending() {
         bench.hush();
         bench.detach(waits);
         bench.detach(long);
-        assert_eq!(bench.said(), ["c0 void"]);
+        assert_eq!(bench.reported(), ["c0 void"]);
         bench.credit(consumer, 9);
-        assert_eq!(bench.said(), [""; 0]);
+        assert_eq!(bench.reported(), [""; 0]);
         assert_eq!(bench.stats().waiting, 0);
     }
 }
@@ -208,13 +208,13 @@ fn a_consumer_that_goes_in_the_middle_fails_it_and_the_rest_is_thrown_away() {
     bench.links_are_gone(consumer);
     bench.hush();
     bench.leave(consumer);
-    assert_eq!(bench.said(), ["p0 0 failed"]);
+    assert_eq!(bench.reported(), ["p0 0 failed"]);
     bench.credit(other, 1);
     bench.arrive(producer, 0, "b", "");
     bench.arrive(producer, 0, "c", "last");
-    assert_eq!(bench.said(), [""; 0]);
+    assert_eq!(bench.reported(), [""; 0]);
     bench.send(producer, 1, "d");
-    assert_eq!(bench.said(), ["c1<d"]);
+    assert_eq!(bench.reported(), ["c1<d"]);
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn a_settled_one_whose_consumer_goes_is_dropped_and_counted() {
     bench.leave(consumer);
     bench.hush();
     bench.arrive(producer, 0, "b", "last settled");
-    assert_eq!(bench.said(), [""; 0]);
+    assert_eq!(bench.reported(), [""; 0]);
     assert_eq!(bench.stats().dropped, 1);
 }
 
@@ -236,12 +236,12 @@ fn one_that_waits_when_the_last_consumer_goes_is_released_at_once() {
     bench.arrive(producer, 0, "a", "first");
     bench.hush();
     bench.leave(consumer);
-    assert_eq!(bench.said(), ["p0 0 released", "p0 shut"]);
+    assert_eq!(bench.reported(), ["p0 0 released", "p0 shut"]);
     let next = bench.consumer_with(9);
     bench.arrive(producer, 0, "b", "last");
     bench.send(producer, 1, "c");
     bench.answer(next, "c", &Outcome::Accepted);
-    assert_eq!(bench.said(), ["p0 open", "c1<c", "p0 1 accepted"]);
+    assert_eq!(bench.reported(), ["p0 open", "c1<c", "p0 1 accepted"]);
 }
 
 #[test]
@@ -249,10 +249,10 @@ fn one_without_a_consumer_is_answered_at_its_first_part() {
     for mut bench in [anycast(), multicast()] {
         let producer = bench.anonymous();
         bench.arrive(producer, 0, "a", "first");
-        assert_eq!(bench.said(), ["p0 0 released"]);
+        assert_eq!(bench.reported(), ["p0 0 released"]);
         bench.arrive(producer, 0, "b", "last");
         bench.turn();
-        assert_eq!(bench.said(), ["p0 taken 1"]);
+        assert_eq!(bench.reported(), ["p0 taken 1"]);
     }
 }
 
@@ -263,10 +263,10 @@ fn a_consumer_that_answers_early_gets_no_more_of_it() {
     bench.arrive(producer, 0, "a", "first");
     bench.hush();
     bench.answer(consumer, "a", &rejected());
-    assert_eq!(bench.said(), ["p0 0 rejected with an error", "c0 void"]);
+    assert_eq!(bench.reported(), ["p0 0 rejected with an error", "c0 void"]);
     bench.arrive(producer, 0, "b", "last");
     bench.send(producer, 1, "c");
-    assert_eq!(bench.said(), ["c0<c"]);
+    assert_eq!(bench.reported(), ["c0<c"]);
 }
 
 #[test]
@@ -277,34 +277,34 @@ fn a_drain_in_the_middle_is_answered_when_nothing_else_waits() {
     bench.hush();
     bench.send(other, 0, "b");
     bench.drain(consumer, 0);
-    assert_eq!(bench.said(), [""; 0], "b is still to come");
+    assert_eq!(bench.reported(), [""; 0], "b is still to come");
     bench.arrive(producer, 0, "c", "last");
-    assert_eq!(bench.said(), ["c0<..c", "c0<b", "c0 drained"]);
+    assert_eq!(bench.reported(), ["c0<..c", "c0<b", "c0 drained"]);
     bench.credit(consumer, 9);
     bench.arrive(producer, 1, "d", "first");
     bench.drain(consumer, 0);
-    assert_eq!(bench.said(), ["c0<d..", "c0 drained"]);
+    assert_eq!(bench.reported(), ["c0<d..", "c0 drained"]);
 }
 
 #[test]
-fn a_consumer_elsewhere_is_handed_the_rest_once_it_took_the_first_part() {
+fn a_consumer_elsewhere_receives_the_rest_once_it_took_the_first_part() {
     let mut bench = anycast();
     let (producer, consumer) = (bench.producer(), bench.consumer_elsewhere(9));
     bench.hush();
     bench.arrive(producer, 0, "a", "first");
     bench.arrive(producer, 0, "b", "");
     bench.credit(consumer, 0);
-    assert_eq!(bench.said(), ["c0<a.."], "whatever it says of its credit");
+    assert_eq!(bench.reported(), ["c0<a.."], "whatever it says of its credit");
     bench.begun(consumer);
     bench.arrive(producer, 0, "c", "");
     bench.arrive(producer, 0, "d", "last");
-    assert_eq!(bench.said(), ["c0<..b..", "c0<..c..", "c0<..d"]);
+    assert_eq!(bench.reported(), ["c0<..b..", "c0<..c..", "c0<..d"]);
     bench.answer(consumer, "a", &Outcome::Accepted);
-    assert_eq!(bench.said(), ["p0 0 accepted"]);
+    assert_eq!(bench.reported(), ["p0 0 accepted"]);
 }
 
 #[test]
-fn one_whose_first_part_comes_back_waits_again_whole() {
+fn one_whose_first_part_returns_waits_again_whole() {
     for settled in ["", " settled"] {
         let mut bench = anycast();
         let (producer, consumer, other) = (bench.producer(), bench.consumer_elsewhere(9), bench.consumer());
@@ -318,9 +318,9 @@ fn one_whose_first_part_comes_back_waits_again_whole() {
         bench.arrive(producer, 0, "c", "last");
         bench.credit(other, 1);
         let mark = if settled.is_empty() { "" } else { "!" };
-        assert_eq!(bench.said(), ["c0 halted".to_owned(), format!("c1{mark}<abc")]);
+        assert_eq!(bench.reported(), ["c0 halted".to_owned(), format!("c1{mark}<abc")]);
         bench.credit(consumer, 0);
-        assert_eq!(bench.said(), ["c0!<next"]);
+        assert_eq!(bench.reported(), ["c0!<next"]);
         assert_eq!((bench.stats().dropped, bench.stats().delivered), (0, 2));
     }
 }
@@ -333,9 +333,9 @@ fn one_aborted_while_its_first_part_is_on_the_way_is_void_where_it_arrives() {
     bench.arrive(producer, 0, "", "aborted");
     bench.hush();
     bench.send_settled(producer, "next");
-    assert_eq!(bench.said(), [""; 0]);
+    assert_eq!(bench.reported(), [""; 0]);
     bench.begun(consumer);
-    assert_eq!(bench.said(), ["c0 void", "c0!<next"]);
+    assert_eq!(bench.reported(), ["c0 void", "c0!<next"]);
 }
 
 #[test]
@@ -348,12 +348,12 @@ fn one_aborted_while_its_first_part_is_on_the_way_back_is_forgotten() {
     bench.refuse(0);
     bench.credit(consumer, 0);
     bench.send_settled(producer, "next");
-    assert_eq!(bench.said(), ["c0 halted", "c0!<next"]);
-    assert_eq!(bench.router.in_hand(), 0);
+    assert_eq!(bench.reported(), ["c0 halted", "c0!<next"]);
+    assert_eq!(bench.router.in_progress(), 0);
 }
 
 #[test]
-fn a_multicast_copy_whose_first_part_comes_back_waits_with_all_that_came() {
+fn a_multicast_copy_whose_first_part_returns_waits_with_all_that_came() {
     let mut bench = multicast();
     let (producer, fast, consumer) = (bench.producer(), bench.consumer_with(9), bench.consumer_elsewhere(9));
     bench.arrive(producer, 0, "a", "first");
@@ -363,14 +363,14 @@ fn a_multicast_copy_whose_first_part_comes_back_waits_with_all_that_came() {
     bench.arrive(producer, 0, "c", "last");
     bench.send(producer, 1, "next");
     bench.credit(consumer, 0);
-    assert_eq!(bench.said(), ["c1 halted", "c0<..c", "c0<next", "c1<abc", "c1<next"]);
+    assert_eq!(bench.reported(), ["c1 halted", "c0<..c", "c0<next", "c1<abc", "c1<next"]);
     bench.answer(fast, "a", &Outcome::Released);
     bench.answer(consumer, "abc", &Outcome::Accepted);
-    assert_eq!(bench.said(), ["p0 0 accepted"]);
+    assert_eq!(bench.reported(), ["p0 0 accepted"]);
 }
 
 #[test]
-fn a_consumer_elsewhere_that_stalls_is_handed_no_part_until_it_states_its_credit() {
+fn a_consumer_elsewhere_that_stalls_receives_no_part_until_it_states_its_credit() {
     let mut bench = anycast();
     let (producer, other, consumer) = (bench.producer(), bench.producer(), bench.consumer_elsewhere(9));
     bench.arrive(producer, 0, "a", "first");
@@ -380,9 +380,9 @@ fn a_consumer_elsewhere_that_stalls_is_handed_no_part_until_it_states_its_credit
     bench.arrive(producer, 0, "b", "");
     bench.send(other, 0, "s");
     bench.arrive(producer, 0, "c", "last");
-    assert_eq!(bench.said(), [""; 0]);
+    assert_eq!(bench.reported(), [""; 0]);
     bench.credit(consumer, 0);
-    assert_eq!(bench.said(), ["c0<..bc", "c0<s"]);
+    assert_eq!(bench.reported(), ["c0<..bc", "c0<s"]);
     bench.router.stall(producer);
 }
 
@@ -395,7 +395,7 @@ fn one_on_the_way_to_a_consumer_that_went_is_released() {
     bench.hush();
     bench.refuse(0);
     bench.arrive(producer, 0, "b", "last");
-    assert_eq!(bench.said(), ["p0 0 released"]);
+    assert_eq!(bench.reported(), ["p0 0 released"]);
 }
 
 #[test]
@@ -408,17 +408,17 @@ fn multicast_hands_parts_to_all_and_each_may_lag() {
     bench.full(one, true);
     bench.arrive(producer, 0, "b", "");
     bench.arrive(producer, 0, "c", "");
-    assert_eq!(bench.said(), ["c0<a..", "c1<a..", "c1<..b..", "c1<..c.."]);
+    assert_eq!(bench.reported(), ["c0<a..", "c1<a..", "c1<..b..", "c1<..c.."]);
     bench.full(one, false);
     bench.credit(three, 1);
     bench.arrive(producer, 0, "d", "last");
-    assert_eq!(bench.said(), ["c0<..bc..", "c2<abc..", "c0<..d", "c1<..d", "c2<..d"]);
+    assert_eq!(bench.reported(), ["c0<..bc..", "c2<abc..", "c0<..d", "c1<..d", "c2<..d"]);
     for consumer in [one, two] {
         bench.answer(consumer, "a", &Outcome::Accepted);
     }
-    assert_eq!(bench.said(), [""; 0]);
+    assert_eq!(bench.reported(), [""; 0]);
     bench.answer(three, "abc", &Outcome::Released);
-    assert_eq!(bench.said(), ["p0 0 accepted"]);
+    assert_eq!(bench.reported(), ["p0 0 accepted"]);
 }
 
 #[test]
@@ -437,14 +437,14 @@ fn a_multicast_consumer_that_lags_past_its_bound_is_given_up_whether_it_began_or
     assert_eq!((bench.stats().dropped, bench.stats().waiting), (2, 0));
     bench.hush();
     bench.full(stuck, false);
-    assert_eq!(bench.said(), ["c1 void"]);
+    assert_eq!(bench.reported(), ["c1 void"]);
     bench.arrive(producer, 0, "z", "last");
     bench.answer(fast, "a", &Outcome::Accepted);
-    assert_eq!(bench.said(), ["c0<..z", "p0 0 accepted"]);
+    assert_eq!(bench.reported(), ["c0<..z", "p0 0 accepted"]);
 }
 
 #[test]
-fn multicast_goes_on_without_a_consumer_that_left_and_stops_when_all_have() {
+fn multicast_continues_without_a_consumer_that_left_and_stops_when_all_have() {
     let mut bench = multicast();
     let (producer, one, two) = (bench.producer(), bench.consumer_with(9), bench.consumer_with(9));
     bench.arrive(producer, 0, "a", "first");
@@ -452,11 +452,11 @@ fn multicast_goes_on_without_a_consumer_that_left_and_stops_when_all_have() {
     bench.leave(one);
     bench.hush();
     bench.arrive(producer, 0, "b", "");
-    assert_eq!(bench.said(), ["c1<..b.."]);
+    assert_eq!(bench.reported(), ["c1<..b.."]);
     bench.links_are_gone(two);
     bench.leave(two);
     bench.arrive(producer, 0, "c", "last");
-    assert_eq!(bench.said(), ["p0 0 failed", "p0 shut"]);
+    assert_eq!(bench.reported(), ["p0 0 failed", "p0 shut"]);
 }
 
 #[test]
@@ -468,10 +468,10 @@ fn half_of_the_consumers_in_the_middle_decide_whether_the_producer_is_held_back(
     bench.hush();
     let text = "x".repeat(HOLD_BYTES + 1);
     bench.arrive(producer, 0, &text, "");
-    assert!(!bench.said().contains(&"p0 hold".to_owned()), "one of two is not stuck");
+    assert!(!bench.reported().contains(&"p0 hold".to_owned()), "one of two is not stuck");
     bench.full(two, true);
     bench.arrive(producer, 0, &text, "");
-    assert_eq!(bench.said(), ["p0 hold"]);
+    assert_eq!(bench.reported(), ["p0 hold"]);
     bench.full(two, false);
-    assert!(bench.said().contains(&"p0 go".to_owned()));
+    assert!(bench.reported().contains(&"p0 go".to_owned()));
 }

@@ -1,5 +1,5 @@
-//! What the two ends of a link agree on when it is attached, and what an anonymous link learns of a message that goes
-//! nowhere.
+//! What the two ends of a link agree on when it is attached, and what an anonymous link learns of a
+//! message that goes nowhere.
 
 use enmasse_amqp::connection::LinkId;
 use enmasse_amqp::types::{
@@ -8,11 +8,11 @@ use enmasse_amqp::types::{
 };
 
 use crate::OPEN_SPACE;
-use crate::net::{Heard, Net, blank, message_to};
+use crate::net::{ClientEvent, Net, blank, message_to};
 
 fn answered(net: &Net, client: usize, of: LinkId) -> Attach {
-    let answers = net.clients[client].heard.iter().find_map(|heard| match heard {
-        Heard::Attached { link, attach } if *link == of => Some((**attach).clone()),
+    let answers = net.clients[client].received.iter().find_map(|received| match received {
+        ClientEvent::Attached { link, attach } if *link == of => Some((**attach).clone()),
         _ => None,
     });
     answers.expect("the attach is answered")
@@ -33,7 +33,7 @@ fn client(net: &mut Net, container_id: &str, product: Option<&str>) -> usize {
     client
 }
 
-/// The settlement mode that a sending link which asks for `second` gets.
+/// The settlement mode that a sending link which requests `second` gets.
 fn mode_of(net: &mut Net, client: usize, target: Target) -> ReceiverSettleMode {
     let asking = Attach { rcv_settle_mode: ReceiverSettleMode::Second, ..sender("asks for second", target) };
     let link = net.attach(client, asking);
@@ -59,7 +59,7 @@ fn a_sender_that_cannot_be_resumed_settles_first_unless_its_library_insists() {
 }
 
 #[test]
-fn a_receiver_keeps_the_settlement_mode_it_asks_for() {
+fn a_receiver_keeps_the_settlement_mode_it_requests() {
     let mut net = Net::new(1, OPEN_SPACE);
     let client = client(&mut net, "receiver", Some("test"));
     let mut attach = blank(Role::Receiver, "receiver".to_owned());
@@ -70,7 +70,7 @@ fn a_receiver_keeps_the_settlement_mode_it_asks_for() {
 }
 
 #[test]
-fn a_peer_that_tells_what_is_unsettled_is_told_that_nothing_is() {
+fn a_peer_that_tells_what_is_unsettled_is_notified_that_nothing_is() {
     let mut net = Net::new(1, OPEN_SPACE);
     for unsettled in [None, Some(Vec::new()), Some(vec![(b"tag".to_vec(), None)])] {
         let client = net.simple(0);
@@ -133,7 +133,8 @@ fn a_node_to_be_made_has_no_address_and_properties_of_their_types() {
     assert_eq!(net.detached(client).map(|error| error.condition), Some(condition::DECODE_ERROR));
 }
 
-/// An anonymous link whose source offers these outcomes, and the error that it learns of a message that goes nowhere.
+/// An anonymous link whose source offers these outcomes, and the error that it learns of a message
+/// that goes nowhere.
 fn astray(outcomes: &[&str], settled: bool) -> (Vec<Outcome>, Option<Error>) {
     let mut net = Net::new(1, OPEN_SPACE);
     let client = net.simple(0);
@@ -141,8 +142,8 @@ fn astray(outcomes: &[&str], settled: bool) -> (Vec<Outcome>, Option<Error>) {
     let source = Some(Box::new(Source { outcomes, ..Source::default() }));
     let link = net.attach(client, Attach { source, ..sender("anonymous", Target::node(None)) });
     net.send(client, link, &message_to("nowhere", None, b"x"), settled);
-    let told = net.outcomes(client).into_iter().map(|(_, outcome)| outcome).collect();
-    (told, net.detached(client))
+    let recorded = net.outcomes(client).into_iter().map(|(_, outcome)| outcome).collect();
+    (recorded, net.detached(client))
 }
 
 fn is_about_the_delivery(error: &Error) {
@@ -154,8 +155,8 @@ fn is_about_the_delivery(error: &Error) {
 #[test]
 fn an_unsettled_message_that_goes_nowhere_is_rejected_where_the_source_offers_that() {
     for outcomes in [&[][..], &["amqp:accepted:list", "amqp:rejected:list"]] {
-        let (told, detached) = astray(outcomes, false);
-        let [Outcome::Rejected(Some(error))] = &told[..] else { panic!("{told:?}") };
+        let (recorded, detached) = astray(outcomes, false);
+        let [Outcome::Rejected(Some(error))] = &recorded[..] else { panic!("{recorded:?}") };
         is_about_the_delivery(error);
         assert_eq!(detached, None);
     }
@@ -164,8 +165,8 @@ fn an_unsettled_message_that_goes_nowhere_is_rejected_where_the_source_offers_th
 #[test]
 fn otherwise_and_where_the_message_is_settled_the_link_is_detached() {
     for (outcomes, settled) in [(&["amqp:accepted:list"][..], false), (&[], true), (&["amqp:rejected:list"], true)] {
-        let (told, detached) = astray(outcomes, settled);
-        assert_eq!(told, []);
+        let (recorded, detached) = astray(outcomes, settled);
+        assert_eq!(recorded, []);
         is_about_the_delivery(&detached.expect("the link is detached"));
     }
 }

@@ -5,7 +5,7 @@ use enmasse_amqp::types::{Attach, Outcome, Role, Source, Symbol, Target, conditi
 use enmasse_router::plan::AddressType;
 use enmasse_router::shard::{CREATE_TIMEOUT_MS, WantedAddress};
 
-use crate::net::{Heard, Net, blank, message_to};
+use crate::net::{ClientEvent, Net, blank, message_to};
 use crate::revoking::{logged_in, space};
 use crate::stored::with_queue;
 use crate::topics::{ask, client_of, durable, subscriber, with_topics};
@@ -25,8 +25,8 @@ fn created() -> String {
 
 fn sender_of(capabilities: &[&str]) -> Attach {
     let mut target = Target::node(Some("jobs/1".to_owned()));
-    if let Target::Node { capabilities: asked, .. } = &mut target {
-        *asked = capabilities.iter().map(|name| Symbol::from(*name)).collect();
+    if let Target::Node { capabilities: requested, .. } = &mut target {
+        *requested = capabilities.iter().map(|name| Symbol::from(*name)).collect();
     }
     Attach { target: Some(Box::new(target)), ..blank(Role::Sender, "s".to_owned()) }
 }
@@ -38,13 +38,13 @@ fn receiver_of(capabilities: &[&str]) -> Attach {
 }
 
 fn is_attached(net: &Net, client: usize, link: LinkId) -> bool {
-    let heard = net.clients[client].heard.iter();
-    heard.filter(|heard| matches!(heard, Heard::Attached { link: of, .. } if *of == link)).count() == 1
-        && !net.clients[client].heard.iter().any(|heard| matches!(heard, Heard::Detach { .. }))
+    let received = net.clients[client].received.iter();
+    received.filter(|received| matches!(received, ClientEvent::Attached { link: of, .. } if *of == link)).count() == 1
+        && !net.clients[client].received.iter().any(|received| matches!(received, ClientEvent::Detach { .. }))
 }
 
 #[test]
-fn an_attach_waits_for_its_address_and_goes_on_with_it() {
+fn an_attach_waits_for_its_address_and_continues_with_it() {
     for (shards, producer, consumer) in LAYOUTS {
         let mut net = Net::new(shards, &creating());
         let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
@@ -77,14 +77,14 @@ fn an_attach_waits_for_its_address_and_goes_on_with_it() {
 #[test]
 fn capabilities_of_the_terminus_ask_for_a_type() {
     let mut net = Net::new(1, &creating());
-    let asked = [
+    let requested = [
         (&[][..], None),
         (&["queue"], Some(AddressType::Queue)),
         (&["topic", "shared"], Some(AddressType::Topic)),
         (&["direct"], Some(AddressType::Anycast)),
         (&["direct", "topic"], Some(AddressType::Multicast)),
     ];
-    for (capabilities, kind) in asked {
+    for (capabilities, kind) in requested {
         for attach in [sender_of(capabilities), receiver_of(capabilities)] {
             let client = net.simple(0);
             net.attach(client, attach);
@@ -108,13 +108,13 @@ fn an_attach_waits_two_seconds_at_most() {
     net.refuse_wanted("too late");
     net.apply(&created());
     assert!(!is_attached(&net, client, link));
-    net.clients[client].heard.clear();
+    net.clients[client].received.clear();
     let again = net.attach(client, sender_of(&[]));
     assert!(is_attached(&net, client, again));
 }
 
 #[test]
-fn the_control_planes_reason_is_told_and_the_connection_goes_on() {
+fn the_control_planes_reason_is_told_and_the_connection_continues() {
     let mut net = Net::new(1, &creating());
     let client = net.simple(0);
     net.attach(client, sender_of(&[]));
@@ -124,7 +124,8 @@ fn the_control_planes_reason_is_told_and_the_connection_goes_on() {
     net.refuse_wanted("the quota is used up");
     let error = net.detached(client).expect("a refusal");
     assert_eq!((error.condition, error.description.as_deref()), (condition::NOT_FOUND, Some("the quota is used up")));
-    let answers = net.clients[client].heard.iter().filter(|heard| matches!(heard, Heard::Attached { .. }));
+    let answers =
+        net.clients[client].received.iter().filter(|received| matches!(received, ClientEvent::Attached { .. }));
     assert_eq!(answers.count(), 2, "the link behind it is answered");
     net.pass(2 * CREATE_TIMEOUT_MS);
     assert!(net.closed(client).is_none());
@@ -136,7 +137,7 @@ fn an_answer_to_an_earlier_attach_does_not_refuse_a_later_one() {
     let client = net.simple(0);
     net.attach(client, sender_of(&[]));
     net.pass(CREATE_TIMEOUT_MS);
-    net.clients[client].heard.clear();
+    net.clients[client].received.clear();
     let again = net.attach(client, sender_of(&[]));
     net.refuse_wanted("of the first");
     assert_eq!(net.detached(client), None);
@@ -212,19 +213,19 @@ fn an_address_in_use_is_not_sealed_and_a_sealed_one_takes_no_link() {
         assert!(!net.shards[home].seal_unused(&entry), "it has a link");
         net.detach(client, out);
         assert!(net.shards[home].seal_unused(&entry));
-        net.clients[client].heard.clear();
+        net.clients[client].received.clear();
         net.attach(client, sender_of(&[]));
         assert_eq!(net.detached(client).map(|error| error.condition), Some(condition::RESOURCE_DELETED));
         // it stays after all
         net.shards[home].unseal(&entry);
-        net.clients[client].heard.clear();
+        net.clients[client].received.clear();
         let out = net.attach(client, sender_of(&[]));
         assert!(is_attached(&net, client, out));
         net.detach(client, out);
-        // it goes, and may be had anew
+        // it goes, and may be available anew
         assert!(net.shards[home].seal_unused(&entry));
         net.apply(&creating());
-        net.clients[client].heard.clear();
+        net.clients[client].received.clear();
         let out = net.attach(client, sender_of(&[]));
         net.apply(&created().replacen("\"made\"", "\"made anew\"", 1));
         assert!(is_attached(&net, client, out));

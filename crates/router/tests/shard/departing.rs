@@ -1,13 +1,14 @@
-//! What becomes of deliveries when links end, by the table of `docs/decisions/0047-delivery-attempts.md`: on one shard, and
-//! with the client on another shard than the address.
+//! The outcome of deliveries when links end, by the table of
+//! `docs/decisions/0047-delivery-attempts.md`: on one shard, and with the client on another shard
+//! than the address.
 
 use enmasse_amqp::codec::envelope::envelope;
 use enmasse_amqp::connection::LinkId;
 use enmasse_amqp::types::{Attach, Modified, Outcome, Role, Source};
 use enmasse_journal::queue::{Redelivery, Settings};
-use enmasse_router::core::Shelf;
+use enmasse_router::core::OpenQueue;
 use enmasse_router::plan::{Operation, Right};
-use enmasse_router::shard::Shelving;
+use enmasse_router::shard::StoredAddressChange;
 use enmasse_router::table::{Judged, Rights};
 
 use crate::net::{Net, blank, message_to};
@@ -62,9 +63,9 @@ fn queue(shards: u16) -> Net {
         assert_eq!(net.entry(name).home.claim(0), 0);
     }
     let redelivery = Redelivery { attempts_max: 3, ..Redelivery::default() };
-    let shelf = Shelf::new("orders".into(), Settings { redelivery, ..Settings::default() }, None);
+    let opened = OpenQueue::new("orders".into(), Settings { redelivery, ..Settings::default() }, None);
     let entry = net.entry("orders");
-    net.shards[0].shelve(vec![Shelving::Open(entry.declared(), Box::new(shelf))]);
+    net.shards[0].change_stored_addresses(vec![StoredAddressChange::Open(entry.declared(), Box::new(opened))]);
     net
 }
 
@@ -75,7 +76,8 @@ fn client(net: &mut Net, shard: usize) -> usize {
     client
 }
 
-/// Receivers whose source says what brokers are to make of deliveries that are settled without an outcome.
+/// Receivers whose source says what brokers are to make of deliveries that are settled without an
+/// outcome.
 fn receivers(net: &mut Net, client: usize, address: &str, count: usize) -> Vec<LinkId> {
     let failed = Outcome::Modified(Box::new(Modified { delivery_failed: true, ..Modified::default() }));
     let attach = |name: usize| {
@@ -111,7 +113,7 @@ fn end(net: &mut Net, client: usize, links: &[LinkId], how: How) {
     }
 }
 
-/// Deliveries of an address that were begun and did not come back from within the node.
+/// Deliveries of an address that were begun and did not return from within the node.
 fn delivered(net: &Net, name: &str) -> u64 {
     let key = net.entry(name).key;
     let stats = net.shards.iter().flat_map(|shard| shard.address_stats());
@@ -129,7 +131,7 @@ fn failures(net: &mut Net, shard: usize) -> Vec<u32> {
 }
 
 #[test]
-fn links_that_end_together_are_handed_nothing_of_each_other() {
+fn links_that_end_together_receive_nothing_of_each_other() {
     for (shards, shard) in LAYOUTS {
         for how in CLEAN.into_iter().chain(LOST).filter(|how| *how != Detach) {
             let mut net = queue(shards);
@@ -144,7 +146,7 @@ fn links_that_end_together_are_handed_nothing_of_each_other() {
 }
 
 #[test]
-fn connections_that_end_together_are_handed_nothing_of_each_other() {
+fn connections_that_end_together_receive_nothing_of_each_other() {
     for (shards, shard) in LAYOUTS {
         for how in [Revoke, ShutDown] {
             let mut net = queue(shards);
@@ -160,7 +162,7 @@ fn connections_that_end_together_are_handed_nothing_of_each_other() {
 }
 
 #[test]
-fn links_that_lose_their_right_together_are_handed_nothing_of_each_other() {
+fn links_that_lose_their_right_together_receive_nothing_of_each_other() {
     for (shards, shard) in LAYOUTS {
         let both =
             "{\"name\": \"alice\", \"rights\": [{\"pattern\": \"orders\", \"operations\": [\"send\", \"recv\"]}]}";
@@ -237,7 +239,8 @@ fn a_producer_to_a_direct_address_learns_whether_its_message_may_have_been_proce
             let mut net = queue(shards);
             let consumer = client(&mut net, shard);
             let links = receivers(&mut net, consumer, "anycast", 2);
-            // Silence would end the connection of the producer as well, and so would a right that goes.
+            // Silence would end the connection of the producer as well, and so would a right that
+            // goes.
             let together = matches!(how, Silence | Revoke | ShutDown);
             let producer = fill(&mut net, "anycast", 4);
             assert_eq!(net.messages(consumer).len(), 4);

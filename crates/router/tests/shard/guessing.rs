@@ -1,4 +1,5 @@
-//! Wrong passwords make their source address wait for that user (`docs/contracts.md` 5); others notice nothing.
+//! Wrong passwords make their source address wait for that user (`docs/contracts.md` 5); others
+//! notice nothing.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -13,7 +14,7 @@ const CLOSED: &str = include_str!("../../../../vectors/plans/closed.json");
 enum Answer {
     LetIn,
     Wrong,
-    /// The password was not looked at.
+    /// The password was not examined.
     Early,
 }
 
@@ -22,8 +23,8 @@ fn try_password(net: &mut Net, user: &str, password: &str, source: u8) -> Answer
     let peer = Peer { loopback: true, source: Some(source), ..Peer::default() };
     let open = Open { container_id: "c".to_owned(), ..Open::default() };
     let client = net.client(0, peer, Some(plain_init(user, password)), open);
-    let said = |code: &str| net.clients[client].frames.iter().any(|frame| frame.contains(&format!("code={code},")));
-    match (said("Ok"), said("Auth"), said("SysTemp")) {
+    let reported = |code: &str| net.clients[client].frames.iter().any(|frame| frame.contains(&format!("code={code},")));
+    match (reported("Ok"), reported("Auth"), reported("SysTemp")) {
         (true, false, false) => Answer::LetIn,
         (false, true, false) => Answer::Wrong,
         (false, false, true) => Answer::Early,

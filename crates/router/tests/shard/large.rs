@@ -3,7 +3,7 @@
 use enmasse_amqp::types::{Modified, Outcome};
 use enmasse_router::shard::OUTPUT_HIGH_BYTES;
 
-use crate::net::{Heard, Net};
+use crate::net::{ClientEvent, Net};
 use crate::{LAYOUTS, OPEN_SPACE, accepted, pinned};
 
 /// What one turn may put behind `OUTPUT_HIGH_BYTES`.
@@ -69,7 +69,7 @@ fn the_rest_is_forgotten_with_its_consumer() {
         send_large(&mut net, sender, false);
         net.clients[receiver].deaf = true;
         net.grant(receiver, link, 1);
-        assert!(!net.clients[receiver].heard.iter().any(|heard| matches!(heard, Heard::Message { .. })));
+        assert!(!net.clients[receiver].received.iter().any(|received| matches!(received, ClientEvent::Message { .. })));
         net.cut(receiver);
         let outcomes = net.outcomes(sender);
         assert_eq!(outcomes.len(), 1);
@@ -89,13 +89,13 @@ fn a_drain_is_answered_behind_the_rest() {
         net.drain(receiver, link);
         net.listen(receiver);
         assert!(net.messages(receiver)[0].1 == payload());
-        let answer = Heard::Flow { link, credit: 0, drain: true };
-        assert!(net.clients[receiver].heard.contains(&answer), "{:?}", net.clients[receiver].heard);
+        let answer = ClientEvent::Flow { link, credit: 0, drain: true };
+        assert!(net.clients[receiver].received.contains(&answer), "{:?}", net.clients[receiver].received);
     }
 }
 
 #[test]
-fn what_is_larger_than_its_receiver_takes_stands_in_nobodys_way() {
+fn what_is_larger_than_its_receiver_takes_blocks_no_other() {
     for (shards, producer, consumer) in LAYOUTS {
         for address in ["anycast", "multicast"] {
             let mut net = Net::new(shards, OPEN_SPACE);
@@ -112,14 +112,14 @@ fn what_is_larger_than_its_receiver_takes_stands_in_nobodys_way() {
             assert_eq!(whole.last(), Some(&vec![3; 20]), "{address}: the credit is there still");
             let undeliverable = Modified { undeliverable_here: true, ..Modified::default() };
             let undeliverable = Outcome::Modified(Box::new(undeliverable));
-            let told: Vec<Outcome> = net.outcomes(sender).into_iter().map(|(_, outcome)| outcome).collect();
-            assert_eq!(told, vec![undeliverable; 3], "{address}");
+            let recorded: Vec<Outcome> = net.outcomes(sender).into_iter().map(|(_, outcome)| outcome).collect();
+            assert_eq!(recorded, vec![undeliverable; 3], "{address}");
         }
     }
 }
 
 #[test]
-fn links_that_found_no_room_on_their_connection_go_on_when_there_is_some() {
+fn links_that_found_no_room_on_their_connection_continue_when_there_is_some() {
     for (shards, producer, consumer) in LAYOUTS {
         let mut net = Net::new(shards, OPEN_SPACE);
         let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));

@@ -1,5 +1,6 @@
-//! Shards and real client machines, joined by byte strings: what a client sees of `contracts.md` 4 to 7. Each case
-//! of routing runs on one shard and on three, with producers and consumers on shards of their own.
+//! Shards and real client machines, joined by byte strings: what a client sees of `contracts.md` 4
+//! to 7. Each case of routing runs on one shard and on three, with producers and consumers on
+//! shards of their own.
 
 mod agreements;
 mod creating;
@@ -26,12 +27,13 @@ mod work;
 use enmasse_amqp::types::{Error, Modified, Open, Outcome, condition};
 use enmasse_router::shard::{DYNAMIC_PREFIX, Fact, Peer};
 
-use net::{Heard, Net, dynamic_receiver, message_to, plain_init};
+use net::{ClientEvent, Net, dynamic_receiver, message_to, plain_init};
 
 pub(crate) const OPEN_SPACE: &str = include_str!("../../../../vectors/plans/open.json");
 
-/// Shards, the shard of the producer, the shard of the consumer. A connection whose first link is elsewhere moves
-/// to its address; one that has a link already (`pin`) stays, and its messages cross.
+/// Shards, the shard of the producer, the shard of the consumer. A connection whose first link is
+/// elsewhere moves to its address; one that has a link already (`pin`) stays, and its messages
+/// cross.
 pub(crate) const LAYOUTS: [(u16, usize, usize); 3] = [(1, 0, 0), (3, 1, 2), (3, 0, 1)];
 
 pub(crate) fn pinned(net: &mut Net, shard: usize) -> usize {
@@ -240,8 +242,8 @@ fn request_and_reply_over_a_dynamic_node_and_the_anonymous_terminus() {
         let requests = net.receiver(service, "anycast", 10);
         let inbox = net.attach(client, dynamic_receiver());
         net.grant(client, inbox, 10);
-        let name = net.clients[client].heard.iter().find_map(|heard| match heard {
-            Heard::Attached { link, attach } if *link == inbox => attach.source.as_ref()?.address.clone(),
+        let name = net.clients[client].received.iter().find_map(|received| match received {
+            ClientEvent::Attached { link, attach } if *link == inbox => attach.source.as_ref()?.address.clone(),
             _ => None,
         });
         let name = name.expect("the answer names the node");
@@ -293,15 +295,15 @@ fn an_undeclared_address_is_refused_at_attach() {
     let error = net.detached(client).expect("a refusal detaches with an error");
     assert_eq!(error.condition, condition::NOT_FOUND);
     assert!(error.description.is_some_and(|text| text.contains("\"nowhere\"")));
-    let told = |fact: &Fact| {
+    let recorded = |fact: &Fact| {
         matches!(fact, Fact::AttachRefused { address, space, reason, user: None, .. }
             if address == "nowhere" && space == "default.default" && reason.contains("nowhere"))
     };
-    assert!(net.facts.iter().any(told), "{:?}", net.facts);
+    assert!(net.facts.iter().any(recorded), "{:?}", net.facts);
 }
 
 #[test]
-fn draining_gives_back_what_is_left() {
+fn draining_returns_what_is_left() {
     for (shards, producer, consumer) in LAYOUTS {
         let mut net = Net::new(shards, OPEN_SPACE);
         let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
@@ -310,7 +312,10 @@ fn draining_gives_back_what_is_left() {
         net.send(sender, out, b"x", true);
         net.drain(receiver, into);
         assert_eq!(net.messages(receiver).len(), 1);
-        let drained = net.clients[receiver].heard.iter().any(|heard| matches!(heard, Heard::Flow { credit: 0, .. }));
+        let drained = net.clients[receiver]
+            .received
+            .iter()
+            .any(|received| matches!(received, ClientEvent::Flow { credit: 0, .. }));
         assert!(drained, "the flow says that nothing is left of the credit");
         net.send(sender, out, b"y", true);
         assert_eq!(net.messages(receiver), [], "credit that was given back is gone");
@@ -326,7 +331,8 @@ fn a_message_in_pieces_goes_through_as_it_comes() {
         let out = net.sender(sender, Some("anycast"));
         let piece = vec![7; 100_000];
         net.piece(sender, out, &piece, false, true, true);
-        let arrived = net.clients[receiver].heard.iter().any(|heard| matches!(heard, Heard::Message { .. }));
+        let arrived =
+            net.clients[receiver].received.iter().any(|received| matches!(received, ClientEvent::Message { .. }));
         assert!(arrived, "it is on the way before its last frame came");
         for _ in 0..50 {
             net.piece(sender, out, &piece, false, false, true);

@@ -7,14 +7,14 @@ use enmasse_amqp::types::{
 };
 use enmasse_router::shard::{DYNAMIC_PREFIX, Peer};
 
-use crate::net::{Heard, Net, blank, dynamic_receiver, message_to, plain_init};
+use crate::net::{ClientEvent, Net, blank, dynamic_receiver, message_to, plain_init};
 use crate::stored::{with_queue, with_stream};
 use crate::{OPEN_SPACE, pinned};
 
 /// Shards and the shard of who asks; stored addresses live on shard 0.
 const ASKERS: [(u16, usize); 3] = [(1, 0), (3, 0), (3, 2)];
 
-type Told = Vec<(String, Value)>;
+type Recorded = Vec<(String, Value)>;
 
 fn string(text: &str) -> Value {
     Value::String(text.to_owned())
@@ -45,8 +45,8 @@ fn read(reply_to: &str, id: u64, name: &str) -> Vec<u8> {
 fn reply_node(net: &mut Net, client: usize) -> String {
     let link = net.attach(client, dynamic_receiver());
     net.grant(client, link, 1000);
-    let attached = net.clients[client].heard.iter().rev().find_map(|heard| match heard {
-        Heard::Attached { attach, .. } => attach.source.as_ref().and_then(|source| source.address.clone()),
+    let attached = net.clients[client].received.iter().rev().find_map(|received| match received {
+        ClientEvent::Attached { attach, .. } => attach.source.as_ref().and_then(|source| source.address.clone()),
         _ => None,
     });
     attached.expect("a name")
@@ -67,10 +67,10 @@ struct Answer {
     text: String,
     correlation_id: Option<MessageId>,
     to: Option<String>,
-    body: Told,
+    body: Recorded,
 }
 
-fn told(net: &mut Net, client: usize) -> Vec<Answer> {
+fn recorded(net: &mut Net, client: usize) -> Vec<Answer> {
     net.messages(client).into_iter().map(|(_, bytes)| answer(&bytes)).collect()
 }
 
@@ -110,7 +110,7 @@ fn a_stream_says_its_offsets() {
         let name = reply_node(&mut net, client);
         net.outcomes(client);
         net.send(client, requests, &read(&name, 7, "events"), false);
-        let [answer] = &told(&mut net, client)[..] else { panic!("one answer") };
+        let [answer] = &recorded(&mut net, client)[..] else { panic!("one answer") };
         assert_eq!((answer.status, &*answer.text), (200, "OK"));
         assert_eq!(answer.correlation_id, Some(MessageId::Ulong(7)));
         assert_eq!(answer.to.as_deref(), Some(&*name));
@@ -150,15 +150,15 @@ fn answers_go_to_what_a_receiver_of_the_node_calls_itself() {
         net.send(client, requests, &read("one", 1, "orders"), true);
         net.send(client, requests, &read("two", 2, "anycast"), true);
         let links: Vec<LinkId> = net.clients[client]
-            .heard
+            .received
             .iter()
-            .filter_map(|heard| if let Heard::Message { link, .. } = heard { Some(*link) } else { None })
+            .filter_map(|received| if let ClientEvent::Message { link, .. } = received { Some(*link) } else { None })
             .collect();
         assert_eq!(links.len(), 2);
         assert_ne!(links[0], links[1]);
-        let told = told(&mut net, client);
-        let queue = told.iter().find(|it| it.to.as_deref() == Some("one")).expect("an answer");
-        let other = told.iter().find(|it| it.to.as_deref() == Some("two")).expect("an answer");
+        let recorded = recorded(&mut net, client);
+        let queue = recorded.iter().find(|it| it.to.as_deref() == Some("one")).expect("an answer");
+        let other = recorded.iter().find(|it| it.to.as_deref() == Some("two")).expect("an answer");
         assert_eq!((queue.status, field(queue, "addressType")), (200, &string("queue")));
         assert_eq!((other.status, field(other, "addressType")), (200, &string("anycast")));
         assert_eq!(*field(other, "depth"), Value::Ulong(0), "nobody has used it");
@@ -166,7 +166,7 @@ fn answers_go_to_what_a_receiver_of_the_node_calls_itself() {
         let attach = Attach { name: "again".to_owned(), ..called("one") };
         net.attach(client, attach);
         assert_eq!(net.detached(client).map(|error| error.condition), Some(condition::NOT_ALLOWED));
-        net.clients[client].heard.clear();
+        net.clients[client].received.clear();
         net.leave(client, one);
         net.send(client, requests, &read("one", 3, "orders"), false);
         let refused = net.outcomes(client);
@@ -176,7 +176,7 @@ fn answers_go_to_what_a_receiver_of_the_node_calls_itself() {
         );
         answers(&mut net, client, "one", 10);
         net.send(client, requests, &read("one", 4, "orders"), false);
-        assert_eq!(told_ids(&mut net, client), [Some(MessageId::Ulong(4))]);
+        assert_eq!(recorded_ids(&mut net, client), [Some(MessageId::Ulong(4))]);
     }
 }
 
@@ -187,8 +187,8 @@ fn called(name: &str) -> Attach {
     attach
 }
 
-fn told_ids(net: &mut Net, client: usize) -> Vec<Option<MessageId>> {
-    told(net, client).into_iter().map(|answer| answer.correlation_id).collect()
+fn recorded_ids(net: &mut Net, client: usize) -> Vec<Option<MessageId>> {
+    recorded(net, client).into_iter().map(|answer| answer.correlation_id).collect()
 }
 
 /// Application properties of a request, and the status and text of its answer.
@@ -243,12 +243,12 @@ fn what_is_wrong_with_a_request_is_said_by_field() {
     let name = reply_node(&mut net, client);
     for (properties, status, text) in cases {
         net.send(client, requests, &request(Some(&name), 1, properties, Body::Value(Value::Null)), false);
-        let [answer] = &told(&mut net, client)[..] else { panic!("one answer") };
+        let [answer] = &recorded(&mut net, client)[..] else { panic!("one answer") };
         assert_eq!((answer.status, &*answer.text), (*status, *text));
     }
     let body = Body::Value(string("attributeNames"));
     net.send(client, requests, &request(Some(&name), 1, &[("operation", string("QUERY"))], body), false);
-    assert_eq!(told(&mut net, client)[0].status, 400);
+    assert_eq!(recorded(&mut net, client)[0].status, 400);
 }
 
 #[test]
@@ -290,14 +290,14 @@ fn requests_wait_until_their_answers_are_taken() {
         for id in 0..u64::from(window) {
             net.send(client, requests, &read("me", id, "orders"), true);
         }
-        assert_eq!((net.sendable(client, requests), told(&mut net, client).len()), (0, 0));
+        assert_eq!((net.sendable(client, requests), recorded(&mut net, client).len()), (0, 0));
         net.grant(client, into, 10);
         let ids: Vec<_> = (0..10).map(|id| Some(MessageId::Ulong(id))).collect();
-        assert_eq!(told_ids(&mut net, client), ids);
+        assert_eq!(recorded_ids(&mut net, client), ids);
         assert_eq!(net.sendable(client, requests), 10);
         net.detach(client, requests);
         net.grant(client, into, 10);
-        assert!(told(&mut net, client).len() <= 6);
+        assert!(recorded(&mut net, client).len() <= 6);
     }
 }
 
@@ -311,10 +311,10 @@ fn answers_for_a_link_that_has_gone_are_for_nobody() {
         net.send(client, requests, &read("me", 1, "orders"), false);
         net.detach(client, requests);
     });
-    assert_eq!(told(&mut net, client).len(), 0);
+    assert_eq!(recorded(&mut net, client).len(), 0);
     let requests = net.sender(client, Some("$management"));
     net.send(client, requests, &read("me", 2, "orders"), false);
-    assert_eq!(told_ids(&mut net, client), [Some(MessageId::Ulong(2))]);
+    assert_eq!(recorded_ids(&mut net, client), [Some(MessageId::Ulong(2))]);
 }
 
 #[test]
@@ -328,7 +328,7 @@ fn a_query_lists_addresses_in_order_and_in_pages() {
         let body = Body::Value(Value::Map(vec![(string("attributeNames"), wanted.clone())]));
         let properties = [&[("operation", string("QUERY"))], properties].concat();
         net.send(client, requests, &request(Some(&name), 1, &properties, body), true);
-        let [answer] = &told(&mut net, client)[..] else { panic!("one answer") };
+        let [answer] = &recorded(&mut net, client)[..] else { panic!("one answer") };
         assert_eq!((answer.status, field(answer, "attributeNames")), (200, &wanted));
         let Value::List(rows) = field(answer, "results") else { panic!("no list") };
         rows.clone()
@@ -363,13 +363,13 @@ fn a_user_sees_what_it_may_receive_from_or_with_the_right_to_view_all() {
         net.send(client, requests, &read(&name, 2, "secret"), false);
         net.send(client, requests, &read(&name, 3, "nothing"), false);
         net.send(client, requests, &request(Some(&name), 4, &[("operation", string("QUERY"))], Body::Empty), false);
-        let told = told(&mut net, client);
-        let codes: Vec<i32> = told.iter().map(|answer| answer.status).collect();
+        let recorded = recorded(&mut net, client);
+        let codes: Vec<i32> = recorded.iter().map(|answer| answer.status).collect();
         assert_eq!(codes, [200, status, if views { 404 } else { 403 }, 200]);
         if !views {
-            assert_eq!(told[1].text, "application-property \"name\": user \"alice\" may not see \"secret\"");
+            assert_eq!(recorded[1].text, "application-property \"name\": user \"alice\" may not see \"secret\"");
         }
-        let Value::List(rows) = field(&told[3], "results") else { panic!("no list") };
+        let Value::List(rows) = field(&recorded[3], "results") else { panic!("no list") };
         assert_eq!(rows.len(), if views { 4 } else { 2 });
     }
 }

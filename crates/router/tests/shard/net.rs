@@ -1,4 +1,5 @@
-//! Client machines joined to shards by wires that lose nothing: whatever one side says, the other hears at once.
+//! Client machines joined to shards by wires that lose nothing: whatever one side says, the other
+//! hears at once.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,13 +16,14 @@ use enmasse_journal::log::simulated::SimulatedDisk;
 use enmasse_router::core::{AddressKey, Answer, QueueNumbers, Read, ReceiveBudget, SETTLE_TIMEOUT_MS};
 use enmasse_router::plan::Plan;
 use enmasse_router::shard::{
-    About, ConnId, DynamicNodes, Entropy, Fact, Fed, LinkNames, Load, Peer, Request, Shard, Shared, WantedAddress,
+    ConnId, DynamicNodes, Entropy, Fact, InputProgress, LinkNames, Load, LoginSubject, Peer, Request, Shard, Shared,
+    WantedAddress,
 };
 use enmasse_router::table::{AddressEntry, Judged, Question, Space, Table};
 
-/// What a client was told, in order, without what borrows.
+/// What a client was notified, in order, without what borrows.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Heard {
+pub(crate) enum ClientEvent {
     Open,
     Attached { link: LinkId, attach: Box<Attach> },
     Message { link: LinkId, delivery_id: u32, settled: bool, payload: Vec<u8>, tag: Vec<u8>, resume: bool },
@@ -43,7 +45,7 @@ pub(crate) struct Client {
     to_client: Vec<u8>,
     to_server: Vec<u8>,
     partial: Vec<u8>,
-    pub(crate) heard: VecDeque<Heard>,
+    pub(crate) received: VecDeque<ClientEvent>,
     /// what the server has written, described
     pub(crate) frames: Vec<String>,
     sasl: Option<SaslInit>,
@@ -62,7 +64,7 @@ pub(crate) struct Net {
     pub(crate) facts: Vec<Fact>,
     /// what a service says to every question
     pub(crate) judge: Judged,
-    pub(crate) asked: Vec<(About, Question)>,
+    pub(crate) requested: Vec<(LoginSubject, Question)>,
     /// addresses that links want created, with the number of the attach and who asks
     pub(crate) wanted: Vec<(usize, ConnId, u64, WantedAddress, Option<String>)>,
     table: Arc<Table>,
@@ -116,7 +118,7 @@ impl Net {
             clients: Vec::new(),
             facts: Vec::new(),
             judge: Judged::Wrong("nobody knows".to_owned()),
-            asked: Vec::new(),
+            requested: Vec::new(),
             wanted: Vec::new(),
             table,
             removed: Vec::new(),
@@ -193,7 +195,7 @@ impl Net {
             to_client: Vec::new(),
             to_server: Vec::new(),
             partial: Vec::new(),
-            heard: VecDeque::new(),
+            received: VecDeque::new(),
             frames: Vec::new(),
             sasl,
             gone: false,
@@ -219,7 +221,7 @@ impl Net {
     }
 
     pub(crate) fn sender(&mut self, client: usize, address: Option<&str>) -> LinkId {
-        let mut attach = blank(Role::Sender, format!("s{}", self.clients[client].heard.len()));
+        let mut attach = blank(Role::Sender, format!("s{}", self.clients[client].received.len()));
         attach.target = Some(Box::new(Target::node(address.map(str::to_owned))));
         self.attach(client, attach)
     }
@@ -281,7 +283,7 @@ impl Net {
         self.run();
     }
 
-    /// Detaches a link that may come back.
+    /// Detaches a link that may return.
     pub(crate) fn leave(&mut self, client: usize, link: LinkId) {
         self.clients[client].machine.detach(link, false, None);
         self.run();
@@ -383,8 +385,8 @@ impl Net {
     /// Payloads that arrived since the last look, with their delivery ids.
     pub(crate) fn messages(&mut self, client: usize) -> Vec<(u32, Vec<u8>)> {
         let mut found = Vec::new();
-        self.clients[client].heard.retain_mut(|heard| match heard {
-            Heard::Message { delivery_id, payload, .. } => {
+        self.clients[client].received.retain_mut(|received| match received {
+            ClientEvent::Message { delivery_id, payload, .. } => {
                 found.push((*delivery_id, std::mem::take(payload)));
                 false
             }
@@ -396,8 +398,8 @@ impl Net {
     /// Outcomes heard since the last look, one a delivery.
     pub(crate) fn outcomes(&mut self, client: usize) -> Vec<(u32, Outcome)> {
         let mut found = Vec::new();
-        self.clients[client].heard.retain(|heard| match heard {
-            Heard::Outcome { first, last, outcome } => {
+        self.clients[client].received.retain(|received| match received {
+            ClientEvent::Outcome { first, last, outcome } => {
                 found.extend((*first..=*last).map(|id| (id, outcome.clone())));
                 false
             }
@@ -407,15 +409,15 @@ impl Net {
     }
 
     pub(crate) fn detached(&mut self, client: usize) -> Option<Error> {
-        self.clients[client].heard.iter().find_map(|heard| match heard {
-            Heard::Detach { error, .. } => error.clone(),
+        self.clients[client].received.iter().find_map(|received| match received {
+            ClientEvent::Detach { error, .. } => error.clone(),
             _ => None,
         })
     }
 
     pub(crate) fn closed(&self, client: usize) -> Option<Option<Error>> {
-        self.clients[client].heard.iter().find_map(|heard| match heard {
-            Heard::Closed(error) => Some(error.clone()),
+        self.clients[client].received.iter().find_map(|received| match received {
+            ClientEvent::Closed(error) => Some(error.clone()),
             _ => None,
         })
     }
@@ -428,29 +430,36 @@ impl Net {
         self.run();
     }
 
-    /// What a client says reaches its shard, and for one turn nothing goes further. Whether the shard has an answer.
+    /// What a client says reaches its shard, and for one turn nothing goes further. Whether the
+    /// shard has an answer.
     pub(crate) fn reaches_its_shard(&mut self, client: usize, what: impl FnOnce(&mut Self)) -> bool {
         self.paused = true;
         what(self);
         self.clients[client].speak(self.now);
-        self.feed(client);
+        self.dispatch_backlog(client);
         let (shard, id) = self.clients[client].server;
         self.shards[shard].end_turn(self.now);
         self.paused = false;
         self.shards[shard].output(id).is_some_and(|output| !output.is_empty())
     }
 
-    /// What a client says reaches its shard, which works on it for `budget_nanos` and keeps the rest.
-    pub(crate) fn feed_within(&mut self, client: usize, budget_nanos: u64, what: impl FnOnce(&mut Self)) -> Fed {
+    /// What a client says reaches its shard, which works on it for `budget_nanos` and keeps the
+    /// rest.
+    pub(crate) fn feed_within(
+        &mut self,
+        client: usize,
+        budget_nanos: u64,
+        what: impl FnOnce(&mut Self),
+    ) -> InputProgress {
         self.paused = true;
         what(self);
         self.paused = false;
         self.clients[client].speak(self.now);
         let (shard, id) = self.clients[client].server;
         let bytes = std::mem::take(&mut self.clients[client].to_server);
-        let fed = self.shards[shard].input_within(self.now, id, &bytes, budget_nanos);
-        self.clients[client].to_server = bytes[fed.used..].to_vec();
-        fed
+        let progress = self.shards[shard].input_within(self.now, id, &bytes, budget_nanos);
+        self.clients[client].to_server = bytes[progress.used..].to_vec();
+        progress
     }
 
     /// Work done for a client while it was not read, since the last look.
@@ -467,7 +476,7 @@ impl Net {
                 moved |= client.speak(self.now);
             }
             for index in 0..self.clients.len() {
-                moved |= self.feed(index);
+                moved |= self.dispatch_backlog(index);
             }
             moved |= self.turn();
             if !moved {
@@ -476,7 +485,7 @@ impl Net {
         }
     }
 
-    fn feed(&mut self, index: usize) -> bool {
+    fn dispatch_backlog(&mut self, index: usize) -> bool {
         let client = &mut self.clients[index];
         let (shard, id) = client.server;
         if client.gone || !client.wanted || client.to_server.is_empty() {
@@ -505,7 +514,8 @@ impl Net {
                 moved = true;
                 self.shards[shard].end_turn(self.now);
             }
-            // All at once: what is marked while output is written is flushed at the end of the next turn.
+            // All at once: what is marked while output is written is flushed at the end of the next
+            // turn.
             let attentions: Vec<_> = std::iter::from_fn(|| self.shards[shard].dirty()).collect();
             for attention in attentions {
                 let Some(output) = self.shards[shard].output(attention.conn) else { continue };
@@ -528,7 +538,7 @@ impl Net {
         moved
     }
 
-    /// The log writes what a shard gives it, and reads what it asks for.
+    /// The log writes what a shard gives it, and reads what it requests.
     fn journal(&mut self, shard: usize) -> bool {
         let Some(log) = self.log.as_mut() else { return false };
         let mut moved = false;
@@ -558,8 +568,8 @@ impl Net {
                     let right = check.verify();
                     self.shards[shard].plain_checked(conn, Some(right));
                 }
-                Request::Ask { conn, about, question } => {
-                    self.asked.push((about, question));
+                Request::Ask { conn, subject, question } => {
+                    self.requested.push((subject, question));
                     let judged = self.judge.clone();
                     self.shards[shard].judged(conn, judged);
                 }
@@ -590,43 +600,54 @@ impl Client {
             moved = true;
             match event {
                 Event::SaslMechanisms(_) => self.machine.sasl_init(self.sasl.clone().expect("the client has SASL")),
-                Event::Open(_) => self.heard.push_back(Heard::Open),
-                Event::Attached { link, attach } => self.heard.push_back(Heard::Attached { link, attach }),
+                Event::Open(_) => self.received.push_back(ClientEvent::Open),
+                Event::Attached { link, attach } => self.received.push_back(ClientEvent::Attached { link, attach }),
                 Event::Transfer(incoming) => {
                     let (link, delivery_id, settled) = (incoming.link, incoming.delivery_id, incoming.settled);
                     if incoming.first {
                         let payload = incoming.payload.to_vec();
                         let (tag, resume) = (incoming.tag.to_vec(), incoming.resume);
-                        self.heard.push_back(Heard::Message { link, delivery_id, settled, payload, tag, resume });
-                    } else if let Some(Heard::Message { payload, .. }) = self
-                        .heard
+                        self.received.push_back(ClientEvent::Message {
+                            link,
+                            delivery_id,
+                            settled,
+                            payload,
+                            tag,
+                            resume,
+                        });
+                    } else if let Some(ClientEvent::Message { payload, .. }) = self
+                        .received
                         .iter_mut()
                         .rev()
-                        .find(|heard| matches!(heard, Heard::Message { link: l, .. } if *l == link))
+                        .find(|received| matches!(received, ClientEvent::Message { link: l, .. } if *l == link))
                     {
                         payload.extend_from_slice(incoming.payload);
                     }
                 }
-                Event::Credit { link, credit, .. } => self.heard.push_back(Heard::Credit { link, credit }),
-                Event::Flow { link, credit, drain, .. } => self.heard.push_back(Heard::Flow { link, credit, drain }),
+                Event::Credit { link, credit, .. } => self.received.push_back(ClientEvent::Credit { link, credit }),
+                Event::Flow { link, credit, drain, .. } => {
+                    self.received.push_back(ClientEvent::Flow { link, credit, drain })
+                }
                 Event::Disposition { session, first, last, settled, outcome } => {
                     if !self.keeps {
                         self.machine.take_settled(session, first, last, settled, |_, _| ());
                     }
-                    self.heard.push_back(Heard::Outcome { first, last, outcome });
+                    self.received.push_back(ClientEvent::Outcome { first, last, outcome });
                 }
                 Event::Declared { session, first, last, settled, txn_id } => {
                     self.machine.take_settled(session, first, last, settled, |_, _| ());
-                    self.heard.push_back(Heard::Declared(txn_id));
+                    self.received.push_back(ClientEvent::Declared(txn_id));
                 }
                 Event::Provisional { session, first, last, settled, txn_id, outcome } => {
                     self.machine.take_settled(session, first, last, settled, |_, _| ());
-                    self.heard.push_back(Heard::Provisional { first, last, txn_id, outcome });
+                    self.received.push_back(ClientEvent::Provisional { first, last, txn_id, outcome });
                 }
-                Event::End { error, .. } => self.heard.push_back(Heard::Ended(error)),
-                Event::SenderSettled { first, last, .. } => self.heard.push_back(Heard::SenderSettled { first, last }),
-                Event::Detach { link, error, .. } => self.heard.push_back(Heard::Detach { link, error }),
-                Event::Closed { error, .. } => self.heard.push_back(Heard::Closed(error)),
+                Event::End { error, .. } => self.received.push_back(ClientEvent::Ended(error)),
+                Event::SenderSettled { first, last, .. } => {
+                    self.received.push_back(ClientEvent::SenderSettled { first, last })
+                }
+                Event::Detach { link, error, .. } => self.received.push_back(ClientEvent::Detach { link, error }),
+                Event::Closed { error, .. } => self.received.push_back(ClientEvent::Closed(error)),
                 _ => {}
             }
         }

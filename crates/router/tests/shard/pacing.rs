@@ -1,9 +1,10 @@
-//! How fast a space may send: senders get no credit until there is a share for them, whatever they send to and how.
+//! How fast a space may send: senders get no credit until there is a share for them, whatever they
+//! send to and how.
 
 use enmasse_amqp::connection::LinkId;
 use enmasse_amqp::types::{Open, Outcome};
 
-use crate::net::{Heard, Net, message_to};
+use crate::net::{ClientEvent, Net, message_to};
 use crate::stored::with_queue;
 use crate::{LAYOUTS, OPEN_SPACE, pinned};
 
@@ -30,12 +31,12 @@ fn send_all(net: &mut Net, client: usize, link: LinkId, payload: &[u8], settled:
 }
 
 fn refused(net: &Net, client: usize) -> bool {
-    let bad = |heard: &Heard| match heard {
-        Heard::Outcome { outcome, .. } => *outcome != Outcome::Accepted,
-        Heard::Detach { .. } | Heard::Ended(_) | Heard::Closed(_) => true,
+    let bad = |received: &ClientEvent| match received {
+        ClientEvent::Outcome { outcome, .. } => *outcome != Outcome::Accepted,
+        ClientEvent::Detach { .. } | ClientEvent::Ended(_) | ClientEvent::Closed(_) => true,
         _ => false,
     };
-    net.clients[client].heard.iter().any(bad)
+    net.clients[client].received.iter().any(bad)
 }
 
 #[test]
@@ -241,7 +242,7 @@ fn to_connect_anew_brings_no_credit() {
 }
 
 #[test]
-fn who_moves_to_another_shard_while_it_waits_goes_on_there() {
+fn who_moves_to_another_shard_while_it_waits_continues_there() {
     let mut net = Net::new(2, &with_rate(10));
     let (busy, receiver) = (pinned(&mut net, 1), pinned(&mut net, 1));
     net.receiver(receiver, "anycast", 100_000);

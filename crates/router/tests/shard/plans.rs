@@ -3,7 +3,7 @@
 use enmasse_amqp::types::{Error, Open, Outcome, condition};
 use enmasse_router::shard::Peer;
 
-use crate::net::{Heard, Net, message_to, plain_init};
+use crate::net::{ClientEvent, Net, message_to, plain_init};
 use crate::{LAYOUTS, OPEN_SPACE, accepted, pinned};
 
 /// The open space with one more multicast address.
@@ -80,7 +80,7 @@ fn a_receiver_with_wildcards_listens_to_what_is_declared_later() {
         let again = net.sender(sender, Some("other/x"));
         net.send(sender, again, b"another", true);
         assert_eq!(bodies(&mut net, receiver), [b"another"]);
-        assert!(!net.clients[receiver].heard.iter().any(|heard| matches!(heard, Heard::Detach { .. })));
+        assert!(!net.clients[receiver].received.iter().any(|received| matches!(received, ClientEvent::Detach { .. })));
     }
 }
 
@@ -127,8 +127,8 @@ fn an_anonymous_link_follows_addresses_declared_since() {
         net.apply(&with_anycast("multicast/x"));
         let there = net.receiver(receiver, "multicast/x", 10);
         net.send(sender, out, &message_to("multicast/x", None, b"there"), true);
-        let got = |heard: &Heard| matches!(heard, Heard::Message { link, .. } if *link == there);
-        assert!(net.clients[receiver].heard.iter().any(got), "at the address of that name");
+        let got = |received: &ClientEvent| matches!(received, ClientEvent::Message { link, .. } if *link == there);
+        assert!(net.clients[receiver].received.iter().any(got), "at the address of that name");
         net.settle(receiver, above, first, &accepted());
         assert_eq!(net.outcomes(sender).len(), 1, "what was sent before is answered");
     }
@@ -147,7 +147,7 @@ fn a_right_that_is_withdrawn_ends_at_an_anonymous_link_too() {
     assert_eq!(net.outcomes(alice)[0].1, Outcome::Released, "nobody receives");
     net.apply(&before.replace("\"send\"", "\"view\""));
     net.send(alice, out, &message_to("orders", None, b""), false);
-    let told = net.outcomes(alice);
+    let recorded = net.outcomes(alice);
     let why = |error: &Error| error.condition == condition::UNAUTHORIZED_ACCESS;
-    assert!(matches!(&told[..], [(_, Outcome::Rejected(Some(error)))] if why(error)), "{told:?}");
+    assert!(matches!(&recorded[..], [(_, Outcome::Rejected(Some(error)))] if why(error)), "{recorded:?}");
 }

@@ -1,4 +1,5 @@
-//! The node's budget of received bytes that are not stored: on one shard and on three, with a disk that answers late.
+//! The node's budget of received bytes that are not stored: on one shard and on three, with a disk
+//! that answers late.
 
 use std::sync::Arc;
 
@@ -77,7 +78,7 @@ fn a_connection_that_is_not_read_is_not_called_silent() {
 }
 
 #[test]
-fn what_is_direct_goes_on_and_a_link_that_ends_lets_its_connection_go_on() {
+fn what_is_direct_continues_and_a_link_that_ends_lets_its_connection_continue() {
     let mut net = on_disk_within(1, Arc::new(SimulatedDisk::new(512, 7)), BUDGET as u64);
     let (sender, receiver) = (pinned(&mut net, 0), pinned(&mut net, 0));
     let out = net.sender(sender, Some("anycast"));

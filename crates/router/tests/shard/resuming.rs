@@ -1,5 +1,5 @@
-//! Links to stored addresses that can be resumed (2.6.13, 3.5.3 to 3.5.5), on one shard and on three, over broken
-//! connections and restarts.
+//! Links to stored addresses that can be resumed (2.6.13, 3.5.3 to 3.5.5), on one shard and on
+//! three, over broken connections and restarts.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use enmasse_amqp::types::{
     TerminusExpiryPolicy, condition,
 };
 use enmasse_journal::log::simulated::SimulatedDisk;
-use enmasse_journal::log::{Batch, Config, Log};
+use enmasse_journal::log::{Config, Log, WriteBatch};
 use enmasse_journal::queue::Settings;
-use enmasse_router::core::{Shelf, Unsettled};
-use enmasse_router::shard::{Peer, Shelving};
+use enmasse_router::core::{OpenQueue, Unsettled};
+use enmasse_router::shard::{Peer, StoredAddressChange};
 
-use crate::net::{Heard, Net, blank, message_to, plain_init};
+use crate::net::{ClientEvent, Net, blank, message_to, plain_init};
 use crate::{OPEN_SPACE, pinned};
 
 /// Shards, and the shard of the client; the queue lives on shard 0.
@@ -33,20 +33,20 @@ pub(crate) fn on_disk_within(shards: u16, disk: Arc<SimulatedDisk>, budget_bytes
     let mut net = Net::with_budget(shards, &plan, budget_bytes);
     let config = Config { segment_bytes: 64 << 10, secret: 1, ..Config::default() };
     let (mut log, recovered) = Log::open(disk, config).expect("a log");
-    let shelf = match recovered.queues.first() {
-        Some(known) => Shelf::restored("orders".into(), Settings::default(), known),
+    let opened = match recovered.queues.first() {
+        Some(known) => OpenQueue::restored("orders".into(), Settings::default(), known),
         None => {
-            let mut batch = Batch::new();
+            let mut batch = WriteBatch::new();
             batch.declare(1, &[1; 16], "orders");
             log.append(&mut batch).and_then(|()| log.sync()).expect("a disk that works");
-            Shelf::new("orders".into(), Settings::default(), Some(1))
+            OpenQueue::new("orders".into(), Settings::default(), Some(1))
         }
     };
     net.log = Some(log);
-    for (name, shelf) in [("orders", shelf), ("memory", Shelf::new("memory".into(), Settings::default(), None))] {
+    for (name, opened) in [("orders", opened), ("memory", OpenQueue::new("memory".into(), Settings::default(), None))] {
         let entry = net.entry(name);
         assert_eq!(entry.home.claim(0), 0);
-        net.shards[0].shelve(vec![Shelving::Open(entry.declared(), Box::new(shelf))]);
+        net.shards[0].change_stored_addresses(vec![StoredAddressChange::Open(entry.declared(), Box::new(opened))]);
     }
     net
 }
@@ -81,8 +81,8 @@ fn sender(address: &str, unsettled: Option<Unsettled>) -> Attach {
 
 fn attached(net: &mut Net, client: usize, attach: Attach) -> (LinkId, Attach) {
     let link = net.attach(client, attach);
-    let answers = net.clients[client].heard.iter().rev().find_map(|heard| match heard {
-        Heard::Attached { attach, .. } => Some((**attach).clone()),
+    let answers = net.clients[client].received.iter().rev().find_map(|received| match received {
+        ClientEvent::Attached { attach, .. } => Some((**attach).clone()),
         _ => None,
     });
     (link, answers.expect("an attach"))
@@ -99,8 +99,8 @@ fn in_force(attach: &Attach) -> (TerminusDurability, TerminusExpiryPolicy, u32) 
 /// Deliveries since the last look: id, tag, whether resumed.
 fn deliveries(net: &mut Net, client: usize) -> Vec<(u32, Vec<u8>, bool)> {
     let mut found = Vec::new();
-    net.clients[client].heard.retain(|heard| match heard {
-        Heard::Message { delivery_id, tag, resume, .. } => {
+    net.clients[client].received.retain(|received| match received {
+        ClientEvent::Message { delivery_id, tag, resume, .. } => {
             found.push((*delivery_id, tag.clone(), *resume));
             false
         }
@@ -135,7 +135,7 @@ fn fill(net: &mut Net, count: usize) {
 }
 
 #[test]
-fn what_a_receiver_holds_is_resumed_when_it_comes_back() {
+fn what_a_receiver_holds_is_resumed_when_it_returns() {
     for (shards, shard) in LAYOUTS {
         for restarts in [false, true] {
             let disk = Arc::new(SimulatedDisk::new(512, 7));
@@ -165,7 +165,11 @@ fn what_a_receiver_holds_is_resumed_when_it_comes_back() {
                 [(number(0), true)]
             );
             net.settle(client, link, again[0].0, &Outcome::Accepted);
-            assert!(net.clients[client].heard.contains(&Heard::SenderSettled { first: again[0].0, last: again[0].0 }));
+            assert!(
+                net.clients[client]
+                    .received
+                    .contains(&ClientEvent::SenderSettled { first: again[0].0, last: again[0].0 })
+            );
             net.cut(client);
             assert_eq!(left(&mut net, shard), 1, "one never came");
         }
@@ -187,7 +191,7 @@ fn a_receiver_that_closes_its_link_gives_all_back() {
 }
 
 #[test]
-fn a_sender_that_comes_back_learns_what_is_stored() {
+fn a_sender_that_returns_learns_what_is_stored() {
     for (shards, shard) in LAYOUTS {
         for restarts in [false, true] {
             let disk = Arc::new(SimulatedDisk::new(512, 7));
@@ -267,7 +271,7 @@ fn a_link_of_another_user_is_another_link() {
 }
 
 #[test]
-fn links_that_cannot_be_resumed_are_told_so() {
+fn links_that_cannot_be_resumed_are_notified() {
     let first = |attach: Attach| Attach { rcv_settle_mode: ReceiverSettleMode::First, ..attach };
     let none = (TerminusDurability::None, TerminusExpiryPolicy::LinkDetach, 0);
     let mut net = on_disk(1, Arc::new(SimulatedDisk::new(512, 7)));
@@ -275,9 +279,9 @@ fn links_that_cannot_be_resumed_are_told_so() {
     let plain = |role| blank(role, "plain".to_owned());
     let named = |attach: Attach, name: &str| Attach { name: name.to_owned(), ..attach };
     let source = Source { address: Some("orders".to_owned()), ..Source::default() };
-    let asks_nothing = Attach { source: Some(Box::new(source)), ..plain(Role::Receiver) };
+    let requests_nothing = Attach { source: Some(Box::new(source)), ..plain(Role::Receiver) };
     for attach in
-        [receiver("memory", None), sender("memory", None), first(named(sender("orders", None), "f")), asks_nothing]
+        [receiver("memory", None), sender("memory", None), first(named(sender("orders", None), "f")), requests_nothing]
     {
         let (_, answer) = attached(&mut net, client, attach);
         assert_eq!((in_force(&answer), answer.unsettled), (none, None));

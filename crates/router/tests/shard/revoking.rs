@@ -3,10 +3,10 @@
 use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{Open, Outcome, SaslInit, Symbol, condition};
 use enmasse_router::plan::{Operation, Right};
-use enmasse_router::shard::{About, Fact, Peer};
+use enmasse_router::shard::{Fact, LoginSubject, Peer};
 use enmasse_router::table::{Judged, Rights};
 
-use crate::net::{Heard, Net, message_to};
+use crate::net::{ClientEvent, Net, message_to};
 use crate::{LAYOUTS, OPEN_SPACE, pinned};
 
 /// The open space, closed: these users, and a service for tokens.
@@ -80,10 +80,10 @@ fn links_that_would_not_be_given_any_more_end_and_the_others_stay() {
         let wild = net.receiver(receiver, "multicast/+", 10);
         net.apply(&space("idp/1", &alice(ONE)));
         let ended = |net: &Net, client: usize| -> Vec<_> {
-            let heard = net.clients[client].heard.iter();
-            heard
-                .filter_map(|heard| match heard {
-                    Heard::Detach { link, error } => Some((*link, error.clone().map(|error| error.condition))),
+            let received = net.clients[client].received.iter();
+            received
+                .filter_map(|received| match received {
+                    ClientEvent::Detach { link, error } => Some((*link, error.clone().map(|error| error.condition))),
                     _ => None,
                 })
                 .collect()
@@ -119,7 +119,7 @@ fn what_a_receiver_holds_when_its_right_ends_is_released() {
 }
 
 #[test]
-fn the_anonymous_terminus_asks_for_each_message() {
+fn the_anonymous_terminus_requests_each_message() {
     let mut net = net(1);
     let (sender, receiver) = (logged_in(&mut net, 0), logged_in(&mut net, 0));
     net.receiver(receiver, "multicast", 10);
@@ -136,12 +136,12 @@ fn the_anonymous_terminus_asks_for_each_message() {
 }
 
 #[test]
-fn a_token_lets_in_until_it_expires() {
+fn a_token_admits_until_it_expires() {
     let mut net = net(1);
     net.judge = judged(Some(5_000));
     let client = logged_in(&mut net, 0);
     net.receiver(client, "anycast", 10);
-    assert_eq!(net.asked.len(), 1);
+    assert_eq!(net.requested.len(), 1);
     net.pass(4_999);
     assert!(net.closed(client).is_none());
     net.pass(1);
@@ -168,26 +168,28 @@ fn a_login_is_asked_about_again_before_it_ends_and_has_the_rights_of_that_moment
         let client = logged_in(&mut net, shard);
         let (lost, kept) = (net.receiver(client, "multicast", 10), net.receiver(client, "anycast", 10));
         net.pass(69_999);
-        assert_eq!(net.asked.len(), 1);
+        assert_eq!(net.requested.len(), 1);
         net.judge = renewed(200_000, &[right("anycast")]);
         net.pass(1);
-        assert_eq!(net.asked.len(), 2);
-        let [(About::Newcomer, first), (About::Member, again)] = &net.asked[..] else { panic!("{:?}", net.asked) };
+        assert_eq!(net.requested.len(), 2);
+        let [(LoginSubject::NewLogin, first), (LoginSubject::Member, again)] = &net.requested[..] else {
+            panic!("{:?}", net.requested)
+        };
         assert_eq!(first, again);
         assert_eq!(net.detached(client).map(|error| error.condition), Some(condition::UNAUTHORIZED_ACCESS));
         net.pass(31_000);
         assert!(net.closed(client).is_none(), "the first end has passed");
-        assert_eq!(net.asked.len(), 2);
+        assert_eq!(net.requested.len(), 2);
         let sender = net.sender(client, Some("anycast"));
         net.send(client, sender, b"on", false);
         assert_eq!(net.messages(client).len(), 1, "{lost:?} has gone, {kept:?} has not");
         net.judge = Judged::Wrong("disabled".to_owned());
         net.pass(69_000);
         assert_eq!(closed_as(&net, client), Some(condition::UNAUTHORIZED_ACCESS));
-        let said = |fact: &Fact| matches!(fact, Fact::LoginRefused(refusal) if refusal.reason == "disabled");
-        assert!(net.facts.iter().any(said), "operators learn why");
+        let reported = |fact: &Fact| matches!(fact, Fact::LoginRefused(refusal) if refusal.reason == "disabled");
+        assert!(net.facts.iter().any(reported), "operators learn why");
         net.pass(60_000);
-        assert_eq!(net.asked.len(), 3, "nobody is asked about one that is gone");
+        assert_eq!(net.requested.len(), 3, "nobody is asked about one that is gone");
     }
 }
 
@@ -197,10 +199,10 @@ fn who_cannot_be_asked_about_stays_up_to_the_end_of_the_last_answer() {
     net.judge = renewed(100_000, &[]);
     let client = logged_in(&mut net, 0);
     net.judge = Judged::Unknown("no answer".to_owned());
-    for (asked, millis) in [(2, 70_000), (3, 10_000), (4, 10_000), (4, 9_999)] {
+    for (requested, millis) in [(2, 70_000), (3, 10_000), (4, 10_000), (4, 9_999)] {
         net.pass(millis);
         assert!(net.closed(client).is_none());
-        assert_eq!(net.asked.len(), asked);
+        assert_eq!(net.requested.len(), requested);
     }
     net.pass(1);
     assert_eq!(closed_as(&net, client), Some(condition::UNAUTHORIZED_ACCESS));
@@ -217,7 +219,7 @@ fn one_that_is_somebody_else_by_now_goes() {
 }
 
 #[test]
-fn an_answer_that_grants_a_moment_is_not_asked_for_without_a_pause() {
+fn an_answer_that_grants_a_moment_is_not_requested_without_a_pause() {
     let mut net = net(1);
     net.judge = renewed(1, &[]);
     logged_in(&mut net, 0);
@@ -225,11 +227,11 @@ fn an_answer_that_grants_a_moment_is_not_asked_for_without_a_pause() {
     for _ in 0..100 {
         net.pass(0);
     }
-    assert_eq!(net.asked.len(), 1);
+    assert_eq!(net.requested.len(), 1);
 }
 
 #[test]
-fn another_service_ends_what_the_former_let_in() {
+fn another_service_ends_what_the_former_admitted() {
     let mut net = net(1);
     let client = logged_in(&mut net, 0);
     net.apply(&space("idp/2", &alice(BOTH)));
@@ -245,7 +247,7 @@ fn who_came_into_an_open_space_goes_when_it_is_closed() {
 }
 
 #[test]
-fn a_password_that_changes_ends_the_connections_it_let_in_and_so_does_a_user_that_goes() {
+fn a_password_that_changes_ends_the_connections_it_admitted_and_so_does_a_user_that_goes() {
     let golden = include_str!("../../../../vectors/plans/closed.json");
     for (from, to) in [
         // another password of alice, which bob's keys stand for

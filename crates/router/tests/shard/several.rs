@@ -1,8 +1,8 @@
-//! Links with several ports: receivers with wildcards, and links to the anonymous terminus.
+//! Links with several attachments: receivers with wildcards, and links to the anonymous terminus.
 
 use enmasse_amqp::types::condition;
 
-use crate::net::{Heard, Net, message_to};
+use crate::net::{ClientEvent, Net, message_to};
 use crate::plans::with_other;
 use crate::stored::{with_queue, with_stream};
 use crate::topics::with_topics;
@@ -23,8 +23,10 @@ fn a_drain_is_answered_once_all_addresses_have_given_what_they_have() {
             net.drain(receiver, into);
         });
         assert_eq!(net.messages(receiver).len(), 2);
-        let answers =
-            net.clients[receiver].heard.iter().filter(|heard| matches!(heard, Heard::Flow { drain: true, .. }));
+        let answers = net.clients[receiver]
+            .received
+            .iter()
+            .filter(|received| matches!(received, ClientEvent::Flow { drain: true, .. }));
         assert_eq!(answers.count(), 1);
         net.grant(receiver, into, 5);
         net.send(sender, there, b"there", true);
@@ -41,14 +43,14 @@ fn a_link_is_answered_when_the_homes_of_its_addresses_have_it() {
             let producer = pinned(&mut net, shard);
             net.sender(producer, Some(address));
         }
-        net.clients[receiver].heard.clear();
+        net.clients[receiver].received.clear();
         let answered = net.reaches_its_shard(receiver, |net| {
             net.receiver(receiver, name, 1);
         });
         assert!(!answered, "{homes} of other shards have yet to hear of it");
         net.run();
-        let heard: Vec<_> = net.clients[receiver].heard.iter().collect();
-        assert!(matches!(heard[..], [Heard::Attached { .. }]), "{heard:?}");
+        let received: Vec<_> = net.clients[receiver].received.iter().collect();
+        assert!(matches!(received[..], [ClientEvent::Attached { .. }]), "{received:?}");
     }
 }
 
@@ -65,7 +67,7 @@ fn links_of_every_kind_are_answered_when_the_home_of_their_address_has_them() {
             let home = pinned(&mut net, 0);
             net.sender(home, Some(address));
             let client = pinned(&mut net, 1);
-            net.clients[client].heard.clear();
+            net.clients[client].received.clear();
             let answered = net.reaches_its_shard(client, |net| {
                 if sends {
                     net.sender(client, Some(address));
@@ -75,18 +77,18 @@ fn links_of_every_kind_are_answered_when_the_home_of_their_address_has_them() {
             });
             assert!(!answered, "{address}: its home has yet to hear of it");
             net.run();
-            let first = net.clients[client].heard.front();
-            assert!(matches!(first, Some(Heard::Attached { .. })), "{address}: {first:?}");
+            let first = net.clients[client].received.front();
+            assert!(matches!(first, Some(ClientEvent::Attached { .. })), "{address}: {first:?}");
         }
     }
 }
 
 #[test]
-fn a_link_to_an_address_that_is_deleted_meanwhile_is_told_so() {
+fn a_link_to_an_address_that_is_deleted_in_the_meantime_is_notified() {
     let mut net = Net::new(3, &with_other("1"));
     let (producer, receiver) = (pinned(&mut net, 0), pinned(&mut net, 1));
     net.sender(producer, Some("other"));
-    net.clients[receiver].heard.clear();
+    net.clients[receiver].received.clear();
     let answered = net.reaches_its_shard(receiver, |net| {
         net.receiver(receiver, "other", 1);
     });
@@ -94,11 +96,11 @@ fn a_link_to_an_address_that_is_deleted_meanwhile_is_told_so() {
     net.apply(OPEN_SPACE);
     assert_eq!(net.detached(receiver).map(|error| error.condition), Some(condition::RESOURCE_DELETED));
     net.receiver(receiver, "multicast", 1);
-    assert!(net.clients[receiver].heard.iter().any(|heard| matches!(heard, Heard::Attached { .. })));
+    assert!(net.clients[receiver].received.iter().any(|received| matches!(received, ClientEvent::Attached { .. })));
 }
 
 #[test]
-fn an_anonymous_link_is_held_until_all_its_addresses_may_go_on() {
+fn an_anonymous_link_is_held_until_all_its_addresses_may_continue() {
     for (shards, producer, consumer) in LAYOUTS {
         let mut net = Net::new(shards, OPEN_SPACE);
         let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));

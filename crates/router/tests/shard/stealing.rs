@@ -1,14 +1,15 @@
-//! Links that are attached anew over another connection of their container (2.6.1, `docs/decisions/0051-link-stealing.md`).
+//! Links that are attached anew over another connection of their container (2.6.1,
+//! `docs/decisions/0051-link-stealing.md`).
 
 use enmasse_amqp::codec::envelope::envelope;
 use enmasse_amqp::connection::LinkId;
 use enmasse_amqp::types::{Attach, Open, Role, Source, Symbol, Target, Value, condition};
 use enmasse_journal::queue::Settings;
-use enmasse_router::core::Shelf;
-use enmasse_router::shard::{Peer, Shelving};
+use enmasse_router::core::OpenQueue;
+use enmasse_router::shard::{Peer, StoredAddressChange};
 
 use crate::OPEN_SPACE;
-use crate::net::{Heard, Net, blank, message_to, plain_init};
+use crate::net::{ClientEvent, Net, blank, message_to, plain_init};
 
 /// Shards, the shard of the older connection and that of the newer one; the queue lives on shard 0.
 const LAYOUTS: [(u16, usize, usize); 5] = [(1, 0, 0), (3, 2, 2), (3, 2, 1), (3, 0, 1), (3, 1, 0)];
@@ -19,8 +20,8 @@ fn with_queue(shards: u16) -> Net {
     let mut net = Net::new(shards, &plan);
     let entry = net.entry("orders");
     assert_eq!((entry.home.claim(0), net.entry("anycast").home.claim(0)), (0, 0));
-    let shelf = Shelf::new("orders".into(), Settings::default(), None);
-    net.shards[0].shelve(vec![Shelving::Open(entry.declared(), Box::new(shelf))]);
+    let opened = OpenQueue::new("orders".into(), Settings::default(), None);
+    net.shards[0].change_stored_addresses(vec![StoredAddressChange::Open(entry.declared(), Box::new(opened))]);
     net
 }
 
@@ -59,18 +60,21 @@ fn fill(net: &mut Net, count: usize) {
     }
 }
 
-/// Whether a client has been told that a link of its was stolen.
+/// Whether a client has been notified that a link of its was stolen.
 fn is_stolen(net: &Net, client: usize, link: LinkId) -> bool {
-    net.clients[client].heard.iter().any(|heard| match heard {
-        Heard::Detach { link: of, error: Some(error) } => *of == link && error.condition == condition::LINK_STOLEN,
+    net.clients[client].received.iter().any(|received| match received {
+        ClientEvent::Detach { link: of, error: Some(error) } => {
+            *of == link && error.condition == condition::LINK_STOLEN
+        }
         _ => false,
     })
 }
 
 fn is_attached(net: &Net, client: usize, link: LinkId) -> bool {
-    let heard = &net.clients[client].heard;
-    let answered = heard.iter().any(|heard| matches!(heard, Heard::Attached { link: of, .. } if *of == link));
-    answered && !heard.iter().any(|heard| matches!(heard, Heard::Detach { link: of, .. } if *of == link))
+    let received = &net.clients[client].received;
+    let answered =
+        received.iter().any(|received| matches!(received, ClientEvent::Attached { link: of, .. } if *of == link));
+    answered && !received.iter().any(|received| matches!(received, ClientEvent::Detach { link: of, .. } if *of == link))
 }
 
 #[test]
@@ -92,7 +96,7 @@ fn the_newer_link_has_the_messages_and_the_older_one_is_stolen() {
         let counts: Vec<u32> = net.messages(second).iter().map(|(_, body)| failures(body)).collect();
         assert_eq!(counts, [0; 3]);
         // and back again; the client uses the number of its link once more
-        net.clients[first].heard.clear();
+        net.clients[first].received.clear();
         let back = net.attach(first, exclusive("in"));
         assert!(is_stolen(&net, second, new) && is_attached(&net, first, back));
     }
@@ -190,7 +194,7 @@ fn a_link_that_waits_to_take_over_may_go_or_be_taken_over_itself() {
         net.reaches_its_shard(first, |net| waiting = Some(net.attach(first, exclusive("in"))));
         net.cut(first);
         net.cut(third);
-        net.clients[second].heard.clear();
+        net.clients[second].received.clear();
         let last = net.attach(second, exclusive("in"));
         assert!(is_attached(&net, second, last));
     }

@@ -3,10 +3,10 @@
 use enmasse_amqp::types::{Attach, Role, Source, Symbol, Target, Value, condition};
 use enmasse_journal::queue::{Limits, Settings};
 use enmasse_journal::stream;
-use enmasse_router::core::{Shelf, Stream};
-use enmasse_router::shard::{Fact, Shelving};
+use enmasse_router::core::{OpenQueue, Stream};
+use enmasse_router::shard::{Fact, StoredAddressChange};
 
-use crate::net::{Heard, Net, blank};
+use crate::net::{ClientEvent, Net, blank};
 use crate::{OPEN_SPACE, pinned};
 
 /// The open space with a queue for two consumers, which lives on shard 0 in memory.
@@ -29,8 +29,8 @@ pub(crate) fn with_queue_of(shards: u16, message_bytes: u32) -> Net {
     let entry = net.entry("orders");
     assert_eq!(entry.home.claim(0), 0);
     let limits = Limits { consumers: 2, message_bytes, ..Limits::default() };
-    let shelf = Shelf::new("orders".into(), Settings { limits, ..Settings::default() }, None);
-    net.shards[0].shelve(vec![Shelving::Open(entry.declared(), Box::new(shelf))]);
+    let opened = OpenQueue::new("orders".into(), Settings { limits, ..Settings::default() }, None);
+    net.shards[0].change_stored_addresses(vec![StoredAddressChange::Open(entry.declared(), Box::new(opened))]);
     net
 }
 
@@ -41,8 +41,8 @@ fn receiver(source: Source) -> Attach {
 
 fn answer(net: &mut Net, client: usize, attach: Attach) -> Attach {
     net.attach(client, attach);
-    let answers = net.clients[client].heard.iter().rev().find_map(|heard| match heard {
-        Heard::Attached { attach, .. } => Some((**attach).clone()),
+    let answers = net.clients[client].received.iter().rev().find_map(|received| match received {
+        ClientEvent::Attached { attach, .. } => Some((**attach).clone()),
         _ => None,
     });
     answers.expect("an attach")
@@ -57,7 +57,7 @@ fn names(symbols: &[Symbol]) -> Vec<&str> {
 }
 
 #[test]
-fn a_receiver_is_told_what_is_in_force() {
+fn a_receiver_learns_what_is_in_force() {
     let selector = "apache.org:selector-filter:string";
     let no_local = "apache.org:no-local-filter:list";
     for shard in [0, 1] {
@@ -91,7 +91,7 @@ fn a_plain_receiver_moves_and_may_use_all_outcomes() {
 }
 
 #[test]
-fn a_sender_is_told_that_it_is_a_queue() {
+fn a_sender_is_notified_that_it_is_a_queue() {
     let mut net = with_queue(1);
     let client = pinned(&mut net, 0);
     let mut target = Target::node(Some("orders".to_owned()));
@@ -148,7 +148,7 @@ fn a_link_that_the_queue_does_not_take_is_refused() {
         let client = pinned(&mut net, shard);
         net.receiver(client, "orders", 1);
         net.attach(client, Attach { name: "second".to_owned(), ..receiver(Source::default()) });
-        net.clients[client].heard.clear();
+        net.clients[client].received.clear();
         let third = answer(&mut net, client, Attach { name: "third".to_owned(), ..receiver(Source::default()) });
         assert_eq!(third.source, None);
         assert_eq!(net.detached(client).map(|error| error.condition), Some(condition::RESOURCE_LIMIT_EXCEEDED));
@@ -170,7 +170,7 @@ pub(crate) fn with_stream(shards: u16) -> Net {
     assert_eq!(streaming.settings.retention, stream::Retention { bytes: Some(1_000_000), age_ms: None });
     let stream = (0..streaming.partitions)
         .fold(Stream::new("events".into(), "s", streaming.settings.clone()), |stream, _| stream.with_partition(None));
-    net.shards[0].shelve(vec![Shelving::OpenStream(entry.declared(), Box::new(stream))]);
+    net.shards[0].change_stored_addresses(vec![StoredAddressChange::OpenStream(entry.declared(), Box::new(stream))]);
     net
 }
 
@@ -210,7 +210,7 @@ fn a_stream_is_read_from_where_the_filter_says_across_shards() {
 }
 
 #[test]
-fn a_reader_is_told_what_there_is_and_what_is_in_force() {
+fn a_reader_learns_what_there_is_and_what_is_in_force() {
     for shard in [0, 1] {
         let mut net = with_stream(2);
         let client = pinned(&mut net, shard);
@@ -219,15 +219,15 @@ fn a_reader_is_told_what_there_is_and_what_is_in_force() {
         assert_eq!(source.distribution_mode, Some(Symbol::from("copy")));
         assert_eq!((names(&source.capabilities), source.filter.len()), (vec!["topic"], 1));
         let property = attach.properties.iter().find(|(name, _)| name.as_str() == "enmasse:stream");
-        let Some((_, Value::Map(said))) = property else { panic!("{:?}", attach.properties) };
-        assert_eq!(said[0].1, Value::String("s".to_owned()));
-        let Value::List(partitions) = &said[1].1 else { panic!("{said:?}") };
+        let Some((_, Value::Map(reported))) = property else { panic!("{:?}", attach.properties) };
+        assert_eq!(reported[0].1, Value::String("s".to_owned()));
+        let Value::List(partitions) = &reported[1].1 else { panic!("{reported:?}") };
         assert_eq!(partitions.len(), 2);
     }
 }
 
 #[test]
-fn a_place_that_cannot_be_had_refuses_the_link() {
+fn a_place_that_is_not_available_refuses_the_link() {
     let cases = [
         (vec![(SPEC, Value::Ulong(0))], condition::INVALID_FIELD),
         (vec![(SPEC, Value::String("middle".to_owned()))], condition::INVALID_FIELD),

@@ -3,7 +3,7 @@
 use enmasse_amqp::connection::LinkId;
 use enmasse_amqp::types::{Attach, Error, Outcome, Role, Source, Symbol, Target, condition};
 
-use crate::net::{Heard, Net, blank, message_to};
+use crate::net::{ClientEvent, Net, blank, message_to};
 use crate::{LAYOUTS, OPEN_SPACE, accepted, pinned};
 
 /// How a node is made: by JMS clients through a sender, by most others through a receiver.
@@ -19,24 +19,24 @@ fn symbols(names: &[&str]) -> Vec<Symbol> {
 
 /// A dynamic node with these capabilities; its link, and its name.
 pub(crate) fn made(net: &mut Net, client: usize, making: Making, capabilities: &[&str]) -> (LinkId, String) {
-    let name = format!("node{}", net.clients[client].heard.len());
-    let asked = symbols(capabilities);
+    let name = format!("node{}", net.clients[client].received.len());
+    let requested = symbols(capabilities);
     let attach = match making {
         Making::Sender => {
             let mut target = Target::node(None);
             if let Target::Node { dynamic, capabilities, .. } = &mut target {
-                (*dynamic, *capabilities) = (true, asked.clone());
+                (*dynamic, *capabilities) = (true, requested.clone());
             }
             Attach { target: Some(Box::new(target)), ..blank(Role::Sender, name) }
         }
         Making::Receiver => {
-            let source = Source { dynamic: true, capabilities: asked.clone(), ..Source::default() };
+            let source = Source { dynamic: true, capabilities: requested.clone(), ..Source::default() };
             Attach { source: Some(Box::new(source)), ..blank(Role::Receiver, name) }
         }
     };
     let link = net.attach(client, attach);
-    let answer = net.clients[client].heard.iter().rev().find_map(|heard| match heard {
-        Heard::Attached { link: of, attach } if *of == link => Some(attach),
+    let answer = net.clients[client].received.iter().rev().find_map(|received| match received {
+        ClientEvent::Attached { link: of, attach } if *of == link => Some(attach),
         _ => None,
     });
     let answer = answer.expect("an answer");
@@ -47,7 +47,7 @@ pub(crate) fn made(net: &mut Net, client: usize, making: Making, capabilities: &
         }
         _ => panic!("{answer:?}"),
     };
-    assert_eq!(held, asked, "all of them hold");
+    assert_eq!(held, requested, "all of them hold");
     (link, name.expect("a name"))
 }
 
@@ -191,7 +191,7 @@ fn a_node_ends_with_the_link_that_made_it_or_with_its_connection() {
                     net.detach(maker, link);
                 }
                 assert_eq!(net.detached(sender).map(|error| error.condition), Some(condition::RESOURCE_DELETED));
-                net.clients[sender].heard.clear();
+                net.clients[sender].received.clear();
                 net.send(sender, anywhere, &message_to(&name, None, b"late"), false);
                 assert_eq!(outcomes(&mut net, sender), ["amqp:not-found"]);
                 net.sender(sender, Some(&name));

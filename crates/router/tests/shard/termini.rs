@@ -5,12 +5,12 @@ use enmasse_amqp::types::{
     Attach, Lifetime, Role, Source, Symbol, Target, TerminusDurability, TerminusExpiryPolicy, condition,
 };
 
-use crate::net::{Heard, Net, blank, message_to};
+use crate::net::{ClientEvent, Net, blank, message_to};
 use crate::{LAYOUTS, OPEN_SPACE, accepted, pinned};
 
 fn answer(net: &Net, client: usize, of: LinkId) -> Attach {
-    let answered = net.clients[client].heard.iter().find_map(|heard| match heard {
-        Heard::Attached { link, attach } if *link == of => Some((**attach).clone()),
+    let answered = net.clients[client].received.iter().find_map(|received| match received {
+        ClientEvent::Attached { link, attach } if *link == of => Some((**attach).clone()),
         _ => None,
     });
     answered.expect("the attach is answered")
@@ -20,7 +20,7 @@ fn symbols(names: &[&str]) -> Vec<Symbol> {
     names.iter().map(|name| Symbol::from(*name)).collect()
 }
 
-/// A receiver that asks for everything.
+/// A receiver that requests everything.
 fn demanding(address: &str, capabilities: &[&str]) -> Attach {
     let mut attach = blank(Role::Receiver, format!("r{address}"));
     attach.source = Some(Box::new(Source {
@@ -78,8 +78,8 @@ fn the_target_tells_what_a_direct_address_keeps() {
 fn made(net: &mut Net, client: usize, capabilities: &[&str]) -> (String, Vec<Symbol>) {
     let mut attach = blank(Role::Sender, "temporary".to_owned());
     let mut target = Target::node(None);
-    if let Target::Node { dynamic, capabilities: asked, .. } = &mut target {
-        (*dynamic, *asked) = (true, symbols(capabilities));
+    if let Target::Node { dynamic, capabilities: requested, .. } = &mut target {
+        (*dynamic, *requested) = (true, symbols(capabilities));
     }
     attach.target = Some(Box::new(target));
     let link = net.attach(client, attach);
@@ -96,29 +96,29 @@ fn made(net: &mut Net, client: usize, capabilities: &[&str]) -> (String, Vec<Sym
 #[test]
 fn a_temporary_topic_hands_a_copy_to_each_receiver_and_a_temporary_queue_to_one() {
     for (shards, producer, consumer) in LAYOUTS {
-        for (asked, copies) in [("temporary-topic", 2), ("topic", 2), ("temporary-queue", 1), ("queue", 1)] {
+        for (requested, copies) in [("temporary-topic", 2), ("topic", 2), ("temporary-queue", 1), ("queue", 1)] {
             let mut net = Net::new(shards, OPEN_SPACE);
             let (maker, sender) = (pinned(&mut net, consumer), pinned(&mut net, producer));
-            let (name, holds) = made(&mut net, maker, &[asked]);
-            assert_eq!(holds, symbols(&[asked]));
+            let (name, holds) = made(&mut net, maker, &[requested]);
+            assert_eq!(holds, symbols(&[requested]));
             for number in 0..2 {
-                let mut attach = demanding(&name, &[asked]);
+                let mut attach = demanding(&name, &[requested]);
                 attach.name = format!("r{number}");
                 let link = net.attach(maker, attach);
                 net.grant(maker, link, 5);
             }
             let out = net.sender(sender, Some(&name));
             net.send(sender, out, &message_to(&name, None, b"x"), true);
-            assert_eq!(net.messages(maker).len(), copies, "{asked}");
+            assert_eq!(net.messages(maker).len(), copies, "{requested}");
             let anywhere = net.sender(sender, None);
             net.send(sender, anywhere, &message_to(&name, None, b"x"), true);
-            assert_eq!(net.messages(maker).len(), copies, "{asked}");
+            assert_eq!(net.messages(maker).len(), copies, "{requested}");
         }
     }
 }
 
 /// A message with so many annotations that its `to` comes `bytes` late.
-fn late_to(to: &str, bytes: usize) -> Vec<u8> {
+fn partial_to(to: &str, bytes: usize) -> Vec<u8> {
     let mut message = vec![0x00, 0x53, 0x72, 0xd1];
     message.extend_from_slice(&(bytes as u32 + 4 + 3 + 5).to_be_bytes());
     message.extend_from_slice(&2u32.to_be_bytes());
@@ -137,7 +137,7 @@ fn a_message_whose_to_is_not_in_its_first_frame_is_routed() {
             let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
             let link = net.receiver(receiver, "anycast", 10);
             let out = net.sender(sender, None);
-            let message = late_to("anycast", annotations);
+            let message = partial_to("anycast", annotations);
             let pieces: Vec<_> = message.chunks(frame).collect();
             for (number, piece) in pieces.iter().enumerate() {
                 net.piece(sender, out, piece, false, number == 0, number + 1 < pieces.len());
@@ -156,7 +156,7 @@ fn a_message_that_does_not_say_where_to_within_the_bound_is_rejected() {
     let mut net = Net::new(1, OPEN_SPACE);
     let sender = net.simple(0);
     let out = net.sender(sender, None);
-    let message = late_to("anycast", 300_000);
+    let message = partial_to("anycast", 300_000);
     let pieces: Vec<_> = message.chunks(8192).collect();
     for (number, piece) in pieces.iter().enumerate() {
         net.piece(sender, out, piece, false, number == 0, number + 1 < pieces.len());

@@ -1,14 +1,15 @@
-//! Links to topics as JMS clients attach them: whose subscription it is, what is answered, how it ends.
+//! Links to topics as JMS clients attach them: whose subscription it is, what is answered, how it
+//! ends.
 
 use enmasse_amqp::connection::LinkId;
 use enmasse_amqp::types::{
     Attach, Open, Outcome, Role, Source, Symbol, TerminusDurability, TerminusExpiryPolicy, Value, condition,
 };
 use enmasse_journal::queue::Settings;
-use enmasse_router::core::TopicShelf;
-use enmasse_router::shard::{Peer, Shelving};
+use enmasse_router::core::OpenTopic;
+use enmasse_router::shard::{Peer, StoredAddressChange};
 
-use crate::net::{Heard, Net, blank, message_to};
+use crate::net::{ClientEvent, Net, blank, message_to};
 use crate::{LAYOUTS, OPEN_SPACE, pinned};
 
 const SELECTOR: &str = "apache.org:selector-filter:string";
@@ -26,8 +27,8 @@ fn with_topics_in(shards: u16, space: &str) -> Net {
     for name in ["news", "else"] {
         let entry = net.entry(name);
         assert_eq!(entry.home.claim(0), 0);
-        let shelf = TopicShelf::new(name.into(), Settings::default(), false);
-        net.shards[0].shelve(vec![Shelving::Topic(entry.declared(), Box::new(shelf))]);
+        let opened = OpenTopic::new(name.into(), Settings::default(), false);
+        net.shards[0].change_stored_addresses(vec![StoredAddressChange::Topic(entry.declared(), Box::new(opened))]);
     }
     net
 }
@@ -69,10 +70,10 @@ fn by_name(link: &str) -> Attach {
 
 /// Attaches, and gives the link with what it was answered.
 pub(crate) fn ask(net: &mut Net, client: usize, attach: Attach) -> (LinkId, Option<Source>) {
-    net.clients[client].heard.clear();
+    net.clients[client].received.clear();
     let link = net.attach(client, attach);
-    let answer = net.clients[client].heard.iter().find_map(|heard| match heard {
-        Heard::Attached { attach, .. } => Some(attach.source.as_deref().cloned()),
+    let answer = net.clients[client].received.iter().find_map(|received| match received {
+        ClientEvent::Attached { attach, .. } => Some(attach.source.as_deref().cloned()),
         _ => None,
     });
     (link, answer.expect("an attach"))
@@ -110,28 +111,28 @@ fn a_durable_subscription_is_its_containers_and_outlives_link_and_connection() {
         let mut net = with_topics(shards);
         let publisher = pinned(&mut net, producer);
         let client = client_of(&mut net, consumer, "me");
-        let asked = || durable(subscriber("sub", "news", &["topic"]));
-        let (link, source) = ask(&mut net, client, asked());
+        let requested = || durable(subscriber("sub", "news", &["topic"]));
+        let (link, source) = ask(&mut net, client, requested());
         let source = source.expect("a source");
         assert_eq!(source.durable, TerminusDurability::UnsettledState);
         assert_eq!(source.expiry_policy, TerminusExpiryPolicy::Never);
         assert_eq!((names(&source), &source.distribution_mode), (vec!["topic"], &Some(Symbol::from("copy"))));
         net.leave(client, link);
         publish(&mut net, publisher, "news");
-        let (link, _) = ask(&mut net, client, asked());
+        let (link, _) = ask(&mut net, client, requested());
         assert_eq!(received(&mut net, client, link), 1);
         publish(&mut net, publisher, "news");
         net.cut(client);
         publish(&mut net, publisher, "news");
         let other = client_of(&mut net, consumer, "other");
-        let (link, _) = ask(&mut net, other, asked());
+        let (link, _) = ask(&mut net, other, requested());
         assert_eq!(received(&mut net, other, link), 0, "another container has another one of that name");
         let client = client_of(&mut net, consumer, "me");
-        let (link, _) = ask(&mut net, client, asked());
+        let (link, _) = ask(&mut net, client, requested());
         assert_eq!(received(&mut net, client, link), 2);
         net.detach(client, link);
         publish(&mut net, publisher, "news");
-        let (link, _) = ask(&mut net, client, asked());
+        let (link, _) = ask(&mut net, client, requested());
         assert_eq!(received(&mut net, client, link), 0, "it was closed");
     }
 }
@@ -142,14 +143,14 @@ fn one_that_is_in_use_is_taken_over_by_its_own_container_only() {
         let mut net = with_topics(shards);
         let first = client_of(&mut net, consumer, "me");
         let second = client_of(&mut net, 0, "me");
-        let asked = || durable(subscriber("sub", "news", &[]));
-        let (link, _) = ask(&mut net, first, asked());
+        let requested = || durable(subscriber("sub", "news", &[]));
+        let (link, _) = ask(&mut net, first, requested());
         net.grant(first, link, 10);
         publish(&mut net, second, "news");
         assert_eq!(net.messages(first).len(), 1);
         // An attach without a source takes nothing over.
         assert_eq!(refused(&mut net, second, by_name("sub")).as_str(), condition::RESOURCE_LOCKED.as_str());
-        let (link, _) = ask(&mut net, second, asked());
+        let (link, _) = ask(&mut net, second, requested());
         assert_eq!(net.detached(first).map(|error| error.condition), Some(condition::LINK_STOLEN));
         assert_eq!(received(&mut net, second, link), 1, "it has what the older link held");
     }
@@ -162,15 +163,15 @@ fn shared_ones_are_known_by_what_stands_before_the_bar() {
             let mut net = with_topics(shards);
             let publisher = pinned(&mut net, producer);
             let (one, other) = (client_of(&mut net, consumer, "a"), client_of(&mut net, producer, "b"));
-            let asked = |link: &str, capabilities: &[&str]| {
+            let requested = |link: &str, capabilities: &[&str]| {
                 let attach = subscriber(link, "news", capabilities);
                 if durability { durable(attach) } else { attach }
             };
             let global = ["topic", "shared", "global"];
-            let (first, source) = ask(&mut net, one, asked("sub|global", &global));
+            let (first, source) = ask(&mut net, one, requested("sub|global", &global));
             assert_eq!(names(&source.expect("a source")), global);
-            let (second, _) = ask(&mut net, other, asked("sub|global2", &global));
-            let (own, source) = ask(&mut net, one, asked("sub|2", &["shared"]));
+            let (second, _) = ask(&mut net, other, requested("sub|global2", &global));
+            let (own, source) = ask(&mut net, one, requested("sub|2", &["shared"]));
             assert_eq!(names(&source.expect("a source")), ["topic", "shared"]);
             net.grant(one, first, 1);
             net.grant(other, second, 1);
@@ -191,8 +192,8 @@ fn a_subscription_is_ended_by_its_name() {
         let client = client_of(&mut net, consumer, "me");
         assert_eq!(refused(&mut net, client, by_name("sub")).as_str(), condition::NOT_FOUND.as_str());
         for (link, capabilities) in [("sub", &[][..]), ("sub|global", &["shared", "global"])] {
-            let asked = || selecting(durable(subscriber(link, "news", capabilities)), "a = 1 OR TRUE");
-            let (attached, before) = ask(&mut net, client, asked());
+            let requested = || selecting(durable(subscriber(link, "news", capabilities)), "a = 1 OR TRUE");
+            let (attached, before) = ask(&mut net, client, requested());
             let another = client_of(&mut net, producer, "me");
             assert_eq!(refused(&mut net, another, by_name(link)).as_str(), condition::RESOURCE_LOCKED.as_str());
             net.leave(client, attached);
@@ -203,7 +204,7 @@ fn a_subscription_is_ended_by_its_name() {
             assert_eq!((source.durable, names(&source)), (before.durable, names(&before)));
             net.detach(client, attached);
             assert_eq!(refused(&mut net, client, by_name(link)).as_str(), condition::NOT_FOUND.as_str());
-            let (attached, _) = ask(&mut net, client, asked());
+            let (attached, _) = ask(&mut net, client, requested());
             assert_eq!(received(&mut net, client, attached), 0);
             net.detach(client, attached);
         }
@@ -211,7 +212,7 @@ fn a_subscription_is_ended_by_its_name() {
 }
 
 #[test]
-fn another_topic_or_selector_under_the_same_name_makes_it_anew() {
+fn another_topic_or_selector_under_the_same_name_recreates_it() {
     let mut net = with_topics(1);
     let client = client_of(&mut net, 0, "me");
     for attach in [
@@ -256,21 +257,21 @@ fn a_name_alone_is_no_right_to_the_subscription_of_another_user() {
     for (shards, producer, consumer) in LAYOUTS {
         let mut net = with_users(shards);
         let (ann, bob) = (user(&mut net, producer, "ann"), user(&mut net, consumer, "bob"));
-        let asked = |topic: &str| durable(subscriber("sub", topic, &[]));
-        let (link, _) = ask(&mut net, ann, asked("news"));
+        let requested = |topic: &str| durable(subscriber("sub", topic, &[]));
+        let (link, _) = ask(&mut net, ann, requested("news"));
         let refusal = condition::UNAUTHORIZED_ACCESS;
-        assert_eq!(refused(&mut net, bob, asked("else")), refusal, "in use, but that is not for bob to know");
+        assert_eq!(refused(&mut net, bob, requested("else")), refusal, "in use, but that is not for bob to know");
         net.leave(ann, link);
         publish(&mut net, ann, "news");
-        assert_eq!(refused(&mut net, bob, asked("else")), refusal);
+        assert_eq!(refused(&mut net, bob, requested("else")), refusal);
         assert_eq!(refused(&mut net, bob, by_name("sub")), refusal);
-        let (link, _) = ask(&mut net, ann, asked("news"));
+        let (link, _) = ask(&mut net, ann, requested("news"));
         assert_eq!(received(&mut net, ann, link), 1, "it is there still");
         net.leave(ann, link);
-        let (link, _) = ask(&mut net, ann, asked("else"));
+        let (link, _) = ask(&mut net, ann, requested("else"));
         net.leave(ann, link);
         publish(&mut net, ann, "else");
-        let (link, source) = ask(&mut net, bob, asked("else"));
+        let (link, source) = ask(&mut net, bob, requested("else"));
         assert!(source.is_some() && received(&mut net, bob, link) == 1, "who may receive from its topic may have it");
     }
 }
@@ -301,13 +302,14 @@ fn a_durable_subscription_is_of_one_topic_and_messages_of_topics_are_not_numbere
     let mut attach = blank(Role::Sender, "p".to_owned());
     attach.target = Some(Box::new(enmasse_amqp::types::Target::node(Some("news".to_owned()))));
     attach.properties = vec![(Symbol::from("enmasse:producer"), Value::String("p".to_owned()))];
-    net.clients[client].heard.clear();
+    net.clients[client].received.clear();
     net.attach(client, attach);
     let error = net.detached(client).expect("a detach");
     assert_eq!(error.condition.as_str(), condition::NOT_IMPLEMENTED.as_str());
 }
 
-/// That wants nothing of its own, as clients say it: by the descriptor's name, by its number, or without a descriptor.
+/// That wants nothing of its own, as clients say it: by the descriptor's name, by its number, or
+/// without a descriptor.
 fn without_local(attach: Attach, way: usize) -> Attach {
     let described = |descriptor, value| Value::Described(Box::new((descriptor, value)));
     let name = Symbol::from("apache.org:no-local-filter:list");
@@ -339,8 +341,10 @@ fn a_subscription_without_local_messages_gets_those_of_other_connections() {
             assert_eq!(received(&mut net, own, link), 0);
             assert_eq!(received(&mut net, own, all), 2);
             publish(&mut net, other, "news");
-            let links = |heard: &Heard| if let Heard::Message { link, .. } = heard { Some(*link) } else { None };
-            let mut came: Vec<LinkId> = net.clients[own].heard.iter().filter_map(links).collect();
+            let links = |received: &ClientEvent| {
+                if let ClientEvent::Message { link, .. } = received { Some(*link) } else { None }
+            };
+            let mut came: Vec<LinkId> = net.clients[own].received.iter().filter_map(links).collect();
             came.sort_unstable_by_key(|link| link.0);
             assert_eq!(came, [link, all], "both had credit left");
             assert_eq!(received(&mut net, own, wide), 1);
@@ -353,13 +357,13 @@ fn a_durable_subscription_without_local_messages_wants_none_of_its_container() {
     let mut net = with_topics(1);
     let (one, same) = (client_of(&mut net, 0, "me"), client_of(&mut net, 0, "me"));
     let other = client_of(&mut net, 0, "other");
-    let asked = || without_local(durable(subscriber("sub", "news", &[])), 1);
-    let (link, _) = ask(&mut net, one, asked());
+    let requested = || without_local(durable(subscriber("sub", "news", &[])), 1);
+    let (link, _) = ask(&mut net, one, requested());
     net.leave(one, link);
     for client in [one, same, other] {
         publish(&mut net, client, "news");
     }
-    let (link, _) = ask(&mut net, one, asked());
+    let (link, _) = ask(&mut net, one, requested());
     assert_eq!(received(&mut net, one, link), 1);
     net.leave(one, link);
     let (link, _) = ask(&mut net, one, durable(subscriber("sub", "news", &[])));

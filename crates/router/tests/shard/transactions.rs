@@ -1,4 +1,5 @@
-//! Transactions (part 4) as clients see them: coordinators, what is posted and retired, and what is refused.
+//! Transactions (part 4) as clients see them: coordinators, what is posted and retired, and what is
+//! refused.
 
 use enmasse_amqp::codec::encode_transaction_control;
 use enmasse_amqp::connection::LinkId;
@@ -7,7 +8,7 @@ use enmasse_amqp::types::{
     TransactionControl, TransactionalState, condition,
 };
 
-use crate::net::{Heard, Net, blank, message_to};
+use crate::net::{ClientEvent, Net, blank, message_to};
 use crate::stored::{plan_of, with_queue, with_queue_of};
 use crate::{LAYOUTS, accepted, pinned};
 
@@ -32,8 +33,8 @@ impl Controller {
     pub(crate) fn declare(self, net: &mut Net) -> Vec<u8> {
         self.send(net, &TransactionControl::Declare(Declare::default()), false);
         let mut declared = None;
-        net.clients[self.client].heard.retain_mut(|heard| match heard {
-            Heard::Declared(txn_id) => {
+        net.clients[self.client].received.retain_mut(|received| match received {
+            ClientEvent::Declared(txn_id) => {
                 declared = Some(std::mem::take(txn_id));
                 false
             }
@@ -75,8 +76,8 @@ pub(crate) fn post(net: &mut Net, client: usize, link: LinkId, txn_id: &[u8], te
 /// Provisional outcomes heard since the last look.
 pub(crate) fn provisional(net: &mut Net, client: usize) -> Vec<(Vec<u8>, Outcome)> {
     let mut found = Vec::new();
-    net.clients[client].heard.retain(|heard| match heard {
-        Heard::Provisional { first, last, txn_id, outcome } => {
+    net.clients[client].received.retain(|received| match received {
+        ClientEvent::Provisional { first, last, txn_id, outcome } => {
             found.extend((*first..=*last).map(|_| (txn_id.clone(), outcome.clone())));
             false
         }
@@ -105,7 +106,7 @@ pub(crate) fn stored(net: &mut Net) -> usize {
 }
 
 #[test]
-fn what_is_posted_can_be_had_with_the_commit() {
+fn what_is_posted_is_available_with_the_commit() {
     for (shards, producer, consumer) in LAYOUTS {
         for address in [Some("orders"), None] {
             let mut net = with_queue(shards);
@@ -145,7 +146,7 @@ fn a_roll_back_leaves_nothing_and_an_empty_transaction_can_be_discharged() {
 }
 
 #[test]
-fn several_transactions_of_a_session_go_on_at_once() {
+fn several_transactions_of_a_session_continue_at_once() {
     for (shards, producer, consumer) in LAYOUTS {
         let mut net = with_queue(shards);
         let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
@@ -285,8 +286,8 @@ fn transactions_end_with_the_link_that_declared_them() {
     }
 }
 
-/// The only posting of a transaction was refused: its outcome is a transactional state with `cause`, and so the discharge
-/// says.
+/// The only posting of a transaction was refused: its outcome is a transactional state with
+/// `cause`, and so the discharge says.
 fn refuses(net: &mut Net, control: Controller, txn: &[u8], settled: bool, cause: &Symbol) {
     let client = control.client;
     let (within, bare) = (provisional(net, client), net.outcomes(client));
@@ -446,8 +447,8 @@ fn who_settles_in_a_transaction_that_there_is_not_is_told_at_once() {
         for settled in [true, false] {
             let (mut net, control, into, ids) = holding(shards, producer, consumer);
             net.settle_with(control.client, into, ids[0], &within(b"\0\0\0\0\0\0\0\x09", Some(accepted())), settled);
-            let error = net.clients[control.client].heard.iter().find_map(|heard| match heard {
-                Heard::Ended(error) => error.clone(),
+            let error = net.clients[control.client].received.iter().find_map(|received| match received {
+                ClientEvent::Ended(error) => error.clone(),
                 _ => None,
             });
             assert_eq!(error.expect("the end of the session").condition, condition::TRANSACTION_UNKNOWN_ID);
@@ -461,8 +462,8 @@ fn a_coordinator_says_what_it_can() {
     let mut net = with_queue(1);
     let client = net.simple(0);
     net.attach(client, coordinator());
-    let answered = net.clients[client].heard.iter().find_map(|heard| match heard {
-        Heard::Attached { attach, .. } => attach.target.as_deref().cloned(),
+    let answered = net.clients[client].received.iter().find_map(|received| match received {
+        ClientEvent::Attached { attach, .. } => attach.target.as_deref().cloned(),
         _ => None,
     });
     let Some(Target::Coordinator(Coordinator { capabilities })) = answered else { panic!("{answered:?}") };
@@ -505,7 +506,7 @@ fn a_control_may_come_in_parts_with_other_sections_around() {
     let (front, rest) = bytes.split_at(7);
     net.piece(client, control.link, front, false, true, true);
     net.piece(client, control.link, rest, false, false, false);
-    assert!(matches!(net.clients[client].heard.back(), Some(Heard::Declared(_))));
+    assert!(matches!(net.clients[client].received.back(), Some(ClientEvent::Declared(_))));
 }
 
 #[test]
@@ -519,7 +520,7 @@ fn a_control_that_is_settled_ends_its_link() {
     control.send(&mut net, &TransactionControl::Discharge(Discharge { txn_id: txn, fail: false }), true);
     assert_eq!(net.detached(client).map(|error| error.condition), Some(condition::NOT_ALLOWED));
     assert_eq!(stored(&mut net), 0);
-    net.clients[client].heard.clear();
+    net.clients[client].received.clear();
     let control = Controller::new(&mut net, client);
     control.declare(&mut net);
 }
@@ -580,8 +581,8 @@ fn a_receiver_that_declares_has_its_session_ended() {
     let (mut net, control, into, ids) = holding(2, 0, 1);
     let declared = DeliveryState::Declared(Declared { txn_id: vec![1] });
     net.settle_with(control.client, into, ids[0], &declared, true);
-    let ended = net.clients[control.client].heard.iter().find_map(|heard| match heard {
-        Heard::Ended(Some(error)) => Some(error.condition.clone()),
+    let ended = net.clients[control.client].received.iter().find_map(|received| match received {
+        ClientEvent::Ended(Some(error)) => Some(error.condition.clone()),
         _ => None,
     });
     assert_eq!(ended, Some(condition::NOT_ALLOWED));

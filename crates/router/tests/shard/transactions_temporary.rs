@@ -13,8 +13,8 @@ use crate::temporary::{Making, made};
 use crate::transactions::{Controller, provisional, rolls_back, stored, within};
 use crate::{LAYOUTS, accepted, pinned};
 
-/// A requester with two temporary queues of its own, a responder with a link to the anonymous terminus and one to the
-/// coordinator, and the queue `orders` on shard 0.
+/// A requester with two temporary queues of its own, a responder with a link to the anonymous
+/// terminus and one to the coordinator, and the queue `orders` on shard 0.
 struct Scene {
     net: Net,
     requester: usize,
@@ -58,7 +58,7 @@ impl Scene {
 }
 
 #[test]
-fn a_posting_to_a_temporary_queue_can_be_had_with_the_commit() {
+fn a_posting_to_a_temporary_queue_is_available_with_the_commit() {
     for mut scene in Scene::all() {
         for (targets, in_orders) in [(&[0][..], 0), (&[0, 1, 2, 0], 1), (&[2, 1, 0, 0], 1)] {
             let names = [scene.nodes[0].1.clone(), scene.nodes[1].1.clone(), "orders".to_owned()];
@@ -138,7 +138,7 @@ fn a_delivery_of_a_temporary_queue_is_retired_with_the_commit() {
 }
 
 #[test]
-fn nothing_can_be_had_before_the_commit_is_on_disk() {
+fn nothing_is_available_before_the_commit_is_on_disk() {
     for (shards, responder, requester) in LAYOUTS {
         for cut in [false, true] {
             let net = on_disk(shards, Arc::new(SimulatedDisk::new(512, 7)));

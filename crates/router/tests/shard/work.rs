@@ -1,15 +1,16 @@
-//! What connections cost: reading stops once a budget is spent, and each kind of work is part of it.
+//! What connections cost: reading stops once a budget is spent, and each kind of work is part of
+//! it.
 
 use enmasse_amqp::types::{Outcome, Role, Source, Target, condition};
 use enmasse_router::shard::Shard;
 
-use crate::net::{Heard, Net, blank};
+use crate::net::{ClientEvent, Net, blank};
 use crate::{OPEN_SPACE, pinned};
 
 const MILLISECOND: u64 = 1_000_000;
 
 fn attached(net: &Net, client: usize) -> usize {
-    net.clients[client].heard.iter().filter(|heard| matches!(heard, Heard::Attached { .. })).count()
+    net.clients[client].received.iter().filter(|received| matches!(received, ClientEvent::Attached { .. })).count()
 }
 
 fn consumers(net: &Net) -> u32 {
@@ -17,10 +18,10 @@ fn consumers(net: &Net) -> u32 {
 }
 
 #[test]
-fn a_burst_of_attaches_is_interrupted_and_goes_on_where_it_stopped() {
+fn a_burst_of_attaches_is_interrupted_and_continues_where_it_stopped() {
     let mut net = Net::new(1, OPEN_SPACE);
     let client = net.simple(0);
-    let mut fed = net.feed_within(client, MILLISECOND, |net| {
+    let mut progress = net.feed_within(client, MILLISECOND, |net| {
         for number in 0..1000 {
             let mut attach = blank(Role::Sender, format!("s{number}"));
             attach.target = Some(Box::new(Target::node(Some("anycast".to_owned()))));
@@ -28,9 +29,9 @@ fn a_burst_of_attaches_is_interrupted_and_goes_on_where_it_stopped() {
         }
     });
     let mut visits = 1;
-    while fed.paused {
-        assert!(fed.work_nanos < 2 * MILLISECOND, "a visit ends after its budget: {fed:?}");
-        fed = net.feed_within(client, MILLISECOND, |_| ());
+    while progress.paused {
+        assert!(progress.work_nanos < 2 * MILLISECOND, "a visit ends after its budget: {progress:?}");
+        progress = net.feed_within(client, MILLISECOND, |_| ());
         visits += 1;
     }
     assert!(visits > 4, "1,000 attaches took {visits} visits of a millisecond");
@@ -83,8 +84,8 @@ fn a_multicast_message_costs_its_sender_every_copy() {
         net.receiver(receiver, "multicast", 10);
     }
     let out = net.sender(sender, Some("multicast"));
-    let fed = net.feed_within(sender, MILLISECOND, |net| net.send(sender, out, b"news", true));
-    assert!(fed.work_nanos > 50 * 200, "{fed:?}");
+    let progress = net.feed_within(sender, MILLISECOND, |net| net.send(sender, out, b"news", true));
+    assert!(progress.work_nanos > 50 * 200, "{progress:?}");
     net.run();
     assert_eq!(net.messages(1).len(), 1);
 }
@@ -96,8 +97,8 @@ fn a_delivery_that_waited_costs_the_connection_that_gets_it() {
     let into = net.receiver(receiver, "anycast", 0);
     let out = net.sender(sender, Some("anycast"));
     net.send(sender, out, b"early", true);
-    let fed = net.feed_within(receiver, MILLISECOND, |net| net.grant(receiver, into, 1));
-    assert!(fed.work_nanos > 0, "{fed:?}");
+    let progress = net.feed_within(receiver, MILLISECOND, |net| net.grant(receiver, into, 1));
+    assert!(progress.work_nanos > 0, "{progress:?}");
     net.run();
     assert_eq!((net.messages(receiver).len(), net.work(receiver)), (1, 0), "the reader has paid");
 }
@@ -111,11 +112,11 @@ fn a_disposition_costs_as_much_as_the_deliveries_it_covers() {
     let mut cost_of = |count: u32| {
         net.at_once(|net| (0..count).for_each(|_| net.send(sender, out, b"m", false)));
         let ids: Vec<u32> = net.messages(receiver).into_iter().map(|(id, _)| id).collect();
-        let fed = net.feed_within(receiver, u64::MAX, |net| {
+        let progress = net.feed_within(receiver, u64::MAX, |net| {
             ids.iter().for_each(|id| net.settle(receiver, into, *id, &Outcome::Accepted));
         });
         net.run();
-        fed.work_nanos
+        progress.work_nanos
     };
     let (few, many) = (cost_of(10), cost_of(900));
     assert!(many > few + 800 * 50, "{few} and {many}");
@@ -136,7 +137,7 @@ fn a_plan_bounds_the_links_of_a_connection() {
     net.sender(other, Some("anycast"));
     assert_eq!(net.detached(other), None, "another connection has its own");
     net.detach(one, first);
-    net.clients[one].heard.clear();
+    net.clients[one].received.clear();
     net.sender(one, None);
     assert_eq!(net.detached(one), None, "a link that went makes room");
 }

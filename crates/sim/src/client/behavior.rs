@@ -96,7 +96,7 @@ impl Behavior {
         (behavior, requesting(links))
     }
 
-    /// Of the client that consumes what is left.
+    /// Of the client that consumes the remaining messages.
     pub(super) fn collector(scenario: &Scenario) -> (Self, Vec<LinkSpec>) {
         let behavior = Self { reads: 1_000_000, credit: 100, collects: true, ..Self::default() };
         (behavior, scenario.stored_sources())
@@ -115,7 +115,8 @@ fn receivers(scenario: &Scenario, random: &mut Random) -> Vec<LinkSpec> {
 /// A client that posts and retires in transactions.
 fn transactional(scenario: &Scenario, random: &mut Random) -> Vec<LinkSpec> {
     let senders = (0..random.between(1, 2)).map(|_| match random.below(4) {
-        // What it sends to a full queue holds its session up, and with it the discharge that would make room.
+        // Messages to a full queue hold its session up, and with it the discharge that would make
+        // room.
         0 if !scenario.is_bounded() => LinkSpec::AnonymousSender,
         _ => LinkSpec::Sender(scenario.destination(random)),
     });
@@ -147,14 +148,14 @@ fn any_receiver(scenario: &Scenario, at: u64, random: &mut Random) -> LinkSpec {
     }
 }
 
-/// A client with any links; some ask for replies in a temporary queue.
+/// A client with any links; some request replies in a temporary queue.
 fn mixed(scenario: &Scenario, random: &mut Random) -> Vec<LinkSpec> {
     let mut links: Vec<LinkSpec> = (0..random.between(1, 4)).map(|at| any(scenario, at, random)).collect();
     links.extend(random.chance(500).then_some(LinkSpec::TemporaryQueue));
     links
 }
 
-/// Whoever has a temporary queue consumes from it.
+/// The owner of a temporary queue consumes from it.
 fn requesting(mut links: Vec<LinkSpec>) -> Vec<LinkSpec> {
     if let Some(at) = links.iter().position(|link| *link == LinkSpec::TemporaryQueue) {
         links.push(LinkSpec::TemporaryReceiver(at));

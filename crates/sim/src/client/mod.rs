@@ -1,5 +1,5 @@
-//! A client: a real client machine, the links it wants, and a behaviour. Everything it sends and receives goes into the
-//! ledger.
+//! A client: a real client machine, the links it wants, and a behaviour. Everything it sends and
+//! receives goes into the ledger.
 
 mod behavior;
 mod receiving;
@@ -68,7 +68,7 @@ impl Client {
         }
     }
 
-    /// The client that consumes in the end whatever is left in a space.
+    /// The client that finally consumes the remaining messages of a space.
     #[must_use]
     pub(crate) fn collector(number: usize, space: usize, scenario: &Scenario, mut random: Random) -> Self {
         let (behavior, links) = Behavior::collector(scenario);
@@ -86,7 +86,7 @@ impl Client {
         self.live.as_ref().map(|live| live.socket)
     }
 
-    /// Receives what has come, acts, and sends. `active`: it begins new things.
+    /// Receives input, acts, and sends. `active`: it begins new things.
     pub(crate) fn step(&mut self, now: Time, scenario: &Scenario, node: &mut Node, ledger: &mut Ledger, active: bool) {
         if active && (self.paused_until > now || self.behavior.collects) {
             return;
@@ -238,7 +238,7 @@ impl Client {
         }
     }
 
-    /// Outcomes of what the client has sent.
+    /// Outcomes of the client's messages.
     fn settled(&mut self, tokens: &[u64], outcome: OutcomeKind, provisional: bool, ledger: &mut Ledger) {
         for token in tokens {
             if *token == CONTROL_TOKEN {
@@ -280,7 +280,7 @@ impl Client {
         }
     }
 
-    /// What a link receives from, if that is stored.
+    /// The stored source of a link.
     fn source(&self, spec: &LinkSpec, name: &str, kind: Option<AddressKind>, ledger: &Ledger) -> Option<Source> {
         match spec {
             LinkSpec::Receiver(_) if kind == Some(AddressKind::Topic) => {
@@ -350,7 +350,7 @@ impl Client {
             spec => spec,
         };
         let name = match &spec {
-            // What makes it the same subscription again.
+            // The identity of a subscription.
             LinkSpec::Subscriber { name, shared: false, .. } => name.clone(),
             LinkSpec::Subscriber { name, .. } => format!("{name}|{at}-{}", self.random.number()),
             _ => format!("{at}-{}", self.random.number()),
@@ -383,7 +383,7 @@ impl Client {
         }
     }
 
-    /// Nothing is left to be done: links at rest, every byte handed to the network, every whole frame read.
+    /// Quiescent: links at rest, every byte passed to the network, every whole frame read.
     #[must_use]
     pub(crate) fn is_quiet(&mut self) -> bool {
         let Some(live) = &mut self.live else { return false };
@@ -434,7 +434,7 @@ fn dynamic_node(spec: &LinkSpec, attach: &Attach) -> Option<String> {
     }
 }
 
-/// What is wrong with the end of a connection. Silence is punished, and rightly so: clients pause.
+/// Checks the end of a connection. Silence is punished, and rightly so: clients pause.
 fn unexpected_close(error: Option<&Error>, by: ClosedBy) -> Option<String> {
     let error = error?;
     let idle = error.condition == condition::RESOURCE_LIMIT_EXCEEDED;

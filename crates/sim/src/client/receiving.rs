@@ -1,4 +1,4 @@
-//! What a client does about its receivers.
+//! The receivers of a client.
 
 use enmasse_amqp::connection::{Incoming, LinkId};
 use enmasse_amqp::types::{DeliveryState, Modified, Outcome, TransactionalState};
@@ -62,7 +62,8 @@ impl Client {
             let Some(live) = &mut self.live else { return };
             let outcome = match outcome(&mut self.random) {
                 _ if self.behavior.collects => Outcome::Accepted,
-                // The only link to a subscription, or to a temporary queue, may never bar itself from a message.
+                // The only link to a subscription, or to a temporary queue, may never bar itself
+                // from a message.
                 Outcome::Modified(modified) if !direct && !modified.delivery_failed => Outcome::Released,
                 outcome => outcome,
             };
@@ -74,7 +75,7 @@ impl Client {
         if link.draining {
             return;
         }
-        // Whoever asks for a reply consumes it some time later.
+        // The requester of a reply consumes it some time later.
         let waits = temporary && active && !self.random.chance(20);
         if waits {
             return;
@@ -88,7 +89,7 @@ impl Client {
         }
     }
 
-    /// Retires a delivery in the open transaction, if it comes to that.
+    /// Retires a delivery in the open transaction, with some probability.
     fn retire(&mut self, at: usize, id: LinkId, number: usize, delivery: Unsettled, ledger: &mut Ledger) -> bool {
         let Some((transaction, txn_id)) = self.open_transaction() else { return false };
         if !ledger.consumes(number) || !self.random.chance(400) {

@@ -1,4 +1,4 @@
-//! What a client does about its senders.
+//! The senders of a client.
 
 use enmasse_amqp::connection::{LinkId, Outgoing};
 use enmasse_amqp::types::{DeliveryState, TransactionalState};
@@ -15,7 +15,7 @@ use crate::scenario::{NOWHERE, Profile, Scenario};
 const OUTPUT_ENOUGH: usize = 100_000;
 
 impl Client {
-    /// No producer window beyond what the address gives.
+    /// No producer window exceeds that of the address.
     pub(super) fn credited(&self, id: LinkId, credit: u32, scenario: &Scenario, ledger: &mut Ledger) {
         let Some(link) = self.links.iter().find(|link| link.id() == Some(id)) else { return };
         let capacity = match &link.spec {
@@ -105,7 +105,7 @@ impl Client {
         self.piece(at, id, ledger);
     }
 
-    /// Some messages ask for a reply, if there is a node for it; replies do not.
+    /// Some messages request a reply, if there is a node for it; replies do not.
     fn reply_to(&mut self, is_reply: bool) -> Option<String> {
         let nodes = self.links.iter().filter(|link| matches!(link.state, State::Attached(..)));
         let node = nodes.filter_map(|link| link.node.clone()).next();
@@ -128,7 +128,7 @@ impl Client {
         }
     }
 
-    /// Hands the next piece to the machine.
+    /// Passes the next piece to the machine.
     fn piece(&mut self, at: usize, id: LinkId, ledger: &mut Ledger) {
         let txn_id = self.open_transaction().map(|(_, txn_id)| txn_id);
         let Some(live) = &mut self.live else { return };

@@ -8,7 +8,7 @@ use enmasse_amqp::types::{Declare, Discharge, TransactionControl};
 use super::Client;
 use crate::ledger::{Ledger, OutcomeKind, TransactionNumber};
 
-/// Token of what is sent to the coordinator; no message has it.
+/// Token of messages to the coordinator; no other message has it.
 pub(super) const CONTROL_TOKEN: u64 = u64::MAX;
 
 /// The transaction of a client.
@@ -40,14 +40,14 @@ impl Client {
                 TransactionControl::Declare(Declare::default())
             }
             Some(OpenTransaction::Open(number, txn_id)) if !active || self.random.chance(60) => {
-                // What is posted in several frames is complete before the discharge.
+                // Postings of several frames are complete before the discharge.
                 if self.links.iter().any(|link| link.sending.as_ref().is_some_and(|one| one.transaction.is_some())) {
                     return;
                 }
                 let (number, txn_id, fail) = (*number, txn_id.clone(), self.random.chance(250));
                 ledger.discharges(number, !fail);
                 self.transaction = Some(OpenTransaction::Discharging(number));
-                // What is retired in it comes before the discharge.
+                // Retirements precede the discharge.
                 live.machine.flush(now);
                 TransactionControl::Discharge(Discharge { txn_id, fail })
             }

@@ -1,4 +1,5 @@
-//! Anycast and multicast addresses (`docs/contracts.md` 7): the outcome of a message is that of its consumers.
+//! Anycast and multicast addresses (`docs/contracts.md` 7): the outcome of a message is that of its
+//! consumers.
 
 use enmasse_router::core::AddressKind;
 
@@ -51,7 +52,8 @@ impl Ledger {
         }
     }
 
-    /// A temporary queue stores what is sent to it, whoever consumes, as long as the link that created it is there.
+    /// A temporary queue stores messages, with or without consumers, as long as the link that
+    /// created it is there.
     fn justified_by_temporary_queue(&self, creator: LinkNumber, outcome: OutcomeKind) -> Result<(), String> {
         match outcome {
             OutcomeKind::Accepted | OutcomeKind::Full => Ok(()),
@@ -60,11 +62,12 @@ impl Ledger {
         }
     }
 
-    /// Whether an outcome follows from those of the consumers. Of consumers whose link is over they may have arrived or
-    /// not.
+    /// Whether an outcome follows from those of the consumers. For consumers whose link is over
+    /// they may have arrived or not.
     fn justified_by_consumers(&self, message: &Message, outcome: OutcomeKind) -> Result<(), String> {
         let answered = |outcome: OutcomeKind| message.copies.iter().any(|copy| copy.outcome == Some(outcome));
-        // The answer of a link that is over, or to an address that was deleted, may have come too late.
+        // The answer of a link that is over, or to an address that was deleted, may have come too
+        // late.
         let arrived = |copy: &Copy| self.links[copy.to].is_attached() && !message.route.may_be_deleted;
         let certainly =
             |outcome: OutcomeKind| message.copies.iter().any(|copy| copy.outcome == Some(outcome) && arrived(copy));
@@ -97,7 +100,7 @@ impl Ledger {
         }
     }
 
-    /// Settled messages of a treatment that nobody received, of links that are still there.
+    /// Settled messages of a treatment that no consumer received, of links that are still there.
     #[must_use]
     pub(crate) fn unseen(&self, kind: AddressKind) -> Vec<MessageNumber> {
         let lost = |message: &Message| {

@@ -1,8 +1,9 @@
-//! The ledger: every message that was ever sent, who received it, with which outcome; and whether all that follows the
-//! contract. It knows only what clients know, and shares no code with the node.
+//! The ledger: every message that was ever sent, its receivers and outcomes; and checks that all of
+//! it follows the contract. It knows only what clients know, and shares no code with the node.
 //!
-//! `direct` checks anycast and multicast addresses (`docs/contracts.md` 7), `stored` queues, subscriptions and dead letters
-//! (8), `transactions` what is posted and retired in them, `streams` offsets (9).
+//! `direct` checks anycast and multicast addresses (`docs/contracts.md` 7), `stored` queues,
+//! subscriptions and dead letters (8), `transactions` postings and retirements, `streams` offsets
+//! (9).
 
 mod direct;
 mod names;
@@ -43,7 +44,7 @@ const HISTORY: usize = 100_000;
 /// How far its sender is with a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// not all of it is handed to the machine
+    /// part of it is not passed to the machine yet
     Sending,
     /// all of it is
     Sent,
@@ -73,7 +74,7 @@ impl Route {
     }
 }
 
-/// What a client knows of a link's life.
+/// A client's view of a link's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LinkState {
     Attached,
@@ -81,7 +82,7 @@ enum LinkState {
     Detaching,
     /// over as the protocol has it: all that was sent on it before has arrived
     Detached,
-    /// its connection was lost: what was sent on it may have arrived or not
+    /// its connection was lost: messages on it may have arrived or not
     Lost,
 }
 
@@ -92,9 +93,9 @@ struct Link {
     state: LinkState,
     /// direct: the last message it has of each sending link and name
     last: HashMap<(LinkNumber, String), MessageNumber>,
-    /// what it receives from, if that is stored
+    /// its stored source
     source: Option<Source>,
-    /// stored: what it was sent, in order
+    /// stored: messages delivered to it, in order
     deliveries: Vec<Delivery>,
     /// stream: the next offset of each partition
     offsets: HashMap<u32, u64>,
@@ -117,9 +118,9 @@ struct Message {
     settled: bool,
     bytes: Vec<u8>,
     progress: Progress,
-    /// what its sender was told
+    /// the outcome for its sender
     outcome: Option<OutcomeKind>,
-    /// direct: who has it
+    /// direct: its receivers
     copies: Vec<Copy>,
     transaction: Option<TransactionNumber>,
     sent_at: Time,
@@ -144,19 +145,19 @@ pub(crate) struct Ledger {
     digest: u64,
     events: u64,
     violations: Vec<String>,
-    /// addresses (of a space) that are gone, or that not all shards know to be as they are
+    /// addresses (of a space) that are deleted, or whose current settings not all shards know
     changing: Vec<(usize, String)>,
-    /// figures of the run
-    pub(crate) figures: Figures,
+    /// statistics of the run
+    pub(crate) stats: RunStats,
     /// faults of the run
     pub(crate) faults: FaultCounts,
     /// temporary queues, with the links that created them
     temporary: HashMap<String, LinkNumber>,
 }
 
-/// What happened in a run, in numbers: a sample in which little happens proves little.
+/// The counters of a run: a sample with few events proves little.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Figures {
+pub struct RunStats {
     /// messages begun
     pub sent: u64,
     /// deliveries received whole
@@ -175,7 +176,7 @@ pub struct Figures {
     pub read: u64,
 }
 
-impl Figures {
+impl RunStats {
     /// Adds those of another run.
     pub fn add(&mut self, other: &Self) {
         self.sent += other.sent;
@@ -195,7 +196,7 @@ impl Ledger {
         Self { terms: terms.collect(), ..Self::default() }
     }
 
-    /// Time goes on.
+    /// Advances time.
     pub(crate) fn set_time(&mut self, now: Time) {
         self.now = now;
     }
@@ -247,11 +248,11 @@ impl Ledger {
         self.digest
     }
 
-    /// A link is attached. `source`: what it receives from, if that is stored.
+    /// A link is attached. `source`: its stored source.
     pub(crate) fn attached(&mut self, client: usize, route: Route, source: Option<Source>) -> LinkNumber {
         let number = self.links.len();
         self.log(&format!("client {client} link {number} at {}/{}", route.space, route.name));
-        self.figures.links += 1;
+        self.stats.links += 1;
         let space = route.space;
         if let Some(Source::Queue(name) | Source::Subscription { name, .. }) = &source {
             self.consumes_from(space, &name.clone());
@@ -311,7 +312,7 @@ impl Ledger {
             self.log(&format!("link {link} is over"));
             self.disturb(link);
             if !by_client {
-                // What was sent on it last may have met the node's detach.
+                // Its last messages may have met the node's detach.
                 self.links[link].state = LinkState::Lost;
             }
         }
@@ -337,7 +338,7 @@ impl Ledger {
         self.lose_transactions(client);
     }
 
-    /// The node was killed: what was sent to it last may have arrived or not; no attempt is counted.
+    /// The node was killed: its last messages may have arrived or not; no attempt is counted.
     pub(crate) fn restarted(&mut self) {
         for number in 0..self.links.len() {
             if !self.links[number].is_over() {
@@ -348,7 +349,8 @@ impl Ledger {
         self.forget_restart();
     }
 
-    /// An address is deleted or declared again: messages under way to it may end one way or the other.
+    /// An address is deleted or declared again: messages under way to it may end one way or the
+    /// other.
     pub(crate) fn changes(&mut self, space: usize, address: &str) {
         for message in self.messages.iter_mut().filter(|message| message.outcome.is_none()) {
             message.route.may_be_deleted |=
@@ -357,7 +359,7 @@ impl Ledger {
         self.changing.push((space, address.to_owned()));
     }
 
-    /// All shards know the plan in force, which has those addresses that `exists` tells.
+    /// All shards know the plan in force, which has the addresses in `exists`.
     pub(crate) fn know_plan(&mut self, exists: impl Fn(usize, &str) -> bool) {
         self.changing.retain(|(space, address)| !exists(*space, address));
     }
@@ -381,7 +383,7 @@ impl Ledger {
         let number = self.messages.len();
         let within = transaction.map_or(String::new(), |number| format!(" in transaction {number}"));
         self.log(&format!("link {from} sends {number} to {} settled={settled}{within}", route.name));
-        self.figures.sent += 1;
+        self.stats.sent += 1;
         if let Some(transaction) = transaction {
             self.posted(transaction, number, route.is_stored());
         }
@@ -399,7 +401,7 @@ impl Ledger {
         number
     }
 
-    /// What the message looks like.
+    /// The description of the message.
     pub(crate) fn contains(&mut self, message: MessageNumber, bytes: Vec<u8>) {
         self.messages[message].bytes = bytes;
     }
@@ -418,7 +420,7 @@ impl Ledger {
         settled: bool,
         bytes: &[u8],
     ) -> Option<MessageNumber> {
-        self.figures.received += 1;
+        self.stats.received += 1;
         let number = match content.number {
             Some(number) => number,
             None => match self.empty_message_at(to, content) {
@@ -470,7 +472,7 @@ impl Ledger {
     /// A sender receives the outcome of a message. `provisional`: in its transaction.
     pub(crate) fn sender_outcome(&mut self, number: MessageNumber, outcome: OutcomeKind, provisional: bool) {
         self.log(&format!("{number} is settled as {outcome:?}, provisional: {provisional}"));
-        self.figures.outcomes += 1;
+        self.stats.outcomes += 1;
         let message = &mut self.messages[number];
         let before = message.outcome.replace(outcome);
         if message.settled || before.is_some() || message.progress == Progress::Aborted {
@@ -491,14 +493,14 @@ impl Ledger {
     /// Whether a message waits for an outcome that must still come.
     #[must_use]
     pub(crate) fn unresolved(&self) -> Vec<MessageNumber> {
-        let owed = |message: &Message| {
+        let outstanding_outcomes = |message: &Message| {
             let waits = !message.settled && message.outcome.is_none() && message.progress == Progress::Sent;
             waits && self.links[message.from].is_attached()
         };
-        (0..self.messages.len()).filter(|number| owed(&self.messages[*number])).collect()
+        (0..self.messages.len()).filter(|number| outstanding_outcomes(&self.messages[*number])).collect()
     }
 
-    /// Who sent a message, for people.
+    /// The sender of a message, for reports.
     #[must_use]
     pub(crate) fn describe(&self, number: MessageNumber) -> String {
         let message = &self.messages[number];

@@ -1,22 +1,23 @@
-//! Names of addresses and what receivers ask for (`docs/contracts.md` 6).
+//! Names of addresses and what receivers request (`docs/contracts.md` 6).
 
-/// Whether what is sent to `name` goes to `address`: in the simulation an address has one level.
+/// Whether messages to `name` go to `address`: in the simulation an address has one level.
 pub(super) fn belongs(name: &str, address: &str) -> bool {
     name.split('/').next() == Some(address)
 }
 
-/// Whether a receiver of `asked` gets what is sent to `name`: the address itself covers all names below it.
-pub(crate) fn covers(asked: &str, name: &str) -> bool {
+/// Whether a receiver of `requested` gets messages to `name`: the address itself covers all names
+/// below it.
+pub(crate) fn covers(requested: &str, name: &str) -> bool {
     let mut levels = name.split('/');
-    let mut asked = asked.split('/').peekable();
-    while let Some(level) = asked.next() {
+    let mut requested = requested.split('/').peekable();
+    while let Some(level) = requested.next() {
         match (level, levels.next()) {
             ("#", _) => return true,
             ("+", Some(_)) => {}
             (level, Some(other)) if level == other => {}
             _ => return false,
         }
-        if asked.peek() == Some(&"#") {
+        if requested.peek() == Some(&"#") {
             return true;
         }
     }
@@ -29,7 +30,7 @@ mod tests {
 
     #[test]
     fn names_cover_as_the_contract_says() {
-        for (asked, name, covered) in [
+        for (requested, name, covered) in [
             ("a", "a", true),
             ("a", "b", false),
             ("a", "a/b", false),
@@ -39,7 +40,7 @@ mod tests {
             ("a/+", "a/b/c", false),
             ("a/+/c", "a/b/c", true),
         ] {
-            assert_eq!(covers(asked, name), covered, "{asked} {name}");
+            assert_eq!(covers(requested, name), covered, "{requested} {name}");
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Outcomes (3.4) as the ledger tells them apart.
+//! Outcomes (3.4) as the ledger distinguishes them.
 
 use enmasse_amqp::types::{Error, Outcome, Symbol, condition};
 
-/// What consumers of the simulation reject with; any other error is the node's.
+/// The rejection of consumers in the simulation; any other error is the node's.
 const REJECTION: Symbol = Symbol::constant("sim:rejected");
 
 /// How a delivery was settled.

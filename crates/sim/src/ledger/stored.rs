@@ -1,9 +1,11 @@
-//! Queues, subscriptions and dead letters (`docs/contracts.md` 8): what is accepted is delivered until a consumer accepts
-//! it, given up only after as many failed attempts as its address allows, and never seen again after that.
+//! Queues, subscriptions and dead letters (`docs/contracts.md` 8): an accepted message is delivered
+//! until a consumer accepts it, given up only after the failed attempts that its address allows,
+//! and never seen again after that.
 //!
-//! A client does not know when what it says has arrived. So the ledger bounds: of each message the *most* attempts that
-//! may have failed by the contract's table of attempts, and whether a consumer's outcome has *certainly* arrived, and is
-//! certainly on disk. A delivery beyond those bounds is a violation.
+//! A client does not know when its frames have arrived. So the ledger bounds: of each message the
+//! *most* attempts that may have failed by the contract's table of attempts, and whether a
+//! consumer's outcome has *certainly* arrived, and is certainly on disk. A delivery beyond those
+//! bounds is a violation.
 
 use std::collections::BTreeSet;
 
@@ -13,18 +15,18 @@ use super::{Ledger, LinkNumber, LinkState, MessageNumber, OutcomeKind, Progress,
 use crate::address::{DEAD_LETTERS, Terms};
 use crate::message::Content;
 
-/// Names a queue, a subscription, or what a dead-letter address holds of one address.
+/// Names a queue, a subscription, or the dead letters of one address.
 pub(super) type QueueNumber = usize;
 
-/// What a receiver of stored messages receives from.
+/// The stored source of a receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     /// a queue or a declared subscription
     Queue(String),
     /// a dead-letter or expiry address
     DeadLetters(String),
-    /// a subscription that the link made; `outlives`: messages sent from now on are kept for it, whatever becomes of the
-    /// link
+    /// a subscription that the link created; `outlives`: later messages are kept for it after the
+    /// link has ended
     Subscription { name: String, outlives: bool },
     /// a stream, from its first offset
     Stream(String),
@@ -38,11 +40,12 @@ pub(super) struct Queue {
     terms: Terms,
     /// of a subscription: messages from this one on are kept for it
     since: Option<MessageNumber>,
-    /// a link was lost while its oldest unsettled delivery was on its way: it may have been any message sent before
+    /// a link was lost while its oldest unsettled delivery was on its way: it may have been any
+    /// message sent before
     unknown_attempts: Vec<MessageNumber>,
     /// links that were ever attached to it
     consumers: u32,
-    /// messages may have come back from a consumer: order is not judged any more
+    /// messages may have returned from a consumer: order is not judged any more
     disturbed: bool,
 }
 
@@ -80,7 +83,7 @@ pub(super) struct Delivery {
 }
 
 impl Ledger {
-    /// The number of a queue, which is made when it is asked for first.
+    /// The number of a queue, which is made when it is requested first.
     fn queue(&mut self, space: usize, name: &str) -> QueueNumber {
         if let Some(number) = self.queue_numbers.get(&(space, name.to_owned())) {
             return *number;
@@ -112,26 +115,28 @@ impl Ledger {
         }
     }
 
-    /// A link to a queue or subscription is attached. Of several consumers one may be given what another gave back.
+    /// A link to a queue or subscription is attached. Of several consumers one may be given what
+    /// another returned.
     pub(super) fn consumes_from(&mut self, space: usize, name: &str) {
         let queue = self.queue(space, name);
         self.queues[queue].consumers += 1;
         self.queues[queue].disturbed |= self.queues[queue].consumers > 1;
     }
 
-    /// A link to a subscription is attached: what is sent from now on is for it.
+    /// A link to a subscription is attached: later messages are for it.
     pub(super) fn subscribed(&mut self, space: usize, name: &str) {
         let (queue, next) = (self.queue(space, name), self.messages.len());
         self.queues[queue].since.get_or_insert(next);
     }
 
-    /// A subscription ends: nothing is owed to it any more.
+    /// A subscription ends: nothing is due to it any more.
     pub(super) fn unsubscribed(&mut self, space: usize, name: &str) {
         let queue = self.queue(space, name);
         self.queues[queue].since = None;
     }
 
-    /// A message without sections goes to an address. One an address and run, since nothing in it says which it is.
+    /// A message without sections goes to an address. One per address and run, since its contents
+    /// do not name it.
     pub(crate) fn sends_empty(&mut self, space: usize, name: &str, number: MessageNumber) {
         let queue = self.queue(space, name);
         self.empty.insert(queue, number);
@@ -181,7 +186,7 @@ impl Ledger {
                     return self.violation(format!("message {number} at link {to}: a dead letter without a cause"));
                 };
                 if origin.ends_with("::") {
-                    // Of a live subscription nobody can tell which: each may give the same message up.
+                    // A live subscription cannot be identified: each may give the same message up.
                     let wrong =
                         self.check_content(to, number, origin, content).and_then(|()| self.check_visible(number));
                     return wrong.err().map_or((), |what| self.violation(format!("dead letter {number}: {what}")));
@@ -189,7 +194,7 @@ impl Ledger {
                 let (from, queue) = (self.queue(space, origin), self.queue(space, &format!("{name}<{origin}")));
                 found.extend(self.check_dead_letter(number, from, cause).err());
                 self.queued.entry((number, from)).or_default().dead = Some(queue);
-                self.figures.dead_letters += 1;
+                self.stats.dead_letters += 1;
                 (queue, origin.to_owned())
             }
         };
@@ -211,7 +216,7 @@ impl Ledger {
             found.extend(self.check_order(to, number, queue).err());
         }
         let queued = self.queued.entry((number, queue)).or_default();
-        self.figures.redelivered += u64::from(queued.delivered);
+        self.stats.redelivered += u64::from(queued.delivered);
         (queued.delivered, queued.holder, queued.settled) = (true, Some(to), None);
         self.links[to].deliveries.push(Delivery { message: number, queue, outcome: None });
         for what in found {
@@ -220,7 +225,7 @@ impl Ledger {
         }
     }
 
-    /// It is what was sent, to where it was sent, and was not refused.
+    /// The message as it was sent, to its address, and not refused.
     pub(super) fn check_content(
         &self,
         to: LinkNumber,
@@ -312,7 +317,8 @@ impl Ledger {
         }
     }
 
-    /// On one link messages that nobody had before come in the order of their producer, as long as none can have come back.
+    /// On one link first deliveries arrive in the order of their producer, as long as none can have
+    /// been returned.
     fn check_order(&mut self, to: LinkNumber, number: MessageNumber, queue: QueueNumber) -> Result<(), String> {
         let again = self.queued.get(&(number, queue)).is_some_and(|queued| queued.delivered);
         let message = &self.messages[number];
@@ -345,7 +351,8 @@ impl Ledger {
         match outcome {
             OutcomeKind::Rejected if moves => queued.rejected = true,
             OutcomeKind::Failed | OutcomeKind::Rejected => queued.failures += 1,
-            // What is rolled back counts, and comes again before the client knows.
+            // Retirements that are rolled back count, and are delivered again before the client
+            // knows.
             _ => queued.failures += u32::from(transaction.is_some()),
         }
         if let Some(transaction) = transaction {
@@ -367,9 +374,9 @@ impl Ledger {
         }
     }
 
-    /// Links of a connection were lost: of each the oldest unsettled delivery counts as a failed attempt. Which it is the
-    /// client knows only as far as its outcomes have arrived, and not at all if it had settled everything. A message is on
-    /// its way to one of them at most.
+    /// Links of a connection were lost: of each the oldest unsettled delivery counts as a failed
+    /// attempt. Which it is the client knows only as far as its outcomes have arrived, and not at
+    /// all if it had settled everything. A message is on its way to one of them at most.
     pub(super) fn count_lost_attempts(&mut self, links: &[LinkNumber]) {
         let sent = self.messages.len();
         let mut unknown = BTreeSet::new();
@@ -412,7 +419,8 @@ impl Ledger {
         }
     }
 
-    /// Everything that clients have sent has arrived at the node, and all that follows from it is on disk.
+    /// Everything that clients have sent has arrived at the node, and all that follows from it is
+    /// on disk.
     pub(crate) fn barrier(&mut self) {
         self.log("everything has arrived and is on disk");
         let links = &self.links;
@@ -428,14 +436,14 @@ impl Ledger {
         }
     }
 
-    /// What is wrong with stored messages when nothing happens any more: each is where it has to be.
+    /// The final check of stored messages: each is where it has to be.
     pub(crate) fn check_stored(&mut self) {
         let mut found = Vec::new();
         for number in 0..self.messages.len() {
             let message = &self.messages[number];
             let committed = message.transaction.map(|transaction| self.transactions[transaction].has_stored(number));
-            let owed = committed.unwrap_or(message.outcome == Some(OutcomeKind::Accepted));
-            if !owed || message.progress != Progress::Sent || message.route.temporary.is_some() {
+            let outstanding_outcomes = committed.unwrap_or(message.outcome == Some(OutcomeKind::Accepted));
+            if !outstanding_outcomes || message.progress != Progress::Sent || message.route.temporary.is_some() {
                 continue;
             }
             match message.route.kind {
@@ -485,7 +493,7 @@ impl Ledger {
     }
 }
 
-/// What a receiver that asks for an address by its name receives from.
+/// The source of a receiver that names an address.
 pub(crate) fn source_of(name: &str, kind: Option<AddressKind>, expiry: &str) -> Option<Source> {
     match kind {
         Some(AddressKind::Stored) if name == DEAD_LETTERS || name == expiry => {

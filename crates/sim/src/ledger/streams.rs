@@ -1,12 +1,12 @@
-//! Streams (`docs/contracts.md` 9): offsets are dense from 0, each belongs to one message for ever, and all that was
-//! accepted is read.
+//! Streams (`docs/contracts.md` 9): offsets are dense from 0, each belongs to one message for ever,
+//! and all that was accepted is read.
 
 use std::collections::HashMap;
 
 use super::{Ledger, LinkNumber, MessageNumber};
 use crate::message::Content;
 
-/// What readers of a stream have seen.
+/// The view of a stream's readers.
 #[derive(Debug, Default)]
 pub(super) struct Stream {
     /// by partition and offset
@@ -23,7 +23,7 @@ impl Ledger {
         name: &str,
         content: &Content,
     ) {
-        self.figures.read += 1;
+        self.stats.read += 1;
         let mut found = Vec::new();
         let space = self.links[to].route.space;
         found.extend(self.check_content(to, number, name, content).err());

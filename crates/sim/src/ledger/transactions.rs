@@ -12,7 +12,7 @@ pub(crate) type TransactionNumber = usize;
 /// An unused transaction is rolled back after this time, in microseconds.
 const TIME_OUT_US: u64 = 300_000_000;
 
-/// What clients know of a transaction.
+/// Clients' view of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Open,
@@ -35,7 +35,8 @@ pub(super) struct Transaction {
     retired: Vec<(MessageNumber, QueueNumber)>,
     /// a posting that was refused, or has to be
     refused: Option<MessageNumber>,
-    /// postings of links that were over at the discharge, with no outcome: the last of them may not be complete
+    /// postings of links that were over at the discharge, with no outcome: the last of them may not
+    /// be complete
     incomplete: Vec<MessageNumber>,
 }
 
@@ -79,7 +80,7 @@ impl Ledger {
         self.transactions[transaction].retired.push((number, queue));
     }
 
-    /// The sender of a posting learns what became of it.
+    /// The sender of a posting learns its outcome.
     pub(super) fn posting_outcome(
         &mut self,
         transaction: TransactionNumber,
@@ -110,7 +111,7 @@ impl Ledger {
         self.log(&format!("the discharge of transaction {transaction} is accepted: {accepted}"));
         match self.transactions[transaction].state {
             State::Discharging { commit: true } if accepted => {
-                self.figures.commits += 1;
+                self.stats.commits += 1;
                 self.end_transaction(transaction, State::Committed);
                 self.check_commit(transaction);
             }
@@ -120,7 +121,7 @@ impl Ledger {
                 }
                 self.end_transaction(transaction, State::RolledBack);
             }
-            // Its link was lost meanwhile.
+            // Its link was lost in the meantime.
             _ => {}
         }
     }

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use super::super::Hash;
 use super::super::verifier::Keys;
 
-/// Keys derived from a password, and from what. RFC 5802 lets a client keep them for its next login, as the server is
-/// likely to ask with the same salt again. They are as good as the password: guard them like it.
+/// Keys derived from a password, and from what. RFC 5802 lets a client keep them for its next
+/// login, as the server is likely to ask with the same salt again. They are as good as the
+/// password: guard them like it.
 #[derive(Clone)]
-pub struct DerivedKeys(Arc<Kept>);
+pub struct DerivedKeys(Arc<CachedKeys>);
 
-struct Kept {
+struct CachedKeys {
     hash: Hash,
     password: String,
     salt: Vec<u8>,
@@ -30,12 +31,12 @@ impl DerivedKeys {
     /// `kept` if all that it was derived from is the same, else keys derived now.
     pub(super) fn reuse(kept: Option<Self>, hash: Hash, password: &str, salt: &[u8], iterations: NonZeroU32) -> Self {
         let fits = |kept: &Self| {
-            let Kept { hash: of, password: by, salt: with, iterations: rounds, .. } = &*kept.0;
+            let CachedKeys { hash: of, password: by, salt: with, iterations: rounds, .. } = &*kept.0;
             (*of, by.as_str(), with.as_slice(), *rounds) == (hash, password, salt, iterations)
         };
         kept.filter(fits).unwrap_or_else(|| {
             let keys = Keys::derive(hash, password, salt, iterations);
-            Self(Arc::new(Kept { hash, password: password.to_owned(), salt: salt.to_vec(), iterations, keys }))
+            Self(Arc::new(CachedKeys { hash, password: password.to_owned(), salt: salt.to_vec(), iterations, keys }))
         })
     }
 

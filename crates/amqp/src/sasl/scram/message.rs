@@ -1,5 +1,5 @@
-//! The four messages of SCRAM (RFC 5802, section 7). Every text of the peer is taken apart here; unknown optional
-//! attributes at the end are passed over, mandatory extensions (`m=`) are refused.
+//! The four messages of SCRAM (RFC 5802, section 7). Every text of the peer is taken apart here;
+//! unknown optional attributes at the end are skipped, mandatory extensions (`m=`) are refused.
 
 use std::num::NonZeroU32;
 
@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 
 use crate::sasl::verifier::prepare;
 
-/// What is wrong with a message, for the log.
+/// The error in a message, for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::sasl) struct Malformed(pub(in crate::sasl) &'static str);
 
@@ -17,7 +17,7 @@ pub(in crate::sasl) struct Malformed(pub(in crate::sasl) &'static str);
 pub(in crate::sasl) struct ClientFirst<'a> {
     /// up to and with the second comma
     pub(in crate::sasl) gs2_header: &'a str,
-    /// what follows the header
+    /// the message without its header
     pub(in crate::sasl) bare: &'a str,
     /// decoded and prepared
     pub(in crate::sasl) user: String,
@@ -31,7 +31,8 @@ impl<'a> ClientFirst<'a> {
         let (flag, rest) = text.split_once(',').ok_or(Malformed("SCRAM: the first message has no header"))?;
         let (authzid, bare) = rest.split_once(',').ok_or(Malformed("SCRAM: the first message has no header"))?;
         match flag {
-            // `y`: the client could bind a channel and sees that the server does not offer it, which is so.
+            // `y`: the client could bind a channel and sees that the server does not offer it,
+            // which is so.
             "n" | "y" => {}
             flag if flag.starts_with("p=") => return Err(Malformed("SCRAM: channel binding is not offered")),
             _ => return Err(Malformed("SCRAM: the first message has no channel binding flag")),
@@ -120,7 +121,7 @@ impl ServerFinal {
     }
 }
 
-/// What is left of `name=value,name=value`.
+/// The rest of `name=value,name=value`.
 struct Attributes<'a>(&'a str);
 
 impl<'a> Attributes<'a> {

@@ -1,4 +1,4 @@
-//! SCRAM (RFC 5802): the messages, and who proves what with which key.
+//! SCRAM (RFC 5802): the messages and the proofs.
 //!
 //! ```text
 //! client-first   n,,n=user,r=CNONCE
@@ -23,7 +23,7 @@ use super::{Hash, Nonce, Verifier};
 pub(super) struct ServerExchange {
     verifier: Verifier,
     user: String,
-    /// what the client has to repeat as channel binding
+    /// the channel binding that the client has to repeat
     gs2_header: String,
     /// nonce of both
     nonce: String,
@@ -45,7 +45,8 @@ impl ServerExchange {
         (Self { verifier, user: first.user.clone(), gs2_header, nonce, messages }, reply.into_bytes())
     }
 
-    /// Checks the client's last message: the user and the server's last message. `Ok(None)`: the proof is wrong.
+    /// Checks the client's last message: the user and the server's last message. `Ok(None)`: the
+    /// proof is wrong.
     pub(super) fn finish(self, message: &[u8]) -> Result<Option<(String, Vec<u8>)>, Malformed> {
         let last = ClientFinal::parse(message)?;
         if last.binding != self.gs2_header.as_bytes() {
@@ -63,7 +64,7 @@ impl ServerExchange {
     }
 }
 
-/// Whether `proof` shows that its maker has the ClientKey behind the verifier, in a time that tells nothing.
+/// Whether `proof` shows that its author has the ClientKey behind the verifier, in constant time.
 fn proves(verifier: &Verifier, auth_message: &str, proof: &[u8]) -> bool {
     let hash = verifier.hash;
     let signature = hash.hmac(&verifier.stored_key, auth_message.as_bytes());
@@ -97,13 +98,15 @@ impl ClientExchange {
         (Self { hash, password, nonce, messages: bare + "," }, message)
     }
 
-    /// Answers the server's first message: the client's last message, and the signature that the server has to show.
+    /// Answers the server's first message: the client's last message, and the signature that the
+    /// server has to show.
     #[cfg(test)]
     pub(super) fn prove(self, message: &[u8]) -> Result<(Vec<u8>, Vec<u8>), Malformed> {
         self.prove_with(message, &mut None)
     }
 
-    /// As `prove`, with the keys of an earlier login if they still fit; leaves those that were used.
+    /// As `prove`, with the keys of an earlier login if they still fit; leaves those that were
+    /// used.
     pub(super) fn prove_with(
         self,
         message: &[u8],
@@ -137,8 +140,9 @@ impl ClientExchange {
 /// This client binds no channel and acts for itself.
 const GS2_HEADER: &str = "n,,";
 
-/// Fewer rounds would make the proof cheap to break for a false server (RFC 5802, section 5.1 and RFC 7677, section 4
-/// ask for at least 4,096).
+/// Fewer rounds would make the proof cheap to break for a false server (RFC 5802, section 5.1 and
+/// RFC 7677, section 4 ask for at least 4,096).
 const ITERATIONS_MIN: u32 = 4_096;
-/// More would keep the client busy for seconds, at the word of a server that has proved nothing yet.
+/// More would keep the client busy for seconds, at the word of a server that has proved nothing
+/// yet.
 const ITERATIONS_MAX: u32 = 1_000_000;

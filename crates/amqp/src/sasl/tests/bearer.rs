@@ -65,8 +65,8 @@ fn what_is_malformed_is_said_and_then_refused() {
     ] {
         let mut server = server();
         let bytes = message.replace("^A", "\u{1}").into_bytes();
-        let said = challenge(server.init(&init("OAUTHBEARER", Some(&bytes)), &knowing()));
-        assert_eq!(said, br#"{"status":"invalid_request"}"#, "{message}");
+        let reported = challenge(server.init(&init("OAUTHBEARER", Some(&bytes)), &knowing()));
+        assert_eq!(reported, br#"{"status":"invalid_request"}"#, "{message}");
         let step = server.response(b"\x01", &knowing());
         assert!(matches!(step, Step::Refused { code: SaslCode::Auth, .. }), "{message}: {step:?}");
     }
@@ -75,7 +75,7 @@ fn what_is_malformed_is_said_and_then_refused() {
 }
 
 #[test]
-fn a_token_that_is_right_lets_in_whom_it_names() {
+fn a_token_that_is_right_admits_whom_it_names() {
     for mechanism in [Mechanism::OAuthBearer, Mechanism::XOAuth2] {
         let mut server = server();
         let message = BearerMessage::write(mechanism, None, TOKEN);
@@ -136,7 +136,7 @@ fn where_nobody_can_tell_one_may_try_again() {
 }
 
 #[test]
-fn a_password_may_be_for_somebody_else_to_check() {
+fn a_password_may_be_for_another_party_to_check() {
     let users = Users { delegated: true, ..Users::default() };
     for (verdict, comes_in) in [(Verdict::Right { user: "alice".into() }, true), (Verdict::Wrong, false)] {
         let mut server = server();

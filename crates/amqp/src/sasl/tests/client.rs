@@ -119,10 +119,10 @@ fn a_challenge_that_could_harm_is_refused() {
 }
 
 #[test]
-fn a_server_that_asks_for_too_few_or_too_many_rounds_is_told_from_others() {
+fn a_server_that_requests_too_few_or_too_many_rounds_is_distinguished_from_others() {
     use base64::Engine as _;
     let nonce = base64::engine::general_purpose::STANDARD.encode(NONCE);
-    for (rounds, said) in [
+    for (rounds, reported) in [
         (1, Some("less than 4,096 rounds")),
         (4_095, Some("less than 4,096 rounds")),
         (4_096, None),
@@ -133,8 +133,8 @@ fn a_server_that_asks_for_too_few_or_too_many_rounds_is_told_from_others() {
         let mut client = Client::new(login("alice", "pencil"), NONCE);
         client.start(&symbols(&["SCRAM-SHA-256"]), None).unwrap();
         let answer = client.challenge(format!("r={nonce}x,s=AAAA,i={rounds}").as_bytes());
-        match said {
-            Some(said) => assert!(answer.unwrap_err().to_string().contains(said), "{rounds}"),
+        match reported {
+            Some(reported) => assert!(answer.unwrap_err().to_string().contains(reported), "{rounds}"),
             None => assert!(answer.is_ok(), "{rounds}"),
         }
     }

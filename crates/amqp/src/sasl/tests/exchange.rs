@@ -6,7 +6,8 @@ use super::{NONCE, Users};
 use crate::sasl::{Client, ClientError, Identity, Login, Mechanism, Server, Step};
 use crate::types::{SaslCode, SaslOutcome};
 
-/// Runs an exchange to its end: what the server says about the client, and the client about the server.
+/// Runs an exchange to its end: what the server says about the client, and the client about the
+/// server.
 fn meet(mechanism: Mechanism, login: Login, users: &Users) -> (Result<Identity, SaslCode>, Result<(), ClientError>) {
     let mut server = Server::new(vec![mechanism], NONCE);
     let mut client = Client::new(login, NONCE);
@@ -36,7 +37,7 @@ fn with_password(user: &str, password: &str) -> Login {
 const PASSWORD_MECHANISMS: [&str; 4] = ["PLAIN", "SCRAM-SHA-1", "SCRAM-SHA-256", "SCRAM-SHA-512"];
 
 #[test]
-fn the_right_password_lets_in() {
+fn the_right_password_admits() {
     for name in PASSWORD_MECHANISMS {
         let mechanism = Mechanism::from_name(name).unwrap();
         for (user, password) in [("alice", "pencil"), ("böb, =c", "grün"), ("b\u{f6}b, =c", "gru\u{308}n")] {
@@ -73,9 +74,10 @@ fn without_a_name_and_by_certificate() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
 
-    /// One flipped bit anywhere in the client's last message keeps it out, or changes nothing that counts.
+    /// One flipped bit anywhere in the client's last message keeps it out, or changes nothing that
+    /// counts.
     #[test]
-    fn no_forged_proof_lets_in(at: prop::sample::Index, bit in 0u8..8) {
+    fn no_forged_proof_admits(at: prop::sample::Index, bit in 0u8..8) {
         let users = Users::alice();
         let mut server = Server::new(vec![Mechanism::Scram(crate::sasl::Hash::Sha256)], NONCE);
         let mut client = Client::new(with_password("alice", "pencil"), NONCE);

@@ -15,10 +15,10 @@ fn meet(mechanism: Mechanism, user: &str, password: &str, users: &Users) -> Resu
     let name = Mechname::parse(mechanism.name().as_bytes()).unwrap();
     let mut client = SASLClient::new(config).start_suggested(&[name]).unwrap();
     let mut server = Server::new(vec![mechanism], NONCE);
-    let mut say = |heard: Option<&[u8]>| {
-        let mut said = Cursor::new(Vec::new());
-        let state = client.step(heard, &mut said);
-        state.map(|state| (state, said.into_inner()))
+    let mut say = |received: Option<&[u8]>| {
+        let mut reported = Cursor::new(Vec::new());
+        let state = client.step(received, &mut reported);
+        state.map(|state| (state, reported.into_inner()))
     };
     let (_, message) = say(None).unwrap();
     let init = SaslInit { mechanism: mechanism.symbol(), initial_response: Some(message), hostname: None };

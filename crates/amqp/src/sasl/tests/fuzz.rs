@@ -47,7 +47,7 @@ fn scram_messages() {
     });
 }
 
-/// A message that begins well and goes on anyhow gets further into the parsers than chance does.
+/// A message that begins well and continues anyhow gets further into the parsers than chance does.
 #[test]
 fn scram_messages_that_begin_well() {
     check!().for_each(|input: &[u8]| {

@@ -1,5 +1,5 @@
-//! Both sides of SASL: against the vectors of the RFCs, against each other, against another library's client, and
-//! against bytes that make no sense.
+//! Both sides of SASL: against the vectors of the RFCs, against each other, against another
+//! library's client, and against bytes that make no sense.
 
 mod bearer;
 mod client;
@@ -26,7 +26,7 @@ struct Users {
     anonymous: bool,
     open: bool,
     certificate: Option<&'static str>,
-    /// passwords are for somebody else to check
+    /// passwords are for another party to check
     delegated: bool,
     /// somebody is asked about tokens
     bearer: bool,
@@ -88,7 +88,7 @@ fn challenge(step: Step) -> Vec<u8> {
     }
 }
 
-/// The user who was let in, if the step lets in.
+/// The user who was admitted, if the step admits.
 fn admitted(step: &Step) -> Option<Option<&str>> {
     match step {
         Step::Accepted { identity, .. } => Some(identity.user.as_deref()),

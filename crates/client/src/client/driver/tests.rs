@@ -49,7 +49,8 @@ impl Pair {
         link
     }
 
-    /// The server reads, sends a message on each link that may have one, and writes; then the client does its part.
+    /// The server reads, sends a message on each link that may have one, and writes; then the
+    /// client does its part.
     fn turn(&mut self, buffer: &mut [u8]) {
         self.driver.command(&self.poller, Time::ZERO);
         while let Ok(count @ 1..) = self.socket.read(buffer) {

@@ -1,20 +1,21 @@
 //! The queue against a naive one: the same commands, the same answers.
 //!
-//! Who of several consumers is asked first is not prescribed. So each message handed out is checked to be the first
-//! its consumer may have, with nobody of a higher priority in want of one; and when the queue says that nobody can be
-//! given anything, the naive one must not find anything for anybody. That is the absence of starvation.
+//! Who of several consumers is asked first is not prescribed. So each message dispatched is checked
+//! to be the first its consumer may have, with nobody of a higher priority in want of one; and when
+//! the queue says that nobody can be given anything, the naive one must not find anything for
+//! anybody. That is the absence of starvation.
 
 mod naive;
 mod seen;
 
 use enmasse_journal::queue::{
-    Admission, Candidates, Cause, Consume, ConsumerId, Duplicates, Effect, Full, Group, Grouping, Head, Limits, Next,
-    Operation, Outcome, Place, Plain, Priority, Queue, Record, Redelivery, Restored, Seq, Settings, Sharing, Slice,
-    State, Ttl, Verdict,
+    Admission, Candidates, Cause, Consume, ConsumerId, ConsumerOutcome, Duplicates, Effect, Full, Group, Grouping,
+    Head, Limits, Next, Operation, Plain, Priority, Queue, Record, RecordLocation, Redelivery, Restored, Seq, Settings,
+    Sharing, Slice, State, Ttl, Verdict,
 };
 use proptest::prelude::*;
 
-use naive::{Naive, Said, wants};
+use naive::{Naive, Reported, wants};
 use seen::Memory;
 
 #[derive(Clone, Debug)]
@@ -29,7 +30,7 @@ enum Command {
     Next(usize),
     Deliver(usize),
     Hand(usize),
-    Settle(usize, Outcome),
+    Settle(usize, ConsumerOutcome),
     Retire(usize),
     Unretire(usize),
     Left(usize),
@@ -70,8 +71,8 @@ impl Pair {
     }
 
     fn run(&mut self, command: &Command) {
-        // What is late in time is so only for those that could hand out something too old. How far a browser has come
-        // depends on what expired before it came there.
+        // What is late in time is so only for those that could dispatch something too old. How far
+        // a browser has come depends on what expired before it came there.
         let browsers = self.naive.consumers.iter().any(|one| one.attached && one.consume.browses);
         if browsers
             || !matches!(command, Command::Next(_) | Command::Deliver(_) | Command::Hand(_) | Command::Settle(..))
@@ -85,7 +86,7 @@ impl Pair {
                 let Some(seq) = pick(&self.naive.in_state(State::Offered), choice) else { return };
                 self.naive.commit(seq);
                 self.memory.committed(seq);
-                let place = Place { segment: 1, offset: seq as u32, len: 1 };
+                let place = RecordLocation { segment: 1, offset: seq as u32, len: 1 };
                 assert!(self.queue.committed(Seq(seq), place, &mut |effect| self.effects.push(effect)));
             }
             Command::Withdraw(choice) => {
@@ -177,7 +178,7 @@ impl Pair {
     fn keep(&mut self, plain: Plain, at_once: bool) {
         let (now, at) = (self.now, self.naive.next);
         let Plain { size_bytes, priority, durable } = plain;
-        let place = Place { segment: 1, offset: at as u32, len: 1 };
+        let place = RecordLocation { segment: 1, offset: at as u32, len: 1 };
         let to = self.queue.taker().filter(|_| at_once);
         match self.queue.keep_plain(now, &plain, to, || place) {
             Some(seq) => {
@@ -197,13 +198,13 @@ impl Pair {
         }
     }
 
-    /// Hands out one message by the short way, if there is one.
+    /// Dispatches one message by the short way, if there is one.
     fn hand(&mut self, choice: usize) {
         let Candidates { common: [id], own: [] } = self.queue.candidates() else { return self.deliver(choice) };
         let id = *id;
         let consumer = self.ids.iter().rposition(|other| *other == id).expect("attached");
         let best = self.naive.best(self.now, consumer).filter(|_| self.naive.is_let(consumer));
-        match self.queue.hand_plain(id) {
+        match self.queue.take_plain(id) {
             Some((seq, _)) => {
                 assert_eq!(Some(seq.0), best, "the first that {consumer} may have");
                 assert!(self.preferred(consumer).is_empty(), "others come before {consumer}");
@@ -222,14 +223,14 @@ impl Pair {
         let Some(consumer) = self.attached(choice) else { return };
         if !late {
             for seq in self.naive.held_by(consumer) {
-                self.settle(seq, Outcome::Modified { failed: true, undeliverable_here: false });
+                self.settle(seq, ConsumerOutcome::Modified { failed: true, undeliverable_here: false });
             }
         }
         self.naive.detach(consumer);
         self.queue.detach(self.ids[consumer]);
     }
 
-    /// Asks for one consumer. `Nothing` is right if there is nothing, or if others come first.
+    /// Requests one consumer. `Nothing` is right if there is nothing, or if others come first.
     fn next(&mut self, consumer: usize, is_candidate: bool) -> bool {
         let key = self.naive.consumers[consumer].consume.key;
         let best = self.naive.best(self.now, consumer).filter(|_| self.naive.is_let(consumer));
@@ -280,7 +281,7 @@ impl Pair {
         !one.browses && self.naive.consumers.iter().any(before)
     }
 
-    /// Hands out one message as the router does. If none can be, there is none for anybody.
+    /// Dispatches one message as the router does. If none can be, there is none for anybody.
     fn deliver(&mut self, choice: usize) {
         for round in 0.. {
             assert!(round < 10_000, "the queue names candidates for ever");
@@ -301,9 +302,9 @@ impl Pair {
         }
     }
 
-    fn settle(&mut self, seq: u64, outcome: Outcome) {
+    fn settle(&mut self, seq: u64, outcome: ConsumerOutcome) {
         self.naive.settle(self.now, seq, outcome);
-        let item = self.queue.get(Seq(seq)).filter(|_| outcome == Outcome::Accepted);
+        let item = self.queue.get(Seq(seq)).filter(|_| outcome == ConsumerOutcome::Accepted);
         if let Some(item) = item
             && let Some(place) = self.queue.accept_plain(Seq(seq))
         {
@@ -344,7 +345,7 @@ impl Pair {
         let entries: Vec<Restored> = kept
             .map(|message| Restored {
                 id: Seq(message.id),
-                place: Place { segment: 0, offset: 0, len: 0 },
+                place: RecordLocation { segment: 0, offset: 0, len: 0 },
                 record: message.record,
             })
             .collect();
@@ -357,29 +358,29 @@ impl Pair {
     }
 
     fn compare(&mut self) {
-        let mut said: Vec<Said> = self.effects.drain(..).map(said).collect();
-        let mut expected = std::mem::take(&mut self.naive.said);
-        said.sort_unstable();
+        let mut reported: Vec<Reported> = self.effects.drain(..).map(reported).collect();
+        let mut expected = std::mem::take(&mut self.naive.reported);
+        reported.sort_unstable();
         expected.sort_unstable();
-        assert_eq!(said, expected);
-        let figures = self.queue.figures();
+        assert_eq!(reported, expected);
+        let stats = self.queue.stats();
         let count = |states: &[State]| states.iter().map(|state| self.naive.in_state(*state).len() as u64).sum::<u64>();
-        assert_eq!(figures.ready + figures.leaving, count(&[State::Waiting, State::Leaving]));
-        assert_eq!(figures.scheduled, count(&[State::Scheduled, State::Delayed]));
-        assert_eq!(figures.acquired, count(&[State::Acquired, State::Retiring]));
-        assert_eq!(figures.uncommitted, count(&[State::Offered]));
-        assert_eq!(figures.bytes, self.naive.bytes());
-        assert_eq!((figures.removed, figures.diverted), (self.naive.removed, self.naive.diverted));
+        assert_eq!(stats.ready + stats.leaving, count(&[State::Waiting, State::Leaving]));
+        assert_eq!(stats.scheduled, count(&[State::Scheduled, State::Delayed]));
+        assert_eq!(stats.acquired, count(&[State::Acquired, State::Retiring]));
+        assert_eq!(stats.uncommitted, count(&[State::Offered]));
+        assert_eq!(stats.bytes, self.naive.bytes());
+        assert_eq!((stats.removed, stats.diverted), (self.naive.removed, self.naive.diverted));
         assert_eq!(self.queue.len(), self.naive.messages.len());
         assert_eq!(self.queue.next_seq().0, self.naive.next);
     }
 }
 
-fn said(effect: Effect) -> Said {
+fn reported(effect: Effect) -> Reported {
     match effect {
-        Effect::Remove { item, cause } => Said::Removed(item.id.0, cause as u8),
-        Effect::Divert { item, to, cause } => Said::Diverted(item.id.0, to as u8, cause as u8),
-        Effect::Retry { item, due } => Said::Retried(item.id.0, item.failures, due),
+        Effect::Remove { item, cause } => Reported::Removed(item.id.0, cause as u8),
+        Effect::Divert { item, to, cause } => Reported::Diverted(item.id.0, to as u8, cause as u8),
+        Effect::Retry { item, due } => Reported::Retried(item.id.0, item.failures, due),
     }
 }
 
@@ -426,13 +427,13 @@ fn consumers() -> impl Strategy<Value = Consume> {
     })
 }
 
-fn outcomes() -> impl Strategy<Value = Outcome> {
+fn outcomes() -> impl Strategy<Value = ConsumerOutcome> {
     prop_oneof![
-        3 => Just(Outcome::Accepted),
-        2 => Just(Outcome::Released),
-        1 => Just(Outcome::Rejected),
+        3 => Just(ConsumerOutcome::Accepted),
+        2 => Just(ConsumerOutcome::Released),
+        1 => Just(ConsumerOutcome::Rejected),
         3 => (any::<bool>(), prop::bool::weighted(0.3))
-            .prop_map(|(failed, undeliverable_here)| Outcome::Modified { failed, undeliverable_here }),
+            .prop_map(|(failed, undeliverable_here)| ConsumerOutcome::Modified { failed, undeliverable_here }),
     ]
 }
 

@@ -1,8 +1,11 @@
-//! A queue as one would write it without a thought for speed: a list of messages, searched from the start each time.
+//! A queue as one would write it without a thought for speed: a list of messages, searched from the
+//! start each time.
 
 use std::collections::HashMap;
 
-use enmasse_journal::queue::{Cause, Consume, Full, Grouping, Head, Outcome, Record, Settings, Sharing, State, Target};
+use enmasse_journal::queue::{
+    Cause, Consume, ConsumerOutcome, Full, Grouping, Head, Record, Settings, Sharing, State, Target,
+};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
@@ -10,7 +13,7 @@ pub(crate) struct Message {
     pub(crate) id: u64,
     pub(crate) record: Record,
     pub(crate) state: State,
-    /// when it can be had, while scheduled or delayed
+    /// when it is available, while scheduled or delayed
     pub(crate) due: u64,
     pub(crate) holder: usize,
     unseen: bool,
@@ -30,7 +33,7 @@ pub(crate) struct Consumer {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Said {
+pub(crate) enum Reported {
     Removed(u64, u8),
     Diverted(u64, u8, u8),
     Retried(u64, u16, Option<u64>),
@@ -46,7 +49,7 @@ pub(crate) struct Naive {
     pub(crate) active: Option<usize>,
     holders: HashMap<u64, usize>,
     newest: HashMap<u128, u64>,
-    pub(crate) said: Vec<Said>,
+    pub(crate) reported: Vec<Reported>,
     pub(crate) removed: [u64; Cause::COUNT],
     pub(crate) diverted: [u64; Cause::COUNT],
 }
@@ -146,7 +149,7 @@ impl Naive {
     fn remove(&mut self, seq: u64, cause: Cause) {
         let id = self.get(seq).expect("it is here").id;
         self.forget(seq);
-        self.said.push(Said::Removed(id, cause as u8));
+        self.reported.push(Reported::Removed(id, cause as u8));
         self.removed[cause as usize] += 1;
     }
 
@@ -154,7 +157,7 @@ impl Naive {
         let message = self.get(seq).expect("it is here");
         message.state = State::Leaving;
         let id = message.id;
-        self.said.push(Said::Diverted(id, to as u8, cause as u8));
+        self.reported.push(Reported::Diverted(id, to as u8, cause as u8));
         self.diverted[cause as usize] += 1;
     }
 
@@ -262,14 +265,14 @@ impl Naive {
         mine.map(|message| message.seq).collect()
     }
 
-    fn gives_way(&self, consumer: usize) -> bool {
+    fn yields_when_idle(&self, consumer: usize) -> bool {
         let priority = self.consumers[consumer].consume.priority;
         self.consumers.iter().any(|one| one.attached && !one.consume.browses && one.consume.priority > priority)
     }
 
     fn choose_active(&mut self) {
         if let Some(active) = self.active.filter(|active| self.consumers[*active].attached)
-            && (!self.held_by(active).is_empty() || !self.gives_way(active))
+            && (!self.held_by(active).is_empty() || !self.yields_when_idle(active))
         {
             return;
         }
@@ -283,11 +286,12 @@ impl Naive {
         self.active = takers.max_by_key(|(at, one)| rank(*at, one)).map(|(at, _)| at);
     }
 
-    /// Whether a consumer may have anything at all, as far as the rule of the single active one goes.
+    /// Whether a consumer may have anything at all, as far as the rule of the single active one
+    /// goes.
     pub(crate) fn is_let(&self, consumer: usize) -> bool {
         self.settings.sharing == Sharing::Competing
             || self.consumers[consumer].consume.browses
-            || self.active == Some(consumer) && !self.gives_way(consumer)
+            || self.active == Some(consumer) && !self.yields_when_idle(consumer)
     }
 
     fn may_have(&self, consumer: usize, message: &Message) -> bool {
@@ -330,7 +334,7 @@ impl Naive {
         Some(first.seq)
     }
 
-    /// A consumer got that message, or looked at it; a browser that got nothing has seen all.
+    /// A consumer got that message, or examined it; a browser that got nothing has seen all.
     pub(crate) fn give(&mut self, consumer: usize, seq: Option<u64>) {
         if self.consumers[consumer].consume.browses {
             return self.browse(consumer, seq);
@@ -366,7 +370,7 @@ impl Naive {
         }
     }
 
-    pub(crate) fn settle(&mut self, now: u64, seq: u64, outcome: Outcome) {
+    pub(crate) fn settle(&mut self, now: u64, seq: u64, outcome: ConsumerOutcome) {
         let message = self.get(seq).expect("it is held");
         let (holder, group) = (message.holder, message.group);
         // Whatever becomes of it, it is out of hand first.
@@ -381,9 +385,9 @@ impl Naive {
         }
         self.choose_active();
         match outcome {
-            Outcome::Accepted => self.remove(seq, Cause::Accepted),
-            Outcome::Released => self.put_back(now, seq),
-            Outcome::Modified { failed, undeliverable_here } => {
+            ConsumerOutcome::Accepted => self.remove(seq, Cause::Accepted),
+            ConsumerOutcome::Released => self.put_back(now, seq),
+            ConsumerOutcome::Modified { failed, undeliverable_here } => {
                 let consumer = &self.consumers[holder];
                 if undeliverable_here && consumer.attached {
                     let name = consumer.consume.name;
@@ -391,10 +395,10 @@ impl Naive {
                 }
                 if failed { self.fail(now, seq) } else { self.put_back(now, seq) }
             }
-            Outcome::Rejected if self.settings.dead_letter && !self.settings.reject_is_failure => {
+            ConsumerOutcome::Rejected if self.settings.dead_letter && !self.settings.reject_is_failure => {
                 self.divert(seq, Target::DeadLetter, Cause::Rejected);
             }
-            Outcome::Rejected => self.fail(now, seq),
+            ConsumerOutcome::Rejected => self.fail(now, seq),
         }
     }
 
@@ -428,7 +432,7 @@ impl Naive {
             message.due = due;
         }
         let id = message.id;
-        self.said.push(Said::Retried(id, failures, due));
+        self.reported.push(Reported::Retried(id, failures, due));
     }
 
     pub(crate) fn administer(&mut self, moves: bool, matches: impl Fn(u64) -> bool) {

@@ -68,7 +68,7 @@ impl Memory {
         }
     }
 
-    /// What the log gives back after a restart, and what is remembered then.
+    /// What the log returns after a restart, and what is remembered then.
     pub(crate) fn restart(&mut self) -> Vec<Marker> {
         self.numbers.retain(|(.., committed)| *committed);
         self.uncommitted.clear();

@@ -1,27 +1,30 @@
-//! Where the bytes of stored messages are: in memory for good, in memory for a while, or on their way from the disk.
+//! Where the bytes of stored messages are: in memory for good, in memory for a while, or on their
+//! way from the disk.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
 use enmasse_journal::log::{self, Recent};
-use enmasse_journal::queue::Place;
+use enmasse_journal::queue::RecordLocation;
 
 use super::super::{Links, Router};
 use super::reads::{Read, Retries};
 
 /// The newest part of the log that a shard keeps in memory, in bytes.
 const RECENT_BYTES: usize = 16 << 20;
-/// Bytes of a chunk of memory for messages that are not on disk; a larger message has a chunk of its own.
+/// Bytes of a chunk of memory for messages that are not on disk; a larger message has a chunk of
+/// its own.
 const CHUNK_BYTES: usize = 128 << 10;
-/// Bytes of bodies from the disk, from when they are asked for until they are needed no more: beyond, an address, or a
-/// consumer that looks before it takes, has one message read at a time.
+/// Bytes of bodies from the disk, from when they are requested until they are needed no more:
+/// beyond, an address, or a consumer that looks before it takes, has one message read at a time.
 const FETCHED_BYTES: u64 = 16 << 20;
-/// Bytes of bodies that nobody needs now and somebody may need again: blocks of streams, and messages that were read for
-/// a consumer that has no room any more.
+/// Bytes of idle bodies that are kept for later use: blocks of streams, and messages that were read
+/// for a consumer that has no room any more.
 const IDLE_BYTES: u64 = 16 << 20;
 /// How many these may be.
 const IDLE_BODIES: usize = 16 << 10;
-/// Entries of bodies that are not idle any more, among those that are, that are not worth clearing away.
+/// Entries of bodies that are not idle any more, among those that are, that are not worth clearing
+/// away.
 const IDLE_SLACK: usize = 1024;
 /// Emptied chunks kept for their room.
 const SPARE_CHUNKS: usize = 16;
@@ -31,17 +34,17 @@ const SPARE_CHUNKS: usize = 16;
 pub(in crate::core) struct Bodies {
     pub(super) recent: Recent,
     /// read back from the disk
-    fetched: HashMap<Place, Fetched, BuildHasherDefault<PlaceHasher>>,
-    /// bytes of those, counted from when they are asked for
+    fetched: HashMap<RecordLocation, Fetched, BuildHasherDefault<LocationHasher>>,
+    /// bytes of those, counted from when they are requested
     fetched_bytes: u64,
-    /// those that nobody needs now, the longest unused first; and some that were needed again, under an older number
-    idle: VecDeque<(u64, Place)>,
+    /// idle bodies, the longest unused first; and some that were used again, under an older number
+    idle: VecDeque<(u64, RecordLocation)>,
     idle_count: usize,
     idle_bytes: u64,
     /// bodies that were ever idle
     rests: u64,
     /// to be read
-    wanted: Vec<Place>,
+    wanted: Vec<RecordLocation>,
     /// reads that failed
     retries: Retries,
     chunks: Vec<Chunk>,
@@ -53,20 +56,21 @@ pub(in crate::core) struct Bodies {
 /// A body from the disk.
 #[derive(Debug, Default)]
 struct Fetched {
-    /// how many have asked for it and need it still
+    /// how many have requested it and need it still
     users: u32,
-    /// the number of its rest, while nobody needs it
+    /// its number in the idle list
     rest: u64,
     content: Content,
 }
 
-/// What is known of a body that was asked for.
+/// The state of a requested body.
 #[derive(Debug, Default)]
 enum Content {
     /// it is being read
     #[default]
-    Asked,
-    /// the disk has not answered, and is asked again; `overdue`: for so long that others need not wait for it
+    SubscriptionRequest,
+    /// the disk has not answered, and is asked again; `overdue`: for so long that others need not
+    /// wait for it
     Unreadable {
         overdue: bool,
     },
@@ -81,11 +85,11 @@ impl Fetched {
     }
 }
 
-/// Places are numbers of our own making: nobody can aim at a collision.
+/// Locations are internal numbers: collisions cannot be provoked.
 #[derive(Debug, Default)]
-struct PlaceHasher(u64);
+struct LocationHasher(u64);
 
-impl Hasher for PlaceHasher {
+impl Hasher for LocationHasher {
     #[inline]
     fn write_u32(&mut self, number: u32) {
         self.0 = (self.0.rotate_left(5) ^ u64::from(number)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -131,7 +135,7 @@ impl Default for Bodies {
 
 impl Bodies {
     /// Keeps a body in memory, until it is freed as often as there are `holders`.
-    pub(in crate::core) fn put(&mut self, body: &[u8], holders: u32) -> Place {
+    pub(in crate::core) fn put(&mut self, body: &[u8], holders: u32) -> RecordLocation {
         let fits = |chunk: &Chunk| chunk.bytes.len() + body.len() <= CHUNK_BYTES;
         let segment = match self.filling {
             Some(segment) if fits(&self.chunks[segment as usize]) => segment,
@@ -141,7 +145,7 @@ impl Bodies {
         let offset = chunk.bytes.len() as u32;
         chunk.bytes.extend_from_slice(body);
         chunk.messages += holders;
-        Place { segment, offset, len: body.len() as u32 }
+        RecordLocation { segment, offset, len: body.len() as u32 }
     }
 
     fn begin_chunk(&mut self, bytes: usize) -> u32 {
@@ -163,7 +167,7 @@ impl Bodies {
     }
 
     /// One of the holders of a body that was put in memory needs it no more.
-    pub(in crate::core) fn free(&mut self, place: Place) {
+    pub(in crate::core) fn free(&mut self, place: RecordLocation) {
         let Some(chunk) = self.chunks.get_mut(place.segment as usize) else { return };
         chunk.messages = chunk.messages.saturating_sub(1);
         if chunk.messages > 0 {
@@ -185,9 +189,10 @@ impl Bodies {
         self.free.push(segment);
     }
 
-    /// The body of a message, if it is in memory; `on_disk` says whether its place is one in the log.
+    /// The body of a message, if it is in memory; `on_disk` states whether its location is one in
+    /// the log.
     #[inline]
-    pub(in crate::core) fn get(&self, place: Place, on_disk: bool) -> Option<&[u8]> {
+    pub(in crate::core) fn get(&self, place: RecordLocation, on_disk: bool) -> Option<&[u8]> {
         if !on_disk {
             let chunk = self.chunks.get(place.segment as usize)?;
             return chunk.bytes.get(place.offset as usize..)?.get(..place.len as usize);
@@ -196,25 +201,26 @@ impl Bodies {
         recent.or_else(|| self.fetched.get(&place).and_then(Fetched::body))
     }
 
-    /// Whether the disk has lost a body that was asked for.
+    /// Whether the disk has lost a body that was requested.
     #[cold]
-    pub(in crate::core) fn is_damaged(&self, place: Place) -> bool {
+    pub(in crate::core) fn is_damaged(&self, place: RecordLocation) -> bool {
         self.fetched.get(&place).is_some_and(|fetched| matches!(fetched.content, Content::Damaged))
     }
 
     /// Nothing is to be read of a message: its body is here, or is known to be lost.
-    pub(in crate::core) fn is_known(&self, place: Place, on_disk: bool) -> bool {
+    pub(in crate::core) fn is_known(&self, place: RecordLocation, on_disk: bool) -> bool {
         self.get(place, on_disk).is_some() || on_disk && self.is_damaged(place)
     }
 
     /// The disk has not given a body for so long that messages behind it may pass.
-    pub(super) fn is_overdue(&self, place: Place) -> bool {
+    pub(super) fn is_overdue(&self, place: RecordLocation) -> bool {
         let content = self.fetched.get(&place).map(|fetched| &fetched.content);
         matches!(content, Some(Content::Unreadable { overdue: true }))
     }
 
-    /// Asks for the body of a message on disk, until [`Bodies::unfetch`] or [`Bodies::release`] is said as often.
-    pub(in crate::core) fn fetch(&mut self, place: Place) {
+    /// Requests the body of a message on disk, until [`Bodies::release_body`] or
+    /// [`Bodies::release`] is called as often.
+    pub(in crate::core) fn fetch(&mut self, place: RecordLocation) {
         let mut new = false;
         let fetched = self.fetched.entry(place).or_insert_with(|| {
             new = true;
@@ -236,8 +242,9 @@ impl Bodies {
         }
     }
 
-    /// One less waits for that body; if it was the last the body stays for a while, for whoever asks next.
-    pub(in crate::core) fn release(&mut self, place: Place) {
+    /// One user less of that body; the last one leaves it in memory for a while, for the next
+    /// request.
+    pub(in crate::core) fn release(&mut self, place: RecordLocation) {
         let Some(fetched) = self.fetched.get_mut(&place).filter(|fetched| fetched.users > 0) else { return };
         fetched.users -= 1;
         if fetched.users > 0 {
@@ -263,21 +270,22 @@ impl Bodies {
         }
     }
 
-    /// One less waits for that body, and will again when its consumer has room: if it was the last the body stays, unless
-    /// others that will be asked for before it take up all there is for them.
-    pub(super) fn lay_by(&mut self, place: Place) {
+    /// One less waits for that body, and will again when its consumer has room: if it was the last
+    /// the body stays, unless others that will be requested before it take up all there is for
+    /// them.
+    pub(super) fn retain_body(&mut self, place: RecordLocation) {
         if self.idle_bytes + u64::from(place.len) > IDLE_BYTES || self.idle_count >= IDLE_BODIES {
-            self.unfetch(place);
+            self.release_body(place);
         } else {
             self.release(place);
         }
     }
 
-    fn rests_under(&self, place: Place, rest: u64) -> bool {
+    fn rests_under(&self, place: RecordLocation, rest: u64) -> bool {
         self.fetched.get(&place).is_some_and(|fetched| fetched.users == 0 && fetched.rest == rest)
     }
 
-    fn drop_idle(&mut self, place: Place) {
+    fn drop_idle(&mut self, place: RecordLocation) {
         if self.is_idle(place) {
             self.fetched.remove(&place);
             self.idle_count -= 1;
@@ -285,20 +293,20 @@ impl Bodies {
         }
     }
 
-    /// Whether nobody needs a body that is here still.
-    pub(in crate::core) fn is_idle(&self, place: Place) -> bool {
+    /// Whether a body in memory is idle.
+    pub(in crate::core) fn is_idle(&self, place: RecordLocation) -> bool {
         self.fetched.get(&place).is_some_and(|fetched| fetched.users == 0)
     }
 
-    /// A body that was asked for was read, or could not be.
-    pub(super) fn fetched(&mut self, place: Place, read: Read) {
+    /// A body that was requested was read, or could not be.
+    pub(super) fn fetched(&mut self, place: RecordLocation, read: Read) {
         let content = match read {
             Read::Body(body) => Content::Body(body),
             Read::Damaged => Content::Damaged,
             Read::Unreadable => {
-                let asked = &self.fetched;
-                let overdue =
-                    asked.contains_key(&place) && self.retries.failed(place, |place| asked.contains_key(&place));
+                let requested = &self.fetched;
+                let overdue = requested.contains_key(&place)
+                    && self.retries.failed(place, |place| requested.contains_key(&place));
                 Content::Unreadable { overdue }
             }
         };
@@ -310,13 +318,13 @@ impl Bodies {
         }
     }
 
-    /// What could not be read is asked for again when its pause is over.
+    /// A body that could not be read is requested again after its pause.
     pub(super) fn retry_reads(&mut self) {
         for place in self.retries.take_due() {
             if let Some(fetched) = self.fetched.get_mut(&place)
                 && matches!(fetched.content, Content::Unreadable { .. })
             {
-                fetched.content = Content::Asked;
+                fetched.content = Content::SubscriptionRequest;
                 self.wanted.push(place);
             }
         }
@@ -331,13 +339,13 @@ impl Bodies {
         self.retries.next_ms()
     }
 
-    /// Whether a body was asked for and neither came nor is lost.
-    pub(super) fn is_pending(&self, place: Place) -> bool {
+    /// Whether a body was requested and neither came nor is lost.
+    pub(super) fn is_pending(&self, place: RecordLocation) -> bool {
         let content = self.fetched.get(&place).map(|fetched| &fetched.content);
-        matches!(content, Some(Content::Asked | Content::Unreadable { .. }))
+        matches!(content, Some(Content::SubscriptionRequest | Content::Unreadable { .. }))
     }
 
-    /// As much was asked for as may be.
+    /// As much was requested as may be.
     pub(in crate::core) fn is_full(&self) -> bool {
         self.fetched_bytes >= FETCHED_BYTES
     }
@@ -346,9 +354,10 @@ impl Bodies {
         self.fetched_bytes
     }
 
-    /// What lay at a place has gone from a queue, or from a stream: nobody of it asks for the body again.
+    /// The record at a location was removed from a queue or a stream, which does not request the
+    /// body again.
     #[inline]
-    pub(in crate::core) fn forget(&mut self, place: Place) {
+    pub(in crate::core) fn forget(&mut self, place: RecordLocation) {
         self.recent.forget(place);
         self.retries.forget(place);
         if self.idle_count > 0 {
@@ -357,7 +366,7 @@ impl Bodies {
     }
 
     /// One less waits for that body.
-    pub(super) fn unfetch(&mut self, place: Place) {
+    pub(super) fn release_body(&mut self, place: RecordLocation) {
         let Some(fetched) = self.fetched.get_mut(&place) else { return };
         if fetched.users == 1 {
             self.fetched.remove(&place);
@@ -369,9 +378,9 @@ impl Bodies {
 }
 
 impl Router {
-    /// What reads of [`Router::take_wanted`] have given. A damaged message is counted and removed when its turn comes; one
-    /// that cannot be read now is wanted again after a pause.
-    pub fn fetched(&mut self, reads: impl IntoIterator<Item = (log::Place, Read)>, links: &mut impl Links) {
+    /// Results of the reads of [`Router::take_wanted`]. A damaged message is counted and removed
+    /// when its turn comes; one that cannot be read now is wanted again after a pause.
+    pub fn fetched(&mut self, reads: impl IntoIterator<Item = (log::RecordLocation, Read)>, links: &mut impl Links) {
         for (place, read) in reads {
             self.bodies.fetched(place, read);
         }
@@ -384,12 +393,12 @@ impl Router {
             } else if let Some(stream) = address.stream.as_mut() {
                 stream.awaits = false;
             }
-            self.tend(key, links);
+            self.process(key, links);
         }
     }
 
-    /// Places of messages whose bodies are to be read and given to [`Router::fetched`].
-    pub fn take_wanted(&mut self) -> Vec<log::Place> {
+    /// Locations of messages whose bodies are to be read and passed to [`Router::fetched`].
+    pub fn take_wanted(&mut self) -> Vec<log::RecordLocation> {
         std::mem::take(&mut self.bodies.wanted)
     }
 }
@@ -403,7 +412,7 @@ mod tests {
         let mut bodies = Bodies::default();
         let body = vec![7; CHUNK_BYTES / 4];
         for _ in 0..50 {
-            let places: Vec<Place> = (0..8).map(|_| bodies.put(&body, 1)).collect();
+            let places: Vec<RecordLocation> = (0..8).map(|_| bodies.put(&body, 1)).collect();
             assert!(places.iter().all(|place| bodies.get(*place, false) == Some(&body[..])));
             places.into_iter().for_each(|place| bodies.free(place));
         }
@@ -423,11 +432,11 @@ mod tests {
         assert_eq!(bodies.get(shared, false), None);
     }
 
-    fn on_disk(number: u32, len: u32) -> Place {
-        Place { segment: 1 + number % 3, offset: number, len }
+    fn on_disk(number: u32, len: u32) -> RecordLocation {
+        RecordLocation { segment: 1 + number % 3, offset: number, len }
     }
 
-    fn fetch(bodies: &mut Bodies, place: Place) {
+    fn fetch(bodies: &mut Bodies, place: RecordLocation) {
         bodies.fetch(place);
         if bodies.is_pending(place) {
             bodies.fetched(place, Read::Body(vec![7; place.len as usize]));
@@ -437,14 +446,14 @@ mod tests {
     #[test]
     fn what_was_laid_by_is_not_read_again() {
         let mut bodies = Bodies::default();
-        let places: Vec<Place> = (0..3).map(|number| on_disk(number, 1000)).collect();
+        let places: Vec<RecordLocation> = (0..3).map(|number| on_disk(number, 1000)).collect();
         places.iter().for_each(|place| fetch(&mut bodies, *place));
         assert_eq!(std::mem::take(&mut bodies.wanted).len(), 3);
-        places.iter().for_each(|place| bodies.lay_by(*place));
+        places.iter().for_each(|place| bodies.retain_body(*place));
         assert_eq!((bodies.fetched_bytes(), bodies.idle_bytes, bodies.idle_count), (0, 3000, 3));
         fetch(&mut bodies, places[1]);
         assert!(bodies.wanted.is_empty() && bodies.get(places[1], true).is_some());
-        bodies.unfetch(places[1]);
+        bodies.release_body(places[1]);
         assert!(bodies.get(places[1], true).is_none(), "it was needed for good");
         bodies.forget(places[0]);
         assert!(bodies.get(places[0], true).is_none() && bodies.get(places[2], true).is_some());
@@ -452,12 +461,12 @@ mod tests {
     }
 
     #[test]
-    fn bodies_that_nobody_needs_are_bounded() {
+    fn bodies_that_are_idle_are_bounded() {
         let mut bodies = Bodies::default();
         let big = (IDLE_BYTES / 4) as u32;
         for number in 0..6 {
             fetch(&mut bodies, on_disk(number, big));
-            bodies.lay_by(on_disk(number, big));
+            bodies.retain_body(on_disk(number, big));
         }
         let kept = |bodies: &Bodies| -> Vec<bool> {
             (0..6).map(|number| bodies.get(on_disk(number, big), true).is_some()).collect()
@@ -470,7 +479,7 @@ mod tests {
             fetch(&mut bodies, on_disk(number, 1));
             bodies.release(on_disk(number, 1));
             fetch(&mut bodies, on_disk(number, 1));
-            bodies.lay_by(on_disk(number, 1));
+            bodies.retain_body(on_disk(number, 1));
         }
         assert!(bodies.idle_count <= IDLE_BODIES && bodies.idle_bytes <= IDLE_BYTES);
         assert!(

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use enmasse_journal::log::{Batch, Freed, Target};
-use enmasse_journal::queue::{Place, Seq, State};
+use enmasse_journal::log::{Freed, Target, WriteBatch};
+use enmasse_journal::queue::{RecordLocation, Seq, State};
 
 use smallvec::SmallVec;
 
@@ -11,7 +11,8 @@ use super::super::arena::Key;
 use super::super::stream::CopiedBlock;
 use super::super::{Links, Router};
 
-/// Messages written again in one batch, and their bytes: no more than one commit of the journal, or one message.
+/// Messages written again in one batch, and their bytes: no more than one commit of the journal, or
+/// one message.
 const SHARE: usize = 256;
 const SHARE_BYTES: u64 = 4 << 20;
 
@@ -28,9 +29,9 @@ struct Planned {
 }
 
 /// Messages by where they lie, with all their queues.
-type Share = HashMap<Place, SmallVec<[Planned; 1]>>;
+type Share = HashMap<RecordLocation, SmallVec<[Planned; 1]>>;
 
-/// What was written again: messages of queues, or blocks of streams.
+/// Copied records: messages of queues, or blocks of streams.
 #[derive(Debug)]
 pub(super) enum Copied {
     Messages(Vec<CopiedMessage>),
@@ -43,16 +44,17 @@ pub(super) struct CopiedMessage {
     /// its number among the copies of the batch
     number: usize,
     planned: Planned,
-    from: Place,
+    from: RecordLocation,
 }
 
 impl Router {
-    /// Plans copies of a share of the messages that lie in `segment`, one for all queues that have a message. The log's
-    /// owner repeats the call until nothing is left there.
+    /// Plans copies of a share of the messages that lie in `segment`, one for all queues that have
+    /// a message. The log's owner repeats the call until nothing is left there.
     ///
-    /// Between this call and [`Router::moved`] nothing else writes a removal of these messages: commits, dead letters
-    /// and moves are postponed, and removals are held back while the copies are with the log. Otherwise a removal could
-    /// name the old segment alone, and would be given up while the copy can still be read.
+    /// Between this call and [`Router::moved`] nothing else writes a removal of these messages:
+    /// commits, dead letters and moves are postponed, and removals are held back while the copies
+    /// are with the log. Otherwise a removal could name the old segment alone, and would be given
+    /// up while the copy can still be read.
     pub fn compact(&mut self, segment: u32) {
         if self.journal.is_compacting() || self.transactions.postpone_compaction(segment) {
             return;
@@ -61,10 +63,11 @@ impl Router {
         let mut bytes = 0;
         for (key, address) in self.addresses.iter() {
             let Some(stored) = address.stored.as_ref() else { continue };
-            let Some(log) = stored.shelf.log else { continue };
-            let queue = &stored.shelf.queue;
+            let Some(log) = stored.opened.log else { continue };
+            let queue = &stored.opened.queue;
             let here = queue.iter(Seq(0)).filter(|item| item.place.segment == segment && item.place.len > 0);
-            // A message on its way to another address is removed by the record that stores it there.
+            // A message on its way to another address is removed by the record that stores it
+            // there.
             let here = here.filter(|item| item.state != State::Leaving);
             for item in here {
                 // A full share takes no more messages, and all the queues of those it has.
@@ -83,7 +86,7 @@ impl Router {
             let mut batch = self.bodies.recent.spare();
             let blocks = self.copy_blocks(segment, &mut batch);
             return match blocks.is_empty() {
-                true => self.bodies.recent.lay_aside(batch),
+                true => self.bodies.recent.recycle_batch(batch),
                 false => self.journal.copy(batch, Copied::Blocks(blocks)),
             };
         }
@@ -96,9 +99,10 @@ impl Router {
         self.journal.copy(self.bodies.recent.spare(), copied);
     }
 
-    /// The batch of the planned copies. Messages that have gone since they were planned are left out: their removals
-    /// may be on disk already, and a copy behind a removal would bring the message back after a crash.
-    pub(super) fn take_copies(&mut self) -> Option<Batch> {
+    /// The batch of the planned copies. Messages removed since they were planned are skipped: their
+    /// removals may be on disk already, and a copy behind a removal would restore the message after
+    /// a crash.
+    pub(super) fn take_copies(&mut self) -> Option<WriteBatch> {
         let (mut batch, copied) = self.journal.take_planned()?;
         let copied = match copied {
             Copied::Messages(mut messages) => {
@@ -114,20 +118,21 @@ impl Router {
             }
             blocks @ Copied::Blocks(_) => blocks,
         };
-        self.journal.hand_copies(copied);
+        self.journal.write_copies(copied);
         Some(batch)
     }
 
     /// A queue still has a message where it lay when its copy was planned.
     fn stays_at(&self, copy: &CopiedMessage) -> bool {
         let queue = self.addresses.get(copy.planned.at).and_then(|address| address.stored.as_ref());
-        let item = queue.and_then(|stored| stored.shelf.queue.get(copy.planned.seq));
+        let item = queue.and_then(|stored| stored.opened.queue.get(copy.planned.seq));
         item.is_some_and(|item| item.place == copy.from && item.state != State::Leaving)
     }
 
-    /// The copies are on disk, or were refused if there is no batch. Messages that were removed meanwhile are removed
-    /// from their new place by the record that removes them from the old one.
-    pub(super) fn moved(&mut self, batch: Option<&Batch>, copied: Copied, links: &mut impl Links) {
+    /// The copies are on disk, or were refused if there is no batch. Messages removed in the
+    /// meantime are removed from their new location by the record that removes them from the old
+    /// one.
+    pub(super) fn moved(&mut self, batch: Option<&WriteBatch>, copied: Copied, links: &mut impl Links) {
         let mut freed = Freed::default();
         let copied = match copied {
             Copied::Messages(messages) => messages,
@@ -144,7 +149,7 @@ impl Router {
                 freed.add(place);
                 continue;
             };
-            let queue = &mut stored.shelf.queue;
+            let queue = &mut stored.opened.queue;
             let renamed = || queue.renamed(planned.id).filter(|_| planned.renames);
             let seq = if queue.get(planned.seq).is_some() { Some(planned.seq) } else { renamed() };
             if seq.is_some_and(|seq| queue.moved(seq, place)) {

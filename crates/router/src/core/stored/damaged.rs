@@ -1,11 +1,11 @@
-//! Messages that the disk has lost: counted, and told by name.
+//! Messages that the disk has lost: counted, and reported by name.
 
 use std::sync::Arc;
 
 use super::super::arena::Key;
 use super::super::{AddressKey, Router};
 
-/// Messages that wait to be told; more of them are only counted.
+/// Lost messages that wait to be reported; further ones are only counted.
 const UNTOLD_MAX: usize = 1000;
 
 /// A message that the disk has lost, or several of a stream.
@@ -13,7 +13,7 @@ const UNTOLD_MAX: usize = 1000;
 pub struct Damaged {
     /// the address that had it
     pub address: AddressKey,
-    /// what clients call the address
+    /// the name that clients use for the address
     pub name: Arc<str>,
     /// the partition, of a stream
     pub partition: Option<u32>,
@@ -28,7 +28,7 @@ impl Router {
         self.count_lost(at, name, None, message, 1);
     }
 
-    /// So many messages are lost, of a stream from an offset on.
+    /// This many messages are lost, of a stream from an offset on.
     pub(in crate::core) fn count_lost(
         &mut self,
         at: Key,
@@ -48,16 +48,17 @@ impl Router {
         }
     }
 
-    /// What was lost and whose address is known, with what `known` says of it; the rest waits. At most 1,000 wait.
+    /// Lost messages whose address is known, with the result of `known`; the rest waits. At most
+    /// 1,000 wait.
     pub fn take_damaged<T>(&mut self, known: impl Fn(AddressKey) -> Option<T>) -> Vec<(T, Damaged)> {
-        let mut told = Vec::new();
+        let mut notified = Vec::new();
         self.damaged.retain(|damaged| match known(damaged.address) {
-            Some(said) => {
-                told.push((said, damaged.clone()));
+            Some(reported) => {
+                notified.push((reported, damaged.clone()));
                 false
             }
             None => true,
         });
-        told
+        notified
     }
 }

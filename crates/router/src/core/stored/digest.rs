@@ -1,5 +1,6 @@
-//! Digests of what clients choose: message ids, producers' names, groups. Keyed, so that nobody can aim at a collision,
-//! and the same after a restart, because the key lies with the journal.
+//! Digests of values that clients choose: message ids, producers' names, groups. Keyed, so that
+//! collisions cannot be provoked, and stable across restarts, because the key is stored with the
+//! journal.
 
 use std::hash::Hasher as _;
 
@@ -38,8 +39,9 @@ impl Digests {
         hasher.finish128().into()
     }
 
-    /// A digest of the value of an application property (3.2.5). Equal values have the same, however they are encoded;
-    /// those of unlike types do not. `None`: it is absent, null or broken.
+    /// A digest of the value of an application property (3.2.5). Equal values have the same,
+    /// however they are encoded; those of unlike types do not. `None`: it is absent, null or
+    /// broken.
     pub(super) fn property(&self, message: &[u8], name: &str) -> Option<u128> {
         let mut properties = Elements::of_map(scan::head(message).ok()?.application_properties?).ok()?;
         while properties.left() > 0 {

@@ -1,38 +1,40 @@
-//! The discharge of a transaction (4.4): what it holds takes effect as a whole, or not at all.
+//! The discharge of a transaction (4.4): it takes effect as a whole, or not at all.
 //!
-//! At a commit every message is offered to its queue. If all are taken, messages and removals go to the log as one group,
-//! and when that is on disk all of it takes effect in one call: nobody sees a part. Until then everything is as before, and
-//! it stays so if the log does not take the group.
+//! At a commit every message is offered to its queue. If all queues accept, messages and removals
+//! go to the log as one group, and once that is on disk all of it takes effect in one call: no
+//! intermediate state is visible. Until then everything is as before, and it stays so if the log
+//! does not take the group.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use enmasse_amqp::types::{Error, Outcome, condition};
 use enmasse_journal::log::{Freed, Refused, Removal};
-use enmasse_journal::queue::{self, Admission, Effect, Place, Seq};
+use enmasse_journal::queue::{self, Admission, Effect, RecordLocation, Seq};
 
 use super::super::address::Address;
 use super::super::arena::Key;
-use super::super::message::Owed;
+use super::super::message::SettlementTarget;
 use super::super::outcome::Retiring;
-use super::super::stream::{KeptBlock, PartitionPlace};
+use super::super::stream::{MemoryBlock, PartitionIdentity};
 use super::super::{AddressKey, Links, Router, TransactionId};
 use super::incoming::{address_deleted, refused};
-use super::journal::{Commit, Duty, Queues, not_stored};
+use super::journal::{Commit, Completion, Queues, not_stored};
 use super::topic::Posted;
 use super::transactions::{Posting, Retirement, Transaction, rolled_back, unknown};
 
-/// Copies of messages on disk that one commit makes at most, one a queue or subscription: it is one group of the log.
+/// Copies of messages on disk that one commit makes at most, one a queue or subscription: it is one
+/// group of the log.
 const COPIES: usize = 1_000_000;
 
 /// A commit on its way.
 #[derive(Debug, Default)]
 pub(super) struct Committing {
-    /// messages for queues in memory, which can be had when the log has the rest
-    in_memory: Vec<(Key, Seq, Place)>,
+    /// messages for in-memory queues, available when the log has written the rest
+    in_memory: Vec<(Key, Seq, RecordLocation)>,
     /// addresses of messages that the log has nothing to do with
     apart: Vec<Key>,
     /// blocks of streams in memory
-    blocks: Vec<KeptBlock>,
+    blocks: Vec<MemoryBlock>,
 }
 
 /// Messages, and their bytes, that leave queues with a commit.
@@ -44,22 +46,24 @@ struct Offered<'a> {
     at: Key,
     posted: Posted,
     /// where it goes in a stream, unless that has it
-    place: Option<PartitionPlace>,
+    place: Option<PartitionIdentity>,
 }
 
 impl Offered<'_> {
     /// The queues on disk it is for; for one of them it is counted.
     fn on_disk(&self) -> Option<Queues<'_>> {
-        let counted = Duty { owed: Owed::Posted, address: self.at, ..Duty::NONE };
-        let duties = std::iter::once(counted).chain(std::iter::repeat(Duty::NONE));
-        let queues = self.posted.disk.iter().zip(duties);
-        let queues = queues.map(|((at, log, admitted), duty)| (*log, admitted, Commit::new(*at, admitted.seq, duty)));
+        let counted = Completion { settlement: SettlementTarget::Posted, address: self.at, ..Completion::NONE };
+        let completions = std::iter::once(counted).chain(std::iter::repeat(Completion::NONE));
+        let queues = self.posted.disk.iter().zip(completions);
+        let queues = queues
+            .map(|((at, log, admitted), completion)| (*log, admitted, Commit::new(*at, admitted.seq, completion)));
         (!self.posted.disk.is_empty()).then(|| queues.collect())
     }
 }
 
 impl Router {
-    /// The client commits a transaction, or with `fail` rolls it back; [`Links::discharged`] answers.
+    /// The client commits a transaction, or with `fail` rolls it back; [`Links::discharged`]
+    /// answers.
     pub fn discharge(&mut self, id: TransactionId, fail: bool, links: &mut impl Links) {
         let Some(transaction) = self.transactions.open.get_mut(&id) else {
             return links.discharged(id, if fail { Ok(()) } else { Err(unknown()) });
@@ -74,9 +78,10 @@ impl Router {
         self.await_commit(id, links);
     }
 
-    /// Admits what a transaction holds here, as a commit does, but ends nothing: the transaction has a part elsewhere that is
-    /// to be on disk first. [`Links::discharged`] answers: once it says yes, [`Router::discharge`] cannot fail. A part
-    /// that has something for the journal cannot be prepared.
+    /// Admits the messages of a transaction, as a commit does, without ending it: another part of
+    /// the transaction has to be on disk first. [`Links::discharged`] answers: after a success,
+    /// [`Router::discharge`] cannot fail. A part that has something for the journal cannot be
+    /// prepared.
     pub fn prepare(&mut self, id: TransactionId, links: &mut impl Links) {
         let Some(transaction) = self.transactions.open.get(&id) else {
             return links.discharged(id, Err(unknown()));
@@ -109,8 +114,8 @@ impl Router {
         }
     }
 
-    /// A commit has to wait while messages are written again, and while anything of its partitions is with the log: what
-    /// comes behind that has its offsets when that is stored.
+    /// A commit waits while messages are being copied, and while blocks of its partitions are in
+    /// flight: later messages get their offsets when those are stored.
     fn may_begin(&self, id: TransactionId) -> bool {
         let partitions = self.transactions.open.get(&id).into_iter().flat_map(|transaction| &transaction.partitions);
         let is_busy = |(key, number): &(AddressKey, u32)| {
@@ -121,7 +126,8 @@ impl Router {
         !(busy || self.journal.is_compacting() || self.transactions.compaction.is_some())
     }
 
-    /// Partitions that have messages of commits which wait to begin: what gathers there goes to the log with these.
+    /// Partitions that have messages of commits which wait to begin: what gathers there goes to the
+    /// log with these.
     pub(in crate::core) fn awaited_partitions(&self) -> BTreeSet<(AddressKey, u32)> {
         let waiting = self.transactions.waiting.iter().filter_map(|id| self.transactions.open.get(id));
         waiting.flat_map(|transaction| &transaction.partitions).copied().collect()
@@ -174,7 +180,7 @@ impl Router {
             self.journal.begin_transaction();
             on_disk.for_each(|(queues, body)| self.journal.post(queues, body));
         }
-        let blocks = self.hand_over_posted(&partitions);
+        let blocks = self.write_posted(&partitions);
         if let Some(transaction) = self.transactions.open.get_mut(&id) {
             transaction.committing = Some(Committing { in_memory, apart, blocks });
         }
@@ -255,11 +261,11 @@ impl Router {
         if let Some(error) = stored.beyond_budget(posting.body.len()) {
             return Err(error);
         }
-        let first = *firsts.entry(at).or_insert_with(|| stored.shelf.queue.next_seq());
-        match (stored.shelf.queue.offer(now_ms, &posting.head), stored.shelf.log) {
+        let first = *firsts.entry(at).or_insert_with(|| stored.opened.queue.next_seq());
+        match (stored.opened.queue.offer(now_ms, &posting.head), stored.opened.log) {
             (Admission::Store(admitted), Some(log)) => posted.disk.push((at, log, admitted)),
             (Admission::Store(admitted), None) => posted.memory.push((at, admitted.seq)),
-            // Its original may still be refused: what is accepted before could be lost.
+            // Its original may still be refused: a message accepted before could be lost.
             (Admission::Duplicate { of: Some(original) }, _) if original < first => {
                 let what = "a message repeats one that is being stored: send both again";
                 return Err(Error::new(condition::RESOURCE_LOCKED, what));
@@ -276,10 +282,12 @@ impl Router {
         let Some(transaction) = self.transactions.open.get(&id) else { return leaving };
         for retirement in transaction.retirements.iter().filter(|one| *one.outcome == Outcome::Accepted) {
             let Some(pending) = self.pending.get(Key::unpack(retirement.token)) else { continue };
-            let (Owed::Queue(seq), Some(stored)) = (pending.owed, &self.addresses[pending.address].stored) else {
+            let (SettlementTarget::Queue(seq), Some(stored)) =
+                (pending.settlement, &self.addresses[pending.address].stored)
+            else {
                 continue;
             };
-            if let Some(item) = stored.shelf.queue.get(seq) {
+            if let Some(item) = stored.opened.queue.get(seq) {
                 let (messages, bytes) = leaving.entry(pending.address).or_default();
                 *messages += 1;
                 *bytes += u64::from(item.size_bytes);
@@ -288,18 +296,19 @@ impl Router {
         leaving
     }
 
-    /// Credit keeps producers from sending more than a queue has room for, but what is held until a commit was sent before:
-    /// why it cannot be stored, if a queue has more then than it may. Subscriptions that live with their links are never
-    /// waited for long, and miss what they have no room for.
+    /// Credit keeps producers from sending more than a queue has room for, but what is held until a
+    /// commit was sent before: why it cannot be stored, if a queue has more then than it may.
+    /// Subscriptions that live with their links delay a commit for a short time only, and miss
+    /// messages for which they have no room.
     fn overfull(&self, posted: &Posted, leaving: &Leaving) -> Option<String> {
         let on_disk = posted.disk.iter().map(|(at, ..)| *at);
         let queues = on_disk.chain(posted.memory.iter().map(|(at, _)| *at));
         let mut queues = queues.filter_map(|at| Some((at, self.addresses[at].stored.as_ref()?)));
         let (_, full) = queues.find(|(at, stored)| {
             let leaving = leaving.get(at).copied().unwrap_or_default();
-            !stored.lives_with_links() && stored.shelf.queue.is_overfull(leaving)
+            !stored.is_link_scoped() && stored.opened.queue.is_overfull(leaving)
         })?;
-        let (name, limits) = (&full.shelf.name, &full.shelf.queue.settings().limits);
+        let (name, limits) = (&full.opened.name, &full.opened.queue.settings().limits);
         let bound = match limits.messages {
             u64::MAX => format!("{} bytes", limits.bytes),
             messages => format!("{messages} messages"),
@@ -310,21 +319,22 @@ impl Router {
     /// A message that was offered will not be stored.
     fn withdraw(&mut self, at: Key, seq: Seq) {
         if let Some(stored) = self.addresses.get_mut(at).and_then(|address| address.stored.as_mut()) {
-            stored.shelf.queue.withdraw(seq);
+            stored.opened.queue.withdraw(seq);
         }
     }
 
-    /// What the log is to forget with a transaction: what was accepted of queues on disk. Other outcomes follow when the
-    /// transaction is on disk: whatever is lost of them is delivered again.
+    /// The state that the log forgets with a transaction: of messages accepted from queues on disk.
+    /// Other outcomes follow when the transaction is on disk: after a loss the message is delivered
+    /// again.
     fn removals_of(&mut self, id: TransactionId) -> Vec<Removal> {
         let mut removals: BTreeMap<u32, Removal> = BTreeMap::new();
         let Some(transaction) = self.transactions.open.get_mut(&id) else { return Vec::new() };
         let accepted = |retirement: &&mut Retirement| *retirement.outcome == Outcome::Accepted;
         for retirement in transaction.retirements.iter_mut().filter(accepted) {
             let Some(pending) = self.pending.get(Key::unpack(retirement.token)) else { continue };
-            let Owed::Queue(seq) = pending.owed else { continue };
+            let SettlementTarget::Queue(seq) = pending.settlement else { continue };
             let Some(stored) = self.addresses[pending.address].stored.as_ref() else { continue };
-            if let (Some(log), Some(item)) = (stored.shelf.log, stored.shelf.queue.get(seq)) {
+            if let (Some(log), Some(item)) = (stored.opened.log, stored.opened.queue.get(seq)) {
                 removals.entry(log).or_insert_with(|| Removal::new(log)).add(item.id.0, item.place);
                 retirement.logged = Some(item.place);
             }
@@ -332,12 +342,13 @@ impl Router {
         removals.into_values().collect()
     }
 
-    /// Messages of an address whose removals the log was given with transactions.
+    /// Messages of an address whose removals were logged with transactions.
     pub(super) fn retired_in(&self, at: Key) -> HashSet<Seq> {
         let logged = self.transactions.open.values().flat_map(|transaction| &transaction.retirements);
         let pending = logged.filter(|it| it.logged.is_some()).filter_map(|it| self.pending.get(Key::unpack(it.token)));
         let here = pending.filter(|pending| pending.address == at);
-        here.filter_map(|pending| if let Owed::Queue(seq) = pending.owed { Some(seq) } else { None }).collect()
+        here.filter_map(|pending| if let SettlementTarget::Queue(seq) = pending.settlement { Some(seq) } else { None })
+            .collect()
     }
 
     /// The log has a transaction, needs none of it, or has refused it.
@@ -364,7 +375,7 @@ impl Router {
                 self.withdraw_from_memory(in_memory, &not_stored("the message", refused), links);
                 self.refuse_blocks(blocks, refused, links);
                 self.free_deleted(&transaction.retirements);
-                self.hand_back(&transaction.retirements, links);
+                self.return_retirements(&transaction.retirements, links);
                 links.discharged(id, Err(rolled_back(&not_stored("what it holds", refused))));
             }
         }
@@ -380,22 +391,28 @@ impl Router {
         let Committing { in_memory, .. } = transaction.committing.unwrap_or_default();
         let what = "the transaction of the message that it repeats was rolled back: send it again";
         self.withdraw_from_memory(in_memory, &Error::new(condition::RESOURCE_LOCKED, what), links);
-        self.hand_back(&transaction.retirements, links);
+        self.return_retirements(&transaction.retirements, links);
         links.discharged(id, Ok(()));
         self.commit_ended(links);
     }
 
-    /// Messages that queues in memory have admitted are not to be had; duplicates of them are refused.
-    fn withdraw_from_memory(&mut self, in_memory: Vec<(Key, Seq, Place)>, why: &Error, links: &mut impl Links) {
+    /// Messages that in-memory queues have admitted stay unavailable; duplicates of them are
+    /// refused.
+    fn withdraw_from_memory(
+        &mut self,
+        in_memory: Vec<(Key, Seq, RecordLocation)>,
+        why: &Error,
+        links: &mut impl Links,
+    ) {
         let rejected = Outcome::Rejected(Some(Box::new(why.clone())));
         for (at, seq, place) in in_memory.into_iter().rev() {
             self.withdraw(at, seq);
             self.bodies.free(place);
-            self.answer_echoes(at, seq, &rejected, links);
+            self.answer_pending_duplicates(at, seq, &rejected, links);
         }
     }
 
-    /// Compaction that waited for commits may go on.
+    /// Compaction that waited for commits may continue.
     fn commit_ended(&mut self, links: &mut impl Links) {
         self.transactions.committing -= 1;
         if self.transactions.committing == 0
@@ -406,28 +423,29 @@ impl Router {
         }
     }
 
-    /// The log has not taken removals: what was to go with them and whose address was deleted meanwhile goes now.
+    /// The log has refused removals: the messages whose address was deleted in the meantime are
+    /// removed now.
     fn free_deleted(&mut self, retirements: &[Retirement]) {
         let deleted = retirements.iter().filter(|it| self.pending.get(Key::unpack(it.token)).is_none());
         let mut freed = Freed::default();
         deleted.filter_map(|retirement| retirement.logged).for_each(|place| freed.add(place));
-        self.journal.free_late(&freed);
+        self.journal.free_misplaced(&freed);
     }
 
-    /// A message of a queue in memory can be had.
-    fn end_posting(&mut self, at: Key, seq: Seq, place: Place, links: &mut impl Links) {
+    /// A message of an in-memory queue becomes available.
+    fn end_posting(&mut self, at: Key, seq: Seq, place: RecordLocation, links: &mut impl Links) {
         let Some(stored) = self.addresses.get_mut(at).and_then(|address| address.stored.as_mut()) else {
-            // The queue was deleted meanwhile.
+            // The queue was deleted in the meantime.
             return self.bodies.free(place);
         };
         let effects = &mut self.effects;
-        stored.shelf.queue.committed(seq, place, &mut |effect| effects.push(effect));
-        self.answer_echoes(at, seq, &Outcome::Accepted, links);
+        stored.opened.queue.committed(seq, place, &mut |effect| effects.push(effect));
+        self.answer_pending_duplicates(at, seq, &Outcome::Accepted, links);
         self.do_effects(at, links);
-        self.touch(at);
+        self.mark_dirty(at);
     }
 
-    /// What was said of a delivery holds.
+    /// The outcome of a delivery takes effect.
     fn end_retirement(&mut self, retirement: &Retirement, links: &mut impl Links) {
         let Some(pending) = self.pending.get_mut(Key::unpack(retirement.token)) else { return };
         if std::mem::replace(&mut pending.retiring, Retiring::No) == Retiring::No {
@@ -438,42 +456,42 @@ impl Router {
         }
         let Some(pending) = self.close_token(retirement.token) else { return };
         let (at, now_ms) = (pending.address, self.now_ms);
-        let Owed::Queue(seq) = pending.owed else { return };
-        self.unhold(at, seq);
+        let SettlementTarget::Queue(seq) = pending.settlement else { return };
+        self.release_hold(at, seq);
         let Some(stored) = self.addresses[at].stored.as_mut() else { return };
         let mut removed = None;
-        stored.shelf.queue.settle(now_ms, seq, queue::Outcome::Accepted, &mut |effect| {
+        stored.opened.queue.settle(now_ms, seq, queue::ConsumerOutcome::Accepted, &mut |effect| {
             if let Effect::Remove { item, .. } = effect {
                 removed = Some(item);
             }
         });
-        if let (Some(item), Some(log)) = (removed, stored.shelf.log) {
+        if let (Some(item), Some(log)) = (removed, stored.opened.log) {
             let changed = stored.changed.remove(&seq.0);
             self.bodies.forget(item.place);
             self.journal.forget_state(log, &item, changed.is_some_and(|changed| changed.on_disk));
         }
-        self.touch(at);
+        self.mark_dirty(at);
     }
 
     /// Nothing of a transaction happens.
     pub(super) fn roll_back(&mut self, id: TransactionId, links: &mut impl Links) {
         if let Some(transaction) = self.transactions.remove(id) {
-            self.hand_back(&transaction.retirements, links);
+            self.return_retirements(&transaction.retirements, links);
         }
     }
 
-    /// Deliveries are with their consumers as before; those that were let go are given back.
-    fn hand_back(&mut self, retirements: &[Retirement], links: &mut impl Links) {
+    /// Deliveries are held by their consumers as before; settled ones are returned.
+    fn return_retirements(&mut self, retirements: &[Retirement], links: &mut impl Links) {
         for Retirement { token, .. } in retirements {
             let Some(pending) = self.pending.get_mut(Key::unpack(*token)) else { continue };
-            let (at, owed) = (pending.address, pending.owed);
+            let (at, settlement) = (pending.address, pending.settlement);
             match std::mem::replace(&mut pending.retiring, Retiring::No) {
                 Retiring::No => {}
                 Retiring::LetGo(verdict) => self.outcome(*token, &verdict.outcome(), links),
                 Retiring::Held => {
                     let stored = self.addresses.get_mut(at).and_then(|address| address.stored.as_mut());
-                    if let (Owed::Queue(seq), Some(stored)) = (owed, stored) {
-                        stored.shelf.queue.unretire(seq);
+                    if let (SettlementTarget::Queue(seq), Some(stored)) = (settlement, stored) {
+                        stored.opened.queue.unretire(seq);
                     }
                 }
             }

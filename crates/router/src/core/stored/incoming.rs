@@ -6,21 +6,22 @@ use enmasse_journal::queue::{Admission, Group, Head, Priority, Refusal, Seq, Sto
 
 use super::super::address::Incoming;
 use super::super::arena::Key;
-use super::super::message::Owed;
+use super::super::message::SettlementTarget;
 use super::super::outcome::Join;
-use super::super::{Arrival, Links, PortId, Router, TransactionId};
-use super::journal::{Commit, Duty};
+use super::super::{Arrival, AttachmentId, Links, Router, TransactionId};
+use super::journal::{Commit, Completion};
 
-/// Bytes of all messages of a shard of which more parts are to come. A part that would be beyond them is refused with
-/// its message, unless no other is in parts: so one may always be as large as its address allows.
+/// Bytes of all messages of a shard of which more parts are to come. A part that would be beyond
+/// them is refused with its message, unless no other is in parts: so one may always be as large as
+/// its address allows.
 const ASSEMBLING_BYTES: usize = 64 << 20;
 
-/// What is known of a message before its bytes are looked at.
+/// The known facts of a message before its bytes are parsed.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::core) struct Arriving {
-    pub(in crate::core) owed: Owed,
+    pub(in crate::core) settlement: SettlementTarget,
     message_format: u32,
-    /// what it is part of
+    /// its transaction
     pub(super) transaction: Option<TransactionId>,
 }
 
@@ -44,24 +45,28 @@ pub(in crate::core) struct Assembly {
     bytes: Vec<u8>,
 }
 
-/// A duplicate of a message that is not committed, to be answered with it. The producer's window bounds them.
+/// A duplicate of a message that is not committed, to be answered with it. The producer's window
+/// bounds them.
 #[derive(Debug)]
-pub(in crate::core) struct Echo {
+pub(in crate::core) struct PendingDuplicate {
     pub(in crate::core) producer: Key,
-    pub(in crate::core) owed: Owed,
+    pub(in crate::core) settlement: SettlementTarget,
 }
 
 impl Router {
-    /// Like [`Router::deliver`], for a delivery that is part of a transaction (4.4.1); any of its transfers may say so.
-    /// It is held until the discharge. Direct addresses refuse postings. Every refusal leaves the transaction rollback-only.
+    /// Like [`Router::deliver`], for a delivery within a transaction (4.4.1); any of its transfers
+    /// may name it. It is held until the discharge. Direct addresses refuse postings. Every refusal
+    /// leaves the transaction rollback-only.
     pub fn post_delivery(
         &mut self,
-        port: PortId,
+        attachment: AttachmentId,
         transaction: TransactionId,
         arrival: Arrival<'_>,
         links: &mut impl Links,
     ) {
-        let Some(from) = self.ports.producer(port) else { return self.post_late(port, transaction, &arrival, links) };
+        let Some(from) = self.attachments.producer(attachment) else {
+            return self.post_deleted(attachment, transaction, &arrival, links);
+        };
         let producer = &mut self.producers[from];
         let stores = self.addresses[producer.address].declared.kind.stores();
         if arrival.first && !arrival.aborted {
@@ -82,19 +87,26 @@ impl Router {
                 Incoming::Nothing | Incoming::Assembly => {}
             }
         }
-        self.deliver(port, arrival, links);
+        self.deliver(attachment, arrival, links);
     }
 
     /// The address of a posting was deleted while the posting was under way.
     #[cold]
-    fn post_late(&mut self, port: PortId, transaction: TransactionId, arrival: &Arrival<'_>, links: &mut impl Links) {
+    fn post_deleted(
+        &mut self,
+        attachment: AttachmentId,
+        transaction: TransactionId,
+        arrival: &Arrival<'_>,
+        links: &mut impl Links,
+    ) {
         if !arrival.aborted {
             self.mark_rollback_only(Some(transaction), &address_deleted());
         }
-        self.deliver_late(port, arrival, Some(transaction), links);
+        self.release_arrival(attachment, arrival, Some(transaction), links);
     }
 
-    /// A delivery to a direct address, of which consumers have the first transfers, turns out to be a posting.
+    /// A delivery to a direct address, of which consumers have the first transfers, turns out to be
+    /// a posting.
     fn call_off(
         &mut self,
         from: Key,
@@ -103,33 +115,39 @@ impl Router {
         arrival: &Arrival<'_>,
         links: &mut impl Links,
     ) {
-        let owed = match self.messages[message].owed {
-            Owed::Join(join) | Owed::Optional(join) => self.joins.get(join).map_or(Owed::Nobody, Join::owed),
-            owed => owed,
+        let settlement = match self.messages[message].settlement {
+            SettlementTarget::Join(join) | SettlementTarget::Optional(join) => {
+                self.joins.get(join).map_or(SettlementTarget::Nothing, Join::settlement)
+            }
+            settlement => settlement,
         };
-        self.break_off(from, links);
+        self.abort_incoming(from, links);
         if arrival.more {
             self.producers[from].incoming = Incoming::Discarded;
         }
         let at = self.producers[from].address;
-        let rejected = Outcome::Rejected(Some(Box::new(takes_no_part())));
-        self.answer_posting(owed, at, Some(transaction), &rejected, links);
+        let rejected = Outcome::Rejected(Some(Box::new(not_transactional())));
+        self.answer_posting(settlement, at, Some(transaction), &rejected, links);
     }
 
     fn refuse_direct(&mut self, from: Key, transaction: TransactionId, arrival: &Arrival<'_>, links: &mut impl Links) {
-        self.break_off(from, links);
+        self.abort_incoming(from, links);
         if arrival.more {
             self.producers[from].incoming = Incoming::Discarded;
         }
         let arriving = Arriving { transaction: Some(transaction), ..self.arriving(from, arrival) };
-        self.refuse(from, &arriving, takes_no_part(), links);
+        self.refuse(from, &arriving, not_transactional(), links);
     }
 
     fn arriving(&self, from: Key, arrival: &Arrival<'_>) -> Arriving {
-        let (port, delivery_id, message_format) =
-            (self.producers[from].port, arrival.delivery_id, arrival.message_format);
-        let owed = if arrival.settled { Owed::Nobody } else { Owed::Producer { port, delivery_id } };
-        Arriving { owed, message_format, transaction: None }
+        let (attachment, delivery_id, message_format) =
+            (self.producers[from].attachment, arrival.delivery_id, arrival.message_format);
+        let settlement = if arrival.settled {
+            SettlementTarget::Nothing
+        } else {
+            SettlementTarget::Producer { attachment, delivery_id }
+        };
+        Arriving { settlement, message_format, transaction: None }
     }
 
     /// A delivery begins for an address that takes whole messages.
@@ -146,14 +164,14 @@ impl Router {
         self.take_in(from, &arriving, arrival.payload, links);
     }
 
-    /// A producer sends in a transaction now, or no more. One that waited for room in a full queue could never discharge the
-    /// transaction that makes the room.
+    /// A producer sends in a transaction now, or no more. One that waited for room in a full queue
+    /// could never discharge the transaction that makes the room.
     #[inline]
     fn note_posting(&mut self, from: Key, posts: bool, links: &mut impl Links) {
         let producer = &mut self.producers[from];
         if std::mem::replace(&mut producer.posts, posts) != posts {
             let bytes = producer.waiting_bytes;
-            self.weigh_producer(from, bytes, links);
+            self.update_producer_back_pressure(from, bytes, links);
         }
     }
 
@@ -166,7 +184,7 @@ impl Router {
         self.gather(from, *assembly, arrival, links);
     }
 
-    /// What has come of a message, and the next part of it.
+    /// The received parts of a message, and the next one.
     fn gather(&mut self, from: Key, mut assembly: Assembly, arrival: &Arrival<'_>, links: &mut impl Links) {
         let others_bytes = self.assembling_bytes;
         let bytes = assembly.bytes.len() + arrival.payload.len();
@@ -194,7 +212,7 @@ impl Router {
         }
     }
 
-    /// Takes what has come of a message from its producer.
+    /// Takes the received parts of a message from its producer.
     pub(in crate::core) fn take_assembly(&mut self, from: Key) -> Option<Box<Assembly>> {
         let assembly = self.producers.get_mut(from)?.assembly.take()?;
         self.assembling_bytes -= assembly.bytes.len();
@@ -203,12 +221,13 @@ impl Router {
 
     /// The address `at` is deleted before the last transfer of a message: the message is released.
     pub(in crate::core) fn release_assembly(&mut self, at: Key, assembly: &Assembly, links: &mut impl Links) {
-        let Arriving { owed, transaction, .. } = assembly.arriving;
+        let Arriving { settlement, transaction, .. } = assembly.arriving;
         self.mark_rollback_only(transaction, &address_deleted());
-        self.answer_posting(owed, at, transaction, &Outcome::Released, links);
+        self.answer_posting(settlement, at, transaction, &Outcome::Released, links);
     }
 
-    /// The link of a partial delivery is over. A posting that will never be complete is missing from its transaction.
+    /// The link of a partial delivery is over. A posting that will never be complete is missing
+    /// from its transaction.
     pub(in crate::core) fn drop_assembly(&mut self, from: Key) {
         if let Some(assembly) = self.take_assembly(from) {
             let what = "a link ended before the last transfer of a message";
@@ -217,28 +236,31 @@ impl Router {
         }
     }
 
-    /// Who waits at an address for the outcome of a message that is not committed and that theirs repeat.
-    pub(in crate::core) fn echoes_of(&mut self, at: Key) -> Vec<Owed> {
+    /// The producers at an address that wait for the outcome of an uncommitted original of their
+    /// duplicates.
+    pub(in crate::core) fn pending_duplicates_of(&mut self, at: Key) -> Vec<SettlementTarget> {
         self.uncount_waiting(at);
         let address = &mut self.addresses[at];
-        let of_queue =
-            address.stored.iter_mut().flat_map(|stored| stored.echoes.drain().flat_map(|(_, echoes)| echoes));
-        let mut owed: Vec<Owed> = of_queue.map(|echo| echo.owed).collect();
-        owed.extend(address.stream.iter_mut().flat_map(|stream| stream.take_owed()));
-        owed
+        let of_queue = address.stored.iter_mut().flat_map(|stored| {
+            stored.pending_duplicates.drain().flat_map(|(_, pending_duplicates)| pending_duplicates)
+        });
+        let mut settlement: Vec<SettlementTarget> =
+            of_queue.map(|pending_duplicate| pending_duplicate.settlement).collect();
+        settlement.extend(address.stream.iter_mut().flat_map(|stream| stream.take_settlements()));
+        settlement
     }
 
-    /// Refuses a message, and all later ones of a numbered producer until its link attaches anew. If the message is a
-    /// posting its transaction can only be rolled back.
+    /// Refuses a message, and all later ones of a numbered producer until its link attaches anew.
+    /// If the message is a posting its transaction can only be rolled back.
     pub(in crate::core) fn refuse(&mut self, from: Key, arriving: &Arriving, error: Error, links: &mut impl Links) {
         let (at, was_halted) = (self.producers[from].address, self.producers[from].halted);
         self.halt_numbered(from);
-        if arriving.owed == Owed::Nobody {
+        if arriving.settlement == SettlementTarget::Nothing {
             self.addresses[at].stats.dropped += 1;
         }
         self.mark_rollback_only(arriving.transaction, &error);
         let outcome = if was_halted { Outcome::Released } else { Outcome::Rejected(Some(Box::new(error))) };
-        self.answer_posting(arriving.owed, at, arriving.transaction, &outcome, links);
+        self.answer_posting(arriving.settlement, at, arriving.transaction, &outcome, links);
         self.taken(from, 1);
     }
 
@@ -254,15 +276,15 @@ impl Router {
         if self.addresses[self.producers[from].address].stream.is_some() {
             return match &read(arriving.message_format, body) {
                 Ok(envelope) if arriving.transaction.is_some() => {
-                    self.hold_for_stream(from, arriving, envelope, body, links);
+                    self.add_stream_posting(from, arriving, envelope, body, links);
                 }
                 Ok(envelope) => self.take_into_stream(from, arriving, envelope, body, links),
                 Err(error) => self.refuse(from, arriving, error.clone(), links),
             };
         }
-        // What is known of a message is looked at where it was made: it is too large to be moved about.
+        // The facts of a message are used in place: they are too large to move.
         match &self.head(from, arriving.message_format, body) {
-            Ok(head) if arriving.transaction.is_some() => self.hold_posting(from, arriving, (head, None, body), links),
+            Ok(head) if arriving.transaction.is_some() => self.add_posting(from, arriving, (head, None, body), links),
             Ok(head) if self.addresses[self.producers[from].address].topic.is_some() => {
                 self.publish(from, arriving, head, body, links);
             }
@@ -273,21 +295,25 @@ impl Router {
 
     #[inline]
     fn offer(&mut self, from: Key, arriving: &Arriving, head: &Head, body: &[u8], links: &mut impl Links) {
-        let (at, owed, now_ms) = (self.producers[from].address, arriving.owed, self.now_ms);
+        let (at, settlement, now_ms) = (self.producers[from].address, arriving.settlement, self.now_ms);
         let Some(stored) = self.addresses[at].stored.as_mut() else { return };
         if let Some(error) = stored.beyond_budget(body.len()) {
             return self.refuse(from, arriving, error, links);
         }
-        match &stored.shelf.queue.offer(now_ms, head) {
-            Admission::Store(admitted) => self.keep(from, owed, admitted, body, links),
-            Admission::Duplicate { of: Some(original) } if owed != Owed::Nobody => {
+        match &stored.opened.queue.offer(now_ms, head) {
+            Admission::Store(admitted) => self.keep(from, settlement, admitted, body, links),
+            Admission::Duplicate { of: Some(original) } if settlement != SettlementTarget::Nothing => {
                 let Some(stored) = self.addresses[at].stored.as_mut() else { return };
-                // Its original may still be refused: what is accepted before could be lost.
-                stored.echoes.entry(original.0).or_default().push(Echo { producer: from, owed });
+                // Its original may still be refused: a message accepted before could be lost.
+                stored
+                    .pending_duplicates
+                    .entry(original.0)
+                    .or_default()
+                    .push(PendingDuplicate { producer: from, settlement });
                 self.producers[from].waiting += 1;
             }
             Admission::Duplicate { .. } => {
-                self.answer(owed, at, &Outcome::Accepted, links);
+                self.answer(settlement, at, &Outcome::Accepted, links);
                 self.taken(from, 1);
             }
             Admission::Refuse(refusal) => self.refuse(from, arriving, refused(*refusal), links),
@@ -295,43 +321,69 @@ impl Router {
     }
 
     /// A message is committed or refused, and with it those that repeat it.
-    pub(super) fn answer_echoes(&mut self, at: Key, original: Seq, outcome: &Outcome, links: &mut impl Links) {
+    pub(super) fn answer_pending_duplicates(
+        &mut self,
+        at: Key,
+        original: Seq,
+        outcome: &Outcome,
+        links: &mut impl Links,
+    ) {
         let stored = self.addresses.get_mut(at).and_then(|address| address.stored.as_mut());
-        let Some(stored) = stored.filter(|stored| !stored.echoes.is_empty()) else { return };
-        for echo in stored.echoes.remove(&original.0).unwrap_or_default() {
-            self.answer_echo(at, &echo, outcome, links);
+        let Some(stored) = stored.filter(|stored| !stored.pending_duplicates.is_empty()) else { return };
+        for pending_duplicate in stored.pending_duplicates.remove(&original.0).unwrap_or_default() {
+            self.answer_pending_duplicate(at, &pending_duplicate, outcome, links);
         }
     }
 
     /// A duplicate is answered with its original.
-    pub(in crate::core) fn answer_echo(&mut self, at: Key, echo: &Echo, outcome: &Outcome, links: &mut impl Links) {
-        if let Some(producer) = self.producers.get_mut(echo.producer) {
+    pub(in crate::core) fn answer_pending_duplicate(
+        &mut self,
+        at: Key,
+        pending_duplicate: &PendingDuplicate,
+        outcome: &Outcome,
+        links: &mut impl Links,
+    ) {
+        if let Some(producer) = self.producers.get_mut(pending_duplicate.producer) {
             producer.waiting -= 1;
-            self.taken(echo.producer, 1);
+            self.taken(pending_duplicate.producer, 1);
         }
-        self.answer(echo.owed, at, outcome, links);
+        self.answer(pending_duplicate.settlement, at, outcome, links);
     }
 
     #[inline]
-    fn keep(&mut self, from: Key, owed: Owed, admitted: &Admitted, body: &[u8], links: &mut impl Links) {
+    fn keep(
+        &mut self,
+        from: Key,
+        settlement: SettlementTarget,
+        admitted: &Admitted,
+        body: &[u8],
+        links: &mut impl Links,
+    ) {
         let at = self.producers[from].address;
         let Some(stored) = self.addresses[at].stored.as_mut() else { return };
-        let Some(log) = stored.shelf.log else {
+        let Some(log) = stored.opened.log else {
             let place = self.bodies.put(body, 1);
             let effects = &mut self.effects;
-            stored.shelf.queue.committed(admitted.seq, place, &mut |effect| effects.push(effect));
-            self.answer(owed, at, &Outcome::Accepted, links);
+            stored.opened.queue.committed(admitted.seq, place, &mut |effect| effects.push(effect));
+            self.answer(settlement, at, &Outcome::Accepted, links);
             self.taken(from, 1);
             self.do_effects(at, links);
-            return self.touch(at);
+            return self.mark_dirty(at);
         };
         let bytes = body.len();
-        let duty = Duty { producer: from, owed, address: at, account: self.addresses[at].account, bytes, from: None };
-        let commit = Commit::new(at, admitted.seq, duty).with_tag(self.note_tag(from, owed, admitted.seq));
+        let completion = Completion {
+            producer: from,
+            settlement,
+            address: at,
+            account: self.addresses[at].account,
+            bytes,
+            from: None,
+        };
+        let commit = Commit::new(at, admitted.seq, completion).with_tag(self.note_tag(from, settlement, admitted.seq));
         self.journal.store_one(log, admitted, commit, body);
         self.journal.seal(None);
         self.take_window(from, bytes, links);
-        self.tell_room(at, links);
+        self.update_room(at, links);
     }
 
     /// A message takes up its producer's window until the log has it.
@@ -340,26 +392,27 @@ impl Router {
         producer.waiting += 1;
         let waiting = producer.waiting_bytes + bytes;
         self.received.add(self.addresses[producer.address].account, 1, bytes);
-        self.weigh_producer(from, waiting, links);
+        self.update_producer_back_pressure(from, waiting, links);
     }
 
-    /// What the queue has to know of a message.
+    /// The properties of a message that the queue needs.
     #[inline]
     pub(super) fn head(&self, from: Key, message_format: u32, body: &[u8]) -> Result<Head, Error> {
         let envelope = &read(message_format, body)?;
         let producer = &self.producers[from];
         let mut head = self.head_of_envelope(envelope, body.len(), producer.producer_name.as_deref());
         let stored = self.addresses[producer.address].stored.as_ref();
-        if stored.is_none_or(|stored| stored.shelf.queue.settings().duplicates.is_some()) {
+        if stored.is_none_or(|stored| stored.opened.queue.settings().duplicates.is_some()) {
             head.message_id = envelope.message_id.map(|id| self.digests.long(id));
         }
-        if let Some(property) = stored.and_then(|stored| stored.shelf.last_value_key.as_deref()) {
+        if let Some(property) = stored.and_then(|stored| stored.opened.last_value_key.as_deref()) {
             head.key = self.digests.property(body, property);
         }
         Ok(head)
     }
 
-    /// What an envelope says of a message, but for its id, which matters only where duplicates are looked for.
+    /// The facts in the envelope of a message, except for its id, which is read only where
+    /// duplicates are detected.
     #[inline]
     pub(super) fn head_of_envelope(&self, envelope: &Envelope<'_>, bytes: usize, producer: Option<&str>) -> Head {
         let due = envelope.delivery_time_ms.and_then(|at| u64::try_from(at).ok());
@@ -389,12 +442,12 @@ pub(super) fn address_deleted() -> Error {
     Error::new(condition::RESOURCE_DELETED, "an address it sends to was deleted")
 }
 
-fn takes_no_part() -> Error {
+fn not_transactional() -> Error {
     let what = "addresses that store messages take part in transactions, others do not: send it outside of them";
     Error::new(condition::NOT_IMPLEMENTED, what)
 }
 
-/// Reads what a store has to know of a message.
+/// Reads the envelope of a message.
 #[inline]
 fn read(message_format: u32, body: &[u8]) -> Result<Envelope<'_>, Error> {
     if message_format != 0 {

@@ -1,33 +1,33 @@
-//! What the log is to write, gathered during a turn, and who is to be answered when it has.
+//! Records for the log, gathered during a turn, and the producers to answer when they are written.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use enmasse_amqp::types::{Error, Outcome, condition};
-use enmasse_journal::log::{Batch, Freed, Refused, Removal, Target};
+use enmasse_journal::log::{Freed, Refused, Removal, Target, WriteBatch};
 use enmasse_journal::queue::{Item, Marker, Queue, RECORD_BYTES, Seq, Stored as Admitted};
-use enmasse_journal::stream::{ENDED_KEY, Handed, Merge};
+use enmasse_journal::stream::{ENDED_KEY, FilledBlock, Merge};
 use smallvec::SmallVec;
 
 use super::super::arena::Key;
-use super::super::message::Owed;
+use super::super::message::SettlementTarget;
 use super::super::received::Account;
-use super::super::stream::BlockErrand;
+use super::super::stream::InFlightBlock;
 use super::super::{Links, Router, TransactionId};
 use super::compact::Copied;
 use super::fence::Fences;
 use super::state::{ANNOTATIONS, BARRED, FAILURES, SUBSCRIPTION, state_key};
 
-/// A batch of messages that has come to so many bytes goes as it is, and what follows in the next one: the log takes
-/// none of more than 2 GiB.
+/// A batch of messages of this many bytes is closed, and further records go into the next one: the
+/// log accepts at most 2 GiB.
 const PART_BYTES: usize = 64 << 20;
-/// Time until what a full disk did not take is offered again, unless it takes something else before.
+/// Time until records that a full disk refused are offered again, unless it accepts others before.
 const AGAIN_MS: u64 = 1000;
 
 /// The log's answer to a batch.
 #[derive(Debug)]
 pub struct Answer {
     /// the batch
-    pub batch: Batch,
+    pub batch: WriteBatch,
     /// whether it is on disk
     pub result: Result<(), Refused>,
 }
@@ -40,15 +40,15 @@ pub(super) struct Commit {
     /// its queue
     pub(super) at: Key,
     pub(super) seq: Seq,
-    /// what is to be done besides when it is on disk; of a message for several queues one has it
-    pub(super) duty: Duty,
+    /// its completion; of a message for several queues one has it
+    pub(super) completion: Completion,
     /// the tag of its delivery, to be written with it
     tag: Option<Box<Marker>>,
 }
 
 impl Commit {
-    pub(super) fn new(at: Key, seq: Seq, duty: Duty) -> Self {
-        Self { number: 0, at, seq, duty, tag: None }
+    pub(super) fn new(at: Key, seq: Seq, completion: Completion) -> Self {
+        Self { number: 0, at, seq, completion, tag: None }
     }
 
     pub(super) fn with_tag(self, tag: Option<Box<Marker>>) -> Self {
@@ -56,15 +56,15 @@ impl Commit {
     }
 }
 
-/// The queues of the log that a message is for: their numbers, what is to be written, and what is to be done then.
+/// The queues of the log for a message: their numbers, the records to write, and the completions.
 pub(super) type Queues<'a> = SmallVec<[(u32, &'a Admitted, Commit); 2]>;
 
-/// What is to be done when a message is on disk, or will not be.
+/// The action to take when a message is on disk, or was refused.
 #[derive(Clone, Debug)]
-pub(super) struct Duty {
-    /// whose window it takes up
+pub(super) struct Completion {
+    /// the producer whose window it occupies
     pub(super) producer: Key,
-    pub(super) owed: Owed,
+    pub(super) settlement: SettlementTarget,
     /// the address for which the outcome counts
     pub(super) address: Key,
     /// where its bytes are counted
@@ -75,10 +75,10 @@ pub(super) struct Duty {
     pub(super) from: Option<(Key, Seq)>,
 }
 
-impl Duty {
+impl Completion {
     pub(super) const NONE: Self = Self {
         producer: Key::NONE,
-        owed: Owed::Nobody,
+        settlement: SettlementTarget::Nothing,
         address: Key::NONE,
         account: Account::NONE,
         bytes: 0,
@@ -86,13 +86,13 @@ impl Duty {
     };
 }
 
-/// What a batch is about.
+/// The content of an in-flight batch.
 #[derive(Debug)]
-enum Errand {
-    /// messages, subscriptions that were declared, and transactions whose postings are among the messages, with their
-    /// blocks
-    Store(Vec<Commit>, Vec<Key>, Vec<TransactionId>, Vec<BlockErrand>),
-    Blocks(Vec<BlockErrand>),
+enum InFlightWrite {
+    /// messages, declared subscriptions, and transactions whose postings are among the messages,
+    /// with their blocks
+    Store(Vec<Commit>, Vec<Key>, Vec<TransactionId>, Vec<InFlightBlock>),
+    Blocks(Vec<InFlightBlock>),
     /// removals and state
     Forget,
     /// transactions that consist of removals
@@ -100,54 +100,55 @@ enum Errand {
     Copy(Copied),
 }
 
-/// Messages for the log, and what they are about.
+/// Messages for the log, and their completions.
 #[derive(Debug, Default)]
 struct Growing {
-    batch: Batch,
+    batch: WriteBatch,
     commits: Vec<Commit>,
     /// subscriptions that the log is to know of
     declared: Vec<Key>,
     /// transactions of which there are groups
     posting: Vec<TransactionId>,
     /// blocks of those
-    blocks: Vec<BlockErrand>,
+    blocks: Vec<InFlightBlock>,
 }
 
 /// The log as a shard sees it.
 #[derive(Debug, Default)]
 pub(in crate::core) struct Journal {
     growing: Growing,
-    /// what has grown large, before that
+    /// full batches, before that one
     grown: VecDeque<Growing>,
     /// blocks of streams
-    blocks: Batch,
-    block_errands: Vec<BlockErrand>,
-    /// removals and state: what a full disk must still take
-    shrinking: Batch,
+    blocks: WriteBatch,
+    in_flight_blocks: Vec<InFlightBlock>,
+    /// removals and state: records that a full disk must still accept
+    shrinking: WriteBatch,
     /// transactions that post nothing
-    retiring: (Batch, Vec<TransactionId>),
+    retiring: (WriteBatch, Vec<TransactionId>),
     removals: Vec<(u32, Removal)>,
     spare_removals: Vec<Removal>,
-    /// removals and state that a full disk did not take, to be offered again when it has taken something, or at that time.
-    again: Option<Batch>,
+    /// removals and state that a full disk did not take, to be offered again when it has taken
+    /// something, or at that time.
+    again: Option<WriteBatch>,
     again_ms: Option<u64>,
-    /// some are with the log: what is newer waits for them
+    /// a batch of them is in flight: later ones wait
     forgetting: bool,
     has_room: bool,
     /// copies that are planned
-    copying: Option<(Batch, Copied)>,
+    copying: Option<(WriteBatch, Copied)>,
     /// copies are planned, or with the log
     compacting: bool,
     /// copies are with the log
-    copies_under_way: bool,
-    /// what the batches that are with the log are about
-    under_way: VecDeque<Errand>,
+    copies_in_flight: bool,
+    /// the contents of the batches in flight
+    in_flight: VecDeque<InFlightWrite>,
     spare_commits: Vec<Vec<Commit>>,
-    /// messages of deleted queues whose removals are with the log: where they lie
-    leaving: HashMap<(u64, Seq), enmasse_journal::log::Place>,
+    /// messages of deleted queues whose removals are in flight: their locations
+    leaving: HashMap<(u64, Seq), enmasse_journal::log::RecordLocation>,
     /// keys of state that is to be forgotten
     erased: BTreeSet<(u32, Box<[u8]>)>,
-    /// what waits for batches
+    /// notices that wait for batches
     pub(super) fences: Fences,
 }
 
@@ -185,7 +186,7 @@ impl Journal {
         }
     }
 
-    /// The log is to know of a subscription, and to keep what it stands for.
+    /// Declares a subscription in the log, with its description.
     pub(super) fn declare(&mut self, at: Key, log: u32, uid: &[u8; 16], name: &str, description: &[u8]) {
         let batch = &mut self.growing.batch;
         batch.begin();
@@ -212,8 +213,8 @@ impl Journal {
         }
     }
 
-    /// A transaction that has messages for the log is on disk as a whole or not at all: these, by [`Journal::post`] and
-    /// [`Journal::post_block`], then [`Journal::end_transaction`].
+    /// A transaction that has messages for the log is on disk as a whole or not at all: these, by
+    /// [`Journal::post`] and [`Journal::post_block`], then [`Journal::end_transaction`].
     pub(super) fn begin_transaction(&mut self) {
         self.growing.batch.begin();
     }
@@ -224,9 +225,9 @@ impl Journal {
     }
 
     /// A block of it, for the partition `log` of a stream.
-    pub(in crate::core) fn post_block(&mut self, log: u32, block: &Handed<'_>, errand: BlockErrand) {
+    pub(in crate::core) fn post_block(&mut self, log: u32, block: &FilledBlock<'_>, in_flight: InFlightBlock) {
         let number = put_block(&mut self.growing.batch, log, block);
-        self.growing.blocks.push(errand.numbered(number));
+        self.growing.blocks.push(in_flight.numbered(number));
     }
 
     /// That is all of it, with the messages that leave their queues.
@@ -245,7 +246,7 @@ impl Journal {
         transactions.push(transaction);
     }
 
-    /// The log forgets a message that it does not have any more, with what it kept of it.
+    /// The log forgets the state of a removed message.
     pub(super) fn forget_state(&mut self, log: u32, item: &Item, annotated: bool) {
         self.forget_counts(log, item);
         if annotated {
@@ -253,7 +254,7 @@ impl Journal {
         }
     }
 
-    /// The log forgets how often a message has failed, and what it is kept from.
+    /// The log forgets the failures of a message, and the consumers it is barred from.
     fn forget_counts(&mut self, log: u32, item: &Item) {
         if item.failures > 0 {
             self.shrinking.state(log, &state_key(FAILURES, item.id.0), &[]);
@@ -270,7 +271,7 @@ impl Journal {
     }
 
     /// As above, one that its queue has never known.
-    pub(in crate::core) fn remove_at(&mut self, log: u32, seq: u64, place: enmasse_journal::log::Place) {
+    pub(in crate::core) fn remove_at(&mut self, log: u32, seq: u64, place: enmasse_journal::log::RecordLocation) {
         let removal = match self.removals.iter_mut().rev().find(|(queue, _)| *queue == log) {
             Some((_, removal)) => removal,
             None => {
@@ -297,12 +298,12 @@ impl Journal {
         self.shrinking.state(log, &state_key(BARRED, id), &value);
     }
 
-    /// The log keeps what consumers have said of a message.
+    /// The log stores the modified annotations of a message.
     pub(super) fn keep_annotations(&mut self, log: u32, id: u64, annotations: &[u8]) {
         self.shrinking.state(log, &state_key(ANNOTATIONS, id), annotations);
     }
 
-    /// The log forgets what it keeps under a key of a queue's state, whose message is not there.
+    /// The log forgets a state key of a queue whose message does not exist.
     pub(super) fn forget_orphan(&mut self, log: u32, key: &[u8]) {
         self.shrinking.state(log, key, &[]);
     }
@@ -315,13 +316,14 @@ impl Journal {
         self.shrinking.state(log, key, value);
     }
 
-    /// The log forgets what it was to keep. If that is about a message that is removed, the removal comes first: half of
-    /// them must not make of a message that somebody holds one that anybody may have.
+    /// Deletes a state key. It is written after removals, so that a torn batch never makes a held
+    /// message available to other consumers.
     pub(super) fn erase(&mut self, log: u32, key: &[u8]) {
         self.erased.insert((log, key.into()));
     }
 
-    /// A message is to be written with something under this key: what was to be forgotten there is forgotten before.
+    /// A message is to be written with state under this key: a pending deletion of the key goes
+    /// first.
     pub(super) fn erase_before(&mut self, log: u32, key: &[u8]) {
         if !self.erased.is_empty() && self.erased.remove(&(log, key.into())) {
             self.growing.batch.state(log, key, &[]);
@@ -333,33 +335,36 @@ impl Journal {
         self.again.is_some()
     }
 
-    /// A batch was handed over, or there was none; `again`: one was to be offered again before.
-    pub(in crate::core) fn close_fences(&mut self, handed: bool, again: bool) {
+    /// A batch was passed to the log, or there was none; `again`: an earlier one had to be offered
+    /// again.
+    pub(in crate::core) fn close_fences(&mut self, dispatched: bool, again: bool) {
         let shrinks = !(self.shrinking.is_empty() && self.removals.is_empty() && self.erased.is_empty());
         let left = shrinks || !(self.growing.batch.is_empty() && self.grown.is_empty() && self.retiring.0.is_empty());
-        self.fences.handed(handed, again && self.again.is_none(), !left && self.again.is_none());
+        self.fences.dispatched(dispatched, again && self.again.is_none(), !left && self.again.is_none());
     }
 
     pub(super) fn forget_annotations(&mut self, log: u32, id: u64) {
         self.shrinking.state(log, &state_key(ANNOTATIONS, id), &[]);
     }
 
-    /// The log forgets a queue with all its messages; those that `gone` tells of it has been told to remove.
+    /// The log drops a queue with all its messages; the log has been notified to remove those in
+    /// `gone`.
     pub(super) fn drop_queue(&mut self, log: u32, queue: &Queue, gone: impl Fn(&Item) -> bool) {
         let mut freed = self.take_freed(log);
-        // What the log is still writing has no place yet: it is freed when it has.
+        // A message in flight has no location yet: it is freed when it has one.
         let here = queue.iter(Seq(0)).filter(|item| item.place.len > 0 && !gone(item));
         here.for_each(|item| freed.add(item.place));
         self.erased.retain(|(queue, _)| *queue != log);
         self.shrinking.drop_queue(log, &freed);
     }
 
-    /// These go with the messages that they become, or, if the log does not take those, with their queue.
+    /// These go with the messages that they become, or, if the log does not take those, with their
+    /// queue.
     pub(super) fn note_leaving(&mut self, at: Key, items: impl Iterator<Item = Item>) {
         self.leaving.extend(items.map(|item| ((at.pack(), item.seq), item.place)));
     }
 
-    /// What removals were to free that are not written any more: the queue goes.
+    /// Locations whose removals are not written any more because the queue is dropped.
     fn take_freed(&mut self, log: u32) -> Freed {
         let mut freed = Freed::default();
         for (_, removal) in self.removals.extract_if(.., |(queue, _)| *queue == log) {
@@ -368,40 +373,40 @@ impl Journal {
         freed
     }
 
-    /// A message has come to lie there whose queue is gone.
-    fn forget_late(&mut self, place: enmasse_journal::log::Place) {
+    /// A message was written whose queue is gone.
+    fn forget_misplaced(&mut self, place: enmasse_journal::log::RecordLocation) {
         let mut freed = Freed::default();
         freed.add(place);
-        self.free_late(&freed);
+        self.free_misplaced(&freed);
     }
 
     /// The same of several.
-    pub(in crate::core) fn free_late(&mut self, freed: &Freed) {
+    pub(in crate::core) fn free_misplaced(&mut self, freed: &Freed) {
         self.shrinking.free(freed);
     }
 
     /// Writes a block for the partition `log` of a stream.
-    pub(in crate::core) fn store_block(&mut self, log: u32, block: &Handed<'_>, errand: BlockErrand) {
+    pub(in crate::core) fn store_block(&mut self, log: u32, block: &FilledBlock<'_>, in_flight: InFlightBlock) {
         if !block.markers.is_empty() {
             self.blocks.begin();
         }
         let number = put_block(&mut self.blocks, log, block);
         self.blocks.end();
-        self.block_errands.push(errand.numbered(number));
+        self.in_flight_blocks.push(in_flight.numbered(number));
     }
 
     /// Writes one block in the place of others.
-    pub(in crate::core) fn store_merged(&mut self, log: u32, merge: &Merge, body: &[u8], errand: BlockErrand) {
+    pub(in crate::core) fn store_merged(&mut self, log: u32, merge: &Merge, body: &[u8], in_flight: InFlightBlock) {
         self.blocks.begin();
         let number = self.blocks.message(&[Target { queue: log, seq: merge.record, head: &merge.head }], body);
         let mut removal = Removal::new(log);
         merge.blocks.iter().for_each(|(record, place)| removal.add(*record, *place));
         self.blocks.remove(&mut removal);
         self.blocks.end();
-        self.block_errands.push(errand.numbered(number));
+        self.in_flight_blocks.push(in_flight.numbered(number));
     }
 
-    /// The log keeps what is known of a partition that has no block.
+    /// The log stores the state of a partition that has no block.
     pub(in crate::core) fn keep_ended(&mut self, log: u32, ended: &[u8]) {
         self.shrinking.state(log, &ENDED_KEY, ended);
     }
@@ -413,27 +418,30 @@ impl Journal {
         self.shrinking.drop_queue(log, &all);
     }
 
-    /// Who waits for messages for an address that are not on disk: nobody is told of these any more.
-    pub(in crate::core) fn take_owed(&mut self, at: Key) -> Vec<Owed> {
-        let with_log = self.under_way.iter_mut().filter_map(|errand| match errand {
-            Errand::Store(commits, ..) => Some(commits),
+    /// The producers of unwritten messages for an address: they are not notified about these any
+    /// more.
+    pub(in crate::core) fn take_settlements(&mut self, at: Key) -> Vec<SettlementTarget> {
+        let with_log = self.in_flight.iter_mut().filter_map(|in_flight| match in_flight {
+            InFlightWrite::Store(commits, ..) => Some(commits),
             _ => None,
         });
         let to_come = self.grown.iter_mut().chain([&mut self.growing]).map(|growing| &mut growing.commits);
-        let duties = with_log.chain(to_come).flatten().map(|commit| &mut commit.duty);
-        let mine = duties.filter(|duty| duty.address == at && matches!(duty.owed, Owed::Producer { .. }));
-        mine.map(|duty| std::mem::replace(&mut duty.owed, Owed::Nobody)).collect()
+        let completions = with_log.chain(to_come).flatten().map(|commit| &mut commit.completion);
+        let mine = completions.filter(|completion| {
+            completion.address == at && matches!(completion.settlement, SettlementTarget::Producer { .. })
+        });
+        mine.map(|completion| std::mem::replace(&mut completion.settlement, SettlementTarget::Nothing)).collect()
     }
 
-    fn take_blocks(&mut self, spare: Batch) -> Option<Batch> {
+    fn take_blocks(&mut self, spare: WriteBatch) -> Option<WriteBatch> {
         if self.blocks.is_empty() {
             return None;
         }
-        self.under_way.push_back(Errand::Blocks(std::mem::take(&mut self.block_errands)));
+        self.in_flight.push_back(InFlightWrite::Blocks(std::mem::take(&mut self.in_flight_blocks)));
         Some(std::mem::replace(&mut self.blocks, spare))
     }
 
-    fn take_growing(&mut self, spare: Batch) -> Option<Batch> {
+    fn take_growing(&mut self, spare: WriteBatch) -> Option<WriteBatch> {
         let Growing { batch, commits, declared, posting, blocks } = match self.grown.pop_front() {
             Some(grown) => grown,
             None if self.growing.batch.is_empty() => return None,
@@ -442,23 +450,23 @@ impl Journal {
                 std::mem::replace(&mut self.growing, Growing { batch: spare, commits, ..Growing::default() })
             }
         };
-        self.under_way.push_back(Errand::Store(commits, declared, posting, blocks));
+        self.in_flight.push_back(InFlightWrite::Store(commits, declared, posting, blocks));
         Some(batch)
     }
 
-    fn take_retiring(&mut self) -> Option<Batch> {
+    fn take_retiring(&mut self) -> Option<WriteBatch> {
         if self.retiring.0.is_empty() {
             return None;
         }
         let (batch, transactions) = std::mem::take(&mut self.retiring);
-        self.under_way.push_back(Errand::Retire(transactions));
+        self.in_flight.push_back(InFlightWrite::Retire(transactions));
         Some(batch)
     }
 
-    fn take_shrinking(&mut self, spare: Batch) -> Option<Batch> {
-        // One at a time: what is newer may be about the same, and must not be there before. While copies are with the
-        // log, a removal does not know every place of its message.
-        if self.forgetting || self.copies_under_way {
+    fn take_shrinking(&mut self, spare: WriteBatch) -> Option<WriteBatch> {
+        // One at a time: a later batch may concern the same keys, and must not be written before.
+        // While copies are with the log, a removal does not know every place of its message.
+        if self.forgetting || self.copies_in_flight {
             return None;
         }
         if self.again.is_some() {
@@ -475,20 +483,20 @@ impl Journal {
             return None;
         }
         self.forgetting = true;
-        self.under_way.push_back(Errand::Forget);
+        self.in_flight.push_back(InFlightWrite::Forget);
         Some(std::mem::replace(&mut self.shrinking, spare))
     }
 
-    fn take_again(&mut self) -> Option<Batch> {
+    fn take_again(&mut self) -> Option<WriteBatch> {
         if !std::mem::take(&mut self.has_room) {
             return None;
         }
         self.forgetting = true;
-        self.under_way.push_back(Errand::Forget);
+        self.in_flight.push_back(InFlightWrite::Forget);
         self.again.take()
     }
 
-    /// When what a full disk did not take is to be offered again at the latest.
+    /// The latest time to offer records again that a full disk refused.
     pub(super) fn next_timeout(&self) -> Option<u64> {
         self.again_ms
     }
@@ -501,16 +509,17 @@ impl Journal {
         }
     }
 
-    /// Nothing is to be handed to the log, and nothing is with it. What a full disk did not take does not count.
+    /// Nothing is pending for the log, and nothing is in flight. Records that a full disk refused
+    /// do not count.
     fn is_idle(&self) -> bool {
         let stored = self.growing.batch.is_empty() && self.grown.is_empty() && self.blocks.is_empty();
         let removed = self.shrinking.is_empty() && self.removals.is_empty() && self.erased.is_empty();
         let written = stored && self.retiring.0.is_empty() && (removed || self.again.is_some());
-        written && self.under_way.is_empty() && self.copying.is_none()
+        written && self.in_flight.is_empty() && self.copying.is_none()
     }
 
     /// Copies are planned; only one such batch is on its way at a time.
-    pub(super) fn copy(&mut self, batch: Batch, copied: Copied) {
+    pub(super) fn copy(&mut self, batch: WriteBatch, copied: Copied) {
         self.compacting = true;
         self.copying = Some((batch, copied));
     }
@@ -522,19 +531,19 @@ impl Journal {
     /// The log has answered for the copies, which take the place of what lay in `freed`.
     pub(super) fn end_copies(&mut self, freed: &Freed) {
         self.compacting = false;
-        self.copies_under_way = false;
+        self.copies_in_flight = false;
         self.shrinking.free(freed);
     }
 
-    /// Copies that are planned and not handed over.
-    pub(super) fn take_planned(&mut self) -> Option<(Batch, Copied)> {
+    /// Planned copies that are not in flight yet.
+    pub(super) fn take_planned(&mut self) -> Option<(WriteBatch, Copied)> {
         self.copying.take()
     }
 
     /// The batch of these copies goes to the log.
-    pub(super) fn hand_copies(&mut self, copied: Copied) {
-        self.copies_under_way = true;
-        self.under_way.push_back(Errand::Copy(copied));
+    pub(super) fn write_copies(&mut self, copied: Copied) {
+        self.copies_in_flight = true;
+        self.in_flight.push_back(InFlightWrite::Copy(copied));
     }
 }
 
@@ -542,12 +551,13 @@ fn target<'a>(log: u32, admitted: &Admitted, head: &'a [u8; RECORD_BYTES]) -> Ta
     Target { queue: log, seq: admitted.seq.0, head: &head[..admitted.record.encoded_len()] }
 }
 
-/// Whether more than the message itself is written for a queue, or its removal from another: a group.
+/// Whether more than the message itself is written for a queue, or its removal from another: a
+/// group.
 fn is_marked(admitted: &Admitted, commit: &Commit) -> bool {
-    commit.duty.from.is_some() || commit.tag.is_some() || admitted.markers.iter().any(Option::is_some)
+    commit.completion.from.is_some() || commit.tag.is_some() || admitted.markers.iter().any(Option::is_some)
 }
 
-fn put_markers(batch: &mut Batch, log: u32, admitted: &Admitted, commit: &Commit) {
+fn put_markers(batch: &mut WriteBatch, log: u32, admitted: &Admitted, commit: &Commit) {
     for marker in admitted.markers.iter().flatten().chain(commit.tag.as_deref()) {
         put_marker(batch, log, marker);
     }
@@ -556,7 +566,8 @@ fn put_markers(batch: &mut Batch, log: u32, admitted: &Admitted, commit: &Commit
 /// Why the log has not taken something.
 pub(in crate::core) fn not_stored(what: &str, refused: &Refused) -> Error {
     match refused {
-        // Clients take any outcome but rejected for a success, or for a promise that it is not stored.
+        // Clients take any outcome but rejected for a success, or for a promise that it is not
+        // stored.
         Refused::Unsure(_) => Error::new(condition::INTERNAL_ERROR, format!("{what} may be stored or not: {refused}")),
         Refused::Stopped(_) => Error::new(condition::INTERNAL_ERROR, format!("{what} cannot be stored: {refused}")),
         Refused::NoRoom(_) | Refused::TooLarge { .. } => {
@@ -566,19 +577,19 @@ pub(in crate::core) fn not_stored(what: &str, refused: &Refused) -> Error {
 }
 
 /// Puts a block of a stream into a batch; its number there.
-fn put_block(batch: &mut Batch, log: u32, block: &Handed<'_>) -> usize {
+fn put_block(batch: &mut WriteBatch, log: u32, block: &FilledBlock<'_>) -> usize {
     let number = batch.message(&[Target { queue: log, seq: block.record, head: &block.head }], block.body);
     block.markers.iter().for_each(|marker| put_marker(batch, log, marker));
     number
 }
 
-fn put_marker(batch: &mut Batch, log: u32, marker: &Marker) {
+fn put_marker(batch: &mut WriteBatch, log: u32, marker: &Marker) {
     batch.state(log, &marker.key(), &marker.value());
 }
 
 impl Router {
-    /// What the log is to write, if anything, after the turn: to be handed over in this order.
-    pub fn take_journal(&mut self) -> Option<Batch> {
+    /// The next batch for the log after the turn, if any: to be passed on in this order.
+    pub fn take_journal(&mut self) -> Option<WriteBatch> {
         let again = self.journal.offers_again();
         let batch = self.next_batch();
         self.journal.close_fences(batch.is_some(), again);
@@ -591,7 +602,7 @@ impl Router {
         !self.journal.is_idle() || !self.gathering.is_empty() || !self.transactions.waiting.is_empty()
     }
 
-    fn next_batch(&mut self) -> Option<Batch> {
+    fn next_batch(&mut self) -> Option<WriteBatch> {
         let spare = self.bodies.recent.spare();
         if let Some(batch) = self.journal.take_growing(spare) {
             return Some(batch);
@@ -608,34 +619,34 @@ impl Router {
         shrinking.or_else(|| self.take_copies())
     }
 
-    /// A batch is back from the log, in the order they were handed over: messages that are on disk can be had, and
+    /// A batch is back from the log, in the order of dispatch: its messages are available, and
     /// their producers are answered.
     pub fn journaled(&mut self, answer: Answer, links: &mut impl Links) {
         let stopped = matches!(answer.result, Err(Refused::Stopped(_) | Refused::Unsure(_)));
         self.take_answer(answer, links);
-        self.pass_fences(stopped, links);
+        self.release_fences(stopped, links);
     }
 
     fn take_answer(&mut self, answer: Answer, links: &mut impl Links) {
         let Answer { batch, result } = answer;
         self.journal.has_room |= result.is_ok();
-        let (mut commits, declared, transactions, blocks) = match self.journal.under_way.pop_front() {
-            Some(Errand::Store(commits, declared, posting, blocks)) => (commits, declared, posting, blocks),
-            Some(Errand::Blocks(errands)) => {
-                let touched = self.blocks_journaled(&batch, &result, errands, links);
-                self.lay_by(batch, &result);
+        let (mut commits, declared, transactions, blocks) = match self.journal.in_flight.pop_front() {
+            Some(InFlightWrite::Store(commits, declared, posting, blocks)) => (commits, declared, posting, blocks),
+            Some(InFlightWrite::Blocks(in_flight_blocks)) => {
+                let dirty = self.blocks_journaled(&batch, &result, in_flight_blocks, links);
+                self.retain_body(batch, &result);
                 self.begin_waiting_commits(links);
-                return self.tend_streams(touched, links);
+                return self.process_streams(dirty, links);
             }
-            Some(Errand::Forget) => return self.forgotten(batch, &result),
-            Some(Errand::Retire(transactions)) => {
-                self.bodies.recent.lay_aside(batch);
+            Some(InFlightWrite::Forget) => return self.forgotten(batch, &result),
+            Some(InFlightWrite::Retire(transactions)) => {
+                self.bodies.recent.recycle_batch(batch);
                 transactions.into_iter().for_each(|id| self.end_commit(id, &result, links));
                 return self.begin_waiting_commits(links);
             }
-            Some(Errand::Copy(copied)) => {
+            Some(InFlightWrite::Copy(copied)) => {
                 self.moved(result.is_ok().then_some(&batch), copied, links);
-                return self.bodies.recent.lay_aside(batch);
+                return self.bodies.recent.recycle_batch(batch);
             }
             None => return,
         };
@@ -652,49 +663,49 @@ impl Router {
             }
         }
         self.journal.spare_commits.push(commits);
-        let touched = self.blocks_journaled(&batch, &result, blocks, links);
-        self.lay_by(batch, &result);
+        let dirty = self.blocks_journaled(&batch, &result, blocks, links);
+        self.retain_body(batch, &result);
         for transaction in transactions {
             self.end_commit(transaction, &result, links);
         }
         self.begin_waiting_commits(links);
-        self.tend_streams(touched, links);
+        self.process_streams(dirty, links);
     }
 
-    /// Bodies of a batch that is on disk can be had from memory for a while.
-    fn lay_by(&mut self, batch: Batch, result: &Result<(), Refused>) {
+    /// Bodies of a written batch stay in memory for a while.
+    fn retain_body(&mut self, batch: WriteBatch, result: &Result<(), Refused>) {
         match result {
             Ok(()) => self.bodies.recent.keep(batch),
-            Err(_) => self.bodies.recent.lay_aside(batch),
+            Err(_) => self.bodies.recent.recycle_batch(batch),
         }
     }
 
-    /// What a full disk did not take is handed over again, before what came behind it.
-    fn forgotten(&mut self, batch: Batch, result: &Result<(), Refused>) {
+    /// Records that a full disk refused are offered again, before later ones.
+    fn forgotten(&mut self, batch: WriteBatch, result: &Result<(), Refused>) {
         self.journal.forgetting = false;
         if matches!(result, Err(Refused::NoRoom(_))) {
             self.journal.again = Some(batch);
             self.journal.again_ms = Some(self.now_ms.saturating_add(AGAIN_MS));
         } else {
-            self.bodies.recent.lay_aside(batch);
+            self.bodies.recent.recycle_batch(batch);
         }
     }
 
-    fn commit(&mut self, commit: &Commit, place: enmasse_journal::queue::Place, links: &mut impl Links) {
+    fn commit(&mut self, commit: &Commit, place: enmasse_journal::queue::RecordLocation, links: &mut impl Links) {
         let stored = self.addresses.get(commit.at).and_then(|address| address.stored.as_ref());
-        if let Some(stored) = stored.filter(|stored| stored.shelf.queue.is_behind_gap(commit.seq)) {
-            if let Some(log) = stored.shelf.log {
+        if let Some(stored) = stored.filter(|stored| stored.opened.queue.is_behind_gap(commit.seq)) {
+            if let Some(log) = stored.opened.log {
                 self.journal.remove_at(log, commit.seq.0, place);
             }
             return self.uncommit(commit, &Outcome::Released, links);
         }
-        self.free_window(&commit.duty, links);
-        self.left_deleted(&commit.duty);
-        if let Some((from, seq)) = commit.duty.from
+        self.free_window(&commit.completion, links);
+        self.left_deleted(&commit.completion);
+        if let Some((from, seq)) = commit.completion.from
             && let Some(stored) = self.addresses.get_mut(from).and_then(|address| address.stored.as_mut())
         {
             let changed = stored.changed.remove(&seq.0);
-            match (stored.shelf.queue.left(seq), stored.shelf.log) {
+            match (stored.opened.queue.left(seq), stored.opened.log) {
                 (Some(item), None) => self.bodies.free(item.place),
                 (Some(item), Some(log)) => {
                     self.bodies.forget(item.place);
@@ -706,38 +717,38 @@ impl Router {
         }
         if let Some(stored) = self.addresses.get_mut(commit.at).and_then(|address| address.stored.as_mut()) {
             let mut effects = std::mem::take(&mut self.effects);
-            stored.shelf.queue.committed(commit.seq, place, &mut |effect| effects.push(effect));
+            stored.opened.queue.committed(commit.seq, place, &mut |effect| effects.push(effect));
             self.effects = effects;
         } else {
-            // Deleted in the meantime, and with it what it had.
-            self.journal.forget_late(place);
+            // Deleted in the meantime, with all its messages.
+            self.journal.forget_misplaced(place);
         }
         self.resolve_tag(commit.at, commit.seq, true);
-        self.answer_duty(&commit.duty, &Outcome::Accepted, links);
-        self.answer_echoes(commit.at, commit.seq, &Outcome::Accepted, links);
+        self.run_completion(&commit.completion, &Outcome::Accepted, links);
+        self.answer_pending_duplicates(commit.at, commit.seq, &Outcome::Accepted, links);
         self.do_effects(commit.at, links);
-        self.touch(commit.at);
+        self.mark_dirty(commit.at);
     }
 
     /// A message is not stored; a numbered producer sends no other until its link is attached anew.
     fn uncommit(&mut self, commit: &Commit, outcome: &Outcome, links: &mut impl Links) {
-        self.free_window(&commit.duty, links);
-        self.halt_numbered(commit.duty.producer);
-        if let Some(place) = self.left_deleted(&commit.duty) {
-            self.journal.forget_late(place);
+        self.free_window(&commit.completion, links);
+        self.halt_numbered(commit.completion.producer);
+        if let Some(place) = self.left_deleted(&commit.completion) {
+            self.journal.forget_misplaced(place);
         }
-        if let Some((from, seq)) = commit.duty.from
+        if let Some((from, seq)) = commit.completion.from
             && let Some(stored) = self.addresses.get_mut(from).and_then(|address| address.stored.as_mut())
         {
-            stored.shelf.queue.stay(seq);
+            stored.opened.queue.stay(seq);
         }
         if let Some(stored) = self.addresses.get_mut(commit.at).and_then(|address| address.stored.as_mut()) {
-            stored.shelf.queue.withdraw(commit.seq);
-            self.touch(commit.at);
+            stored.opened.queue.withdraw(commit.seq);
+            self.mark_dirty(commit.at);
         }
         self.resolve_tag(commit.at, commit.seq, false);
-        self.answer_duty(&commit.duty, outcome, links);
-        self.answer_echoes(commit.at, commit.seq, outcome, links);
+        self.run_completion(&commit.completion, outcome, links);
+        self.answer_pending_duplicates(commit.at, commit.seq, outcome, links);
     }
 
     /// A message of a producer was not taken: one that numbers them has to begin anew.
@@ -747,27 +758,27 @@ impl Router {
         }
     }
 
-    /// A message comes from a queue that was deleted meanwhile: where it lies there.
-    fn left_deleted(&mut self, duty: &Duty) -> Option<enmasse_journal::log::Place> {
-        let (from, seq) = duty.from.filter(|_| !self.journal.leaving.is_empty())?;
+    /// The location of a message whose queue was deleted in the meantime.
+    fn left_deleted(&mut self, completion: &Completion) -> Option<enmasse_journal::log::RecordLocation> {
+        let (from, seq) = completion.from.filter(|_| !self.journal.leaving.is_empty())?;
         self.journal.leaving.remove(&(from.pack(), seq))
     }
 
-    /// Answers for a message, unless the address for which that counts was deleted: its producers' links were closed, and
-    /// those that stay were answered then.
-    fn answer_duty(&mut self, duty: &Duty, outcome: &Outcome, links: &mut impl Links) {
-        if self.addresses.get(duty.address).is_some() {
-            self.answer(duty.owed, duty.address, outcome, links);
+    /// Answers for a message, unless the address for which that counts was deleted: its producers'
+    /// links were closed, and those that stay were answered then.
+    fn run_completion(&mut self, completion: &Completion, outcome: &Outcome, links: &mut impl Links) {
+        if self.addresses.get(completion.address).is_some() {
+            self.answer(completion.settlement, completion.address, outcome, links);
         }
     }
 
-    fn free_window(&mut self, duty: &Duty, links: &mut impl Links) {
-        self.received.remove(duty.account, 1, duty.bytes);
-        if let Some(producer) = self.producers.get_mut(duty.producer) {
+    fn free_window(&mut self, completion: &Completion, links: &mut impl Links) {
+        self.received.remove(completion.account, 1, completion.bytes);
+        if let Some(producer) = self.producers.get_mut(completion.producer) {
             producer.waiting -= 1;
-            let bytes = producer.waiting_bytes - duty.bytes;
-            self.weigh_producer(duty.producer, bytes, links);
-            self.taken(duty.producer, 1);
+            let bytes = producer.waiting_bytes - completion.bytes;
+            self.update_producer_back_pressure(completion.producer, bytes, links);
+            self.taken(completion.producer, 1);
         }
     }
 }

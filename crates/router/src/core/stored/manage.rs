@@ -1,7 +1,8 @@
-//! What an administrator does with messages that nobody holds: remove, look, move, copy, send back where they came from.
+//! Operations of administrators on messages that no consumer holds: remove, peek, move, copy,
+//! return to the origin.
 //!
-//! An operation goes on over as many turns as it needs; each does a bounded share, and waits for the disk in between. It
-//! is answered when what it stored elsewhere is on disk.
+//! An operation continues over as many turns as it needs; each does a bounded share, and waits for
+//! the disk in between. It is answered when the messages it stored elsewhere are on disk.
 
 use std::collections::HashMap;
 
@@ -9,19 +10,19 @@ use enmasse_amqp::codec::envelope::{Changes, envelope, put_changed};
 use enmasse_amqp::codec::scan::{self, Elements, Scalar};
 use enmasse_amqp::selector::{Selector, Subject};
 use enmasse_amqp::types::{Fields, Outcome};
-use enmasse_journal::queue::{self, Effect, Item, Place, Seq, Slice, State, Verdict};
+use enmasse_journal::queue::{self, Effect, Item, RecordLocation, Seq, Slice, State, Verdict};
 
 use super::super::arena::Key;
-use super::super::message::Owed;
+use super::super::message::SettlementTarget;
 use super::super::{AddressKey, Links, Router};
 use super::fence::Notice;
-use super::journal::Duty;
+use super::journal::Completion;
 use super::settling::{DEAD_LETTER, ORIGIN};
 use super::{Bodies, Stored};
 
-/// Messages looked at in one turn.
+/// Messages examined in one turn.
 const TURN_MESSAGES: usize = 1000;
-/// Messages looked at for one answer.
+/// Messages examined for one answer.
 const ANSWER_MESSAGES: usize = 20_000;
 /// Bytes of messages stored elsewhere in one turn.
 const TURN_BYTES: u64 = 1 << 20;
@@ -33,10 +34,10 @@ const COMMITS: usize = 1024;
 const READ_AHEAD: usize = 256;
 /// Bytes of them; at least one message.
 const READ_AHEAD_BYTES: u64 = 1 << 20;
-/// After so long an operation is answered with what it has done.
+/// Time after which an operation is answered with its progress.
 const ANSWER_MS: u64 = 3000;
 
-/// What is done with messages that match.
+/// What an operation does to matching messages.
 #[derive(Clone, Debug)]
 pub enum Work {
     /// removed
@@ -58,7 +59,7 @@ pub struct Operation {
     pub id: u32,
     /// on the messages of which address
     pub address: AddressKey,
-    /// what is done
+    /// the operation
     pub work: Work,
     /// only with those it selects
     pub selector: Option<Selector>,
@@ -66,11 +67,11 @@ pub struct Operation {
     pub dry_run: bool,
     /// messages at most
     pub limit: usize,
-    /// where to begin and where to end: what the slice before left
+    /// where to begin and end: the continuation of the slice before
     pub rest: Option<(u64, u64)>,
 }
 
-/// What became of an operation.
+/// The result of an operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Operated {
     /// messages that matched
@@ -80,19 +81,19 @@ pub struct Operated {
     /// where the next slice begins and ends; `None`: done
     pub rest: Option<(u64, u64)>,
     /// of [`Work::Peek`]
-    pub found: Vec<Found>,
+    pub found: Vec<ExaminedMessage>,
     /// why it ended early
     pub failed: Option<Failed>,
 }
 
-/// A message that was looked at.
+/// An examined message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
-    /// what its queue knows
+pub struct ExaminedMessage {
+    /// the queue's view of it
     pub item: Item,
     /// when it is to be delivered, milliseconds since 1970
     pub due: Option<u64>,
-    /// the message, encoded; `None`: it is larger than was asked for, or damaged
+    /// the message, encoded; `None`: it is larger than was requested, or damaged
     pub message: Option<Vec<u8>>,
 }
 
@@ -149,7 +150,7 @@ struct Running {
     /// waits for messages from the disk
     reading: bool,
     /// where those lie that were read ahead
-    ahead: Vec<Place>,
+    ahead: Vec<RecordLocation>,
     /// messages were removed since the disk was last waited for
     removed: bool,
     /// nothing more is begun
@@ -158,7 +159,8 @@ struct Running {
 }
 
 impl Running {
-    /// Nothing is moved while messages are compacted: the record that stores one elsewhere removes it where it lay.
+    /// Nothing is moved while messages are compacted: the record that stores one elsewhere removes
+    /// it where it lay.
     fn is_due(&self, compacting: bool) -> bool {
         let waits = compacting && self.operation.removes_elsewhere();
         if self.over { self.open == 0 } else { !self.reading && !waits && self.open < COMMITS }
@@ -169,7 +171,7 @@ impl Running {
         self.done.failed.get_or_insert(failed);
     }
 
-    /// Whether a message matches. `budget` is what may be stored elsewhere in this turn.
+    /// Whether a message matches. `budget` bounds the bytes stored elsewhere in this turn.
     fn judge(&self, item: &Item, bodies: &Bodies, on_disk: bool, budget: &mut u64) -> Verdict {
         let operation = &self.operation;
         if operation.needs_body(item) {
@@ -249,7 +251,7 @@ impl Router {
             let done = Operated { failed: Some(Failed::Missing), ..Operated::default() };
             return self.operations.ended.push((operation.id, done));
         };
-        let (from, until) = operation.rest.unwrap_or((0, stored.shelf.queue.next_seq().0));
+        let (from, until) = operation.rest.unwrap_or((0, stored.opened.queue.next_seq().0));
         self.operations.running.push(Running {
             at,
             from: Seq(from),
@@ -298,7 +300,8 @@ impl Router {
                 self.await_removals(&mut running);
             }
             if self.now_ms > running.end_ms.saturating_add(ANSWER_MS) && running.open > 0 {
-                // The disk is slow or full, or where messages went was deleted before the log had them.
+                // The disk is slow or full, or where messages went was deleted before the log had
+                // them.
                 running.open = 0;
                 if matches!(running.operation.work, Work::Purge) {
                     running.fail(Failed::Log("the disk has not confirmed the removals: purge again".to_owned()));
@@ -323,14 +326,14 @@ impl Router {
                 return;
             }
             let share = left.min(TURN_MESSAGES - looked);
-            looked += self.look(running, share, &mut budget, links);
+            looked += self.examine(running, share, &mut budget, links);
         }
     }
 
-    /// Looks at up to `share` messages; returns at how many.
-    fn look(&mut self, running: &mut Running, share: usize, budget: &mut u64, links: &mut impl Links) -> usize {
+    /// Examines up to `share` messages; returns at how many.
+    fn examine(&mut self, running: &mut Running, share: usize, budget: &mut u64, links: &mut impl Links) -> usize {
         let Some(stored) = self.addresses[running.at].stored.as_mut() else { return share };
-        let on_disk = stored.shelf.log.is_some();
+        let on_disk = stored.opened.log.is_some();
         let slice = running.operation.slice(running.from, running.until, share);
         let (bodies, mut matched, mut effects) = (&self.bodies, Vec::new(), Vec::new());
         let matches = |item: &Item| {
@@ -340,7 +343,7 @@ impl Router {
             }
             verdict
         };
-        let progress = stored.shelf.queue.administer(slice, matches, &mut |effect| effects.push(effect));
+        let progress = stored.opened.queue.administer(slice, matches, &mut |effect| effects.push(effect));
         running.looked += progress.looked;
         let unread = progress.unread.filter(|item| !bodies.is_known(item.place, on_disk));
         match progress.next {
@@ -381,10 +384,11 @@ impl Router {
             }
             Work::Move(_) | Work::Copy(_) | Work::Redrive(_) => {}
         }
-        self.tend(at, links);
+        self.process(at, links);
     }
 
-    /// Stores a message where it goes. One that cannot be stays where it is, and is the last that is tried.
+    /// Stores a message where it goes. One that cannot be stays where it is, and is the last that
+    /// is tried.
     fn store_or_stay(&mut self, running: &mut Running, item: &Item, links: &mut impl Links) {
         let result = if running.done.failed.is_some() { Err(None) } else { self.store_elsewhere(running, item, links) };
         let Err(failed) = result else { return };
@@ -395,14 +399,14 @@ impl Router {
         running.done.messages -= 1;
         running.done.bytes -= u64::from(item.size_bytes);
         if let Some(stored) = self.addresses[running.at].stored.as_mut() {
-            stored.shelf.queue.stay(item.seq);
+            stored.opened.queue.stay(item.seq);
         }
     }
 
     /// Producers to an address wait: it is full, or one of its subscriptions that stay is.
     fn makes_wait(&self, at: Key) -> bool {
         let stored = |at: Key| self.addresses[at].stored.as_ref();
-        let is_waited_for = |at: Key| stored(at).is_some_and(|stored| !stored.open && !stored.lives_with_links());
+        let is_waited_for = |at: Key| stored(at).is_some_and(|stored| !stored.open && !stored.is_link_scoped());
         match self.addresses[at].topic.as_ref() {
             Some(topic) => !topic.is_open() && topic.subscriptions.iter().any(|key| is_waited_for(*key)),
             None => is_waited_for(at),
@@ -419,7 +423,7 @@ impl Router {
         let redrives = matches!(running.operation.work, Work::Redrive(_));
         let at = running.at;
         let Some(stored) = self.addresses[at].stored.as_ref() else { return Err(None) };
-        let from_log = stored.shelf.log;
+        let from_log = stored.opened.log;
         let body = self.bodies.get(item.place, from_log.is_some()).unwrap_or_default();
         let target = running.operation.target(body).and_then(|name| self.by_key.get(&name).copied());
         let is_open = |target: &Key| self.addresses[*target].takes_messages() && !self.is_sealed(*target);
@@ -441,11 +445,11 @@ impl Router {
         if posted.is_empty() {
             return Err(Some(Failed::Full("no subscription of the topic wants it".to_owned())));
         }
-        let owed = Owed::Operation { id: running.operation.id, bytes: item.size_bytes };
+        let settlement = SettlementTarget::Operation { id: running.operation.id, bytes: item.size_bytes };
         let from = takes.then_some((at, item.seq));
-        let duty = Duty { owed, address: at, from, ..Duty::NONE };
+        let completion = Completion { settlement, address: at, from, ..Completion::NONE };
         let removed = from_log.filter(|_| takes).map(|log| (log, item));
-        if self.land(posted, &changed, duty, removed, links) {
+        if self.land(posted, &changed, completion, removed, links) {
             running.open += 1;
         } else if takes {
             self.drop_diverted(at, *item);
@@ -453,17 +457,18 @@ impl Router {
         Ok(())
     }
 
-    /// An operation that removed messages is answered when that is on disk: an answered removal survives a crash.
+    /// An operation that removed messages is answered when that is on disk: an answered removal
+    /// survives a crash.
     fn await_removals(&mut self, running: &mut Running) {
         let stored = self.addresses.get(running.at).and_then(|address| address.stored.as_ref());
-        let on_disk = stored.is_some_and(|stored| stored.shelf.log.is_some());
+        let on_disk = stored.is_some_and(|stored| stored.opened.log.is_some());
         if std::mem::take(&mut running.removed) && on_disk {
             running.open += 1;
             self.journal.fences.raise(Notice::Removed { operation: running.operation.id });
         }
     }
 
-    /// What an operation removed is on disk, or will not be for a reason.
+    /// The removals of an operation are on disk, or were refused for a reason.
     pub(super) fn operation_removed(&mut self, id: u32, failed: Option<&str>) {
         let Some(running) = self.operations.running.iter_mut().find(|running| running.operation.id == id) else {
             return;
@@ -491,10 +496,10 @@ impl Router {
     /// Asks the disk for a message and for those behind it.
     fn read_ahead(&mut self, running: &mut Running, first: Item) {
         let Some(stored) = self.addresses[running.at].stored.as_ref() else { return };
-        let on_disk = stored.shelf.log.is_some();
+        let on_disk = stored.opened.log.is_some();
         let (mut left, mut ahead) = (READ_AHEAD_BYTES, Vec::new());
-        running.ahead.drain(..).for_each(|place| self.bodies.unfetch(place));
-        for item in stored.shelf.queue.iter(first.seq).take(READ_AHEAD) {
+        running.ahead.drain(..).for_each(|place| self.bodies.release_body(place));
+        for item in stored.opened.queue.iter(first.seq).take(READ_AHEAD) {
             let bytes = u64::from(item.size_bytes);
             let is_enough = bytes > left || item.seq >= running.until || self.bodies.is_full();
             if item.seq != first.seq && is_enough {
@@ -510,7 +515,7 @@ impl Router {
     }
 
     fn forget_ahead(&mut self, running: &mut Running) {
-        running.ahead.drain(..).for_each(|place| self.bodies.unfetch(place));
+        running.ahead.drain(..).for_each(|place| self.bodies.release_body(place));
     }
 }
 
@@ -524,14 +529,14 @@ fn encoded(stored: &Stored, item: &Item, body: &[u8], now_ms: u64, anew: bool) -
     let annotations: Option<&Fields> = stored.changed.get(&item.seq.0).map(|changed| &changed.annotations);
     let delivery_count = if anew { 0 } else { u32::from(item.failures) };
     let mut changed = Vec::with_capacity(body.len() + 64);
-    // What begins anew has never been a dead letter.
+    // A message that begins anew has never been a dead letter.
     let without: &[&str] = if anew { &DEAD_LETTER } else { &[] };
     put_changed(&mut changed, body, &Changes { delivery_count, ttl_ms: left, annotations, without });
     changed
 }
 
-fn show(stored: &Stored, bodies: &Bodies, item: &Item, bytes_max: u32) -> Found {
-    let body = bodies.get(item.place, stored.shelf.log.is_some());
+fn show(stored: &Stored, bodies: &Bodies, item: &Item, bytes_max: u32) -> ExaminedMessage {
+    let body = bodies.get(item.place, stored.opened.log.is_some());
     let is_shown = item.size_bytes <= bytes_max && body.is_some();
     let body = body.unwrap_or_default();
     let message = is_shown.then(|| {
@@ -542,7 +547,7 @@ fn show(stored: &Stored, bodies: &Bodies, item: &Item, bytes_max: u32) -> Found 
         put_changed(&mut shown, body, &Changes { delivery_count, ttl_ms, annotations, without: &[] });
         shown
     });
-    Found { item: *item, due: due(item, body), message }
+    ExaminedMessage { item: *item, due: due(item, body), message }
 }
 
 /// A message annotation that is a text.

@@ -1,11 +1,12 @@
 //! Stored addresses: each message into the address's queue, and from there to one of the consumers.
 //!
-//! What a queue decides is in `enmasse_journal::queue`, what is on disk in `enmasse_journal::log`. Here both meet ports:
-//! `incoming` brings messages in, `outgoing` takes them out, with `looking` for consumers that look before they
-//! take, `settling` says what became of them, `changed` what consumers have said of them. `journal` gathers what
-//! the log is to write and hands it over once a turn; when it is back, producers are answered. `bodies` knows where the
-//! bytes of a message are, `manage` is what administrators do. A `topic` puts messages into the queues of its
-//! `subscription`s. `transactions` holds what is part of one until `discharge` commits it or rolls it back.
+//! `enmasse_journal::queue` decides about queues, `enmasse_journal::log` stores them. Here both
+//! meet attachments: `incoming` takes messages in, `outgoing` dispatches them, with `selection` for
+//! selectors and browsers, `settling` applies outcomes, `changed` keeps modified annotations.
+//! `journal` gathers records for the log and passes them on once a turn; when they are written,
+//! producers are answered. `bodies` knows where the bytes of a message are, `manage` is what
+//! administrators do. A `topic` puts messages into the queues of its `subscription`s.
+//! `transactions` holds the parts of a transaction until `discharge` commits it or rolls it back.
 
 mod bodies;
 mod changed;
@@ -16,13 +17,13 @@ mod discharge;
 mod fence;
 mod incoming;
 mod journal;
-mod looking;
 mod manage;
 mod outgoing;
 mod plain;
 mod reads;
 mod restore;
 mod resuming;
+mod selection;
 mod settling;
 mod state;
 mod subscription;
@@ -36,26 +37,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use enmasse_amqp::types::{Error, condition};
-use enmasse_journal::queue::{Consume, ConsumerId, Effect, Figures, Item, Refused, Seq, Settings, Sharing, State};
+use enmasse_journal::queue::{Consume, ConsumerId, Effect, Item, QueueStats, Refused, Seq, Settings, Sharing, State};
 
 use super::arena::Key;
-use super::{AddressKey, Consuming, Declared, Links, PortId, Router};
+use super::{AddressKey, AttachmentId, Consuming, Declared, Links, Router};
 
 pub(super) use bodies::Bodies;
 use changed::Changed;
 pub use damaged::Damaged;
 pub use digest::Digests;
-pub(super) use incoming::{Arriving, Assembly, Echo, refused};
+pub(super) use incoming::{Arriving, Assembly, PendingDuplicate, refused};
 pub use journal::Answer;
 pub(super) use journal::{Journal, not_stored};
-pub(super) use looking::Looking;
 pub(super) use manage::Operations;
-pub use manage::{Failed, Found, Operated, Operation, Work};
+pub use manage::{ExaminedMessage, Failed, Operated, Operation, Work};
 pub use reads::Read;
-pub use restore::Shelf;
+pub use restore::OpenQueue;
 pub(super) use resuming::Resumed;
 use resuming::Resuming;
 pub use resuming::{Resume, Unsettled};
+pub(super) use selection::MessageSelection;
 pub(super) use settling::Diverting;
 pub use state::subscription_of;
 pub(super) use subscription::KEYS as SUBSCRIPTION_KEYS;
@@ -63,45 +64,45 @@ use subscription::Subscription;
 pub use subscription::{Subscribing, SubscriptionName};
 use temporary::Temporary;
 pub use temporary::{Budget, DYNAMIC_KEYS, TEMPORARY_BYTES, TEMPORARY_MESSAGES};
+pub use topic::OpenTopic;
 pub(super) use topic::Topic;
-pub use topic::TopicShelf;
 pub(super) use transactions::Transactions;
 pub use transactions::{TRANSACTION_MESSAGES, TransactionId, rolled_back};
 
 /// The stored side of an address.
 #[derive(Debug)]
 pub(super) struct Stored {
-    pub(super) shelf: Shelf,
+    pub(super) opened: OpenQueue,
     /// messages taken out in their order, the first of which has its body still on disk
     fetching: VecDeque<Fetching>,
     fetching_bytes: u64,
     /// message annotations that consumers have changed, by the message's number
     changed: HashMap<u64, Changed>,
     /// duplicates that wait for their originals, by the original's number
-    echoes: HashMap<u64, Vec<Echo>>,
+    pending_duplicates: HashMap<u64, Vec<PendingDuplicate>>,
     /// it is on the list of those that wait for bodies
     awaits: bool,
-    /// it is on the list of those to be looked after before the turn ends
-    touched: bool,
+    /// it is on the list of addresses to process before the turn ends
+    dirty: bool,
     /// counts choices of consumers
     turn: u32,
-    /// counts choices among those who share what is nobody's own
+    /// counts choices among consumers that share messages
     given: u32,
     /// consumers whose drain is not done
     draining: Vec<Key>,
-    /// the earliest time that the router is to look after the queue
+    /// the earliest time to process the queue
     armed_ms: Option<u64>,
-    /// producers are told that there is room
+    /// producers know that there is room
     pub(super) open: bool,
     /// its messages come from a topic
     pub(super) subscription: Option<Box<Subscription>>,
-    /// what is kept of links that may come back
+    /// the state of resumable links
     resuming: Resuming,
     /// it belongs to a connection
     temporary: Option<Box<Temporary>>,
 }
 
-/// Numbers of queues in the log, shared by all who give them out: none is given out twice.
+/// Numbers of queues in the log, shared and never issued twice.
 #[derive(Clone, Debug)]
 pub struct QueueNumbers(Arc<AtomicU32>);
 
@@ -127,26 +128,26 @@ struct Fetching {
     item: Item,
     /// the consumer, which may have gone, does not hold it
     browsed: bool,
-    /// its body was asked for
-    asked: bool,
+    /// its body was requested
+    requested: bool,
     /// the number of its hold, which the disk is to know before it leaves
     hold: u64,
 }
 
 impl Stored {
-    fn new(mut shelf: Shelf) -> Self {
-        let changed = std::mem::take(&mut shelf.changed);
-        let subscription = shelf.subscription.take();
-        let resuming = std::mem::take(&mut shelf.resuming);
-        let temporary = shelf.temporary.take();
+    fn new(mut opened: OpenQueue) -> Self {
+        let changed = std::mem::take(&mut opened.changed);
+        let subscription = opened.subscription.take();
+        let resuming = std::mem::take(&mut opened.resuming);
+        let temporary = opened.temporary.take();
         Self {
-            shelf,
+            opened,
             fetching: VecDeque::new(),
             fetching_bytes: 0,
             changed,
-            echoes: HashMap::new(),
+            pending_duplicates: HashMap::new(),
             awaits: false,
-            touched: false,
+            dirty: false,
             turn: 0,
             given: 0,
             draining: Vec::new(),
@@ -162,12 +163,12 @@ impl Stored {
 impl Stored {
     /// It has messages, or links that may be resumed.
     pub(super) fn is_used(&self) -> bool {
-        !self.shelf.queue.is_empty() || !self.resuming.is_empty()
+        !self.opened.queue.is_empty() || !self.resuming.is_empty()
     }
 
     /// A consumer attaches, unless the queue refuses it.
     pub(super) fn attach(&mut self, key: Key, consuming: &Consuming) -> Result<ConsumerId, Refused> {
-        self.shelf.queue.attach(&Consume {
+        self.opened.queue.attach(&Consume {
             key: key.pack(),
             name: consuming.name,
             priority: consuming.priority,
@@ -177,18 +178,18 @@ impl Stored {
         })
     }
 
-    /// Whether there may be something for a consumer that was not handed out yet.
+    /// Whether there may be an undispatched message for a consumer.
     pub(super) fn has_for(&self, id: ConsumerId) -> bool {
-        self.shelf.queue.has_for(id)
+        self.opened.queue.has_for(id)
     }
 
     /// Messages may pass one that cannot be read.
     fn may_be_passed(&self) -> bool {
-        let settings = self.shelf.queue.settings();
+        let settings = self.opened.queue.settings();
         !settings.last_value && settings.sharing != Sharing::SingleActive
     }
 
-    /// A drain cannot be answered before what is under way has come.
+    /// A drain is answered after messages in flight have arrived.
     pub(super) fn drain_later(&mut self, key: Key) {
         if !self.draining.contains(&key) {
             self.draining.push(key);
@@ -207,16 +208,16 @@ pub(super) fn refusal(refused: &Refused) -> Error {
 
 impl Router {
     /// A stored address lives here from now on. One that is known by that key keeps its messages.
-    pub fn shelve(&mut self, declared: Declared, mut shelf: Shelf, links: &mut impl Links) {
+    pub fn open_queue(&mut self, declared: Declared, mut opened: OpenQueue, links: &mut impl Links) {
         let key = self.address(declared);
         if self.addresses[key].stored.is_some() {
             return;
         }
-        let (effects, damaged) = (std::mem::take(&mut shelf.effects), std::mem::take(&mut shelf.damaged));
-        let (orphans, lost) = (std::mem::take(&mut shelf.orphans), std::mem::take(&mut shelf.lost));
-        let (name, log) = (Arc::clone(&shelf.name), shelf.log);
-        shelf.resuming.begin(self.now_ms);
-        self.addresses[key].stored = Some(Box::new(Stored::new(shelf)));
+        let (effects, damaged) = (std::mem::take(&mut opened.effects), std::mem::take(&mut opened.damaged));
+        let (orphans, lost) = (std::mem::take(&mut opened.orphans), std::mem::take(&mut opened.lost));
+        let (name, log) = (Arc::clone(&opened.name), opened.log);
+        opened.resuming.begin(self.now_ms);
+        self.addresses[key].stored = Some(Box::new(Stored::new(opened)));
         for (first, count) in lost {
             self.count_lost(key, &name, None, first, count);
         }
@@ -230,12 +231,12 @@ impl Router {
             orphans.iter().for_each(|state| self.journal.forget_orphan(log, state));
         }
         self.effects.extend(effects);
-        self.tend(key, links);
+        self.process(key, links);
         self.join_topic(key, links);
     }
 
-    /// A stored address goes by other settings from now on.
-    pub fn reshelve(
+    /// The settings of a stored address change.
+    pub fn reconfigure_queue(
         &mut self,
         key: AddressKey,
         settings: Settings,
@@ -246,26 +247,26 @@ impl Router {
     ) {
         let Some(key) = self.by_key.get(&key).copied() else { return };
         let Some(stored) = self.addresses[key].stored.as_mut() else { return };
-        stored.shelf.queue.reconfigure(settings);
-        (stored.shelf.dead_letter, stored.shelf.expiry) = (dead_letter, expiry);
-        stored.shelf.last_value_key = last_value_key;
-        self.tend(key, links);
+        stored.opened.queue.reconfigure(settings);
+        (stored.opened.dead_letter, stored.opened.expiry) = (dead_letter, expiry);
+        stored.opened.last_value_key = last_value_key;
+        self.process(key, links);
     }
 
-    /// The figures of every stored address that lives here. Those of a topic are those of its subscriptions that are not
-    /// declared.
-    pub fn queue_figures(&self) -> impl Iterator<Item = (AddressKey, Figures)> {
-        let figures = |key: Key| {
+    /// The statistics of every stored address that lives here. Those of a topic are those of its
+    /// subscriptions that are not declared.
+    pub fn queue_stats(&self) -> impl Iterator<Item = (AddressKey, QueueStats)> {
+        let stats = |key: Key| {
             let address = &self.addresses[key];
-            let queue = address.stored.as_ref().map(|stored| stored.shelf.queue.figures());
+            let queue = address.stored.as_ref().map(|stored| stored.opened.queue.stats());
             queue.or_else(|| address.topic.as_ref().map(|topic| topic.past))
         };
-        let join = |sum: &mut Option<Figures>, more: &Option<Figures>| {
+        let join = |sum: &mut Option<QueueStats>, more: &Option<QueueStats>| {
             if let (Some(sum), Some(more)) = (sum, more) {
                 sum.join(more);
             }
         };
-        self.sum(figures, join).into_iter().filter_map(|(key, figures)| Some((key, figures?)))
+        self.sum(stats, join).into_iter().filter_map(|(key, stats)| Some((key, stats?)))
     }
 
     /// Where numbers of queues in the log come from.
@@ -291,19 +292,19 @@ impl Router {
         self.digests.short(&[user.as_bytes(), &[0xFF], container.as_bytes(), &[0xFF], name.as_bytes()].concat())
     }
 
-    /// Bytes of bodies that were read from the disk, or asked for, and are needed still.
+    /// Bytes of bodies that were read from the disk, or requested, and are needed still.
     #[must_use]
     pub fn fetched_bytes(&self) -> u64 {
         self.bodies.fetched_bytes()
     }
 
-    /// The time of day, in milliseconds since 1970; what runs backwards is passed over.
+    /// The time of day, in milliseconds since 1970; what runs backwards is skipped.
     pub fn set_time(&mut self, now_ms: u64) {
         self.now_ms = self.now_ms.max(now_ms);
         self.bodies.set_time(self.now_ms);
     }
 
-    /// When [`Router::turn`] has something to do that nobody else asks for, in milliseconds since 1970.
+    /// When [`Router::turn`] has time-driven work, in milliseconds since 1970.
     #[must_use]
     pub fn next_timeout(&self) -> Option<u64> {
         let starving = !self.starving.is_empty() && !self.bodies.is_full();
@@ -311,11 +312,11 @@ impl Router {
             return Some(self.now_ms);
         }
         let timer = self.timers.keys().next().map(|(at, _)| *at);
-        let others = [self.transactions.next_look(), self.journal.next_timeout(), self.bodies.next_retry()];
+        let others = [self.transactions.next_check(), self.journal.next_timeout(), self.bodies.next_retry()];
         others.into_iter().flatten().chain(timer).min()
     }
 
-    /// Does what time has brought, and for stored addresses what a turn before had no time for.
+    /// Runs time-driven work, and work of stored addresses that an earlier turn postponed.
     pub(super) fn turn_timed(&mut self, links: &mut impl Links) {
         while let Some((&(at_ms, address), &key)) = self.timers.first_key_value() {
             if at_ms > self.now_ms {
@@ -327,61 +328,61 @@ impl Router {
                 if address.stream.is_some() {
                     self.stream_timeout(key, links);
                 } else {
-                    self.look_for_laggards(key, links);
+                    self.check_slow_consumers(key, links);
                 }
                 continue;
             };
             stored.armed_ms = None;
             let mut effects = std::mem::take(&mut self.effects);
-            stored.shelf.queue.timeout(self.now_ms, &mut |effect| effects.push(effect));
+            stored.opened.queue.timeout(self.now_ms, &mut |effect| effects.push(effect));
             self.effects = effects;
-            self.give_links_up(key, links);
-            self.tend(key, links);
+            self.expire_links(key, links);
+            self.process(key, links);
         }
         self.end_idle_transactions(links);
         self.journal.offer_again(self.now_ms);
         self.bodies.retry_reads();
         for key in std::mem::take(&mut self.later) {
             if self.addresses.get(key).is_some() {
-                self.tend(key, links);
+                self.process(key, links);
             }
         }
     }
 
-    /// Something has happened to a stored address: it is looked after before the turn ends, once for all that happens
-    /// until then.
+    /// A stored address has changed: it is processed before the turn ends, once for all changes.
     #[inline]
-    pub(super) fn touch(&mut self, key: Key) {
+    pub(super) fn mark_dirty(&mut self, key: Key) {
         if let Some(stored) = self.addresses.get_mut(key).and_then(|address| address.stored.as_mut())
-            && !std::mem::replace(&mut stored.touched, true)
+            && !std::mem::replace(&mut stored.dirty, true)
         {
-            self.touched.push(key);
+            self.dirty.push(key);
         }
     }
 
-    /// Looks after the stored addresses to which something has happened; to be said before the turn ends.
-    pub fn tend_touched(&mut self, links: &mut impl Links) {
-        while !self.touched.is_empty() {
-            for key in std::mem::take(&mut self.touched) {
+    /// Processes the stored addresses that have changed; called before the turn ends.
+    pub fn process_dirty(&mut self, links: &mut impl Links) {
+        while !self.dirty.is_empty() {
+            for key in std::mem::take(&mut self.dirty) {
                 let stored = self.addresses.get_mut(key).and_then(|address| address.stored.as_mut());
                 if let Some(stored) = stored {
-                    stored.touched = false;
-                    self.tend(key, links);
+                    stored.dirty = false;
+                    self.process(key, links);
                 }
             }
         }
     }
 
-    /// After anything that may have changed a queue: does what it said, hands out, tells producers, sets the clock.
-    pub(super) fn tend(&mut self, key: Key, links: &mut impl Links) {
+    /// After any change of a queue: carries out its effects, dispatches, notifies producers, sets
+    /// the timer.
+    pub(super) fn process(&mut self, key: Key, links: &mut impl Links) {
         if self.addresses[key].stream.is_some() {
-            return self.tend_stream(key, links);
+            return self.process_stream(key, links);
         }
         self.do_effects(key, links);
-        self.hand_out_stored(key, links);
+        self.dispatch_stored(key, links);
         self.do_effects(key, links);
         self.finish_drains(key, links);
-        self.tell_room(key, links);
+        self.update_room(key, links);
         self.arm(key);
     }
 
@@ -413,7 +414,7 @@ impl Router {
             for effect in effects.drain(..) {
                 self.do_effect(key, effect, links);
             }
-            // What followed from them is in a new list, unless nothing did.
+            // Further effects are in a new list, if there are any.
             if self.effects.is_empty() {
                 self.effects = effects;
                 return;
@@ -426,20 +427,20 @@ impl Router {
             Effect::Remove { item, .. } => self.forget_stored(key, &item),
             Effect::Divert { item, to, cause } => self.divert(key, item, to, cause, links),
             Effect::Retry { item, due } => {
-                if let Some(log) = self.addresses[key].stored.as_ref().and_then(|stored| stored.shelf.log) {
+                if let Some(log) = self.addresses[key].stored.as_ref().and_then(|stored| stored.opened.log) {
                     self.journal.count_failures(log, item.id.0, item.failures, due);
                 }
             }
         }
     }
 
-    /// A message is gone from its queue: its body goes, and the log forgets it.
+    /// A message was removed from its queue: its body is freed, and the log forgets it.
     fn forget_stored(&mut self, key: Key, item: &Item) {
-        self.unhold(key, item.seq);
+        self.release_hold(key, item.seq);
         let Some(stored) = self.addresses[key].stored.as_mut() else { return };
         // As a rule none is, and then not even a hash is worth its time.
         let changed = if stored.changed.is_empty() { None } else { stored.changed.remove(&item.seq.0) };
-        match stored.shelf.log {
+        match stored.opened.log {
             Some(log) => {
                 self.bodies.forget(item.place);
                 self.journal.remove(log, item);
@@ -451,32 +452,32 @@ impl Router {
         }
     }
 
-    /// Producers hold back when the queue is full, and go on at three quarters.
-    fn tell_room(&mut self, key: Key, links: &mut impl Links) {
+    /// Producers hold back when the queue is full, and continue at three quarters.
+    fn update_room(&mut self, key: Key, links: &mut impl Links) {
         let address = &mut self.addresses[key];
         let Some(stored) = address.stored.as_mut() else { return };
-        let (room, here) = (stored.shelf.queue.room(0), stored.shelf.queue.len() as u64);
-        // Whatever the bound is in, what is here and the room are all that fits.
+        let (room, here) = (stored.opened.queue.room(0), stored.opened.queue.len() as u64);
+        // Whatever the bound is in, the messages and the room are all that fits.
         let open = if stored.open { room > 0 } else { room.saturating_mul(3) > here };
         if open != stored.open {
             stored.open = open;
-            self.tell_producers(key, open, links);
+            self.update_producer_credit(key, open, links);
         }
         if self.addresses[key].stored.as_ref().is_some_and(|stored| stored.temporary.is_some()) {
             self.share_room(key, links);
         }
-        self.press(key, links);
+        self.update_topic_back_pressure(key, links);
     }
 
     /// The credit of an address opens or closes; those that send without it are held instead.
-    pub(super) fn tell_producers(&mut self, key: Key, open: bool, links: &mut impl Links) {
+    pub(super) fn update_producer_credit(&mut self, key: Key, open: bool, links: &mut impl Links) {
         for at in 0..self.addresses[key].producers.len() {
             let key = self.addresses[key].producers[at];
             let producer = &self.producers[key];
             if producer.anonymous {
-                self.weigh_producer(key, producer.waiting_bytes, links);
+                self.update_producer_back_pressure(key, producer.waiting_bytes, links);
             } else {
-                links.open(producer.port, open);
+                links.open(producer.attachment, open);
             }
         }
     }
@@ -484,7 +485,7 @@ impl Router {
     pub(super) fn arm(&mut self, key: Key) {
         let address = &mut self.addresses[key];
         let Some(stored) = address.stored.as_mut() else { return };
-        let next = [stored.shelf.queue.next_timeout(), stored.stall_timeout(), stored.resuming.next_timeout()]
+        let next = [stored.opened.queue.next_timeout(), stored.stall_timeout(), stored.resuming.next_timeout()]
             .into_iter()
             .flatten()
             .min();
@@ -501,44 +502,46 @@ impl Router {
     }
 
     /// The address has no place for a link.
-    pub(super) fn turn_away(&mut self, port: PortId, refused: Error, links: &mut impl Links) {
-        self.detach(port, links);
-        links.attached(port, Err(refused));
+    pub(super) fn refuse_attachment(&mut self, attachment: AttachmentId, refused: Error, links: &mut impl Links) {
+        self.detach(attachment, links);
+        links.attached(attachment, Err(refused));
     }
 
-    /// A consumer has gone; what it held was settled before, what was on its way to it waits again.
+    /// A consumer has detached; messages it held were settled before, messages on their way to it
+    /// wait again.
     pub(super) fn leave_queue(&mut self, at: Key, id: ConsumerId) {
         let Some(stored) = self.addresses[at].stored.as_mut() else { return };
-        stored.shelf.queue.detach(id);
+        stored.opened.queue.detach(id);
     }
 
     /// The address is deleted: so are its messages.
-    pub(super) fn clear_shelf(&mut self, key: Key) {
+    pub(super) fn clear_queue(&mut self, key: Key) {
         let address = &mut self.addresses[key];
         let Some(stored) = address.stored.take() else { return };
         if let Some(armed) = stored.armed_ms {
             self.timers.remove(&(armed, address.declared.key));
         }
-        for Fetching { item, .. } in stored.fetching.iter().filter(|fetching| fetching.asked) {
-            self.bodies.unfetch(item.place);
+        for Fetching { item, .. } in stored.fetching.iter().filter(|fetching| fetching.requested) {
+            self.bodies.release_body(item.place);
         }
-        match stored.shelf.log {
+        match stored.opened.log {
             Some(log) => {
                 let (waits, retired) = (self.waiting_to_leave(key), self.retired_in(key));
-                // The removal of what leaves is written with the message it becomes, that of what is retired with its commit.
+                // The removal of a leaving message is written with the message it becomes, that of
+                // a retired one with its commit.
                 let gone = |item: &Item| match item.state {
                     State::Leaving => !waits.contains(&item.seq),
                     State::Retiring => retired.contains(&item.seq),
                     _ => false,
                 };
-                let queue = &stored.shelf.queue;
+                let queue = &stored.opened.queue;
                 let leaving = queue.iter(Seq(0)).filter(|item| item.state == State::Leaving && gone(item));
                 self.journal.note_leaving(key, leaving);
                 self.journal.drop_queue(log, queue, gone);
             }
             None => {
-                // What a commit is about to bring has no place here yet.
-                let here = stored.shelf.queue.iter(Seq(0)).filter(|item| item.state != State::Offered);
+                // Messages of a pending commit have no location yet.
+                let here = stored.opened.queue.iter(Seq(0)).filter(|item| item.state != State::Offered);
                 here.for_each(|item| self.bodies.free(item.place));
             }
         }

@@ -9,11 +9,11 @@ use enmasse_journal::queue::{Candidates, ConsumerId, Item, Next};
 
 use super::super::address::Consumer;
 use super::super::arena::Key;
-use super::super::flow::{Handing, Part};
-use super::super::message::Owed;
+use super::super::flow::{Dispatcher, Part};
+use super::super::message::SettlementTarget;
 use super::super::{Links, Router};
 use super::Fetching;
-use super::looking::changes;
+use super::selection::changes;
 
 /// Bytes of messages of one address that may be on their way from the disk to consumers.
 const FETCH_BYTES: u64 = 1 << 20;
@@ -21,58 +21,59 @@ const FETCH_BYTES: u64 = 1 << 20;
 const FETCH_MESSAGES: usize = 1024;
 /// How long a message that cannot be read is set aside before it is tried again.
 const ASIDE_MS: u64 = 30_000;
-/// Up to this many candidates all are looked at; of more, two chosen at random, which balances nearly as well.
+/// Up to this many candidates are compared; of more, two chosen at random, which balances nearly as
+/// well.
 const SCAN_MAX: usize = 8;
 
 impl Router {
     /// A consumer of a stored address may have got room, or lost it.
-    pub(in crate::core) fn feed_from_queue(&mut self, key: Key, links: &mut impl Links) {
+    pub(in crate::core) fn dispatch_from_queue(&mut self, key: Key, links: &mut impl Links) {
         let at = self.consumers[key].address;
-        let others = self.bring_again(at, key, links);
+        let others = self.redeliver_unsettled(at, key, links);
         let consumer = &self.consumers[key];
         let (id, has_room) = (consumer.in_queue, consumer.has_room() && others);
         let has_room = has_room && consumer.credit > consumer.fetching;
         if let (Some(id), Some(stored)) = (id, self.addresses[at].stored.as_mut()) {
-            stored.shelf.queue.set_credit(id, has_room);
-            self.tend(at, links);
+            stored.opened.queue.set_credit(id, has_room);
+            self.process(at, links);
         }
     }
 
-    /// Hands out what waits while anyone has room.
-    pub(super) fn hand_out_stored(&mut self, at: Key, links: &mut impl Links) {
-        self.hand_fetched(at, links);
+    /// Dispatches waiting messages while a consumer has room.
+    pub(super) fn dispatch_stored(&mut self, at: Key, links: &mut impl Links) {
+        self.dispatch_fetched(at, links);
         while self.may_fetch(at) {
-            self.hand_out_plain(at, links);
-            let Some((id, to)) = self.choose(at) else { return self.await_looking(at) };
+            self.dispatch_plain(at, links);
+            let Some((id, to)) = self.choose(at) else { return self.await_selection(at) };
             match self.next_for(at, id, to) {
-                Next::Message(item) => self.bring(at, to, item, links),
-                Next::Unread(item) if self.set_unread_aside(at, &item) => {}
-                Next::Unread(item) => self.look_ahead(at, to, &item),
-                Next::Nothing => self.stop_looking(to),
-                Next::Later => self.rest(at, to),
+                Next::Message(item) => self.fetch_or_dispatch(at, to, item, links),
+                Next::Unread(item) if self.defer_unread(at, &item) => {}
+                Next::Unread(item) => self.read_ahead_for_selection(at, to, &item),
+                Next::Nothing => self.end_selection(to),
+                Next::Later => self.rest_until_next_turn(at, to),
             }
         }
     }
 
-    /// Whether one more body of this address may be read: within its bound, and within that of the shard unless
-    /// nothing of the address is under way.
+    /// Whether one more body of this address may be read: within its bound, and within that of the
+    /// shard unless nothing of the address is under way.
     fn may_fetch(&self, at: Key) -> bool {
         let Some(stored) = self.addresses[at].stored.as_ref() else { return false };
         let within = stored.fetching_bytes < FETCH_BYTES && stored.fetching.len() < FETCH_MESSAGES;
         stored.fetching.is_empty() || within && !self.bodies.is_full()
     }
 
-    /// Whose turn it is of those the queue names. Those that may find something of their own take turns with the
-    /// others, of whom it is the one that holds the fewest deliveries; of equals each in turn, so that consumers which
-    /// settle at once share messages and groups as well.
+    /// The next of the queue's candidates. Consumers that may have messages of their own take turns
+    /// with the others, of which the one with the fewest deliveries is chosen; equals take turns,
+    /// so that consumers which settle at once share messages and groups as well.
     fn choose(&mut self, at: Key) -> Option<(ConsumerId, Key)> {
         let stored = self.addresses[at].stored.as_mut()?;
         stored.turn = stored.turn.wrapping_add(1);
-        let (turn, queue) = (stored.turn, &stored.shelf.queue);
+        let (turn, queue) = (stored.turn, &stored.opened.queue);
         let (consumers, bodies, turns) = (&self.consumers, &self.bodies, self.turns);
         let free = |id: &ConsumerId| {
             let to = Key::unpack(queue.key_of(*id)?);
-            (!consumers.get(to)?.looking.rests(turns, bodies)).then_some((*id, to))
+            (!consumers.get(to)?.selection.must_wait(turns, bodies)).then_some((*id, to))
         };
         let Candidates { common, own } = queue.candidates();
         if let ([only], []) = (common, own) {
@@ -96,22 +97,24 @@ impl Router {
         let own = || Some((of_own()?, 0));
         let common = || Some((of_common()?, 1));
         let (chosen, shared) = if turn & 1 == 0 { own().or_else(common) } else { common().or_else(own) }?;
-        // What is somebody's own is no turn of those who share, or two of a kind would fall to the same one for ever.
+        // A message of a consumer's own does not count as a turn of the shared ones, or two equal
+        // consumers would always be served by the same one.
         stored.given = stored.given.wrapping_add(shared);
         Some(chosen)
     }
 
-    /// A message is the consumer's: handed over at once if its body is here and nothing before it waits for its own.
-    pub(super) fn bring(&mut self, at: Key, to: Key, item: Item, links: &mut impl Links) {
-        let hold = self.hold(at, to, &item);
+    /// A message is assigned to the consumer: dispatched at once if its body is in memory and no
+    /// earlier message waits for its own.
+    pub(super) fn fetch_or_dispatch(&mut self, at: Key, to: Key, item: Item, links: &mut impl Links) {
+        let hold = self.record_hold(at, to, &item);
         let Some(stored) = self.addresses[at].stored.as_mut() else { return };
-        if hold == 0 && stored.fetching.is_empty() && self.hand_item(at, to, &item, links) {
+        if hold == 0 && stored.fetching.is_empty() && self.dispatch_item(at, to, &item, links) {
             return;
         }
         let Some(stored) = self.addresses[at].stored.as_mut() else { return };
-        let here = self.bodies.is_known(item.place, stored.shelf.log.is_some());
-        let browsed = self.consumers.get(to).is_some_and(|consumer| consumer.looking.browses);
-        stored.fetching.push_back(Fetching { to, item, browsed, asked: !here, hold });
+        let here = self.bodies.is_known(item.place, stored.opened.log.is_some());
+        let browsed = self.consumers.get(to).is_some_and(|consumer| consumer.selection.browses);
+        stored.fetching.push_back(Fetching { to, item, browsed, requested: !here, hold });
         stored.fetching_bytes += u64::from(item.size_bytes);
         if !here {
             self.bodies.fetch(item.place);
@@ -120,27 +123,27 @@ impl Router {
         let Some(consumer) = self.consumers.get_mut(to) else { return };
         consumer.fetching += 1;
         if consumer.credit <= consumer.fetching {
-            self.tire(at, to);
+            self.mark_not_ready(at, to);
         }
         if self.bodies.is_overdue(item.place) {
-            self.hand_fetched(at, links);
+            self.dispatch_fetched(at, links);
         }
     }
 
     /// The consumer gets nothing more for now.
-    pub(in crate::core) fn tire(&mut self, at: Key, to: Key) {
+    pub(in crate::core) fn mark_not_ready(&mut self, at: Key, to: Key) {
         let id = self.consumers.get(to).and_then(|consumer| consumer.in_queue);
         if let (Some(id), Some(stored)) = (id, self.addresses[at].stored.as_mut()) {
-            stored.shelf.queue.set_credit(id, false);
+            stored.opened.queue.set_credit(id, false);
         }
     }
 
-    /// Hands over those whose bodies have come, up to the first whose has not.
-    fn hand_fetched(&mut self, at: Key, links: &mut impl Links) {
+    /// Dispatches messages whose bodies have arrived, up to the first whose has not.
+    fn dispatch_fetched(&mut self, at: Key, links: &mut impl Links) {
         loop {
             let Some(stored) = self.addresses[at].stored.as_mut() else { return };
-            let on_disk = stored.shelf.log.is_some();
-            let Some(Fetching { to, item, browsed, asked, hold }) = stored.fetching.front_mut() else { return };
+            let on_disk = stored.opened.log.is_some();
+            let Some(Fetching { to, item, browsed, requested, hold }) = stored.fetching.front_mut() else { return };
             if !stored.resuming.may_leave(*hold) {
                 return;
             }
@@ -148,14 +151,14 @@ impl Router {
                 if !self.bodies.is_pending(item.place) {
                     // It has left the recent part of the log since it was found there.
                     self.bodies.fetch(item.place);
-                    *asked = true;
+                    *requested = true;
                 }
-                if self.bodies.is_overdue(item.place) && self.set_aside(at) {
+                if self.bodies.is_overdue(item.place) && self.defer_first(at) {
                     continue;
                 }
                 return self.await_bodies(at);
             }
-            let (to, item, browsed, asked) = (*to, *item, *browsed, *asked);
+            let (to, item, browsed, requested) = (*to, *item, *browsed, *requested);
             stored.fetching.pop_front();
             stored.fetching_bytes -= u64::from(item.size_bytes);
             let has_room = |consumer: Option<&Consumer>| consumer.is_some_and(Consumer::has_room);
@@ -166,12 +169,12 @@ impl Router {
             if refused {
                 self.return_item(at, to, &item, browsed);
             } else {
-                self.hand_item(at, to, &item, links);
+                self.dispatch_item(at, to, &item, links);
                 refused = self.consumers.get(to).is_some_and(|consumer| consumer.blocked);
             }
-            match asked {
-                true if refused => self.bodies.lay_by(item.place),
-                true => self.bodies.unfetch(item.place),
+            match requested {
+                true if refused => self.bodies.retain_body(item.place),
+                true => self.bodies.release_body(item.place),
                 false => {}
             }
             if !has_room(self.consumers.get(to)) {
@@ -180,40 +183,41 @@ impl Router {
         }
     }
 
-    /// The first message on its way to a consumer cannot be read: it waits for a while as if its delivery had failed, and
-    /// others pass it. `false`: none may, for the queue promises their order or shows the last values only. Of a group
-    /// the others wait with it.
-    fn set_aside(&mut self, at: Key) -> bool {
+    /// The first message on its way to a consumer cannot be read: it waits for a while as if its
+    /// delivery had failed, and others pass it. `false`: none may, for the queue promises their
+    /// order or shows the last values only. Of a group the others wait with it.
+    fn defer_first(&mut self, at: Key) -> bool {
         let Some(stored) = self.addresses[at].stored.as_mut() else { return false };
         if !stored.may_be_passed() {
             return false;
         }
-        let Some(Fetching { to, item, browsed, asked, .. }) = stored.fetching.pop_front() else { return false };
+        let Some(Fetching { to, item, browsed, requested, .. }) = stored.fetching.pop_front() else { return false };
         stored.fetching_bytes -= u64::from(item.size_bytes);
         if let Some(consumer) = self.consumers.get_mut(to) {
             consumer.fetching -= 1;
         }
-        if asked {
-            self.bodies.unfetch(item.place);
+        if requested {
+            self.bodies.release_body(item.place);
         }
-        // A browser holds nothing, and goes on without it.
+        // A browser holds nothing, and continues without it.
         if !browsed {
             self.return_item(at, to, &item, false);
         }
         let due = self.now_ms + ASIDE_MS;
         let Some(stored) = self.addresses[at].stored.as_mut() else { return true };
-        if stored.shelf.queue.set_aside(item.seq, due) {
+        if stored.opened.queue.set_aside(item.seq, due) {
             self.return_group(at, &item);
         }
         let Some(stored) = self.addresses[at].stored.as_mut() else { return true };
         let has_room = |consumer: &Consumer| consumer.has_room() && consumer.credit > consumer.fetching;
         if let Some(id) = self.consumers.get(to).filter(|consumer| has_room(consumer)).and_then(|it| it.in_queue) {
-            stored.shelf.queue.set_credit(id, true);
+            stored.opened.queue.set_credit(id, true);
         }
         true
     }
 
-    /// Messages on their way that belong to the group of one that was set aside wait again, behind it.
+    /// Messages on their way that belong to the group of one that was set aside wait again, behind
+    /// it.
     fn return_group(&mut self, at: Key, aside: &Item) {
         let Some(stored) = self.addresses[at].stored.as_mut().filter(|_| aside.group.is_some()) else { return };
         let of_group = |fetching: &Fetching| fetching.item.group == aside.group && !fetching.browsed;
@@ -221,32 +225,32 @@ impl Router {
         stored.fetching = kept;
         let back: VecDeque<Fetching> = back;
         stored.fetching_bytes -= back.iter().map(|fetching| u64::from(fetching.item.size_bytes)).sum::<u64>();
-        for Fetching { to, item, asked, .. } in back {
+        for Fetching { to, item, requested, .. } in back {
             if let Some(consumer) = self.consumers.get_mut(to) {
                 consumer.fetching -= 1;
             }
             self.return_item(at, to, &item, false);
-            if asked {
-                self.bodies.lay_by(item.place);
+            if requested {
+                self.bodies.retain_body(item.place);
             }
         }
     }
 
-    /// The same of a message that a consumer's selector is to be asked about, and that nobody holds.
-    fn set_unread_aside(&mut self, at: Key, item: &Item) -> bool {
+    /// The same for an unheld message that a consumer's selector has to examine.
+    fn defer_unread(&mut self, at: Key, item: &Item) -> bool {
         let due = self.now_ms + ASIDE_MS;
         let Some(stored) = self.addresses[at].stored.as_mut() else { return false };
-        self.bodies.is_overdue(item.place) && stored.may_be_passed() && stored.shelf.queue.set_aside(item.seq, due)
+        self.bodies.is_overdue(item.place) && stored.may_be_passed() && stored.opened.queue.set_aside(item.seq, due)
     }
 
-    /// A consumer has no room for what is on its way to it: all of it waits again, or what comes later would overtake
-    /// what was given back.
+    /// A consumer has no room for the messages on their way to it: all of them wait again, or later
+    /// ones would overtake the returned one.
     fn return_fetching(&mut self, at: Key, to: Key) {
         let Some(stored) = self.addresses[at].stored.as_mut() else { return };
         let (back, kept) = std::mem::take(&mut stored.fetching).into_iter().partition(|fetching| fetching.to == to);
         stored.fetching = kept;
         let back: VecDeque<Fetching> = back;
-        for Fetching { item, browsed, asked, .. } in back {
+        for Fetching { item, browsed, requested, .. } in back {
             if let Some(stored) = self.addresses[at].stored.as_mut() {
                 stored.fetching_bytes -= u64::from(item.size_bytes);
             }
@@ -254,9 +258,9 @@ impl Router {
                 consumer.fetching -= 1;
             }
             self.return_item(at, to, &item, browsed);
-            if asked {
-                // It is asked for again as soon as there is room.
-                self.bodies.lay_by(item.place);
+            if requested {
+                // It is requested again as soon as there is room.
+                self.bodies.retain_body(item.place);
             }
         }
     }
@@ -264,24 +268,24 @@ impl Router {
     /// A message that never left the node waits again.
     fn return_item(&mut self, at: Key, to: Key, item: &Item, browsed: bool) {
         if browsed {
-            // Whoever holds it by now, it is not the browser.
-            return self.show_again(at, Some(to), item.seq);
+            // The browser does not hold it.
+            return self.offer_again_to_browser(at, Some(to), item.seq);
         }
         if self.resume_later(at, Some(to), item.seq) {
             return;
         }
-        self.unhold(at, item.seq);
+        self.release_hold(at, item.seq);
         let now_ms = self.now_ms;
         let Some(stored) = self.addresses[at].stored.as_mut() else { return };
         let effects = &mut self.effects;
-        stored.shelf.queue.give_back(now_ms, item.seq, &mut |effect| effects.push(effect));
+        stored.opened.queue.give_back(now_ms, item.seq, &mut |effect| effects.push(effect));
     }
 
-    /// Hands a message over; `false`: its body is not here.
-    fn hand_item(&mut self, at: Key, to: Key, item: &Item, links: &mut impl Links) -> bool {
+    /// Dispatches a message; `false`: its body is not in memory.
+    fn dispatch_item(&mut self, at: Key, to: Key, item: &Item, links: &mut impl Links) -> bool {
         let name = self.name_of(at, to, item);
         let Some(stored) = self.addresses[at].stored.as_ref() else { return true };
-        let on_disk = stored.shelf.log.is_some();
+        let on_disk = stored.opened.log.is_some();
         let body = self.bodies.get(item.place, on_disk);
         let damaged = body.is_none();
         if damaged && !(on_disk && self.bodies.is_damaged(item.place)) {
@@ -290,7 +294,7 @@ impl Router {
         let body = body.unwrap_or_default();
         let changed = if stored.changed.is_empty() { None } else { stored.changed.get(&item.seq.0) };
         let changed = changed.map(|changed| &changed.annotations);
-        let browses = self.consumers.get(to).is_some_and(|consumer| consumer.looking.browses);
+        let browses = self.consumers.get(to).is_some_and(|consumer| consumer.selection.browses);
         let payload = if item.failures > 0 || changed.is_some() || item.expires.is_some() {
             self.scratch.clear();
             put_changed(&mut self.scratch, body, &changes(item, changed, self.now_ms));
@@ -298,24 +302,25 @@ impl Router {
         } else {
             body
         };
-        // What a browser is shown nobody holds for it: it may have gone in the meantime, and something else lies there.
-        let gone = (damaged || browses) && stored.shelf.queue.get(item.seq).map(|item| item.place) != Some(item.place);
-        let owed = if browses { Owed::Browsed(item.seq) } else { Owed::Queue(item.seq) };
+        // A browsed message is not held: it may have been removed in the meantime, and its location
+        // reused.
+        let gone = (damaged || browses) && stored.opened.queue.get(item.seq).map(|item| item.place) != Some(item.place);
+        let settlement = if browses { SettlementTarget::Browsed(item.seq) } else { SettlementTarget::Queue(item.seq) };
         if let (Some((number, again)), Some(consumer)) = (name, self.consumers.get(to)) {
-            links.name(consumer.port, number, again);
+            links.name(consumer.attachment, number, again);
         }
         let token = if damaged || gone {
             None
         } else {
             let Self { shard, now_ms, consumers, addresses, pending, .. } = self;
-            let handing = Handing { shard: *shard, now_ms: *now_ms, consumers, addresses, pending };
-            handing.hand(to, owed, Part::whole(payload), links).ok()
+            let dispatcher = Dispatcher { shard: *shard, now_ms: *now_ms, consumers, addresses, pending };
+            dispatcher.dispatch(to, settlement, Part::whole(payload), links).ok()
         };
-        let handed = token.is_some();
+        let dispatched = token.is_some();
         if name.is_some() {
             self.note_token(at, item.seq, token.flatten());
         }
-        match (gone, damaged, handed) {
+        match (gone, damaged, dispatched) {
             (false, true, _) if !browses => {
                 self.discard_damaged(at, item);
                 return true;
@@ -324,8 +329,8 @@ impl Router {
             _ => {}
         }
         let full = !self.consumers.get(to).is_some_and(|consumer| consumer.has_room());
-        if full || !handed && !gone && !damaged {
-            self.tire(at, to);
+        if full || !dispatched && !gone && !damaged {
+            self.mark_not_ready(at, to);
         }
         true
     }
@@ -334,12 +339,12 @@ impl Router {
     fn discard_damaged(&mut self, at: Key, item: &Item) {
         let now_ms = self.now_ms;
         let Some(stored) = self.addresses[at].stored.as_ref() else { return };
-        let name = Arc::clone(&stored.shelf.name);
+        let name = Arc::clone(&stored.opened.name);
         self.count_damaged(at, &name, item.id.0);
-        self.unhold(at, item.seq);
+        self.release_hold(at, item.seq);
         let Some(stored) = self.addresses[at].stored.as_mut() else { return };
         let effects = &mut self.effects;
-        let done = enmasse_journal::queue::Outcome::Accepted;
-        stored.shelf.queue.settle(now_ms, item.seq, done, &mut |effect| effects.push(effect));
+        let done = enmasse_journal::queue::ConsumerOutcome::Accepted;
+        stored.opened.queue.settle(now_ms, item.seq, done, &mut |effect| effects.push(effect));
     }
 }

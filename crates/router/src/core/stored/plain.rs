@@ -1,6 +1,6 @@
-//! The short way of plain messages: those of which nothing is to be known but size, priority and durability, handed to
-//! a consumer that takes whatever comes. The others, and queues that have more to look at, go the way of `incoming`,
-//! `outgoing` and `settling`; order and outcome are the same.
+//! The short path of plain messages, of which only size, priority and durability matter, to a
+//! consumer that accepts any message. The others, and queues that have more to look at, go the way
+//! of `incoming`, `outgoing` and `settling`; order and outcome are the same.
 
 use enmasse_amqp::codec::envelope::{Envelope, envelope};
 use enmasse_amqp::types::Outcome;
@@ -8,12 +8,12 @@ use enmasse_journal::queue::{Candidates, Plain, Priority, Seq};
 
 use super::super::address::Consumer;
 use super::super::arena::Key;
-use super::super::flow::{Handing, Part};
-use super::super::message::Owed;
+use super::super::flow::{Dispatcher, Part};
+use super::super::message::SettlementTarget;
 use super::super::{Links, Router};
 use super::Arriving;
 
-/// What there is to know of a message, if that is all.
+/// The facts of a plain message.
 #[inline]
 fn plain_of(envelope: &Envelope<'_>, bytes: usize) -> Option<Plain> {
     let header = &envelope.header;
@@ -27,89 +27,92 @@ fn plain_of(envelope: &Envelope<'_>, bytes: usize) -> Option<Plain> {
     })
 }
 
-/// What one holds whose link can be resumed is to be on disk first.
+/// A hold of a resumable link has to be on disk first.
 #[inline]
-fn takes_any(consumer: &Consumer) -> bool {
+fn accepts_any(consumer: &Consumer) -> bool {
     consumer.resumed.is_none() && consumer.has_room()
 }
 
 impl Router {
-    /// A whole message for a queue in memory: stored and accepted, if it is plain. `false`: nothing was done.
+    /// A whole message for a queue in memory: stored and accepted, if it is plain. `false`: nothing
+    /// was done.
     #[inline]
     pub(super) fn keep_plain(&mut self, from: Key, arriving: &Arriving, body: &[u8], links: &mut impl Links) -> bool {
         let at = self.producers[from].address;
         let Some(stored) = self.addresses[at].stored.as_mut() else { return false };
-        let shelf = &stored.shelf;
-        if shelf.log.is_some() || shelf.last_value_key.is_some() || !arriving.is_of_its_own() {
+        let opened = &stored.opened;
+        if opened.log.is_some() || opened.last_value_key.is_some() || !arriving.is_of_its_own() {
             return false;
         }
         if stored.temporary.is_some() && stored.beyond_budget(body.len()).is_some() {
             return false;
         }
-        let shelf = &mut stored.shelf;
+        let opened = &mut stored.opened;
         let Ok(envelope) = &envelope(body) else { return false };
         let Some(plain) = plain_of(envelope, body.len()) else { return false };
-        let taker = if stored.fetching.is_empty() && stored.changed.is_empty() { shelf.queue.taker() } else { None };
-        let to = taker.and_then(|id| shelf.queue.key_of(id)).map(Key::unpack);
-        let to = to.filter(|to| self.consumers.get(*to).is_some_and(takes_any));
+        let taker = if stored.fetching.is_empty() && stored.changed.is_empty() { opened.queue.taker() } else { None };
+        let to = taker.and_then(|id| opened.queue.key_of(id)).map(Key::unpack);
+        let to = to.filter(|to| self.consumers.get(*to).is_some_and(accepts_any));
         let bodies = &mut self.bodies;
-        let kept = shelf.queue.keep_plain(self.now_ms, &plain, taker.filter(|_| to.is_some()), || bodies.put(body, 1));
+        let kept = opened.queue.keep_plain(self.now_ms, &plain, taker.filter(|_| to.is_some()), || bodies.put(body, 1));
         let Some(seq) = kept else { return false };
         if let Some(to) = to {
-            // From where it was read: what was put away is for those to whom it may have to go again.
+            // From where it was read: returned bytes are for later consumers.
             let Self { shard, now_ms, consumers, addresses, pending, .. } = self;
-            let handing = Handing { shard: *shard, now_ms: *now_ms, consumers, addresses, pending };
-            let handed = handing.hand(to, Owed::Queue(seq), Part::whole(body), links);
-            self.note_handed(at, to, seq, handed.is_ok());
+            let dispatcher = Dispatcher { shard: *shard, now_ms: *now_ms, consumers, addresses, pending };
+            let dispatched = dispatcher.dispatch(to, SettlementTarget::Queue(seq), Part::whole(body), links);
+            self.note_dispatched(at, to, seq, dispatched.is_ok());
         }
-        self.answer(arriving.owed, at, &Outcome::Accepted, links);
+        self.answer(arriving.settlement, at, &Outcome::Accepted, links);
         self.taken(from, 1);
-        self.touch(at);
+        self.mark_dirty(at);
         true
     }
 
-    /// Hands out plain messages in their order, as long as there is one consumer that may have them and has room.
-    pub(super) fn hand_out_plain(&mut self, at: Key, links: &mut impl Links) {
+    /// Dispatches plain messages in their order, as long as there is one consumer that may have
+    /// them and has room.
+    pub(super) fn dispatch_plain(&mut self, at: Key, links: &mut impl Links) {
         let Some(stored) = self.addresses[at].stored.as_ref() else { return };
         if !(stored.fetching.is_empty() && stored.changed.is_empty()) {
             return;
         }
-        let on_disk = stored.shelf.log.is_some();
-        let Candidates { common: [id], own: [] } = stored.shelf.queue.candidates() else { return };
-        let (id, to) = (*id, stored.shelf.queue.key_of(*id).map(Key::unpack));
-        let Some(to) = to.filter(|to| self.consumers.get(*to).is_some_and(takes_any)) else { return };
+        let on_disk = stored.opened.log.is_some();
+        let Candidates { common: [id], own: [] } = stored.opened.queue.candidates() else { return };
+        let (id, to) = (*id, stored.opened.queue.key_of(*id).map(Key::unpack));
+        let Some(to) = to.filter(|to| self.consumers.get(*to).is_some_and(accepts_any)) else { return };
         loop {
             let Some(stored) = self.addresses[at].stored.as_mut() else { return };
-            let Some((seq, place)) = stored.shelf.queue.hand_plain(id) else { return };
-            let Some(body) = self.bodies.get(place, on_disk) else { return self.bring_seq(at, to, seq, links) };
+            let Some((seq, place)) = stored.opened.queue.take_plain(id) else { return };
+            let Some(body) = self.bodies.get(place, on_disk) else { return self.redeliver_seq(at, to, seq, links) };
             let Self { shard, now_ms, consumers, addresses, pending, .. } = self;
-            let handing = Handing { shard: *shard, now_ms: *now_ms, consumers, addresses, pending };
-            let handed = handing.hand(to, Owed::Queue(seq), Part::whole(body), links);
-            if !self.note_handed(at, to, seq, handed.is_ok()) {
+            let dispatcher = Dispatcher { shard: *shard, now_ms: *now_ms, consumers, addresses, pending };
+            let dispatched = dispatcher.dispatch(to, SettlementTarget::Queue(seq), Part::whole(body), links);
+            if !self.note_dispatched(at, to, seq, dispatched.is_ok()) {
                 return;
             }
         }
     }
 
-    /// A message was handed to a consumer, which had room, or did not go. Whether it has room for another one.
+    /// A message was dispatched to a consumer that had room, or failed to be. Whether it has room
+    /// for another one.
     #[inline]
-    fn note_handed(&mut self, at: Key, to: Key, seq: Seq, handed: bool) -> bool {
-        if !handed {
+    fn note_dispatched(&mut self, at: Key, to: Key, seq: Seq, dispatched: bool) -> bool {
+        if !dispatched {
             self.give_back(at, seq);
         }
         let has_room = self.consumers.get(to).is_some_and(Consumer::has_room);
         if !has_room {
-            self.tire(at, to);
+            self.mark_not_ready(at, to);
         }
         has_room
     }
 
-    /// A message that was taken out and whose body is not here, or is damaged.
+    /// A message was taken whose body is not in memory, or is damaged.
     #[cold]
-    fn bring_seq(&mut self, at: Key, to: Key, seq: Seq, links: &mut impl Links) {
+    fn redeliver_seq(&mut self, at: Key, to: Key, seq: Seq, links: &mut impl Links) {
         let stored = self.addresses[at].stored.as_ref();
-        if let Some(item) = stored.and_then(|stored| stored.shelf.queue.get(seq)) {
-            self.bring(at, to, item, links);
+        if let Some(item) = stored.and_then(|stored| stored.opened.queue.get(seq)) {
+            self.fetch_or_dispatch(at, to, item, links);
         }
     }
 
@@ -118,7 +121,7 @@ impl Router {
     fn give_back(&mut self, at: Key, seq: Seq) {
         let (now_ms, effects) = (self.now_ms, &mut self.effects);
         if let Some(stored) = self.addresses[at].stored.as_mut() {
-            stored.shelf.queue.give_back(now_ms, seq, &mut |effect| effects.push(effect));
+            stored.opened.queue.give_back(now_ms, seq, &mut |effect| effects.push(effect));
         }
     }
 
@@ -129,15 +132,15 @@ impl Router {
         if !stored.changed.is_empty() || stored.resuming.holds_any() {
             return false;
         }
-        let Some(place) = stored.shelf.queue.accept_plain(seq) else { return false };
-        match stored.shelf.log {
+        let Some(place) = stored.opened.queue.accept_plain(seq) else { return false };
+        match stored.opened.log {
             Some(log) => {
                 self.bodies.forget(place);
                 self.journal.remove_at(log, seq.0, place);
             }
             None => self.bodies.free(place),
         }
-        self.touch(at);
+        self.mark_dirty(at);
         true
     }
 }

@@ -1,12 +1,12 @@
-//! Reads of the disk: what one gives, and when one that failed is tried again.
+//! Reads of the disk: their results, and retries after failures.
 //!
-//! A read that fails says nothing about the message: the disk may answer again. It is repeated with a growing pause.
-//! A message that cannot be read for [`OVERDUE_MS`] no longer holds up those behind it, where the queue's order allows
-//! that: see `Router::set_aside`.
+//! A failed read says nothing about the message: the disk may recover. It is repeated with a
+//! growing pause. A message that cannot be read for [`OVERDUE_MS`] no longer holds up those behind
+//! it, where the queue's order allows that: see `Router::defer_first`.
 
 use std::collections::{BTreeMap, HashMap};
 
-use enmasse_journal::log::{Place, ReadError};
+use enmasse_journal::log::{ReadError, RecordLocation};
 
 /// The pause after the first failed read; it doubles with each further one.
 const FIRST_MS: u64 = 1000;
@@ -14,15 +14,15 @@ const FIRST_MS: u64 = 1000;
 const PAUSE_MAX_MS: u64 = 30_000;
 /// After so long, messages behind one that cannot be read pass it.
 pub(super) const OVERDUE_MS: u64 = 10_000;
-/// Places remembered; with more, those that nobody waits for are forgotten and begin anew.
+/// Failed locations remembered; beyond that, unused ones are forgotten and start again.
 const PLACES_MAX: usize = 65_536;
 
-/// What a read of one message gave.
+/// The result of reading one message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Read {
     /// the encoded message, which may have no bytes
     Body(Vec<u8>),
-    /// it is not what was written: the message is lost
+    /// the bytes differ from what was written: the message is lost
     Damaged,
     /// the disk does not answer now
     Unreadable,
@@ -49,9 +49,9 @@ struct Failing {
 #[derive(Debug, Default)]
 pub(super) struct Retries {
     now_ms: u64,
-    failing: HashMap<Place, Failing>,
+    failing: HashMap<RecordLocation, Failing>,
     /// when which are read again
-    due: BTreeMap<u64, Vec<Place>>,
+    due: BTreeMap<u64, Vec<RecordLocation>>,
 }
 
 impl Retries {
@@ -60,7 +60,7 @@ impl Retries {
     }
 
     /// A read has failed. Whether the place has been unreadable for too long to hold others up.
-    pub(super) fn failed(&mut self, place: Place, is_wanted: impl Fn(Place) -> bool) -> bool {
+    pub(super) fn failed(&mut self, place: RecordLocation, is_wanted: impl Fn(RecordLocation) -> bool) -> bool {
         let now_ms = self.now_ms;
         if self.failing.len() >= PLACES_MAX {
             self.failing.retain(|place, _| is_wanted(*place));
@@ -80,14 +80,15 @@ impl Retries {
 
     /// It was read, or is not needed any more.
     #[inline]
-    pub(super) fn forget(&mut self, place: Place) {
+    pub(super) fn forget(&mut self, place: RecordLocation) {
         if !self.failing.is_empty() {
             self.failing.remove(&place);
         }
     }
 
-    /// Whether a place that is asked for has failed and is read again later; then whether it is overdue.
-    pub(super) fn pauses(&mut self, place: Place) -> Option<bool> {
+    /// Whether a place that is requested has failed and is read again later; then whether it is
+    /// overdue.
+    pub(super) fn pauses(&mut self, place: RecordLocation) -> Option<bool> {
         if self.failing.is_empty() {
             return None;
         }
@@ -104,8 +105,8 @@ impl Retries {
         self.due.keys().next().copied()
     }
 
-    /// Those whose pause is over.
-    pub(super) fn take_due(&mut self) -> Vec<Place> {
+    /// Locations whose pause is over.
+    pub(super) fn take_due(&mut self) -> Vec<RecordLocation> {
         let later = self.due.split_off(&(self.now_ms + 1));
         std::mem::replace(&mut self.due, later).into_values().flatten().collect()
     }
@@ -115,7 +116,7 @@ impl Retries {
 mod tests {
     use super::*;
 
-    const PLACE: Place = Place { segment: 1, offset: 4096, len: 100 };
+    const PLACE: RecordLocation = RecordLocation { segment: 1, offset: 4096, len: 100 };
 
     #[test]
     fn pauses_double_and_the_bound_is_met_on_time() {
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_again_waits_for_the_pause() {
+    fn a_second_request_waits_for_the_pause() {
         let mut retries = Retries::default();
         retries.failed(PLACE, |_| true);
         assert_eq!(retries.pauses(PLACE), Some(false));

@@ -1,4 +1,4 @@
-//! A stored address after a restart, from what the log kept.
+//! A stored address after a restart, from its logged state.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use super::state::{Failures, annotations_of, barred_of, failures_of, message_of}
 use super::subscription::Subscription;
 use super::temporary::Temporary;
 
-/// What a stored address has beside what every address has.
+/// The state of a stored address in addition to that of every address.
 #[derive(Debug)]
-pub struct Shelf {
-    /// what clients call the address
+pub struct OpenQueue {
+    /// the name that clients use for the address
     pub(super) name: Arc<str>,
     /// its messages
     pub(in crate::core) queue: Queue,
@@ -27,30 +27,31 @@ pub struct Shelf {
     pub(super) log: Option<u32>,
     /// where messages go that failed for good
     pub(super) dead_letter: Option<AddressKey>,
-    /// where messages go whose time to live ended
+    /// the address for expired messages
     pub(super) expiry: Option<AddressKey>,
     /// application property whose value is the key of a last-value queue
     pub(super) last_value_key: Option<Box<str>>,
-    /// what consumers have said of messages, by their numbers
+    /// modified annotations of messages, by their numbers
     pub(super) changed: HashMap<u64, Changed>,
     /// its messages come from a topic
     pub(super) subscription: Option<Box<Subscription>>,
-    /// what is kept of links that may come back
+    /// the state of resumable links
     pub(super) resuming: Resuming,
     /// it belongs to a connection
     pub(super) temporary: Option<Box<Temporary>>,
-    /// what the restart made of messages that may not stay
+    /// effects of the restart on messages that may not stay
     pub(super) effects: Vec<Effect>,
     /// messages that the disk has lost, by number and place
-    pub(super) damaged: Vec<(u64, enmasse_journal::log::Place)>,
+    pub(super) damaged: Vec<(u64, enmasse_journal::log::RecordLocation)>,
     /// messages that are nowhere: the first, and how many
     pub(super) lost: Vec<(u64, u64)>,
-    /// keys of what the log keeps of messages that are not there
+    /// state keys in the log of messages that do not exist
     pub(super) orphans: Vec<Box<[u8]>>,
 }
 
-impl Shelf {
-    /// An address without messages; `log` is its number in the log, `None` keeps its messages in memory only.
+impl OpenQueue {
+    /// An address without messages; `log` is its number in the log, `None` keeps its messages in
+    /// memory only.
     #[must_use]
     pub fn new(name: Arc<str>, settings: Settings, log: Option<u32>) -> Self {
         let queue = Queue::new(settings, Seq(0));
@@ -75,10 +76,10 @@ impl Shelf {
     /// The address as the log knows it.
     #[must_use]
     pub fn restored(name: Arc<str>, settings: Settings, recovered: &RecoveredQueue) -> Self {
-        let mut shelf = Self::new(name, settings.clone(), Some(recovered.queue));
+        let mut opened = Self::new(name, settings.clone(), Some(recovered.queue));
         let failures: HashMap<u64, Failures> =
             recovered.states.iter().filter_map(|(key, value)| failures_of(key, value)).collect();
-        let Self { damaged, effects, .. } = &mut shelf;
+        let Self { damaged, effects, .. } = &mut opened;
         // One at a time: a list of a million would take more memory than all that is made of it.
         let entries = recovered.messages().filter_map(|message| {
             let Some(mut record) = Record::decode(message.head).filter(|_| !message.damaged) else {
@@ -92,22 +93,22 @@ impl Shelf {
         let next = Seq(recovered.next_seq);
         // The log gives them in order.
         if let Ok(queue) = Queue::restore(settings, next, entries, markers, &mut |effect| effects.push(effect)) {
-            shelf.queue = queue;
+            opened.queue = queue;
         }
-        shelf.lost = recovered.lost.iter().map(|range| (range.first, range.last - range.first + 1)).collect();
-        shelf.restore_changed(recovered);
-        shelf.find_orphans(recovered);
+        opened.lost = recovered.lost.iter().map(|range| (range.first, range.last - range.first + 1)).collect();
+        opened.restore_changed(recovered);
+        opened.find_orphans(recovered);
         for (id, names) in recovered.states.iter().filter_map(|(key, value)| barred_of(key, value)) {
-            shelf.queue.bar_again(Seq(id), names);
+            opened.queue.bar_again(Seq(id), names);
         }
         let stale;
-        (shelf.resuming, stale) = Resuming::restored(recovered, &mut shelf.queue);
-        shelf.orphans.extend(stale);
-        // Those that somebody holds have waited long enough.
+        (opened.resuming, stale) = Resuming::restored(recovered, &mut opened.queue);
+        opened.orphans.extend(stale);
+        // Messages that a link holds have waited long enough.
         for (id, due) in failures.iter().filter_map(|(id, failed)| Some((id, failed.due?))) {
-            shelf.queue.delay(Seq(*id), due);
+            opened.queue.delay(Seq(*id), due);
         }
-        shelf
+        opened
     }
 
     fn find_orphans(&mut self, recovered: &RecoveredQueue) {
@@ -142,7 +143,7 @@ impl Shelf {
         self
     }
 
-    /// With what its queue goes by.
+    /// With the settings of its queue.
     pub(super) fn with_settings(mut self, settings: Settings) -> Self {
         self.queue.reconfigure(settings);
         self

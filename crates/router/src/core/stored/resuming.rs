@@ -1,6 +1,7 @@
-//! Links that are gone and may come back (2.6.5, 2.6.13): what a receiver holds stays held for it, by the number of the
-//! message, which is the tag of its delivery. That it holds a message is on disk before the message leaves, and what it
-//! said of one before its settlement is answered. What an address keeps of senders is in `tags`.
+//! Links that have gone and may be resumed (2.6.5, 2.6.13): messages of a receiver stay held for
+//! it, by their numbers, which are the tags of their deliveries. A hold is on disk before the
+//! message leaves, and an outcome before its settlement is answered. The state of senders is in
+//! `tags`.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -9,8 +10,8 @@ use enmasse_journal::log::RecoveredQueue;
 use enmasse_journal::queue::{self, Item, Queue, Seq, State};
 
 use super::super::arena::Key;
-use super::super::port::Tenant;
-use super::super::{AddressKind, Ending, Links, PortId, Router, Verdict};
+use super::super::attachment::Occupant;
+use super::super::{AddressKind, AttachmentId, Ending, Links, Router, Verdict};
 use super::fence::Notice;
 use super::state::{HELD, state_key};
 use super::tags::Senders;
@@ -28,9 +29,9 @@ pub type Unsettled = Vec<(Vec<u8>, Option<DeliveryState>)>;
 pub struct Resume {
     /// digest of user, container id and link name
     pub link: u64,
-    /// seconds for which something is kept of it when it is gone
+    /// seconds for which its state is kept after it has gone
     pub keep_s: u32,
-    /// what is unsettled at the peer's end; `None`: it keeps no account
+    /// the unsettled map of the peer; `None`: it has none
     pub unsettled: Option<Unsettled>,
     /// there is more than that
     pub incomplete: bool,
@@ -38,17 +39,17 @@ pub struct Resume {
 
 impl Resume {
     pub(super) fn states(&self) -> HashMap<&[u8], Option<&DeliveryState>> {
-        let said = self.unsettled.iter().flatten();
-        said.map(|(tag, state)| (tag.as_slice(), state.as_ref())).collect()
+        let reported = self.unsettled.iter().flatten();
+        reported.map(|(tag, state)| (tag.as_slice(), state.as_ref())).collect()
     }
 }
 
-/// What an address keeps of links.
+/// The resumable links of an address.
 #[derive(Debug, Default)]
 pub(super) struct Resuming {
     receivers: HashMap<u64, Receiver>,
     pub(super) senders: Senders,
-    /// by the number of a message: the link that holds it, and what the log calls it
+    /// by the number of a message: the link that holds it, and its number in the log
     held: HashMap<u64, (u64, u64)>,
     /// messages that were ever written down as held
     holds: u64,
@@ -64,25 +65,25 @@ struct Receiver {
     /// as long as it is attached
     consumer: Option<Key>,
     keep_s: u32,
-    /// when it is given up, if it is gone
+    /// when its state expires, if it has gone
     until_ms: Option<u64>,
-    /// by what the log calls the message
-    held: BTreeMap<u64, Held>,
+    /// by the message's number in the log
+    held: BTreeMap<u64, HeldMessage>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct HeldMessage {
     seq: u64,
-    /// counts the messages that the address has handed to links like this; 0: before the last restart
+    /// counts messages dispatched to resumable links; 0: before the last restart
     order: u64,
-    /// of the delivery, once it was handed over
+    /// of the delivery, once it was dispatched
     token: Option<u64>,
     /// the peer knows it from an earlier attachment
     known: bool,
 }
 
 impl Receiver {
-    /// Of the messages it holds the one that was handed out first.
+    /// The message it holds that was dispatched first.
     fn oldest(&self) -> Option<u64> {
         self.held.iter().min_by_key(|(id, held)| (held.order, **id)).map(|(id, _)| *id)
     }
@@ -94,12 +95,13 @@ pub(in crate::core) struct Resumed {
     link: u64,
     /// messages that are to be delivered to it again
     again: VecDeque<u64>,
-    /// nothing else is: it has not told all that it holds
+    /// nothing else is: its unsettled map is incomplete
     only_again: bool,
 }
 
 impl Resuming {
-    /// What the log kept, and the keys of what nobody needs any more. Messages that are held are taken out of `queue`.
+    /// The logged state, and the keys that are obsolete. Messages that are held are taken out of
+    /// `queue`.
     pub(super) fn restored(recovered: &RecoveredQueue, queue: &mut Queue) -> (Self, Vec<Box<[u8]>>) {
         let mut resuming = Self::default();
         let mut stale = Vec::new();
@@ -108,38 +110,38 @@ impl Resuming {
                 resuming.senders.restore(key, value);
                 continue;
             };
-            if !queue.hold(Seq(id)) {
+            if !queue.restore_hold(Seq(id)) {
                 stale.push(key.clone());
                 continue;
             }
             let receiver = resuming.receivers.entry(link).or_default();
             receiver.keep_s = keep_s;
-            receiver.held.insert(id, Held { seq: id, order: 0, token: None, known: false });
+            receiver.held.insert(id, HeldMessage { seq: id, order: 0, token: None, known: false });
             resuming.held.insert(id, (link, id));
         }
         (resuming, stale)
     }
 
-    /// The node has started: all links are gone from now on.
+    /// The node has started: all links count as gone from now on.
     pub(super) fn begin(&mut self, now_ms: u64) {
         for receiver in self.receivers.values_mut() {
             receiver.until_ms = Some(end(now_ms, receiver.keep_s));
         }
         self.senders.begin(now_ms);
-        self.look_ahead();
+        self.read_ahead_for_selection();
     }
 
-    /// When links are to be looked at.
+    /// When to check the links for expiry.
     pub(super) fn next_timeout(&self) -> Option<u64> {
         self.earliest_ms
     }
 
-    /// A link is gone, and is to be given up then.
+    /// A link has gone, and its state expires at that time.
     pub(super) fn note_end(&mut self, until_ms: u64) {
         self.earliest_ms = Some(self.earliest_ms.map_or(until_ms, |earliest_ms| earliest_ms.min(until_ms)));
     }
 
-    fn look_ahead(&mut self) {
+    fn read_ahead_for_selection(&mut self) {
         let receivers = self.receivers.values().filter_map(|receiver| receiver.until_ms);
         self.earliest_ms = receivers.chain(self.senders.next_timeout()).min();
     }
@@ -159,7 +161,7 @@ impl Resuming {
         hold <= self.on_disk
     }
 
-    fn entry(&mut self, seq: u64) -> Option<&mut Held> {
+    fn entry(&mut self, seq: u64) -> Option<&mut HeldMessage> {
         let (link, id) = *self.held.get(&seq)?;
         self.receivers.get_mut(&link)?.held.get_mut(&id)
     }
@@ -183,25 +185,27 @@ pub(super) fn too_many_links() -> Error {
 }
 
 impl Router {
-    /// A consumer attaches whose link can be resumed: what the link held is settled as its map says, delivered to it again,
-    /// or waits again. Its attach is answered when that is on disk.
+    /// A consumer attaches with a resumable link: the messages that the link held are settled as
+    /// its map states, delivered again, or wait again. Its attach is answered when that is on disk.
     pub(in crate::core) fn resume_consumer(&mut self, key: Key, resume: &Resume, links: &mut impl Links) {
-        let (at, port, id) = (self.consumers[key].address, self.consumers[key].port, self.consumers[key].in_queue);
+        let (at, attachment, id) =
+            (self.consumers[key].address, self.consumers[key].attachment, self.consumers[key].in_queue);
         let (Some(stored), Some(id)) = (self.addresses[at].stored.as_mut(), id) else { return };
         let receivers = &mut stored.resuming.receivers;
         if receivers.len() >= LINKS_MAX && !receivers.contains_key(&resume.link) {
-            self.detach(port, links);
-            return links.attached(port, Err(too_many_links()));
+            self.detach(attachment, links);
+            return links.attached(attachment, Err(too_many_links()));
         }
         let receiver = receivers.entry(resume.link).or_default();
         (receiver.consumer, receiver.keep_s, receiver.until_ms) = (Some(key), resume.keep_s, None);
-        let said = resume.states();
+        let reported = resume.states();
         let oldest = receiver.oldest();
         let (mut again, mut outcomes) = (VecDeque::new(), Vec::new());
         for (number, held) in &mut receiver.held {
-            match said.get(&number.to_be_bytes()[..]) {
+            match reported.get(&number.to_be_bytes()[..]) {
                 Some(Some(DeliveryState::Outcome(outcome))) => outcomes.push((held.seq, outcome.clone())),
-                // What has come of it is of no use: the rest would have to be of the same bytes, and a header may change.
+                // Its received parts are dropped: the rest would have to consist of the same bytes,
+                // and a header may change.
                 Some(Some(DeliveryState::Received(received))) if *received != Received::default() => {
                     outcomes.push((held.seq, Outcome::Released));
                 }
@@ -212,72 +216,73 @@ impl Router {
                 None if resume.incomplete => {}
                 // It never came.
                 None if resume.unsettled.is_some() => outcomes.push((held.seq, Outcome::Released)),
-                // The peer has lost what it knew.
+                // The peer has lost its state.
                 None => outcomes.push((held.seq, Ending::Lost.verdict(KIND, oldest == Some(*number)).outcome())),
             }
         }
         for seq in again.iter().chain(outcomes.iter().map(|(seq, _)| seq)) {
-            stored.shelf.queue.hand_over(Seq(*seq), id);
+            stored.opened.queue.reassign(Seq(*seq), id);
         }
         let resumed = Resumed { link: resume.link, again, only_again: resume.incomplete };
         self.consumers[key].resumed = Some(Box::new(resumed));
         for (seq, outcome) in outcomes {
             self.settle_in_queue(at, Seq(seq), &outcome, links);
         }
-        self.journal.fences.raise(Notice::Attached(port));
+        self.journal.fences.raise(Notice::Attached(attachment));
     }
 
     /// Whether an address keeps something of links: its messages are on disk.
-    pub(in crate::core) fn keeps_links(&self, at: Key) -> bool {
-        self.addresses[at].stored.as_ref().is_some_and(|stored| stored.shelf.log.is_some())
+    pub(in crate::core) fn resumes_links(&self, at: Key) -> bool {
+        self.addresses[at].stored.as_ref().is_some_and(|stored| stored.opened.log.is_some())
     }
 
     /// A link that attaches here may be attached elsewhere, where its end was not noticed.
-    pub(in crate::core) fn oust_receiver(&mut self, at: Key, resume: Option<&Resume>, links: &mut impl Links) {
+    pub(in crate::core) fn steal_receiver(&mut self, at: Key, resume: Option<&Resume>, links: &mut impl Links) {
         let stored = self.addresses[at].stored.as_ref();
         let (Some(stored), Some(resume)) = (stored, resume) else { return };
         let receiver = stored.resuming.receivers.get(&resume.link).and_then(|receiver| receiver.consumer);
-        if let Some(port) = receiver.and_then(|key| self.consumers.get(key)).map(|consumer| consumer.port) {
-            self.oust(port, links);
+        if let Some(attachment) = receiver.and_then(|key| self.consumers.get(key)).map(|consumer| consumer.attachment) {
+            self.steal(attachment, links);
         }
     }
 
-    pub(super) fn oust(&mut self, port: PortId, links: &mut impl Links) {
-        self.detach(port, links);
-        links.close(port, &Error::new(condition::LINK_STOLEN, "the link was attached anew on another connection"));
+    pub(super) fn steal(&mut self, attachment: AttachmentId, links: &mut impl Links) {
+        self.detach(attachment, links);
+        links
+            .close(attachment, &Error::new(condition::LINK_STOLEN, "the link was attached anew on another connection"));
     }
 
-    /// The disk knows what was settled: the attach of a link that can be resumed is answered.
-    pub(super) fn answer_resumed(&mut self, port: PortId, links: &mut impl Links) {
-        match self.ports.get(port) {
-            Tenant::Producer(key) => self.answer_sender(key, links),
-            Tenant::Consumer(key) => {
+    /// Settlements are on disk: the attach of a resumable link is answered.
+    pub(super) fn answer_resumed(&mut self, attachment: AttachmentId, links: &mut impl Links) {
+        match self.attachments.get(attachment) {
+            Occupant::Producer(key) => self.answer_sender(key, links),
+            Occupant::Consumer(key) => {
                 let consumer = &self.consumers[key];
                 let (at, resumed) = (consumer.address, consumer.resumed.as_ref());
                 let (Some(stored), Some(resumed)) = (self.addresses[at].stored.as_ref(), resumed) else { return };
-                let item = |seq: &u64| stored.shelf.queue.get(Seq(*seq));
+                let item = |seq: &u64| stored.opened.queue.get(Seq(*seq));
                 let numbers = resumed.again.iter().filter_map(item).map(|item| item.id.0);
-                links.unsettled(port, numbers.map(|number| (number.to_be_bytes().to_vec(), None)).collect());
-                links.attached(port, Ok(Fields::new()));
+                links.unsettled(attachment, numbers.map(|number| (number.to_be_bytes().to_vec(), None)).collect());
+                links.attached(attachment, Ok(Fields::new()));
             }
-            Tenant::Nobody | Tenant::Left(_) => {}
+            Occupant::Vacant | Occupant::Left(_) => {}
         }
     }
 
-    /// A message is taken out for a consumer: if its link can be resumed, that is written down, and the message leaves when
-    /// the disk knows. The number of the hold; 0: it may leave.
-    pub(super) fn hold(&mut self, at: Key, to: Key, item: &Item) -> u64 {
+    /// A message is taken out for a consumer: if its link can be resumed, that is written down, and
+    /// the message leaves when the disk knows. The number of the hold; 0: it may leave.
+    pub(super) fn record_hold(&mut self, at: Key, to: Key, item: &Item) -> u64 {
         let Some(link) = self.consumers.get(to).and_then(|consumer| Some(consumer.resumed.as_ref()?.link)) else {
             return 0;
         };
         let Some(stored) = self.addresses[at].stored.as_mut() else { return 0 };
-        let (Some(log), resuming) = (stored.shelf.log, &mut stored.resuming) else { return 0 };
+        let (Some(log), resuming) = (stored.opened.log, &mut stored.resuming) else { return 0 };
         if resuming.held.contains_key(&item.seq.0) {
             return 0;
         }
         let Some(receiver) = resuming.receivers.get_mut(&link) else { return 0 };
         resuming.holds += 1;
-        let held = Held { seq: item.seq.0, order: resuming.holds, token: None, known: false };
+        let held = HeldMessage { seq: item.seq.0, order: resuming.holds, token: None, known: false };
         receiver.held.insert(item.id.0, held);
         resuming.held.insert(item.seq.0, (link, item.id.0));
         let mut value = [0; 12];
@@ -288,16 +293,16 @@ impl Router {
         resuming.holds
     }
 
-    /// The disk knows who holds these messages.
-    pub(super) fn let_held_leave(&mut self, at: Key, up_to: u64, links: &mut impl Links) {
+    /// The holders of these messages are on disk.
+    pub(super) fn release_held(&mut self, at: Key, up_to: u64, links: &mut impl Links) {
         let stored = self.addresses.get_mut(at).and_then(|address| address.stored.as_mut());
         let Some(stored) = stored else { return };
         stored.resuming.on_disk = stored.resuming.on_disk.max(up_to);
-        self.tend(at, links);
+        self.process(at, links);
     }
 
-    /// A message is nobody's any more, or its consumer has said what becomes of it.
-    pub(super) fn unhold(&mut self, at: Key, seq: Seq) {
+    /// A message is no longer held, or its consumer has reported its outcome.
+    pub(super) fn release_hold(&mut self, at: Key, seq: Seq) {
         let Some(stored) = self.addresses[at].stored.as_mut().filter(|stored| !stored.resuming.held.is_empty()) else {
             return;
         };
@@ -308,19 +313,19 @@ impl Router {
                 stored.resuming.receivers.remove(&link);
             }
         }
-        if let Some(log) = stored.shelf.log {
+        if let Some(log) = stored.opened.log {
             self.journal.erase(log, &state_key(HELD, id));
         }
     }
 
-    /// What a delivery is called whose link can be resumed, and whether it is one that the link knows.
+    /// The number of a delivery to a resumable link, and whether the link knows it.
     pub(super) fn name_of(&mut self, at: Key, to: Key, item: &Item) -> Option<(u64, bool)> {
         self.consumers.get(to)?.resumed.as_ref()?;
         let held = self.addresses[at].stored.as_mut()?.resuming.entry(item.seq.0)?;
         Some((item.id.0, held.known))
     }
 
-    /// A held message was handed over.
+    /// A held message was dispatched.
     pub(super) fn note_token(&mut self, at: Key, seq: Seq, token: Option<u64>) {
         let stored = self.addresses[at].stored.as_mut();
         if let Some(held) = stored.and_then(|stored| stored.resuming.entry(seq.0)) {
@@ -328,7 +333,8 @@ impl Router {
         }
     }
 
-    /// A message that found no room at its link: one that the link knows is kept for it. `false`: it is not.
+    /// A message that found no room at its link: one that the link knows is kept for it. `false`:
+    /// it is not.
     pub(in crate::core) fn resume_later(&mut self, at: Key, to: Option<Key>, seq: Seq) -> bool {
         let Some(resumed) = to.and_then(|to| self.consumers.get_mut(to)).and_then(|to| to.resumed.as_mut()) else {
             return false;
@@ -343,8 +349,9 @@ impl Router {
         true
     }
 
-    /// Brings a consumer with room what its link is to be sent again. Whether it may have other messages.
-    pub(super) fn bring_again(&mut self, at: Key, to: Key, links: &mut impl Links) -> bool {
+    /// Dispatches messages to a consumer with room that its link has to receive again. Whether it
+    /// may have other messages.
+    pub(super) fn redeliver_unsettled(&mut self, at: Key, to: Key, links: &mut impl Links) -> bool {
         loop {
             let Some(consumer) = self.consumers.get_mut(to) else { return false };
             let has_room = consumer.has_room() && consumer.credit > consumer.fetching;
@@ -352,19 +359,26 @@ impl Router {
             let next = if has_room { resumed.again.pop_front() } else { None };
             let Some(next) = next else { return resumed.again.is_empty() && !resumed.only_again };
             let stored = self.addresses[at].stored.as_ref();
-            if let Some(item) = stored.and_then(|stored| stored.shelf.queue.get(Seq(next))) {
-                self.bring(at, to, item, links);
+            if let Some(item) = stored.and_then(|stored| stored.opened.queue.get(Seq(next))) {
+                self.fetch_or_dispatch(at, to, item, links);
             }
         }
     }
 
-    /// A consumer has said what becomes of a delivery and wants to hear that it counts: when the disk knows.
-    pub fn outcome_unsettled(&mut self, port: PortId, token: u64, outcome: &Outcome, links: &mut impl Links) {
+    /// A consumer has reported an outcome and waits for its confirmation: sent once it is on disk.
+    pub fn outcome_unsettled(
+        &mut self,
+        attachment: AttachmentId,
+        token: u64,
+        outcome: &Outcome,
+        links: &mut impl Links,
+    ) {
         self.outcome(token, outcome, links);
-        self.journal.fences.raise(Notice::Settled { port, token });
+        self.journal.fences.raise(Notice::Settled { attachment, token });
     }
 
-    /// The link of a consumer has gone and may come back: what it holds stays held. What a transaction has is none of that.
+    /// The link of a consumer has gone and may be resumed: its messages stay held. Messages of a
+    /// transaction are excluded.
     pub(in crate::core) fn suspend(&mut self, key: Key, ending: Ending, links: &mut impl Links) {
         let consumer = &mut self.consumers[key];
         let at = consumer.address;
@@ -378,7 +392,7 @@ impl Router {
         let oldest = receiver.oldest().and_then(|id| receiver.held.get(&id)).map(|held| held.seq);
         let mut held = Vec::new();
         for one in receiver.held.values_mut() {
-            let state = stored.shelf.queue.get(Seq(one.seq)).map(|item| item.state);
+            let state = stored.opened.queue.get(Seq(one.seq)).map(|item| item.state);
             held.extend(one.token.take().map(|token| (token, state == Some(State::Retiring), one.seq)));
         }
         if receiver.held.is_empty() {
@@ -388,7 +402,7 @@ impl Router {
         }
         for (token, retiring, seq) in held {
             if retiring {
-                self.unhold(at, Seq(seq));
+                self.release_hold(at, Seq(seq));
                 self.relinquish_one(token, ending, oldest == Some(seq), links);
             } else {
                 self.close_token(token);
@@ -396,8 +410,8 @@ impl Router {
         }
     }
 
-    /// The client has closed the link of a consumer: what is kept for it is given back.
-    pub(in crate::core) fn forsake(&mut self, key: Key, links: &mut impl Links) {
+    /// The client has closed the link of a consumer: its held messages are returned.
+    pub(in crate::core) fn release_resumable(&mut self, key: Key, links: &mut impl Links) {
         let consumer = &mut self.consumers[key];
         let at = consumer.address;
         let Some(link) = consumer.resumed.take().map(|resumed| resumed.link) else { return };
@@ -405,7 +419,7 @@ impl Router {
         let Some(stored) = self.addresses[at].stored.as_mut() else { return };
         if let Some(receiver) = stored.resuming.receivers.get_mut(&link) {
             receiver.consumer = None;
-            self.give_held_back(at, link, Ending::ByClient, links);
+            self.return_held(at, link, Ending::ByClient, links);
         }
     }
 
@@ -427,11 +441,11 @@ impl Router {
             let known = stored.resuming.entry(fetching.item.seq.0).is_some_and(|held| held.known);
             if !known {
                 let effects = &mut self.effects;
-                stored.shelf.queue.give_back(now_ms, fetching.item.seq, &mut |effect| effects.push(effect));
-                self.unhold(at, fetching.item.seq);
+                stored.opened.queue.give_back(now_ms, fetching.item.seq, &mut |effect| effects.push(effect));
+                self.release_hold(at, fetching.item.seq);
             }
-            if fetching.asked {
-                self.bodies.unfetch(fetching.item.place);
+            if fetching.requested {
+                self.bodies.release_body(fetching.item.place);
             }
             if let Some(consumer) = self.consumers.get_mut(key) {
                 consumer.fetching -= 1;
@@ -439,15 +453,15 @@ impl Router {
         }
     }
 
-    /// What is kept for a link is not any more.
-    fn give_held_back(&mut self, at: Key, link: u64, ending: Ending, links: &mut impl Links) {
+    /// The state of a link is dropped.
+    fn return_held(&mut self, at: Key, link: u64, ending: Ending, links: &mut impl Links) {
         let Some(stored) = self.addresses[at].stored.as_mut() else { return };
         let Some(receiver) = stored.resuming.receivers.remove(&link) else { return };
         let oldest = receiver.oldest();
         for (id, held) in receiver.held {
             let Some(stored) = self.addresses[at].stored.as_mut() else { return };
             stored.resuming.held.remove(&held.seq);
-            if let Some(log) = stored.shelf.log {
+            if let Some(log) = stored.opened.log {
                 self.journal.erase(log, &state_key(HELD, id));
             }
             match held.token {
@@ -455,23 +469,23 @@ impl Router {
                 None => {
                     let now_ms = self.now_ms;
                     let outcome = match ending.verdict(KIND, oldest == Some(id)) {
-                        Verdict::Released => queue::Outcome::Released,
-                        Verdict::Failed => queue::Outcome::Modified { failed: true, undeliverable_here: false },
+                        Verdict::Released => queue::ConsumerOutcome::Released,
+                        Verdict::Failed => queue::ConsumerOutcome::Modified { failed: true, undeliverable_here: false },
                     };
                     let effects = &mut self.effects;
-                    stored.shelf.queue.settle(now_ms, Seq(held.seq), outcome, &mut |effect| effects.push(effect));
+                    stored.opened.queue.settle(now_ms, Seq(held.seq), outcome, &mut |effect| effects.push(effect));
                 }
             }
         }
     }
 
-    /// Gives up links that have been gone for as long as something was to be kept of them.
-    pub(super) fn give_links_up(&mut self, at: Key, links: &mut impl Links) {
+    /// Drops links whose state has expired.
+    pub(super) fn expire_links(&mut self, at: Key, links: &mut impl Links) {
         let now_ms = self.now_ms;
         let Some(stored) = self.addresses[at].stored.as_mut().filter(|stored| !stored.resuming.is_empty()) else {
             return;
         };
-        let log = stored.shelf.log;
+        let log = stored.opened.log;
         let gone: Vec<u64> = stored
             .resuming
             .receivers
@@ -486,10 +500,10 @@ impl Router {
             }
         }
         for link in gone {
-            self.give_held_back(at, link, Ending::NotResumed, links);
+            self.return_held(at, link, Ending::NotResumed, links);
         }
         if let Some(stored) = self.addresses[at].stored.as_mut() {
-            stored.resuming.look_ahead();
+            stored.resuming.read_ahead_for_selection();
         }
     }
 }

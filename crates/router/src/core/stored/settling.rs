@@ -1,4 +1,4 @@
-//! What became of messages: outcomes of consumers, and messages that go to another address.
+//! Settlement: outcomes of consumers, and messages that go to another address.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use enmasse_journal::queue::{self, Cause, Item, Seq, State, Target};
 use super::super::arena::Key;
 use super::super::{Links, Router};
 use super::changed::merge;
-use super::journal::{Commit, Duty};
+use super::journal::{Commit, Completion};
 
 /// Annotations of a message that went to a dead letter or expiry address.
 const CAUSE: &str = "x-opt-dead-letter-cause";
@@ -33,58 +33,59 @@ pub(in crate::core) struct Diverting {
 }
 
 impl Router {
-    /// A consumer has said what becomes of a message of a queue.
+    /// A consumer has reported the outcome of a queue's message.
     pub(in crate::core) fn settle_in_queue(&mut self, at: Key, seq: Seq, outcome: &Outcome, links: &mut impl Links) {
         if matches!(outcome, Outcome::Accepted) && self.accept_plain(at, seq) {
             return;
         }
         let now_ms = self.now_ms;
-        self.unhold(at, seq);
+        self.release_hold(at, seq);
         let address = &mut self.addresses[at];
         let Some(stored) = address.stored.as_mut() else { return };
-        let said = match outcome {
-            Outcome::Accepted => queue::Outcome::Accepted,
-            Outcome::Released => queue::Outcome::Released,
+        let reported = match outcome {
+            Outcome::Accepted => queue::ConsumerOutcome::Accepted,
+            Outcome::Released => queue::ConsumerOutcome::Released,
             Outcome::Rejected(error) => {
-                // Without a dead letter nobody would ever read it.
-                if let Some(error) = error.as_ref().filter(|_| stored.shelf.dead_letter.is_some()) {
+                // Without a dead-letter address no consumer could read it.
+                if let Some(error) = error.as_ref().filter(|_| stored.opened.dead_letter.is_some()) {
                     let text = error.description.as_deref().unwrap_or(error.condition.as_str());
                     let changed = stored.changed.entry(seq.0).or_default();
                     merge(&mut changed.annotations, &[annotation(DESCRIPTION, beginning(text))]);
                 }
-                queue::Outcome::Rejected
+                queue::ConsumerOutcome::Rejected
             }
             Outcome::Modified(modified) => {
                 if !modified.message_annotations.is_empty() {
                     self.change_annotations(at, seq, &modified.message_annotations);
                 }
                 let (failed, undeliverable_here) = (modified.delivery_failed, modified.undeliverable_here);
-                queue::Outcome::Modified { failed, undeliverable_here }
+                queue::ConsumerOutcome::Modified { failed, undeliverable_here }
             }
         };
         let Some(stored) = self.addresses[at].stored.as_mut() else { return };
-        let (effects, queue) = (&mut self.effects, &mut stored.shelf.queue);
-        queue.settle(now_ms, seq, said, &mut |effect| effects.push(effect));
-        // What leaves is written anew elsewhere, and is kept from nobody there.
-        if matches!(said, queue::Outcome::Modified { undeliverable_here: true, .. })
-            && let Some(log) = stored.shelf.log
+        let (effects, queue) = (&mut self.effects, &mut stored.opened.queue);
+        queue.settle(now_ms, seq, reported, &mut |effect| effects.push(effect));
+        // A diverted message is written anew elsewhere, and is barred from no consumer there.
+        if matches!(reported, queue::ConsumerOutcome::Modified { undeliverable_here: true, .. })
+            && let Some(log) = stored.opened.log
             && let Some(item) = queue.get(seq).filter(|item| item.state != State::Leaving)
         {
             self.journal.keep_barred(log, item.id.0, queue.barred_from(seq));
         }
         self.do_effects(at, links);
-        self.touch(at);
+        self.mark_dirty(at);
     }
 
-    /// A message goes to another address of this shard, which stores it before it is forgotten here.
+    /// A message goes to another address of this shard, which stores it before it is forgotten
+    /// here.
     pub(super) fn divert(&mut self, at: Key, item: Item, to: Target, cause: Cause, links: &mut impl Links) {
         let Some(stored) = self.addresses[at].stored.as_ref() else { return };
         // While it was being read the log may have moved it.
-        let item = stored.shelf.queue.get(item.seq).unwrap_or(item);
-        let on_disk = stored.shelf.log.is_some();
+        let item = stored.opened.queue.get(item.seq).unwrap_or(item);
+        let on_disk = stored.opened.log.is_some();
         let name = match to {
-            Target::DeadLetter => stored.shelf.dead_letter,
-            Target::Expiry => stored.shelf.expiry.or(stored.shelf.dead_letter),
+            Target::DeadLetter => stored.opened.dead_letter,
+            Target::Expiry => stored.opened.expiry.or(stored.opened.dead_letter),
             Target::Elsewhere => None,
         };
         let target = name.and_then(|name| self.by_key.get(&name).copied());
@@ -102,7 +103,7 @@ impl Router {
         self.store_diverted(at, item, target, cause, links);
     }
 
-    /// Compaction has ended: what waited for it goes on.
+    /// Compaction has ended: postponed messages continue.
     pub(super) fn divert_postponed(&mut self, links: &mut impl Links) {
         for Diverting { at, item, to, cause } in std::mem::take(&mut self.postponed) {
             if self.addresses.get(at).is_some() {
@@ -111,7 +112,7 @@ impl Router {
         }
     }
 
-    /// Asks for bodies of messages for other addresses: as many as may be, and one in any case.
+    /// Requests bodies of messages for other addresses: as many as may be, and one in any case.
     fn fetch_diverting(&mut self) {
         while self.diverting.is_empty() || !self.bodies.is_full() {
             let Some(diverting) = self.to_divert.pop_front() else { return };
@@ -126,7 +127,7 @@ impl Router {
         waiting.filter(|diverting| diverting.at == at).map(|diverting| diverting.item.seq).collect()
     }
 
-    /// Those whose bodies have come meanwhile.
+    /// Those whose bodies have arrived in the meantime.
     pub(in crate::core) fn divert_fetched(&mut self, links: &mut impl Links) {
         for diverting in std::mem::take(&mut self.diverting) {
             let Diverting { at, item, to, cause } = diverting;
@@ -137,14 +138,14 @@ impl Router {
             if self.addresses.get(at).is_some() {
                 self.divert(at, item, to, cause, links);
             }
-            self.bodies.unfetch(item.place);
+            self.bodies.release_body(item.place);
         }
         self.fetch_diverting();
     }
 
     pub(super) fn drop_diverted(&mut self, at: Key, item: Item) {
         if let Some(stored) = self.addresses[at].stored.as_mut() {
-            stored.shelf.queue.left(item.seq);
+            stored.opened.queue.left(item.seq);
         }
         self.forget_stored(at, &item);
     }
@@ -154,15 +155,15 @@ impl Router {
         let Some(stored) = self.addresses[at].stored.as_ref() else { return };
         let changed = stored.changed.get(&item.seq.0);
         let mut annotations = changed.map_or_else(Fields::new, |changed| changed.annotations.clone());
-        let told = [
+        let notified = [
             annotation(CAUSE, cause.name()),
-            annotation(ORIGIN, &stored.shelf.name),
+            annotation(ORIGIN, &stored.opened.name),
             (Symbol::constant(TIME), Value::Timestamp(now_ms.cast_signed())),
             (Symbol::constant(COUNT), Value::Uint(u32::from(item.failures))),
         ];
-        merge(&mut annotations, &told);
-        let Some(body) = self.bodies.get(item.place, stored.shelf.log.is_some()) else {
-            let name = Arc::clone(&stored.shelf.name);
+        merge(&mut annotations, &notified);
+        let Some(body) = self.bodies.get(item.place, stored.opened.log.is_some()) else {
+            let name = Arc::clone(&stored.opened.name);
             self.count_damaged(at, &name, item.id.0);
             return self.drop_diverted(at, item);
         };
@@ -175,27 +176,28 @@ impl Router {
         };
         put_changed(&mut changed, body, &changes);
         forget_expiry(&mut changed);
-        let from_log = stored.shelf.log;
+        let from_log = stored.opened.log;
         let Ok(envelope) = envelope(&changed) else { return self.drop_diverted(at, item) };
         let mut head = self.head_of_envelope(&envelope, changed.len(), None);
         // It lived as long as it was to live where it came from.
         (head.ttl_ms, head.absolute_expiry, head.due) = (None, None, None);
         let Some(there) = self.addresses[target].stored.as_mut() else { return };
-        // A dead letter that is full drops its oldest, if it is to, and has one more otherwise: none is lost in silence.
-        let admitted = there.shelf.queue.admit(now_ms, &head);
-        match there.shelf.log {
+        // A dead letter that is full drops its oldest, if it is to, and has one more otherwise:
+        // none is lost in silence.
+        let admitted = there.opened.queue.admit(now_ms, &head);
+        match there.opened.log {
             Some(log) => {
-                let duty = Duty { from: Some((at, item.seq)), ..Duty::NONE };
-                self.journal.store_one(log, &admitted, Commit::new(target, admitted.seq, duty), &changed);
+                let completion = Completion { from: Some((at, item.seq)), ..Completion::NONE };
+                self.journal.store_one(log, &admitted, Commit::new(target, admitted.seq, completion), &changed);
                 self.journal.seal(from_log.map(|log| (log, &item)));
             }
             None => {
                 let place = self.bodies.put(&changed, 1);
                 let mut effects = Vec::new();
-                there.shelf.queue.committed(admitted.seq, place, &mut |effect| effects.push(effect));
+                there.opened.queue.committed(admitted.seq, place, &mut |effect| effects.push(effect));
                 self.drop_diverted(at, item);
                 let before = std::mem::replace(&mut self.effects, effects);
-                self.tend(target, links);
+                self.process(target, links);
                 self.effects = before;
             }
         }

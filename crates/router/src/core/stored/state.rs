@@ -1,4 +1,4 @@
-//! What the log keeps beside the messages of a queue: keys and values of the state of that queue. Its other keys are the
+//! State in the log in addition to the messages of a queue: keys and values. Its other keys are the
 //! queue's own.
 
 use enmasse_amqp::types::Fields;
@@ -6,25 +6,25 @@ use enmasse_journal::log::RecoveredQueue;
 
 use super::changed;
 
-/// First byte of the key of a message's failed deliveries in the state of its queue: how many (u16), and if it waits for
-/// the next, until when (u64, milliseconds since 1970), little-endian.
+/// First byte of the key of a message's failed deliveries in the state of its queue: how many
+/// (u16), and if it waits for the next, until when (u64, milliseconds since 1970), little-endian.
 pub(super) const FAILURES: u8 = 0x80;
 /// The same of its changed annotations.
 pub(super) const ANNOTATIONS: u8 = 0x81;
-/// The same of the link that holds it, with the seconds for which it does when it is gone.
+/// The same for the link that holds it, with the seconds for which it does after it has gone.
 pub(super) const HELD: u8 = 0x84;
 /// The same of the digests of links that it is kept from.
 pub(super) const BARRED: u8 = 0x85;
-/// The key of what a subscription that is not declared stands for.
+/// The key of the description of an undeclared subscription.
 pub(super) const SUBSCRIPTION: &[u8] = &[0x82];
 
-/// What the log keeps of a subscription that is not declared: what it stands for.
+/// The logged description of an undeclared subscription.
 #[must_use]
 pub fn subscription_of(recovered: &RecoveredQueue) -> Option<&[u8]> {
     recovered.states.get(SUBSCRIPTION).map(|description| &**description)
 }
 
-/// The key of what a message of an id has of a kind.
+/// The state key of a kind for a message id.
 pub(super) fn state_key(kind: u8, id: u64) -> [u8; 9] {
     let mut key = [kind; 9];
     key[1..].copy_from_slice(&id.to_le_bytes());
@@ -45,7 +45,8 @@ pub(super) struct Failures {
     pub(super) due: Option<u64>,
 }
 
-/// A key and its value in the state of a queue: what it says about failed deliveries of a message, if that.
+/// A key and its value in the state of a queue: the failed deliveries of a message, if that is its
+/// kind.
 pub(super) fn failures_of(key: &[u8], value: &[u8]) -> Option<(u64, Failures)> {
     let (&FAILURES, id) = key.split_first()? else { return None };
     let (count, due) = value.split_first_chunk()?;

@@ -4,10 +4,12 @@
 //! - durable ones that clients make: known by container and name, in the log, until closed
 //! - others: in memory, as long as their links
 //!
-//! Who has no room keeps the topic's producers from sending. One that lives with its links has as much room as may wait for
-//! its consumers: [`BACKLOG_MESSAGES`] and [`BACKLOG_BYTES`], or less; at twice as much producers are not read. It is not
-//! waited for long: when its consumers have taken nothing for [`STALL_MS`], and as long again for each MiB that its
-//! messages have on average, it is left behind, and misses what it has no room for until it has caught up.
+//! A subscription without room keeps the topic's producers from sending. One that lives with its
+//! links has as much room as may wait for its consumers: [`BACKLOG_MESSAGES`] and
+//! [`BACKLOG_BYTES`], or less; at twice as much producers are not read. Producers wait for it only
+//! for a short time: when its consumers have taken nothing for [`STALL_MS`], and as long again for
+//! each MiB of its average message, it counts as slow, and misses messages for which it has no room
+//! until it has caught up.
 
 use std::sync::Arc;
 
@@ -19,51 +21,51 @@ use enmasse_journal::queue::{Full, Settings};
 use super::super::address::Consumer;
 use super::super::arena::Key;
 use super::super::{
-    AddressKey, AddressKind, AddressStats, BACKLOG_BYTES, BACKLOG_MESSAGES, Consuming, Declared, Filter, Links,
-    NoLocal, Origin, PortId, Router, STALL_MS,
+    AddressKey, AddressKind, AddressStats, AttachmentId, BACKLOG_BYTES, BACKLOG_MESSAGES, Consuming, Declared, Filter,
+    Links, NoLocal, Origin, Router, STALL_MS,
 };
 use super::journal::not_stored;
-use super::{Shelf, Stored};
+use super::{OpenQueue, Stored};
 
-/// Durable subscriptions that clients may have made of one topic: a message for all of them is written once, but with a
-/// target for each.
+/// Durable subscriptions that clients may have made of one topic: a message for all of them is
+/// written once, but with a target for each.
 const DURABLE_MAX: usize = 10_000;
 
-/// Keys of addresses of subscriptions that are not declared: declared addresses count up from 0, dynamic nodes down from
-/// the top.
+/// Keys of addresses of subscriptions that are not declared: declared addresses count up from 0,
+/// dynamic nodes down from the top.
 pub(in crate::core) const KEYS: std::ops::Range<u32> = 0x8000_0000..0xC000_0000;
 
 /// Bytes of a message that a consumer may be [`STALL_MS`] about.
 const PATIENCE_BYTES: u64 = 1 << 20;
 
-/// Which subscription of a topic a link asks for, of those that are not declared.
+/// Which subscription of a topic a link requests, of those that are not declared.
 #[derive(Clone, Debug, Default)]
 pub struct Subscribing {
-    /// what it is known by; `None`: it is the link's own
+    /// its name; `None`: it is the link's own
     pub name: Option<SubscriptionName>,
     /// other links may be there, too
     pub shared: bool,
     /// which messages come into it; `None` is all
     pub selector: Option<Arc<Selector>>,
-    /// whose messages do not come into it
+    /// whose messages are excluded
     pub no_local: Option<NoLocal>,
     /// the name of the topic, below it, or with wildcards, that it is of
     pub wanted: Arc<str>,
-    /// the names that whoever asks may receive from; `None` is all
+    /// the names that the client may receive from; `None` is all
     pub allowed: Option<Filter>,
-    /// all that makes it what it is, in the words of whoever asks: a link that says something else under the same name
-    /// asks for another one. What is durable has it after a restart
+    /// the description that identifies it, as requested: a link with another description under the
+    /// same name requests another subscription. A durable one has it after a restart
     pub description: Arc<[u8]>,
 }
 
-/// What a subscription is known by.
+/// The name of a subscription.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SubscriptionName {
     /// the address space
     pub space: u32,
-    /// the container whose it is; `None`: everybody's
+    /// the container that owns it; `None`: shared by all
     pub container: Option<Arc<str>>,
-    /// what clients call it
+    /// the name that clients use
     pub name: Arc<str>,
     /// it outlives its links
     pub durable: bool,
@@ -80,7 +82,7 @@ enum Life {
     Links,
 }
 
-/// What the queue of a subscription has beside what every queue has.
+/// The state of a subscription's queue in addition to that of every queue.
 #[derive(Debug)]
 pub(in crate::core) struct Subscription {
     /// where its messages come from; `None`: the topic is missing
@@ -97,27 +99,27 @@ pub(in crate::core) struct Subscription {
     /// the log knows it, or need not
     known: bool,
     /// links to be answered when the log knows it
-    waiting: Vec<PortId>,
-    pressure: Pressure,
+    waiting: Vec<AttachmentId>,
+    back_pressure: BackPressure,
 }
 
-/// What a subscription means for the producers of its topic.
+/// The effect of a subscription on the producers of its topic.
 #[derive(Clone, Copy, Debug, Default)]
-struct Pressure {
+struct BackPressure {
     blocks: bool,
     holds: bool,
     /// it is not waited for
-    laggard: bool,
+    slow: bool,
     /// since when its consumers have taken nothing while it has no room, milliseconds since 1970
     since_ms: u64,
-    /// what they had taken by then
+    /// messages they had taken by then
     taken: u64,
 }
 
 impl Subscription {
     fn new(topic: Option<AddressKey>, life: Life, subscribing: Subscribing, filter: Option<Filter>) -> Box<Self> {
         let Subscribing { name, shared, selector, no_local, wanted, description, .. } = subscribing;
-        let (known, waiting, pressure) = (true, Vec::new(), Pressure::default());
+        let (known, waiting, back_pressure) = (true, Vec::new(), BackPressure::default());
         Box::new(Self {
             topic,
             life,
@@ -130,18 +132,18 @@ impl Subscription {
             description,
             known,
             waiting,
-            pressure,
+            back_pressure,
         })
     }
 
-    /// Whether it may want what was sent to `name` from `origin`.
-    pub(super) fn hears(&self, name: Option<&str>, origin: Option<&Origin>) -> bool {
+    /// Whether it may match messages sent to `name` from `origin`.
+    pub(super) fn wants_from(&self, name: Option<&str>, origin: Option<&Origin>) -> bool {
         let named = self.filter.as_ref().is_none_or(|filter| name.is_some_and(|name| filter.matches(name)));
         named && self.no_local.as_ref().zip(origin).is_none_or(|(own, origin)| !own.covers(origin))
     }
 }
 
-impl Shelf {
+impl OpenQueue {
     /// The queue of a declared subscription; `topic` is `None` while it is missing.
     #[must_use]
     pub fn of_topic(mut self, topic: Option<AddressKey>) -> Self {
@@ -164,19 +166,20 @@ impl Stored {
     }
 
     /// It is the queue of a subscription that is there as long as its links.
-    pub(super) fn lives_with_links(&self) -> bool {
+    pub(super) fn is_link_scoped(&self) -> bool {
         self.subscription.as_ref().is_some_and(|subscription| subscription.life == Life::Links)
     }
 
-    /// It misses what comes now.
-    pub(super) fn is_left_behind(&self) -> bool {
-        let laggard = self.subscription.as_ref().is_some_and(|subscription| subscription.pressure.laggard);
-        laggard && self.has_waiting(1, 1)
+    /// It misses messages from now on.
+    pub(super) fn is_slow(&self) -> bool {
+        let slow = self.subscription.as_ref().is_some_and(|subscription| subscription.back_pressure.slow);
+        slow && self.has_waiting(1, 1)
     }
 
-    /// `parts` in `whole` of its bounds wait, in messages or in bytes; what consumers hold is theirs to bound.
+    /// `parts` in `whole` of its bounds wait, in messages or in bytes; messages held by consumers
+    /// are bounded by their credit.
     fn has_waiting(&self, parts: u64, whole: u64) -> bool {
-        let (queue, limits) = (&self.shelf.queue, &self.shelf.queue.settings().limits);
+        let (queue, limits) = (&self.opened.queue, &self.opened.queue.settings().limits);
         let waiting = queue.at_rest();
         let mean_bytes = self.mean_bytes();
         let reaches = |waiting: u64, bound: u64| waiting.saturating_mul(whole) >= bound.saturating_mul(parts);
@@ -184,32 +187,32 @@ impl Stored {
     }
 
     fn mean_bytes(&self) -> u64 {
-        let queue = &self.shelf.queue;
+        let queue = &self.opened.queue;
         queue.bytes().checked_div(queue.len() as u64).unwrap_or(0)
     }
 
-    /// How long its consumers may take nothing before it is left behind: that a large message is on its way to one of
-    /// them is not seen before all of it has gone.
+    /// How long its consumers may take nothing before it counts as slow: progress within a large
+    /// message is not visible before all of it has gone.
     fn patience_ms(&self) -> u64 {
         STALL_MS * (1 + self.mean_bytes() / PATIENCE_BYTES)
     }
 
-    /// Whether it lets its topic's producers go on; `closed`: it did not before.
-    fn lets_go_on(&self, live: bool, closed: bool) -> bool {
-        if !live || self.shelf.queue.settings().full == Full::DropOldest {
+    /// Whether it lets its topic's producers continue; `closed`: it did not before.
+    fn admits_producers(&self, live: bool, closed: bool) -> bool {
+        if !live || self.opened.queue.settings().full == Full::DropOldest {
             return self.open;
         }
         if closed { !self.has_waiting(3, 4) } else { !self.has_waiting(1, 1) }
     }
 
-    /// When it is to be seen whether its consumers take what waits.
+    /// When to check whether its consumers take messages.
     pub(super) fn stall_timeout(&self) -> Option<u64> {
         let subscription = self.subscription.as_ref().filter(|subscription| subscription.life == Life::Links)?;
-        subscription.pressure.blocks.then(|| subscription.pressure.since_ms + self.patience_ms())
+        subscription.back_pressure.blocks.then(|| subscription.back_pressure.since_ms + self.patience_ms())
     }
 }
 
-/// What a subscription goes by that is not declared.
+/// The settings of an undeclared subscription.
 fn settings_of(topic: &Settings, life: Life) -> Settings {
     let mut settings = topic.clone();
     settings.limits.consumers = u32::MAX;
@@ -223,7 +226,7 @@ fn settings_of(topic: &Settings, life: Life) -> Settings {
     settings
 }
 
-/// What a subscription that is not declared is called where its messages say where they come from.
+/// The name of an undeclared subscription in the origin of its messages.
 fn full_name(topic: &str, name: Option<&SubscriptionName>) -> String {
     match name {
         Some(SubscriptionName { container: Some(container), name, .. }) => format!("{topic}::{container}/{name}"),
@@ -238,7 +241,8 @@ fn ended() -> Error {
 }
 
 impl Router {
-    /// A link subscribes: finds its subscription, or makes it. The consumer takes what comes there as it is.
+    /// A link subscribes: finds its subscription, or makes it. The consumer takes its messages
+    /// unfiltered.
     pub(in crate::core) fn subscribe(
         &mut self,
         at: Key,
@@ -263,11 +267,11 @@ impl Router {
         }
         let known = subscribing.name.as_ref().and_then(|name| self.subscriptions.get(name).copied());
         if let Some(known) = known {
-            if self.takes_more(known, &subscribing)? {
+            if self.accepts_more(known, &subscribing)? {
                 return Ok(known);
             }
             let key = self.addresses[known].declared.key;
-            self.retire(key, &ended(), links);
+            self.delete_address(key, &ended(), links);
         } else if subscribing.name.as_ref().is_some_and(|name| name.durable) {
             self.check_durable(at)?;
         }
@@ -290,21 +294,22 @@ impl Router {
         stored.subscription.as_ref().map(|subscription| subscription.life)
     }
 
-    /// Whether a link may be at a subscription that is there; `false`: it asks for another one, which takes its place. That
-    /// ends the one before, with its messages: only who may receive from there may do so, for names are free to choose.
-    fn takes_more(&self, at: Key, asked: &Subscribing) -> Result<bool, Error> {
+    /// Whether a link may attach to an existing subscription; `false`: it requests another one,
+    /// which replaces it. That ends the one before, with its messages: only a user who may receive
+    /// from it may do so, for names are free to choose.
+    fn accepts_more(&self, at: Key, requested: &Subscribing) -> Result<bool, Error> {
         let address = &self.addresses[at];
         let Some(subscription) = address.stored.as_ref().and_then(|stored| stored.subscription.as_ref()) else {
             return Ok(false);
         };
         let name = subscription.name.as_ref().map_or("", |name| &name.name);
         let refuse = |condition, what: &str| Err(Error::new(condition, format!("subscription {name:?} {what}")));
-        let is_same = subscription.description == asked.description;
-        if asked.allowed.as_ref().is_some_and(|allowed| !allowed.matches(&subscription.wanted)) {
+        let is_same = subscription.description == requested.description;
+        if requested.allowed.as_ref().is_some_and(|allowed| !allowed.matches(&subscription.wanted)) {
             let what = "is one to an address that the user may not receive from: use another container id or name";
             return refuse(condition::UNAUTHORIZED_ACCESS, what);
         }
-        match (address.consumers.is_empty(), subscription.shared, asked.shared) {
+        match (address.consumers.is_empty(), subscription.shared, requested.shared) {
             (_, true, false) => refuse(condition::NOT_ALLOWED, "is shared: ask for the capability \"shared\""),
             (_, false, true) => refuse(condition::NOT_ALLOWED, "is not shared: leave the capability \"shared\" out"),
             (false, false, _) => refuse(condition::RESOURCE_LOCKED, "is in use: detach its consumer first"),
@@ -325,15 +330,15 @@ impl Router {
         let durable = subscribing.name.as_ref().is_some_and(|name| name.durable);
         let topic_key = self.addresses[at].declared.key;
         let Some(topic) = self.addresses[at].topic.as_ref() else { return at };
-        let name: Arc<str> = full_name(&topic.shelf.name, subscribing.name.as_ref()).into();
-        let log = (durable && topic.shelf.on_disk).then(|| self.queue_numbers.take());
+        let name: Arc<str> = full_name(&topic.opened.name, subscribing.name.as_ref()).into();
+        let log = (durable && topic.opened.on_disk).then(|| self.queue_numbers.take());
         let life = if durable { Life::Durable } else { Life::Links };
-        let mut shelf = Shelf::new(Arc::clone(&name), Settings::default(), log);
+        let mut opened = OpenQueue::new(Arc::clone(&name), Settings::default(), log);
         let description = Arc::clone(&subscribing.description);
         let mut subscription = Subscription::new(Some(topic_key), life, subscribing, filter);
         subscription.known = log.is_none();
-        shelf.subscription = Some(subscription);
-        let made = self.shelve_subscription(at, shelf, links);
+        opened.subscription = Some(subscription);
+        let made = self.open_subscription(at, opened, links);
         if let Some(log) = log {
             let uid = self.digests.long(&[&log.to_le_bytes(), &*description].concat());
             self.journal.declare(made, log, &uid.to_be_bytes(), &name, &description);
@@ -342,14 +347,14 @@ impl Router {
     }
 
     /// A subscription of a topic that is not declared.
-    pub(super) fn shelve_subscription(&mut self, topic: Key, shelf: Shelf, links: &mut impl Links) -> Key {
+    pub(super) fn open_subscription(&mut self, topic: Key, opened: OpenQueue, links: &mut impl Links) -> Key {
         let number = self.subscription_number();
         let Declared { link_capacity, space, .. } = self.addresses[topic].declared;
         let declared = Declared { key: AddressKey(number), kind: AddressKind::Stored, link_capacity, space };
-        let name = shelf.subscription.as_ref().and_then(|subscription| subscription.name.clone());
-        let life = shelf.subscription.as_ref().map_or(Life::Links, |subscription| subscription.life);
+        let name = opened.subscription.as_ref().and_then(|subscription| subscription.name.clone());
+        let life = opened.subscription.as_ref().map_or(Life::Links, |subscription| subscription.life);
         let (settings, dead_letter, expiry) = self.undeclared_rules(topic, life);
-        self.shelve(declared, shelf.with_settings(settings).with_targets(dead_letter, expiry), links);
+        self.open_queue(declared, opened.with_settings(settings).with_targets(dead_letter, expiry), links);
         let at = self.by_key[&declared.key];
         if let Some(name) = name {
             self.subscriptions.insert(name, at);
@@ -370,10 +375,10 @@ impl Router {
 
     fn undeclared_rules(&self, topic: Key, life: Life) -> (Settings, Option<AddressKey>, Option<AddressKey>) {
         let Some(topic) = self.addresses[topic].topic.as_ref() else { return (Settings::default(), None, None) };
-        (settings_of(&topic.shelf.settings, life), topic.shelf.dead_letter, topic.shelf.expiry)
+        (settings_of(&topic.opened.settings, life), topic.opened.dead_letter, topic.opened.expiry)
     }
 
-    /// The topic goes by other settings, and so do its subscriptions that are not declared.
+    /// The settings of the topic change, and so do those of its undeclared subscriptions.
     pub(super) fn resettle_subscriptions(&mut self, topic: Key, links: &mut impl Links) {
         let Some(subscriptions) = self.addresses[topic].topic.as_ref().map(|topic| topic.subscriptions.clone()) else {
             return;
@@ -384,7 +389,7 @@ impl Router {
             let (key, life) = (address.declared.key, subscription.map_or(Life::Declared, |it| it.life));
             if life != Life::Declared {
                 let (settings, dead_letter, expiry) = self.undeclared_rules(topic, life);
-                self.reshelve(key, settings, dead_letter, expiry, None, links);
+                self.reconfigure_queue(key, settings, dead_letter, expiry, None, links);
             }
         }
     }
@@ -414,15 +419,15 @@ impl Router {
         if let Some(topic) = address.topic.as_mut() {
             topic.subscriptions.push(at);
         }
-        self.press(at, links);
+        self.update_topic_back_pressure(at, links);
     }
 
     /// Nothing more comes into a subscription.
     fn leave_topic(&mut self, at: Key, links: &mut impl Links) {
         let Some(topic) = self.topic_of(at) else { return };
         if let Some(subscription) = self.addresses[at].stored.as_mut().and_then(|stored| stored.subscription.as_mut()) {
-            let before = std::mem::take(&mut subscription.pressure);
-            self.pass_on_pressure(topic, before, Pressure::default(), links);
+            let before = std::mem::take(&mut subscription.back_pressure);
+            self.propagate_back_pressure(topic, before, BackPressure::default(), links);
         }
         let address = &mut self.addresses[topic];
         address.epoch = address.epoch.wrapping_add(1);
@@ -431,15 +436,16 @@ impl Router {
         }
     }
 
-    /// The address goes: what it is to topics and subscriptions ends. Subscriptions that are declared outlive their topic.
+    /// The address is deleted: its relations to topics and subscriptions end. Subscriptions that
+    /// are declared outlive their topic.
     pub(in crate::core) fn end_subscriptions(&mut self, at: Key, error: &Error, links: &mut impl Links) {
         if let Some(topic) = self.addresses[at].topic.take() {
             for subscription in topic.subscriptions {
                 let address = &mut self.addresses[subscription];
                 let (key, stored) = (address.declared.key, address.stored.as_mut());
                 match stored.and_then(|stored| stored.subscription.as_mut()) {
-                    Some(it) if it.life == Life::Declared => it.pressure = Pressure::default(),
-                    _ => self.retire(key, error, links),
+                    Some(it) if it.life == Life::Declared => it.back_pressure = BackPressure::default(),
+                    _ => self.delete_address(key, error, links),
                 }
             }
         }
@@ -447,7 +453,7 @@ impl Router {
         self.leave_topic(at, links);
         let stats = self.stats_of(at);
         let Some(stored) = self.addresses[at].stored.as_mut().filter(|stored| stored.is_undeclared()) else { return };
-        let past = stored.shelf.queue.figures().past();
+        let past = stored.opened.queue.stats().past();
         if let Some(name) = stored.subscription.as_ref().and_then(|subscription| subscription.name.as_ref()) {
             self.subscriptions.remove(name);
         }
@@ -459,44 +465,44 @@ impl Router {
         }
     }
 
-    /// A link has gone: what lives no longer than its links goes with the last of them.
+    /// A link has gone: subscriptions that live with their links end with the last one.
     pub(in crate::core) fn end_with_links(&mut self, at: Key, closed: bool, links: &mut impl Links) {
         let Some(address) = self.addresses.get(at).filter(|address| address.consumers.is_empty()) else { return };
         let subscription = address.stored.as_ref().and_then(|stored| stored.subscription.as_ref());
         let life = subscription.map(|subscription| subscription.life);
         if life == Some(Life::Links) || closed && life == Some(Life::Durable) {
             let key = address.declared.key;
-            self.retire(key, &ended(), links);
+            self.delete_address(key, &ended(), links);
         }
     }
 
-    /// A link asks for a durable subscription by one of these names, and does not say which topic. It is told by
-    /// [`Links::recalled`] what the subscription is.
-    pub fn recall(&mut self, port: PortId, names: &[SubscriptionName], links: &mut impl Links) {
-        if let Some(before) = self.ports.occupant(port) {
+    /// A link requests a durable subscription by one of these names, without naming a topic.
+    /// [`Links::recalled`] gives it the description of the subscription.
+    pub fn recall(&mut self, attachment: AttachmentId, names: &[SubscriptionName], links: &mut impl Links) {
+        if let Some(before) = self.attachments.occupant(attachment) {
             self.detach(before, links);
         }
         let Some(at) = names.iter().find_map(|name| self.subscriptions.get(name).copied()) else {
             let what = "attach.source is null and there is no subscription of that name";
-            return links.attached(port, Err(Error::new(condition::NOT_FOUND, what)));
+            return links.attached(attachment, Err(Error::new(condition::NOT_FOUND, what)));
         };
         let address = &self.addresses[at];
         if !address.consumers.is_empty() {
             let what = "the subscription is in use: detach its consumers first";
-            return links.attached(port, Err(Error::new(condition::RESOURCE_LOCKED, what)));
+            return links.attached(attachment, Err(Error::new(condition::RESOURCE_LOCKED, what)));
         }
         if let Some(subscription) = address.stored.as_ref().and_then(|stored| stored.subscription.as_ref()) {
-            links.recalled(port, &subscription.description);
+            links.recalled(attachment, &subscription.description);
         }
-        self.attach_consumer(at, Consumer::new(port, at, 0, None), Consuming::default(), links);
+        self.attach_consumer(at, Consumer::new(attachment, at, 0, None), Consuming::default(), links);
     }
 
     /// Answers a link once the log knows its subscription.
-    pub(in crate::core) fn answer_subscriber(&mut self, at: Key, port: PortId, links: &mut impl Links) {
+    pub(in crate::core) fn answer_subscriber(&mut self, at: Key, attachment: AttachmentId, links: &mut impl Links) {
         let stored = self.addresses[at].stored.as_mut();
         match stored.and_then(|stored| stored.subscription.as_mut()).filter(|subscription| !subscription.known) {
-            Some(subscription) => subscription.waiting.push(port),
-            None => links.attached(port, Ok(Vec::new())),
+            Some(subscription) => subscription.waiting.push(attachment),
+            None => links.attached(attachment, Ok(Vec::new())),
         }
     }
 
@@ -506,46 +512,46 @@ impl Router {
         let Some(subscription) = stored.and_then(|stored| stored.subscription.as_mut()) else { return };
         subscription.known = true;
         let waiting = std::mem::take(&mut subscription.waiting);
-        let waiting = waiting.into_iter().filter(|port| self.ports.consumer(*port).is_some());
-        let waiting: Vec<PortId> = waiting.collect();
+        let waiting = waiting.into_iter().filter(|attachment| self.attachments.consumer(*attachment).is_some());
+        let waiting: Vec<AttachmentId> = waiting.collect();
         let Some(refused) = refused else {
-            return waiting.into_iter().for_each(|port| links.attached(port, Ok(Vec::new())));
+            return waiting.into_iter().for_each(|attachment| links.attached(attachment, Ok(Vec::new())));
         };
         let error = not_stored("the subscription", refused);
-        for port in waiting {
-            self.detach(port, links);
-            links.attached(port, Err(error.clone()));
+        for attachment in waiting {
+            self.detach(attachment, links);
+            links.attached(attachment, Err(error.clone()));
         }
         let key = self.addresses[at].declared.key;
-        self.retire(key, &error, links);
+        self.delete_address(key, &error, links);
     }
 
-    /// Whether a subscription has room may have changed: its topic's producers are told.
-    pub(super) fn press(&mut self, at: Key, links: &mut impl Links) {
+    /// The room of a subscription may have changed: its topic's producers are notified.
+    pub(super) fn update_topic_back_pressure(&mut self, at: Key, links: &mut impl Links) {
         let Some(topic) = self.topic_of(at) else { return };
         let now_ms = self.now_ms;
         let address = &mut self.addresses[at];
         let taken = address.stats.delivered;
         let Some(stored) = address.stored.as_ref() else { return };
         let Some(subscription) = stored.subscription.as_ref() else { return };
-        let (before, live) = (subscription.pressure, subscription.life == Life::Links);
-        let open = stored.lets_go_on(live, before.blocks || before.laggard);
+        let (before, live) = (subscription.back_pressure, subscription.life == Life::Links);
+        let open = stored.admits_producers(live, before.blocks || before.slow);
         let mut now = before;
-        now.laggard &= !open;
-        if open || taken != before.taken || !before.blocks && !before.laggard {
+        now.slow &= !open;
+        if open || taken != before.taken || !before.blocks && !before.slow {
             (now.since_ms, now.taken) = (now_ms, taken);
         } else if live && now_ms >= before.since_ms + stored.patience_ms() {
-            now.laggard = true;
+            now.slow = true;
         }
-        now.blocks = !open && !now.laggard;
+        now.blocks = !open && !now.slow;
         now.holds = live && now.blocks && stored.has_waiting(if before.holds { 1 } else { 2 }, 1);
         if let Some(subscription) = address.stored.as_mut().and_then(|stored| stored.subscription.as_mut()) {
-            subscription.pressure = now;
+            subscription.back_pressure = now;
         }
-        self.pass_on_pressure(topic, before, now, links);
+        self.propagate_back_pressure(topic, before, now, links);
     }
 
-    fn pass_on_pressure(&mut self, at: Key, before: Pressure, now: Pressure, links: &mut impl Links) {
+    fn propagate_back_pressure(&mut self, at: Key, before: BackPressure, now: BackPressure, links: &mut impl Links) {
         let change = |before: bool, now: bool| i32::from(now) - i32::from(before);
         let address = &mut self.addresses[at];
         let Some(topic) = address.topic.as_mut() else { return };
@@ -558,11 +564,11 @@ impl Router {
         }
         if held != was_held {
             for key in address.producers.clone() {
-                self.weigh_producer(key, self.producers[key].waiting_bytes, links);
+                self.update_producer_back_pressure(key, self.producers[key].waiting_bytes, links);
             }
         }
         if open != was_open {
-            self.tell_producers(at, open, links);
+            self.update_producer_credit(at, open, links);
         }
     }
 }

@@ -1,5 +1,6 @@
-//! Deliveries of senders that are unsettled at their end (2.6.12, 2.6.13): their tags are on disk with their messages,
-//! until the sender has settled them. So a sender that comes back learns which of its deliveries were stored.
+//! Deliveries of senders that are unsettled at their end (2.6.12, 2.6.13): their tags are on disk
+//! with their messages, until the sender has settled them. So a sender that returns learns which of
+//! its deliveries were stored.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,8 +8,8 @@ use enmasse_amqp::types::{DeliveryState, Error, Fields, Outcome, condition};
 use enmasse_journal::queue::{Marker, Seq};
 
 use super::super::arena::Key;
-use super::super::message::Owed;
-use super::super::{Links, PortId, Router};
+use super::super::message::SettlementTarget;
+use super::super::{AttachmentId, Links, Router};
 use super::fence::Notice;
 use super::resuming::{LINKS_MAX, Resume, Unsettled, end, too_many_links};
 
@@ -31,12 +32,12 @@ struct Sender {
     /// as long as it is attached
     producer: Option<Key>,
     keep_s: u32,
-    /// when it is given up, if it is gone
+    /// when its state expires, if it has gone
     until_ms: Option<u64>,
     /// digests of the tags of its unsettled deliveries; whether they are stored
     tags: HashMap<u128, bool>,
-    /// what it wants to hear of when its attach is answered
-    asked: Unsettled,
+    /// what the answer to its attach has to contain
+    requested: Unsettled,
 }
 
 impl Senders {
@@ -62,7 +63,7 @@ impl Senders {
         self.links.is_empty() && self.pending.is_empty()
     }
 
-    /// Forgets links whose time has come: the keys of what is on disk of them.
+    /// Forgets expired links: returns the keys of their state on disk.
     pub(super) fn give_up(&mut self, now_ms: u64) -> Vec<TagKey> {
         let is_over = |sender: &Sender| sender.until_ms.is_some_and(|until_ms| until_ms <= now_ms);
         let over: Vec<u64> = self.links.iter().filter(|(_, sender)| is_over(sender)).map(|(link, _)| *link).collect();
@@ -96,15 +97,16 @@ fn key_of(tag: u128) -> TagKey {
 }
 
 impl Router {
-    /// A producer attaches whose link can be resumed. Its attach is answered when all that it sent before is stored, or is
-    /// not, and what it has settled is forgotten.
+    /// A producer attaches with a resumable link. Its attach is answered when all it sent before is
+    /// stored, or refused, and its settled deliveries are forgotten.
     pub(in crate::core) fn resume_producer(&mut self, key: Key, resume: Resume, links: &mut impl Links) {
-        let (at, port, link) = (self.producers[key].address, self.producers[key].port, resume.link);
+        let (at, attachment, link) = (self.producers[key].address, self.producers[key].attachment, resume.link);
         let digests = self.digests;
         let Some(stored) = self.addresses[at].stored.as_mut() else { return };
         let senders = &mut stored.resuming.senders.links;
-        let told: HashSet<u128> = resume.states().keys().map(|tag| digest(&digests, link, tag)).collect();
-        let left = senders.get(&link).map_or(0, |sender| sender.tags.keys().filter(|tag| told.contains(tag)).count());
+        let notified: HashSet<u128> = resume.states().keys().map(|tag| digest(&digests, link, tag)).collect();
+        let left =
+            senders.get(&link).map_or(0, |sender| sender.tags.keys().filter(|tag| notified.contains(tag)).count());
         let error = if senders.len() >= LINKS_MAX && !senders.contains_key(&link) {
             Some(too_many_links())
         } else if left > LEFT_MAX {
@@ -114,61 +116,61 @@ impl Router {
             None
         };
         if let Some(error) = error {
-            self.detach(port, links);
-            return links.attached(port, Err(error));
+            self.detach(attachment, links);
+            return links.attached(attachment, Err(error));
         }
         let sender = senders.entry(link).or_default();
         (sender.producer, sender.keep_s, sender.until_ms) = (Some(key), resume.keep_s, None);
         let mut settled = Vec::new();
         sender.tags.retain(|tag, _| {
-            let stays = resume.incomplete || told.contains(tag);
+            let stays = resume.incomplete || notified.contains(tag);
             if !stays {
                 settled.push(key_of(*tag));
             }
             stays
         });
-        sender.asked = resume.unsettled.unwrap_or_default();
-        if let Some(log) = stored.shelf.log {
+        sender.requested = resume.unsettled.unwrap_or_default();
+        if let Some(log) = stored.opened.log {
             settled.iter().for_each(|key| self.journal.erase(log, key));
         }
         self.producers[key].resumed = Some(link);
-        self.journal.fences.raise(Notice::Attached(port));
+        self.journal.fences.raise(Notice::Attached(attachment));
     }
 
-    /// What a sender asked about is known.
+    /// The deliveries in a sender's map are known.
     pub(super) fn answer_sender(&mut self, key: Key, links: &mut impl Links) {
         let producer = &self.producers[key];
-        let (at, port, link) = (producer.address, producer.port, producer.resumed);
+        let (at, attachment, link) = (producer.address, producer.attachment, producer.resumed);
         let (digests, open) = (self.digests, self.addresses[at].open_to(producer));
         let (Some(stored), Some(link)) = (self.addresses[at].stored.as_mut(), link) else { return };
         let Some(sender) = stored.resuming.senders.links.get_mut(&link) else { return };
-        let asked = std::mem::take(&mut sender.asked).into_iter().map(|(tag, _)| tag);
-        let known = asked.filter(|tag| sender.tags.get(&digest(&digests, link, tag)) == Some(&true));
+        let requested = std::mem::take(&mut sender.requested).into_iter().map(|(tag, _)| tag);
+        let known = requested.filter(|tag| sender.tags.get(&digest(&digests, link, tag)) == Some(&true));
         let accepted = || Some(DeliveryState::Outcome(Outcome::Accepted));
-        links.unsettled(port, known.map(|tag| (tag, accepted())).collect());
-        links.attached(port, Ok(Fields::new()));
-        links.open(port, open);
+        links.unsettled(attachment, known.map(|tag| (tag, accepted())).collect());
+        links.attached(attachment, Ok(Fields::new()));
+        links.open(attachment, open);
     }
 
     /// The tag of a delivery that a producer begins next, if its link can be resumed.
-    pub fn name_delivery(&mut self, port: PortId, delivery_id: u32, tag: &[u8]) {
-        let Some(key) = self.ports.producer(port) else { return };
+    pub fn name_delivery(&mut self, attachment: AttachmentId, delivery_id: u32, tag: &[u8]) {
+        let Some(key) = self.attachments.producer(attachment) else { return };
         let producer = &mut self.producers[key];
         producer.tag = producer.resumed.map(|link| (delivery_id, digest(&self.digests, link, tag)));
     }
 
     /// A message of a producer is to be stored, and with it the tag of its delivery.
-    pub(super) fn note_tag(&mut self, from: Key, owed: Owed, seq: Seq) -> Option<Box<Marker>> {
+    pub(super) fn note_tag(&mut self, from: Key, settlement: SettlementTarget, seq: Seq) -> Option<Box<Marker>> {
         let producer = &mut self.producers[from];
         let ((named, tag), link) = (producer.tag.take()?, producer.resumed?);
         // The one that was named last may have been refused.
-        let is_named = matches!(owed, Owed::Producer { delivery_id, .. } if delivery_id == named);
+        let is_named = matches!(settlement, SettlementTarget::Producer { delivery_id, .. } if delivery_id == named);
         let stored = self.addresses[producer.address].stored.as_mut().filter(|_| is_named)?;
         let senders = &mut stored.resuming.senders;
         let sender = senders.links.get_mut(&link)?;
         sender.tags.insert(tag, false);
         senders.pending.insert(seq.0, (link, tag));
-        self.journal.erase_before(stored.shelf.log?, &key_of(tag));
+        self.journal.erase_before(stored.opened.log?, &key_of(tag));
         Some(Box::new(Marker::Tag { tag, link, keep_s: sender.keep_s }))
     }
 
@@ -176,35 +178,37 @@ impl Router {
     pub(super) fn resolve_tag(&mut self, at: Key, seq: Seq, is_stored: bool) {
         let Some(stored) = self.addresses.get_mut(at).and_then(|address| address.stored.as_mut()) else { return };
         let key = stored.resuming.senders.resolve(seq, is_stored);
-        if let (Some(key), Some(log)) = (key, stored.shelf.log) {
+        if let (Some(key), Some(log)) = (key, stored.opened.log) {
             self.journal.erase(log, &key);
         }
     }
 
     /// A sender has settled a delivery.
-    pub fn forget_tag(&mut self, port: PortId, tag: &[u8]) {
-        let Some(producer) = self.ports.producer(port).and_then(|key| self.producers.get(key)) else { return };
+    pub fn forget_tag(&mut self, attachment: AttachmentId, tag: &[u8]) {
+        let Some(producer) = self.attachments.producer(attachment).and_then(|key| self.producers.get(key)) else {
+            return;
+        };
         let (Some(link), Some(stored)) = (producer.resumed, self.addresses[producer.address].stored.as_mut()) else {
             return;
         };
         let tag = digest(&self.digests, link, tag);
         let sender = stored.resuming.senders.links.get_mut(&link);
-        if let (Some(_), Some(log)) = (sender.and_then(|sender| sender.tags.remove(&tag)), stored.shelf.log) {
+        if let (Some(_), Some(log)) = (sender.and_then(|sender| sender.tags.remove(&tag)), stored.opened.log) {
             self.journal.erase(log, &key_of(tag));
         }
     }
 
-    /// As [`Router::oust_receiver`].
-    pub(in crate::core) fn oust_sender(&mut self, at: Key, resume: Option<&Resume>, links: &mut impl Links) {
+    /// As [`Router::steal_receiver`].
+    pub(in crate::core) fn steal_sender(&mut self, at: Key, resume: Option<&Resume>, links: &mut impl Links) {
         let stored = self.addresses[at].stored.as_ref();
         let (Some(stored), Some(resume)) = (stored, resume) else { return };
         let sender = stored.resuming.senders.links.get(&resume.link).and_then(|sender| sender.producer);
-        if let Some(port) = sender.and_then(|key| self.producers.get(key)).map(|producer| producer.port) {
-            self.oust(port, links);
+        if let Some(attachment) = sender.and_then(|key| self.producers.get(key)).map(|producer| producer.attachment) {
+            self.steal(attachment, links);
         }
     }
 
-    /// The link of a producer has gone; `closed`: for good.
+    /// The link of a producer has gone; `closed`: permanently.
     pub(in crate::core) fn leave_sender(&mut self, key: Key, closed: bool) {
         let producer = &mut self.producers[key];
         let (at, now_ms) = (producer.address, self.now_ms);
@@ -217,7 +221,7 @@ impl Router {
         stored.resuming.note_end(until_ms);
         if closed {
             let keys = stored.resuming.senders.forget(link);
-            if let Some(log) = stored.shelf.log {
+            if let Some(log) = stored.opened.log {
                 keys.iter().for_each(|key| self.journal.erase(log, key));
             }
         }

@@ -1,8 +1,10 @@
-//! Temporary queues and topics: queues in memory that belong to a connection and end with it (`docs/contracts.md` 6).
+//! Temporary queues and topics: queues in memory that belong to a connection and end with it
+//! (`docs/contracts.md` 6).
 //!
-//! A temporary queue holds [`TEMPORARY_MESSAGES`] or [`TEMPORARY_BYTES`]. Nobody waits for a reader that may be dead: a queue
-//! that is full gives named producers no credit and refuses what comes anyway. So it is when all queues of its
-//! connection, or of its address space, hold more than their [`Budget`].
+//! A temporary queue holds [`TEMPORARY_MESSAGES`] or [`TEMPORARY_BYTES`]. Producers do not wait for
+//! a reader that may be dead: a full queue gives named producers no credit and refuses further
+//! messages. So it is when all queues of its connection, or of its address space, hold more than
+//! their [`Budget`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,9 +13,9 @@ use enmasse_amqp::types::{Error, condition};
 use enmasse_journal::queue::{Full, Limits, Redelivery, Settings};
 
 use super::super::arena::Key;
-use super::super::port::Tenant;
-use super::super::{AddressKey, Declared, Links, PortId, Router};
-use super::{Shelf, Stored, TopicShelf};
+use super::super::attachment::Occupant;
+use super::super::{AddressKey, AttachmentId, Declared, Links, Router};
+use super::{OpenQueue, OpenTopic, Stored};
 
 /// Messages that one temporary queue holds.
 pub const TEMPORARY_MESSAGES: u64 = 1000;
@@ -23,16 +25,18 @@ pub const TEMPORARY_BYTES: u64 = 1 << 20;
 const CONNECTION_BYTES: u64 = 16 << 20;
 /// Bytes in the temporary queues of one address space, on a node.
 const SPACE_BYTES: u64 = 256 << 20;
-/// What one message takes beside its body.
+/// The overhead of one message in addition to its body.
 const MESSAGE_BYTES: u64 = 128;
 /// Attempts to deliver a message, after which it is dropped: there is no dead letter.
 const ATTEMPTS: u16 = 10;
 
-/// Keys of temporary and other dynamic nodes. The address of one exists from [`Router::shelve`], [`Router::open_topic`] or
-/// [`Router::open_direct`] until [`Router::retire`]: a link that attaches later is refused.
+/// Keys of temporary and other dynamic nodes. The address of one exists from
+/// [`Router::open_queue`], [`Router::open_topic`] or [`Router::open_direct`] until
+/// [`Router::retire`]: a link that attaches later is refused.
 pub const DYNAMIC_KEYS: std::ops::Range<u32> = 0xC000_0000..u32::MAX;
 
-/// Bytes that the temporary queues of a connection hold, as part of what those of its space hold on this node.
+/// Bytes that the temporary queues of a connection hold, as part of what those of its space hold on
+/// this node.
 #[derive(Debug)]
 pub struct Budget {
     connection: AtomicU64,
@@ -40,13 +44,13 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// A new connection's, of the space whose bytes `space` counts.
+    /// For a new connection of the space whose bytes `space` counts.
     #[must_use]
     pub fn new(space: Arc<AtomicU64>) -> Self {
         Self { connection: AtomicU64::new(0), space }
     }
 
-    /// Why there is no room for a message, if so. One that is alone has room whatever its size.
+    /// Why there is no room for a message, if so. A single message has room regardless of its size.
     fn excess(&self, size_bytes: usize) -> Option<Error> {
         // Relaxed: the numbers carry no other memory with them.
         let over = |used: &AtomicU64, most: u64| {
@@ -74,14 +78,14 @@ impl Budget {
     }
 }
 
-/// What a queue has that is temporary.
+/// The state of a temporary queue.
 #[derive(Debug)]
 pub(super) struct Temporary {
     budget: Arc<Budget>,
     /// bytes of its own that the budget has counted
     charged: u64,
-    /// the room that each named producer was told of last
-    told: u32,
+    /// the room last reported to each named producer
+    notified: u32,
 }
 
 impl Drop for Temporary {
@@ -96,17 +100,18 @@ fn settings(message_bytes: u32) -> Settings {
     Settings { limits, redelivery, full: Full::Strict, ..Settings::default() }
 }
 
-impl Shelf {
+impl OpenQueue {
     /// An empty temporary queue for messages of at most `message_bytes`.
     #[must_use]
     pub fn temporary(name: Arc<str>, message_bytes: u32, budget: Arc<Budget>) -> Self {
-        let temporary = Temporary { budget, charged: 0, told: u32::MAX };
+        let temporary = Temporary { budget, charged: 0, notified: u32::MAX };
         Self { temporary: Some(Box::new(temporary)), ..Self::new(name, settings(message_bytes), None) }
     }
 }
 
-impl TopicShelf {
-    /// A temporary topic. Its subscriptions live with their links; each holds as much as a temporary queue.
+impl OpenTopic {
+    /// A temporary topic. Its subscriptions live with their links; each holds as much as a
+    /// temporary queue.
     #[must_use]
     pub fn temporary(name: Arc<str>, message_bytes: u32) -> Self {
         Self::new(name, Settings { full: Full::Block, ..settings(message_bytes) }, false)
@@ -121,40 +126,47 @@ impl Stored {
     }
 
     pub(in crate::core) fn is_on_disk(&self) -> bool {
-        self.shelf.log.is_some()
+        self.opened.log.is_some()
     }
 
-    /// Producers that send without its credit are never held: what it has no room for is refused.
+    /// Producers that send without its credit are never held: messages without room are refused.
     pub(in crate::core) fn refuses_when_full(&self) -> bool {
         self.temporary.is_some()
     }
 }
 
 impl Router {
-    /// A dynamic node that hands messages on, and holds none, lives here from now on.
+    /// A dynamic node without storage lives here from now on.
     pub fn open_direct(&mut self, declared: Declared) {
         self.address(declared);
     }
 
-    /// Whether an address is that of a dynamic node which has ended. Its links on other shards may not have heard.
+    /// Whether an address is that of a dynamic node which has ended. Its links on other shards may
+    /// not know it yet.
     pub(in crate::core) fn has_ended(&self, key: AddressKey) -> bool {
         DYNAMIC_KEYS.contains(&key.0) && !self.by_key.contains_key(&key)
     }
 
-    /// A link comes too late: what it has sent already is released.
-    pub(in crate::core) fn refuse_late(&mut self, port: PortId, key: AddressKey, links: &mut impl Links) {
-        self.ports.set(port, Tenant::Left(key));
+    /// A link comes too late: its messages are released.
+    pub(in crate::core) fn refuse_deleted(
+        &mut self,
+        attachment: AttachmentId,
+        key: AddressKey,
+        links: &mut impl Links,
+    ) {
+        self.attachments.set(attachment, Occupant::Left(key));
         let what = "the dynamic node is gone: it ended with the link or the connection that made it";
-        links.attached(port, Err(Error::new(condition::NOT_FOUND, what)));
+        links.attached(attachment, Err(Error::new(condition::NOT_FOUND, what)));
     }
 
-    /// The room of a temporary queue, shared out among its named producers, each of which is told if its share changes.
+    /// The room of a temporary queue, divided among its named producers, each of which is notified
+    /// of changes.
     pub(super) fn share_room(&mut self, at: Key, links: &mut impl Links) {
         let address = &mut self.addresses[at];
         let capacity = address.declared.link_capacity;
         let Some(stored) = address.stored.as_mut() else { return };
         let Some(temporary) = stored.temporary.as_mut() else { return };
-        let queue = &stored.shelf.queue;
+        let queue = &stored.opened.queue;
         let (room, bytes) = (queue.room(0), queue.bytes() + MESSAGE_BYTES * queue.len() as u64);
         if bytes != temporary.charged {
             temporary.budget.change(temporary.charged, bytes);
@@ -166,18 +178,18 @@ impl Router {
             room => (room / (named.clone().count() as u64).max(1)).max(1),
         };
         let share = u32::try_from(share).unwrap_or(u32::MAX).min(capacity);
-        if share != temporary.told {
-            temporary.told = share;
-            named.for_each(|producer| links.room(producer.port, share));
+        if share != temporary.notified {
+            temporary.notified = share;
+            named.for_each(|producer| links.room(producer.attachment, share));
         }
     }
 
-    /// What a named producer of a temporary queue may send is known before its credit opens.
-    pub(in crate::core) fn tell_new_producer(&mut self, at: Key, port: PortId, links: &mut impl Links) {
+    /// The room for a named producer of a temporary queue is reported before its credit opens.
+    pub(in crate::core) fn report_room(&mut self, at: Key, attachment: AttachmentId, links: &mut impl Links) {
         self.share_room(at, links);
         let stored = self.addresses[at].stored.as_ref();
         if let Some(temporary) = stored.and_then(|stored| stored.temporary.as_ref()) {
-            links.room(port, temporary.told);
+            links.room(attachment, temporary.notified);
         }
     }
 }

@@ -1,40 +1,41 @@
-//! Topics: a message goes into every subscription that wants it, once on disk and once in memory however many they are.
+//! Topics: a message goes into every subscription that wants it, once on disk and once in memory
+//! however many they are.
 //!
-//! A subscription is a queue (`subscription`). Those on disk have the message before its producer hears of it; where all
-//! are in memory it is accepted at once, and so it is where there is none. One that refuses it (`onFull: reject`) refuses
-//! it for all.
+//! A subscription is a queue (`subscription`). Those on disk have the message before its producer
+//! is answered; where all are in memory, or there is none, it is accepted at once. One that refuses
+//! it (`onFull: reject`) refuses it for all.
 
 use std::sync::Arc;
 
 use enmasse_amqp::selector::Subject;
 use enmasse_amqp::types::Outcome;
-use enmasse_journal::queue::{Admission, Figures, Head, Item, Refusal, Seq, Settings, Stored as Admitted};
+use enmasse_journal::queue::{Admission, Head, Item, QueueStats, Refusal, Seq, Settings, Stored as Admitted};
 use smallvec::SmallVec;
 
 use super::super::arena::Key;
-use super::super::{AddressKey, AddressStats, Declared, Links, Origin, PortId, Router};
-use super::Shelf;
+use super::super::{AddressKey, AddressStats, AttachmentId, Declared, Links, Origin, Router};
+use super::OpenQueue;
 use super::incoming::{Arriving, refused};
-use super::journal::{Commit, Duty};
+use super::journal::{Commit, Completion};
 
-/// What a topic has beside what every address has.
+/// The state of a topic in addition to that of every address.
 #[derive(Debug)]
-pub struct TopicShelf {
-    /// what clients call it
+pub struct OpenTopic {
+    /// the name that clients use
     pub(super) name: Arc<str>,
-    /// what its subscriptions go by that are not declared
+    /// the settings of its undeclared subscriptions
     pub(super) settings: Settings,
     /// those of them that outlive their links are on disk
     pub(super) on_disk: bool,
     /// where their messages go that failed for good
     pub(super) dead_letter: Option<AddressKey>,
-    /// where their messages go whose time to live ended
+    /// the address for their expired messages
     pub(super) expiry: Option<AddressKey>,
     /// those that the log knows
-    known: Vec<Shelf>,
+    known: Vec<OpenQueue>,
 }
 
-impl TopicShelf {
+impl OpenTopic {
     /// A topic without subscriptions.
     #[must_use]
     pub fn new(name: Arc<str>, settings: Settings, on_disk: bool) -> Self {
@@ -48,9 +49,9 @@ impl TopicShelf {
         self
     }
 
-    /// With subscriptions as the log knows them: [`Shelf::subscribed`].
+    /// With subscriptions as the log knows them: [`OpenQueue::subscribed`].
     #[must_use]
-    pub fn with_known(mut self, known: Vec<Shelf>) -> Self {
+    pub fn with_known(mut self, known: Vec<OpenQueue>) -> Self {
         self.known = known;
         self
     }
@@ -59,15 +60,15 @@ impl TopicShelf {
 /// The topic's side of an address.
 #[derive(Debug)]
 pub(in crate::core) struct Topic {
-    pub(super) shelf: TopicShelf,
+    pub(super) opened: OpenTopic,
     /// addresses of its subscriptions
     pub(super) subscriptions: Vec<Key>,
     /// how many of them have no room: producers get no credit
     pub(super) blocked: u32,
     /// how many of them have far too much waiting: producers are not read
     pub(super) held: u32,
-    /// what those have counted that were not declared and are gone
-    pub(super) past: Figures,
+    /// the counters of deleted undeclared subscriptions
+    pub(super) past: QueueStats,
 }
 
 impl Topic {
@@ -84,11 +85,11 @@ impl Topic {
     }
 
     pub(in crate::core) fn is_on_disk(&self) -> bool {
-        self.shelf.on_disk
+        self.opened.on_disk
     }
 
     pub(in crate::core) fn settings(&self) -> &Settings {
-        &self.shelf.settings
+        &self.opened.settings
     }
 }
 
@@ -106,22 +107,22 @@ impl Posted {
         self.disk.is_empty() && self.memory.is_empty()
     }
 
-    /// Nobody was there whose it could have been.
+    /// No subscription matched it.
     pub(super) fn is_unwanted(&self) -> bool {
         self.is_empty() && self.missed == 0
     }
 }
 
 impl Router {
-    /// A topic lives here from now on, or goes by other settings.
-    pub fn open_topic(&mut self, declared: Declared, mut shelf: TopicShelf, links: &mut impl Links) {
+    /// A topic lives here from now on, or its settings change.
+    pub fn open_topic(&mut self, declared: Declared, mut opened: OpenTopic, links: &mut impl Links) {
         let at = self.address(declared);
-        let known = std::mem::take(&mut shelf.known);
+        let known = std::mem::take(&mut opened.known);
         if let Some(topic) = self.addresses[at].topic.as_mut() {
-            topic.shelf = shelf;
+            topic.opened = opened;
             return self.resettle_subscriptions(at, links);
         }
-        let topic = Topic { shelf, subscriptions: Vec::new(), blocked: 0, held: 0, past: Figures::default() };
+        let topic = Topic { opened, subscriptions: Vec::new(), blocked: 0, held: 0, past: QueueStats::default() };
         self.addresses[at].topic = Some(Box::new(topic));
         let waits = |key: &Key| {
             let subscription = self.addresses[*key].stored.as_ref().and_then(|stored| stored.subscription.as_ref());
@@ -129,14 +130,14 @@ impl Router {
         };
         let waiting: Vec<Key> = self.addresses.iter().map(|(key, _)| key).filter(waits).collect();
         waiting.into_iter().for_each(|subscription| self.join_topic(subscription, links));
-        for shelf in known {
-            self.shelve_subscription(at, shelf, links);
+        for opened in known {
+            self.open_subscription(at, opened, links);
         }
     }
 
     /// A message of a producer goes to the subscriptions of its topic.
     pub(super) fn publish(&mut self, from: Key, arriving: &Arriving, head: &Head, body: &[u8], links: &mut impl Links) {
-        let (at, owed) = (self.producers[from].address, arriving.owed);
+        let (at, settlement) = (self.producers[from].address, arriving.settlement);
         let audience = self.audience_by_name(from);
         let posted = self.post(&audience, head, body);
         self.producers[from].audience = audience;
@@ -146,16 +147,16 @@ impl Router {
         };
         self.addresses[at].stats.dropped += u64::from(posted.is_unwanted());
         let account = self.addresses[at].account;
-        let duty = Duty { producer: from, owed, address: at, account, bytes: body.len(), from: None };
-        if self.land(posted, body, duty, None, links) {
+        let completion = Completion { producer: from, settlement, address: at, account, bytes: body.len(), from: None };
+        if self.land(posted, body, completion, None, links) {
             self.take_window(from, body.len(), links);
         } else {
-            self.answer(owed, at, &Outcome::Accepted, links);
+            self.answer(settlement, at, &Outcome::Accepted, links);
             self.taken(from, 1);
         }
     }
 
-    /// The subscriptions whose names let the messages of a producer through. To be put back.
+    /// The subscriptions whose filters match the messages of a producer. To be put back.
     fn audience_by_name(&mut self, from: Key) -> Vec<Key> {
         let mut audience = std::mem::take(&mut self.producers[from].audience);
         let producer = &self.producers[from];
@@ -163,38 +164,39 @@ impl Router {
         if let Some(topic) = address.topic.as_ref().filter(|_| producer.audience_epoch != address.epoch) {
             audience.clear();
             let (name, origin) = (producer.name.as_deref(), producer.origin.as_deref());
-            audience.extend(topic.subscriptions.iter().filter(|key| self.hears(**key, name, origin)));
+            audience.extend(topic.subscriptions.iter().filter(|key| self.wants_from(**key, name, origin)));
             self.producers[from].audience_epoch = address.epoch;
         }
         audience
     }
 
-    /// The addresses that a message for `at`, sent to its very name, goes to: itself, or its subscriptions.
+    /// The addresses that a message for `at`, sent to its very name, goes to: itself, or its
+    /// subscriptions.
     pub(super) fn audience_of(&self, at: Key) -> Vec<Key> {
-        self.audience_named(at, self.addresses[at].topic.as_ref().map(|topic| &*topic.shelf.name), None)
+        self.audience_named(at, self.addresses[at].topic.as_ref().map(|topic| &*topic.opened.name), None)
     }
 
     /// As above, of a message that was sent to `name`, and where it came from.
     pub(super) fn audience_named(&self, at: Key, name: Option<&str>, origin: Option<&Origin>) -> Vec<Key> {
         let Some(topic) = self.addresses[at].topic.as_ref() else { return vec![at] };
-        topic.subscriptions.iter().copied().filter(|key| self.hears(*key, name, origin)).collect()
+        topic.subscriptions.iter().copied().filter(|key| self.wants_from(*key, name, origin)).collect()
     }
 
     /// Whether a subscription may want a message.
-    fn hears(&self, at: Key, name: Option<&str>, origin: Option<&Origin>) -> bool {
+    fn wants_from(&self, at: Key, name: Option<&str>, origin: Option<&Origin>) -> bool {
         let subscription = self.addresses[at].stored.as_ref().and_then(|stored| stored.subscription.as_ref());
-        subscription.is_none_or(|subscription| subscription.hears(name, origin))
+        subscription.is_none_or(|subscription| subscription.wants_from(name, origin))
     }
 
-    /// Says where the messages of a producer of a topic come from, before the first of them.
-    pub fn set_origin(&mut self, port: PortId, origin: Origin) {
-        if let Some(from) = self.ports.producer(port) {
+    /// Sets the origin of the messages of a producer of a topic, before the first of them.
+    pub fn set_origin(&mut self, attachment: AttachmentId, origin: Origin) {
+        if let Some(from) = self.attachments.producer(attachment) {
             self.producers[from].origin = Some(Arc::new(origin));
         }
     }
 
-    /// Has every queue of `audience` that wants a message admit it: [`Router::land`] has to follow. All of them, or,
-    /// if one refuses it, none.
+    /// Has every queue of `audience` that wants a message admit it: [`Router::land`] has to follow.
+    /// All of them, or, if one refuses it, none.
     pub(super) fn post(&mut self, audience: &[Key], head: &Head, body: &[u8]) -> Result<Posted, Refusal> {
         let now_ms = self.now_ms;
         // Numbers of producers are for queues and streams.
@@ -208,13 +210,13 @@ impl Router {
             if selector.is_some_and(|selector| !selector.selects(&subject)) {
                 continue;
             }
-            if stored.is_left_behind() {
+            if stored.is_slow() {
                 missed.push(key);
                 continue;
             }
-            match stored.shelf.queue.refusal(head) {
+            match stored.opened.queue.refusal(head) {
                 // Its bound of bytes is of our own making: one message may always be in it.
-                Some(Refusal::LargerThanQueue(_)) if stored.lives_with_links() => {}
+                Some(Refusal::LargerThanQueue(_)) if stored.is_link_scoped() => {}
                 Some(refusal) => return Err(refusal),
                 None => {}
             }
@@ -225,10 +227,10 @@ impl Router {
         for key in wanted {
             let Some(stored) = self.addresses[key].stored.as_mut() else { continue };
             let mut head = *head;
-            if let Some(property) = stored.shelf.last_value_key.as_deref() {
+            if let Some(property) = stored.opened.last_value_key.as_deref() {
                 head.key = self.digests.property(body, property);
             }
-            let queue = &mut stored.shelf.queue;
+            let queue = &mut stored.opened.queue;
             let admitted = match queue.refusal(&head) {
                 // It has a place all the same, as was found above.
                 Some(_) => queue.admit(now_ms, &head),
@@ -237,7 +239,7 @@ impl Router {
                     Admission::Duplicate { .. } | Admission::Refuse(_) => continue,
                 },
             };
-            match stored.shelf.log {
+            match stored.opened.log {
                 Some(log) => posted.disk.push((key, log, admitted)),
                 None => posted.memory.push((key, admitted.seq)),
             }
@@ -245,21 +247,21 @@ impl Router {
         Ok(posted)
     }
 
-    /// Puts a message where it was admitted: in memory at once, on disk soon. Whether the log is to have it, in one group
-    /// with the removal of `removed`; then `duty` is done when it has.
+    /// Puts a message where it was admitted: in memory at once, on disk soon. Whether the log is to
+    /// have it, in one group with the removal of `removed`; then `completion` is done when it has.
     pub(super) fn land(
         &mut self,
         posted: Posted,
         body: &[u8],
-        duty: Duty,
+        completion: Completion,
         removed: Option<(u32, &Item)>,
         links: &mut impl Links,
     ) -> bool {
         let Posted { disk, memory, .. } = posted;
         if !disk.is_empty() {
-            let mut duty = Some(duty);
+            let mut completion = Some(completion);
             let queues = disk.iter().map(|(at, log, admitted)| {
-                (*log, admitted, Commit::new(*at, admitted.seq, duty.take().unwrap_or(Duty::NONE)))
+                (*log, admitted, Commit::new(*at, admitted.seq, completion.take().unwrap_or(Completion::NONE)))
             });
             self.journal.store(queues.collect(), body);
             self.journal.seal(removed);
@@ -270,30 +272,30 @@ impl Router {
                 let before = std::mem::take(&mut self.effects);
                 let effects = &mut self.effects;
                 if let Some(stored) = self.addresses[at].stored.as_mut() {
-                    stored.shelf.queue.committed(seq, place, &mut |effect| effects.push(effect));
+                    stored.opened.queue.committed(seq, place, &mut |effect| effects.push(effect));
                 }
                 self.do_effects(at, links);
                 self.effects = before;
-                self.touch(at);
+                self.mark_dirty(at);
             }
         }
-        disk.iter().for_each(|(at, ..)| self.tell_room(*at, links));
+        disk.iter().for_each(|(at, ..)| self.update_room(*at, links));
         !disk.is_empty()
     }
 
-    /// The figures of all addresses, those of subscriptions that are not declared with those of their topics.
+    /// The statistics of all addresses, those of subscriptions that are not declared with those of
+    /// their topics.
     pub(in crate::core) fn sum<T>(
         &self,
         of: impl Fn(Key) -> T,
         mut join: impl FnMut(&mut T, &T),
     ) -> Vec<(AddressKey, T)> {
         let declared = self.addresses.iter().filter(|(_, address)| !address.is_undeclared());
-        let figures =
-            declared.map(|(key, address)| (address.declared.key, self.with_subscriptions(key, &of, &mut join)));
-        figures.collect()
+        let stats = declared.map(|(key, address)| (address.declared.key, self.with_subscriptions(key, &of, &mut join)));
+        stats.collect()
     }
 
-    /// What an address has, and of a topic its subscriptions that are not declared.
+    /// The statistics of an address, and for a topic those of its undeclared subscriptions.
     pub(in crate::core) fn with_subscriptions<T>(
         &self,
         at: Key,
@@ -309,7 +311,7 @@ impl Router {
 }
 
 impl AddressStats {
-    /// Takes in what a subscription of the address has counted and has now.
+    /// Adds the statistics of a subscription of the address.
     pub(in crate::core) fn join(&mut self, other: &Self) {
         self.consumers += other.consumers;
         self.waiting += other.waiting;

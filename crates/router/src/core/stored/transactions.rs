@@ -1,34 +1,36 @@
-//! Transactions (part 4): what is posted and retired in one is held until its discharge.
+//! Transactions (part 4): postings and retirements are held until the discharge.
 //!
-//! A transaction is open from [`Router::declare`] until its discharge. Messages that are posted are checked as far as
-//! they can be alone, and kept in memory: nobody sees them, and no queue knows them. Messages that are retired stay
-//! with their consumers' tokens, which nothing else can end. What cannot be kept makes the transaction one that can only be
-//! rolled back. One that nobody has used for a while is rolled back, and then not known any more.
+//! A transaction is open from [`Router::declare`] until its discharge. Postings are validated one
+//! by one and kept in memory: they are invisible, and no queue knows them. Messages that are
+//! retired stay with their consumers' tokens, which nothing else can end. A posting that cannot be
+//! kept makes the transaction rollback-only. An idle transaction is rolled back after a while, and
+//! is unknown from then on.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use enmasse_amqp::codec::encode_state;
 use enmasse_amqp::types::{DeliveryState, Error, Outcome, condition};
-use enmasse_journal::queue::{Head, Place, Refusal};
+use enmasse_journal::queue::{Head, RecordLocation, Refusal};
 
 use super::super::arena::Key;
-use super::super::message::Owed;
+use super::super::message::SettlementTarget;
 use super::super::outcome::Retiring;
-use super::super::stream::PartitionPlace;
+use super::super::stream::PartitionIdentity;
 use super::super::{AddressKey, Ending, Links, Origin, Router, home_of_token};
 use super::discharge::Committing;
 use super::incoming::{Arriving, refused};
 
 /// Messages posted, and messages retired, of one transaction at most.
 pub const TRANSACTION_MESSAGES: usize = 100_000;
-/// Bytes of the messages posted in one transaction at most; one message alone may be as large as its address allows.
+/// Bytes of the messages posted in one transaction at most; one message alone may be as large as
+/// its address allows.
 const TRANSACTION_BYTES: usize = 64 << 20;
 /// The same of all transactions of a shard.
 const SHARD_BYTES: usize = 256 << 20;
 /// After so long without use a transaction is rolled back.
 const IDLE_MS: u64 = 300_000;
-/// Time between two looks for those, at least.
+/// Time between two searches for those, at least.
 const LOOK_MS: u64 = 1000;
 
 /// Names a transaction. Its number is never used again by the shard of its connection.
@@ -54,12 +56,12 @@ pub(in crate::core) struct Transactions {
     /// bytes of all messages held
     pub(super) bytes: usize,
     /// when to look for idle ones, if there are any
-    look_ms: Option<u64>,
+    check_ms: Option<u64>,
     /// commits that wait for messages that are being written again
     pub(super) waiting: VecDeque<TransactionId>,
     /// commits that are with the log
     pub(super) committing: usize,
-    /// the segment whose messages are to be written again when there are none
+    /// the segment to compact when there are none
     pub(super) compaction: Option<u32>,
 }
 
@@ -74,11 +76,12 @@ impl Transactions {
         self.bytes
     }
 
-    pub(super) fn next_look(&self) -> Option<u64> {
-        self.look_ms
+    pub(super) fn next_check(&self) -> Option<u64> {
+        self.check_ms
     }
 
-    /// What a commit removes must not be written again meanwhile: whether that has to wait.
+    /// Messages that a commit removes must not be copied in the meantime: whether compaction has to
+    /// wait.
     pub(super) fn postpone_compaction(&mut self, segment: u32) -> bool {
         let wait = self.committing > 0;
         self.compaction = wait.then_some(segment);
@@ -89,13 +92,13 @@ impl Transactions {
         let transaction = self.open.remove(&id)?;
         self.bytes -= transaction.bytes;
         if self.open.is_empty() {
-            self.look_ms = None;
+            self.check_ms = None;
         }
         Some(transaction)
     }
 }
 
-/// What is held.
+/// The contents of a transaction.
 #[derive(Debug, Default)]
 pub(super) struct Transaction {
     pub(super) postings: Vec<Posting>,
@@ -106,7 +109,7 @@ pub(super) struct Transaction {
     /// why it can only be rolled back
     pub(super) refusal: Option<Error>,
     used_ms: u64,
-    /// its discharge has come, and what has become of its messages so far
+    /// it is being discharged: the progress of its messages
     pub(super) committing: Option<Committing>,
     /// it has a part elsewhere, which is to be on disk before this one ends
     pub(super) prepares: bool,
@@ -116,28 +119,28 @@ pub(super) struct Transaction {
 #[derive(Debug)]
 pub(super) struct Posting {
     pub(super) address: AddressKey,
-    /// the full name it was sent to, where receivers may ask for some names only
+    /// the full name it was sent to, where receivers may request some names only
     pub(super) name: Option<Arc<str>>,
     pub(super) head: Head,
     /// of a message for a stream: where it goes there
-    pub(super) place: Option<PartitionPlace>,
+    pub(super) place: Option<PartitionIdentity>,
     /// where it comes from
     pub(super) origin: Option<Arc<Origin>>,
     pub(super) body: Box<[u8]>,
 }
 
-/// What is to become of a delivery.
+/// The pending outcome of a delivery.
 #[derive(Debug)]
 pub(super) struct Retirement {
     pub(super) token: u64,
     /// one for all that were settled with the same words
     pub(super) outcome: Arc<Outcome>,
     /// where its message lies, if the log has been given its removal
-    pub(super) logged: Option<Place>,
+    pub(super) logged: Option<RecordLocation>,
 }
 
 impl Transaction {
-    /// Why a message of so many bytes cannot be held, if so; `held_bytes`: of all transactions.
+    /// Why a message of this many bytes cannot be held, if so; `held_bytes`: of all transactions.
     fn refusal_of(&self, bytes: usize, held_bytes: usize) -> Option<Error> {
         if let Some(refusal) = &self.refusal {
             return Some(rolled_back(refusal));
@@ -149,7 +152,8 @@ impl Transaction {
         self.excess_of(bytes, held_bytes)
     }
 
-    /// Why no delivery more can be settled in it, with an outcome that takes so many bytes, if so.
+    /// Why no delivery more can be settled in it, with an outcome that takes this many bytes, if
+    /// so.
     fn refusal_to_settle(&self, bytes: usize, held_bytes: usize) -> Option<Error> {
         if self.retirements.len() >= TRANSACTION_MESSAGES {
             let what = format!("a transaction may settle {TRANSACTION_MESSAGES} deliveries: commit more often");
@@ -169,7 +173,8 @@ impl Transaction {
         Some(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what))
     }
 
-    /// Bytes that an outcome takes which is held, unless that of the delivery before is the same one.
+    /// Bytes that an outcome takes which is held, unless that of the delivery before is the same
+    /// one.
     fn more_to_hold(&self, outcome: &Arc<Outcome>) -> usize {
         let is_small = match &**outcome {
             Outcome::Accepted | Outcome::Released | Outcome::Rejected(None) => true,
@@ -206,22 +211,22 @@ impl Router {
     pub fn declare(&mut self, id: TransactionId) {
         let transaction = Transaction { used_ms: self.now_ms, ..Transaction::default() };
         self.transactions.open.insert(id, transaction);
-        self.transactions.look_ms.get_or_insert(self.now_ms.saturating_add(IDLE_MS));
+        self.transactions.check_ms.get_or_insert(self.now_ms.saturating_add(IDLE_MS));
     }
 
     /// A transaction is in use at another of its homes, and so is not idle here.
-    pub fn touch_transaction(&mut self, id: TransactionId) {
+    pub fn note_transaction_use(&mut self, id: TransactionId) {
         if let Some(transaction) = self.transactions.open.get_mut(&id) {
             transaction.used_ms = self.now_ms;
         }
     }
 
-    /// A whole message is part of a transaction: what its queue says to it is asked at the commit.
-    pub(in crate::core) fn hold_posting(
+    /// A whole message is posted in a transaction: its queue is asked at the commit.
+    pub(in crate::core) fn add_posting(
         &mut self,
         from: Key,
         arriving: &Arriving,
-        (head, place, body): (&Head, Option<PartitionPlace>, &[u8]),
+        (head, place, body): (&Head, Option<PartitionIdentity>, &[u8]),
         links: &mut impl Links,
     ) {
         let id = arriving.transaction.unwrap_or(TransactionId::NONE);
@@ -247,14 +252,14 @@ impl Router {
         let held = body.len() + size_of::<Posting>();
         transaction.bytes += held;
         self.transactions.bytes += held;
-        if let Owed::Producer { port, delivery_id } = arriving.owed {
-            links.provisional(port, delivery_id, id, &Outcome::Accepted);
+        if let SettlementTarget::Producer { attachment, delivery_id } = arriving.settlement {
+            links.provisional(attachment, delivery_id, id, &Outcome::Accepted);
         }
         self.taken(from, 1);
     }
 
-    /// Something that belongs to a transaction was refused: a commit is answered with a rollback that names the first
-    /// cause. What the transaction holds of messages is dropped now.
+    /// Something that belongs to a transaction was refused: a commit is answered with a rollback
+    /// that names the first cause. The postings of the transaction are dropped.
     pub fn mark_rollback_only(&mut self, id: Option<TransactionId>, cause: &Error) {
         let open = id.and_then(|id| self.transactions.open.get_mut(&id));
         let Some(transaction) = open.filter(|transaction| transaction.committing.is_none()) else { return };
@@ -263,28 +268,30 @@ impl Router {
         self.transactions.bytes -= std::mem::take(&mut transaction.bytes);
     }
 
-    /// The outcome of a posting that was refused; a transactional state if it names a transaction (4.4.1).
+    /// The outcome of a posting that was refused; a transactional state if it names a transaction
+    /// (4.4.1).
     pub(in crate::core) fn answer_posting(
         &mut self,
-        owed: Owed,
+        settlement: SettlementTarget,
         at: Key,
         transaction: Option<TransactionId>,
         outcome: &Outcome,
         links: &mut impl Links,
     ) {
-        match (owed, transaction.filter(|id| *id != TransactionId::NONE)) {
-            (Owed::Producer { port, delivery_id }, Some(id)) => {
+        match (settlement, transaction.filter(|id| *id != TransactionId::NONE)) {
+            (SettlementTarget::Producer { attachment, delivery_id }, Some(id)) => {
                 self.count_outcome(at, outcome);
-                if self.ports.producer(port).is_some() {
-                    links.provisional(port, delivery_id, id, outcome);
+                if self.attachments.producer(attachment).is_some() {
+                    links.provisional(attachment, delivery_id, id, outcome);
                 }
             }
-            _ => self.answer(owed, at, outcome, links),
+            _ => self.answer(settlement, at, outcome, links),
         }
     }
 
-    /// A consumer has said in a transaction what is to become of a delivery (4.4.2), and `settled` if it has let go of it.
-    /// In a transaction that is not known the delivery is as after a rollback: still with its consumer, or failed.
+    /// A consumer has reported an outcome within a transaction (4.4.2), and `settled` if it has
+    /// settled the delivery. In a transaction that is not known the delivery is as after a
+    /// rollback: still with its consumer, or failed.
     pub fn retire_delivery(
         &mut self,
         id: TransactionId,
@@ -300,7 +307,9 @@ impl Router {
         let Some(pending) = self.pending.get_mut(Key::unpack(token)) else { return };
         let transaction = self.transactions.open.get_mut(&id).filter(|it| it.committing.is_none());
         let stored = self.addresses.get_mut(pending.address).and_then(|address| address.stored.as_mut());
-        let (Owed::Queue(_) | Owed::Browsed(_), Some(transaction)) = (pending.owed, transaction) else {
+        let (SettlementTarget::Queue(_) | SettlementTarget::Browsed(_), Some(transaction)) =
+            (pending.settlement, transaction)
+        else {
             return if settled {
                 self.relinquish_one(token, Ending::RolledBack, false, links)
             };
@@ -313,9 +322,9 @@ impl Router {
                 self.relinquish_one(token, Ending::RolledBack, false, links)
             };
         }
-        let retires = || match pending.owed {
-            Owed::Queue(seq) => stored.is_some_and(|stored| stored.shelf.queue.retire(seq)),
-            // What is said of a message that stays has no effect, and is settled with the others.
+        let retires = || match pending.settlement {
+            SettlementTarget::Queue(seq) => stored.is_some_and(|stored| stored.opened.queue.retire(seq)),
+            // An outcome for a browsed message has no effect, and is settled with the others.
             _ => true,
         };
         if pending.retiring == Retiring::No && retires() {
@@ -329,9 +338,9 @@ impl Router {
         }
     }
 
-    /// Rolls back what nobody has used for long.
+    /// Rolls back idle transactions.
     pub(super) fn end_idle_transactions(&mut self, links: &mut impl Links) {
-        if self.transactions.look_ms.is_none_or(|at| at > self.now_ms) {
+        if self.transactions.check_ms.is_none_or(|at| at > self.now_ms) {
             return;
         }
         let now_ms = self.now_ms;
@@ -341,7 +350,7 @@ impl Router {
         let next = open().map(|(_, transaction)| ends(transaction)).filter(|at| *at > now_ms).min();
         // One more may have begun its commit, and be refused it.
         let next = next.unwrap_or(now_ms.saturating_add(IDLE_MS));
-        self.transactions.look_ms = Some(next.max(now_ms.saturating_add(LOOK_MS)));
+        self.transactions.check_ms = Some(next.max(now_ms.saturating_add(LOOK_MS)));
         for id in idle {
             self.roll_back(id, links);
         }

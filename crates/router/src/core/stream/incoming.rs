@@ -7,23 +7,23 @@ use enmasse_journal::queue::{Head, Refusal};
 use enmasse_journal::stream::{Identity, Offer, Partition};
 
 use super::super::arena::Key;
-use super::super::message::Owed;
-use super::super::stored::{Arriving, Digests, Echo, refused};
+use super::super::message::SettlementTarget;
+use super::super::stored::{Arriving, Digests, PendingDuplicate, refused};
 use super::super::{Links, Router};
 use super::Stream;
 
 /// Bytes that a block has beside each message.
 const PREFIX_BYTES: usize = 12;
 
-/// The partition of a message, and by what it is known there.
-pub(in crate::core) type Place = (u32, Identity);
+/// The partition of a message, and its identity there.
+pub(in crate::core) type PartitionIdentity = (u32, Identity);
 
-/// Who waits for a message that is not on disk.
+/// A producer that waits for a message to be on disk.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::core) struct Waiting {
-    /// whose window it takes up
+    /// the producer whose window it occupies
     pub(in crate::core) producer: Key,
-    pub(in crate::core) owed: Owed,
+    pub(in crate::core) settlement: SettlementTarget,
     /// payload that waits for the producer
     pub(in crate::core) bytes: u32,
 }
@@ -38,7 +38,7 @@ impl Router {
         body: &[u8],
         links: &mut impl Links,
     ) {
-        let owed = arriving.owed;
+        let settlement = arriving.settlement;
         let at = self.producers[from].address;
         let Some(stream) = self.addresses[at].stream.as_deref_mut() else { return };
         let producer = &self.producers[from];
@@ -53,14 +53,17 @@ impl Router {
         let part = &mut stream.parts[number as usize];
         match part.partition.offer(self.now_ms, identity) {
             Offer::New => {}
-            Offer::Duplicate { of: Some(original) } if owed != Owed::Nobody => {
-                // Its original may still be refused: what is accepted before could be lost.
-                part.echoes.entry(original).or_default().push(Echo { producer: from, owed });
+            Offer::Duplicate { of: Some(original) } if settlement != SettlementTarget::Nothing => {
+                // Its original may still be refused: a message accepted before could be lost.
+                part.pending_duplicates
+                    .entry(original)
+                    .or_default()
+                    .push(PendingDuplicate { producer: from, settlement });
                 self.producers[from].waiting += 1;
                 return;
             }
             Offer::Duplicate { .. } => {
-                self.answer(owed, at, &Outcome::Accepted, links);
+                self.answer(settlement, at, &Outcome::Accepted, links);
                 return self.taken(from, 1);
             }
             Offer::TooManyProducers => return self.refuse(from, arriving, refused(Refusal::NumberedProducers), links),
@@ -69,17 +72,17 @@ impl Router {
         if gather(&mut part.partition, self.now_ms, (number, identity), name, body).is_none() {
             return self.refuse(from, arriving, no_map(), links);
         }
-        part.waiting.push_back(Waiting { producer: from, owed, bytes: body.len() as u32 });
+        part.waiting.push_back(Waiting { producer: from, settlement, bytes: body.len() as u32 });
         self.list_gathered(at, number);
         let producer = &mut self.producers[from];
         producer.waiting += 1;
         let waiting = producer.waiting_bytes + body.len();
         self.received.add(self.addresses[at].account, 1, body.len());
-        self.weigh_producer(from, waiting, links);
+        self.update_producer_back_pressure(from, waiting, links);
     }
 
-    /// As above, of a message that is part of a transaction: what it can be refused for alone is found now.
-    pub(in crate::core) fn hold_for_stream(
+    /// As above, for a message within a transaction: errors of the message itself are found now.
+    pub(in crate::core) fn add_stream_posting(
         &mut self,
         from: Key,
         arriving: &Arriving,
@@ -99,11 +102,16 @@ impl Router {
         }
         let size_bytes = u32::try_from(body.len()).unwrap_or(u32::MAX);
         let head = &Head { size_bytes, ..Head::default() };
-        self.hold_posting(from, arriving, (head, Some(place), body), links);
+        self.add_posting(from, arriving, (head, Some(place), body), links);
     }
 
-    /// A transaction has a message for a partition: whether it is to be stored. Nothing is with the log of it.
-    pub(in crate::core) fn offer_to_stream(&mut self, at: Key, (number, identity): Place) -> Result<bool, Error> {
+    /// A transaction has a message for a partition: whether it is to be stored. Nothing is with the
+    /// log of it.
+    pub(in crate::core) fn offer_to_stream(
+        &mut self,
+        at: Key,
+        (number, identity): PartitionIdentity,
+    ) -> Result<bool, Error> {
         let now_ms = self.now_ms;
         let Some(stream) = self.addresses[at].stream.as_mut() else { return Ok(false) };
         match stream.parts[number as usize].partition.offer(now_ms, identity) {
@@ -114,8 +122,15 @@ impl Router {
         }
     }
 
-    /// A message of a transaction that is being committed gathers behind all others of its partition.
-    pub(in crate::core) fn gather_posted(&mut self, at: Key, place: Place, name: Option<&str>, body: &[u8]) {
+    /// A message of a transaction that is being committed gathers behind all others of its
+    /// partition.
+    pub(in crate::core) fn gather_posted(
+        &mut self,
+        at: Key,
+        place: PartitionIdentity,
+        name: Option<&str>,
+        body: &[u8],
+    ) {
         let now_ms = self.now_ms;
         let Some(stream) = self.addresses[at].stream.as_deref_mut() else { return };
         let part = &mut stream.parts[place.0 as usize];
@@ -126,11 +141,12 @@ impl Router {
         }
         let name = name.filter(|name| *name != &*stream.name);
         if gather(&mut part.partition, now_ms, place, name, body).is_some() {
-            part.waiting.push_back(Waiting { producer: Key::NONE, owed: Owed::Posted, bytes: 0 });
+            part.waiting.push_back(Waiting { producer: Key::NONE, settlement: SettlementTarget::Posted, bytes: 0 });
         }
     }
 
-    /// A partition has messages for the log: at the end of the turn, if the log has none of it then.
+    /// A partition has messages for the log: at the end of the turn, if the log has none of it
+    /// then.
     pub(super) fn list_gathered(&mut self, at: Key, number: u32) {
         let Some(stream) = self.addresses[at].stream.as_mut() else { return };
         let part = &mut stream.parts[number as usize];
@@ -148,15 +164,15 @@ impl Router {
 fn gather(
     partition: &mut Partition,
     now_ms: u64,
-    (number, identity): Place,
+    (number, identity): PartitionIdentity,
     name: Option<&str>,
     body: &[u8],
 ) -> Option<u64> {
-    let about = body.len() + STAMP_BYTES_MAX + PREFIX_BYTES;
+    let subject = body.len() + STAMP_BYTES_MAX + PREFIX_BYTES;
     let put = |out: &mut Vec<u8>, at_ms: u64| {
         Stamp { partition: number, offset: 0, enqueued_ms: at_ms.cast_signed() }.put(out, body)
     };
-    partition.gather(now_ms, identity, name, about, put)
+    partition.gather(now_ms, identity, name, subject, put)
 }
 
 fn no_map() -> Error {
@@ -164,13 +180,18 @@ fn no_map() -> Error {
 }
 
 impl Stream {
-    /// Where a message goes, and by what it is known there.
-    fn place(&mut self, digests: &Digests, envelope: &Envelope<'_>, producer: Option<&str>) -> Result<Place, Error> {
+    /// The partition of a message, and its identity there.
+    fn place(
+        &mut self,
+        digests: &Digests,
+        envelope: &Envelope<'_>,
+        producer: Option<&str>,
+    ) -> Result<PartitionIdentity, Error> {
         let identity = self.identity(digests, envelope, producer);
         self.choose(digests, envelope, producer, identity).map(|number| (number, identity))
     }
 
-    /// By what a message is known when it comes again.
+    /// The identity of a message for duplicate detection.
     fn identity(&self, digests: &Digests, envelope: &Envelope<'_>, producer: Option<&str>) -> Identity {
         let message_id = envelope.message_id.filter(|_| self.settings.duplicates.is_some());
         Identity {
@@ -181,8 +202,8 @@ impl Stream {
         }
     }
 
-    /// The partition of a message: as it says, else that of its group, else in turn. What may come again comes to the
-    /// same one, where it is known: that of its producer, or of its id.
+    /// The partition of a message: as it names, else that of its group, else in turn. A possible
+    /// duplicate goes to the same partition, where it is known: that of its producer, or of its id.
     fn choose(
         &mut self,
         digests: &Digests,

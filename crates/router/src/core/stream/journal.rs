@@ -1,10 +1,10 @@
-//! What streams have for the log, and what follows when it has it.
+//! Records of streams for the log, and their completions.
 
 use std::collections::BTreeSet;
 
 use enmasse_amqp::types::Outcome;
-use enmasse_journal::log::{Batch, Freed, Place, Refused, Target};
-use enmasse_journal::stream::Handed;
+use enmasse_journal::log::{Freed, RecordLocation, Refused, Target, WriteBatch};
+use enmasse_journal::stream::FilledBlock;
 
 use super::super::arena::Key;
 use super::super::stored::{Bodies, not_stored};
@@ -17,7 +17,7 @@ const COPIES: usize = 16;
 
 /// A block that was given to the log.
 #[derive(Debug)]
-pub(in crate::core) struct BlockErrand {
+pub(in crate::core) struct InFlightBlock {
     /// its number in the batch
     number: usize,
     at: Key,
@@ -27,13 +27,13 @@ pub(in crate::core) struct BlockErrand {
 
 #[derive(Debug)]
 enum What {
-    /// messages, in so many bytes
+    /// messages, in this many bytes
     Store { bytes: u64 },
     /// one block in the place of others
-    Merge { record: u64, blocks: Vec<(u64, Place)> },
+    Merge { record: u64, blocks: Vec<(u64, RecordLocation)> },
 }
 
-impl BlockErrand {
+impl InFlightBlock {
     pub(in crate::core) fn numbered(self, number: usize) -> Self {
         Self { number, ..self }
     }
@@ -41,10 +41,10 @@ impl BlockErrand {
 
 /// A block in memory that is part of a transaction on its way.
 #[derive(Debug)]
-pub(in crate::core) struct KeptBlock {
+pub(in crate::core) struct MemoryBlock {
     at: Key,
     partition: u32,
-    place: Place,
+    place: RecordLocation,
     bytes: u64,
 }
 
@@ -56,35 +56,36 @@ pub(in crate::core) struct CopiedBlock {
     at: Key,
     partition: u32,
     record: u64,
-    from: Place,
+    from: RecordLocation,
 }
 
-/// Gives what a partition has gathered to the log, by `store`, or to memory.
-fn hand_over(
+/// Passes the gathered messages of a partition to the log, by `store`, or to memory.
+fn write_gathered(
     at: Key,
     partition: u32,
     stream: &mut Stream,
     bodies: &mut Bodies,
-    kept: &mut Vec<KeptBlock>,
-    mut store: impl FnMut(u32, &Handed<'_>, BlockErrand),
+    kept: &mut Vec<MemoryBlock>,
+    mut store: impl FnMut(u32, &FilledBlock<'_>, InFlightBlock),
 ) {
     let part = &mut stream.parts[partition as usize];
-    part.partition.hand_over(|block| {
+    part.partition.flush(|block| {
         let bytes = block.body.len() as u64;
         match part.log {
-            Some(log) => store(log, block, BlockErrand { number: 0, at, partition, what: What::Store { bytes } }),
-            None => kept.push(KeptBlock { at, partition, place: bodies.put(block.body, 1), bytes }),
+            Some(log) => store(log, block, InFlightBlock { number: 0, at, partition, what: What::Store { bytes } }),
+            None => kept.push(MemoryBlock { at, partition, place: bodies.put(block.body, 1), bytes }),
         }
     });
 }
 
 impl Router {
-    /// The end of a turn: what has gathered goes to the log, where the log has nothing of the same partition.
-    pub(in crate::core) fn hand_over_streams(&mut self, links: &mut impl Links) {
+    /// The end of a turn: gathered messages go to the log, unless it is writing for the same
+    /// partition.
+    pub(in crate::core) fn write_gathered_streams(&mut self, links: &mut impl Links) {
         if self.gathering.is_empty() {
             return;
         }
-        // Commits wait for what is with the log, and go before what would follow there.
+        // Commits wait for blocks in flight, and go before later ones.
         let awaited = self.awaited_partitions();
         for at in std::mem::take(&mut self.gathering) {
             let Some(address) = self.addresses.get_mut(at) else { continue };
@@ -96,8 +97,8 @@ impl Router {
                     continue;
                 }
                 stream.parts[number as usize].listed = false;
-                hand_over(at, number, stream, &mut self.bodies, &mut kept, |log, block, errand| {
-                    self.journal.store_block(log, block, errand);
+                write_gathered(at, number, stream, &mut self.bodies, &mut kept, |log, block, in_flight| {
+                    self.journal.store_block(log, block, in_flight);
                 });
             }
             if !stream.gathered.is_empty() {
@@ -107,38 +108,38 @@ impl Router {
         }
     }
 
-    /// A transaction has messages for partitions: all that these have gathered goes to the log in its group, and stays in
-    /// memory where that has nothing of them.
-    pub(in crate::core) fn hand_over_posted(&mut self, partitions: &BTreeSet<(Key, u32)>) -> Vec<KeptBlock> {
+    /// A transaction has messages for partitions: all that these have gathered goes to the log in
+    /// its group, and stays in memory where that has nothing of them.
+    pub(in crate::core) fn write_posted(&mut self, partitions: &BTreeSet<(Key, u32)>) -> Vec<MemoryBlock> {
         let mut kept = Vec::new();
         for (at, number) in partitions {
             let Some(stream) = self.addresses.get_mut(*at).and_then(|address| address.stream.as_mut()) else {
                 continue;
             };
-            hand_over(*at, *number, stream, &mut self.bodies, &mut kept, |log, block, errand| {
-                self.journal.post_block(log, block, errand);
+            write_gathered(*at, *number, stream, &mut self.bodies, &mut kept, |log, block, in_flight| {
+                self.journal.post_block(log, block, in_flight);
             });
         }
         kept
     }
 
     /// Blocks in memory can be read.
-    pub(in crate::core) fn keep_blocks(&mut self, kept: Vec<KeptBlock>, links: &mut impl Links) {
-        let mut touched: Vec<Key> = Vec::new();
-        for KeptBlock { at, partition, place, bytes } in kept {
+    pub(in crate::core) fn keep_blocks(&mut self, kept: Vec<MemoryBlock>, links: &mut impl Links) {
+        let mut dirty: Vec<Key> = Vec::new();
+        for MemoryBlock { at, partition, place, bytes } in kept {
             if self.addresses.get(at).is_none_or(|address| address.stream.is_none()) {
                 self.bodies.free(place);
                 continue;
             }
             self.block_stored(at, partition, place, bytes, links);
-            touched.push(at);
+            dirty.push(at);
         }
-        self.tend_streams(touched, links);
+        self.process_streams(dirty, links);
     }
 
     /// Blocks in memory are none: the log has not taken the transaction they are of.
-    pub(in crate::core) fn refuse_blocks(&mut self, kept: Vec<KeptBlock>, refused: &Refused, links: &mut impl Links) {
-        for KeptBlock { at, partition, place, .. } in kept {
+    pub(in crate::core) fn refuse_blocks(&mut self, kept: Vec<MemoryBlock>, refused: &Refused, links: &mut impl Links) {
+        for MemoryBlock { at, partition, place, .. } in kept {
             self.bodies.free(place);
             if self.addresses.get(at).is_some_and(|address| address.stream.is_some()) {
                 self.block_refused(at, partition, refused, links);
@@ -146,12 +147,12 @@ impl Router {
         }
     }
 
-    pub(in crate::core) fn tend_streams(&mut self, mut touched: Vec<Key>, links: &mut impl Links) {
-        touched.sort_unstable_by_key(|key| key.pack());
-        touched.dedup();
-        for at in touched {
+    pub(in crate::core) fn process_streams(&mut self, mut dirty: Vec<Key>, links: &mut impl Links) {
+        dirty.sort_unstable_by_key(|key| key.pack());
+        dirty.dedup();
+        for at in dirty {
             if self.addresses.get(at).is_some() {
-                self.tend_stream(at, links);
+                self.process_stream(at, links);
             }
         }
     }
@@ -159,19 +160,19 @@ impl Router {
     /// Blocks are back from the log, in their batch.
     pub(in crate::core) fn blocks_journaled(
         &mut self,
-        batch: &Batch,
+        batch: &WriteBatch,
         result: &Result<(), Refused>,
-        errands: Vec<BlockErrand>,
+        in_flight_blocks: Vec<InFlightBlock>,
         links: &mut impl Links,
     ) -> Vec<Key> {
-        let mut touched: Vec<Key> = Vec::new();
-        for BlockErrand { number, at, partition, what } in errands {
+        let mut dirty: Vec<Key> = Vec::new();
+        for InFlightBlock { number, at, partition, what } in in_flight_blocks {
             if self.addresses.get(at).is_none_or(|address| address.stream.is_none()) {
                 self.forget_block(result.is_ok().then(|| batch.place(number)), what);
                 continue;
             }
-            if touched.last() != Some(&at) {
-                touched.push(at);
+            if dirty.last() != Some(&at) {
+                dirty.push(at);
             }
             match (what, result) {
                 (What::Store { bytes }, Ok(())) => self.block_stored(at, partition, batch.place(number), bytes, links),
@@ -185,11 +186,11 @@ impl Router {
                 }
             }
         }
-        touched
+        dirty
     }
 
-    /// The log has written for a stream that is deleted, and with it what it had.
-    fn forget_block(&mut self, place: Option<Place>, what: What) {
+    /// The log has written for a deleted stream.
+    fn forget_block(&mut self, place: Option<RecordLocation>, what: What) {
         let mut freed = Freed::default();
         match (place, what) {
             (Some(place), _) => freed.add(place),
@@ -197,10 +198,10 @@ impl Router {
             (None, What::Merge { blocks, .. }) => blocks.iter().for_each(|(_, place)| freed.add(*place)),
             (None, What::Store { .. }) => {}
         }
-        self.journal.free_late(&freed);
+        self.journal.free_misplaced(&freed);
     }
 
-    fn block_stored(&mut self, at: Key, number: u32, place: Place, bytes: u64, links: &mut impl Links) {
+    fn block_stored(&mut self, at: Key, number: u32, place: RecordLocation, bytes: u64, links: &mut impl Links) {
         let Some(stream) = self.addresses[at].stream.as_mut() else { return };
         let count = stream.parts[number as usize].partition.committed(place, bytes);
         self.answer_waiting(at, number, count, &Outcome::Accepted, links);
@@ -220,31 +221,33 @@ impl Router {
 
     fn go_on_gathering(&mut self, at: Key, number: u32) {
         let stream = self.addresses[at].stream.as_ref();
-        if stream.is_some_and(|stream| stream.parts[number as usize].partition.may_hand_over()) {
+        if stream.is_some_and(|stream| stream.parts[number as usize].partition.may_flush()) {
             self.list_gathered(at, number);
         }
     }
 
-    /// Tells those who wait longest for messages of a partition what became of `count` of them.
+    /// Answers the longest-waiting producers of a partition for `count` messages.
     fn answer_waiting(&mut self, at: Key, number: u32, count: u32, outcome: &Outcome, links: &mut impl Links) {
         let Some(stream) = self.addresses[at].stream.as_mut() else { return };
         let part = &mut stream.parts[number as usize];
         let mut answered = std::mem::take(&mut self.answered);
         answered.extend(part.waiting.drain(..(count as usize).min(part.waiting.len())));
         let tickets = part.partition.answered() - u64::from(count)..part.partition.answered();
-        let echoing = !part.echoes.is_empty();
+        let duplicates_answered = !part.pending_duplicates.is_empty();
         self.free_windows(at, &answered, links);
         for waiting in answered.drain(..) {
-            self.answer(waiting.owed, at, outcome, links);
+            self.answer(waiting.settlement, at, outcome, links);
         }
         self.answered = answered;
-        if !echoing {
+        if !duplicates_answered {
             return;
         }
         for ticket in tickets {
             let Some(stream) = self.addresses[at].stream.as_mut() else { return };
-            for echo in stream.parts[number as usize].echoes.remove(&ticket).unwrap_or_default() {
-                self.answer_echo(at, &echo, outcome, links);
+            for pending_duplicate in
+                stream.parts[number as usize].pending_duplicates.remove(&ticket).unwrap_or_default()
+            {
+                self.answer_pending_duplicate(at, &pending_duplicate, outcome, links);
             }
         }
     }
@@ -257,7 +260,7 @@ impl Router {
             let Some(producer) = self.producers.get_mut(key) else { continue };
             producer.waiting -= run.len() as u32;
             let bytes = producer.waiting_bytes - run.iter().map(|waiting| waiting.bytes as usize).sum::<usize>();
-            self.weigh_producer(key, bytes, links);
+            self.update_producer_back_pressure(key, bytes, links);
             self.taken(key, run.len() as i32);
         }
     }
@@ -277,8 +280,8 @@ impl Router {
         self.addresses[at].stream = Some(stream);
     }
 
-    /// Small blocks side by side become one: read, written again behind all others, and gone from where they lay, in
-    /// one group of records.
+    /// Adjacent small blocks become one: read, written again at the end, and removed from their old
+    /// locations, in one group of records.
     pub(super) fn merge_blocks(&mut self, at: Key) {
         let Some(stream) = self.addresses[at].stream.as_ref() else { return };
         for number in 0..stream.parts.len() as u32 {
@@ -321,7 +324,7 @@ impl Router {
                         log,
                         &merge,
                         &body,
-                        BlockErrand { number: 0, at, partition: number, what },
+                        InFlightBlock { number: 0, at, partition: number, what },
                     );
                 }
                 None => {
@@ -335,7 +338,7 @@ impl Router {
     }
 
     /// Puts blocks that lie in a segment into a batch, to be written again.
-    pub(in crate::core) fn copy_blocks(&mut self, segment: u32, batch: &mut Batch) -> Vec<CopiedBlock> {
+    pub(in crate::core) fn copy_blocks(&mut self, segment: u32, batch: &mut WriteBatch) -> Vec<CopiedBlock> {
         let mut copied = Vec::new();
         let all: Vec<Key> = self.addresses.iter().map(|(key, _)| key).collect();
         for at in all {
@@ -355,7 +358,12 @@ impl Router {
     }
 
     /// Blocks lie elsewhere now; without a batch they lie where they lay.
-    pub(in crate::core) fn blocks_moved(&mut self, batch: Option<&Batch>, copied: &[CopiedBlock], freed: &mut Freed) {
+    pub(in crate::core) fn blocks_moved(
+        &mut self,
+        batch: Option<&WriteBatch>,
+        copied: &[CopiedBlock],
+        freed: &mut Freed,
+    ) {
         for (number, copy) in copied.iter().enumerate() {
             let place = batch.and_then(|batch| batch.copied(number, copy.log));
             let stream = self.addresses.get_mut(copy.at).and_then(|address| address.stream.as_mut());

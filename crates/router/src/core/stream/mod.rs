@@ -1,8 +1,10 @@
-//! Streams: each message behind the one before in a partition of the address, for anybody to read and nobody to take.
+//! Streams: messages in order in the partitions of an address, for any number of readers, which do
+//! not consume them.
 //!
-//! What a partition decides is in `enmasse_journal::stream`. Here it meets ports: `incoming` brings messages in, `journal`
-//! hands them to the log in blocks and answers producers when it has them, `reading` hands them to readers. A reader is a
-//! place in each partition it reads; it copies bytes out of blocks, which all readers share.
+//! `enmasse_journal::stream` decides about partitions. Here it meets attachments: `incoming` takes
+//! messages in, `journal` passes them to the log in blocks and answers producers when these are
+//! written, `reading` dispatches them to readers. A reader is a place in each partition it reads;
+//! it copies bytes out of blocks, which all readers share.
 
 mod incoming;
 mod journal;
@@ -12,45 +14,45 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use enmasse_amqp::types::{Error, Fields, Symbol, Value, condition};
-use enmasse_journal::log::{Freed, Place, RecoveredQueue};
-use enmasse_journal::queue::{Cause, Figures};
+use enmasse_journal::log::{Freed, RecordLocation, RecoveredQueue};
+use enmasse_journal::queue::{Cause, QueueStats};
 use enmasse_journal::stream::{Lost, Partition, Restored, Settings};
 
 use super::arena::Key;
-use super::message::Owed;
-use super::stored::Echo;
+use super::message::SettlementTarget;
+use super::stored::PendingDuplicate;
 use super::{AddressKey, Declared, Links, Router};
 
-pub(super) use incoming::{Place as PartitionPlace, Waiting};
-pub(super) use journal::{BlockErrand, CopiedBlock, KeptBlock};
+pub(super) use incoming::{PartitionIdentity, Waiting};
+pub(super) use journal::{CopiedBlock, InFlightBlock, MemoryBlock};
 pub(super) use reading::Reading;
 pub use reading::Start;
 
-/// Link property of an attach reply: what a stream has (`docs/contracts.md` 9).
+/// Link property of an attach reply: the partitions of a stream (`docs/contracts.md` 9).
 const PROPERTY: &str = "enmasse:stream";
 
 /// The stored side of a stream.
 #[derive(Debug)]
 pub struct Stream {
-    /// what clients call the address
+    /// the name that clients use for the address
     name: Arc<str>,
     /// identity of the address
     uid: Box<str>,
     settings: Settings,
     parts: Vec<Part>,
-    /// the partition of the next message that does not say one
+    /// the partition of the next message that names none
     turn: u32,
     producers: u32,
     /// partitions with messages for the log
     gathered: Vec<u32>,
     /// it is on the list of those that wait for bodies
     pub(super) awaits: bool,
-    /// the earliest time that the router is to look after it
+    /// the earliest time to process it
     armed_ms: Option<u64>,
-    /// what the restart found missing, by partition
+    /// messages missing after the restart, by partition
     lost: Vec<(u32, Lost)>,
-    /// what the log has and no partition has a use for, by the partition's number in the log
-    superfluous: Vec<(u32, u64, Place)>,
+    /// logged blocks that no partition uses, by the partition's number in the log
+    superfluous: Vec<(u32, u64, RecordLocation)>,
 }
 
 /// One partition.
@@ -59,14 +61,14 @@ struct Part {
     /// its number in the log; without one its messages are in memory only
     log: Option<u32>,
     partition: Partition,
-    /// who waits for messages that are not on disk, in their order
+    /// producers that wait for messages to be on disk, in order
     waiting: VecDeque<Waiting>,
     /// duplicates that wait for their originals, by the original's ticket
-    echoes: HashMap<u64, Vec<Echo>>,
+    pending_duplicates: HashMap<u64, Vec<PendingDuplicate>>,
     /// it is among the stream's gathered
     listed: bool,
     /// blocks that were read to be merged
-    merging: Vec<Place>,
+    merging: Vec<RecordLocation>,
 }
 
 impl Stream {
@@ -88,7 +90,8 @@ impl Stream {
         }
     }
 
-    /// With one more partition, without messages; `log` is its number in the log, `None` keeps its messages in memory only.
+    /// With one more partition, without messages; `log` is its number in the log, `None` keeps its
+    /// messages in memory only.
     #[must_use]
     pub fn with_partition(mut self, log: Option<u32>) -> Self {
         let partition = Partition::new(&self.settings);
@@ -112,7 +115,7 @@ impl Stream {
             log,
             partition,
             waiting: VecDeque::new(),
-            echoes: HashMap::new(),
+            pending_duplicates: HashMap::new(),
             listed: false,
             merging: Vec::new(),
         });
@@ -123,7 +126,7 @@ impl Stream {
         self.settings.limits.message_bytes
     }
 
-    /// `{uid, partitions: [{partition, first, next}]}`: what the attach reply says (`docs/contracts.md` 9).
+    /// `{uid, partitions: [{partition, first, next}]}`: the attach reply (`docs/contracts.md` 9).
     fn described(&self) -> Value {
         let text = |text: &str| Value::String(text.to_owned());
         Value::Map(vec![(text("uid"), text(&self.uid)), (text("partitions"), self.partitions())])
@@ -150,7 +153,7 @@ impl Stream {
     /// A partition on disk has gathered something.
     pub(super) fn has_for_log(&self, number: u32) -> bool {
         let part = &self.parts[number as usize];
-        part.log.is_some() && part.partition.may_hand_over()
+        part.log.is_some() && part.partition.may_flush()
     }
 
     /// Something of a partition is with the log.
@@ -172,20 +175,25 @@ impl Stream {
         self.producers -= 1;
     }
 
-    /// Who waits for messages that are not on disk, and for those that repeat them.
-    pub(super) fn take_owed(&mut self) -> Vec<Owed> {
-        let mut owed = Vec::new();
+    /// The producers that wait for messages to be on disk, and for originals of their duplicates.
+    pub(super) fn take_settlements(&mut self) -> Vec<SettlementTarget> {
+        let mut settlement = Vec::new();
         for part in &mut self.parts {
-            owed.extend(part.waiting.drain(..).map(|waiting| waiting.owed));
-            owed.extend(part.echoes.drain().flat_map(|(_, echoes)| echoes).map(|echo| echo.owed));
+            settlement.extend(part.waiting.drain(..).map(|waiting| waiting.settlement));
+            settlement.extend(
+                part.pending_duplicates
+                    .drain()
+                    .flat_map(|(_, pending_duplicates)| pending_duplicates)
+                    .map(|pending_duplicate| pending_duplicate.settlement),
+            );
         }
-        owed
+        settlement
     }
 
-    pub(super) fn figures(&self) -> Figures {
-        let mut all = Figures { producers: self.producers, ..Figures::default() };
+    pub(super) fn stats(&self) -> QueueStats {
+        let mut all = QueueStats { producers: self.producers, ..QueueStats::default() };
         for Part { partition, .. } in &self.parts {
-            let figures = partition.figures();
+            let stats = partition.stats();
             all.ready += partition.next() - partition.first();
             all.uncommitted += partition.uncommitted();
             all.bytes += partition.bytes();
@@ -193,10 +201,10 @@ impl Stream {
                 (Some(one), Some(other)) => Some(one.min(other)),
                 (one, other) => one.or(other),
             };
-            all.enqueued += figures.enqueued;
-            all.duplicates += figures.duplicates;
-            all.refused += figures.refused;
-            all.removed[Cause::Overrun as usize] += figures.retired;
+            all.enqueued += stats.enqueued;
+            all.duplicates += stats.duplicates;
+            all.refused += stats.refused;
+            all.removed[Cause::Overrun as usize] += stats.retired;
         }
         all
     }
@@ -220,10 +228,10 @@ impl Router {
             self.note_damage(key, &stream.name, partition, first, last);
         }
         self.addresses[key].stream = Some(Box::new(stream));
-        self.tend_stream(key, links);
+        self.process_stream(key, links);
     }
 
-    /// A stream goes by other settings from now on, and has more partitions, by their numbers in the log.
+    /// The settings of a stream change, and it has more partitions, by their numbers in the log.
     pub fn change_stream(
         &mut self,
         key: AddressKey,
@@ -241,15 +249,15 @@ impl Router {
             let partition = Partition::new(&stream.settings);
             stream.add(log, partition);
         }
-        self.tend_stream(key, links);
+        self.process_stream(key, links);
     }
 
-    /// The figures of every stream that lives here.
-    pub fn stream_figures(&self) -> impl Iterator<Item = (AddressKey, Figures)> {
+    /// The statistics of every stream that lives here.
+    pub fn stream_stats(&self) -> impl Iterator<Item = (AddressKey, QueueStats)> {
         let streams = self.addresses.iter().filter_map(|(_, address)| Some((address, address.stream.as_ref()?)));
         streams.map(|(address, stream)| {
             let consumers = address.consumers.len() as u32;
-            (address.declared.key, Figures { consumers, ..stream.figures() })
+            (address.declared.key, QueueStats { consumers, ..stream.stats() })
         })
     }
 
@@ -257,15 +265,15 @@ impl Router {
         self.count_lost(at, name, Some(partition), first, last - first + 1);
     }
 
-    /// After anything that may have changed a stream: readers are served, then what is too old goes, and the clock is set.
-    pub(super) fn tend_stream(&mut self, at: Key, links: &mut impl Links) {
+    /// After any change of a stream: serves readers, applies retention, and sets the timer.
+    pub(super) fn process_stream(&mut self, at: Key, links: &mut impl Links) {
         self.serve_readers(at, links);
         self.retire_blocks(at);
         self.merge_blocks(at);
         self.arm_stream(at);
     }
 
-    /// What retention takes leaves, whole blocks at a time.
+    /// Retention removes whole blocks.
     fn retire_blocks(&mut self, at: Key) {
         let now_ms = self.now_ms;
         let Some(stream) = self.addresses[at].stream.as_mut() else { return };
@@ -308,7 +316,7 @@ impl Router {
         if let Some(stream) = self.addresses[at].stream.as_mut() {
             stream.armed_ms = None;
         }
-        self.tend_stream(at, links);
+        self.process_stream(at, links);
     }
 
     /// The address is deleted: so are its messages.

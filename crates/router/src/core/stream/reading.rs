@@ -1,26 +1,28 @@
-//! Messages going out: each reader has a place in each partition it reads, and copies what stands there.
+//! Messages going out: each reader has a place in each partition it reads, and copies what stands
+//! there.
 //!
-//! Blocks come from the newest part of the log in memory, or from the disk: two are read ahead of a reader that has
-//! room, shared with whoever reads the same, and kept for a while after. A reader without room keeps none.
+//! Blocks come from the newest part of the log in memory, or from the disk: two are read ahead of a
+//! reader that has room, shared with other readers of the same blocks, and kept for a while after.
+//! A reader without room keeps none.
 
 use std::sync::Arc;
 
 use enmasse_amqp::codec::stamp::Stamp;
 use enmasse_amqp::selector::{Selector, Subject};
 use enmasse_amqp::types::{Error, condition};
-use enmasse_journal::log::Place;
+use enmasse_journal::log::RecordLocation;
 use enmasse_journal::queue::Seq;
 use enmasse_journal::stream::{Entry, Partition, block};
 
 use super::super::arena::Key;
 use super::super::flow::Part;
-use super::super::message::Owed;
+use super::super::message::SettlementTarget;
 use super::super::{Consuming, Filter, Links, Router};
 use super::{Stream, exceeded};
 
-/// Messages that one reader looks at in a turn.
+/// Messages that one reader examines in a turn.
 const SHARE_MESSAGES: u32 = 4096;
-/// Bytes that it is handed in a turn; one message in any case.
+/// Bytes dispatched to it in a turn; at least one message.
 const SHARE_BYTES: usize = 512 << 10;
 /// Blocks read ahead of a reader.
 const AHEAD_BLOCKS: usize = 2;
@@ -49,10 +51,10 @@ pub(in crate::core) struct Reading {
     filter: Option<Filter>,
     /// the address's own name is one of them
     wants_own: bool,
-    /// nobody waits for outcomes
+    /// producers do not wait for outcomes
     settled: bool,
     positions: Vec<Position>,
-    /// whose turn it is
+    /// the partition whose turn it is
     turn: usize,
 }
 
@@ -64,17 +66,17 @@ struct Position {
     next: u64,
     /// nothing older is wanted, milliseconds since 1970
     since_ms: u64,
-    /// it asked for the oldest there is, and has had nothing yet
+    /// it requested the oldest there is, and has had nothing yet
     at_first: bool,
     within: Option<Within>,
-    /// blocks that were asked for
-    held: Vec<Place>,
+    /// blocks that were requested
+    held: Vec<RecordLocation>,
 }
 
 /// The block that a reader is in.
 #[derive(Clone, Copy, Debug)]
 struct Within {
-    place: Place,
+    place: RecordLocation,
     /// offset behind its last message
     end: u64,
     /// where in the body the next message begins
@@ -101,14 +103,14 @@ enum Step {
     Damaged,
 }
 
-/// What is left of a reader's share.
+/// The rest of a reader's share.
 struct Share {
     messages: u32,
     bytes: usize,
 }
 
 impl Share {
-    /// Counts a message that was looked at, and bytes that were handed over. Whether something is left.
+    /// Counts an examined message, and dispatched bytes. Whether something is left.
     #[inline]
     fn take(&mut self, bytes: usize) -> bool {
         self.messages -= 1;
@@ -133,12 +135,12 @@ impl Reading {
         named && self.selector.as_ref().is_none_or(selects)
     }
 
-    /// Whether there is something that it has not looked at.
+    /// Whether there are unread messages.
     pub(in crate::core) fn has_more(&self, stream: &Stream) -> bool {
         self.positions.iter().any(|position| position.next < stream.parts[position.partition as usize].partition.next())
     }
 
-    /// It goes back to a message that came back.
+    /// It returns to a message that returned.
     fn rewind(&mut self, stamp: Stamp) {
         let position = self.positions.iter_mut().find(|position| position.partition == stamp.partition);
         if let Some(position) = position.filter(|position| position.next > stamp.offset) {
@@ -151,8 +153,9 @@ impl Stream {
     /// A reader attaches: where it begins.
     ///
     /// # Errors
-    /// `amqp:resource-limit-exceeded` at the bound of consumers, `amqp:invalid-field` for what the filters ask of no
-    /// partition or of several at once, `amqp:precondition-failed` for an offset that is not kept any more.
+    /// `amqp:resource-limit-exceeded` at the bound of consumers, `amqp:invalid-field` for filters
+    /// that name no partition or several at once, `amqp:precondition-failed` for an offset that is
+    /// not retained any more.
     pub(in crate::core) fn attach(
         &self,
         consuming: &Consuming,
@@ -219,13 +222,13 @@ fn overtaken(partition: u32, offset: u64, first: u64) -> Error {
 }
 
 impl Router {
-    /// Every reader of a stream gets what it has room for, up to its share.
+    /// Every reader of a stream receives messages while it has room, up to its share.
     pub(super) fn serve_readers(&mut self, at: Key, links: &mut impl Links) {
         let mut readers = std::mem::take(&mut self.readers);
         readers.clone_from(&self.addresses[at].consumers);
         for to in readers.drain(..) {
             if self.consumers.get(to).is_some() {
-                self.feed_reader(to, links);
+                self.dispatch_to_reader(to, links);
             }
             if self.consumers.get(to).is_some_and(|consumer| consumer.drain) {
                 self.finish_drain(to, links);
@@ -235,15 +238,15 @@ impl Router {
     }
 
     /// A reader may have got room, or lost it.
-    pub(in crate::core) fn feed_reader(&mut self, to: Key, links: &mut impl Links) {
+    pub(in crate::core) fn dispatch_to_reader(&mut self, to: Key, links: &mut impl Links) {
         let consumer = &mut self.consumers[to];
-        let (at, port) = (consumer.address, consumer.port);
+        let (at, attachment) = (consumer.address, consumer.attachment);
         let Some(mut reading) = consumer.reading.take() else { return };
         let Some(mut stream) = self.addresses[at].stream.take() else { return };
         let has_room = self.consumers[to].has_room();
         let step = if has_room { self.read(at, to, &mut reading, &mut stream, links) } else { Step::NoRoom };
         if !matches!(step, Step::Share | Step::Waits | Step::Starves) {
-            self.let_go(&mut reading);
+            self.release_blocks(&mut reading);
         }
         self.addresses[at].stream = Some(stream);
         self.consumers[to].reading = Some(reading);
@@ -253,14 +256,15 @@ impl Router {
             Step::Share if self.later.last() != Some(&at) => self.later.push(at),
             Step::Overtaken(offset, first) => {
                 let partition = self.consumers[to].reading.as_ref().map_or(0, |reading| reading.overtaken());
-                self.detach(port, links);
-                links.close(port, &overtaken(partition, offset, first));
+                self.detach(attachment, links);
+                links.close(attachment, &overtaken(partition, offset, first));
             }
             _ => {}
         }
     }
 
-    /// Reads a block of each partition in turn, until nothing is left or the reader has had its share.
+    /// Reads a block of each partition in turn, until nothing is left or the reader has had its
+    /// share.
     fn read(&mut self, at: Key, to: Key, reading: &mut Reading, stream: &mut Stream, links: &mut impl Links) -> Step {
         let mut share = Share { messages: SHARE_MESSAGES, bytes: SHARE_BYTES };
         let (mut idle, mut stops) = (0, Step::End);
@@ -275,7 +279,7 @@ impl Router {
                     idle += 1;
                     stops = step;
                 }
-                // It goes on here.
+                // Readers continue here.
                 Step::NoRoom | Step::Share | Step::Overtaken(..) => {
                     reading.turn = turn;
                     return step;
@@ -320,7 +324,7 @@ impl Router {
         step
     }
 
-    /// Finds the block where a reader goes on, and sees to it that the next ones are here.
+    /// Finds the block where a reader continues, and requests the next ones.
     fn locate(&mut self, position: &mut Position, partition: &Partition, on_disk: bool) -> Result<(), Step> {
         let first = partition.first();
         if position.next < first {
@@ -338,17 +342,17 @@ impl Router {
         let Some(block) = partition.find(position.next).next().filter(|_| position.next < partition.next()) else {
             return Err(Step::End);
         };
-        // What stood before it the disk has lost.
+        // The disk has lost the messages before it.
         position.next = position.next.max(block.first);
         if block.damaged {
             position.next = block.end();
             return Err(Step::Block);
         }
-        let asked = self.read_blocks_ahead(position, partition, on_disk);
+        let requested = self.read_blocks_ahead(position, partition, on_disk);
         let Some(body) = self.bodies.get(block.place, on_disk) else {
             return Err(match on_disk && self.bodies.is_damaged(block.place) {
                 true => Step::Damaged,
-                false if asked => Step::Waits,
+                false if requested => Step::Waits,
                 false => Step::Starves,
             });
         };
@@ -360,7 +364,8 @@ impl Router {
         Ok(())
     }
 
-    /// Asks for the block of a position and for those behind it. Whether the first of them is here or on its way.
+    /// Requests the block of a position and for those behind it. Whether the first of them is here
+    /// or on its way.
     fn read_blocks_ahead(&mut self, position: &mut Position, partition: &Partition, on_disk: bool) -> bool {
         for (number, block) in partition.find(position.next).take(1 + AHEAD_BLOCKS).enumerate() {
             let here = block.damaged || position.held.contains(&block.place);
@@ -376,7 +381,7 @@ impl Router {
         true
     }
 
-    /// Hands over the messages of a block, from where the reader is.
+    /// Passes on the messages of a block, from where the reader is.
     #[inline]
     fn copy_out(
         &mut self,
@@ -399,8 +404,11 @@ impl Router {
             };
             let mut bytes = 0;
             if entry.enqueued_ms >= since_ms && reading.wants(&entry, now_ms) {
-                let owed = if reading.settled { Owed::Nobody } else { Owed::Browsed(Seq(next)) };
-                if !self.consumers[to].has_room() || self.hand(to, owed, Part::whole(entry.message), links).is_err() {
+                let settlement =
+                    if reading.settled { SettlementTarget::Nothing } else { SettlementTarget::Browsed(Seq(next)) };
+                if !self.consumers[to].has_room()
+                    || self.dispatch(to, settlement, Part::whole(entry.message), links).is_err()
+                {
                     step = Step::NoRoom;
                     break;
                 }
@@ -421,7 +429,7 @@ impl Router {
         if matches!(step, Step::Block) && (share.messages == 0 || share.bytes == 0) { Step::Share } else { step }
     }
 
-    /// The disk has lost a block: it is counted once, and readers go on behind it.
+    /// The disk has lost a block: it is counted once, and readers continue behind it.
     fn pass_damaged(&mut self, at: Key, position: &mut Position, stream: &mut Stream) {
         let partition = &mut stream.parts[position.partition as usize].partition;
         let Some((place, end)) = partition.find(position.next).next().map(|block| (block.place, block.end())) else {
@@ -437,8 +445,8 @@ impl Router {
         position.next = end;
     }
 
-    /// Blocks that a reader asked for may go.
-    fn let_go(&mut self, reading: &mut Reading) {
+    /// Blocks that a reader requested may go.
+    fn release_blocks(&mut self, reading: &mut Reading) {
         for position in &mut reading.positions {
             position.held.drain(..).for_each(|place| self.bodies.release(place));
         }
@@ -447,11 +455,11 @@ impl Router {
     /// A reader goes.
     pub(in crate::core) fn leave_stream(&mut self, to: Key) {
         if let Some(mut reading) = self.consumers[to].reading.take() {
-            self.let_go(&mut reading);
+            self.release_blocks(&mut reading);
         }
     }
 
-    /// A delivery that found no room on another shard: its reader goes on there.
+    /// A delivery found no room on another shard: its reader continues there.
     pub(in crate::core) fn reread(&mut self, consumer: Option<Key>, payload: &[u8]) {
         let reading =
             consumer.and_then(|key| self.consumers.get_mut(key)).and_then(|consumer| consumer.reading.as_mut());
@@ -460,14 +468,14 @@ impl Router {
         }
     }
 
-    /// Readers that had to wait for memory go on when there is some.
-    pub(in crate::core) fn feed_starving(&mut self, links: &mut impl Links) {
+    /// Readers that had to wait for memory continue when there is some.
+    pub(in crate::core) fn dispatch_to_starving(&mut self, links: &mut impl Links) {
         if self.starving.is_empty() || self.bodies.is_full() {
             return;
         }
         for at in std::mem::take(&mut self.starving) {
             if self.addresses.get(at).is_some() {
-                self.tend_stream(at, links);
+                self.process_stream(at, links);
             }
         }
     }

@@ -96,7 +96,7 @@ fn an_older_plan_is_refused_and_the_same_version_taken() {
 }
 
 #[test]
-fn what_may_be_left_out_has_its_default() {
+fn what_may_be_omitted_has_its_default() {
     let json = r#"{"version": 1, "spaces": [{"uid": "u", "names": ["a.b"],
         "authentication": {"type": "none", "anonymous": true, "mechanisms": []},
         "addresses": [{"uid": "v", "name": "x", "type": "anycast", "durability": null, "ttl": null}]}]}"#;
@@ -132,7 +132,7 @@ fn a_limit_that_comes_later_counts_what_is_there() {
 }
 
 #[test]
-fn mechanisms_are_offered_strongest_first_and_anonymous_only_where_it_is_let_in() {
+fn mechanisms_are_offered_strongest_first_and_anonymous_only_where_it_is_admitted() {
     let table = table(&golden("many-spaces.json"));
     let of = |name: &str| table.space(table.space_named(name).unwrap()).unwrap().mechanisms().to_vec();
     let (strong, medium) = (Mechanism::Scram(Hash::Sha512), Mechanism::Scram(Hash::Sha256));

@@ -87,7 +87,7 @@ fn rights_are_those_of_the_plan_and_those_that_were_granted() {
 }
 
 #[test]
-fn one_that_is_refused_is_told_so_and_operators_why() {
+fn one_that_is_refused_is_notified_and_operators_why() {
     let table = Arc::new(table(&plan(1, [asking(AuthenticationType::Standard, "idp/1")])));
     let mut handshake = handshake(&table);
     let step = handshake.init(&init("OAUTHBEARER", TOKEN));

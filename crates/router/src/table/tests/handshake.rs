@@ -313,19 +313,19 @@ fn without_a_name_the_host_name_of_open_decides() {
 }
 
 #[test]
-fn a_space_that_lets_nobody_in_and_none_at_all_look_alike_to_whoever_has_no_name() {
+fn a_space_that_lets_nobody_in_and_none_at_all_look_alike_to_an_anonymous_client() {
     let table = shared(&golden("many-spaces.json"));
-    let told = |space| {
+    let recorded = |space| {
         let guest = log_in(&table, local(), Login::default(), Some(space)).unwrap();
         refused(&table, &guest, None)
     };
-    let (closed, none) = (told("shop.north"), told("nowhere"));
+    let (closed, none) = (recorded("shop.north"), recorded("nowhere"));
     assert_eq!((closed.0, closed.1), (none.0, none.1));
     assert_ne!(closed.2.reason, none.2.reason, "operators are told");
 }
 
 /// Runs an exchange that ends in a refusal: what operators are told.
-fn told(table: &Arc<Table>, peer: Peer, login: Login, hostname: Option<&str>) -> Refusal {
+fn recorded(table: &Arc<Table>, peer: Peer, login: Login, hostname: Option<&str>) -> Refusal {
     let mut handshake = Handshake::new(Arc::clone(table), peer, NONCE);
     let mut client = Client::new(login, NONCE);
     let mut step = handshake.init(&client.start(&handshake.mechanisms(), hostname.map(str::to_owned)).unwrap());
@@ -353,7 +353,7 @@ fn operators_are_told_the_real_reason_of_a_refused_login() {
         ("alice@nowhere", "PLAIN", None, "\"nowhere\" is neither an address space nor"),
         ("whoever@lab", "SCRAM-SHA-256", Some("lab"), "has no SCRAM-SHA-256; log in with PLAIN or ANONYMOUS"),
     ] {
-        let found = told(&table, local(), password(user, "hush", mechanism), None);
+        let found = recorded(&table, local(), password(user, "hush", mechanism), None);
         assert!(found.reason.contains(reason), "{user} {mechanism}: {found:?}");
         assert_eq!(found.user.as_deref(), Some(user));
         assert_eq!(found.mechanism, Some(mechanism));
@@ -397,7 +397,7 @@ fn an_open_with_an_unknown_host_name_is_not_found() {
 }
 
 #[test]
-fn under_an_unknown_name_nothing_is_asked_and_no_password_is_looked_at() {
+fn under_an_unknown_name_nothing_is_asked_and_no_password_is_examined() {
     for plan in [golden("closed.json"), golden("many-spaces.json"), golden("asked.json"), golden("open.json")] {
         let table = shared(&plan);
         let peers = [
@@ -439,7 +439,7 @@ fn under_an_unknown_server_name_no_secret_is_invited() {
 }
 
 #[test]
-fn whoever_has_no_name_comes_in_nowhere_under_an_unknown_host_name() {
+fn an_anonymous_client_comes_in_nowhere_under_an_unknown_host_name() {
     for plan in [golden("open.json"), golden("many-spaces.json")] {
         let table = shared(&plan);
         let by_sasl = log_in(&table, local(), Login::default(), Some("nroth")).unwrap();
@@ -497,7 +497,7 @@ fn where_there_is_no_space_nobody_comes_in() {
 }
 
 #[test]
-fn the_sasl_header_may_be_left_out_where_anonymous_is_let_in() {
+fn the_sasl_header_may_be_omitted_where_anonymous_is_admitted() {
     let table = shared(&golden("many-spaces.json"));
     let optional = |peer| Handshake::new(Arc::clone(&table), peer, NONCE).may_be_left_out();
     assert!(optional(local()), "the host name of open may name an open space");

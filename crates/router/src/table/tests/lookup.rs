@@ -4,7 +4,8 @@ use crate::plan::Plan;
 use crate::table::tests::{SECRET, closed, plan, space, table};
 use crate::table::{Clues, NoSpace, Table};
 
-/// Two spaces `north` and `south`, each also `.test`, on a platform that is called `broker.example.com`; no default.
+/// Two spaces `north` and `south`, each also `.test`, on a platform that is called
+/// `broker.example.com`; no default.
 fn two() -> Table {
     table(&of_two(None))
 }

@@ -58,7 +58,7 @@ fn a_filter_needs_one_right_that_covers_it() {
 }
 
 #[test]
-fn a_right_on_a_prefix_does_not_reach_a_filter_beside_it() {
+fn a_right_on_a_prefix_does_not_reach_a_filter_alongside_it() {
     let rights = alice(&[("ord*", &[Recv])]);
     assert!(rights.may(Recv, "orders/#"));
     assert!(!rights.may(Recv, "+/eu"));

@@ -1,4 +1,5 @@
-//! Ten thousand addresses, a thousand spaces: what is looked up is found, and a small change stays small.
+//! Ten thousand addresses, a thousand spaces: what is looked up is found, and a small change stays
+//! small.
 
 use std::sync::Arc;
 
@@ -68,7 +69,8 @@ fn each_of_a_thousand_spaces_is_found_by_each_clue() {
     assert!(table.space_for(&Clues::default()).is_err());
 }
 
-/// Plans of up to four spaces of up to six addresses each, with few names, so that plans have much in common.
+/// Plans of up to four spaces of up to six addresses each, with few names, so that plans have much
+/// in common.
 fn plans() -> impl Strategy<Value = Vec<Plan>> {
     let address = (prop::sample::select(vec!["a", "b", "c", "d/e", "#"]), any::<bool>(), 1u32..3);
     let addresses = prop::collection::btree_map("[a-f]", address, 0..6);
@@ -111,8 +113,8 @@ fn contents(table: &Table) -> Vec<(String, String, String, bool, u32)> {
 }
 
 proptest! {
-    /// However plans follow one another: the table is what the last plan says, keys name one address for ever, and the
-    /// difference leads from the old table to the new.
+    /// However plans follow one another: the table is what the last plan says, keys name one
+    /// address for ever, and the difference leads from the old table to the new.
     #[test]
     fn tables_follow_one_another(plans in plans()) {
         let mut before = table(&plan(0, []));

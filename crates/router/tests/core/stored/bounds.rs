@@ -1,18 +1,18 @@
-//! What is bounded, and what happens at the bound: transactions, outcomes, subscriptions, batches, producers without
-//! credit, a full disk.
+//! What is bounded, and what happens at the bound: transactions, outcomes, subscriptions, batches,
+//! producers without credit, a full disk.
 
 use std::sync::Arc;
 
 use enmasse_amqp::types::{Body, Error, Message, Modified, Outcome, Value, condition};
 use enmasse_journal::log::simulated::SimulatedDisk;
 use enmasse_journal::queue::{Limits, Redelivery, Settings};
-use enmasse_router::core::{Answer, Arrival, Consuming, PortId, PortRole};
+use enmasse_router::core::{Answer, Arrival, AttachmentId, AttachmentRole, Consuming};
 
 use super::subscriptions::durable;
 use super::transactions::{reason, transaction};
 use super::{DEAD, DECLARED, Got, House, PRODUCER, PUBLISHER, QUEUE, declared, news, publisher};
 
-const ANONYMOUS: PortId = PortId { shard: 0, generation: 0, index: 90 };
+const ANONYMOUS: AttachmentId = AttachmentId { shard: 0, generation: 0, index: 90 };
 
 fn of_messages(messages: u64) -> Settings {
     Settings { limits: Limits { messages, ..Limits::default() }, ..Settings::default() }
@@ -35,7 +35,7 @@ fn a_commit_for_which_a_blocking_queue_has_no_room_is_rolled_back_and_says_which
     reason(post(&mut house, 1, 11), "\"orders\" has no room for all of it, and at most 10 messages");
     assert!(house.seen(QUEUE).is_empty());
     assert_eq!(post(&mut house, 2, 10), Ok(()));
-    assert_eq!(house.told.open, Some(false), "others have no credit");
+    assert_eq!(house.recorded.open, Some(false), "others have no credit");
     reason(post(&mut house, 3, 1), "no room");
     house.consumer(QUEUE, 1);
     house.pump();
@@ -61,7 +61,7 @@ fn a_commit_waits_for_no_live_subscriber_and_does_not_fit_into_a_full_durable_on
     let disk = Arc::new(SimulatedDisk::new(512, 7));
     let mut house = House::with_topic(disk, Settings::default(), of_messages(3));
     let live = house.subscriber(None, 0);
-    house.router.retire(DECLARED, &Error::new(condition::RESOURCE_DELETED, "deleted"), &mut house.told);
+    house.router.delete_address(DECLARED, &Error::new(condition::RESOURCE_DELETED, "deleted"), &mut house.recorded);
     let post = |house: &mut House, number: u64| {
         let id = house.declare(number);
         for n in 0..5 {
@@ -70,7 +70,7 @@ fn a_commit_waits_for_no_live_subscriber_and_does_not_fit_into_a_full_durable_on
         house.commit(id)
     };
     assert_eq!(post(&mut house, 1), Ok(()));
-    house.router.credit(live, 10, false, &mut house.told);
+    house.router.credit(live, 10, false, &mut house.recorded);
     assert_eq!(house.texts_of(live).len(), 5);
     house.subscription(durable("sub"));
     reason(post(&mut house, 2), "\"news::client/sub\" has no room");
@@ -93,7 +93,7 @@ fn what_is_said_of_many_deliveries_at_once_is_held_once() {
         let once = Arc::new(refusing(&text));
         for Got { token, .. } in &got {
             let outcome = if shared { Arc::clone(&once) } else { Arc::new(refusing(&text)) };
-            house.router.retire_delivery(id, *token, &outcome, false, &mut house.told);
+            house.router.retire_delivery(id, *token, &outcome, false, &mut house.recorded);
         }
         let result = house.commit(id);
         if shared {
@@ -125,23 +125,28 @@ fn of_what_a_consumer_says_the_beginning_goes_with_the_message() {
 fn a_topic_has_so_many_durable_subscriptions_and_no_more() {
     let mut house = House::new(Settings::default());
     let attach = |house: &mut House, name: &str| {
-        let port = PortId { shard: 0, generation: 0, index: 100 };
+        let attachment = AttachmentId { shard: 0, generation: 0, index: 100 };
         let consuming = Consuming { subscribing: Some(Box::new(durable(name))), ..Consuming::default() };
-        house.router.attach(port, news(), PortRole::Consumer { filter: None, consuming }, &mut house.told);
-        house.router.detach(port, &mut house.told);
+        house.router.attach(
+            attachment,
+            news(),
+            AttachmentRole::Consumer { filter: None, consuming },
+            &mut house.recorded,
+        );
+        house.router.detach(attachment, &mut house.recorded);
     };
     for n in 0..10_000 {
         attach(&mut house, &format!("sub{n}"));
     }
-    assert_eq!(house.told.refused, 0);
+    assert_eq!(house.recorded.refused, 0);
     attach(&mut house, "one more");
-    assert_eq!(house.told.refused, 1);
+    assert_eq!(house.recorded.refused, 1);
     attach(&mut house, "sub7");
-    assert_eq!(house.told.refused, 1, "one that is there");
+    assert_eq!(house.recorded.refused, 1, "one that is there");
     house.pump();
     house.publish("for all");
     house.pump();
-    assert_eq!(house.told.settled.pop().map(|(_, outcome)| outcome), Some(Outcome::Accepted));
+    assert_eq!(house.recorded.settled.pop().map(|(_, outcome)| outcome), Some(Outcome::Accepted));
 }
 
 #[test]
@@ -153,18 +158,18 @@ fn what_grows_large_in_one_turn_goes_to_the_log_in_parts() {
     for _ in 0..50 {
         house.post(id, PRODUCER, &text);
     }
-    house.router.discharge(id, false, &mut house.told);
-    house.router.turn(&mut house.told);
+    house.router.discharge(id, false, &mut house.recorded);
+    house.router.turn(&mut house.recorded);
     let mut sizes = Vec::new();
     while let Some(mut batch) = house.router.take_journal() {
         sizes.push(batch.bytes() >> 20);
         let result = house.log.append(&mut batch).and_then(|()| house.log.sync());
-        house.router.journaled(Answer { batch, result }, &mut house.told);
+        house.router.journaled(Answer { batch, result }, &mut house.recorded);
     }
     assert_eq!(sizes, [64, 86], "a group stays whole");
-    assert_eq!(house.told.settled, sent.iter().map(|id| (*id, Outcome::Accepted)).collect::<Vec<_>>());
+    assert_eq!(house.recorded.settled, sent.iter().map(|id| (*id, Outcome::Accepted)).collect::<Vec<_>>());
     assert_eq!(house.result(transaction(1)), Ok(()));
-    assert_eq!(house.restarted().log.figures().alive_messages, 150);
+    assert_eq!(house.restarted().log.stats().alive_messages, 150);
 }
 
 #[test]
@@ -175,30 +180,30 @@ fn who_sends_without_credit_is_held_by_a_full_queue_or_subscription() {
     for (address, role, consumers) in
         [(declared(QUEUE), anonymous(None), [None, None]), (news(), anonymous(Some("news")), [Some(DECLARED), None])]
     {
-        house.router.attach(ANONYMOUS, address, role, &mut house.told);
+        house.router.attach(ANONYMOUS, address, role, &mut house.recorded);
         for n in 0..4 {
-            assert_ne!(house.told.held, Some(true));
+            assert_ne!(house.recorded.held, Some(true));
             house.send_from(ANONYMOUS, &Message { body: Body::Data(vec![vec![n]]), ..Message::default() });
         }
-        assert_eq!(house.told.held, Some(true));
+        assert_eq!(house.recorded.held, Some(true));
         house.pump();
-        let mut ports = vec![match address.key {
+        let mut attachments = vec![match address.key {
             QUEUE => house.consumer(QUEUE, 4),
             _ => house.subscriber(Some(durable("sub")), 4),
         }];
-        ports.extend(consumers.into_iter().flatten().map(|key| house.consumer(key, 4)));
+        attachments.extend(consumers.into_iter().flatten().map(|key| house.consumer(key, 4)));
         house.pump();
         for got in house.got() {
             house.answer(&got, &Outcome::Accepted);
         }
-        assert_eq!(house.told.held, Some(false));
-        ports.into_iter().for_each(|port| house.router.detach(port, &mut house.told));
+        assert_eq!(house.recorded.held, Some(false));
+        attachments.into_iter().for_each(|attachment| house.router.detach(attachment, &mut house.recorded));
     }
 }
 
-fn anonymous(name: Option<&str>) -> PortRole {
-    let PortRole::Producer { name, .. } = publisher(name.unwrap_or_default()) else { panic!("a producer") };
-    PortRole::Producer { anonymous: true, name, producer_name: None, resume: None }
+fn anonymous(name: Option<&str>) -> AttachmentRole {
+    let AttachmentRole::Producer { name, .. } = publisher(name.unwrap_or_default()) else { panic!("a producer") };
+    AttachmentRole::Producer { anonymous: true, name, producer_name: None, resume: None }
 }
 
 fn annotated(n: u32) -> Outcome {
@@ -219,13 +224,13 @@ fn a_disk_without_any_room_ends_commits_and_takes_the_rest_later_in_its_order() 
     house.disk.set_capacity_bytes(used);
     let mut held = house.got();
     let mut first = held.remove(0);
-    let mut said = 0;
+    let mut reported = 0;
     let mut say = |house: &mut House| {
-        said += 1;
-        house.router.credit(consumer, 2000 + said, false, &mut house.told);
-        house.answer(&first, &annotated(said));
+        reported += 1;
+        house.router.credit(consumer, 2000 + reported, false, &mut house.recorded);
+        house.answer(&first, &annotated(reported));
         first = house.got().pop().expect("it comes again");
-        said
+        reported
     };
     while !house.refused {
         assert!(say(&mut house) < 100, "the disk takes everything");
@@ -262,11 +267,11 @@ fn a_delivery_that_turns_out_to_be_part_of_a_transaction_is_called_off() {
     for kind in [AddressKind::Anycast, AddressKind::Multicast] {
         let mut house = House::new(Settings::default());
         let direct = Declared { key: AddressKey(9), kind, link_capacity: 10, space: 1 };
-        house.router.attach(ANONYMOUS, direct, anonymous(None), &mut house.told);
+        house.router.attach(ANONYMOUS, direct, anonymous(None), &mut house.recorded);
         let id = house.declare(1);
-        let consumer = PortId { shard: 0, generation: 0, index: 91 };
-        let role = PortRole::Consumer { filter: None, consuming: Consuming::default() };
-        house.router.attach(consumer, direct, role, &mut house.told);
+        let consumer = AttachmentId { shard: 0, generation: 0, index: 91 };
+        let role = AttachmentRole::Consumer { filter: None, consuming: Consuming::default() };
+        house.router.attach(consumer, direct, role, &mut house.recorded);
         let part = Arrival {
             delivery_id: 0,
             settled: false,
@@ -276,21 +281,22 @@ fn a_delivery_that_turns_out_to_be_part_of_a_transaction_is_called_off() {
             aborted: false,
             payload: b"\0\x53\x75",
         };
-        house.router.deliver(ANONYMOUS, part, &mut house.told);
+        house.router.deliver(ANONYMOUS, part, &mut house.recorded);
         let more = Arrival { first: false, payload: b"\xa0\x02", ..part };
-        house.router.post_delivery(ANONYMOUS, id, more, &mut house.told);
+        house.router.post_delivery(ANONYMOUS, id, more, &mut house.recorded);
         let rest = Arrival { first: false, more: false, payload: b"xy", ..part };
-        house.router.post_delivery(ANONYMOUS, id, rest, &mut house.told);
-        let told = std::mem::take(&mut house.told.refused_postings);
-        let [(0, Outcome::Rejected(Some(error)))] = &told[..] else { panic!("{told:?}") };
+        house.router.post_delivery(ANONYMOUS, id, rest, &mut house.recorded);
+        let recorded = std::mem::take(&mut house.recorded.refused_postings);
+        let [(0, Outcome::Rejected(Some(error)))] = &recorded[..] else { panic!("{recorded:?}") };
         assert_eq!(error.condition, condition::NOT_IMPLEMENTED);
-        house.router.credit(consumer, 10, false, &mut house.told);
+        house.router.credit(consumer, 10, false, &mut house.recorded);
         house.send_from(ANONYMOUS, &Message { body: Body::Data(vec![b"whole".to_vec()]), ..Message::default() });
         assert_eq!(house.texts(), ["whole"]);
     }
 }
 
-/// A transaction that consumes a message of a full queue and posts one to it, without a window of its own.
+/// A transaction that consumes a message of a full queue and posts one to it, without a window of
+/// its own.
 #[test]
 fn who_posts_to_a_full_queue_is_not_held_and_takes_the_place_of_what_it_consumes() {
     let mut house = House::with_topic(Arc::new(SimulatedDisk::new(512, 7)), of_messages(2), Settings::default());
@@ -299,18 +305,18 @@ fn who_posts_to_a_full_queue_is_not_held_and_takes_the_place_of_what_it_consumes
     house.consumer(QUEUE, 1);
     house.pump();
     let got = house.got();
-    house.router.attach(ANONYMOUS, declared(QUEUE), anonymous(None), &mut house.told);
-    assert_eq!(house.told.held, Some(true), "the queue is full");
+    house.router.attach(ANONYMOUS, declared(QUEUE), anonymous(None), &mut house.recorded);
+    assert_eq!(house.recorded.held, Some(true), "the queue is full");
     let id = house.declare(1);
     house.post(id, ANONYMOUS, "c");
-    assert_eq!(house.told.held, Some(false), "the discharge comes behind it");
+    assert_eq!(house.recorded.held, Some(false), "the discharge comes behind it");
     house.retire(id, &got[0], &Outcome::Accepted, true);
     assert_eq!(house.commit(id), Ok(()), "one goes and one comes");
-    assert_eq!(house.told.held, Some(false));
+    assert_eq!(house.recorded.held, Some(false));
     let id = house.declare(2);
     house.post(id, ANONYMOUS, "d");
     reason(house.commit(id), "has no room");
     house.send_from(ANONYMOUS, &Message { body: Body::Data(vec![b"e".to_vec()]), ..Message::default() });
-    assert_eq!(house.told.held, Some(true), "outside of a transaction it waits");
-    assert_eq!(house.restarted().log.figures().alive_messages, 2);
+    assert_eq!(house.recorded.held, Some(true), "outside of a transaction it waits");
+    assert_eq!(house.restarted().log.stats().alive_messages, 2);
 }

@@ -1,5 +1,5 @@
-//! Compaction races with everything that removes, moves or renames a message. After a restart a message that was
-//! removed must not come back, and one that was kept must still be there.
+//! Compaction races with everything that removes, moves or renames a message. After a restart a
+//! message that was removed must not return, and one that was kept must still be there.
 
 use enmasse_amqp::types::{Body, Error, Fields, Message, Outcome, Value, condition};
 use enmasse_journal::queue::Settings;
@@ -25,7 +25,8 @@ fn named<'a>(got: &'a [Got], name: &str) -> &'a Got {
 }
 
 impl House {
-    /// Messages "m" and "a" in segment 1, "b" in segment 2, all held by a consumer; all but "m" and "b" are accepted.
+    /// Messages "m" and "a" in segment 1, "b" in segment 2, all held by a consumer; all but "m" and
+    /// "b" are accepted.
     fn with_sparse_segment() -> (Self, Vec<Got>) {
         let mut house = Self::new(settings());
         house.send("m");
@@ -40,7 +41,7 @@ impl House {
         (house, got)
     }
 
-    /// Gives back every segment that the log does not need any more.
+    /// Returns every segment that the log does not need any more.
     fn reclaim(&mut self) {
         loop {
             self.log.sync().expect("a disk that works");
@@ -52,25 +53,26 @@ impl House {
 
     /// What waits in an address, by the first letter of each message.
     fn letters(&mut self, address: enmasse_router::core::AddressKey) -> String {
-        let port = self.consumer(address, 100);
+        let attachment = self.consumer(address, 100);
         self.pump();
         let found = self.got().iter().filter_map(|got| got.text().chars().next()).collect();
-        self.router.detach(port, &mut self.told);
+        self.router.detach(attachment, &mut self.recorded);
         self.pump();
         found
     }
 
-    /// Ends what began as a copy with the log and goes on until nothing of the first segments is needed.
+    /// Ends what began as a copy with the log and continues until nothing of the first segments is
+    /// needed.
     fn settle_copies(&mut self, copies: Vec<Answer>) {
         let mut answers = copies;
         answers.extend(self.written());
         self.answered(answers);
-        let port = self.consumer(DEAD, 10);
+        let attachment = self.consumer(DEAD, 10);
         self.pump();
         for dead in self.got().iter().filter(|got| got.text() == "m") {
             self.answer(dead, &Outcome::Accepted);
         }
-        self.router.detach(port, &mut self.told);
+        self.router.detach(attachment, &mut self.recorded);
         self.send(&filler("d"));
         self.pump();
         self.got();
@@ -79,13 +81,13 @@ impl House {
 }
 
 #[test]
-fn a_dead_letter_that_is_compacted_meanwhile_does_not_come_back() {
+fn a_dead_letter_that_is_compacted_in_the_meantime_does_not_return() {
     let (mut house, got) = House::with_sparse_segment();
     house.router.compact(1);
     let copies = house.written();
     // The next segment begins between the copy and the removal.
     house.send(&filler("c"));
-    house.router.outcome(named(&got, "m").token, &rejected(), &mut house.told);
+    house.router.outcome(named(&got, "m").token, &rejected(), &mut house.recorded);
     house.settle_copies(copies);
     for held in house.got() {
         house.answer(&held, &Outcome::Accepted);
@@ -99,50 +101,50 @@ fn a_message_whose_dead_letter_is_refused_while_it_is_compacted_stays() {
     let (mut house, got) = House::with_sparse_segment();
     house.router.compact(1);
     let copies = house.written();
-    house.router.outcome(named(&got, "m").token, &rejected(), &mut house.told);
+    house.router.outcome(named(&got, "m").token, &rejected(), &mut house.recorded);
     house.disk.set_capacity_bytes(house.disk.used_bytes());
     // Nothing has room for another segment, so the dead letter cannot be written if it needs one.
     house.answered(copies);
-    assert_eq!(house.log.figures().alive_messages, 2, "\"m\" once, wherever it is, and \"b\"");
+    assert_eq!(house.log.stats().alive_messages, 2, "\"m\" once, wherever it is, and \"b\"");
     let mut again = house.restarted();
     assert_eq!(again.letters(QUEUE).matches('m').count() + again.letters(DEAD).matches('m').count(), 1);
 }
 
 #[test]
-fn a_message_accepted_before_its_copy_is_written_does_not_come_back_after_a_crash() {
+fn a_message_accepted_before_its_copy_is_written_does_not_return_after_a_crash() {
     let (mut house, got) = House::with_sparse_segment();
     house.router.compact(1);
-    house.router.outcome(named(&got, "m").token, &Outcome::Accepted, &mut house.told);
-    // All that was handed over is on disk; the crash comes before its answer.
+    house.router.outcome(named(&got, "m").token, &Outcome::Accepted, &mut house.recorded);
+    // All that was passed on is on disk; the crash comes before its answer.
     let answers = house.written();
     assert!(!answers.is_empty());
     assert!(!house.restarted().letters(QUEUE).contains('m'));
 }
 
 #[test]
-fn a_dead_letter_written_before_its_copy_does_not_come_back_after_a_crash() {
+fn a_dead_letter_written_before_its_copy_does_not_return_after_a_crash() {
     let (mut house, got) = House::with_sparse_segment();
     house.router.compact(1);
-    house.router.outcome(named(&got, "m").token, &rejected(), &mut house.told);
+    house.router.outcome(named(&got, "m").token, &rejected(), &mut house.recorded);
     let mut answers = house.written();
     for _ in 0..4 {
         let mut crashed = House::on(std::sync::Arc::new(house.disk.as_seen()), settings());
         let found = crashed.letters(QUEUE).matches('m').count() + crashed.letters(DEAD).matches('m').count();
         assert_eq!(found, 1, "in one of the two, whenever the crash comes");
         for answer in std::mem::take(&mut answers) {
-            house.router.journaled(answer, &mut house.told);
+            house.router.journaled(answer, &mut house.recorded);
         }
         answers = house.written();
     }
 }
 
 #[test]
-fn a_message_removed_while_its_copy_is_with_the_log_does_not_come_back() {
+fn a_message_removed_while_its_copy_is_with_the_log_does_not_return() {
     let (mut house, got) = House::with_sparse_segment();
     house.router.compact(1);
     let copies = house.written();
     house.send(&filler("c"));
-    house.router.outcome(named(&got, "m").token, &Outcome::Accepted, &mut house.told);
+    house.router.outcome(named(&got, "m").token, &Outcome::Accepted, &mut house.recorded);
     house.settle_copies(copies);
     assert!(!house.restarted().letters(QUEUE).contains('m'));
 }
@@ -160,9 +162,9 @@ fn a_scheduled_message_that_comes_due_while_it_is_compacted_survives_a_restart()
     let copies = house.written();
     house.now_ms += 2000;
     house.router.set_time(house.now_ms);
-    house.router.turn(&mut house.told);
+    house.router.turn(&mut house.recorded);
     house.answered(copies);
-    assert_eq!(house.log.figures().alive_messages, 3, "each is counted once where it lies");
+    assert_eq!(house.log.stats().alive_messages, 3, "each is counted once where it lies");
     assert_eq!(house.letters(QUEUE), "abm");
     let mut again = house.restarted();
     again.pass(60_000);
@@ -170,12 +172,12 @@ fn a_scheduled_message_that_comes_due_while_it_is_compacted_survives_a_restart()
 }
 
 #[test]
-fn compaction_with_nothing_left_to_copy_lets_commits_and_moves_go_on() {
+fn compaction_with_nothing_left_to_copy_lets_commits_and_moves_continue() {
     let (mut house, got) = House::with_sparse_segment();
     house.router.compact(1);
-    house.router.outcome(named(&got, "m").token, &Outcome::Accepted, &mut house.told);
-    house.router.outcome(named(&got, "b").token, &rejected(), &mut house.told);
+    house.router.outcome(named(&got, "m").token, &Outcome::Accepted, &mut house.recorded);
+    house.router.outcome(named(&got, "b").token, &rejected(), &mut house.recorded);
     house.pump();
     assert_eq!(house.letters(DEAD), "b");
-    assert_eq!(house.log.figures().alive_messages, 1);
+    assert_eq!(house.log.stats().alive_messages, 1);
 }

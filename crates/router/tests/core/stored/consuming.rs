@@ -1,4 +1,5 @@
-//! How consumers consume: selectors, browsers, priorities, exclusive ones, and those a message is kept from.
+//! How consumers consume: selectors, browsers, priorities, exclusive ones, and those a message is
+//! kept from.
 
 use std::sync::Arc;
 
@@ -6,7 +7,7 @@ use enmasse_amqp::codec::encode_message;
 use enmasse_amqp::selector::{Dialect, Selector};
 use enmasse_amqp::types::{Body, Message, Modified, Outcome, Properties, Symbol, Value};
 use enmasse_journal::queue::Settings;
-use enmasse_router::core::{Consuming, Delivery, PortId, PortRole, Read};
+use enmasse_router::core::{AttachmentId, AttachmentRole, Consuming, Delivery, Read};
 
 use super::{DEAD, House, QUEUE, declared, failed};
 
@@ -43,8 +44,8 @@ fn numbers(house: &mut House) -> Vec<u32> {
     house.texts().iter().map(|text| text.trim().parse().expect("a number")).collect()
 }
 
-fn numbers_of(house: &mut House, port: PortId) -> Vec<u32> {
-    let got = house.got().into_iter().filter(|got| got.port == port);
+fn numbers_of(house: &mut House, attachment: AttachmentId) -> Vec<u32> {
+    let got = house.got().into_iter().filter(|got| got.attachment == attachment);
     got.map(|got| got.text().trim().parse().expect("a number")).collect()
 }
 
@@ -75,8 +76,8 @@ fn a_selector_reads_ten_thousand_messages_on_disk_in_order_and_in_bounds() {
 #[test]
 fn what_comes_from_the_disk_for_a_consumer_without_room_is_not_overtaken() {
     let mut house = stored(Settings::default(), 20, 10).restarted();
-    let port = house.consumer(QUEUE, 20);
-    house.router.turn(&mut house.told);
+    let attachment = house.consumer(QUEUE, 20);
+    house.router.turn(&mut house.recorded);
     let mut wanted = house.router.take_wanted();
     assert_eq!(wanted.len(), 20, "all are on their way");
     let reader = house.log.reader();
@@ -86,26 +87,27 @@ fn what_comes_from_the_disk_for_a_consumer_without_room_is_not_overtaken() {
         (place, Read::from(reader.read(place, &mut buffer)))
     };
     // Five bodies come while the consumer takes nothing, the others when it does again.
-    house.told.full = true;
-    house.router.fetched(wanted.into_iter().map(read).collect::<Vec<_>>(), &mut house.told);
-    house.told.full = false;
-    house.router.credit(port, 20, false, &mut house.told);
-    house.router.turn(&mut house.told);
+    house.recorded.full = true;
+    house.router.fetched(wanted.into_iter().map(read).collect::<Vec<_>>(), &mut house.recorded);
+    house.recorded.full = false;
+    house.router.credit(attachment, 20, false, &mut house.recorded);
+    house.router.turn(&mut house.recorded);
     assert!(house.router.take_wanted().is_empty(), "nothing is read twice");
-    house.router.fetched(later.into_iter().map(read).collect::<Vec<_>>(), &mut house.told);
+    house.router.fetched(later.into_iter().map(read).collect::<Vec<_>>(), &mut house.recorded);
     house.pump();
     assert_eq!(numbers(&mut house), (0..20).collect::<Vec<_>>());
     assert_eq!(house.router.fetched_bytes(), 0, "nothing is kept for nobody");
 }
 
 #[test]
-fn others_go_on_while_a_selecting_consumer_waits_for_the_disk() {
+fn others_continue_while_a_selecting_consumer_waits_for_the_disk() {
     let mut house = stored(Settings::default(), 1000, 500).restarted();
     let picky = house.consumer_that(QUEUE, 1000, selecting("n = 999"));
     let any = house.consumer(QUEUE, 500);
     house.pump();
     let got = house.got();
-    let of = |port| got.iter().filter(move |got| got.port == port).map(|got| got.text().trim().to_owned());
+    let of =
+        |attachment| got.iter().filter(move |got| got.attachment == attachment).map(|got| got.text().trim().to_owned());
     assert_eq!(of(picky).collect::<Vec<_>>(), ["999"]);
     assert_eq!(of(any).collect::<Vec<_>>(), (0..500).map(|n| n.to_string()).collect::<Vec<_>>());
 }
@@ -117,8 +119,11 @@ fn two_selectors_on_disk_share_what_is_theirs() {
     let other = house.consumer_that(QUEUE, 1000, selecting("n >= 300"));
     house.pump();
     let got = house.got();
-    let of =
-        |port| got.iter().filter(move |got| got.port == port).map(|got| got.text().trim().parse().expect("a number"));
+    let of = |attachment| {
+        got.iter()
+            .filter(move |got| got.attachment == attachment)
+            .map(|got| got.text().trim().parse().expect("a number"))
+    };
     assert_eq!(of(one).collect::<Vec<u32>>(), (0..300).collect::<Vec<_>>());
     assert_eq!(of(other).collect::<Vec<u32>>(), (300..1000).collect::<Vec<_>>());
     assert_eq!(house.router.fetched_bytes(), 0);
@@ -132,7 +137,7 @@ fn a_selector_sees_annotations_that_were_changed_and_the_delivery_count() {
     let message_annotations = vec![(Symbol::from("JMS_seen"), Value::Uint(1))];
     let modified = Modified { delivery_failed: true, message_annotations, ..Modified::default() };
     house.answer(&got[0], &Outcome::Modified(Box::new(modified)));
-    house.router.detach(first, &mut house.told);
+    house.router.detach(first, &mut house.recorded);
     house.consumer_that(QUEUE, 1, selecting("JMSXDeliveryCount = 1"));
     assert!(house.got().is_empty());
     house.consumer_that(QUEUE, 1, selecting("JMSXDeliveryCount = 2"));
@@ -140,27 +145,27 @@ fn a_selector_sees_annotations_that_were_changed_and_the_delivery_count() {
 }
 
 #[test]
-fn a_drain_is_answered_when_all_on_disk_was_looked_at() {
+fn a_drain_is_answered_when_all_on_disk_was_examined() {
     let mut house = stored(Settings::default(), 500, 500).restarted();
-    let port = house.consumer_that(QUEUE, 0, selecting("n = 499"));
-    house.router.credit(port, 10, true, &mut house.told);
-    assert_eq!(house.told.drained, 0);
+    let attachment = house.consumer_that(QUEUE, 0, selecting("n = 499"));
+    house.router.credit(attachment, 10, true, &mut house.recorded);
+    assert_eq!(house.recorded.drained, 0);
     house.pump();
-    assert_eq!((house.told.drained, numbers(&mut house)), (1, vec![499]));
-    house.router.credit(port, 10, true, &mut house.told);
-    assert_eq!(house.told.drained, 2, "nothing is there");
+    assert_eq!((house.recorded.drained, numbers(&mut house)), (1, vec![499]));
+    house.router.credit(attachment, 10, true, &mut house.recorded);
+    assert_eq!(house.recorded.drained, 2, "nothing is there");
 }
 
 #[test]
 fn a_drained_consumer_gets_nothing_before_it_has_credit_again() {
     let mut house = House::new(Settings::default());
-    let port = house.consumer(QUEUE, 5);
-    house.router.credit(port, 5, true, &mut house.told);
-    assert_eq!(house.told.drained, 1);
+    let attachment = house.consumer(QUEUE, 5);
+    house.router.credit(attachment, 5, true, &mut house.recorded);
+    assert_eq!(house.recorded.drained, 1);
     house.send_message(&message(1, 1));
     house.pump();
     assert!(house.got().is_empty());
-    house.router.credit(port, 5, false, &mut house.told);
+    house.router.credit(attachment, 5, false, &mut house.recorded);
     assert_eq!(numbers(&mut house), [1]);
 }
 
@@ -171,11 +176,11 @@ fn a_browser_sees_all_and_takes_nothing_whatever_it_says() {
         if restart {
             house = house.restarted();
         }
-        let port = house.consumer_that(QUEUE, 0, browsing());
-        house.router.credit(port, 1000, true, &mut house.told);
+        let attachment = house.consumer_that(QUEUE, 0, browsing());
+        house.router.credit(attachment, 1000, true, &mut house.recorded);
         house.pump();
         let got = house.got();
-        assert_eq!((got.len(), house.told.drained), (300, 1));
+        assert_eq!((got.len(), house.recorded.drained), (300, 1));
         for (got, outcome) in got.iter().zip([Outcome::Accepted, Outcome::Released, failed(), Outcome::Rejected(None)])
         {
             house.answer(got, &outcome);
@@ -197,10 +202,10 @@ fn a_browser_with_a_selector_sees_what_it_selects() {
 #[test]
 fn a_browser_that_finds_no_room_is_shown_the_same_again() {
     let mut house = stored(Settings::default(), 3, 10);
-    house.told.full = true;
-    let port = house.consumer_that(QUEUE, 10, browsing());
-    house.told.full = false;
-    house.router.credit(port, 10, false, &mut house.told);
+    house.recorded.full = true;
+    let attachment = house.consumer_that(QUEUE, 10, browsing());
+    house.recorded.full = false;
+    house.router.credit(attachment, 10, false, &mut house.recorded);
     assert_eq!(numbers(&mut house), [0, 1, 2]);
 }
 
@@ -210,16 +215,16 @@ fn what_goes_while_a_browser_waits_for_it_is_not_shown() {
     let taker = house.consumer(QUEUE, 10);
     house.pump();
     let held = house.got();
-    house.router.detach(taker, &mut house.told);
+    house.router.detach(taker, &mut house.recorded);
     for got in &held {
-        house.router.outcome(got.token, &Outcome::Released, &mut house.told);
+        house.router.outcome(got.token, &Outcome::Released, &mut house.recorded);
     }
     let browser = house.consumer_that(QUEUE, 0, browsing());
-    house.router.credit(browser, 100, false, &mut house.told);
+    house.router.credit(browser, 100, false, &mut house.recorded);
     let taker = house.consumer(QUEUE, 100);
     house.pump();
     let got = house.got();
-    assert_eq!(got.iter().filter(|got| got.port == taker).count(), 10);
+    assert_eq!(got.iter().filter(|got| got.attachment == taker).count(), 10);
     assert!(got.iter().all(|got| !got.text().is_empty()));
 }
 
@@ -232,8 +237,8 @@ fn the_higher_consumer_is_served_first_while_it_has_credit() {
         house.send_message(&message(n, 1));
     }
     house.pump();
-    let ports: Vec<PortId> = house.got().iter().map(|got| got.port).collect();
-    assert_eq!(ports, [high, high, high, low, low]);
+    let attachments: Vec<AttachmentId> = house.got().iter().map(|got| got.attachment).collect();
+    assert_eq!(attachments, [high, high, high, low, low]);
 }
 
 #[test]
@@ -242,11 +247,11 @@ fn an_exclusive_consumer_is_the_only_one() {
     let exclusive = Consuming { exclusive: true, ..Consuming::default() };
     let first = house.consumer_that(QUEUE, 1, exclusive.clone());
     house.consumer(QUEUE, 1);
-    assert_eq!(house.told.refused, 1);
-    house.router.detach(first, &mut house.told);
+    assert_eq!(house.recorded.refused, 1);
+    house.router.detach(first, &mut house.recorded);
     house.consumer(QUEUE, 1);
     house.consumer_that(QUEUE, 1, exclusive);
-    assert_eq!(house.told.refused, 2);
+    assert_eq!(house.recorded.refused, 2);
 }
 
 #[test]
@@ -257,8 +262,8 @@ fn a_message_that_is_undeliverable_here_is_kept_from_that_name() {
     let got = house.got();
     let elsewhere = Modified { undeliverable_here: true, ..Modified::default() };
     house.answer(&got[0], &Outcome::Modified(Box::new(elsewhere)));
-    house.router.credit(mine, 10, false, &mut house.told);
-    house.router.detach(mine, &mut house.told);
+    house.router.credit(mine, 10, false, &mut house.recorded);
+    house.router.detach(mine, &mut house.recorded);
     assert_eq!(numbers(&mut house), [1], "and not 0");
     let again = house.consumer_that(QUEUE, 5, named(7));
     assert!(numbers_of(&mut house, again).is_empty());
@@ -272,22 +277,22 @@ fn a_message_that_is_undeliverable_here_is_kept_from_that_name_after_a_restart()
     let named = |name| Consuming { name, ..Consuming::default() };
     let elsewhere = Modified { undeliverable_here: true, ..Modified::default() };
     for name in [7, 8] {
-        let port = house.consumer_that(QUEUE, 2, named(name));
+        let attachment = house.consumer_that(QUEUE, 2, named(name));
         for got in house.got() {
             house.answer(&got, &Outcome::Modified(Box::new(elsewhere.clone())));
         }
-        house.router.detach(port, &mut house.told);
+        house.router.detach(attachment, &mut house.recorded);
         house.pump();
         house.got();
     }
     let mut house = house.restarted();
     for name in [7, 8] {
-        let port = house.consumer_that(QUEUE, 1, named(name));
+        let attachment = house.consumer_that(QUEUE, 1, named(name));
         house.pump();
         let got = house.got();
         assert_eq!(got.iter().map(|got| got.text()).collect::<Vec<_>>(), ["2"]);
         house.answer(&got[0], &Outcome::Released);
-        house.router.detach(port, &mut house.told);
+        house.router.detach(attachment, &mut house.recorded);
     }
     house.consumer_that(QUEUE, 9, named(9));
     house.pump();
@@ -318,7 +323,7 @@ fn a_browser_that_goes_takes_nothing_from_who_holds_it() {
     let mut house = stored(Settings::default(), 10, 500).restarted();
     let browser = house.consumer_that(QUEUE, 10, browsing());
     let taker = house.consumer(QUEUE, 20);
-    house.router.detach(browser, &mut house.told);
+    house.router.detach(browser, &mut house.recorded);
     house.pump();
     assert_eq!(numbers_of(&mut house, taker), (0..10).collect::<Vec<_>>());
 }
@@ -327,10 +332,10 @@ fn a_browser_that_goes_takes_nothing_from_who_holds_it() {
 fn what_another_shard_sends_back_waits_for_its_word_and_keeps_its_order() {
     for consuming in [Consuming::default(), browsing()] {
         let mut house = stored(Settings::default(), 3, 10);
-        let port = PortId { shard: 1, generation: 0, index: 1 };
-        let role = PortRole::Consumer { filter: None, consuming };
-        house.router.attach(port, declared(QUEUE), role, &mut house.told);
-        house.router.credit(port, 10, false, &mut house.told);
+        let attachment = AttachmentId { shard: 1, generation: 0, index: 1 };
+        let role = AttachmentRole::Consumer { filter: None, consuming };
+        house.router.attach(attachment, declared(QUEUE), role, &mut house.recorded);
+        house.router.credit(attachment, 10, false, &mut house.recorded);
         let got = house.got();
         assert_eq!(got.len(), 3);
         for got in &got {
@@ -338,11 +343,11 @@ fn what_another_shard_sends_back_waits_for_its_word_and_keeps_its_order() {
             encode_message(&mut payload, &got.message);
             let (token, payload) = (Some(got.token), &payload[..]);
             let back = Delivery { token, message_format: 0, first: true, more: false, aborted: false, payload };
-            house.router.refused(port, &back, &mut house.told);
+            house.router.refused(attachment, &back, &mut house.recorded);
         }
         house.pump();
         assert!(house.got().is_empty(), "it has not stated its credit");
-        house.router.credit(port, 10, false, &mut house.told);
+        house.router.credit(attachment, 10, false, &mut house.recorded);
         assert_eq!(numbers(&mut house), [0, 1, 2]);
     }
 }
@@ -350,13 +355,13 @@ fn what_another_shard_sends_back_waits_for_its_word_and_keeps_its_order() {
 #[test]
 fn consumers_that_settle_at_once_take_turns() {
     let mut house = House::new(Settings::default());
-    let ports = [house.consumer(QUEUE, 100), house.consumer(QUEUE, 100)];
+    let attachments = [house.consumer(QUEUE, 100), house.consumer(QUEUE, 100)];
     let mut shares = [0; 2];
     for n in 0..40 {
         house.send_message(&message(n, 10));
         house.pump();
         for got in house.got() {
-            shares[usize::from(got.port == ports[1])] += 1;
+            shares[usize::from(got.attachment == attachments[1])] += 1;
             house.answer(&got, &Outcome::Accepted);
         }
         house.pump();
@@ -367,14 +372,14 @@ fn consumers_that_settle_at_once_take_turns() {
 #[test]
 fn groups_are_shared_by_consumers_that_settle_at_once() {
     let mut house = House::new(Settings::default());
-    let ports = [(); 3].map(|()| house.consumer(QUEUE, 100));
+    let attachments = [(); 3].map(|()| house.consumer(QUEUE, 100));
     let mut shares = [0; 3];
     for n in 0..60 {
         let properties = Some(Properties { group_id: Some(format!("g{}", n / 2)), ..Properties::default() });
         house.send_message(&Message { properties, ..message(n, 10) });
         house.pump();
         for got in house.got() {
-            shares[ports.iter().position(|port| *port == got.port).expect("one of them")] += 1;
+            shares[attachments.iter().position(|attachment| *attachment == got.attachment).expect("one of them")] += 1;
             house.answer(&got, &Outcome::Accepted);
         }
     }

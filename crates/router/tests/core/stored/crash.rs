@@ -1,6 +1,6 @@
-//! Seeded lives of a queue, of a topic with subscriptions and of their dead letter with losses of power: what a producer
-//! was told is stored is there until a consumer has said that it is done, in one place, once; and so in every
-//! subscription. A transaction is there as a whole or not at all.
+//! Seeded lives of a queue, of a topic with subscriptions and of their dead letter with losses of
+//! power: what a producer was told is stored is there until a consumer has said that it is done, in
+//! one place, once; and so in every subscription. A transaction is there as a whole or not at all.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use enmasse_router::core::TransactionId;
 use crate::seeds::each_seed;
 
 use super::subscriptions::shared;
-use super::{DEAD, DECLARED, Got, House, PRODUCER, PUBLISHER, PortId, QUEUE, Value, failed};
+use super::{AttachmentId, DEAD, DECLARED, Got, House, PRODUCER, PUBLISHER, QUEUE, Value, failed};
 
 const RUNS: u64 = 200;
 
@@ -30,7 +30,7 @@ struct History {
     /// by delivery of this life, which message it was and whether for the topic
     deliveries: Vec<(u32, bool)>,
     /// lanes of consumers of this life
-    lanes: BTreeMap<PortId, usize>,
+    lanes: BTreeMap<AttachmentId, usize>,
     accepted: BTreeSet<Copy>,
     /// refused for good
     rejected: BTreeSet<Copy>,
@@ -60,8 +60,8 @@ fn lanes(published: bool) -> std::ops::Range<usize> {
 }
 
 impl History {
-    fn hear(&mut self, house: &mut House) {
-        for (delivery, outcome) in house.told.settled.drain(..) {
+    fn collect(&mut self, house: &mut House) {
+        for (delivery, outcome) in house.recorded.settled.drain(..) {
             let (number, published) = self.deliveries[delivery as usize];
             let copies = lanes(published).map(|lane| (lane, number));
             match outcome {
@@ -78,9 +78,9 @@ impl History {
         }
     }
 
-    /// What became of commits. Of what a failing disk was given nobody can tell.
-    fn hear_discharges(&mut self, house: &mut House) {
-        for (id, result) in house.told.discharged.drain(..) {
+    /// The outcome of commits. Of what a failing disk was given nobody can tell.
+    fn collect_discharges(&mut self, house: &mut House) {
+        for (id, result) in house.recorded.discharged.drain(..) {
             let Some(at) = self.doubtful.iter().position(|work| work.id == id) else { continue };
             if result.is_ok() {
                 let work = self.doubtful.remove(at);
@@ -103,7 +103,7 @@ impl History {
             self.never.append(&mut open.posted);
         }
         for mut work in std::mem::take(&mut self.doubtful) {
-            // One before it, which was handed back, may have happened after all.
+            // One before it, which was returned, may have happened after all.
             work.retired.retain(|copy| !self.gone.contains(copy));
             let there = work.posted.is_subset(set) && work.retired.is_disjoint(set);
             let not_there = work.posted.is_disjoint(set) && work.retired.is_subset(set);
@@ -123,8 +123,8 @@ impl History {
         let set: BTreeSet<Copy> = found.iter().copied().collect();
         assert_eq!(set.len(), found.len(), "a message is there twice: {found:?}");
         self.settle_doubts(&set);
-        let owed: BTreeSet<Copy> = self.accepted.iter().copied().filter(|n| !self.is_done(*n)).collect();
-        let lost: Vec<&Copy> = owed.difference(&set).collect();
+        let settlement: BTreeSet<Copy> = self.accepted.iter().copied().filter(|n| !self.is_done(*n)).collect();
+        let lost: Vec<&Copy> = settlement.difference(&set).collect();
         assert!(lost.is_empty(), "lost: {lost:?}");
         let refused: Vec<&Copy> = self.rejected.intersection(&set).collect();
         assert!(refused.is_empty(), "there though their producer was told that they are not: {refused:?}");
@@ -139,21 +139,21 @@ impl History {
     }
 
     /// A consumer of one of the addresses that keep messages: the lanes, and the dead letter.
-    fn consumer(&mut self, house: &mut House, place: usize, credit: u32) -> PortId {
-        let port = match place {
+    fn consumer(&mut self, house: &mut House, place: usize, credit: u32) -> AttachmentId {
+        let attachment = match place {
             0 => house.consumer(QUEUE, credit),
             1 => house.consumer(DECLARED, credit),
             2 => house.subscriber(Some(shared("s")), credit),
             3 => house.subscriber(Some(shared("s2")), credit),
             _ => house.consumer(DEAD, credit),
         };
-        self.lanes.insert(port, place);
-        port
+        self.lanes.insert(attachment, place);
+        attachment
     }
 
     fn copy(&self, got: &Got) -> Copy {
         let number = got.text().trim().parse().expect("a number");
-        let lane = match (self.lanes[&got.port], got.annotation("x-opt-dead-letter-origin")) {
+        let lane = match (self.lanes[&got.attachment], got.annotation("x-opt-dead-letter-origin")) {
             (4, Some(Value::String(origin))) => LANES.iter().position(|lane| lane == origin).expect("a lane"),
             (lane, _) => lane,
         };
@@ -184,7 +184,7 @@ fn live(seed: u64) {
         for _ in 0..dice.below(120) {
             step(&mut house, &mut history, &mut held, &mut dice);
         }
-        history.hear_discharges(&mut house);
+        history.collect_discharges(&mut house);
         let disk = if dice.percent(70) { house.disk.crashed(dice.any()) } else { house.disk.as_seen() };
         house = House::with_topic(Arc::new(disk), house.settings, house.topic);
         (history.deliveries, history.lanes) = (Vec::new(), BTreeMap::new());
@@ -234,11 +234,11 @@ fn step(house: &mut House, history: &mut History, held: &mut Vec<Got>, dice: &mu
             house.answer(&got, &outcome);
         }
     }
-    history.hear_discharges(house);
+    history.collect_discharges(house);
     // Only what was written and synced before is known to the disk.
     if dice.percent(60) {
         house.pump();
-        history.hear(house);
+        history.collect(house);
     }
 }
 
@@ -256,8 +256,8 @@ fn transact(house: &mut House, history: &mut History, held: &mut Vec<Got>, dice:
                 let published = dice.percent(50);
                 history.deliveries.push((history.sent, published));
                 let width = dice.below(900) as usize;
-                let port = if published { PUBLISHER } else { PRODUCER };
-                house.post(work.id, port, &format!("{:>width$}", history.sent));
+                let attachment = if published { PUBLISHER } else { PRODUCER };
+                house.post(work.id, attachment, &format!("{:>width$}", history.sent));
                 work.posted.extend(lanes(published).map(|lane| (lane, history.sent)));
                 history.sent += 1;
             }
@@ -273,7 +273,7 @@ fn transact(house: &mut House, history: &mut History, held: &mut Vec<Got>, dice:
         }
         _ => {
             let fail = dice.percent(30);
-            house.router.discharge(work.id, fail, &mut house.told);
+            house.router.discharge(work.id, fail, &mut house.recorded);
             let Some(mut work) = history.open.take() else { return };
             if fail {
                 history.never.append(&mut work.posted);
@@ -292,11 +292,11 @@ fn found(house: &mut House, history: &mut History) -> Vec<Copy> {
         house.pump();
         let got = house.got();
         copies.extend(got.iter().map(|got| history.copy(got)));
-        house.router.credit(consumer, got.len() as u32, false, &mut house.told);
+        house.router.credit(consumer, got.len() as u32, false, &mut house.recorded);
         for one in got {
-            house.router.outcome(one.token, &Outcome::Released, &mut house.told);
+            house.router.outcome(one.token, &Outcome::Released, &mut house.recorded);
         }
-        house.router.detach(consumer, &mut house.told);
+        house.router.detach(consumer, &mut house.recorded);
         house.pump();
         house.got();
     }

@@ -1,20 +1,21 @@
-//! Addresses that are deleted while something of theirs is under way: who waits is answered, and space is counted once.
+//! Addresses that are deleted while something of theirs is under way: who waits is answered, and
+//! space is counted once.
 
 use std::sync::Arc;
 
 use enmasse_amqp::types::{Body, Error, Message, MessageId, Outcome, Properties, condition};
 use enmasse_journal::log::simulated::SimulatedDisk;
 use enmasse_journal::queue::{Duplicates, Settings};
-use enmasse_router::core::{AddressKey, Arrival, Declared, PortId, PortRole};
+use enmasse_router::core::{AddressKey, Arrival, AttachmentId, AttachmentRole, Declared};
 
 use super::subscriptions::durable;
 use super::{DEAD, House, QUEUE, TOPIC, declared, news};
 
-/// A port of an anonymous link.
-const ANONYMOUS: PortId = PortId { shard: 0, generation: 0, index: 80 };
+/// An attachment of an anonymous link.
+const ANONYMOUS: AttachmentId = AttachmentId { shard: 0, generation: 0, index: 80 };
 
-fn anonymous(name: Option<&str>) -> PortRole {
-    PortRole::Producer { anonymous: true, name: name.map(Into::into), producer_name: None, resume: None }
+fn anonymous(name: Option<&str>) -> AttachmentRole {
+    AttachmentRole::Producer { anonymous: true, name: name.map(Into::into), producer_name: None, resume: None }
 }
 
 fn with_id(text: &str) -> Message {
@@ -24,7 +25,7 @@ fn with_id(text: &str) -> Message {
 
 impl House {
     fn delete(&mut self, key: AddressKey) {
-        self.router.retire(key, &Error::new(condition::RESOURCE_DELETED, "deleted"), &mut self.told);
+        self.router.delete_address(key, &Error::new(condition::RESOURCE_DELETED, "deleted"), &mut self.recorded);
     }
 }
 
@@ -35,17 +36,17 @@ fn released(ids: &[u32]) -> Vec<(u32, Outcome)> {
 fn house_with(address: Declared, name: Option<&str>) -> House {
     let settings = Settings { duplicates: Some(Duplicates { ids: 100, window_ms: 0 }), ..Settings::default() };
     let mut house = House::new(settings);
-    house.router.attach(ANONYMOUS, address, anonymous(name), &mut house.told);
+    house.router.attach(ANONYMOUS, address, anonymous(name), &mut house.recorded);
     house
 }
 
 #[test]
-fn an_anonymous_link_is_told_of_what_it_has_sent_to_an_address_that_is_deleted() {
-    for handed in [true, false] {
+fn an_anonymous_link_is_notified_of_what_it_has_sent_to_an_address_that_is_deleted() {
+    for dispatched in [true, false] {
         let mut house = house_with(declared(QUEUE), None);
         let original = house.send_from(ANONYMOUS, &with_id("a"));
-        let answers = if handed { house.written() } else { Vec::new() };
-        let echo = house.send_from(ANONYMOUS, &with_id("a"));
+        let answers = if dispatched { house.written() } else { Vec::new() };
+        let pending_duplicate = house.send_from(ANONYMOUS, &with_id("a"));
         let part = Arrival {
             delivery_id: 70,
             settled: false,
@@ -55,13 +56,13 @@ fn an_anonymous_link_is_told_of_what_it_has_sent_to_an_address_that_is_deleted()
             aborted: false,
             payload: b"\0\x53\x75",
         };
-        house.router.deliver(ANONYMOUS, part, &mut house.told);
+        house.router.deliver(ANONYMOUS, part, &mut house.recorded);
         house.delete(QUEUE);
-        let mut told = std::mem::take(&mut house.told.settled);
-        told.sort_by_key(|(id, _)| *id);
-        assert_eq!(told, released(&[original, echo, 70]), "handed over: {handed}");
+        let mut recorded = std::mem::take(&mut house.recorded.settled);
+        recorded.sort_by_key(|(id, _)| *id);
+        assert_eq!(recorded, released(&[original, pending_duplicate, 70]), "handed over: {dispatched}");
         house.answered(answers);
-        assert_eq!(house.told.settled, [], "once is enough");
+        assert_eq!(house.recorded.settled, [], "once is enough");
     }
 }
 
@@ -72,26 +73,26 @@ fn the_same_of_a_topic() {
     let sent = house.send_from(ANONYMOUS, &with_id("a"));
     let answers = house.written();
     house.delete(TOPIC);
-    assert_eq!(house.told.settled, released(&[sent]));
+    assert_eq!(house.recorded.settled, released(&[sent]));
     house.answered(answers);
-    assert_eq!(house.told.settled.len(), 1);
+    assert_eq!(house.recorded.settled.len(), 1);
 }
 
 #[test]
 fn a_subscription_that_goes_while_its_messages_are_written_again_leaves_nothing_alive() {
     for appended_first in [true, false] {
         let mut house = House::new(Settings::default());
-        let port = house.subscriber(Some(durable("sub")), 0);
+        let attachment = house.subscriber(Some(durable("sub")), 0);
         house.publish_all((0..30).map(|n| format!("{n} {:>1000}", "")));
         house.router.compact(1);
         let mut answers = if appended_first { house.written() } else { Vec::new() };
-        house.router.unsubscribe(port, &mut house.told);
+        house.router.unsubscribe(attachment, &mut house.recorded);
         answers.extend(house.written());
         house.answered(answers);
-        let alive = house.log.figures();
+        let alive = house.log.stats();
         assert!(alive.copied >= 20, "{alive:?}");
         assert_eq!(alive.alive_messages, 30, "what the declared one has; appended first: {appended_first}");
-        let again = house.restarted().log.figures();
+        let again = house.restarted().log.stats();
         assert_eq!((again.alive_messages, again.alive_bytes), (30, alive.alive_bytes));
     }
 }
@@ -108,14 +109,14 @@ fn a_queue_that_goes_while_a_commit_is_refused_leaves_nothing_alive() {
     house.post(id, dead, &"x".repeat(200_000));
     let used = house.disk.used_bytes();
     house.disk.set_capacity_bytes(used);
-    house.router.discharge(id, false, &mut house.told);
+    house.router.discharge(id, false, &mut house.recorded);
     let mut answers = house.written();
     assert!(answers.iter().any(|answer| answer.result.is_err()));
     house.delete(QUEUE);
     answers.extend(house.written());
     house.answered(answers);
     assert!(house.result(id).is_err());
-    assert_eq!(house.log.figures().alive_messages, 0);
+    assert_eq!(house.log.stats().alive_messages, 0);
 }
 
 #[test]
@@ -130,14 +131,14 @@ fn a_queue_that_goes_while_a_dead_letter_is_written_leaves_nothing_alive_in_it()
             let used = house.disk.used_bytes();
             house.disk.set_capacity_bytes(used);
         }
-        house.router.outcome(got[0].token, &Outcome::Rejected(None), &mut house.told);
+        house.router.outcome(got[0].token, &Outcome::Rejected(None), &mut house.recorded);
         let mut answers = house.written();
         assert_eq!(answers.iter().any(|answer| answer.result.is_err()), !has_room);
         house.disk.set_capacity_bytes(u64::MAX);
         house.delete(QUEUE);
         answers.extend(house.written());
         house.answered(answers);
-        assert_eq!(house.log.figures().alive_messages, u64::from(has_room));
+        assert_eq!(house.log.stats().alive_messages, u64::from(has_room));
         assert_eq!(house.seen(DEAD).len(), usize::from(has_room));
     }
 }
@@ -155,6 +156,6 @@ fn a_queue_that_goes_while_its_messages_are_written_again_leaves_nothing_alive()
         house.delete(QUEUE);
         answers.extend(house.written());
         house.answered(answers);
-        assert_eq!(house.log.figures().alive_messages, 0, "appended first: {appended_first}");
+        assert_eq!(house.log.stats().alive_messages, 0, "appended first: {appended_first}");
     }
 }

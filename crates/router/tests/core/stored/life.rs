@@ -5,9 +5,9 @@ use std::sync::Arc;
 use enmasse_amqp::codec::encode_message;
 use enmasse_amqp::types::{Body, Error, Header, Message, Modified, Outcome, Properties, Symbol, Value, condition};
 use enmasse_journal::log::simulated::Call;
-use enmasse_journal::log::{Batch, Config, Log};
+use enmasse_journal::log::{Config, Log, WriteBatch};
 use enmasse_journal::queue::{Full, Limits, Redelivery, Settings, Ttl};
-use enmasse_router::core::{Arrival, PortId, Router, Shelf};
+use enmasse_router::core::{Arrival, AttachmentId, OpenQueue, Router};
 
 use super::{DEAD, House, PRODUCER, QUEUE, declared, failed, producer, states_on};
 
@@ -16,17 +16,17 @@ fn a_message_is_accepted_when_it_is_on_disk_and_not_before() {
     let mut house = House::new(Settings::default());
     house.consumer(QUEUE, 10);
     let id = house.send("a");
-    assert!(house.told.settled.is_empty() && house.told.got.is_empty());
+    assert!(house.recorded.settled.is_empty() && house.recorded.got.is_empty());
     house.pump();
-    assert_eq!(house.told.settled, [(id, Outcome::Accepted)]);
+    assert_eq!(house.recorded.settled, [(id, Outcome::Accepted)]);
     assert_eq!(house.texts(), ["a"]);
 }
 
 #[test]
 fn producers_have_credit_without_a_consumer() {
     let mut house = House::new(Settings::default());
-    house.router.attach(PRODUCER, declared(QUEUE), producer(), &mut house.told);
-    assert_eq!(house.told.open, Some(true));
+    house.router.attach(PRODUCER, declared(QUEUE), producer(), &mut house.recorded);
+    assert_eq!(house.recorded.open, Some(true));
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn messages_wait_for_consumers_and_leave_in_order() {
     house.pump();
     let consumer = house.consumer(QUEUE, 5);
     assert_eq!(house.texts(), ["0", "1", "2", "3", "4"]);
-    house.router.credit(consumer, 7, false, &mut house.told);
+    house.router.credit(consumer, 7, false, &mut house.recorded);
     assert_eq!(house.texts(), ["5", "6"]);
 }
 
@@ -66,7 +66,7 @@ fn what_a_lost_consumer_held_goes_to_the_next_and_counts_as_failed() {
     let first = house.consumer(QUEUE, 1);
     let held = house.got();
     house.answer(&held[0], &failed());
-    house.router.detach(first, &mut house.told);
+    house.router.detach(first, &mut house.recorded);
     house.consumer(QUEUE, 1);
     let again = house.got();
     assert_eq!(again[0].message.header.as_ref().map(|header| header.delivery_count), Some(1));
@@ -93,7 +93,7 @@ fn after_a_restart_what_was_not_accepted_is_there_and_read_from_the_disk() {
 }
 
 #[test]
-fn what_was_accepted_by_consumers_does_not_come_back() {
+fn what_was_accepted_by_consumers_does_not_return() {
     let mut house = House::new(Settings::default());
     house.consumer(QUEUE, 100);
     for round in 0..10 {
@@ -112,13 +112,13 @@ fn what_was_accepted_by_consumers_does_not_come_back() {
 #[test]
 fn a_consumer_that_finds_no_room_gets_the_message_later_and_in_order() {
     let mut house = House::new(Settings::default());
-    house.told.full = true;
+    house.recorded.full = true;
     let consumer = house.consumer(QUEUE, 10);
     house.send("a");
     house.send("b");
     house.pump();
-    house.told.full = false;
-    house.router.credit(consumer, 10, false, &mut house.told);
+    house.recorded.full = false;
+    house.router.credit(consumer, 10, false, &mut house.recorded);
     assert_eq!(house.texts(), ["a", "b"]);
 }
 
@@ -148,7 +148,7 @@ fn a_rejected_message_goes_to_the_dead_letter_with_its_cause() {
 }
 
 #[test]
-fn the_wait_for_the_next_attempt_goes_on_after_a_restart() {
+fn the_wait_for_the_next_attempt_continues_after_a_restart() {
     let redelivery = Redelivery { delay_ms: 10_000, ..Redelivery::default() };
     let mut house = House::new(Settings { redelivery, ..Settings::default() });
     for text in ["a", "b"] {
@@ -176,7 +176,7 @@ fn the_wait_for_the_next_attempt_goes_on_after_a_restart() {
 }
 
 #[test]
-fn what_has_expired_meanwhile_goes_to_a_dead_letter_that_is_there_after_its_queue() {
+fn what_has_expired_in_the_meantime_goes_to_a_dead_letter_that_is_there_after_its_queue() {
     let settings = Settings { dead_letter: true, expiry: true, ttl: super::ttl(1000), ..Settings::default() };
     let mut house = House::new(settings.clone());
     house.send("a");
@@ -184,10 +184,11 @@ fn what_has_expired_meanwhile_goes_to_a_dead_letter_that_is_there_after_its_queu
     let (log, recovered) = Log::open(Arc::new(house.disk.as_seen()), Config::default()).expect("a log");
     let mut house = House { router: Router::new(0, 1), log, ..House::new(settings.clone()) };
     house.router.set_time(house.now_ms + 5000);
-    let shelf = |name: &str, number: usize, settings| Shelf::restored(name.into(), settings, &recovered.queues[number]);
-    let orders = shelf("orders", 0, settings).with_targets(Some(DEAD), None);
-    house.router.shelve(declared(QUEUE), orders, &mut house.told);
-    house.router.shelve(declared(DEAD), shelf("dead", 1, Settings::default()), &mut house.told);
+    let opened =
+        |name: &str, number: usize, settings| OpenQueue::restored(name.into(), settings, &recovered.queues[number]);
+    let orders = opened("orders", 0, settings).with_targets(Some(DEAD), None);
+    house.router.open_queue(declared(QUEUE), orders, &mut house.recorded);
+    house.router.open_queue(declared(DEAD), opened("dead", 1, Settings::default()), &mut house.recorded);
     house.now_ms += 5000;
     house.pump();
     house.consumer(DEAD, 1);
@@ -200,13 +201,13 @@ fn a_dead_letter_that_is_full_loses_none_in_silence() {
     for (full, kept) in [(Full::Reject, 3), (Full::Block, 3), (Full::DropOldest, 1)] {
         let mut house = House::new(Settings { dead_letter: true, ..Settings::default() });
         let limits = Limits { messages: 1, ..Limits::default() };
-        house.router.reshelve(
+        house.router.reconfigure_queue(
             DEAD,
             Settings { limits, full, ..Settings::default() },
             None,
             None,
             None,
-            &mut house.told,
+            &mut house.recorded,
         );
         house.consumer(QUEUE, 3);
         for text in ["a", "b", "c"] {
@@ -231,8 +232,8 @@ fn what_fails_for_good_at_once_leaves_nothing_in_the_log() {
     // Twice, before the log hears of it.
     for _ in 0..2 {
         let got = house.got();
-        house.router.outcome(got[0].token, &failed(), &mut house.told);
-        house.router.tend_touched(&mut house.told);
+        house.router.outcome(got[0].token, &failed(), &mut house.recorded);
+        house.router.process_dirty(&mut house.recorded);
     }
     house.pump();
     assert_eq!(states_on(&house.disk, 0x80), 0);
@@ -283,7 +284,7 @@ fn annotations_that_consumers_change_are_there_after_a_restart_until_the_message
         let got = house.got();
         let message_annotations = vec![(Symbol::from(name), Value::Uint(value))];
         house.answer(&got[0], &Outcome::Modified(Box::new(Modified { message_annotations, ..Modified::default() })));
-        house.router.detach(consumer, &mut house.told);
+        house.router.detach(consumer, &mut house.recorded);
         house = house.restarted();
     }
     house.consumer(QUEUE, 1);
@@ -362,12 +363,12 @@ fn a_full_queue_that_blocks_takes_credit_away_and_gives_it_again() {
         house.send("m");
     }
     house.pump();
-    assert_eq!(house.told.open, Some(false));
+    assert_eq!(house.recorded.open, Some(false));
     house.consumer(QUEUE, 4);
     for got in house.got() {
         house.answer(&got, &Outcome::Accepted);
     }
-    assert_eq!(house.told.open, Some(true));
+    assert_eq!(house.recorded.open, Some(true));
 }
 
 #[test]
@@ -377,14 +378,16 @@ fn a_full_queue_that_rejects_says_so() {
     house.send("a");
     house.send("b");
     house.pump();
-    let [(0, Outcome::Accepted) | (1, _), ..] = &house.told.settled[..] else { panic!("{:?}", house.told.settled) };
-    let refused = house.told.settled.iter().find(|(id, _)| *id == 1).expect("an answer");
+    let [(0, Outcome::Accepted) | (1, _), ..] = &house.recorded.settled[..] else {
+        panic!("{:?}", house.recorded.settled)
+    };
+    let refused = house.recorded.settled.iter().find(|(id, _)| *id == 1).expect("an answer");
     let Outcome::Rejected(Some(error)) = &refused.1 else { panic!("{refused:?}") };
     assert_eq!(error.condition, condition::RESOURCE_LIMIT_EXCEEDED);
 }
 
 #[test]
-fn a_full_disk_refuses_and_removals_go_on() {
+fn a_full_disk_refuses_and_removals_continue() {
     let mut house = House::new(Settings::default());
     house.consumer(QUEUE, 1000);
     house.disk.set_capacity_bytes(house.disk.used_bytes() + (256 << 10));
@@ -393,7 +396,8 @@ fn a_full_disk_refuses_and_removals_go_on() {
     for _ in 0..40 {
         let id = house.send(&text);
         house.pump();
-        if let Some((_, Outcome::Rejected(Some(error)))) = house.told.settled.iter().find(|settled| settled.0 == id) {
+        if let Some((_, Outcome::Rejected(Some(error)))) = house.recorded.settled.iter().find(|settled| settled.0 == id)
+        {
             refused = Some(error.condition.clone());
             break;
         }
@@ -408,29 +412,29 @@ fn a_full_disk_refuses_and_removals_go_on() {
     }
     let id = house.send("after");
     house.pump();
-    assert!(house.told.settled.contains(&(id, Outcome::Accepted)), "space has come back");
+    assert!(house.recorded.settled.contains(&(id, Outcome::Accepted)), "space has come back");
 }
 
 #[test]
 fn a_failing_disk_is_an_internal_error_that_says_what_is_known() {
     let mut house = House::new(Settings::default());
     house.disk.fail(Call::Sync, 0);
-    let mut told = Vec::new();
+    let mut recorded = Vec::new();
     for text in ["unsure", "refused"] {
         house.send(text);
         house.pump();
-        let Some((_, Outcome::Rejected(Some(error)))) = house.told.settled.pop() else { panic!("no answer") };
+        let Some((_, Outcome::Rejected(Some(error)))) = house.recorded.settled.pop() else { panic!("no answer") };
         assert_eq!(error.condition, condition::INTERNAL_ERROR);
-        told.push(error.description.unwrap_or_default());
+        recorded.push(error.description.unwrap_or_default());
     }
-    assert!(told[0].starts_with("the message may be stored or not"), "{told:?}");
-    assert!(told[1].starts_with("the message cannot be stored"), "{told:?}");
+    assert!(recorded[0].starts_with("the message may be stored or not"), "{recorded:?}");
+    assert!(recorded[1].starts_with("the message cannot be stored"), "{recorded:?}");
 }
 
 #[test]
 fn what_the_log_keeps_of_messages_that_are_gone_goes_at_the_next_start() {
     let mut house = House::new(Settings::default());
-    let mut batch = Batch::new();
+    let mut batch = WriteBatch::new();
     for kind in [0x80, 0x81] {
         batch.state(1, &[kind, 7, 0, 0, 0, 0, 0, 0, 0], &[2, 0]);
     }
@@ -458,8 +462,10 @@ fn bytes_that_are_no_message_are_rejected() {
         aborted: false,
         payload: b"hello",
     };
-    house.router.deliver(PRODUCER, arrival, &mut house.told);
-    let [(9, Outcome::Rejected(Some(error)))] = &house.told.settled[..] else { panic!("{:?}", house.told.settled) };
+    house.router.deliver(PRODUCER, arrival, &mut house.recorded);
+    let [(9, Outcome::Rejected(Some(error)))] = &house.recorded.settled[..] else {
+        panic!("{:?}", house.recorded.settled)
+    };
     assert_eq!(error.condition, condition::DECODE_ERROR);
 }
 
@@ -473,7 +479,7 @@ fn a_message_in_parts_is_stored_whole_and_a_void_one_not_at_all() {
         let payload = &payload[from..to];
         let first = from == 0;
         let arrival = Arrival { delivery_id: 3, settled: false, message_format: 0, first, more, aborted, payload };
-        house.router.deliver(PRODUCER, arrival, &mut house.told);
+        house.router.deliver(PRODUCER, arrival, &mut house.recorded);
     };
     part(0, 400, true, false);
     part(400, 500, false, true);
@@ -482,7 +488,7 @@ fn a_message_in_parts_is_stored_whole_and_a_void_one_not_at_all() {
     part(700, payload.len(), false, false);
     house.pump();
     assert_eq!(house.texts(), ["p".repeat(1000)]);
-    assert_eq!(house.told.settled, [(3, Outcome::Accepted)]);
+    assert_eq!(house.recorded.settled, [(3, Outcome::Accepted)]);
 }
 
 #[test]
@@ -490,9 +496,9 @@ fn a_deleted_address_loses_its_messages_for_good() {
     let mut house = House::new(Settings::default());
     house.send("m");
     house.pump();
-    house.router.retire(QUEUE, &Error::new(condition::RESOURCE_DELETED, "deleted"), &mut house.told);
+    house.router.delete_address(QUEUE, &Error::new(condition::RESOURCE_DELETED, "deleted"), &mut house.recorded);
     house.pump();
-    assert_eq!(house.told.closed, 1);
+    assert_eq!(house.recorded.closed, 1);
     let (_, recovered) = Log::open(Arc::new(house.disk.as_seen()), Config::default()).expect("a log");
     assert!(recovered.queues.iter().all(|queue| queue.queue != 1));
 }
@@ -502,21 +508,21 @@ fn one_consumer_more_than_the_limit_is_turned_away() {
     let limits = Limits { consumers: 1, ..Limits::default() };
     let mut house = House::new(Settings { limits, ..Settings::default() });
     house.consumer(QUEUE, 1);
-    assert_eq!(house.told.refused, 0);
+    assert_eq!(house.recorded.refused, 0);
     house.consumer(QUEUE, 1);
-    assert_eq!(house.told.refused, 1);
+    assert_eq!(house.recorded.refused, 1);
 }
 
 #[test]
 fn one_producer_more_than_the_limit_is_turned_away() {
     let limits = Limits { producers: 1, ..Limits::default() };
     let mut house = House::new(Settings { limits, ..Settings::default() });
-    let port = PortId { shard: 0, generation: 0, index: 77 };
-    house.router.attach(port, declared(QUEUE), producer(), &mut house.told);
-    assert_eq!(house.told.refused, 1);
-    house.router.detach(PRODUCER, &mut house.told);
-    house.router.attach(port, declared(QUEUE), producer(), &mut house.told);
-    assert_eq!(house.told.refused, 1);
+    let attachment = AttachmentId { shard: 0, generation: 0, index: 77 };
+    house.router.attach(attachment, declared(QUEUE), producer(), &mut house.recorded);
+    assert_eq!(house.recorded.refused, 1);
+    house.router.detach(PRODUCER, &mut house.recorded);
+    house.router.attach(attachment, declared(QUEUE), producer(), &mut house.recorded);
+    assert_eq!(house.recorded.refused, 1);
 }
 
 #[test]
@@ -527,12 +533,12 @@ fn a_queue_bounded_by_bytes_opens_again_when_it_has_been_emptied() {
         house.send(&"m".repeat(600));
     }
     house.pump();
-    assert_eq!(house.told.open, Some(false));
+    assert_eq!(house.recorded.open, Some(false));
     house.consumer(QUEUE, 4);
     for got in house.got() {
         house.answer(&got, &Outcome::Accepted);
     }
-    assert_eq!(house.told.open, Some(true));
+    assert_eq!(house.recorded.open, Some(true));
 }
 
 #[test]
@@ -545,8 +551,8 @@ fn what_leaves_or_was_accepted_when_its_queue_is_deleted_is_freed_once() {
         house.consumer(QUEUE, 1);
         let got = house.got();
         house.answer(&got[0], &outcome);
-        house.router.retire(QUEUE, &Error::new(condition::RESOURCE_DELETED, "deleted"), &mut house.told);
+        house.router.delete_address(QUEUE, &Error::new(condition::RESOURCE_DELETED, "deleted"), &mut house.recorded);
         house.pump();
-        assert_eq!(house.log.figures().alive_messages, left, "{outcome:?}");
+        assert_eq!(house.log.stats().alive_messages, left, "{outcome:?}");
     }
 }

@@ -60,7 +60,14 @@ fn what_was_moved_is_there_and_not_here_after_a_restart() {
 fn what_finds_no_room_stays_where_producers_would_wait_too() {
     let mut house = five(Settings::default());
     let limits = Limits { messages: 2, ..Limits::default() };
-    house.router.reshelve(DEAD, Settings { limits, ..Settings::default() }, None, None, None, &mut house.told);
+    house.router.reconfigure_queue(
+        DEAD,
+        Settings { limits, ..Settings::default() },
+        None,
+        None,
+        None,
+        &mut house.recorded,
+    );
     let done = house.operate(operation(Work::Move(DEAD)));
     assert!(matches!((done.messages, &done.failed), (2, Some(Failed::Full(_)))), "{done:?}");
     house.consumer(QUEUE, 10);
@@ -84,11 +91,11 @@ fn what_consumers_hold_is_left_alone() {
     house.consumer(QUEUE, 2);
     assert_eq!(house.texts(), ["a", "b"]);
     assert_eq!(house.operate(operation(Work::Purge)).messages, 3);
-    assert_eq!(house.router.queue_figures().find(|(key, _)| *key == QUEUE).map(|(_, f)| f.acquired), Some(2));
+    assert_eq!(house.router.queue_stats().find(|(key, _)| *key == QUEUE).map(|(_, f)| f.acquired), Some(2));
 }
 
 #[test]
-fn messages_that_come_meanwhile_are_not_looked_at() {
+fn messages_that_come_in_the_meantime_are_not_examined() {
     let mut house = five(Settings::default());
     let first = house.operate(Operation { limit: 2, ..operation(Work::Peek(1000)) });
     house.send("f");
@@ -98,7 +105,7 @@ fn messages_that_come_meanwhile_are_not_looked_at() {
 }
 
 #[test]
-fn a_message_goes_back_to_where_it_failed_and_begins_anew() {
+fn a_message_returns_to_where_it_failed_and_begins_again() {
     let redelivery = Redelivery { attempts_max: 1, ..Redelivery::default() };
     let mut house = House::new(Settings { redelivery, dead_letter: true, ..Settings::default() });
     house.send("m");
@@ -132,8 +139,8 @@ fn what_a_full_disk_does_not_take_stays_and_is_not_counted() {
         done.failed
     });
     assert!(matches!(failed, Some(Failed::Log(_))), "{failed:?}");
-    let figures: HashMap<_, _> = house.router.queue_figures().collect();
-    assert_eq!((figures[&QUEUE].ready, figures[&DEAD].ready), (4, copied));
+    let stats: HashMap<_, _> = house.router.queue_stats().collect();
+    assert_eq!((stats[&QUEUE].ready, stats[&DEAD].ready), (4, copied));
 }
 
 #[test]
@@ -158,8 +165,8 @@ fn a_purge_is_answered_when_its_removals_are_on_disk() {
         answers.extend(house.written());
     }
     assert_eq!(house.router.take_operated(), [], "the log has not answered");
-    answers.into_iter().for_each(|answer| house.router.journaled(answer, &mut house.told));
-    house.router.turn(&mut house.told);
+    answers.into_iter().for_each(|answer| house.router.journaled(answer, &mut house.recorded));
+    house.router.turn(&mut house.recorded);
     let (_, done) = house.router.take_operated().pop().expect("an answer");
     assert_eq!((done.messages, done.failed), (5, None));
     let mut again = house.restarted();
@@ -175,7 +182,7 @@ fn a_purge_that_the_disk_does_not_confirm_says_so() {
     let answers = house.written();
     house.now_ms += 10_000;
     house.router.set_time(house.now_ms);
-    house.router.turn(&mut house.told);
+    house.router.turn(&mut house.recorded);
     let (_, done) = house.router.take_operated().pop().expect("an answer");
     assert!(matches!(done.failed, Some(Failed::Log(_))), "{done:?}");
     house.answered(answers);

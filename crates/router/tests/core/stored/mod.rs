@@ -1,5 +1,5 @@
-//! Stored addresses, with a log on a simulated disk: what is promised to producers, what consumers get, what is left
-//! after a restart.
+//! Stored addresses, with a log on a simulated disk: what is promised to producers, what consumers
+//! get, what is left after a restart.
 
 mod bounds;
 mod compacting;
@@ -24,11 +24,11 @@ use std::sync::Arc;
 use enmasse_amqp::codec::{decode_message, encode_message};
 use enmasse_amqp::types::{Body, Error, Fields, Message, Modified, Outcome, Value};
 use enmasse_journal::log::simulated::SimulatedDisk;
-use enmasse_journal::log::{Batch, Config, Log, Recovered};
+use enmasse_journal::log::{Config, Log, Recovered, WriteBatch};
 use enmasse_journal::queue::{Settings, Ttl};
 use enmasse_router::core::{
-    AddressKey, AddressKind, Answer, Consuming, Declared, Delivery, Hold, Links, PortId, PortRole, QueueNumbers, Read,
-    Router, Shelf, TopicShelf, TransactionId, Unsettled,
+    AddressKey, AddressKind, Answer, AttachmentId, AttachmentRole, Consuming, Declared, Delivery, Hold, Links,
+    OpenQueue, OpenTopic, QueueNumbers, Read, Router, TransactionId, Unsettled,
 };
 
 use crate::whole;
@@ -43,7 +43,7 @@ const KEY: &str = "key";
 
 /// What the links were told.
 #[derive(Default)]
-struct Told {
+struct Recorded {
     got: Vec<Got>,
     settled: Vec<(u32, Outcome)>,
     /// deliveries with a provisional outcome
@@ -52,28 +52,28 @@ struct Told {
     refused_postings: Vec<(u32, Outcome)>,
     discharged: Vec<(TransactionId, Result<(), Error>)>,
     open: Option<bool>,
-    room: Vec<(PortId, u32)>,
+    room: Vec<(AttachmentId, u32)>,
     held: Option<bool>,
     closed: usize,
-    /// of the last durable subscription that was asked for by its name
+    /// of the last durable subscription that was requested by its name
     recalled: Option<Vec<u8>>,
     /// links that were answered
-    attached: Vec<PortId>,
+    attached: Vec<AttachmentId>,
     /// links that were turned away
     refused: usize,
     drained: usize,
     full: bool,
-    /// what links were told of unsettled deliveries
-    maps: Vec<(PortId, Unsettled)>,
+    /// what links were notified of unsettled deliveries
+    maps: Vec<(AttachmentId, Unsettled)>,
     /// deliveries whose outcome counts for good
-    confirmed: Vec<(PortId, u64)>,
+    confirmed: Vec<(AttachmentId, u64)>,
     /// the name of the delivery that comes next
     name: Option<(u64, bool)>,
 }
 
 #[derive(Clone, Debug)]
 struct Got {
-    port: PortId,
+    attachment: AttachmentId,
     token: u64,
     /// of a link that can be resumed: its number, and whether it comes again
     name: Option<(u64, bool)>,
@@ -94,43 +94,43 @@ impl Got {
     }
 }
 
-impl Links for Told {
-    fn transfer(&mut self, port: PortId, delivery: &Delivery<'_>) -> bool {
+impl Links for Recorded {
+    fn transfer(&mut self, attachment: AttachmentId, delivery: &Delivery<'_>) -> bool {
         if self.full {
             return false;
         }
         let message = decode_message(delivery.payload).expect("a message");
         let (token, name) = (delivery.token.expect("an unsettled delivery"), self.name.take());
-        self.got.push(Got { port, token, name, message });
+        self.got.push(Got { attachment, token, name, message });
         true
     }
 
-    fn unsettled(&mut self, port: PortId, unsettled: Unsettled) {
-        self.maps.push((port, unsettled));
+    fn unsettled(&mut self, attachment: AttachmentId, unsettled: Unsettled) {
+        self.maps.push((attachment, unsettled));
     }
 
-    fn name(&mut self, _: PortId, number: u64, again: bool) {
+    fn name(&mut self, _: AttachmentId, number: u64, again: bool) {
         self.name = Some((number, again));
     }
 
-    fn settled(&mut self, port: PortId, token: u64) {
-        self.confirmed.push((port, token));
+    fn settled(&mut self, attachment: AttachmentId, token: u64) {
+        self.confirmed.push((attachment, token));
     }
 
-    fn recalled(&mut self, _: PortId, description: &[u8]) {
+    fn recalled(&mut self, _: AttachmentId, description: &[u8]) {
         self.recalled = Some(description.to_vec());
     }
 
-    fn attached(&mut self, port: PortId, answer: Result<Fields, Error>) {
+    fn attached(&mut self, attachment: AttachmentId, answer: Result<Fields, Error>) {
         self.refused += usize::from(answer.is_err());
-        self.attached.extend(answer.is_ok().then_some(port));
+        self.attached.extend(answer.is_ok().then_some(attachment));
     }
 
-    fn settle(&mut self, _: PortId, delivery_id: u32, outcome: &Outcome) {
+    fn settle(&mut self, _: AttachmentId, delivery_id: u32, outcome: &Outcome) {
         self.settled.push((delivery_id, outcome.clone()));
     }
 
-    fn provisional(&mut self, _: PortId, delivery_id: u32, _: TransactionId, outcome: &Outcome) {
+    fn provisional(&mut self, _: AttachmentId, delivery_id: u32, _: TransactionId, outcome: &Outcome) {
         match outcome {
             Outcome::Accepted => self.provisional.push(delivery_id),
             refused => self.refused_postings.push((delivery_id, refused.clone())),
@@ -141,21 +141,21 @@ impl Links for Told {
         self.discharged.push((transaction, result));
     }
 
-    fn taken(&mut self, _: PortId, _: u32) {}
-    fn open(&mut self, _: PortId, open: bool) {
+    fn taken(&mut self, _: AttachmentId, _: u32) {}
+    fn open(&mut self, _: AttachmentId, open: bool) {
         self.open = Some(open);
     }
-    fn room(&mut self, port: PortId, room: u32) {
-        self.room.push((port, room));
+    fn room(&mut self, attachment: AttachmentId, room: u32) {
+        self.room.push((attachment, room));
     }
-    fn hold(&mut self, _: PortId, hold: Hold) {
+    fn set_held(&mut self, _: AttachmentId, hold: Hold) {
         self.held = Some(hold != Hold::No);
     }
-    fn drained(&mut self, _: PortId) {
+    fn drained(&mut self, _: AttachmentId) {
         self.drained += 1;
     }
-    fn halted(&mut self, _: PortId) {}
-    fn close(&mut self, _: PortId, _: &Error) {
+    fn halted(&mut self, _: AttachmentId) {}
+    fn close(&mut self, _: AttachmentId, _: &Error) {
         self.closed += 1;
     }
 }
@@ -163,23 +163,23 @@ impl Links for Told {
 /// A router with a queue, a dead letter, and a log.
 struct House {
     router: Router,
-    told: Told,
+    recorded: Recorded,
     disk: Arc<SimulatedDisk>,
     log: Log<SimulatedDisk>,
     settings: Settings,
     /// of the topic
     topic: Settings,
-    ports: u32,
+    attachments: u32,
     sent: u32,
-    /// most bodies that were asked for at once
+    /// most bodies that were requested at once
     most_wanted: usize,
     now_ms: u64,
     /// the log has not taken something
     refused: bool,
 }
 
-const PRODUCER: PortId = PortId { shard: 0, generation: 0, index: 0 };
-const PUBLISHER: PortId = PortId { shard: 0, generation: 0, index: 1 };
+const PRODUCER: AttachmentId = AttachmentId { shard: 0, generation: 0, index: 0 };
+const PUBLISHER: AttachmentId = AttachmentId { shard: 0, generation: 0, index: 1 };
 
 impl House {
     fn new(settings: Settings) -> Self {
@@ -193,15 +193,15 @@ impl House {
     fn with_topic(disk: Arc<SimulatedDisk>, settings: Settings, topic: Settings) -> Self {
         let config = Config { segment_bytes: 64 << 10, secret: 1, ..Config::default() };
         let (log, recovered) = Log::open(Arc::clone(&disk), config).expect("a log");
-        let (router, told) = (Router::new(0, 42), Told::default());
+        let (router, recorded) = (Router::new(0, 42), Recorded::default());
         let mut house = Self {
             router,
-            told,
+            recorded,
             disk,
             log,
             settings,
             topic,
-            ports: 2,
+            attachments: 2,
             sent: 0,
             most_wanted: 0,
             now_ms: 1_000_000,
@@ -209,38 +209,38 @@ impl House {
         };
         house.router.set_time(house.now_ms);
         house.open(&recovered);
-        house.router.attach(PRODUCER, declared(QUEUE), producer(), &mut house.told);
-        house.router.attach(PUBLISHER, news(), publisher("news"), &mut house.told);
-        house.told = Told::default();
+        house.router.attach(PRODUCER, declared(QUEUE), producer(), &mut house.recorded);
+        house.router.attach(PUBLISHER, news(), publisher("news"), &mut house.recorded);
+        house.recorded = Recorded::default();
         house
     }
 
     fn open(&mut self, recovered: &Recovered) {
         if recovered.queues.is_empty() {
-            let mut batch = Batch::new();
+            let mut batch = WriteBatch::new();
             batch.declare(1, &[1; 16], "orders");
             batch.declare(2, &[2; 16], "dead");
             batch.declare(3, &[3; 16], "news::all");
             self.log.append(&mut batch).expect("room");
             self.log.sync().expect("a disk that works");
         }
-        let shelf = |number: u32, name: &str, settings: Settings| {
+        let opened = |number: u32, name: &str, settings: Settings| {
             let known = recovered.queues.iter().find(|queue| queue.queue == number);
             known.map_or_else(
-                || Shelf::new(name.into(), settings.clone(), Some(number)),
-                |known| Shelf::restored(name.into(), settings.clone(), known),
+                || OpenQueue::new(name.into(), settings.clone(), Some(number)),
+                |known| OpenQueue::restored(name.into(), settings.clone(), known),
             )
         };
-        let orders = shelf(1, "orders", self.settings.clone()).with_targets(Some(DEAD), None);
+        let orders = opened(1, "orders", self.settings.clone()).with_targets(Some(DEAD), None);
         let orders = orders.with_last_value_key(self.settings.last_value.then(|| KEY.into()));
-        self.router.shelve(declared(DEAD), shelf(2, "dead", Settings::default()), &mut self.told);
-        self.router.shelve(declared(QUEUE), orders, &mut self.told);
-        let all = shelf(3, "news::all", self.topic.clone()).of_topic(Some(TOPIC));
-        self.router.shelve(declared(DECLARED), all.with_targets(Some(DEAD), None), &mut self.told);
+        self.router.open_queue(declared(DEAD), opened(2, "dead", Settings::default()), &mut self.recorded);
+        self.router.open_queue(declared(QUEUE), orders, &mut self.recorded);
+        let all = opened(3, "news::all", self.topic.clone()).of_topic(Some(TOPIC));
+        self.router.open_queue(declared(DECLARED), all.with_targets(Some(DEAD), None), &mut self.recorded);
         let kept = recovered.queues.iter().filter_map(|queue| subscriptions::kept(queue, &self.topic));
-        let shelf = TopicShelf::new("news".into(), self.topic.clone(), true).with_targets(Some(DEAD), None);
+        let opened = OpenTopic::new("news".into(), self.topic.clone(), true).with_targets(Some(DEAD), None);
         self.router.set_queue_numbers(QueueNumbers::new(recovered.next_queue.max(4)));
-        self.router.open_topic(news(), shelf.with_known(kept.collect()), &mut self.told);
+        self.router.open_topic(news(), opened.with_known(kept.collect()), &mut self.recorded);
     }
 
     /// The process is killed and started again.
@@ -248,16 +248,21 @@ impl House {
         Self::with_topic(Arc::new(self.disk.as_seen()), self.settings, self.topic)
     }
 
-    fn consumer(&mut self, address: AddressKey, credit: u32) -> PortId {
+    fn consumer(&mut self, address: AddressKey, credit: u32) -> AttachmentId {
         self.consumer_that(address, credit, Consuming::default())
     }
 
-    fn consumer_that(&mut self, address: AddressKey, credit: u32, consuming: Consuming) -> PortId {
-        let port = PortId { shard: 0, generation: 0, index: self.ports };
-        self.ports += 1;
-        self.router.attach(port, declared(address), PortRole::Consumer { filter: None, consuming }, &mut self.told);
-        self.router.credit(port, credit, false, &mut self.told);
-        port
+    fn consumer_that(&mut self, address: AddressKey, credit: u32, consuming: Consuming) -> AttachmentId {
+        let attachment = AttachmentId { shard: 0, generation: 0, index: self.attachments };
+        self.attachments += 1;
+        self.router.attach(
+            attachment,
+            declared(address),
+            AttachmentRole::Consumer { filter: None, consuming },
+            &mut self.recorded,
+        );
+        self.router.credit(attachment, credit, false, &mut self.recorded);
+        attachment
     }
 
     fn send(&mut self, text: &str) -> u32 {
@@ -268,18 +273,18 @@ impl House {
         self.send_from(PRODUCER, message)
     }
 
-    fn send_from(&mut self, port: PortId, message: &Message) -> u32 {
+    fn send_from(&mut self, attachment: AttachmentId, message: &Message) -> u32 {
         let mut payload = Vec::new();
         encode_message(&mut payload, message);
         let id = self.sent;
         self.sent += 1;
-        self.router.deliver(port, whole(id, &payload), &mut self.told);
+        self.router.deliver(attachment, whole(id, &payload), &mut self.recorded);
         id
     }
 
     /// Writes what the log is given, and keeps its answers back for [`House::answered`].
     fn written(&mut self) -> Vec<Answer> {
-        self.router.turn(&mut self.told);
+        self.router.turn(&mut self.recorded);
         let mut answers = Vec::new();
         while let Some(mut batch) = self.router.take_journal() {
             let result = self.log.append(&mut batch).and_then(|()| self.log.sync());
@@ -289,15 +294,16 @@ impl House {
     }
 
     fn answered(&mut self, answers: Vec<Answer>) {
-        answers.into_iter().for_each(|answer| self.router.journaled(answer, &mut self.told));
+        answers.into_iter().for_each(|answer| self.router.journaled(answer, &mut self.recorded));
         self.pump();
     }
 
-    /// What the log is given is written and answered, what is asked of the disk is read, until nothing is left.
+    /// What the log is given is written and answered, what is asked of the disk is read, until
+    /// nothing is left.
     fn pump(&mut self) {
         let mut rounds = 0;
         loop {
-            self.router.turn(&mut self.told);
+            self.router.turn(&mut self.recorded);
             let mut idle = true;
             while let Some(mut batch) = self.router.take_journal() {
                 idle = false;
@@ -305,7 +311,7 @@ impl House {
                 rounds += 1;
                 self.refused |= result.is_err();
                 assert!(rounds < 10_000, "the log is offered work for ever: {result:?}");
-                self.router.journaled(Answer { batch, result }, &mut self.told);
+                self.router.journaled(Answer { batch, result }, &mut self.recorded);
             }
             let wanted = self.router.take_wanted();
             idle &= wanted.is_empty();
@@ -316,7 +322,7 @@ impl House {
                 (place, Read::from(reader.read(place, &mut buffer)))
             });
             let read: Vec<_> = read.collect();
-            self.router.fetched(read, &mut self.told);
+            self.router.fetched(read, &mut self.recorded);
             if idle {
                 return;
             }
@@ -330,12 +336,12 @@ impl House {
     }
 
     fn answer(&mut self, got: &Got, outcome: &Outcome) {
-        self.router.outcome(got.token, outcome, &mut self.told);
+        self.router.outcome(got.token, outcome, &mut self.recorded);
         self.pump();
     }
 
     fn got(&mut self) -> Vec<Got> {
-        std::mem::take(&mut self.told.got)
+        std::mem::take(&mut self.recorded.got)
     }
 
     fn texts(&mut self) -> Vec<String> {
@@ -359,12 +365,12 @@ fn news() -> Declared {
     Declared { key: TOPIC, kind: AddressKind::Topic, link_capacity: 100, space: 1 }
 }
 
-fn publisher(name: &str) -> PortRole {
-    PortRole::Producer { anonymous: false, name: Some(name.into()), producer_name: None, resume: None }
+fn publisher(name: &str) -> AttachmentRole {
+    AttachmentRole::Producer { anonymous: false, name: Some(name.into()), producer_name: None, resume: None }
 }
 
-fn producer() -> PortRole {
-    PortRole::Producer { anonymous: false, name: None, producer_name: None, resume: None }
+fn producer() -> AttachmentRole {
+    AttachmentRole::Producer { anonymous: false, name: None, producer_name: None, resume: None }
 }
 
 fn ttl(maximum_ms: u64) -> Ttl {

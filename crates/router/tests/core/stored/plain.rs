@@ -1,4 +1,5 @@
-//! Queues in memory, where most messages go the short way of plain ones: nobody can tell which way one went.
+//! Queues in memory, where most messages go the short way of plain ones: nobody can tell which way
+//! one went.
 
 use enmasse_amqp::types::{Header, Symbol};
 use enmasse_journal::queue::Duplicates;
@@ -7,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 
 const MEMORY: AddressKey = AddressKey(50);
-const SENDER: PortId = PortId { shard: 0, generation: 0, index: 2 };
+const SENDER: AttachmentId = AttachmentId { shard: 0, generation: 0, index: 2 };
 
 #[derive(Clone, Debug)]
 enum Command {
@@ -25,19 +26,19 @@ enum Command {
 /// A house with a queue in memory beside its others.
 struct Memory {
     house: House,
-    consumers: Vec<(PortId, u32)>,
+    consumers: Vec<(AttachmentId, u32)>,
     held: Vec<Got>,
     /// what came, in order: to whom, which, after how many failed deliveries
-    came: Vec<(PortId, String, u32)>,
+    came: Vec<(AttachmentId, String, u32)>,
 }
 
 impl Memory {
     fn new(settings: Settings) -> Self {
         let mut house = House::new(Settings::default());
-        house.ports = 3;
-        let shelf = Shelf::new("memory".into(), settings, None);
-        house.router.shelve(declared(MEMORY), shelf, &mut house.told);
-        house.router.attach(SENDER, declared(MEMORY), producer(), &mut house.told);
+        house.attachments = 3;
+        let opened = OpenQueue::new("memory".into(), settings, None);
+        house.router.open_queue(declared(MEMORY), opened, &mut house.recorded);
+        house.router.attach(SENDER, declared(MEMORY), producer(), &mut house.recorded);
         Self { house, consumers: Vec::new(), held: Vec::new(), came: Vec::new() }
     }
 
@@ -53,45 +54,47 @@ impl Memory {
         match command {
             Command::Send(priority, ttl) => self.send(*priority, *ttl),
             Command::Attach(browses) => {
-                let port = self.house.consumer_that(MEMORY, 2, Consuming { browses: *browses, ..Consuming::default() });
-                self.consumers.push((port, 2));
+                let attachment =
+                    self.house.consumer_that(MEMORY, 2, Consuming { browses: *browses, ..Consuming::default() });
+                self.consumers.push((attachment, 2));
             }
             Command::Detach(choice) if !self.consumers.is_empty() => {
-                let (port, _) = self.consumers.remove(at(*choice));
-                let (gone, held) = std::mem::take(&mut self.held).into_iter().partition(|got| got.port == port);
+                let (attachment, _) = self.consumers.remove(at(*choice));
+                let (gone, held) =
+                    std::mem::take(&mut self.held).into_iter().partition(|got| got.attachment == attachment);
                 self.held = held;
                 let gone: Vec<Got> = gone;
-                gone.iter().for_each(|got| self.house.router.outcome(got.token, &failed(), &mut self.house.told));
-                self.house.router.detach(port, &mut self.house.told);
+                gone.iter().for_each(|got| self.house.router.outcome(got.token, &failed(), &mut self.house.recorded));
+                self.house.router.detach(attachment, &mut self.house.recorded);
             }
             Command::Credit(choice, more) if !self.consumers.is_empty() => {
                 let at = at(*choice);
                 self.consumers[at].1 += more;
-                let (port, limit) = self.consumers[at];
-                self.house.router.credit(port, limit, false, &mut self.house.told);
+                let (attachment, limit) = self.consumers[at];
+                self.house.router.credit(attachment, limit, false, &mut self.house.recorded);
             }
-            Command::Full(full) => self.house.told.full = *full,
+            Command::Full(full) => self.house.recorded.full = *full,
             Command::Answer(choice, outcome) if !self.held.is_empty() => {
                 let got = self.held.remove(choice % self.held.len());
-                self.house.router.outcome(got.token, outcome, &mut self.house.told);
+                self.house.router.outcome(got.token, outcome, &mut self.house.recorded);
             }
-            Command::Turn => self.house.router.turn(&mut self.house.told),
+            Command::Turn => self.house.router.turn(&mut self.house.recorded),
             Command::Pass(ms) => self.house.pass(*ms),
             _ => {}
         }
         // A plain one goes to a waiting consumer at once, others before the turn ends.
-        self.house.router.tend_touched(&mut self.house.told);
+        self.house.router.process_dirty(&mut self.house.recorded);
         for got in self.house.got() {
             let count = got.message.header.as_ref().map_or(0, |header| header.delivery_count);
-            self.came.push((got.port, got.text(), count));
+            self.came.push((got.attachment, got.text(), count));
             self.held.push(got);
         }
     }
 
-    fn figures(&self) -> String {
+    fn stats(&self) -> String {
         let of = |found: &(AddressKey, _)| found.0 == MEMORY;
-        let mut figures = self.house.router.queue_figures();
-        format!("{:?} {:?}", figures.find(of), self.house.router.stats().find(|(key, _)| *key == MEMORY))
+        let mut stats = self.house.router.queue_stats();
+        format!("{:?} {:?}", stats.find(of), self.house.router.stats().find(|(key, _)| *key == MEMORY))
     }
 }
 
@@ -118,7 +121,7 @@ fn commands() -> impl Strategy<Value = Command> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Where duplicates are looked for no message is plain as it comes; there are none here.
+    /// Where duplicates are searched for no message is plain as it comes; there are none here.
     #[test]
     fn plain_messages_come_as_all_others_do(commands in prop::collection::vec(commands(), 1..150)) {
         let looks = Settings { duplicates: Some(Duplicates { ids: 1, window_ms: 0 }), ..Settings::default() };
@@ -127,8 +130,8 @@ proptest! {
             plain.run(command);
             other.run(command);
             prop_assert_eq!(&plain.came, &other.came);
-            prop_assert_eq!(&plain.house.told.settled, &other.house.told.settled);
-            prop_assert_eq!(plain.figures(), other.figures());
+            prop_assert_eq!(&plain.house.recorded.settled, &other.house.recorded.settled);
+            prop_assert_eq!(plain.stats(), other.stats());
         }
     }
 }
@@ -138,11 +141,11 @@ fn what_finds_no_room_waits_at_its_place() {
     let mut memory = Memory::new(Settings::default());
     memory.run(&Command::Attach(false));
     memory.run(&Command::Credit(0, 10));
-    memory.house.told.full = true;
+    memory.house.recorded.full = true;
     (0..3).for_each(|_| memory.run(&Command::Send(None, None)));
     memory.run(&Command::Turn);
-    assert_eq!((memory.came.len(), memory.house.told.settled.len()), (0, 3), "accepted, and waits");
-    memory.house.told.full = false;
+    assert_eq!((memory.came.len(), memory.house.recorded.settled.len()), (0, 3), "accepted, and waits");
+    memory.house.recorded.full = false;
     memory.run(&Command::Credit(0, 0));
     memory.run(&Command::Turn);
     let came: Vec<&str> = memory.came.iter().map(|(_, text, _)| text.as_str()).collect();
@@ -153,15 +156,16 @@ fn what_finds_no_room_waits_at_its_place() {
 fn a_plain_message_does_not_slip_by_a_rejected_one_of_its_numbered_producer() {
     let mut memory = Memory::new(Settings::default());
     memory.run(&Command::Attach(false));
-    let port = PortId { shard: 0, generation: 0, index: 900 };
-    let role = PortRole::Producer { anonymous: false, name: None, producer_name: Some("p".into()), resume: None };
-    memory.house.router.attach(port, declared(MEMORY), role, &mut memory.house.told);
+    let attachment = AttachmentId { shard: 0, generation: 0, index: 900 };
+    let role = AttachmentRole::Producer { anonymous: false, name: None, producer_name: Some("p".into()), resume: None };
+    memory.house.router.attach(attachment, declared(MEMORY), role, &mut memory.house.recorded);
     let mut broken = Message { body: Body::Data(vec!["broken".into()]), ..Message::default() };
     broken.message_annotations.push((Symbol::from("x-opt-delivery-delay"), Value::String("soon".to_owned())));
     let plain = Message { body: Body::Data(vec!["plain".into()]), ..Message::default() };
-    let [before, rejected, after] = [&plain, &broken, &plain].map(|message| memory.house.send_from(port, message));
+    let [before, rejected, after] =
+        [&plain, &broken, &plain].map(|message| memory.house.send_from(attachment, message));
     memory.run(&Command::Turn);
-    let settled = &memory.house.told.settled;
+    let settled = &memory.house.recorded.settled;
     assert_eq!(settled[0], (before, Outcome::Accepted));
     assert!(matches!(&settled[1], (id, Outcome::Rejected(Some(_))) if *id == rejected), "{settled:?}");
     assert_eq!(settled[2..], [(after, Outcome::Released)]);
@@ -177,12 +181,12 @@ fn what_was_read_for_a_consumer_without_room_is_not_read_again() {
     }
     house.pump();
     let mut house = house.restarted();
-    let port = house.consumer(QUEUE, 20);
-    house.told.full = true;
+    let attachment = house.consumer(QUEUE, 20);
+    house.recorded.full = true;
     house.pump();
     assert_eq!((house.got().len(), house.router.fetched_bytes()), (0, 0));
-    house.told.full = false;
-    house.router.credit(port, 20, false, &mut house.told);
+    house.recorded.full = false;
+    house.router.credit(attachment, 20, false, &mut house.recorded);
     assert!(house.router.take_wanted().is_empty(), "all are here");
     house.pump();
     assert_eq!(house.texts(), (0..20).map(|number| number.to_string()).collect::<Vec<_>>());

@@ -1,5 +1,6 @@
-//! A disk that does not answer for a while: nothing counts as lost, nothing is delivered twice, and after ten seconds
-//! messages pass the one that cannot be read, unless their order is promised. And messages without any bytes.
+//! A disk that does not answer for a while: nothing counts as lost, nothing is delivered twice, and
+//! after ten seconds messages pass the one that cannot be read, unless their order is promised. And
+//! messages without any bytes.
 
 use enmasse_amqp::selector::{Dialect, Selector};
 use enmasse_amqp::types::Properties;
@@ -60,11 +61,11 @@ fn a_disk_that_answers_again_changes_nothing() {
 #[test]
 fn a_consumer_with_little_credit_has_the_others_too() {
     let mut house = split(Settings::default(), &[("b", None)], None);
-    let port = house.consumer(QUEUE, 1);
+    let attachment = house.consumer(QUEUE, 1);
     house.pump();
     house.pass(10_000);
     assert_eq!(letters(&mut house), "z");
-    house.router.credit(port, 2, false, &mut house.told);
+    house.router.credit(attachment, 2, false, &mut house.recorded);
     house.pump();
     assert_eq!(letters(&mut house), "b");
 }
@@ -115,7 +116,7 @@ fn a_selector_asks_about_the_others_after_ten_seconds() {
 }
 
 #[test]
-fn an_administrator_is_told_of_a_message_that_cannot_be_read() {
+fn an_administrator_is_notified_of_a_message_that_cannot_be_read() {
     let mut house = split(Settings::default(), &[("b", None)], None);
     house.consumer(QUEUE, 1);
     house.pump();
@@ -141,11 +142,11 @@ fn an_administrator_is_told_of_a_message_that_cannot_be_read() {
 fn a_message_without_sections_is_stored_and_delivered_as_it_came() {
     for restart in [false, true] {
         let mut house = House::new(Settings::default());
-        house.router.deliver(PRODUCER, whole(0, b""), &mut house.told);
-        house.router.deliver(PUBLISHER, whole(1, b""), &mut house.told);
+        house.router.deliver(PRODUCER, whole(0, b""), &mut house.recorded);
+        house.router.deliver(PUBLISHER, whole(1, b""), &mut house.recorded);
         house.sent = 2;
         house.pump();
-        assert_eq!(house.told.settled, [(0, Outcome::Accepted), (1, Outcome::Accepted)]);
+        assert_eq!(house.recorded.settled, [(0, Outcome::Accepted), (1, Outcome::Accepted)]);
         if restart {
             house = house.restarted();
         }
@@ -158,14 +159,14 @@ fn a_message_without_sections_is_stored_and_delivered_as_it_came() {
             house.answer(&got[0], &Outcome::Accepted);
         }
         assert_eq!(house.router.take_damaged(|_| Some(())), []);
-        assert_eq!(house.log.figures().alive_messages, 0);
+        assert_eq!(house.log.stats().alive_messages, 0);
     }
 }
 
 #[test]
 fn a_message_without_sections_goes_to_the_dead_letter_like_any_other() {
     let mut house = House::new(Settings { dead_letter: true, ..Settings::default() });
-    house.router.deliver(PRODUCER, whole(0, b""), &mut house.told);
+    house.router.deliver(PRODUCER, whole(0, b""), &mut house.recorded);
     house.consumer(QUEUE, 1);
     house.pump();
     let got = house.got();

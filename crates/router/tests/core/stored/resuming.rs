@@ -1,5 +1,5 @@
-//! Links that can be resumed (2.6.13): what is held for a receiver and known of a sender, over losses and restarts, and
-//! exactly once for both.
+//! Links that can be resumed (2.6.13): what is held for a receiver and known of a sender, over
+//! losses and restarts, and exactly once for both.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use enmasse_amqp::types::{Body, DeliveryState, Message, Outcome, Received};
 use enmasse_journal::log::simulated::{Dice, SimulatedDisk};
 use enmasse_journal::queue::{Full, Limits, Redelivery, Settings};
-use enmasse_router::core::{Consuming, PortId, PortRole, Resume, Unsettled};
+use enmasse_router::core::{AttachmentId, AttachmentRole, Consuming, Resume, Unsettled};
 
 use crate::seeds::each_seed;
 
@@ -35,73 +35,79 @@ fn message(text: &str) -> Message {
 }
 
 impl House {
-    fn free_port(&mut self) -> PortId {
-        self.ports += 1;
-        PortId { shard: 0, generation: 0, index: self.ports - 1 }
+    fn free_attachment(&mut self) -> AttachmentId {
+        self.attachments += 1;
+        AttachmentId { shard: 0, generation: 0, index: self.attachments - 1 }
     }
 
-    /// A receiver whose link can be resumed, without credit; it is answered when the log has been pumped.
-    fn receiver(&mut self, resume: Resume) -> PortId {
-        let port = self.free_port();
+    /// A receiver whose link can be resumed, without credit; it is answered when the log has been
+    /// pumped.
+    fn receiver(&mut self, resume: Resume) -> AttachmentId {
+        let attachment = self.free_attachment();
         let consuming = Consuming { resume: Some(Box::new(resume)), name: LINK, ..Consuming::default() };
-        self.router.attach(port, declared(QUEUE), PortRole::Consumer { filter: None, consuming }, &mut self.told);
-        port
+        self.router.attach(
+            attachment,
+            declared(QUEUE),
+            AttachmentRole::Consumer { filter: None, consuming },
+            &mut self.recorded,
+        );
+        attachment
     }
 
-    fn sender(&mut self, resume: Resume) -> PortId {
-        let port = self.free_port();
+    fn sender(&mut self, resume: Resume) -> AttachmentId {
+        let attachment = self.free_attachment();
         let resume = Some(Box::new(resume));
-        let role = PortRole::Producer { anonymous: false, name: None, producer_name: None, resume };
-        self.router.attach(port, declared(QUEUE), role, &mut self.told);
-        port
+        let role = AttachmentRole::Producer { anonymous: false, name: None, producer_name: None, resume };
+        self.router.attach(attachment, declared(QUEUE), role, &mut self.recorded);
+        attachment
     }
 
-    /// As above, with an answer: the map it was told.
-    fn told_receiver(&mut self, resume: Resume, credit: u32) -> (PortId, Vec<u64>) {
-        let port = self.receiver(resume);
+    /// As above, with an answer: the map it was notified.
+    fn recorded_receiver(&mut self, resume: Resume, credit: u32) -> (AttachmentId, Vec<u64>) {
+        let attachment = self.receiver(resume);
         self.pump();
-        let known = self.map_of(port).into_iter().map(|(tag, state)| {
+        let known = self.map_of(attachment).into_iter().map(|(tag, state)| {
             assert_eq!(state, None);
             u64::from_be_bytes(tag.try_into().expect("eight bytes"))
         });
         let known = known.collect();
-        self.router.credit(port, credit, false, &mut self.told);
+        self.router.credit(attachment, credit, false, &mut self.recorded);
         self.pump();
-        (port, known)
+        (attachment, known)
     }
 
-    fn map_of(&mut self, port: PortId) -> Unsettled {
-        assert!(self.told.attached.contains(&port), "the attach is answered");
-        let at = self.told.maps.iter().position(|(of, _)| *of == port).expect("a map");
-        self.told.maps.swap_remove(at).1
+    fn map_of(&mut self, attachment: AttachmentId) -> Unsettled {
+        assert!(self.recorded.attached.contains(&attachment), "the attach is answered");
+        let at = self.recorded.maps.iter().position(|(of, _)| *of == attachment).expect("a map");
+        self.recorded.maps.swap_remove(at).1
     }
 
-    fn lose(&mut self, port: PortId) {
-        self.router.detach(port, &mut self.told);
+    fn lose(&mut self, attachment: AttachmentId) {
+        self.router.detach(attachment, &mut self.recorded);
         self.pump();
     }
 
-    fn send_tagged(&mut self, port: PortId, tag: &[u8], text: &str) -> u32 {
-        self.router.name_delivery(port, self.sent, tag);
-        self.send_from(port, &message(text))
+    fn send_tagged(&mut self, attachment: AttachmentId, tag: &[u8], text: &str) -> u32 {
+        self.router.name_delivery(attachment, self.sent, tag);
+        self.send_from(attachment, &message(text))
     }
 }
 
 /// Three messages, all held by a link.
-fn with_three() -> (House, PortId) {
+fn with_three() -> (House, AttachmentId) {
     let mut house = House::new(Settings::default());
     for text in ["a", "b", "c"] {
         house.send(text);
     }
     house.pump();
-    let (port, known) = house.told_receiver(resume(None), 3);
+    let (attachment, known) = house.recorded_receiver(resume(None), 3);
     assert!(known.is_empty());
     let got = house.got();
     assert_eq!(
         got.iter().map(|got| got.name).collect::<Vec<_>>(),
         (0..3).map(|n| Some((n, false))).collect::<Vec<_>>()
     );
-    (house, port)
+    (house, attachment)
 }
 
 /// What a consumer that cannot be resumed gets.
@@ -109,7 +115,7 @@ fn others_get(house: &mut House) -> Vec<(String, u32)> {
     let other = house.consumer(QUEUE, 10);
     house.pump();
     let got = house.got();
-    house.router.credit(other, got.len() as u32, false, &mut house.told);
+    house.router.credit(other, got.len() as u32, false, &mut house.recorded);
     for one in &got {
         house.answer(one, &Outcome::Released);
     }
@@ -127,8 +133,8 @@ fn a_message_leaves_when_the_disk_knows_who_holds_it() {
     let mut house = House::new(Settings::default());
     house.send("a");
     house.pump();
-    let (port, _) = house.told_receiver(resume(None), 0);
-    house.router.credit(port, 1, false, &mut house.told);
+    let (attachment, _) = house.recorded_receiver(resume(None), 0);
+    house.router.credit(attachment, 1, false, &mut house.recorded);
     assert!(house.got().is_empty(), "the disk does not know");
     let mut other = House::on(Arc::new(house.disk.as_seen()), Settings::default());
     other.pump();
@@ -141,17 +147,17 @@ fn a_message_leaves_when_the_disk_knows_who_holds_it() {
 }
 
 #[test]
-fn what_a_link_holds_is_resumed_settled_or_delivered_anew() {
+fn what_a_link_holds_is_resumed_settled_or_delivered_again() {
     for restarts in [false, true] {
-        let (mut house, port) = with_three();
+        let (mut house, attachment) = with_three();
         if restarts {
             house = house.restarted();
         } else {
-            house.lose(port);
+            house.lose(attachment);
         }
         assert!(others_get(&mut house).is_empty(), "all are held");
-        let said = map(&[(0, None), (1, accepted()), (9, accepted())]);
-        let (port, known) = house.told_receiver(resume(said), 1);
+        let reported = map(&[(0, None), (1, accepted()), (9, accepted())]);
+        let (attachment, known) = house.recorded_receiver(resume(reported), 1);
         assert_eq!(known, [0]);
         let got = house.got();
         assert_eq!(
@@ -159,11 +165,11 @@ fn what_a_link_holds_is_resumed_settled_or_delivered_anew() {
             [("a".to_owned(), Some((0, true)))]
         );
         assert_eq!(others_get(&mut house), texts(&[("c", 0)]), "it never came, which is no failure");
-        house.router.outcome_unsettled(port, got[0].token, &Outcome::Accepted, &mut house.told);
-        assert!(house.told.confirmed.is_empty(), "the disk does not know");
+        house.router.outcome_unsettled(attachment, got[0].token, &Outcome::Accepted, &mut house.recorded);
+        assert!(house.recorded.confirmed.is_empty(), "the disk does not know");
         house.pump();
-        assert_eq!(house.told.confirmed, [(port, got[0].token)]);
-        house.lose(port);
+        assert_eq!(house.recorded.confirmed, [(attachment, got[0].token)]);
+        house.lose(attachment);
         let mut house = house.restarted();
         assert_eq!(others_get(&mut house), texts(&[("c", 0)]), "what was accepted is gone");
     }
@@ -177,12 +183,12 @@ fn outcomes_in_the_map_are_outcomes() {
         house.send(text);
     }
     house.pump();
-    let (port, _) = house.told_receiver(resume(None), 3);
+    let (attachment, _) = house.recorded_receiver(resume(None), 3);
     house.got();
-    house.lose(port);
+    house.lose(attachment);
     let state = |outcome: Outcome| Some(DeliveryState::Outcome(outcome));
-    let said = map(&[(0, state(failed())), (1, state(Outcome::Rejected(None))), (2, state(Outcome::Released))]);
-    assert!(house.told_receiver(resume(said), 0).1.is_empty());
+    let reported = map(&[(0, state(failed())), (1, state(Outcome::Rejected(None))), (2, state(Outcome::Released))]);
+    assert!(house.recorded_receiver(resume(reported), 0).1.is_empty());
     assert_eq!(others_get(&mut house), texts(&[("a", 1), ("c", 0)]));
     house.consumer(DEAD, 1);
     house.pump();
@@ -190,13 +196,13 @@ fn outcomes_in_the_map_are_outcomes() {
 }
 
 #[test]
-fn what_has_come_in_part_begins_anew() {
-    let (mut house, port) = with_three();
-    house.lose(port);
+fn what_has_come_in_part_begins_again() {
+    let (mut house, attachment) = with_three();
+    house.lose(attachment);
     let came =
         |section_number, section_offset| Some(DeliveryState::Received(Received { section_number, section_offset }));
-    let said = map(&[(0, came(0, 0)), (1, came(0, 3)), (2, came(1, 0))]);
-    let (_, known) = house.told_receiver(resume(said), 10);
+    let reported = map(&[(0, came(0, 0)), (1, came(0, 3)), (2, came(1, 0))]);
+    let (_, known) = house.recorded_receiver(resume(reported), 10);
     assert_eq!(known, [0]);
     let names: Vec<_> = house.got().iter().map(|got| got.name).collect();
     assert_eq!(names, [Some((0, true)), Some((1, false)), Some((2, false))]);
@@ -204,16 +210,16 @@ fn what_has_come_in_part_begins_anew() {
 
 #[test]
 fn a_link_without_an_account_has_lost_what_it_was_at() {
-    let (mut house, port) = with_three();
-    house.lose(port);
-    assert!(house.told_receiver(resume(None), 0).1.is_empty());
+    let (mut house, attachment) = with_three();
+    house.lose(attachment);
+    assert!(house.recorded_receiver(resume(None), 0).1.is_empty());
     assert_eq!(others_get(&mut house), texts(&[("a", 1), ("b", 0), ("c", 0)]));
 }
 
 #[test]
 fn a_link_that_is_closed_leaves_nothing_behind() {
-    let (mut house, port) = with_three();
-    house.router.unsubscribe(port, &mut house.told);
+    let (mut house, attachment) = with_three();
+    house.router.unsubscribe(attachment, &mut house.recorded);
     house.pump();
     assert_eq!(others_get(&mut house), texts(&[("a", 0), ("b", 0), ("c", 0)]));
     let mut house = house.restarted();
@@ -221,59 +227,59 @@ fn a_link_that_is_closed_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_link_that_does_not_come_back_is_given_up() {
+fn a_link_that_does_not_return_is_given_up() {
     for restarts in [false, true] {
-        let (mut house, port) = with_three();
+        let (mut house, attachment) = with_three();
         if restarts {
             house = house.restarted();
         } else {
-            house.lose(port);
+            house.lose(attachment);
         }
         house.pass(u64::from(KEEP_S) * 1000 - 1);
         assert!(others_get(&mut house).is_empty());
         house.pass(1);
         assert_eq!(others_get(&mut house), texts(&[("a", 1), ("b", 0), ("c", 0)]), "restarts: {restarts}");
-        assert!(house.told_receiver(resume(map(&[(0, accepted())])), 0).1.is_empty());
+        assert!(house.recorded_receiver(resume(map(&[(0, accepted())])), 0).1.is_empty());
         assert_eq!(others_get(&mut house).len(), 3, "it came too late");
     }
 }
 
 #[test]
-fn a_link_that_attaches_anew_before_its_end_was_noticed_is_the_same() {
+fn a_link_that_attaches_again_before_its_end_was_noticed_is_the_same() {
     let (mut house, _) = with_three();
-    let closed = house.told.closed;
-    let (_, known) = house.told_receiver(resume(map(&[(0, None), (1, None), (2, None)])), 10);
-    assert_eq!((known, house.told.closed), (vec![0, 1, 2], closed + 1));
+    let closed = house.recorded.closed;
+    let (_, known) = house.recorded_receiver(resume(map(&[(0, None), (1, None), (2, None)])), 10);
+    assert_eq!((known, house.recorded.closed), (vec![0, 1, 2], closed + 1));
     assert_eq!(house.texts(), ["a", "b", "c"]);
 }
 
 #[test]
 fn an_incomplete_map_gives_nothing_up_and_brings_nothing_new() {
-    let (mut house, port) = with_three();
-    house.lose(port);
+    let (mut house, attachment) = with_three();
+    house.lose(attachment);
     house.send("d");
     house.pump();
     let half = Resume { incomplete: true, ..resume(map(&[(1, None)])) };
-    let (port, known) = house.told_receiver(half, 10);
+    let (attachment, known) = house.recorded_receiver(half, 10);
     assert_eq!((known, house.texts()), (vec![1], vec!["b".to_owned()]));
-    house.lose(port);
+    house.lose(attachment);
     let whole = map(&[(0, None), (1, None), (2, None)]);
-    assert_eq!(house.told_receiver(resume(whole), 10).1, [0, 1, 2]);
+    assert_eq!(house.recorded_receiver(resume(whole), 10).1, [0, 1, 2]);
     assert_eq!(house.texts(), ["a", "b", "c", "d"]);
 }
 
 #[test]
 fn what_finds_no_room_is_kept_for_the_link_that_knows_it() {
-    let (mut house, port) = with_three();
-    house.lose(port);
-    house.told.full = true;
-    let (port, _) = house.told_receiver(resume(map(&[(0, None), (1, None), (2, None)])), 3);
+    let (mut house, attachment) = with_three();
+    house.lose(attachment);
+    house.recorded.full = true;
+    let (attachment, _) = house.recorded_receiver(resume(map(&[(0, None), (1, None), (2, None)])), 3);
     assert!(house.got().is_empty());
     assert!({
-        house.told.full = false;
+        house.recorded.full = false;
         others_get(&mut house).is_empty()
     });
-    house.router.credit(port, 3, false, &mut house.told);
+    house.router.credit(attachment, 3, false, &mut house.recorded);
     house.pump();
     assert_eq!(house.got().iter().map(|got| got.name).collect::<Vec<_>>(), [0, 1, 2].map(|n| Some((n, true))));
 }
@@ -281,26 +287,26 @@ fn what_finds_no_room_is_kept_for_the_link_that_knows_it() {
 #[test]
 fn a_sender_learns_what_was_stored() {
     let mut house = House::new(Settings::default());
-    let port = house.sender(resume(Some(Vec::new())));
+    let attachment = house.sender(resume(Some(Vec::new())));
     house.pump();
-    assert!(house.map_of(port).is_empty());
-    house.send_tagged(port, b"stored", "a");
-    house.send_tagged(port, b"settled", "b");
+    assert!(house.map_of(attachment).is_empty());
+    house.send_tagged(attachment, b"stored", "a");
+    house.send_tagged(attachment, b"settled", "b");
     house.pump();
-    house.router.forget_tag(port, b"settled");
+    house.router.forget_tag(attachment, b"settled");
     house.pump();
-    house.send_tagged(port, b"lost", "c");
-    let said: Unsettled = ["stored", "settled", "lost", "never"].map(|tag| (tag.into(), None)).into();
+    house.send_tagged(attachment, b"lost", "c");
+    let reported: Unsettled = ["stored", "settled", "lost", "never"].map(|tag| (tag.into(), None)).into();
     for restarts in [true, false] {
         let mut again = if restarts {
             House::on(Arc::new(house.disk.as_seen()), Settings::default())
         } else {
-            house.router.detach(port, &mut house.told);
+            house.router.detach(attachment, &mut house.recorded);
             std::mem::replace(&mut house, House::new(Settings::default()))
         };
-        let port = again.sender(resume(Some(said.clone())));
+        let attachment = again.sender(resume(Some(reported.clone())));
         again.pump();
-        let mut known = again.map_of(port);
+        let mut known = again.map_of(attachment);
         known.sort_by(|one, other| one.0.cmp(&other.0));
         let mut expected = vec![(b"stored".to_vec(), accepted())];
         if !restarts {
@@ -308,36 +314,36 @@ fn a_sender_learns_what_was_stored() {
             expected.insert(0, (b"lost".to_vec(), accepted()));
         }
         assert_eq!(known, expected);
-        again.router.detach(port, &mut again.told);
-        let port = again.sender(resume(Some(Vec::new())));
+        again.router.detach(attachment, &mut again.recorded);
+        let attachment = again.sender(resume(Some(Vec::new())));
         again.pump();
-        assert!(again.map_of(port).is_empty());
+        assert!(again.map_of(attachment).is_empty());
         let mut again = again.restarted();
-        let port = again.sender(resume(Some(said.clone())));
+        let attachment = again.sender(resume(Some(reported.clone())));
         again.pump();
-        assert!(again.map_of(port).is_empty(), "what its map no more names it has settled");
+        assert!(again.map_of(attachment).is_empty(), "what its map no more names it has settled");
     }
 }
 
 #[test]
-fn tags_of_a_sender_that_does_not_come_back_are_forgotten() {
+fn tags_of_a_sender_that_does_not_return_are_forgotten() {
     for closes in [false, true] {
         let mut house = House::new(Settings::default());
-        let port = house.sender(resume(None));
+        let attachment = house.sender(resume(None));
         house.pump();
-        house.send_tagged(port, b"t", "a");
+        house.send_tagged(attachment, b"t", "a");
         house.pump();
         if closes {
-            house.router.unsubscribe(port, &mut house.told);
+            house.router.unsubscribe(attachment, &mut house.recorded);
         } else {
-            house.lose(port);
+            house.lose(attachment);
             house.pass(u64::from(KEEP_S) * 1000);
         }
         house.pump();
         let mut house = house.restarted();
-        let port = house.sender(resume(Some(vec![(b"t".to_vec(), None)])));
+        let attachment = house.sender(resume(Some(vec![(b"t".to_vec(), None)])));
         house.pump();
-        assert!(house.map_of(port).is_empty());
+        assert!(house.map_of(attachment).is_empty());
         assert_eq!(others_get(&mut house), texts(&[("a", 0)]), "the message stays");
     }
 }
@@ -345,9 +351,9 @@ fn tags_of_a_sender_that_does_not_come_back_are_forgotten() {
 #[test]
 fn what_is_accepted_in_a_transaction_is_held_no_more() {
     for settled in [true, false] {
-        let (mut house, port) = with_three();
-        house.lose(port);
-        let (port, _) = house.told_receiver(resume(map(&[])), 3);
+        let (mut house, attachment) = with_three();
+        house.lose(attachment);
+        let (attachment, _) = house.recorded_receiver(resume(map(&[])), 3);
         assert_eq!(held_on(&house.disk), 3);
         let got = house.got();
         let id = house.declare(1);
@@ -355,7 +361,7 @@ fn what_is_accepted_in_a_transaction_is_held_no_more() {
         house.retire(id, &got[1], &Outcome::Released, settled);
         assert_eq!(house.commit(id), Ok(()));
         assert_eq!(held_on(&house.disk), 1, "the one that it has said nothing of");
-        house.lose(port);
+        house.lose(attachment);
         house.pass(u64::from(KEEP_S) * 1000);
         assert_eq!(held_on(&house.disk), 0);
     }
@@ -370,25 +376,26 @@ fn held_on(disk: &SimulatedDisk) -> usize {
 fn a_delivery_without_a_name_does_not_take_that_of_another() {
     let limits = Limits { messages: 1, ..Limits::default() };
     let mut house = House::new(Settings { limits, full: Full::Reject, ..Settings::default() });
-    let port = house.sender(resume(Some(Vec::new())));
+    let attachment = house.sender(resume(Some(Vec::new())));
     house.pump();
-    house.send_tagged(port, b"stored", "a");
-    house.send_tagged(port, b"refused", "b");
+    house.send_tagged(attachment, b"stored", "a");
+    house.send_tagged(attachment, b"refused", "b");
     house.consumer(QUEUE, 1);
     house.pump();
     let got = house.got();
     house.answer(&got[0], &Outcome::Accepted);
     // It asks to be settled at once, so that nothing is to be known of it.
-    house.send_from(port, &message("c"));
+    house.send_from(attachment, &message("c"));
     house.pump();
-    house.router.detach(port, &mut house.told);
-    let said = ["stored", "refused"].map(|tag| (tag.into(), None)).into();
-    let port = house.sender(resume(Some(said)));
+    house.router.detach(attachment, &mut house.recorded);
+    let reported = ["stored", "refused"].map(|tag| (tag.into(), None)).into();
+    let attachment = house.sender(resume(Some(reported)));
     house.pump();
-    assert_eq!(house.map_of(port), [(b"stored".to_vec(), accepted())]);
+    assert_eq!(house.map_of(attachment), [(b"stored".to_vec(), accepted())]);
 }
 
-/// What two clients keep for themselves, whatever becomes of the node: a sender and a receiver, both settling second.
+/// What two clients keep for themselves, whatever becomes of the node: a sender and a receiver,
+/// both settling second.
 #[derive(Default)]
 struct Clients {
     sent: u32,
@@ -396,12 +403,13 @@ struct Clients {
     unsettled: BTreeSet<u32>,
     /// which of them a delivery of this attachment is
     deliveries: HashMap<u32, u32>,
-    /// deliveries to the receiver that are unsettled at its end: whether it has accepted them, and their message
+    /// deliveries to the receiver that are unsettled at its end: whether it has accepted them, and
+    /// their message
     held: BTreeMap<u64, (bool, u32)>,
     tokens: HashMap<u64, u64>,
     /// how often the receiver has worked on a message
     done: HashMap<u32, u32>,
-    ports: Option<(PortId, PortId)>,
+    attachments: Option<(AttachmentId, AttachmentId)>,
 }
 
 fn tag_of(number: u32) -> Vec<u8> {
@@ -419,7 +427,7 @@ impl Clients {
         let held: Vec<_> = self.held.iter().map(|(number, (done, _))| (*number, state(*done))).collect();
         let receiver = house.receiver(resume(map(&held)));
         house.pump();
-        if house.refused || !house.told.attached.contains(&receiver) {
+        if house.refused || !house.recorded.attached.contains(&receiver) {
             return;
         }
         let stored = house.map_of(sender);
@@ -436,19 +444,19 @@ impl Clients {
         for number in self.unsettled.clone() {
             self.send(house, sender, number);
         }
-        house.router.credit(receiver, 30, false, &mut house.told);
-        self.ports = Some((sender, receiver));
+        house.router.credit(receiver, 30, false, &mut house.recorded);
+        self.attachments = Some((sender, receiver));
     }
 
-    fn send(&mut self, house: &mut House, port: PortId, number: u32) {
+    fn send(&mut self, house: &mut House, attachment: AttachmentId, number: u32) {
         self.unsettled.insert(number);
-        let id = house.send_tagged(port, &tag_of(number), &number.to_string());
+        let id = house.send_tagged(attachment, &tag_of(number), &number.to_string());
         self.deliveries.insert(id, number);
     }
 
-    fn hear(&mut self, house: &mut House) {
-        let Some((sender, receiver)) = self.ports else { return };
-        for (delivery, outcome) in std::mem::take(&mut house.told.settled) {
+    fn collect(&mut self, house: &mut House) {
+        let Some((sender, receiver)) = self.attachments else { return };
+        for (delivery, outcome) in std::mem::take(&mut house.recorded.settled) {
             if let Some(number) = self.deliveries.get(&delivery).filter(|_| outcome == Outcome::Accepted) {
                 self.unsettled.remove(number);
                 house.router.forget_tag(sender, &tag_of(*number));
@@ -461,14 +469,16 @@ impl Clients {
             self.held.entry(name).or_insert((false, number));
             self.tokens.insert(got.token, name);
         }
-        for (_, token) in std::mem::take(&mut house.told.confirmed).into_iter().filter(|(port, _)| *port == receiver) {
+        for (_, token) in
+            std::mem::take(&mut house.recorded.confirmed).into_iter().filter(|(attachment, _)| *attachment == receiver)
+        {
             self.held.remove(&self.tokens[&token]);
         }
     }
 
     /// The receiver works on a message, and says so.
     fn work(&mut self, house: &mut House, dice: &mut Dice) {
-        let Some((_, receiver)) = self.ports else { return };
+        let Some((_, receiver)) = self.attachments else { return };
         let open: Vec<(u64, u64)> = self
             .tokens
             .iter()
@@ -482,7 +492,7 @@ impl Clients {
         let (done, number) = self.held.get_mut(&name).expect("held");
         *done = true;
         *self.done.entry(*number).or_default() += 1;
-        house.router.outcome_unsettled(receiver, token, &Outcome::Accepted, &mut house.told);
+        house.router.outcome_unsettled(receiver, token, &Outcome::Accepted, &mut house.recorded);
     }
 }
 
@@ -505,15 +515,15 @@ fn live(seed: u64) {
         }
         let disk = if dice.percent(70) { house.disk.crashed(dice.any()) } else { house.disk.as_seen() };
         house = House::on(Arc::new(disk), Settings::default());
-        clients.ports = None;
+        clients.attachments = None;
     }
     clients.attach(&mut house);
     for _ in 0..10_000 {
         house.pump();
-        clients.hear(&mut house);
+        clients.collect(&mut house);
         clients.work(&mut house, &mut dice);
-        let Some((_, receiver)) = clients.ports else { panic!("not attached") };
-        house.router.credit(receiver, 100_000, false, &mut house.told);
+        let Some((_, receiver)) = clients.attachments else { panic!("not attached") };
+        house.router.credit(receiver, 100_000, false, &mut house.recorded);
         if clients.held.is_empty() && clients.unsettled.is_empty() && clients.done.len() == clients.sent as usize {
             break;
         }
@@ -525,7 +535,7 @@ fn live(seed: u64) {
 }
 
 fn step(house: &mut House, clients: &mut Clients, dice: &mut Dice) {
-    let Some((sender, receiver)) = clients.ports else { return };
+    let Some((sender, receiver)) = clients.attachments else { return };
     match dice.below(12) {
         0..4 => {
             for _ in 0..1 + dice.below(4) {
@@ -536,21 +546,21 @@ fn step(house: &mut House, clients: &mut Clients, dice: &mut Dice) {
         4..8 => clients.work(house, dice),
         8 => {
             // The connection breaks, and nobody hears what was on its way.
-            house.router.detach(sender, &mut house.told);
-            house.router.detach(receiver, &mut house.told);
-            house.told.settled.clear();
-            house.told.got.clear();
-            house.told.confirmed.clear();
-            clients.ports = None;
+            house.router.detach(sender, &mut house.recorded);
+            house.router.detach(receiver, &mut house.recorded);
+            house.recorded.settled.clear();
+            house.recorded.got.clear();
+            house.recorded.confirmed.clear();
+            clients.attachments = None;
             if dice.percent(50) {
                 house.pump();
-                house.told.settled.clear();
+                house.recorded.settled.clear();
             }
             clients.attach(house);
         }
         _ => house.pump(),
     }
     if dice.percent(60) {
-        clients.hear(house);
+        clients.collect(house);
     }
 }

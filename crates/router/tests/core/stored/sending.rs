@@ -3,7 +3,7 @@
 use enmasse_amqp::types::{Body, Error, Message, MessageId, Outcome, Properties, Symbol, Value, condition};
 use enmasse_journal::log::Refused;
 use enmasse_journal::queue::{Duplicates, Settings};
-use enmasse_router::core::{Answer, Arrival, PortId, PortRole};
+use enmasse_router::core::{Answer, Arrival, AttachmentId, AttachmentRole};
 
 use super::{House, KEY, QUEUE, declared, producer};
 
@@ -20,11 +20,11 @@ fn without_duplicates() -> Settings {
 fn a_duplicate_is_accepted_with_its_original_and_not_before() {
     let mut house = House::new(without_duplicates());
     let (first, second) = (house.send_message(&with_id("a")), house.send_message(&with_id("a")));
-    assert!(house.told.settled.is_empty(), "neither is on disk");
+    assert!(house.recorded.settled.is_empty(), "neither is on disk");
     house.pump();
-    assert_eq!(house.told.settled, [(first, Outcome::Accepted), (second, Outcome::Accepted)]);
+    assert_eq!(house.recorded.settled, [(first, Outcome::Accepted), (second, Outcome::Accepted)]);
     let third = house.send_message(&with_id("a"));
-    assert_eq!(house.told.settled.last(), Some(&(third, Outcome::Accepted)), "on disk already");
+    assert_eq!(house.recorded.settled.last(), Some(&(third, Outcome::Accepted)), "on disk already");
     house.consumer(QUEUE, 10);
     assert_eq!(house.texts(), ["a"]);
 }
@@ -38,15 +38,15 @@ fn a_duplicate_of_what_cannot_be_stored_is_refused_with_it_and_may_come_again() 
     house.send_message(&with_id(&text));
     house.send_message(&with_id(&text));
     house.pump();
-    for (_, outcome) in &house.told.settled {
+    for (_, outcome) in &house.recorded.settled {
         let Outcome::Rejected(Some(error)) = outcome else { panic!("{outcome:?}") };
         assert_eq!(error.condition, condition::RESOURCE_LIMIT_EXCEEDED);
     }
-    assert_eq!(house.told.settled.len(), 2);
+    assert_eq!(house.recorded.settled.len(), 2);
     house.disk.set_capacity_bytes(used + (64 << 20));
     let again = house.send_message(&with_id(&text));
     house.pump();
-    assert_eq!(house.told.settled.last(), Some(&(again, Outcome::Accepted)));
+    assert_eq!(house.recorded.settled.last(), Some(&(again, Outcome::Accepted)));
 }
 
 #[test]
@@ -54,16 +54,17 @@ fn an_address_may_be_deleted_while_the_log_writes_for_it() {
     let mut house = House::new(without_duplicates());
     house.send_message(&with_id("a"));
     house.send_message(&with_id("a"));
-    house.router.retire(QUEUE, &Error::new(condition::RESOURCE_DELETED, "deleted"), &mut house.told);
+    house.router.delete_address(QUEUE, &Error::new(condition::RESOURCE_DELETED, "deleted"), &mut house.recorded);
     house.pump();
-    assert_eq!((house.told.closed, house.told.settled.len()), (1, 0));
+    assert_eq!((house.recorded.closed, house.recorded.settled.len()), (1, 0));
 }
 
-fn numbered(house: &mut House, name: &str) -> PortId {
-    let port = PortId { shard: 0, generation: 0, index: 900 };
-    let role = PortRole::Producer { anonymous: false, name: None, producer_name: Some(name.into()), resume: None };
-    house.router.attach(port, declared(QUEUE), role, &mut house.told);
-    port
+fn numbered(house: &mut House, name: &str) -> AttachmentId {
+    let attachment = AttachmentId { shard: 0, generation: 0, index: 900 };
+    let role =
+        AttachmentRole::Producer { anonymous: false, name: None, producer_name: Some(name.into()), resume: None };
+    house.router.attach(attachment, declared(QUEUE), role, &mut house.recorded);
+    attachment
 }
 
 fn number(number: u64) -> Message {
@@ -74,21 +75,21 @@ fn number(number: u64) -> Message {
 #[test]
 fn what_a_numbered_producer_sends_again_is_stored_once_also_after_a_restart() {
     let mut house = House::new(Settings::default());
-    let port = numbered(&mut house, "p");
+    let attachment = numbered(&mut house, "p");
     for n in [1, 2, 2, 5, 3] {
-        house.send_from(port, &number(n));
+        house.send_from(attachment, &number(n));
     }
     house.pump();
-    assert_eq!(house.told.settled.len(), 5);
-    assert!(house.told.settled.iter().all(|(_, outcome)| *outcome == Outcome::Accepted));
+    assert_eq!(house.recorded.settled.len(), 5);
+    assert!(house.recorded.settled.iter().all(|(_, outcome)| *outcome == Outcome::Accepted));
     let mut house = house.restarted();
-    let port = numbered(&mut house, "p");
+    let attachment = numbered(&mut house, "p");
     for n in [5, 6] {
-        house.send_from(port, &number(n));
+        house.send_from(attachment, &number(n));
     }
     house.pump();
-    let port = numbered(&mut house, "another");
-    house.send_from(port, &number(1));
+    let attachment = numbered(&mut house, "another");
+    house.send_from(attachment, &number(1));
     house.pump();
     house.consumer(QUEUE, 10);
     house.pump();
@@ -96,23 +97,23 @@ fn what_a_numbered_producer_sends_again_is_stored_once_also_after_a_restart() {
 }
 
 #[test]
-fn after_a_rejected_message_a_numbered_producer_s_next_ones_are_released_until_it_attaches_anew() {
+fn after_a_rejected_message_a_numbered_producer_s_next_ones_are_released_until_it_attaches_again() {
     let mut house = House::new(Settings::default());
-    let port = numbered(&mut house, "p");
+    let attachment = numbered(&mut house, "p");
     let mut broken = number(2);
     broken.message_annotations.push((Symbol::from("x-opt-delivery-delay"), Value::String("soon".to_owned())));
-    house.send_from(port, &number(1));
-    house.send_from(port, &broken);
-    house.send_from(port, &number(3));
-    house.send_from(port, &broken);
+    house.send_from(attachment, &number(1));
+    house.send_from(attachment, &broken);
+    house.send_from(attachment, &number(3));
+    house.send_from(attachment, &broken);
     house.pump();
-    let outcomes: Vec<_> = house.told.settled.iter().map(|(_, outcome)| outcome.clone()).collect();
+    let outcomes: Vec<_> = house.recorded.settled.iter().map(|(_, outcome)| outcome.clone()).collect();
     assert_eq!(outcomes.iter().filter(|outcome| **outcome == Outcome::Released).count(), 2, "{outcomes:?}");
     assert_eq!(outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Rejected(Some(_)))).count(), 1);
-    house.router.detach(port, &mut house.told);
-    let port = numbered(&mut house, "p");
+    house.router.detach(attachment, &mut house.recorded);
+    let attachment = numbered(&mut house, "p");
     for n in [2, 3] {
-        house.send_from(port, &number(n));
+        house.send_from(attachment, &number(n));
     }
     house.pump();
     house.consumer(QUEUE, 10);
@@ -123,15 +124,16 @@ fn after_a_rejected_message_a_numbered_producer_s_next_ones_are_released_until_i
 #[test]
 fn what_the_log_refuses_of_a_numbered_producer_comes_again_whatever_was_behind_it() {
     let mut house = House::new(Settings::default());
-    let port = numbered(&mut house, "p");
-    house.send_from(port, &number(1));
+    let attachment = numbered(&mut house, "p");
+    house.send_from(attachment, &number(1));
     house.pump();
-    house.told.settled.clear();
-    // Two batches are with the log, which has no place for the first only; one message gathers behind them.
+    house.recorded.settled.clear();
+    // Two batches are with the log, which has no place for the first only; one message gathers
+    // behind them.
     let mut answers = Vec::new();
     for n in [2, 3] {
-        house.send_from(port, &number(n));
-        house.router.turn(&mut house.told);
+        house.send_from(attachment, &number(n));
+        house.router.turn(&mut house.recorded);
         let mut batch = house.router.take_journal().expect("a batch");
         let result = match n {
             2 => Err(Refused::TooLarge { bytes: 1 }),
@@ -139,24 +141,24 @@ fn what_the_log_refuses_of_a_numbered_producer_comes_again_whatever_was_behind_i
         };
         answers.push(Answer { batch, result });
     }
-    house.send_from(port, &number(4));
+    house.send_from(attachment, &number(4));
     for answer in answers {
-        house.router.journaled(answer, &mut house.told);
+        house.router.journaled(answer, &mut house.recorded);
     }
-    house.send_from(port, &number(5));
+    house.send_from(attachment, &number(5));
     house.pump();
-    let mut outcomes: Vec<Outcome> = house.told.settled.iter().map(|(_, outcome)| outcome.clone()).collect();
+    let mut outcomes: Vec<Outcome> = house.recorded.settled.iter().map(|(_, outcome)| outcome.clone()).collect();
     assert!(matches!(outcomes.remove(0), Outcome::Rejected(Some(_))));
     assert_eq!(outcomes, [Outcome::Released, Outcome::Released, Outcome::Released]);
-    house.router.detach(port, &mut house.told);
-    let port = numbered(&mut house, "p");
+    house.router.detach(attachment, &mut house.recorded);
+    let attachment = numbered(&mut house, "p");
     for n in [2, 3, 4, 5] {
-        house.send_from(port, &number(n));
+        house.send_from(attachment, &number(n));
     }
     house.pump();
     let mut house = house.restarted();
-    let port = numbered(&mut house, "p");
-    house.send_from(port, &number(5));
+    let attachment = numbered(&mut house, "p");
+    house.send_from(attachment, &number(5));
     house.pump();
     house.consumer(QUEUE, 10);
     house.pump();
@@ -189,30 +191,33 @@ fn of_each_value_of_its_key_a_last_value_queue_keeps_the_last() {
 }
 
 /// A part of a message that does not end with it.
-fn part(house: &mut House, port: PortId, delivery_id: u32, first: bool, payload: &[u8]) {
+fn part(house: &mut House, attachment: AttachmentId, delivery_id: u32, first: bool, payload: &[u8]) {
     let arrival =
         Arrival { delivery_id, settled: false, message_format: 0, first, more: true, aborted: false, payload };
-    house.router.deliver(port, arrival, &mut house.told);
+    house.router.deliver(attachment, arrival, &mut house.recorded);
 }
 
 #[test]
 fn links_in_the_middle_of_long_messages_cannot_fill_the_memory() {
     let mut house = House::new(Settings::default());
-    let ports: Vec<PortId> = (0..3).map(|n| PortId { shard: 0, generation: 0, index: 500 + n }).collect();
-    for port in &ports {
-        house.router.attach(*port, declared(QUEUE), producer(), &mut house.told);
+    let attachments: Vec<AttachmentId> =
+        (0..3).map(|n| AttachmentId { shard: 0, generation: 0, index: 500 + n }).collect();
+    for attachment in &attachments {
+        house.router.attach(*attachment, declared(QUEUE), producer(), &mut house.recorded);
     }
     let half = vec![0; 30 << 20];
-    for (id, port) in (0..).zip(&ports) {
-        part(&mut house, *port, id, true, &half);
+    for (id, attachment) in (0..).zip(&attachments) {
+        part(&mut house, *attachment, id, true, &half);
     }
-    let [(2, Outcome::Rejected(Some(error)))] = &house.told.settled[..] else { panic!("{:?}", house.told.settled) };
+    let [(2, Outcome::Rejected(Some(error)))] = &house.recorded.settled[..] else {
+        panic!("{:?}", house.recorded.settled)
+    };
     assert_eq!(error.condition, condition::RESOURCE_LIMIT_EXCEEDED);
-    house.router.detach(ports[0], &mut house.told);
-    part(&mut house, ports[1], 1, false, &half);
-    part(&mut house, ports[1], 1, false, &half);
-    assert_eq!(house.told.settled.len(), 1, "alone it may be as large as its address allows");
-    part(&mut house, ports[2], 2, false, &half);
-    part(&mut house, ports[2], 3, true, b"void from here on");
-    assert_eq!(house.told.settled.len(), 2);
+    house.router.detach(attachments[0], &mut house.recorded);
+    part(&mut house, attachments[1], 1, false, &half);
+    part(&mut house, attachments[1], 1, false, &half);
+    assert_eq!(house.recorded.settled.len(), 1, "alone it may be as large as its address allows");
+    part(&mut house, attachments[2], 2, false, &half);
+    part(&mut house, attachments[2], 3, true, b"void from here on");
+    assert_eq!(house.recorded.settled.len(), 2);
 }

@@ -42,31 +42,31 @@ fn filter(description: &str) -> Option<Filter> {
 }
 
 /// A durable subscription as the log knows it. The names of shared ones are `s` and `s2`.
-pub(super) fn kept(queue: &RecoveredQueue, settings: &Settings) -> Option<Shelf> {
+pub(super) fn kept(queue: &RecoveredQueue, settings: &Settings) -> Option<OpenQueue> {
     let description = std::str::from_utf8(subscription_of(queue)?).expect("text");
-    let shelf = Shelf::restored(queue.declared.as_ref()?.1.as_str().into(), settings.clone(), queue);
+    let opened = OpenQueue::restored(queue.declared.as_ref()?.1.as_str().into(), settings.clone(), queue);
     let is_shared = matches!(description.split(['?', '@']).next(), Some("s" | "s2"));
     let subscribing = named(description, true, is_shared);
-    Some(shelf.subscribed(TOPIC, subscribing, filter(description)))
+    Some(opened.subscribed(TOPIC, subscribing, filter(description)))
 }
 
 impl House {
-    pub(super) fn subscriber(&mut self, subscribing: Option<Subscribing>, credit: u32) -> PortId {
+    pub(super) fn subscriber(&mut self, subscribing: Option<Subscribing>, credit: u32) -> AttachmentId {
         let description = subscribing.as_ref().map(|it| String::from_utf8(it.description.to_vec()).expect("text"));
         let filter = description.and_then(|description| filter(&description));
         let consuming = Consuming { subscribing: subscribing.map(Box::new), ..Consuming::default() };
-        let port = PortId { shard: 0, generation: 0, index: self.ports };
-        self.ports += 1;
-        self.router.attach(port, news(), PortRole::Consumer { filter, consuming }, &mut self.told);
+        let attachment = AttachmentId { shard: 0, generation: 0, index: self.attachments };
+        self.attachments += 1;
+        self.router.attach(attachment, news(), AttachmentRole::Consumer { filter, consuming }, &mut self.recorded);
         self.pump();
-        self.router.credit(port, credit, false, &mut self.told);
-        port
+        self.router.credit(attachment, credit, false, &mut self.recorded);
+        attachment
     }
 
     /// A durable subscription without a consumer.
     pub(super) fn subscription(&mut self, subscribing: Subscribing) {
-        let port = self.subscriber(Some(subscribing), 0);
-        self.router.detach(port, &mut self.told);
+        let attachment = self.subscriber(Some(subscribing), 0);
+        self.router.detach(attachment, &mut self.recorded);
     }
 
     pub(super) fn publish(&mut self, text: &str) -> u32 {
@@ -80,9 +80,9 @@ impl House {
         self.pump();
     }
 
-    pub(super) fn texts_of(&mut self, port: PortId) -> Vec<String> {
-        let (mine, others) = self.got().into_iter().partition(|got| got.port == port);
-        self.told.got = others;
+    pub(super) fn texts_of(&mut self, attachment: AttachmentId) -> Vec<String> {
+        let (mine, others) = self.got().into_iter().partition(|got| got.attachment == attachment);
+        self.recorded.got = others;
         let mine: Vec<Got> = mine;
         mine.iter().map(Got::text).collect()
     }
@@ -100,7 +100,7 @@ fn a_durable_subscription_keeps_what_comes_while_nobody_is_there_and_over_a_rest
     house.publish_all(0..3);
     let got = house.got();
     got.iter().for_each(|got| house.answer(got, &Outcome::Accepted));
-    house.router.detach(first, &mut house.told);
+    house.router.detach(first, &mut house.recorded);
     house.publish_all(3..12);
     let mut house = house.restarted();
     house.subscriber(Some(durable("sub")), 100);
@@ -111,23 +111,23 @@ fn a_durable_subscription_keeps_what_comes_while_nobody_is_there_and_over_a_rest
 #[test]
 fn a_link_is_answered_once_its_subscription_is_on_disk() {
     let mut house = House::new(Settings::default());
-    let port = PortId { shard: 0, generation: 0, index: 70 };
+    let attachment = AttachmentId { shard: 0, generation: 0, index: 70 };
     let consuming = Consuming { subscribing: Some(Box::new(durable("sub"))), ..Consuming::default() };
-    house.router.attach(port, news(), PortRole::Consumer { filter: None, consuming }, &mut house.told);
-    assert!(house.told.attached.is_empty());
+    house.router.attach(attachment, news(), AttachmentRole::Consumer { filter: None, consuming }, &mut house.recorded);
+    assert!(house.recorded.attached.is_empty());
     house.pump();
-    assert_eq!(house.told.attached, [port]);
+    assert_eq!(house.recorded.attached, [attachment]);
 }
 
 #[test]
 fn a_link_whose_subscription_the_disk_does_not_take_is_refused() {
     let mut house = House::new(Settings::default());
     house.disk.cut_after(0);
-    let port = house.subscriber(Some(durable("sub")), 1);
-    assert!(house.told.refused == 1 && !house.told.attached.contains(&port));
+    let attachment = house.subscriber(Some(durable("sub")), 1);
+    assert!(house.recorded.refused == 1 && !house.recorded.attached.contains(&attachment));
     let mut house = House::on(Arc::new(house.disk.as_seen()), Settings::default());
-    house.router.recall(port, &[durable("sub").name.expect("a name")], &mut house.told);
-    assert_eq!(house.told.refused, 1, "nothing is left of it");
+    house.router.recall(attachment, &[durable("sub").name.expect("a name")], &mut house.recorded);
+    assert_eq!(house.recorded.refused, 1, "nothing is left of it");
 }
 
 #[test]
@@ -136,19 +136,20 @@ fn one_that_is_not_shared_has_one_link() {
     let first = house.subscriber(Some(durable("sub")), 1);
     house.subscriber(Some(durable("sub")), 1);
     house.subscriber(Some(shared("sub")), 1);
-    assert_eq!(house.told.refused, 2);
-    house.router.detach(first, &mut house.told);
+    assert_eq!(house.recorded.refused, 2);
+    house.router.detach(first, &mut house.recorded);
     house.subscriber(Some(durable("sub")), 1);
-    assert_eq!(house.told.refused, 2);
+    assert_eq!(house.recorded.refused, 2);
 }
 
 #[test]
 fn links_share_a_subscription_and_its_messages() {
     let mut house = House::new(Settings::default());
     for subscribing in [shared("s"), volatile("v")] {
-        let ports = [house.subscriber(Some(subscribing.clone()), 50), house.subscriber(Some(subscribing.clone()), 50)];
+        let attachments =
+            [house.subscriber(Some(subscribing.clone()), 50), house.subscriber(Some(subscribing.clone()), 50)];
         house.publish_all(0..20);
-        let [one, other] = ports.map(|port| house.texts_of(port));
+        let [one, other] = attachments.map(|attachment| house.texts_of(attachment));
         assert!(one.len() == 10 && other.len() == 10, "{one:?} {other:?}");
         let mut all: Vec<u32> = one.iter().chain(&other).map(|text| text.parse().expect("a number")).collect();
         all.sort_unstable();
@@ -156,40 +157,40 @@ fn links_share_a_subscription_and_its_messages() {
         for other in ["s?n = 1", "s@elsewhere"].iter().filter(|_| subscribing.description[..] == *b"s") {
             house.subscriber(Some(shared(other)), 1);
         }
-        ports.into_iter().for_each(|port| house.router.detach(port, &mut house.told));
+        attachments.into_iter().for_each(|attachment| house.router.detach(attachment, &mut house.recorded));
     }
-    assert_eq!(house.told.refused, 2, "not with another selector or name while somebody is there");
+    assert_eq!(house.recorded.refused, 2, "not with another selector or name while somebody is there");
 }
 
 #[test]
-fn another_selector_under_the_same_name_makes_it_anew() {
+fn another_selector_under_the_same_name_recreates_it() {
     let mut house = House::new(Settings::default());
     house.subscription(durable("sub"));
     house.publish_all(["old"]);
-    let port = house.subscriber(Some(durable("sub?JMSPriority > 4")), 10);
+    let attachment = house.subscriber(Some(durable("sub?JMSPriority > 4")), 10);
     house.publish_all(["low"]);
-    assert!(house.texts_of(port).is_empty());
+    assert!(house.texts_of(attachment).is_empty());
     let mut house = house.restarted();
-    let port = house.subscriber(Some(durable("sub?JMSPriority > 4")), 10);
+    let attachment = house.subscriber(Some(durable("sub?JMSPriority > 4")), 10);
     house.publish_all(["low"]);
-    assert!(house.texts_of(port).is_empty(), "it has its selector after a restart");
+    assert!(house.texts_of(attachment).is_empty(), "it has its selector after a restart");
 }
 
 #[test]
 fn who_closes_a_durable_subscription_ends_it() {
     let mut house = House::new(Settings::default());
-    let port = house.subscriber(Some(durable("sub")), 0);
+    let attachment = house.subscriber(Some(durable("sub")), 0);
     house.publish_all(["a", "b"]);
-    house.router.unsubscribe(port, &mut house.told);
+    house.router.unsubscribe(attachment, &mut house.recorded);
     house.publish_all(["c"]);
     for _ in 0..2 {
-        let port = house.subscriber(Some(durable("sub")), 10);
-        assert!(house.texts_of(port).is_empty());
-        house.router.unsubscribe(port, &mut house.told);
+        let attachment = house.subscriber(Some(durable("sub")), 10);
+        assert!(house.texts_of(attachment).is_empty());
+        house.router.unsubscribe(attachment, &mut house.recorded);
         house.pump();
         house = house.restarted();
     }
-    let alive = house.log.figures().alive_messages;
+    let alive = house.log.stats().alive_messages;
     assert_eq!(alive, 3, "what the declared subscription has");
 }
 
@@ -198,8 +199,8 @@ fn one_of_several_links_that_is_closed_ends_nothing() {
     let mut house = House::new(Settings::default());
     let (first, second) = (house.subscriber(Some(shared("s")), 0), house.subscriber(Some(shared("s")), 0));
     house.publish_all(["a"]);
-    house.router.unsubscribe(first, &mut house.told);
-    house.router.credit(second, 1, false, &mut house.told);
+    house.router.unsubscribe(first, &mut house.recorded);
+    house.router.credit(second, 1, false, &mut house.recorded);
     assert_eq!(house.texts_of(second), ["a"]);
 }
 
@@ -207,18 +208,18 @@ fn one_of_several_links_that_is_closed_ends_nothing() {
 fn a_subscription_is_found_by_its_name_alone_and_closed() {
     let mut house = House::new(Settings::default());
     let name = durable("sub").name.expect("a name");
-    let port = PortId { shard: 0, generation: 0, index: 70 };
-    house.router.recall(port, std::slice::from_ref(&name), &mut house.told);
-    assert_eq!((house.told.refused, house.told.recalled.take()), (1, None));
+    let attachment = AttachmentId { shard: 0, generation: 0, index: 70 };
+    house.router.recall(attachment, std::slice::from_ref(&name), &mut house.recorded);
+    assert_eq!((house.recorded.refused, house.recorded.recalled.take()), (1, None));
     let consumer = house.subscriber(Some(durable("sub")), 0);
-    house.router.recall(port, std::slice::from_ref(&name), &mut house.told);
-    assert_eq!(house.told.refused, 2, "it is in use");
-    house.router.detach(consumer, &mut house.told);
-    house.router.recall(port, std::slice::from_ref(&name), &mut house.told);
-    assert_eq!(house.told.recalled.as_deref(), Some(&b"sub"[..]));
-    house.router.unsubscribe(port, &mut house.told);
-    house.router.recall(port, &[name], &mut house.told);
-    assert_eq!(house.told.refused, 3);
+    house.router.recall(attachment, std::slice::from_ref(&name), &mut house.recorded);
+    assert_eq!(house.recorded.refused, 2, "it is in use");
+    house.router.detach(consumer, &mut house.recorded);
+    house.router.recall(attachment, std::slice::from_ref(&name), &mut house.recorded);
+    assert_eq!(house.recorded.recalled.as_deref(), Some(&b"sub"[..]));
+    house.router.unsubscribe(attachment, &mut house.recorded);
+    house.router.recall(attachment, &[name], &mut house.recorded);
+    assert_eq!(house.recorded.refused, 3);
 }
 
 #[test]
@@ -228,14 +229,14 @@ fn others_go_with_the_last_of_their_links_and_leave_no_message_behind() {
     let (one, other) = (house.subscriber(Some(volatile("v")), 0), house.subscriber(Some(volatile("v")), 0));
     house.publish_all(["a"]);
     let stored = |house: &House| {
-        let figures = house.router.queue_figures().find(|(key, _)| *key == TOPIC);
-        figures.expect("the topic").1
+        let stats = house.router.queue_stats().find(|(key, _)| *key == TOPIC);
+        stats.expect("the topic").1
     };
     assert_eq!((stored(&house).ready, stored(&house).consumers), (2, 3));
-    house.router.detach(own, &mut house.told);
-    house.router.detach(one, &mut house.told);
+    house.router.detach(own, &mut house.recorded);
+    house.router.detach(one, &mut house.recorded);
     assert_eq!(stored(&house).ready, 1);
-    house.router.detach(other, &mut house.told);
+    house.router.detach(other, &mut house.recorded);
     assert_eq!((stored(&house).ready, stored(&house).consumers), (0, 0));
     assert_eq!(stored(&house).enqueued, 2, "what was counted is not forgotten");
     let again = house.subscriber(Some(volatile("v")), 10);
@@ -252,12 +253,12 @@ fn a_topic_has_no_more_links_than_its_limits() {
     );
     house.subscriber(None, 1);
     house.subscriber(Some(durable("sub")), 1);
-    assert_eq!(house.told.refused, 0);
+    assert_eq!(house.recorded.refused, 0);
     house.subscriber(None, 1);
-    assert_eq!(house.told.refused, 1);
-    let port = PortId { shard: 0, generation: 0, index: 70 };
-    house.router.attach(port, news(), publisher("news"), &mut house.told);
-    assert_eq!(house.told.refused, 2);
+    assert_eq!(house.recorded.refused, 1);
+    let attachment = AttachmentId { shard: 0, generation: 0, index: 70 };
+    house.router.attach(attachment, news(), publisher("news"), &mut house.recorded);
+    assert_eq!(house.recorded.refused, 2);
 }
 
 #[test]
@@ -268,11 +269,11 @@ fn a_declared_subscription_takes_as_many_consumers_as_it_may() {
         Settings::default(),
         Settings { limits, ..Settings::default() },
     );
-    let ports = [house.consumer(DECLARED, 50), house.consumer(DECLARED, 50)];
+    let attachments = [house.consumer(DECLARED, 50), house.consumer(DECLARED, 50)];
     house.consumer(DECLARED, 1);
-    assert_eq!(house.told.refused, 1);
+    assert_eq!(house.recorded.refused, 1);
     house.publish_all(0..20);
-    assert_eq!(ports.map(|port| house.texts_of(port).len()), [10, 10]);
+    assert_eq!(attachments.map(|attachment| house.texts_of(attachment).len()), [10, 10]);
 }
 
 #[test]
@@ -302,7 +303,7 @@ fn a_ring_drops_the_oldest_of_each_subscription() {
     let own = house.subscriber(None, 0);
     house.subscription(durable("sub"));
     house.publish_all(0..5);
-    house.router.credit(own, 10, false, &mut house.told);
+    house.router.credit(own, 10, false, &mut house.recorded);
     assert_eq!(house.texts(), ["3", "4"]);
     house.subscriber(Some(durable("sub")), 10);
     assert_eq!(house.texts(), ["3", "4"]);
@@ -315,7 +316,9 @@ fn a_message_larger_than_a_ring_is_refused_by_those_that_last() {
     let mut house = House::with_topic(Arc::new(SimulatedDisk::new(512, 7)), Settings::default(), settings.clone());
     house.publish(&"x".repeat(2000));
     house.pump();
-    let (_, Outcome::Rejected(Some(error))) = &house.told.settled[0] else { panic!("{:?}", house.told.settled) };
+    let (_, Outcome::Rejected(Some(error))) = &house.recorded.settled[0] else {
+        panic!("{:?}", house.recorded.settled)
+    };
     assert_eq!(error.condition, condition::MESSAGE_SIZE_EXCEEDED);
     // What lives with its links has a bound of its own, which no single message is to meet.
     let ring = Settings { limits: Limits { bytes: u64::MAX, ..limits }, ..settings };

@@ -1,4 +1,5 @@
-//! Messages of a topic: into which subscriptions they go, how often they lie on disk, and what holds producers back.
+//! Messages of a topic: into which subscriptions they go, how often they lie on disk, and what
+//! holds producers back.
 
 use enmasse_amqp::types::{Header, condition};
 use enmasse_journal::queue::{Full, Limits};
@@ -15,21 +16,22 @@ fn full(full: Full, messages: u64) -> House {
 /// Without the declared subscription.
 fn undeclared() -> House {
     let mut house = House::new(Settings::default());
-    house.router.move_subscription(DECLARED, None, &mut house.told);
+    house.router.move_subscription(DECLARED, None, &mut house.recorded);
     house
 }
 
 #[test]
 fn every_subscription_has_a_copy_and_the_producer_is_answered_when_it_is_on_disk() {
     let mut house = House::new(Settings::default());
-    let ports = [house.subscriber(None, 10), house.subscriber(Some(durable("sub")), 10), house.consumer(DECLARED, 10)];
+    let attachments =
+        [house.subscriber(None, 10), house.subscriber(Some(durable("sub")), 10), house.consumer(DECLARED, 10)];
     let id = house.publish("a");
-    house.router.turn(&mut house.told);
-    assert_eq!(house.texts_of(ports[0]), ["a"], "who lives from memory does not wait for the disk");
-    assert!(house.told.settled.is_empty() && house.told.got.is_empty());
+    house.router.turn(&mut house.recorded);
+    assert_eq!(house.texts_of(attachments[0]), ["a"], "who lives from memory does not wait for the disk");
+    assert!(house.recorded.settled.is_empty() && house.recorded.got.is_empty());
     house.pump();
-    assert_eq!(house.told.settled, [(id, Outcome::Accepted)]);
-    assert_eq!([house.texts_of(ports[1]), house.texts_of(ports[2])], [["a"], ["a"]]);
+    assert_eq!(house.recorded.settled, [(id, Outcome::Accepted)]);
+    assert_eq!([house.texts_of(attachments[1]), house.texts_of(attachments[2])], [["a"], ["a"]]);
 }
 
 #[test]
@@ -46,11 +48,11 @@ fn a_message_is_written_once_however_many_have_it() {
 #[test]
 fn what_only_lives_from_memory_writes_nothing() {
     let mut house = undeclared();
-    let port = house.subscriber(None, 10);
+    let attachment = house.subscriber(None, 10);
     let id = house.publish("a");
-    assert_eq!(house.told.settled, [(id, Outcome::Accepted)]);
-    house.router.turn(&mut house.told);
-    assert_eq!(house.texts_of(port), ["a"]);
+    assert_eq!(house.recorded.settled, [(id, Outcome::Accepted)]);
+    house.router.turn(&mut house.recorded);
+    assert_eq!(house.texts_of(attachment), ["a"]);
     assert!(house.router.take_journal().is_none());
 }
 
@@ -58,28 +60,28 @@ fn what_only_lives_from_memory_writes_nothing() {
 fn without_a_subscription_a_message_is_accepted_and_counted_as_gone() {
     let mut house = undeclared();
     let id = house.publish("a");
-    assert_eq!((&house.told.settled[..], house.dropped()), (&[(id, Outcome::Accepted)][..], 1));
+    assert_eq!((&house.recorded.settled[..], house.dropped()), (&[(id, Outcome::Accepted)][..], 1));
 }
 
 #[test]
 fn names_and_selectors_decide_when_a_message_comes_in() {
     let mut house = undeclared();
-    let below = PortId { shard: 0, generation: 0, index: 70 };
-    house.router.attach(below, news(), publisher("news/sports"), &mut house.told);
+    let below = AttachmentId { shard: 0, generation: 0, index: 70 };
+    house.router.attach(below, news(), publisher("news/sports"), &mut house.recorded);
     let all = house.subscriber(Some(durable("all")), 10);
     let sports = house.subscriber(Some(durable("sports@news/sports")), 10);
     let urgent = house.subscriber(Some(durable("urgent?JMSPriority > 4")), 10);
-    for (port, priority, text) in [(PUBLISHER, 4, "a"), (PUBLISHER, 9, "b"), (below, 0, "c"), (below, 5, "d")] {
+    for (attachment, priority, text) in [(PUBLISHER, 4, "a"), (PUBLISHER, 9, "b"), (below, 0, "c"), (below, 5, "d")] {
         let header = Some(Header { priority, ..Header::default() });
         let message = Message { header, body: Body::Data(vec![text.into()]), ..Message::default() };
-        house.send_from(port, &message);
+        house.send_from(attachment, &message);
         house.pump();
     }
     assert_eq!(house.texts_of(all), ["a", "b", "c", "d"]);
     assert_eq!(house.texts_of(sports), ["c", "d"]);
     assert_eq!(house.texts_of(urgent), ["b", "d"]);
     let mut house = house.restarted();
-    house.router.attach(below, news(), publisher("news/sports"), &mut house.told);
+    house.router.attach(below, news(), publisher("news/sports"), &mut house.recorded);
     let sports = house.subscriber(Some(durable("sports@news/sports")), 10);
     house.publish_all(["e"]);
     assert_eq!(house.texts_of(sports), ["d", "c"], "it wants the same names after a restart");
@@ -109,13 +111,13 @@ fn a_message_that_one_subscription_refuses_goes_into_none() {
     house.subscription(durable("sub"));
     let own = house.subscriber(None, 10);
     house.publish_all(["a", "b"]);
-    let port = house.consumer(DECLARED, 1);
+    let attachment = house.consumer(DECLARED, 1);
     let got = house.got();
     house.answer(&got[2], &Outcome::Accepted);
-    house.router.detach(port, &mut house.told);
-    house.told.settled.clear();
+    house.router.detach(attachment, &mut house.recorded);
+    house.recorded.settled.clear();
     house.publish_all(["c"]);
-    let Outcome::Rejected(Some(error)) = &house.told.settled[0].1 else { panic!("{:?}", house.told.settled) };
+    let Outcome::Rejected(Some(error)) = &house.recorded.settled[0].1 else { panic!("{:?}", house.recorded.settled) };
     assert_eq!(error.condition, condition::RESOURCE_LIMIT_EXCEEDED);
     assert!(house.texts_of(own).is_empty());
     house.consumer(DECLARED, 10);
@@ -126,29 +128,29 @@ fn a_message_that_one_subscription_refuses_goes_into_none() {
 fn producers_wait_while_a_subscription_that_stays_is_full() {
     let mut house = full(Full::Block, 4);
     house.publish_all(0..4);
-    assert_eq!(house.told.open, Some(false));
+    assert_eq!(house.recorded.open, Some(false));
     house.pass(10 * STALL_MS);
-    assert_eq!(house.told.open, Some(false));
-    let late = PortId { shard: 0, generation: 0, index: 70 };
-    house.router.attach(late, news(), publisher("news"), &mut house.told);
-    assert_eq!(house.told.open, Some(false), "who comes now waits, too");
+    assert_eq!(house.recorded.open, Some(false));
+    let late = AttachmentId { shard: 0, generation: 0, index: 70 };
+    house.router.attach(late, news(), publisher("news"), &mut house.recorded);
+    assert_eq!(house.recorded.open, Some(false), "who comes now waits, too");
     house.consumer(DECLARED, 10);
     let got = house.got();
     house.answer(&got[0], &Outcome::Accepted);
-    assert_eq!(house.told.open, Some(false), "not for one in four");
+    assert_eq!(house.recorded.open, Some(false), "not for one in four");
     house.answer(&got[1], &Outcome::Accepted);
-    assert_eq!(house.told.open, Some(true));
+    assert_eq!(house.recorded.open, Some(true));
 }
 
 #[test]
-fn producers_go_on_when_the_full_subscription_leaves_the_topic() {
+fn producers_continue_when_the_full_subscription_leaves_the_topic() {
     let mut house = full(Full::Block, 4);
     house.publish_all(0..4);
-    assert_eq!(house.told.open, Some(false));
-    house.router.move_subscription(DECLARED, None, &mut house.told);
-    assert_eq!(house.told.open, Some(true));
-    house.router.move_subscription(DECLARED, Some(TOPIC), &mut house.told);
-    assert_eq!(house.told.open, Some(false));
+    assert_eq!(house.recorded.open, Some(false));
+    house.router.move_subscription(DECLARED, None, &mut house.recorded);
+    assert_eq!(house.recorded.open, Some(true));
+    house.router.move_subscription(DECLARED, Some(TOPIC), &mut house.recorded);
+    assert_eq!(house.recorded.open, Some(false));
 }
 
 #[test]
@@ -156,15 +158,15 @@ fn one_that_takes_nothing_holds_producers_back_for_a_moment_and_then_misses_mess
     let mut house = undeclared();
     let (slow, fast) = (house.subscriber(None, 0), house.subscriber(None, 10_000));
     house.publish_all(0..BACKLOG_MESSAGES);
-    assert_eq!((house.told.open, house.texts_of(fast).len()), (Some(false), BACKLOG_MESSAGES));
+    assert_eq!((house.recorded.open, house.texts_of(fast).len()), (Some(false), BACKLOG_MESSAGES));
     house.pass(STALL_MS - 1);
     house.publish_all(["under way"]);
-    assert_eq!((house.told.open, house.dropped()), (Some(false), 0));
+    assert_eq!((house.recorded.open, house.dropped()), (Some(false), 0));
     house.pass(1);
-    assert_eq!(house.told.open, Some(true), "nobody waits for it any more");
+    assert_eq!(house.recorded.open, Some(true), "nobody waits for it any more");
     house.publish_all(["missed"]);
     assert_eq!((house.dropped(), house.texts_of(fast).len()), (1, 2), "what it holds counts for nothing");
-    house.router.credit(slow, 10_000, false, &mut house.told);
+    house.router.credit(slow, 10_000, false, &mut house.recorded);
     assert_eq!(house.texts_of(slow).len(), BACKLOG_MESSAGES + 1);
     house.publish_all(["again"]);
     assert_eq!((house.texts_of(slow), house.dropped()), (vec!["again".to_owned()], 1));
@@ -186,14 +188,14 @@ fn one_that_is_about_a_large_message_is_waited_for_longer() {
     let slow = house.subscriber(None, 1);
     let large = "x".repeat(10 << 20);
     house.publish_all([&large; 2]);
-    assert_eq!((house.told.open, house.texts_of(slow).len()), (Some(false), 1));
+    assert_eq!((house.recorded.open, house.texts_of(slow).len()), (Some(false), 1));
     house.pass(10 * STALL_MS);
-    assert_eq!((house.told.open, house.dropped()), (Some(false), 0), "the second has not had its time");
-    house.router.credit(slow, 2, false, &mut house.told);
-    assert_eq!((house.told.open, house.texts_of(slow).len()), (Some(true), 1));
+    assert_eq!((house.recorded.open, house.dropped()), (Some(false), 0), "the second has not had its time");
+    house.router.credit(slow, 2, false, &mut house.recorded);
+    assert_eq!((house.recorded.open, house.texts_of(slow).len()), (Some(true), 1));
     house.publish_all([&large; 2]);
     house.pass(11 * STALL_MS);
-    assert_eq!(house.told.open, Some(true), "nobody waits for it any more");
+    assert_eq!(house.recorded.open, Some(true), "nobody waits for it any more");
 }
 
 #[test]
@@ -202,11 +204,11 @@ fn one_that_takes_a_little_is_waited_for() {
     let slow = house.subscriber(None, 0);
     house.publish_all(0..BACKLOG_MESSAGES);
     for taken in 1..20 {
-        house.router.credit(slow, taken, false, &mut house.told);
+        house.router.credit(slow, taken, false, &mut house.recorded);
         let got = house.got();
         assert_eq!(got.len(), 1);
         house.pass(STALL_MS - 1);
-        assert_eq!(house.told.open, Some(false));
+        assert_eq!(house.recorded.open, Some(false));
     }
 }
 
@@ -216,14 +218,14 @@ fn producers_are_not_read_while_far_too_much_waits() {
     let slow = house.subscriber(None, 0);
     let large = "x".repeat(1 << 20);
     house.publish_all([&large; 7]);
-    assert_eq!(house.told.held, None);
+    assert_eq!(house.recorded.held, None);
     house.publish_all([&large; 2]);
-    assert_eq!(house.told.held, Some(true));
-    house.router.credit(slow, 10, false, &mut house.told);
+    assert_eq!(house.recorded.held, Some(true));
+    house.router.credit(slow, 10, false, &mut house.recorded);
     for got in house.got() {
         house.answer(&got, &Outcome::Accepted);
     }
-    assert_eq!((house.told.held, house.told.open, house.dropped()), (Some(false), Some(true), 0));
+    assert_eq!((house.recorded.held, house.recorded.open, house.dropped()), (Some(false), Some(true), 0));
 }
 
 #[test]
@@ -233,12 +235,12 @@ fn a_topic_that_is_deleted_takes_its_undeclared_subscriptions_with_it() {
     let own = house.subscriber(None, 10);
     house.publish_all(["a"]);
     assert_eq!(house.texts_of(own), ["a"]);
-    house.router.retire(TOPIC, &Error::new(condition::RESOURCE_DELETED, "gone"), &mut house.told);
+    house.router.delete_address(TOPIC, &Error::new(condition::RESOURCE_DELETED, "gone"), &mut house.recorded);
     house.pump();
-    assert_eq!(house.told.closed, 2, "the subscriber and the producer");
-    assert_eq!(house.log.figures().alive_messages, 1, "what the declared one has");
-    let port = house.consumer(DECLARED, 10);
-    assert_eq!(house.texts_of(port), ["a"]);
+    assert_eq!(house.recorded.closed, 2, "the subscriber and the producer");
+    assert_eq!(house.log.stats().alive_messages, 1, "what the declared one has");
+    let attachment = house.consumer(DECLARED, 10);
+    assert_eq!(house.texts_of(attachment), ["a"]);
     let mut house = house.restarted();
     house.subscriber(Some(durable("sub")), 10);
     assert!(house.texts().is_empty(), "it is another one");
@@ -252,10 +254,10 @@ fn messages_that_are_written_again_stay_one_copy() {
     }
     let body = "x".repeat(1000);
     house.publish_all((0..50).map(|n| format!("{n} {body}")));
-    let before = house.log.figures();
+    let before = house.log.stats();
     house.router.compact(1);
     house.pump();
-    let after = house.log.figures();
+    let after = house.log.stats();
     let copied = after.copied - before.copied;
     assert!((1..=50).contains(&copied), "{copied} copies");
     assert_eq!(after.alive_messages, before.alive_messages);
@@ -278,14 +280,14 @@ fn many_read_the_same_messages_from_the_disk() {
     }
     house.publish_all((0..100).map(|n| format!("{n:>5000}")));
     let mut house = house.restarted();
-    let ports: Vec<PortId> = names.iter().map(|name| house.subscriber(Some(durable(name)), 1000)).collect();
+    let attachments: Vec<AttachmentId> = names.iter().map(|name| house.subscriber(Some(durable(name)), 1000)).collect();
     house.pump();
-    for port in ports {
-        let got: Vec<Got> = house.told.got.iter().filter(|got| got.port == port).cloned().collect();
+    for attachment in attachments {
+        let got: Vec<Got> = house.recorded.got.iter().filter(|got| got.attachment == attachment).cloned().collect();
         assert_eq!(got.len(), 100);
         got.iter().for_each(|got| house.answer(got, &Outcome::Accepted));
     }
-    assert_eq!((house.router.fetched_bytes(), house.log.figures().alive_messages), (0, 100));
+    assert_eq!((house.router.fetched_bytes(), house.log.stats().alive_messages), (0, 100));
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Transactions (part 4) on stored addresses: all of it or nothing, for queues on disk and in memory, over restarts.
+//! Transactions (part 4) on stored addresses: all of it or nothing, for queues on disk and in
+//! memory, over restarts.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,8 +8,8 @@ use enmasse_amqp::types::{Body, Error, Header, Message, Modified, Outcome, Value
 use enmasse_journal::log::simulated::{Call, SimulatedDisk};
 use enmasse_journal::queue::{Duplicates, Full, Limits, Redelivery, Settings};
 use enmasse_router::core::{
-    AddressKey, AddressKind, Arrival, Consuming, Declared, Ending, PortId, PortRole, Shelf, TRANSACTION_MESSAGES,
-    TransactionId,
+    AddressKey, AddressKind, Arrival, AttachmentId, AttachmentRole, Consuming, Declared, Ending, OpenQueue,
+    TRANSACTION_MESSAGES, TransactionId,
 };
 
 use super::{DEAD, Got, House, PRODUCER, QUEUE, declared, failed, producer};
@@ -28,67 +29,67 @@ impl House {
         transaction(number)
     }
 
-    /// A port that sends to an address.
-    pub(super) fn producer(&mut self, address: AddressKey) -> PortId {
-        let port = PortId { shard: 0, generation: 0, index: self.ports };
-        self.ports += 1;
-        self.router.attach(port, declared(address), producer(), &mut self.told);
-        port
+    /// An attachment that sends to an address.
+    pub(super) fn producer(&mut self, address: AddressKey) -> AttachmentId {
+        let attachment = AttachmentId { shard: 0, generation: 0, index: self.attachments };
+        self.attachments += 1;
+        self.router.attach(attachment, declared(address), producer(), &mut self.recorded);
+        attachment
     }
 
-    pub(super) fn post(&mut self, id: TransactionId, port: PortId, text: &str) -> u32 {
+    pub(super) fn post(&mut self, id: TransactionId, attachment: AttachmentId, text: &str) -> u32 {
         let body = Body::Data(vec![text.into()]);
-        self.post_message(id, port, &Message { body, ..Message::default() })
+        self.post_message(id, attachment, &Message { body, ..Message::default() })
     }
 
-    pub(super) fn post_message(&mut self, id: TransactionId, port: PortId, message: &Message) -> u32 {
+    pub(super) fn post_message(&mut self, id: TransactionId, attachment: AttachmentId, message: &Message) -> u32 {
         let payload = encoded(message);
         let delivery_id = self.sent;
         self.sent += 1;
-        self.router.post_delivery(port, id, whole(delivery_id, &payload), &mut self.told);
+        self.router.post_delivery(attachment, id, whole(delivery_id, &payload), &mut self.recorded);
         delivery_id
     }
 
     pub(super) fn retire(&mut self, id: TransactionId, got: &Got, outcome: &Outcome, settled: bool) {
-        self.router.retire_delivery(id, got.token, &Arc::new(outcome.clone()), settled, &mut self.told);
+        self.router.retire_delivery(id, got.token, &Arc::new(outcome.clone()), settled, &mut self.recorded);
     }
 
     pub(super) fn commit(&mut self, id: TransactionId) -> Result<(), Error> {
-        self.router.discharge(id, false, &mut self.told);
+        self.router.discharge(id, false, &mut self.recorded);
         self.pump();
         self.result(id)
     }
 
     pub(super) fn roll_back(&mut self, id: TransactionId) {
-        self.router.discharge(id, true, &mut self.told);
+        self.router.discharge(id, true, &mut self.recorded);
         assert_eq!(self.result(id), Ok(()), "a roll-back is always done, and at once");
         self.pump();
     }
 
     pub(super) fn result(&mut self, id: TransactionId) -> Result<(), Error> {
-        let (of, result) = self.told.discharged.pop().expect("an answer");
-        assert_eq!((of, self.told.discharged.len()), (id, 0));
+        let (of, result) = self.recorded.discharged.pop().expect("an answer");
+        assert_eq!((of, self.recorded.discharged.len()), (id, 0));
         result
     }
 
     /// What a consumer finds in an address now; it is released again.
     pub(super) fn seen(&mut self, address: AddressKey) -> Vec<String> {
-        assert!(self.told.got.is_empty());
+        assert!(self.recorded.got.is_empty());
         let consumer = self.consumer(address, 1000);
         self.pump();
         let got = self.got();
-        self.router.credit(consumer, got.len() as u32, false, &mut self.told);
+        self.router.credit(consumer, got.len() as u32, false, &mut self.recorded);
         for one in &got {
-            self.router.outcome(one.token, &Outcome::Released, &mut self.told);
+            self.router.outcome(one.token, &Outcome::Released, &mut self.recorded);
         }
-        self.router.detach(consumer, &mut self.told);
+        self.router.detach(consumer, &mut self.recorded);
         self.pump();
         self.got();
         got.iter().map(Got::text).collect()
     }
 
     fn rejection(&self, delivery_id: u32) -> Option<&Error> {
-        let refused = self.told.refused_postings.iter().chain(&self.told.settled);
+        let refused = self.recorded.refused_postings.iter().chain(&self.recorded.settled);
         refused.into_iter().find_map(|(id, outcome)| match outcome {
             Outcome::Rejected(Some(error)) if *id == delivery_id => Some(&**error),
             _ => None,
@@ -117,7 +118,11 @@ pub(super) fn house(settings: Settings) -> House {
 }
 
 fn with_memory(house: &mut House) {
-    house.router.shelve(declared(MEMORY), Shelf::new("memory".into(), Settings::default(), None), &mut house.told);
+    house.router.open_queue(
+        declared(MEMORY),
+        OpenQueue::new("memory".into(), Settings::default(), None),
+        &mut house.recorded,
+    );
 }
 
 #[test]
@@ -129,16 +134,16 @@ fn what_is_posted_is_there_all_at_once_with_the_commit_and_after_a_restart() {
         house.consumer_that(address, 10, Consuming { browses: true, ..Consuming::default() });
     }
     let id = house.declare(1);
-    for (port, text) in [(PRODUCER, "a"), (dead, "b"), (memory, "c"), (PRODUCER, "d")] {
-        let delivery = house.post(id, port, text);
-        assert_eq!(house.told.provisional.pop(), Some(delivery));
+    for (attachment, text) in [(PRODUCER, "a"), (dead, "b"), (memory, "c"), (PRODUCER, "d")] {
+        let delivery = house.post(id, attachment, text);
+        assert_eq!(house.recorded.provisional.pop(), Some(delivery));
     }
     house.pump();
-    assert!(house.got().is_empty() && house.told.settled.is_empty(), "nobody sees what is not committed");
+    assert!(house.got().is_empty() && house.recorded.settled.is_empty(), "nobody sees what is not committed");
     assert_eq!(house.commit(id), Ok(()));
     let texts: BTreeSet<String> = house.texts().into_iter().collect();
     assert_eq!(texts.into_iter().collect::<Vec<_>>(), ["a", "b", "c", "d"]);
-    assert!(house.told.settled.is_empty(), "the provisional outcome is the last word");
+    assert!(house.recorded.settled.is_empty(), "the provisional outcome is the last word");
     let mut house = house.restarted();
     assert_eq!(house.seen(QUEUE), ["a", "d"]);
     assert_eq!(house.seen(DEAD), ["b"]);
@@ -150,9 +155,9 @@ fn a_commit_is_answered_when_it_is_on_disk_and_not_before() {
     house.consumer(QUEUE, 10);
     let id = house.declare(1);
     house.post(id, PRODUCER, "a");
-    house.router.discharge(id, false, &mut house.told);
-    house.router.turn(&mut house.told);
-    assert!(house.told.discharged.is_empty() && house.got().is_empty());
+    house.router.discharge(id, false, &mut house.recorded);
+    house.router.turn(&mut house.recorded);
+    assert!(house.recorded.discharged.is_empty() && house.got().is_empty());
     house.pump();
     assert_eq!((house.result(id), house.texts()), (Ok(()), vec!["a".to_owned()]));
 }
@@ -179,7 +184,7 @@ fn an_empty_transaction_is_discharged_at_once() {
     let (one, other) = (house.declare(1), house.declare(2));
     assert_eq!(house.commit(one), Ok(()));
     house.roll_back(other);
-    house.router.discharge(transaction(9), true, &mut house.told);
+    house.router.discharge(transaction(9), true, &mut house.recorded);
     assert_eq!(house.result(transaction(9)), Ok(()), "there is nothing to roll back");
 }
 
@@ -187,10 +192,10 @@ fn an_empty_transaction_is_discharged_at_once() {
 fn what_is_accepted_in_a_transaction_is_gone_with_the_commit() {
     for (address, settled) in [(QUEUE, true), (QUEUE, false), (MEMORY, true), (MEMORY, false)] {
         let mut house = house(Settings::default());
-        let port = house.producer(address);
+        let attachment = house.producer(address);
         for text in ["a", "b", "c"] {
             let message = Message { body: Body::Data(vec![text.into()]), ..Message::default() };
-            house.send_from(port, &message);
+            house.send_from(attachment, &message);
         }
         let consumer = house.consumer(address, 2);
         house.pump();
@@ -202,10 +207,10 @@ fn what_is_accepted_in_a_transaction_is_gone_with_the_commit() {
         house.pump();
         assert!(house.got().is_empty());
         assert_eq!(house.commit(id), Ok(()));
-        house.router.detach(consumer, &mut house.told);
+        house.router.detach(consumer, &mut house.recorded);
         assert_eq!(house.seen(address), ["c"]);
         if address == QUEUE {
-            assert_eq!(house.log.figures().alive_messages, 1);
+            assert_eq!(house.log.stats().alive_messages, 1);
             assert_eq!(house.restarted().seen(address), ["c"]);
         }
     }
@@ -237,7 +242,7 @@ fn after_a_roll_back_a_consumer_holds_what_it_has_not_let_go() {
 }
 
 #[test]
-fn what_a_transaction_holds_is_given_back_as_its_link_ended() {
+fn what_a_transaction_holds_is_returned_as_its_link_ended() {
     let cases =
         [(Ending::ByClient, true, 0), (Ending::ByNode, true, 0), (Ending::Lost, true, 1), (Ending::Lost, false, 0)];
     for (ending, oldest, failures) in cases {
@@ -250,8 +255,8 @@ fn what_a_transaction_holds_is_given_back_as_its_link_ended() {
             let id = house.declare(1);
             house.retire(id, &got[0], &Outcome::Accepted, false);
             house.router.stall(consumer);
-            house.router.relinquish(&[got[0].token], ending, oldest, &mut house.told);
-            house.router.depart(consumer, ending, &mut house.told);
+            house.router.relinquish(&[got[0].token], ending, oldest, &mut house.recorded);
+            house.router.depart(consumer, ending, &mut house.recorded);
             house.consumer(QUEUE, 1);
             house.pump();
             assert!(house.got().is_empty(), "the transaction has it still");
@@ -285,7 +290,7 @@ fn every_outcome_takes_effect_at_the_commit() {
     for (one, outcome) in got.iter().zip(&outcomes) {
         house.retire(id, one, outcome, true);
     }
-    house.router.detach(consumer, &mut house.told);
+    house.router.detach(consumer, &mut house.recorded);
     assert!(house.seen(QUEUE).is_empty() && house.seen(DEAD).is_empty());
     assert_eq!(house.commit(id), Ok(()));
     let mut house = house.restarted();
@@ -329,25 +334,25 @@ fn a_queue_that_refuses_one_message_refuses_the_transaction() {
 }
 
 #[test]
-fn a_queue_deleted_meanwhile_fails_what_is_sent_to_it_and_forgets_what_came_from_it() {
+fn a_queue_deleted_in_the_meantime_fails_what_is_sent_to_it_and_forgets_what_came_from_it() {
     let error = Error::new(condition::RESOURCE_DELETED, "deleted");
     for address in [DEAD, MEMORY] {
         let mut house = house(Settings::default());
-        let port = house.producer(address);
-        house.send_from(port, &Message { body: Body::Data(vec![b"old".to_vec()]), ..Message::default() });
+        let attachment = house.producer(address);
+        house.send_from(attachment, &Message { body: Body::Data(vec![b"old".to_vec()]), ..Message::default() });
         house.consumer(address, 1);
         house.pump();
         let got = house.got();
         let (sends, takes) = (house.declare(1), house.declare(2));
         house.post(sends, PRODUCER, "a");
-        house.post(sends, port, "b");
+        house.post(sends, attachment, "b");
         house.post(takes, PRODUCER, "c");
         house.retire(takes, &got[0], &Outcome::Accepted, false);
-        house.router.retire(address, &error, &mut house.told);
+        house.router.delete_address(address, &error, &mut house.recorded);
         reason(house.commit(sends), "deleted");
         assert_eq!(house.commit(takes), Ok(()));
         assert_eq!(house.seen(QUEUE), ["c"]);
-        assert_eq!(house.router.in_hand(), 0);
+        assert_eq!(house.router.in_progress(), 0);
         assert_eq!(house.restarted().seen(QUEUE), ["c"]);
     }
 }
@@ -357,26 +362,26 @@ fn a_queue_deleted_while_the_log_writes_leaves_the_rest_of_the_commit() {
     let error = Error::new(condition::RESOURCE_DELETED, "deleted");
     for address in [DEAD, MEMORY] {
         let mut house = house(Settings::default());
-        let port = house.producer(address);
+        let attachment = house.producer(address);
         let kept = house.producer(MEMORY);
-        house.send_from(port, &Message { body: Body::Data(vec![b"old".to_vec()]), ..Message::default() });
+        house.send_from(attachment, &Message { body: Body::Data(vec![b"old".to_vec()]), ..Message::default() });
         house.consumer(address, 1);
         house.pump();
         let got = house.got();
         let id = house.declare(1);
         house.post(id, PRODUCER, "a");
-        house.post(id, port, "b");
+        house.post(id, attachment, "b");
         house.post(id, kept, "m");
         house.retire(id, &got[0], &Outcome::Accepted, true);
-        house.router.discharge(id, false, &mut house.told);
-        house.router.retire(address, &error, &mut house.told);
+        house.router.discharge(id, false, &mut house.recorded);
+        house.router.delete_address(address, &error, &mut house.recorded);
         house.pump();
         assert_eq!(house.result(id), Ok(()));
         assert_eq!(house.seen(QUEUE), ["a"]);
         if address == DEAD {
             assert_eq!(house.seen(MEMORY), ["m"]);
         }
-        assert_eq!(house.router.in_hand(), 0);
+        assert_eq!(house.router.in_progress(), 0);
     }
 }
 
@@ -395,7 +400,7 @@ fn a_log_that_takes_nothing_leaves_everything_as_it_was() {
     house.disk.fail(Call::Sync, 0);
     reason(house.commit(id), "may be stored or not");
     assert!(house.seen(QUEUE).is_empty() && house.seen(MEMORY).is_empty());
-    house.router.outcome(got[0].token, &Outcome::Released, &mut house.told);
+    house.router.outcome(got[0].token, &Outcome::Released, &mut house.recorded);
     house.consumer(QUEUE, 1);
     assert_eq!(house.texts(), ["here"]);
 }
@@ -442,8 +447,8 @@ fn a_delivery_is_part_of_one_transaction_and_nothing_else_ends_it() {
     house.retire(one, &got[0], &Outcome::Released, false);
     house.answer(&got[0], &failed());
     // Its link goes: what was said in the transaction counts.
-    house.router.outcome(got[0].token, &failed(), &mut house.told);
-    house.router.detach(consumer, &mut house.told);
+    house.router.outcome(got[0].token, &failed(), &mut house.recorded);
+    house.router.detach(consumer, &mut house.recorded);
     assert_eq!(house.commit(other), Ok(()));
     assert!(house.seen(QUEUE).is_empty());
     assert_eq!(house.commit(one), Ok(()));
@@ -518,17 +523,17 @@ fn a_transaction_holds_so_many_messages_and_bytes_and_no_more() {
             break;
         }
     }
-    assert_eq!(house.told.provisional.len(), 63, "64 MiB of them, with what is around their bodies");
+    assert_eq!(house.recorded.provisional.len(), 63, "64 MiB of them, with what is around their bodies");
     let error = house.rejection(refused.expect("a bound")).expect("a rejection");
     assert_eq!(error.condition, condition::RESOURCE_LIMIT_EXCEEDED);
     let next = house.post(big, PRODUCER, "more");
     assert_eq!(house.rejection(next).map(|error| &error.condition), Some(&condition::TRANSACTION_ROLLBACK));
     reason(house.commit(big), "commit more often");
-    house.told.refused_postings.clear();
+    house.recorded.refused_postings.clear();
     for _ in 0..=TRANSACTION_MESSAGES {
         house.post(many, PRODUCER, "m");
     }
-    assert_eq!((house.told.refused_postings.len(), house.told.settled.len()), (1, 0));
+    assert_eq!((house.recorded.refused_postings.len(), house.recorded.settled.len()), (1, 0));
     reason(house.commit(many), "100000 messages");
     assert!(house.seen(QUEUE).is_empty());
 }
@@ -541,7 +546,7 @@ fn all_transactions_together_hold_so_much_and_no_more() {
         let id = house.declare(number);
         house.post(id, PRODUCER, &long);
     }
-    assert_eq!(house.told.provisional.len(), 4);
+    assert_eq!(house.recorded.provisional.len(), 4);
     let id = house.declare(5);
     let refused = house.post(id, PRODUCER, &long);
     let error = house.rejection(refused).expect("a bound");
@@ -549,7 +554,7 @@ fn all_transactions_together_hold_so_much_and_no_more() {
     house.roll_back(transaction(1));
     let id = house.declare(6);
     house.post(id, PRODUCER, &long);
-    assert_eq!(house.told.provisional.len(), 5, "there is room again");
+    assert_eq!(house.recorded.provisional.len(), 5, "there is room again");
 }
 
 #[test]
@@ -577,7 +582,7 @@ fn duplicates_and_numbers_count_with_the_commit() {
     house.send_message(&message("c"));
     let id = house.declare(4);
     house.post_message(id, PRODUCER, &message("c"));
-    house.router.discharge(id, false, &mut house.told);
+    house.router.discharge(id, false, &mut house.recorded);
     reason(house.result(id), "being stored");
     let mut house = house.restarted();
     assert_eq!(house.seen(QUEUE), ["a", "b"], "what was not on disk before is not after");
@@ -591,9 +596,9 @@ fn duplicates_and_numbers_count_with_the_commit() {
 #[test]
 fn numbers_of_a_producer_that_were_rolled_back_may_come_again() {
     let mut house = house(Settings::default());
-    let port = PortId { shard: 0, generation: 0, index: 90 };
-    let role = PortRole::Producer { anonymous: false, name: None, producer_name: Some("p".into()), resume: None };
-    house.router.attach(port, declared(QUEUE), role, &mut house.told);
+    let attachment = AttachmentId { shard: 0, generation: 0, index: 90 };
+    let role = AttachmentRole::Producer { anonymous: false, name: None, producer_name: Some("p".into()), resume: None };
+    house.router.attach(attachment, declared(QUEUE), role, &mut house.recorded);
     let numbered = |number: u64| Message {
         message_annotations: vec![("x-opt-producer-sequence".into(), Value::Ulong(number))],
         body: Body::Data(vec![number.to_string().into_bytes()]),
@@ -602,7 +607,7 @@ fn numbers_of_a_producer_that_were_rolled_back_may_come_again() {
     for (number, commit) in [(1, false), (2, true)] {
         let id = house.declare(number);
         for sequence in [1, 2, 2, 3] {
-            house.post_message(id, port, &numbered(sequence));
+            house.post_message(id, attachment, &numbered(sequence));
         }
         if commit {
             assert_eq!(house.commit(id), Ok(()));
@@ -610,7 +615,7 @@ fn numbers_of_a_producer_that_were_rolled_back_may_come_again() {
             house.roll_back(id);
         }
     }
-    house.send_from(port, &numbered(3));
+    house.send_from(attachment, &numbered(3));
     house.pump();
     assert_eq!(house.restarted().seen(QUEUE), ["1", "2", "3"]);
 }
@@ -625,13 +630,13 @@ fn a_long_message_is_part_of_the_transaction_that_any_of_its_frames_names() {
         for (at, part) in parts.iter().enumerate() {
             let arrival = Arrival { first: at == 0, more: at < 2, ..whole(0, part) };
             if at == named {
-                house.router.post_delivery(PRODUCER, id, arrival, &mut house.told);
+                house.router.post_delivery(PRODUCER, id, arrival, &mut house.recorded);
             } else {
-                house.router.deliver(PRODUCER, arrival, &mut house.told);
+                house.router.deliver(PRODUCER, arrival, &mut house.recorded);
             }
         }
         house.pump();
-        assert_eq!(house.told.provisional, [0]);
+        assert_eq!(house.recorded.provisional, [0]);
         assert!(house.seen(QUEUE).is_empty());
         assert_eq!(house.commit(id), Ok(()));
         assert_eq!(house.seen(QUEUE), ["long message"]);
@@ -643,9 +648,14 @@ fn a_long_message_that_is_given_up_is_part_of_nothing() {
     let mut house = house(Settings::default());
     let id = house.declare(1);
     let begins = Arrival { more: true, ..whole(0, b"\0\x53\x75") };
-    house.router.post_delivery(PRODUCER, id, begins, &mut house.told);
-    house.router.post_delivery(PRODUCER, id, Arrival { first: false, aborted: true, ..whole(0, &[]) }, &mut house.told);
-    house.router.post_delivery(PRODUCER, id, Arrival { aborted: true, ..whole(1, &[]) }, &mut house.told);
+    house.router.post_delivery(PRODUCER, id, begins, &mut house.recorded);
+    house.router.post_delivery(
+        PRODUCER,
+        id,
+        Arrival { first: false, aborted: true, ..whole(0, &[]) },
+        &mut house.recorded,
+    );
+    house.router.post_delivery(PRODUCER, id, Arrival { aborted: true, ..whole(1, &[]) }, &mut house.recorded);
     house.send("outside");
     assert_eq!(house.commit(id), Ok(()));
     assert_eq!(house.seen(QUEUE), ["outside"]);
@@ -657,8 +667,8 @@ fn a_settled_message_is_part_of_its_transaction_like_any_other() {
     let id = house.declare(1);
     let payload = encoded(&Message { body: Body::Data(vec![b"a".to_vec()]), ..Message::default() });
     let arrival = Arrival { settled: true, ..whole(0, &payload) };
-    house.router.post_delivery(PRODUCER, id, arrival, &mut house.told);
-    assert!(house.told.provisional.is_empty() && house.seen(QUEUE).is_empty());
+    house.router.post_delivery(PRODUCER, id, arrival, &mut house.recorded);
+    assert!(house.recorded.provisional.is_empty() && house.seen(QUEUE).is_empty());
     assert_eq!(house.commit(id), Ok(()));
     assert_eq!(house.seen(QUEUE), ["a"]);
 }
@@ -668,23 +678,28 @@ fn a_direct_address_takes_no_part() {
     for kind in [AddressKind::Anycast, AddressKind::Multicast] {
         let mut house = house(Settings::default());
         let direct = Declared { key: AddressKey(9), kind, link_capacity: 10, space: 1 };
-        let port = PortId { shard: 0, generation: 0, index: 60 };
-        house.router.attach(port, direct, producer(), &mut house.told);
+        let attachment = AttachmentId { shard: 0, generation: 0, index: 60 };
+        house.router.attach(attachment, direct, producer(), &mut house.recorded);
         let consuming = Consuming::default();
-        let consumer = PortId { index: 61, ..port };
-        house.router.attach(consumer, direct, PortRole::Consumer { filter: None, consuming }, &mut house.told);
-        house.router.credit(consumer, 10, false, &mut house.told);
+        let consumer = AttachmentId { index: 61, ..attachment };
+        house.router.attach(
+            consumer,
+            direct,
+            AttachmentRole::Consumer { filter: None, consuming },
+            &mut house.recorded,
+        );
+        house.router.credit(consumer, 10, false, &mut house.recorded);
         let id = house.declare(1);
         let long = Arrival { more: true, ..whole(0, b"\0\x53\x75") };
-        house.router.post_delivery(port, id, long, &mut house.told);
+        house.router.post_delivery(attachment, id, long, &mut house.recorded);
         let rest = Arrival { first: false, ..whole(0, b"\xa0\x01x") };
-        house.router.post_delivery(port, id, rest, &mut house.told);
+        house.router.post_delivery(attachment, id, rest, &mut house.recorded);
         house.sent = 1;
-        house.post(id, port, "short");
+        house.post(id, attachment, "short");
         for delivery in [0, 1] {
             assert_eq!(house.rejection(delivery).map(|error| &error.condition), Some(&condition::NOT_IMPLEMENTED));
         }
-        house.send_from(port, &Message { body: Body::Data(vec![b"outside".to_vec()]), ..Message::default() });
+        house.send_from(attachment, &Message { body: Body::Data(vec![b"outside".to_vec()]), ..Message::default() });
         assert_eq!(house.texts(), ["outside"]);
         reason(house.commit(id), "amqp:not-implemented");
     }
@@ -692,7 +707,8 @@ fn a_direct_address_takes_no_part() {
 
 #[test]
 fn messages_that_are_written_again_and_commits_do_not_meet() {
-    // The segment where a message lies is compacted just before, and just after, a commit that takes it.
+    // The segment where a message lies is compacted just before, and just after, a commit that
+    // takes it.
     for compact_first in [true, false] {
         let mut house = house(Settings::default());
         for text in ["a", "b", "c"] {
@@ -708,18 +724,18 @@ fn messages_that_are_written_again_and_commits_do_not_meet() {
         if compact_first {
             compact(&mut house);
         }
-        house.router.discharge(id, false, &mut house.told);
+        house.router.discharge(id, false, &mut house.recorded);
         if !compact_first {
             compact(&mut house);
         }
         let next = house.declare(2);
         house.post(next, PRODUCER, "e");
-        house.router.discharge(next, false, &mut house.told);
+        house.router.discharge(next, false, &mut house.recorded);
         house.pump();
-        assert_eq!(house.told.discharged.drain(..).filter(|(_, result)| result.is_ok()).count(), 2);
-        house.router.detach(consumer, &mut house.told);
+        assert_eq!(house.recorded.discharged.drain(..).filter(|(_, result)| result.is_ok()).count(), 2);
+        house.router.detach(consumer, &mut house.recorded);
         assert_eq!(house.seen(QUEUE), ["b", "c", "d", "e"]);
-        assert_eq!(house.log.figures().alive_messages, 4, "each is counted once where it lies");
+        assert_eq!(house.log.stats().alive_messages, 4, "each is counted once where it lies");
         assert_eq!(house.restarted().seen(QUEUE), ["b", "c", "d", "e"]);
     }
 }
@@ -738,7 +754,7 @@ fn what_the_log_kept_of_a_message_goes_with_it() {
     let id = house.declare(1);
     house.retire(id, &got[0], &Outcome::Accepted, true);
     assert_eq!(house.commit(id), Ok(()));
-    house.router.detach(consumer, &mut house.told);
+    house.router.detach(consumer, &mut house.recorded);
     let config = enmasse_journal::log::Config::default();
     let (_, recovered) = enmasse_journal::log::Log::open(Arc::new(house.disk.as_seen()), config).expect("a log");
     assert!(recovered.queues.iter().all(|queue| queue.states.iter().all(|(_, value)| value.is_empty())));

@@ -1,11 +1,12 @@
-//! Several transactions at once, among deliveries outside of them, beside a naive model of what is to be there.
+//! Several transactions at once, among deliveries outside of them, beside a naive model of what is
+//! to be there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use enmasse_amqp::types::{Body, Message, Outcome};
 use enmasse_journal::log::simulated::Dice;
 use enmasse_journal::queue::Settings;
-use enmasse_router::core::PortId;
+use enmasse_router::core::AttachmentId;
 
 use super::transactions::{MEMORY, house, transaction};
 use super::{DEAD, Got, House, PRODUCER, QUEUE, failed};
@@ -27,7 +28,7 @@ struct Model {
     visible: BTreeSet<u32>,
     open: BTreeMap<u64, Work>,
     held: Vec<Got>,
-    ports: [PortId; 3],
+    attachments: [AttachmentId; 3],
     /// sent to the queue that is in memory only
     in_memory: BTreeSet<u32>,
 }
@@ -55,7 +56,7 @@ impl Model {
 
     fn step(&mut self) {
         let to = self.dice.below(3) as usize;
-        let port = self.ports[to];
+        let attachment = self.attachments[to];
         if to == 2 {
             self.in_memory.insert(self.next);
         } else {
@@ -65,7 +66,7 @@ impl Model {
             0 => {
                 let message =
                     Message { body: Body::Data(vec![self.next.to_string().into_bytes()]), ..Message::default() };
-                self.house.send_from(port, &message);
+                self.house.send_from(attachment, &message);
                 self.visible.insert(self.next);
                 self.next += 1;
             }
@@ -76,7 +77,7 @@ impl Model {
             }
             2..5 => {
                 let Some(id) = self.pick() else { return };
-                self.house.post(transaction(id), port, &self.next.to_string());
+                self.house.post(transaction(id), attachment, &self.next.to_string());
                 self.open.entry(id).or_default().posted.push(self.next);
                 self.next += 1;
             }
@@ -123,13 +124,13 @@ impl Model {
 fn several_transactions_at_once_agree_with_a_model() {
     for seed in 1..=60 {
         let mut house = house(Settings::default());
-        let ports = [PRODUCER, house.producer(DEAD), house.producer(MEMORY)];
+        let attachments = [PRODUCER, house.producer(DEAD), house.producer(MEMORY)];
         for address in [QUEUE, DEAD, MEMORY] {
             house.consumer(address, 1_000_000);
         }
         let (dice, open, visible, held) = (Dice::new(seed), BTreeMap::new(), BTreeSet::new(), Vec::new());
         let in_memory = BTreeSet::new();
-        let mut model = Model { house, dice, next: 0, declared: 0, visible, open, held, ports, in_memory };
+        let mut model = Model { house, dice, next: 0, declared: 0, visible, open, held, attachments, in_memory };
         for _ in 0..300 {
             model.step();
         }

@@ -1,11 +1,12 @@
-//! Transactions on topics: what is posted goes to the subscriptions with the commit, and their deliveries are retired.
+//! Transactions on topics: what is posted goes to the subscriptions with the commit, and their
+//! deliveries are retired.
 
 use std::sync::Arc;
 
 use enmasse_amqp::types::{Body, Header, Message, Outcome};
 use enmasse_journal::log::simulated::SimulatedDisk;
 use enmasse_journal::queue::{Full, Limits, Settings};
-use enmasse_router::core::{Answer, PortId};
+use enmasse_router::core::{Answer, AttachmentId};
 
 use super::subscriptions::durable;
 use super::transactions::{house, reason};
@@ -23,8 +24,8 @@ fn what_is_posted_to_a_topic_goes_to_its_subscriptions_with_the_commit() {
     let kept = house.subscriber(Some(durable("kept")), 10);
     let sports = house.subscriber(Some(durable("sports@news/sports")), 10);
     let urgent = house.subscriber(Some(durable("urgent?JMSPriority > 4")), 10);
-    let below = PortId { shard: 0, generation: 0, index: 70 };
-    house.router.attach(below, news(), publisher("news/sports"), &mut house.told);
+    let below = AttachmentId { shard: 0, generation: 0, index: 70 };
+    house.router.attach(below, news(), publisher("news/sports"), &mut house.recorded);
     let id = house.declare(1);
     house.post(id, PUBLISHER, "a");
     house.post(id, below, "b");
@@ -32,14 +33,14 @@ fn what_is_posted_to_a_topic_goes_to_its_subscriptions_with_the_commit() {
     house.post_message(id, PUBLISHER, &Message { header, body: Body::Data(vec![b"c".to_vec()]), ..Message::default() });
     house.post(id, PRODUCER, "q");
     house.pump();
-    assert!(house.got().is_empty() && house.told.provisional.len() == 4);
-    house.router.discharge(id, false, &mut house.told);
+    assert!(house.got().is_empty() && house.recorded.provisional.len() == 4);
+    house.router.discharge(id, false, &mut house.recorded);
     let batch = house.router.take_journal().expect("something to write");
     assert_eq!(batch.messages(), 4, "each once, however many subscriptions have it");
     assert!(house.got().is_empty(), "who lives from memory waits for the disk, too");
     let mut batch = batch;
     let result = house.log.append(&mut batch).and_then(|()| house.log.sync());
-    house.router.journaled(Answer { batch, result }, &mut house.told);
+    house.router.journaled(Answer { batch, result }, &mut house.recorded);
     house.pump();
     assert_eq!(house.result(id), Ok(()));
     assert_eq!([house.texts_of(live), house.texts_of(kept)].map(sorted), [["a", "b", "c"], ["a", "b", "c"]]);
@@ -58,8 +59,8 @@ fn a_subscription_that_refuses_refuses_the_transaction() {
     let mut house = House::with_topic(Arc::new(SimulatedDisk::new(512, 7)), Settings::default(), topic);
     let live = house.subscriber(None, 10);
     let id = house.declare(1);
-    for (port, text) in [(PRODUCER, "q"), (PUBLISHER, "a"), (PUBLISHER, "b")] {
-        house.post(id, port, text);
+    for (attachment, text) in [(PRODUCER, "q"), (PUBLISHER, "a"), (PUBLISHER, "b")] {
+        house.post(id, attachment, text);
     }
     reason(house.commit(id), "holds 1 messages");
     assert!(house.texts_of(live).is_empty() && house.seen(QUEUE).is_empty() && house.seen(DECLARED).is_empty());
@@ -73,7 +74,7 @@ fn a_subscription_that_refuses_refuses_the_transaction() {
 fn deliveries_of_subscriptions_are_retired_like_any_other() {
     for commit in [true, false] {
         let mut house = house(Settings::default());
-        let ports = [house.subscriber(None, 1), house.subscriber(Some(durable("kept")), 1)];
+        let attachments = [house.subscriber(None, 1), house.subscriber(Some(durable("kept")), 1)];
         house.publish("a");
         house.pump();
         let id = house.declare(1);
@@ -84,10 +85,10 @@ fn deliveries_of_subscriptions_are_retired_like_any_other() {
         } else {
             house.roll_back(id);
         }
-        ports.iter().for_each(|port| house.router.credit(*port, 5, false, &mut house.told));
+        attachments.iter().for_each(|attachment| house.router.credit(*attachment, 5, false, &mut house.recorded));
         house.pump();
         let again = if commit { vec![] } else { vec!["a".to_owned()] };
-        assert_eq!([house.texts_of(ports[0]), house.texts_of(ports[1])], [again.clone(), again]);
+        assert_eq!([house.texts_of(attachments[0]), house.texts_of(attachments[1])], [again.clone(), again]);
         assert_eq!(house.seen(QUEUE).len(), usize::from(commit));
     }
 }
@@ -95,11 +96,11 @@ fn deliveries_of_subscriptions_are_retired_like_any_other() {
 #[test]
 fn a_topic_without_subscriptions_takes_part_and_keeps_nothing() {
     let mut house = house(Settings::default());
-    house.router.move_subscription(DECLARED, None, &mut house.told);
+    house.router.move_subscription(DECLARED, None, &mut house.recorded);
     let live = house.subscriber(None, 10);
     let id = house.declare(1);
     house.post(id, PUBLISHER, "a");
-    house.router.detach(live, &mut house.told);
+    house.router.detach(live, &mut house.recorded);
     assert_eq!(house.commit(id), Ok(()));
-    assert_eq!((house.dropped(), house.router.in_hand()), (1, 0));
+    assert_eq!((house.dropped(), house.router.in_progress()), (1, 0));
 }

@@ -1,5 +1,5 @@
-//! Seeded lives with losses of power: what a producer was told is stored is there, offsets are dense, and none that
-//! anybody has seen is used again.
+//! Seeded lives with losses of power: what a producer was told is stored is there, offsets are
+//! dense, and none that anybody has seen is used again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -34,13 +34,13 @@ struct History {
 }
 
 impl History {
-    fn hear(&mut self, site: &mut Site) {
-        for (delivery, outcome) in site.told.settled.drain(..) {
+    fn collect(&mut self, site: &mut Site) {
+        for (delivery, outcome) in site.recorded.settled.drain(..) {
             if outcome == Outcome::Accepted {
                 self.accepted.insert(self.deliveries[delivery as usize]);
             }
         }
-        for (transaction, result) in site.told.discharged.drain(..) {
+        for (transaction, result) in site.recorded.discharged.drain(..) {
             if result.is_ok()
                 && let Some(numbers) = self.commits.get(&transaction.number)
             {
@@ -52,7 +52,7 @@ impl History {
             let before = self.seen.insert((got.partition, got.offset), number);
             assert!(before.is_none_or(|before| before == number), "offset {} is used again", got.offset);
         }
-        site.told.closed.clear();
+        site.recorded.closed.clear();
     }
 
     /// After a restart.
@@ -108,7 +108,7 @@ fn live(seed: u64) {
         }
         for _ in 0..dice.below(150) {
             step(&mut site, &mut history, &mut dice);
-            history.hear(&mut site);
+            history.collect(&mut site);
         }
         let disk = if dice.percent(70) { site.disk.crashed(dice.any()) } else { site.disk.as_seen() };
         let now_ms = site.now_ms;
@@ -161,7 +161,7 @@ fn transact(site: &mut Site, history: &mut History, dice: &mut Dice) {
     }
     history.sent += numbers.len() as u64;
     let fail = dice.percent(20);
-    site.router.discharge(id, fail, &mut site.told);
+    site.router.discharge(id, fail, &mut site.recorded);
     if fail {
         history.never.extend(&numbers);
     } else {

@@ -9,7 +9,7 @@ use enmasse_journal::log::Refused;
 use enmasse_journal::log::simulated::SimulatedDisk;
 use enmasse_journal::queue::{Duplicates, Limits};
 use enmasse_journal::stream::{Retention, Settings};
-use enmasse_router::core::{Consuming, Delivery, PortId, PortRole, Start};
+use enmasse_router::core::{AttachmentId, AttachmentRole, Consuming, Delivery, Start};
 
 use super::{PRODUCER, STREAM, Site, declared, keeping, lines, producer};
 
@@ -24,8 +24,8 @@ fn a_message_is_accepted_when_it_is_on_disk_and_read_by_everybody() {
     site.slow = true;
     site.send("a");
     site.turn();
-    assert!(site.told.settled.is_empty() && site.told.got.is_empty(), "it is not on disk");
-    // What comes meanwhile gathers, and goes to the log together.
+    assert!(site.recorded.settled.is_empty() && site.recorded.got.is_empty(), "it is not on disk");
+    // What comes in the meantime gathers, and goes to the log together.
     site.send("b");
     site.send("c");
     assert!(site.turn() && site.held.len() == 1, "one batch of a partition is with the log");
@@ -39,11 +39,12 @@ fn a_message_is_accepted_when_it_is_on_disk_and_read_by_everybody() {
     assert_eq!(site.accepted(), [0, 1, 2]);
     site.pump();
     let got = site.got();
-    for port in [one, two] {
-        let texts: Vec<_> = got.iter().filter(|got| got.port == port).map(|got| (got.offset, &*got.text)).collect();
+    for attachment in [one, two] {
+        let texts: Vec<_> =
+            got.iter().filter(|got| got.attachment == attachment).map(|got| (got.offset, &*got.text)).collect();
         assert_eq!(texts, [(0, "a"), (1, "b"), (2, "c")]);
     }
-    assert_eq!(site.told.taken, 3, "windows move on");
+    assert_eq!(site.recorded.taken, 3, "windows move on");
     assert!(site.read.is_empty(), "readers that keep up never read the disk");
 }
 
@@ -55,10 +56,10 @@ fn outcomes_change_nothing() {
     let reader = site.reader(Start::First, 10);
     let got = site.got();
     let token = got[0].token.expect("an unsettled delivery");
-    site.router.outcome(token, &Outcome::Rejected(None), &mut site.told);
+    site.router.outcome(token, &Outcome::Rejected(None), &mut site.recorded);
     site.pump();
-    assert!(site.told.got.is_empty());
-    site.router.detach(reader, &mut site.told);
+    assert!(site.recorded.got.is_empty());
+    site.router.detach(reader, &mut site.recorded);
     assert_eq!(site.all()[0], lines(&[(0, "a")]));
     site.reader_that(Consuming { start: Start::First, settled: true, ..Consuming::default() }, 1);
     assert_eq!(site.got()[0].token, None, "who wants settled deliveries owes no outcome");
@@ -89,7 +90,7 @@ fn readers_begin_where_they_ask() {
         let reader = site.reader(start, 10);
         site.pump();
         assert_eq!(site.texts(), lines(expected), "{start:?}");
-        site.router.detach(reader, &mut site.told);
+        site.router.detach(reader, &mut site.recorded);
     }
     // One that is to come is waited for.
     site.reader(Start::Offset(5), 10);
@@ -147,7 +148,7 @@ fn partitions_are_as_said_else_by_group_else_in_turn() {
     let turns = all.iter().map(|partition| partition.iter().filter(|(_, text)| text.starts_with("turn")).count());
     assert_eq!(turns.collect::<Vec<_>>(), [1, 1, 1]);
     let refused = site.send_to(3, "nowhere");
-    let Some((id, Outcome::Rejected(Some(error)))) = site.told.settled.last() else { panic!("no answer") };
+    let Some((id, Outcome::Rejected(Some(error)))) = site.recorded.settled.last() else { panic!("no answer") };
     assert_eq!((*id, error.condition.clone()), (refused, condition::INVALID_FIELD));
     assert!(error.description.as_deref().is_some_and(|text| text.contains("use 0 to 2")), "{error:?}");
 }
@@ -166,8 +167,8 @@ fn one_partition_is_read_alone_and_offsets_belong_to_one() {
         (on_partition(2, Start::First), condition::INVALID_FIELD),
         (Consuming { exclusive: true, ..Consuming::default() }, condition::NOT_IMPLEMENTED),
     ] {
-        let port = site.reader_that(consuming, 10);
-        assert_eq!(site.told.closed[&port].condition, expected);
+        let attachment = site.reader_that(consuming, 10);
+        assert_eq!(site.recorded.closed[&attachment].condition, expected);
     }
 }
 
@@ -181,23 +182,23 @@ fn what_retention_took_is_named() {
     }
     let (first, next) = site.bounds(0);
     assert!(first > 10 && next == 40, "{first} to {next}");
-    let port = site.reader(Start::Offset(first - 1), 10);
-    let error = &site.told.closed[&port];
+    let attachment = site.reader(Start::Offset(first - 1), 10);
+    let error = &site.recorded.closed[&attachment];
     assert_eq!(error.condition, condition::PRECONDITION_FAILED);
     let text = error.description.clone().unwrap_or_default();
     assert!(text.contains(&format!("offset {} ", first - 1)) && text.contains(&format!("first is {first}")), "{text}");
     // One that was reading and had no credit for too long is told the same.
     site.got();
-    site.router.credit(late, 10, false, &mut site.told);
-    assert_eq!(site.told.closed[&late].condition, condition::PRECONDITION_FAILED);
-    assert!(site.told.got.is_empty());
+    site.router.credit(late, 10, false, &mut site.recorded);
+    assert_eq!(site.recorded.closed[&late].condition, condition::PRECONDITION_FAILED);
+    assert!(site.recorded.got.is_empty());
     let all = site.all();
     assert_eq!(all[0].first().map(|(offset, _)| *offset), Some(first));
     assert_eq!(all[0].len() as u64, next - first);
 }
 
 #[test]
-fn who_asked_for_the_first_gets_the_first_there_is_when_it_has_credit() {
+fn who_requested_the_first_gets_the_first_there_is_when_it_has_credit() {
     let mut site = Site::new(1, keeping(40_000));
     site.send("gone");
     site.pump();
@@ -206,15 +207,15 @@ fn who_asked_for_the_first_gets_the_first_there_is_when_it_has_credit() {
         site.send(&format!("{n:>2000}"));
         site.pump();
     }
-    site.router.credit(reader, 1000, false, &mut site.told);
+    site.router.credit(reader, 1000, false, &mut site.recorded);
     site.pump();
     let got = site.texts();
     assert_eq!((got[0].0, got.len() as u64), (site.bounds(0).0, site.bounds(0).1 - site.bounds(0).0));
-    assert!(site.told.closed.is_empty());
+    assert!(site.recorded.closed.is_empty());
 }
 
 #[test]
-fn offsets_go_on_after_age_took_everything_and_a_restart() {
+fn offsets_continue_after_age_took_everything_and_a_restart() {
     let retention = Retention { bytes: None, age_ms: Some(1000) };
     let mut site = Site::new(1, Settings { retention, ..Settings::default() });
     for text in ["a", "b", "c"] {
@@ -230,9 +231,9 @@ fn offsets_go_on_after_age_took_everything_and_a_restart() {
     site.send("d");
     site.pump();
     assert_eq!(site.all()[0], lines(&[(3, "d")]));
-    assert!(site.router.queue_figures().all(|(key, _)| key != STREAM));
-    let (key, figures) = site.router.stream_figures().next().expect("figures");
-    assert_eq!((key, figures.ready, figures.enqueued), (STREAM, 1, 1));
+    assert!(site.router.queue_stats().all(|(key, _)| key != STREAM));
+    let (key, stats) = site.router.stream_stats().next().expect("figures");
+    assert_eq!((key, stats.ready, stats.enqueued), (STREAM, 1, 1));
 }
 
 #[test]
@@ -262,7 +263,9 @@ fn a_refused_message_takes_no_offset() {
     site.disk.set_capacity_bytes(used);
     site.send(&"x".repeat(200_000));
     site.pump();
-    let Some((1, Outcome::Rejected(Some(error)))) = site.told.settled.last() else { panic!("{:?}", site.told.settled) };
+    let Some((1, Outcome::Rejected(Some(error)))) = site.recorded.settled.last() else {
+        panic!("{:?}", site.recorded.settled)
+    };
     assert_eq!(error.condition, condition::RESOURCE_LIMIT_EXCEEDED);
     site.disk.set_capacity_bytes(used + (64 << 20));
     site.send("b");
@@ -277,20 +280,20 @@ fn bounds_of_messages_and_links_hold() {
     let limits = Limits { message_bytes: 100, consumers: 1, producers: 2, ..Limits::default() };
     let mut site = Site::new(1, Settings { limits, ..Settings::default() });
     site.send(&"x".repeat(100));
-    let Some((_, Outcome::Rejected(Some(error)))) = site.told.settled.last() else { panic!("no answer") };
+    let Some((_, Outcome::Rejected(Some(error)))) = site.recorded.settled.last() else { panic!("no answer") };
     assert_eq!(error.condition, condition::MESSAGE_SIZE_EXCEEDED);
     site.reader(Start::First, 1);
     let second = site.reader(Start::First, 1);
-    assert_eq!(site.told.closed[&second].condition, condition::RESOURCE_LIMIT_EXCEEDED);
+    assert_eq!(site.recorded.closed[&second].condition, condition::RESOURCE_LIMIT_EXCEEDED);
     for (index, refused) in [(800, false), (801, true)] {
-        let port = PortId { index, ..PRODUCER };
-        site.router.attach(port, declared(), producer(None), &mut site.told);
-        assert_eq!(site.told.closed.contains_key(&port), refused);
+        let attachment = AttachmentId { index, ..PRODUCER };
+        site.router.attach(attachment, declared(), producer(None), &mut site.recorded);
+        assert_eq!(site.recorded.closed.contains_key(&attachment), refused);
     }
-    site.router.detach(PRODUCER, &mut site.told);
-    let port = PortId { index: 802, ..PRODUCER };
-    site.router.attach(port, declared(), producer(None), &mut site.told);
-    assert!(!site.told.closed.contains_key(&port));
+    site.router.detach(PRODUCER, &mut site.recorded);
+    let attachment = AttachmentId { index: 802, ..PRODUCER };
+    site.router.attach(attachment, declared(), producer(None), &mut site.recorded);
+    assert!(!site.recorded.closed.contains_key(&attachment));
 }
 
 pub(super) fn with_id(text: &str) -> Message {
@@ -305,7 +308,7 @@ fn a_duplicate_is_accepted_with_its_original_and_takes_no_offset() {
     for text in ["a", "a", "b"] {
         site.send_message(&with_id(text));
     }
-    assert!(site.told.settled.is_empty());
+    assert!(site.recorded.settled.is_empty());
     site.pump();
     let mut accepted = site.accepted();
     accepted.sort_unstable();
@@ -333,7 +336,7 @@ fn a_duplicate_of_what_was_refused_may_come_again() {
     site.send_message(&with_id(&text));
     site.send_message(&with_id(&text));
     site.pump();
-    assert_eq!((site.told.settled.len(), site.accepted().len()), (2, 0));
+    assert_eq!((site.recorded.settled.len(), site.accepted().len()), (2, 0));
     site.disk.set_capacity_bytes(used + (64 << 20));
     site.send_message(&with_id(&text));
     site.pump();
@@ -348,18 +351,18 @@ fn a_numbered_producer_s_messages_are_stored_once_also_after_a_restart() {
         body: Body::Data(vec![number.to_string().into_bytes()]),
         ..Message::default()
     };
-    let port = PortId { index: 900, ..PRODUCER };
+    let attachment = AttachmentId { index: 900, ..PRODUCER };
     let mut site = Site::new(3, Settings::default());
-    site.router.attach(port, declared(), producer(Some("p")), &mut site.told);
+    site.router.attach(attachment, declared(), producer(Some("p")), &mut site.recorded);
     for number in [1, 2, 2, 5, 3] {
-        site.send_from(port, &numbered(number));
+        site.send_from(attachment, &numbered(number));
     }
     site.pump();
     assert_eq!(site.accepted().len(), 5);
     let mut site = site.restarted();
-    site.router.attach(port, declared(), producer(Some("p")), &mut site.told);
+    site.router.attach(attachment, declared(), producer(Some("p")), &mut site.recorded);
     for number in [5, 6] {
-        site.send_from(port, &numbered(number));
+        site.send_from(attachment, &numbered(number));
     }
     site.pump();
     let texts: Vec<String> = site.all().concat().into_iter().map(|(_, text)| text).collect();
@@ -367,7 +370,7 @@ fn a_numbered_producer_s_messages_are_stored_once_also_after_a_restart() {
 }
 
 #[test]
-fn a_numbered_producer_whose_message_was_rejected_stores_nothing_until_it_attaches_anew() {
+fn a_numbered_producer_whose_message_was_rejected_stores_nothing_until_it_attaches_again() {
     let numbered = |number: u64, partition: u32| Message {
         message_annotations: vec![
             (Symbol::from("x-opt-producer-sequence"), Value::Ulong(number)),
@@ -376,18 +379,18 @@ fn a_numbered_producer_whose_message_was_rejected_stores_nothing_until_it_attach
         body: Body::Data(vec![number.to_string().into_bytes()]),
         ..Message::default()
     };
-    let port = PortId { index: 900, ..PRODUCER };
+    let attachment = AttachmentId { index: 900, ..PRODUCER };
     let mut site = Site::new(1, Settings::default());
-    site.router.attach(port, declared(), producer(Some("p")), &mut site.told);
-    site.send_from(port, &numbered(1, 0));
-    site.send_from(port, &numbered(2, 7));
-    site.send_from(port, &numbered(3, 0));
+    site.router.attach(attachment, declared(), producer(Some("p")), &mut site.recorded);
+    site.send_from(attachment, &numbered(1, 0));
+    site.send_from(attachment, &numbered(2, 7));
+    site.send_from(attachment, &numbered(3, 0));
     site.pump();
     assert_eq!(site.accepted().len(), 1);
-    site.router.detach(port, &mut site.told);
-    site.router.attach(port, declared(), producer(Some("p")), &mut site.told);
-    site.send_from(port, &numbered(2, 0));
-    site.send_from(port, &numbered(3, 0));
+    site.router.detach(attachment, &mut site.recorded);
+    site.router.attach(attachment, declared(), producer(Some("p")), &mut site.recorded);
+    site.send_from(attachment, &numbered(2, 0));
+    site.send_from(attachment, &numbered(3, 0));
     site.pump();
     let texts: Vec<String> = site.all().concat().into_iter().map(|(_, text)| text).collect();
     assert_eq!(texts, ["1", "2", "3"]);
@@ -400,28 +403,28 @@ fn what_the_log_refuses_of_a_numbered_producer_comes_again_whatever_was_behind_i
         body: Body::Data(vec![number.to_string().into_bytes()]),
         ..Message::default()
     };
-    let port = PortId { index: 900, ..PRODUCER };
+    let attachment = AttachmentId { index: 900, ..PRODUCER };
     let mut site = Site::new(1, Settings::default());
-    site.router.attach(port, declared(), producer(Some("p")), &mut site.told);
-    site.send_from(port, &numbered(1));
+    site.router.attach(attachment, declared(), producer(Some("p")), &mut site.recorded);
+    site.send_from(attachment, &numbered(1));
     site.pump();
-    site.told.settled.clear();
+    site.recorded.settled.clear();
     site.slow = true;
-    site.send_from(port, &numbered(2));
+    site.send_from(attachment, &numbered(2));
     site.turn();
-    site.send_from(port, &numbered(3));
+    site.send_from(attachment, &numbered(3));
     for answer in &mut site.held {
         answer.result = Err(Refused::TooLarge { bytes: 1 });
     }
     site.answer();
     site.slow = false;
-    site.send_from(port, &numbered(4));
+    site.send_from(attachment, &numbered(4));
     site.pump();
-    assert_eq!((site.told.settled.len(), site.accepted().len()), (3, 0), "{:?}", site.told.settled);
-    site.router.detach(port, &mut site.told);
-    site.router.attach(port, declared(), producer(Some("p")), &mut site.told);
+    assert_eq!((site.recorded.settled.len(), site.accepted().len()), (3, 0), "{:?}", site.recorded.settled);
+    site.router.detach(attachment, &mut site.recorded);
+    site.router.attach(attachment, declared(), producer(Some("p")), &mut site.recorded);
     for number in [2, 3, 4] {
-        site.send_from(port, &numbered(number));
+        site.send_from(attachment, &numbered(number));
     }
     site.pump();
     let texts: Vec<String> = site.all().concat().into_iter().map(|(_, text)| text).collect();
@@ -439,20 +442,20 @@ fn a_selector_lets_through_what_it_selects() {
     site.pump();
     let selector = Selector::compile("n = 3 OR n > 9998", Dialect::Jms).expect("a selector").map(Arc::new);
     let reader = site.reader_that(Consuming { start: Start::First, selector, ..Consuming::default() }, 10);
-    site.router.credit(reader, 10, true, &mut site.told);
-    assert!(site.told.drained.is_empty(), "it has not looked at all");
+    site.router.credit(reader, 10, true, &mut site.recorded);
+    assert!(site.recorded.drained.is_empty(), "it has not looked at all");
     site.pump();
     assert_eq!(site.texts(), lines(&[(3, "3"), (9999, "9999")]));
-    assert_eq!(site.told.drained, [reader]);
+    assert_eq!(site.recorded.drained, [reader]);
 }
 
 #[test]
 fn a_name_below_the_address_is_kept_for_those_who_want_some_names_only() {
     let mut site = Site::new(1, Settings::default());
-    let below = PortId { index: 700, ..PRODUCER };
+    let below = AttachmentId { index: 700, ..PRODUCER };
     let role =
-        PortRole::Producer { anonymous: false, name: Some("events/a".into()), producer_name: None, resume: None };
-    site.router.attach(below, declared(), role, &mut site.told);
+        AttachmentRole::Producer { anonymous: false, name: Some("events/a".into()), producer_name: None, resume: None };
+    site.router.attach(below, declared(), role, &mut site.recorded);
     let body = |text: &str| Message { body: Body::Data(vec![text.into()]), ..Message::default() };
     site.send_from(below, &body("below"));
     site.send("own");
@@ -460,11 +463,16 @@ fn a_name_below_the_address_is_kept_for_those_who_want_some_names_only() {
     let mut site = site.restarted();
     for (wanted, expected) in [("events", &[(1, "own")][..]), ("events/a", &[(0, "below")])] {
         let filter = enmasse_router::core::Filter::new(move |name| name == wanted);
-        let port = PortId { index: site.ports, ..PRODUCER };
-        site.ports += 1;
+        let attachment = AttachmentId { index: site.attachments, ..PRODUCER };
+        site.attachments += 1;
         let consuming = Consuming { start: Start::First, ..Consuming::default() };
-        site.router.attach(port, declared(), PortRole::Consumer { filter: Some(filter), consuming }, &mut site.told);
-        site.router.credit(port, 10, false, &mut site.told);
+        site.router.attach(
+            attachment,
+            declared(),
+            AttachmentRole::Consumer { filter: Some(filter), consuming },
+            &mut site.recorded,
+        );
+        site.router.credit(attachment, 10, false, &mut site.recorded);
         site.pump();
         assert_eq!(site.texts(), lines(expected));
     }
@@ -479,7 +487,7 @@ fn many_small_blocks_become_few() {
     }
     let expected: Vec<(u64, String)> = (0..500).map(|n| (n, n.to_string())).collect();
     assert_eq!(site.all()[0], expected);
-    assert!(site.log.figures().alive_messages < 100, "{:?}", site.log.figures());
+    assert!(site.log.stats().alive_messages < 100, "{:?}", site.log.stats());
     let mut site = site.restarted();
     assert_eq!(site.all()[0], expected);
     for n in 500..700 {
@@ -489,7 +497,7 @@ fn many_small_blocks_become_few() {
     let reader = site.reader(Start::Offset(499), 3);
     site.pump();
     assert_eq!(site.texts(), lines(&[(499, "499"), (500, "500"), (501, "501")]));
-    assert!(site.told.closed.is_empty() && site.told.properties.contains_key(&reader));
+    assert!(site.recorded.closed.is_empty() && site.recorded.properties.contains_key(&reader));
 }
 
 #[test]
@@ -541,21 +549,21 @@ fn what_finds_no_room_on_another_shard_is_read_again() {
         site.send(text);
     }
     site.pump();
-    let port = PortId { shard: 5, generation: 0, index: 3 };
+    let attachment = AttachmentId { shard: 5, generation: 0, index: 3 };
     let role =
-        PortRole::Consumer { filter: None, consuming: Consuming { start: Start::First, ..Consuming::default() } };
-    site.router.attach(port, declared(), role, &mut site.told);
-    site.router.credit(port, 10, false, &mut site.told);
+        AttachmentRole::Consumer { filter: None, consuming: Consuming { start: Start::First, ..Consuming::default() } };
+    site.router.attach(attachment, declared(), role, &mut site.recorded);
+    site.router.credit(attachment, 10, false, &mut site.recorded);
     let got = site.got();
     assert_eq!(got.len(), 3);
     for back in &got[1..] {
         let (token, payload) = (back.token, &back.payload[..]);
         let delivery = Delivery { token, message_format: 0, first: true, more: false, aborted: false, payload };
-        site.router.refused(port, &delivery, &mut site.told);
+        site.router.refused(attachment, &delivery, &mut site.recorded);
     }
     site.pump();
-    assert!(site.told.got.is_empty(), "it has said that it has no room");
-    site.router.credit(port, 10, false, &mut site.told);
+    assert!(site.recorded.got.is_empty(), "it has said that it has no room");
+    site.router.credit(attachment, 10, false, &mut site.recorded);
     site.pump();
     assert_eq!(site.texts(), lines(&[(1, "b"), (2, "c")]));
 }
@@ -571,12 +579,12 @@ fn a_stream_may_be_deleted_while_the_log_writes_for_it() {
     site.send("under way");
     site.turn();
     let deleted = Error::new(condition::RESOURCE_DELETED, "deleted");
-    site.router.retire(STREAM, &deleted, &mut site.told);
+    site.router.delete_address(STREAM, &deleted, &mut site.recorded);
     site.slow = false;
     site.answer();
     site.pump();
-    assert_eq!(site.told.closed[&PRODUCER].condition, condition::RESOURCE_DELETED);
-    assert_eq!(site.log.figures().alive_messages, 0);
+    assert_eq!(site.recorded.closed[&PRODUCER].condition, condition::RESOURCE_DELETED);
+    assert_eq!(site.log.stats().alive_messages, 0);
 }
 
 #[test]
@@ -585,12 +593,12 @@ fn links_are_told_what_there_is() {
     site.send_to(1, "a");
     site.pump();
     let reader = site.reader(Start::First, 0);
-    let properties = &site.told.properties[&reader];
+    let properties = &site.recorded.properties[&reader];
     assert_eq!(properties[0].0.as_str(), "enmasse:stream");
     let Value::Map(stream) = &properties[0].1 else { panic!("no map") };
     assert_eq!(stream[0], (Value::String("uid".into()), Value::String("u-1".into())));
     assert_eq!((site.bounds(0), site.bounds(1)), ((0, 0), (0, 1)));
-    assert_eq!(site.told.properties[&PRODUCER].len(), 1, "producers, too");
+    assert_eq!(site.recorded.properties[&PRODUCER].len(), 1, "producers, too");
 }
 
 #[test]
@@ -609,25 +617,25 @@ fn a_header_passes_unchanged() {
 }
 
 #[test]
-fn an_anonymous_link_is_told_of_what_it_has_sent_to_a_stream_that_is_deleted() {
+fn an_anonymous_link_is_notified_of_what_it_has_sent_to_a_stream_that_is_deleted() {
     let duplicates = Some(Duplicates { ids: 100, window_ms: 0 });
     let mut site = Site::new(1, Settings { duplicates, ..Settings::default() });
-    let port = PortId { index: 70, ..PRODUCER };
-    let role = PortRole::Producer { anonymous: true, name: None, producer_name: None, resume: None };
-    site.router.attach(port, declared(), role, &mut site.told);
+    let attachment = AttachmentId { index: 70, ..PRODUCER };
+    let role = AttachmentRole::Producer { anonymous: true, name: None, producer_name: None, resume: None };
+    site.router.attach(attachment, declared(), role, &mut site.recorded);
     let message = |id: &str| {
         let properties = Properties { message_id: Some(MessageId::String(id.into())), ..Properties::default() };
         Message { properties: Some(properties), body: Body::Data(vec![b"x".to_vec()]), ..Message::default() }
     };
     site.slow = true;
-    let mut sent = vec![site.send_from(port, &message("a"))];
+    let mut sent = vec![site.send_from(attachment, &message("a"))];
     site.turn();
-    sent.extend(["b", "a"].map(|id| site.send_from(port, &message(id))));
-    site.router.retire(STREAM, &Error::new(condition::RESOURCE_DELETED, "deleted"), &mut site.told);
-    let mut told = std::mem::take(&mut site.told.settled);
-    told.sort_by_key(|(id, _)| *id);
-    assert_eq!(told, sent.into_iter().map(|id| (id, Outcome::Released)).collect::<Vec<_>>());
+    sent.extend(["b", "a"].map(|id| site.send_from(attachment, &message(id))));
+    site.router.delete_address(STREAM, &Error::new(condition::RESOURCE_DELETED, "deleted"), &mut site.recorded);
+    let mut recorded = std::mem::take(&mut site.recorded.settled);
+    recorded.sort_by_key(|(id, _)| *id);
+    assert_eq!(recorded, sent.into_iter().map(|id| (id, Outcome::Released)).collect::<Vec<_>>());
     site.slow = false;
     site.pump();
-    assert_eq!(site.told.settled, []);
+    assert_eq!(site.recorded.settled, []);
 }

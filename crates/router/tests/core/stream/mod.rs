@@ -1,5 +1,5 @@
-//! Streams, with a log on a simulated disk: what producers are promised, what readers get from where, what is left after
-//! a restart.
+//! Streams, with a log on a simulated disk: what producers are promised, what readers get from
+//! where, what is left after a restart.
 
 mod crash;
 mod life;
@@ -13,12 +13,12 @@ use enmasse_amqp::codec::stamp::Stamp;
 use enmasse_amqp::codec::{decode_message, encode_message};
 use enmasse_amqp::types::{Body, Error, Fields, Message, Outcome, Symbol, Value};
 use enmasse_journal::log::simulated::SimulatedDisk;
-use enmasse_journal::log::{Batch, Config, Log, Recovered};
+use enmasse_journal::log::{Config, Log, Recovered, WriteBatch};
 use enmasse_journal::queue;
 use enmasse_journal::stream::{Retention, Settings};
 use enmasse_router::core::{
-    AddressKey, AddressKind, Answer, Consuming, Declared, Delivery, Hold, Links, PortId, PortRole, Read, Router, Shelf,
-    Start, Stream, TransactionId, Unsettled,
+    AddressKey, AddressKind, Answer, AttachmentId, AttachmentRole, Consuming, Declared, Delivery, Hold, Links,
+    OpenQueue, Read, Router, Start, Stream, TransactionId, Unsettled,
 };
 
 use crate::whole;
@@ -26,28 +26,28 @@ use crate::whole;
 const STREAM: AddressKey = AddressKey(1);
 /// A queue beside it.
 const QUEUE: AddressKey = AddressKey(50);
-const PRODUCER: PortId = PortId { shard: 0, generation: 0, index: 0 };
+const PRODUCER: AttachmentId = AttachmentId { shard: 0, generation: 0, index: 0 };
 
 /// What the links were told.
 #[derive(Default)]
-struct Told {
+struct Recorded {
     got: Vec<Got>,
     settled: Vec<(u32, Outcome)>,
-    closed: HashMap<PortId, Error>,
-    properties: HashMap<PortId, Fields>,
-    drained: Vec<PortId>,
+    closed: HashMap<AttachmentId, Error>,
+    properties: HashMap<AttachmentId, Fields>,
+    drained: Vec<AttachmentId>,
     taken: u32,
     provisional: Vec<u32>,
     /// outcomes of postings that were refused
     refused_postings: Vec<(u32, Outcome)>,
     discharged: Vec<(TransactionId, Result<(), Error>)>,
-    /// ports without room
-    full: Vec<PortId>,
+    /// attachments without room
+    full: Vec<AttachmentId>,
 }
 
 #[derive(Clone, Debug)]
 struct Got {
-    port: PortId,
+    attachment: AttachmentId,
     token: Option<u64>,
     partition: u32,
     offset: u64,
@@ -56,8 +56,8 @@ struct Got {
     payload: Vec<u8>,
 }
 
-impl Links for Told {
-    fn provisional(&mut self, _: PortId, delivery_id: u32, _: TransactionId, outcome: &Outcome) {
+impl Links for Recorded {
+    fn provisional(&mut self, _: AttachmentId, delivery_id: u32, _: TransactionId, outcome: &Outcome) {
         match outcome {
             Outcome::Accepted => self.provisional.push(delivery_id),
             refused => self.refused_postings.push((delivery_id, refused.clone())),
@@ -68,19 +68,19 @@ impl Links for Told {
         self.discharged.push((transaction, result));
     }
 
-    fn attached(&mut self, port: PortId, answer: Result<Fields, Error>) {
+    fn attached(&mut self, attachment: AttachmentId, answer: Result<Fields, Error>) {
         match answer {
-            Ok(properties) => self.properties.insert(port, properties).map(drop),
-            Err(error) => self.closed.insert(port, error).map(drop),
+            Ok(properties) => self.properties.insert(attachment, properties).map(drop),
+            Err(error) => self.closed.insert(attachment, error).map(drop),
         };
     }
 
-    fn recalled(&mut self, _: PortId, _: &[u8]) {
+    fn recalled(&mut self, _: AttachmentId, _: &[u8]) {
         panic!("a stream has no subscriptions");
     }
 
-    fn transfer(&mut self, port: PortId, delivery: &Delivery<'_>) -> bool {
-        if self.full.contains(&port) {
+    fn transfer(&mut self, attachment: AttachmentId, delivery: &Delivery<'_>) -> bool {
+        if self.full.contains(&attachment) {
             return false;
         }
         // What comes from the queue beside the stream has none.
@@ -88,7 +88,7 @@ impl Links for Told {
         let stamp = Stamp::of(delivery.payload).unwrap_or(nowhere);
         let Body::Data(data) = decode_message(delivery.payload).expect("a message").body else { panic!("no data") };
         self.got.push(Got {
-            port,
+            attachment,
             token: delivery.token,
             partition: stamp.partition,
             offset: stamp.offset,
@@ -99,49 +99,49 @@ impl Links for Told {
         true
     }
 
-    fn settle(&mut self, _: PortId, delivery_id: u32, outcome: &Outcome) {
+    fn settle(&mut self, _: AttachmentId, delivery_id: u32, outcome: &Outcome) {
         self.settled.push((delivery_id, outcome.clone()));
     }
 
-    fn taken(&mut self, _: PortId, count: u32) {
+    fn taken(&mut self, _: AttachmentId, count: u32) {
         self.taken += count;
     }
 
-    fn open(&mut self, _: PortId, open: bool) {
+    fn open(&mut self, _: AttachmentId, open: bool) {
         assert!(open, "a stream takes what comes");
     }
 
-    fn room(&mut self, _: PortId, _: u32) {}
-    fn hold(&mut self, _: PortId, _: Hold) {}
+    fn room(&mut self, _: AttachmentId, _: u32) {}
+    fn set_held(&mut self, _: AttachmentId, _: Hold) {}
 
-    fn unsettled(&mut self, _: PortId, _: Unsettled) {}
-    fn name(&mut self, _: PortId, _: u64, _: bool) {}
-    fn settled(&mut self, _: PortId, _: u64) {}
-    fn drained(&mut self, port: PortId) {
-        self.drained.push(port);
+    fn unsettled(&mut self, _: AttachmentId, _: Unsettled) {}
+    fn name(&mut self, _: AttachmentId, _: u64, _: bool) {}
+    fn settled(&mut self, _: AttachmentId, _: u64) {}
+    fn drained(&mut self, attachment: AttachmentId) {
+        self.drained.push(attachment);
     }
 
-    fn halted(&mut self, _: PortId) {}
+    fn halted(&mut self, _: AttachmentId) {}
 
-    fn close(&mut self, port: PortId, error: &Error) {
-        self.closed.insert(port, error.clone());
+    fn close(&mut self, attachment: AttachmentId, error: &Error) {
+        self.closed.insert(attachment, error.clone());
     }
 }
 
 /// A router with a stream, and a log.
 struct Site {
     router: Router,
-    told: Told,
+    recorded: Recorded,
     disk: Arc<SimulatedDisk>,
     log: Log<SimulatedDisk>,
     settings: Settings,
     partitions: u32,
     on_disk: bool,
-    ports: u32,
+    attachments: u32,
     sent: u32,
     now_ms: u64,
     /// bodies that were read
-    read: Vec<enmasse_journal::log::Place>,
+    read: Vec<enmasse_journal::log::RecordLocation>,
     /// batches that the log has not answered are held back
     slow: bool,
     held: Vec<Answer>,
@@ -157,13 +157,13 @@ impl Site {
         let (log, recovered) = Log::open(Arc::clone(&disk), config).expect("a log");
         let mut site = Self {
             router: Router::new(0, 42),
-            told: Told::default(),
+            recorded: Recorded::default(),
             disk,
             log,
             settings,
             partitions,
             on_disk,
-            ports: 1,
+            attachments: 1,
             sent: 0,
             now_ms: 1_000_000,
             read: Vec::new(),
@@ -172,13 +172,13 @@ impl Site {
         };
         site.router.set_time(site.now_ms);
         site.open(&recovered);
-        site.router.attach(PRODUCER, declared(), producer(None), &mut site.told);
+        site.router.attach(PRODUCER, declared(), producer(None), &mut site.recorded);
         site
     }
 
     fn open(&mut self, recovered: &Recovered) {
         let mut stream = Stream::new("events".into(), "u-1", self.settings.clone());
-        let mut batch = Batch::new();
+        let mut batch = WriteBatch::new();
         for number in 1..=self.partitions {
             let known = recovered.queues.iter().find(|queue| queue.queue == number);
             stream = match known.filter(|_| self.on_disk) {
@@ -193,19 +193,23 @@ impl Site {
             self.log.append(&mut batch).expect("room");
             self.log.sync().expect("a disk that works");
         }
-        self.router.open_stream(declared(), stream, &mut self.told);
+        self.router.open_stream(declared(), stream, &mut self.recorded);
         let known = recovered.queues.iter().find(|queue| queue.queue == QUEUE.0);
         let settings = queue::Settings::default();
-        let shelf = match known {
-            Some(known) => Shelf::restored("orders".into(), settings, known),
+        let opened = match known {
+            Some(known) => OpenQueue::restored("orders".into(), settings, known),
             None => {
                 batch.declare(QUEUE.0, &[QUEUE.0 as u8; 16], "orders");
                 self.log.append(&mut batch).expect("room");
                 self.log.sync().expect("a disk that works");
-                Shelf::new("orders".into(), settings, Some(QUEUE.0))
+                OpenQueue::new("orders".into(), settings, Some(QUEUE.0))
             }
         };
-        self.router.shelve(Declared { key: QUEUE, kind: AddressKind::Stored, ..declared() }, shelf, &mut self.told);
+        self.router.open_queue(
+            Declared { key: QUEUE, kind: AddressKind::Stored, ..declared() },
+            opened,
+            &mut self.recorded,
+        );
     }
 
     /// The process is killed and started again, later.
@@ -223,16 +227,21 @@ impl Site {
         site
     }
 
-    fn reader(&mut self, start: Start, credit: u32) -> PortId {
+    fn reader(&mut self, start: Start, credit: u32) -> AttachmentId {
         self.reader_that(Consuming { start, ..Consuming::default() }, credit)
     }
 
-    fn reader_that(&mut self, consuming: Consuming, credit: u32) -> PortId {
-        let port = PortId { shard: 0, generation: 0, index: self.ports };
-        self.ports += 1;
-        self.router.attach(port, declared(), PortRole::Consumer { filter: None, consuming }, &mut self.told);
-        self.router.credit(port, credit, false, &mut self.told);
-        port
+    fn reader_that(&mut self, consuming: Consuming, credit: u32) -> AttachmentId {
+        let attachment = AttachmentId { shard: 0, generation: 0, index: self.attachments };
+        self.attachments += 1;
+        self.router.attach(
+            attachment,
+            declared(),
+            AttachmentRole::Consumer { filter: None, consuming },
+            &mut self.recorded,
+        );
+        self.router.credit(attachment, credit, false, &mut self.recorded);
+        attachment
     }
 
     fn send(&mut self, text: &str) -> u32 {
@@ -249,18 +258,18 @@ impl Site {
         self.send_from(PRODUCER, message)
     }
 
-    fn send_from(&mut self, port: PortId, message: &Message) -> u32 {
+    fn send_from(&mut self, attachment: AttachmentId, message: &Message) -> u32 {
         let mut payload = Vec::new();
         encode_message(&mut payload, message);
         let id = self.sent;
         self.sent += 1;
-        self.router.deliver(port, whole(id, &payload), &mut self.told);
+        self.router.deliver(attachment, whole(id, &payload), &mut self.recorded);
         id
     }
 
     /// A turn, with one answer of the log for each batch, unless the log is slow.
     fn turn(&mut self) -> bool {
-        self.router.turn(&mut self.told);
+        self.router.turn(&mut self.recorded);
         let mut idle = true;
         while let Some(mut batch) = self.router.take_journal() {
             idle = false;
@@ -269,7 +278,7 @@ impl Site {
         }
         if !self.slow {
             for answer in std::mem::take(&mut self.held) {
-                self.router.journaled(answer, &mut self.told);
+                self.router.journaled(answer, &mut self.recorded);
             }
         }
         if let Some(segment) = self.log.wants_compacted() {
@@ -286,7 +295,7 @@ impl Site {
             (place, Read::from(reader.read(place, &mut buffer)))
         });
         let read: Vec<_> = read.collect();
-        self.router.fetched(read, &mut self.told);
+        self.router.fetched(read, &mut self.recorded);
         let due = self.router.next_timeout().is_some_and(|at| at <= self.now_ms);
         idle && !due
     }
@@ -304,7 +313,7 @@ impl Site {
     /// The log answers what it has, in one go.
     fn answer(&mut self) {
         for answer in std::mem::take(&mut self.held) {
-            self.router.journaled(answer, &mut self.told);
+            self.router.journaled(answer, &mut self.recorded);
         }
     }
 
@@ -315,10 +324,10 @@ impl Site {
     }
 
     fn got(&mut self) -> Vec<Got> {
-        std::mem::take(&mut self.told.got)
+        std::mem::take(&mut self.recorded.got)
     }
 
-    /// What was handed out: offset and text.
+    /// What was dispatched: offset and text.
     fn texts(&mut self) -> Vec<(u64, String)> {
         self.got().into_iter().map(|got| (got.offset, got.text)).collect()
     }
@@ -328,15 +337,15 @@ impl Site {
         let reader = self.reader(Start::First, 1_000_000);
         self.pump();
         let mut all = vec![Vec::new(); self.partitions as usize];
-        for got in self.got().into_iter().filter(|got| got.port == reader) {
+        for got in self.got().into_iter().filter(|got| got.attachment == reader) {
             all[got.partition as usize].push((got.offset, got.text));
         }
-        self.router.detach(reader, &mut self.told);
+        self.router.detach(reader, &mut self.recorded);
         all
     }
 
     fn accepted(&self) -> Vec<u32> {
-        let accepted = self.told.settled.iter().filter(|(_, outcome)| *outcome == Outcome::Accepted);
+        let accepted = self.recorded.settled.iter().filter(|(_, outcome)| *outcome == Outcome::Accepted);
         accepted.map(|(delivery, _)| *delivery).collect()
     }
 
@@ -356,8 +365,8 @@ fn declared() -> Declared {
     Declared { key: STREAM, kind: AddressKind::Stream, link_capacity: 100, space: 1 }
 }
 
-fn producer(name: Option<&str>) -> PortRole {
-    PortRole::Producer { anonymous: false, name: None, producer_name: name.map(Into::into), resume: None }
+fn producer(name: Option<&str>) -> AttachmentRole {
+    AttachmentRole::Producer { anonymous: false, name: None, producer_name: name.map(Into::into), resume: None }
 }
 
 fn keeping(bytes: u64) -> Settings {

@@ -1,4 +1,5 @@
-//! Random lives against a list: every reader gets what stands in it, from where it began, without a gap.
+//! Random lives against a list: every reader gets what stands in it, from where it began, without a
+//! gap.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,7 +7,7 @@ use std::sync::Arc;
 use enmasse_amqp::types::condition;
 use enmasse_journal::log::simulated::{Dice, SimulatedDisk};
 use enmasse_journal::stream::{Retention, Settings};
-use enmasse_router::core::{Consuming, PortId, Start};
+use enmasse_router::core::{AttachmentId, Consuming, Start};
 
 use super::Site;
 
@@ -18,7 +19,7 @@ const PARTITIONS: u32 = 3;
 struct Model {
     /// what was sent and is accepted some time, by partition
     lists: Vec<Vec<String>>,
-    readers: HashMap<PortId, Reader>,
+    readers: HashMap<AttachmentId, Reader>,
 }
 
 struct Reader {
@@ -33,11 +34,11 @@ struct Reader {
 }
 
 impl Model {
-    fn hear(&mut self, site: &mut Site) {
+    fn collect(&mut self, site: &mut Site) {
         for got in site.got() {
             let list = &self.lists[got.partition as usize];
             assert_eq!(list.get(got.offset as usize), Some(&got.text), "partition {} at {}", got.partition, got.offset);
-            let reader = self.readers.get_mut(&got.port).expect("a reader that is here");
+            let reader = self.readers.get_mut(&got.attachment).expect("a reader that is here");
             reader.got += 1;
             assert!(reader.got <= reader.credit, "more than it has credit for");
             assert!(reader.partition.is_none_or(|partition| partition == got.partition));
@@ -53,9 +54,9 @@ impl Model {
             }
             *at = Some(got.offset);
         }
-        for (port, error) in site.told.closed.drain() {
+        for (attachment, error) in site.recorded.closed.drain() {
             assert_eq!(error.condition, condition::PRECONDITION_FAILED, "{error:?}");
-            self.readers.remove(&port);
+            self.readers.remove(&attachment);
         }
     }
 
@@ -98,21 +99,21 @@ fn live(seed: u64) {
     let mut model = Model { lists: vec![Vec::new(); PARTITIONS as usize], ..Model::default() };
     for _ in 0..150 {
         step(&mut site, &mut model, &mut dice);
-        model.hear(&mut site);
+        model.collect(&mut site);
     }
     site.slow = false;
     site.answer();
-    site.told.full.clear();
-    let ports: Vec<PortId> = model.readers.keys().copied().collect();
-    for port in ports {
-        if let Some(reader) = model.readers.get_mut(&port) {
+    site.recorded.full.clear();
+    let attachments: Vec<AttachmentId> = model.readers.keys().copied().collect();
+    for attachment in attachments {
+        if let Some(reader) = model.readers.get_mut(&attachment) {
             reader.credit = reader.got + 1_000_000;
-            site.router.credit(port, reader.credit, false, &mut site.told);
+            site.router.credit(attachment, reader.credit, false, &mut site.recorded);
         }
-        model.hear(&mut site);
+        model.collect(&mut site);
     }
     site.pump();
-    model.hear(&mut site);
+    model.collect(&mut site);
     model.check_end(&site);
     assert_eq!(site.accepted().len() as u32, site.sent);
 }
@@ -132,25 +133,25 @@ fn step(site: &mut Site, model: &mut Model, dice: &mut Dice) {
         }
         5 => attach(site, model, dice),
         6 => {
-            let Some(port) = any(model, dice) else { return };
-            let reader = model.readers.get_mut(&port).expect("a reader");
+            let Some(attachment) = any(model, dice) else { return };
+            let reader = model.readers.get_mut(&attachment).expect("a reader");
             reader.credit += dice.below(300) as u32;
-            site.router.credit(port, reader.credit, false, &mut site.told);
+            site.router.credit(attachment, reader.credit, false, &mut site.recorded);
         }
         7 => {
-            let Some(port) = any(model, dice) else { return };
-            if site.told.full.contains(&port) {
-                site.told.full.retain(|full| *full != port);
-                let credit = model.readers[&port].credit;
-                site.router.credit(port, credit, false, &mut site.told);
+            let Some(attachment) = any(model, dice) else { return };
+            if site.recorded.full.contains(&attachment) {
+                site.recorded.full.retain(|full| *full != attachment);
+                let credit = model.readers[&attachment].credit;
+                site.router.credit(attachment, credit, false, &mut site.recorded);
             } else {
-                site.told.full.push(port);
+                site.recorded.full.push(attachment);
             }
         }
         8 => {
-            if let Some(port) = any(model, dice).filter(|_| dice.percent(30)) {
-                model.readers.remove(&port);
-                site.router.detach(port, &mut site.told);
+            if let Some(attachment) = any(model, dice).filter(|_| dice.percent(30)) {
+                model.readers.remove(&attachment);
+                site.router.detach(attachment, &mut site.recorded);
             }
         }
         9 => site.slow = dice.percent(50),
@@ -165,10 +166,10 @@ fn step(site: &mut Site, model: &mut Model, dice: &mut Dice) {
     }
 }
 
-fn any(model: &Model, dice: &mut Dice) -> Option<PortId> {
-    let mut ports: Vec<PortId> = model.readers.keys().copied().collect();
-    ports.sort_unstable();
-    if ports.is_empty() { None } else { Some(ports[dice.below(ports.len() as u64) as usize]) }
+fn any(model: &Model, dice: &mut Dice) -> Option<AttachmentId> {
+    let mut attachments: Vec<AttachmentId> = model.readers.keys().copied().collect();
+    attachments.sort_unstable();
+    if attachments.is_empty() { None } else { Some(attachments[dice.below(attachments.len() as u64) as usize]) }
 }
 
 fn attach(site: &mut Site, model: &mut Model, dice: &mut Dice) {
@@ -184,8 +185,8 @@ fn attach(site: &mut Site, model: &mut Model, dice: &mut Dice) {
         _ => Start::First,
     };
     let credit = dice.below(100) as u32;
-    let port = site.reader_that(Consuming { start, partition, ..Consuming::default() }, 0);
+    let attachment = site.reader_that(Consuming { start, partition, ..Consuming::default() }, 0);
     let at = vec![None; PARTITIONS as usize];
-    model.readers.insert(port, Reader { at, start, bounds, credit, got: 0, partition });
-    site.router.credit(port, credit, false, &mut site.told);
+    model.readers.insert(attachment, Reader { at, start, bounds, credit, got: 0, partition });
+    site.router.credit(attachment, credit, false, &mut site.recorded);
 }

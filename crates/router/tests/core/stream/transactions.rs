@@ -1,18 +1,19 @@
-//! Streams in transactions: offsets at the discharge, all of it or nothing, with a queue beside them.
+//! Streams in transactions: offsets at the discharge, all of it or nothing, with a queue in
+//! addition to them.
 
 use std::sync::Arc;
 
 use enmasse_amqp::types::{Body, Error, Message, Outcome, Symbol, Value, condition};
 use enmasse_journal::queue::Duplicates;
 use enmasse_journal::stream::Settings;
-use enmasse_router::core::{Arrival, Consuming, Declared, PortId, PortRole, Start, TransactionId};
+use enmasse_router::core::{Arrival, AttachmentId, AttachmentRole, Consuming, Declared, Start, TransactionId};
 
 use super::life::with_id;
 use super::{AddressKind, Got, PRODUCER, QUEUE, Site, declared, encode_message, lines, producer};
 use crate::whole;
 
-const TO_QUEUE: PortId = PortId { index: 901, ..PRODUCER };
-const FROM_QUEUE: PortId = PortId { index: 902, ..PRODUCER };
+const TO_QUEUE: AttachmentId = AttachmentId { index: 901, ..PRODUCER };
+const FROM_QUEUE: AttachmentId = AttachmentId { index: 902, ..PRODUCER };
 
 fn text(text: &str) -> Message {
     Message { body: Body::Data(vec![text.into()]), ..Message::default() }
@@ -30,41 +31,41 @@ impl Site {
         id
     }
 
-    pub(super) fn post(&mut self, id: TransactionId, port: PortId, message: &Message) -> u32 {
-        self.post_as(id, port, message, false)
+    pub(super) fn post(&mut self, id: TransactionId, attachment: AttachmentId, message: &Message) -> u32 {
+        self.post_as(id, attachment, message, false)
     }
 
-    fn post_as(&mut self, id: TransactionId, port: PortId, message: &Message, settled: bool) -> u32 {
+    fn post_as(&mut self, id: TransactionId, attachment: AttachmentId, message: &Message, settled: bool) -> u32 {
         let mut payload = Vec::new();
         encode_message(&mut payload, message);
         let delivery_id = self.sent;
         self.sent += 1;
         let arrival = Arrival { settled, ..whole(delivery_id, &payload) };
-        self.router.post_delivery(port, id, arrival, &mut self.told);
+        self.router.post_delivery(attachment, id, arrival, &mut self.recorded);
         delivery_id
     }
 
     fn retire(&mut self, id: TransactionId, token: u64, outcome: Outcome, settled: bool) {
-        self.router.retire_delivery(id, token, &Arc::new(outcome), settled, &mut self.told);
+        self.router.retire_delivery(id, token, &Arc::new(outcome), settled, &mut self.recorded);
     }
 
     fn discharge(&mut self, id: TransactionId, fail: bool) -> Result<(), Error> {
-        self.router.discharge(id, fail, &mut self.told);
+        self.router.discharge(id, fail, &mut self.recorded);
         self.pump();
         self.result(id)
     }
 
     fn result(&mut self, id: TransactionId) -> Result<(), Error> {
-        let (of, result) = self.told.discharged.pop().expect("an answer");
-        assert_eq!((of, self.told.discharged.len()), (id, 0));
+        let (of, result) = self.recorded.discharged.pop().expect("an answer");
+        assert_eq!((of, self.recorded.discharged.len()), (id, 0));
         result
     }
 
-    fn with_queue_ports(mut self) -> Self {
+    fn with_queue_attachments(mut self) -> Self {
         let queue = Declared { key: QUEUE, kind: AddressKind::Stored, ..declared() };
-        self.router.attach(TO_QUEUE, queue, producer(None), &mut self.told);
-        let role = PortRole::Consumer { filter: None, consuming: Consuming::default() };
-        self.router.attach(FROM_QUEUE, queue, role, &mut self.told);
+        self.router.attach(TO_QUEUE, queue, producer(None), &mut self.recorded);
+        let role = AttachmentRole::Consumer { filter: None, consuming: Consuming::default() };
+        self.router.attach(FROM_QUEUE, queue, role, &mut self.recorded);
         self
     }
 
@@ -91,7 +92,7 @@ fn what_is_posted_gets_its_offset_with_the_commit() {
         let id = site.begin(1);
         for message in [to(0, "a"), to(1, "b"), to(0, "c")] {
             let delivery = site.post(id, PRODUCER, &message);
-            assert_eq!(site.told.provisional.pop(), Some(delivery));
+            assert_eq!(site.recorded.provisional.pop(), Some(delivery));
         }
         site.send_to(0, "plain");
         site.pump();
@@ -102,7 +103,7 @@ fn what_is_posted_gets_its_offset_with_the_commit() {
         let mut sorted = got.clone();
         sorted.sort_unstable();
         assert_eq!(sorted, [(0, 1, "a".to_owned()), (0, 2, "c".to_owned()), (1, 0, "b".to_owned())]);
-        site.router.detach(reader, &mut site.told);
+        site.router.detach(reader, &mut site.recorded);
         let stats = site.router.stats().find(|(key, _)| *key == super::STREAM).expect("the stream").1;
         assert_eq!(stats.accepted, 4);
         if site.on_disk {
@@ -122,13 +123,13 @@ fn what_is_rolled_back_takes_no_offset() {
         site.pump();
         assert_eq!(site.all(), [lines(&[(0, "a")])]);
         // One that ends with its connection or its time is rolled back, too.
-        let held = site.router.in_hand();
+        let held = site.router.in_progress();
         let id = site.begin(2);
         site.post(id, PRODUCER, &text("late"));
         site.pass(301_000);
         rolled_back_or_unknown(site.discharge(id, false));
         assert_eq!(site.bounds(0), (0, 1));
-        assert_eq!(site.router.in_hand(), held);
+        assert_eq!(site.router.in_progress(), held);
     }
 }
 
@@ -145,8 +146,8 @@ fn a_commit_goes_behind_what_is_with_the_log_and_before_what_follows() {
     let (one, other) = (site.begin(1), site.begin(2));
     site.post(one, PRODUCER, &text("t"));
     site.post(other, PRODUCER, &text("u"));
-    site.router.discharge(one, false, &mut site.told);
-    site.router.discharge(other, false, &mut site.told);
+    site.router.discharge(one, false, &mut site.recorded);
+    site.router.discharge(other, false, &mut site.recorded);
     site.send("b");
     site.turn();
     assert_eq!(site.held.len(), 1, "the commits wait for what is with the log, and what gathers for them");
@@ -154,12 +155,12 @@ fn a_commit_goes_behind_what_is_with_the_log_and_before_what_follows() {
     site.turn();
     site.send("c");
     site.turn();
-    assert_eq!((site.held.len(), site.told.discharged.len()), (1, 0), "one after the other");
+    assert_eq!((site.held.len(), site.recorded.discharged.len()), (1, 0), "one after the other");
     site.slow = false;
     site.answer();
     site.pump();
     assert_eq!(
-        site.told.discharged.drain(..).map(|(id, result)| (id, result.is_ok())).collect::<Vec<_>>(),
+        site.recorded.discharged.drain(..).map(|(id, result)| (id, result.is_ok())).collect::<Vec<_>>(),
         [(one, true), (other, true)]
     );
     assert_eq!(site.accepted(), [0, 3, 4], "those that were sent without a transaction");
@@ -175,7 +176,7 @@ fn commits_that_follow_each_other_hold_up_no_other_partition() {
     let commit = |site: &mut Site, number| {
         let id = site.begin(number);
         site.post(id, PRODUCER, &to(0, "t"));
-        site.router.discharge(id, false, &mut site.told);
+        site.router.discharge(id, false, &mut site.recorded);
     };
     (1..3).for_each(|number| commit(&mut site, number));
     let (here, there) = (site.send_to(0, "here"), site.send_to(1, "there"));
@@ -190,7 +191,7 @@ fn commits_that_follow_each_other_hold_up_no_other_partition() {
     }
     site.slow = false;
     site.pump();
-    assert_eq!(site.told.discharged.len(), 2 + turns as usize);
+    assert_eq!(site.recorded.discharged.len(), 2 + turns as usize);
     assert_eq!(site.all()[1], lines(&[(0, "there")]));
 }
 
@@ -198,10 +199,10 @@ fn commits_that_follow_each_other_hold_up_no_other_partition() {
 fn what_moves_from_a_queue_into_a_stream_is_in_one_of_them_after_any_crash() {
     let mut moved = [0; 2];
     for seed in 0..60 {
-        let mut site = Site::new(2, Settings::default()).with_queue_ports();
+        let mut site = Site::new(2, Settings::default()).with_queue_attachments();
         site.send_from(TO_QUEUE, &text("one"));
         site.pump();
-        site.router.credit(FROM_QUEUE, 10, false, &mut site.told);
+        site.router.credit(FROM_QUEUE, 10, false, &mut site.recorded);
         site.pump();
         let [got] = &site.got()[..] else { panic!("one message") };
         let token = got.token.expect("an unsettled delivery");
@@ -211,9 +212,9 @@ fn what_moves_from_a_queue_into_a_stream_is_in_one_of_them_after_any_crash() {
         site.post(id, PRODUCER, &to(1, "copy"));
         site.post(id, TO_QUEUE, &text("next"));
         site.disk.cut_after(seed % 6);
-        site.router.discharge(id, false, &mut site.told);
+        site.router.discharge(id, false, &mut site.recorded);
         site.pump();
-        let answered = site.told.discharged.pop().map(|(_, result)| result.is_ok());
+        let answered = site.recorded.discharged.pop().map(|(_, result)| result.is_ok());
         let disk = site.disk.crashed(seed);
         let mut site = site.restarted_on(disk);
         let all = site.all();
@@ -223,8 +224,8 @@ fn what_moves_from_a_queue_into_a_stream_is_in_one_of_them_after_any_crash() {
         let expected = if committed { [lines(&[(0, "one")]), lines(&[(0, "copy")])] } else { [vec![], vec![]] };
         assert_eq!(all, expected);
         assert_eq!(site.depth(), 1);
-        let mut site = site.with_queue_ports();
-        site.router.credit(FROM_QUEUE, 10, false, &mut site.told);
+        let mut site = site.with_queue_attachments();
+        site.router.credit(FROM_QUEUE, 10, false, &mut site.recorded);
         site.pump();
         let kept: Vec<String> = site.got().into_iter().map(|got: Got| got.text).collect();
         assert_eq!(kept, [if committed { "next" } else { "one" }]);
@@ -242,7 +243,10 @@ fn a_full_disk_rolls_back_and_its_offsets_go_to_what_comes_next() {
     site.post(id, PRODUCER, &text(&large));
     let beside = site.send("beside");
     rolled_back(site.discharge(id, false), "cannot be stored");
-    assert!(matches!(&site.told.settled[..], [(id, Outcome::Rejected(_))] if *id == beside), "it went with the group");
+    assert!(
+        matches!(&site.recorded.settled[..], [(id, Outcome::Rejected(_))] if *id == beside),
+        "it went with the group"
+    );
     site.disk.set_capacity_bytes(used + (64 << 20));
     site.send("a");
     site.pump();
@@ -279,8 +283,8 @@ fn what_a_stream_refuses_is_told_when_it_is_sent_and_fails_the_commit() {
     let mut site = Site::new(2, Settings::default());
     let id = site.begin(1);
     let refused = site.post(id, PRODUCER, &to(2, "nowhere"));
-    let [(delivery, Outcome::Rejected(Some(error)))] = &site.told.refused_postings[..] else {
-        panic!("{:?}", site.told.refused_postings)
+    let [(delivery, Outcome::Rejected(Some(error)))] = &site.recorded.refused_postings[..] else {
+        panic!("{:?}", site.recorded.refused_postings)
     };
     assert_eq!((*delivery, &error.condition), (refused, &condition::INVALID_FIELD));
     site.post(id, PRODUCER, &to(1, "fine"));
@@ -294,22 +298,22 @@ fn what_a_stream_refuses_is_told_when_it_is_sent_and_fails_the_commit() {
 
 #[test]
 fn a_stream_that_is_deleted_fails_what_is_sent_to_it() {
-    let mut site = Site::new(1, Settings::default()).with_queue_ports();
+    let mut site = Site::new(1, Settings::default()).with_queue_attachments();
     let id = site.begin(1);
     site.post(id, TO_QUEUE, &text("with it"));
     site.post(id, PRODUCER, &text("a"));
-    site.router.retire(super::STREAM, &Error::new(condition::RESOURCE_DELETED, "gone"), &mut site.told);
+    site.router.delete_address(super::STREAM, &Error::new(condition::RESOURCE_DELETED, "gone"), &mut site.recorded);
     rolled_back(site.discharge(id, false), "deleted");
     assert_eq!(site.depth(), 0);
     // One that goes while its commit is with the log loses its messages, and the commit holds.
-    let mut site = Site::new(1, Settings::default()).with_queue_ports();
+    let mut site = Site::new(1, Settings::default()).with_queue_attachments();
     let id = site.begin(1);
     site.post(id, TO_QUEUE, &text("stays"));
     site.post(id, PRODUCER, &text("a"));
     site.slow = true;
-    site.router.discharge(id, false, &mut site.told);
+    site.router.discharge(id, false, &mut site.recorded);
     site.turn();
-    site.router.retire(super::STREAM, &Error::new(condition::RESOURCE_DELETED, "gone"), &mut site.told);
+    site.router.delete_address(super::STREAM, &Error::new(condition::RESOURCE_DELETED, "gone"), &mut site.recorded);
     site.slow = false;
     site.answer();
     site.pump();
@@ -326,20 +330,20 @@ fn what_is_said_of_a_stream_s_message_is_settled_with_the_discharge() {
         let reader = site.reader(Start::First, 3);
         site.pump();
         let tokens: Vec<u64> = site.got().into_iter().filter_map(|got| got.token).collect();
-        assert_eq!((tokens.len(), site.router.in_hand()), (3, 3));
+        assert_eq!((tokens.len(), site.router.in_progress()), (3, 3));
         let id = site.begin(1);
         site.retire(id, tokens[0], Outcome::Accepted, false);
         site.retire(id, tokens[1], Outcome::Released, true);
-        assert_eq!(site.router.in_hand(), 3, "not before");
+        assert_eq!(site.router.in_progress(), 3, "not before");
         assert_eq!(site.discharge(id, false), Ok(()));
-        assert_eq!(site.router.in_hand(), 1);
+        assert_eq!(site.router.in_progress(), 1);
         let id = site.begin(2);
         site.retire(id, tokens[2], Outcome::Accepted, false);
         assert_eq!(site.discharge(id, true), Ok(()));
-        assert_eq!(site.router.in_hand(), 1, "its reader holds it still");
-        site.router.outcome(tokens[2], &Outcome::Accepted, &mut site.told);
-        assert_eq!(site.router.in_hand(), 0);
-        site.router.detach(reader, &mut site.told);
+        assert_eq!(site.router.in_progress(), 1, "its reader holds it still");
+        site.router.outcome(tokens[2], &Outcome::Accepted, &mut site.recorded);
+        assert_eq!(site.router.in_progress(), 0);
+        site.router.detach(reader, &mut site.recorded);
         assert_eq!(site.all(), [lines(&[(0, "a"), (1, "b"), (2, "c")])], "no word takes anything out");
     }
 }
@@ -347,9 +351,9 @@ fn what_is_said_of_a_stream_s_message_is_settled_with_the_discharge() {
 #[test]
 fn a_commit_waits_for_one_that_takes_from_a_queue_and_gives_to_a_stream_in_memory() {
     let disk = Arc::new(super::SimulatedDisk::new(512, 7));
-    let mut site = Site::on(disk, 1, Settings::default(), false).with_queue_ports();
+    let mut site = Site::on(disk, 1, Settings::default(), false).with_queue_attachments();
     site.send_from(TO_QUEUE, &text("one"));
-    site.router.credit(FROM_QUEUE, 1, false, &mut site.told);
+    site.router.credit(FROM_QUEUE, 1, false, &mut site.recorded);
     site.pump();
     let token = site.got()[0].token.expect("an unsettled delivery");
     let (one, other) = (site.begin(1), site.begin(2));
@@ -357,14 +361,14 @@ fn a_commit_waits_for_one_that_takes_from_a_queue_and_gives_to_a_stream_in_memor
     site.post(one, PRODUCER, &text("moved"));
     site.post(other, PRODUCER, &text("behind"));
     site.slow = true;
-    site.router.discharge(one, false, &mut site.told);
-    site.router.discharge(other, false, &mut site.told);
+    site.router.discharge(one, false, &mut site.recorded);
+    site.router.discharge(other, false, &mut site.recorded);
     site.turn();
-    assert_eq!((site.held.len(), site.told.discharged.len(), site.bounds(0)), (1, 0, (0, 0)));
+    assert_eq!((site.held.len(), site.recorded.discharged.len(), site.bounds(0)), (1, 0, (0, 0)));
     site.slow = false;
     site.answer();
     site.pump();
-    assert_eq!(site.told.discharged.drain(..).filter(|(_, result)| result.is_ok()).count(), 2);
+    assert_eq!(site.recorded.discharged.drain(..).filter(|(_, result)| result.is_ok()).count(), 2);
     assert_eq!((site.all(), site.depth()), (vec![lines(&[(0, "moved"), (1, "behind")])], 0));
     site.send("on");
     site.pump();

@@ -301,7 +301,8 @@ async fn drain(session: &mut Session_, given: &Options) -> Json {
     for ending in endings {
         within(ending).await.expect("an outcome");
     }
-    // The library tells nobody when the peer has answered; what can be seen is that the link works on afterwards.
+    // The library tells nobody when the peer has answered; what can be seen is that the link works
+    // on afterwards.
     incoming.drain().await.expect("the drain is asked for");
     let another = sender(session, "another", given.address.as_str()).await; // what it answers comes after the drain's end
     incoming.set_credit(1).await.expect("credit is given");
@@ -352,7 +353,8 @@ fn text_of(delivery: &Incoming) -> String {
     }
 }
 
-/// A session for each attach: now and then the library answers a refusal with two detaches, which ends its session.
+/// A session for each attach: now and then the library answers a refusal with two detaches, which
+/// ends its session.
 async fn refused(connection: &mut ConnectionHandle<()>, given: &Options) -> Json {
     let mut session = begin(connection).await;
     let sender = match Sender::attach(&mut session, "out", given.address.as_str()).await {

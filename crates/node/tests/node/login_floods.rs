@@ -1,4 +1,4 @@
-//! Peers that knock again and again, and what becomes of everybody else meanwhile.
+//! Peers that knock again and again, and the outcome of everybody else in the meantime.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 
@@ -44,11 +44,12 @@ fn a_thousand_wrong_passwords_for_one_space_keep_no_user_of_another_waiting() {
     let site = Site::new(&workers(2), &two_spaces().to_string());
     let knock = || Client::bare(from_elsewhere(&site), Some(plain("mallory@other", "guess")));
     let mut knocking: Vec<Client> = (0..1000).map(|_| knock()).collect();
-    knocking.iter_mut().for_each(Client::say);
+    knocking.iter_mut().for_each(Client::write_pending);
     let before = sum(&site, |worker| worker.passwords_checked);
     let mut alice = Client::start(site.stream(Amqp), Some(plain("alice@guarded", "secret")));
     let checked = sum(&site, |worker| worker.passwords_checked) - before;
-    // One that was under way, one of the other space, her own, and what was done before she was heard.
+    // One that was under way, one of the other space, her own, and what was done before she was
+    // heard.
     assert!(checked <= 20, "{checked} passwords were checked until she was in");
     let answered = before + checked + sum(&site, |worker| worker.checks_refused);
     assert!(answered < 990, "of those who knock {answered} have an answer: nobody waited");
@@ -65,17 +66,17 @@ fn who_knocks_at_a_full_space_is_told_why_a_few_times_and_then_to_come_later() {
     let knock = || Client::bare(site.stream(Amqp), Some(plain("alice@guarded", "secret")));
     let inside = Client::start(site.stream(Amqp), Some(plain("alice@guarded", "secret")));
     let mut knocking: Vec<Client> = (0..200).map(|_| knock()).collect();
-    knocking.iter_mut().for_each(Client::say);
+    knocking.iter_mut().for_each(Client::write_pending);
     let codes: Vec<SaslCode> = knocking.iter_mut().map(Client::sasl_code).collect();
-    let told = codes.iter().zip(&mut knocking).filter(|(code, _)| **code == SaslCode::Ok).map(|(_, client)| {
+    let notified = codes.iter().zip(&mut knocking).filter(|(code, _)| **code == SaslCode::Ok).map(|(_, client)| {
         assert_eq!(client.closed().unwrap().condition, condition::RESOURCE_LIMIT_EXCEEDED);
     });
-    let told = told.count();
-    assert!(told >= 10, "{codes:?}");
+    let notified = notified.count();
+    assert!(notified >= 10, "{codes:?}");
     assert!(codes.iter().all(|code| matches!(code, SaslCode::Ok | SaslCode::SysTemp)), "{codes:?}");
     let checked = sum(&site, |worker| worker.passwords_checked);
-    assert_eq!(checked as usize, told + 1, "a password was checked for nothing");
-    assert!(told < 150, "{told} of 200 passwords were checked");
+    assert_eq!(checked as usize, notified + 1, "a password was checked for nothing");
+    assert!(notified < 150, "{notified} of 200 passwords were checked");
     drop(inside);
     // Another space notices nothing, and once there is a place the next one gets it.
     Client::start(site.stream(Amqp), Some(plain("alice@other", "secret"))).receiver("orders", 1);

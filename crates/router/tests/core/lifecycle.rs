@@ -1,14 +1,14 @@
 //! Links that come and go, and addresses that are deleted.
 
 use enmasse_amqp::types::Outcome;
-use enmasse_router::core::{AddressKey, AddressKind, Consuming, Declared, PortId, PortRole};
+use enmasse_router::core::{AddressKey, AddressKind, AttachmentId, AttachmentRole, Consuming, Declared};
 
 use crate::bench::{Bench, HERE};
 
 const KINDS: [AddressKind; 2] = [AddressKind::Anycast, AddressKind::Multicast];
 
 #[test]
-fn what_is_said_of_a_port_that_went_is_ignored() {
+fn what_is_said_of_an_attachment_that_went_is_ignored() {
     let mut bench = Bench::new(AddressKind::Anycast);
     let (producer, consumer) = (bench.producer(), bench.consumer_with(1));
     bench.detach(consumer);
@@ -18,41 +18,48 @@ fn what_is_said_of_a_port_that_went_is_ignored() {
     bench.credit(producer, 5);
     bench.send(consumer, 0, "from a consumer that went");
     bench.send(producer, 1, "m");
-    assert_eq!(bench.said().last().map(String::as_str), Some("p0 1 released"));
-    let stranger = bench.port(HERE, "stranger");
+    assert_eq!(bench.reported().last().map(String::as_str), Some("p0 1 released"));
+    let stranger = bench.attachment(HERE, "stranger");
     bench.send(stranger, 0, "m");
     bench.detach(stranger);
     bench.arrive(producer, 0, "no first part", "last");
-    assert_eq!(bench.said(), [""; 0]);
+    assert_eq!(bench.reported(), [""; 0]);
 }
 
 #[test]
-fn the_next_tenant_of_a_slot_is_told_nothing_of_the_last() {
+fn the_next_tenant_of_a_slot_receives_nothing_of_the_last() {
     let mut bench = Bench::new(AddressKind::Anycast);
     let (producer, consumer) = (bench.producer(), bench.consumer_with(2));
     bench.send(producer, 0, "m");
-    let next = PortId { generation: producer.generation + 1, ..producer };
+    let next = AttachmentId { generation: producer.generation + 1, ..producer };
     bench.detach(producer);
     bench.rename(next, "next");
-    let (declared, role) =
-        (bench.declared(), PortRole::Producer { anonymous: false, name: None, producer_name: None, resume: None });
+    let (declared, role) = (
+        bench.declared(),
+        AttachmentRole::Producer { anonymous: false, name: None, producer_name: None, resume: None },
+    );
     bench.router.attach(next, declared, role, &mut bench.links);
     bench.hush();
     bench.answer(consumer, "m", &Outcome::Accepted);
     bench.send(producer, 1, "late");
     bench.turn();
-    assert_eq!(bench.said(), [""; 0]);
+    assert_eq!(bench.reported(), [""; 0]);
     bench.send(next, 0, "n");
-    assert_eq!(bench.said(), ["c0<n"]);
+    assert_eq!(bench.reported(), ["c0<n"]);
 }
 
 #[test]
-fn attaching_over_a_port_detaches_it() {
+fn attaching_over_an_attachment_detaches_it() {
     let mut bench = Bench::new(AddressKind::Anycast);
     let consumer = bench.consumer_with(1);
-    let role = PortRole::Consumer { filter: None, consuming: Consuming::default() };
+    let role = AttachmentRole::Consumer { filter: None, consuming: Consuming::default() };
     let declared = bench.declared();
-    bench.router.attach(PortId { generation: consumer.generation + 1, ..consumer }, declared, role, &mut bench.links);
+    bench.router.attach(
+        AttachmentId { generation: consumer.generation + 1, ..consumer },
+        declared,
+        role,
+        &mut bench.links,
+    );
     assert_eq!(bench.stats().consumers, 1);
 }
 
@@ -68,7 +75,7 @@ fn links_may_leave_in_any_order() {
         bench.detach(consumers[1]);
         bench.hush();
         bench.send(producers[1], 0, "m");
-        assert_eq!(bench.said(), ["c2<m"]);
+        assert_eq!(bench.reported(), ["c2<m"]);
         assert_eq!((bench.stats().producers, bench.stats().consumers), (1, 1));
     }
 }
@@ -77,12 +84,12 @@ fn links_may_leave_in_any_order() {
 fn addresses_do_not_meet() {
     let mut bench = Bench::new(AddressKind::Anycast);
     let (producer, _consumer) = (bench.producer(), bench.consumer_with(9));
-    let other = bench.port(HERE, "other");
+    let other = bench.attachment(HERE, "other");
     let declared = Declared { key: AddressKey(2), ..bench.declared() };
     bench.router.attach(
         other,
         declared,
-        PortRole::Consumer { filter: None, consuming: Consuming::default() },
+        AttachmentRole::Consumer { filter: None, consuming: Consuming::default() },
         &mut bench.links,
     );
     bench.router.credit(other, 9, false, &mut bench.links);
@@ -90,7 +97,7 @@ fn addresses_do_not_meet() {
     for id in 0..5 {
         bench.send(producer, id, "m");
     }
-    assert_eq!(bench.said(), ["c0<m"; 5]);
+    assert_eq!(bench.reported(), ["c0<m"; 5]);
     assert_eq!(bench.router.stats().count(), 2);
 }
 
@@ -103,7 +110,7 @@ fn a_deleted_address_answers_everybody_and_closes_its_links() {
         bench.send(producer, 1, "waits");
         bench.hush();
         bench.retire();
-        assert_eq!(bench.said(), ["p0 0 released", "p0 1 released", "p0 shut", "c0 close", "p0 close"]);
+        assert_eq!(bench.reported(), ["p0 0 released", "p0 1 released", "p0 shut", "c0 close", "p0 close"]);
         assert_eq!(bench.router.stats().count(), 0);
         bench.detach(consumer);
         bench.detach(producer);
@@ -112,7 +119,7 @@ fn a_deleted_address_answers_everybody_and_closes_its_links() {
         bench.refuse(0);
         bench.retire();
         bench.turn();
-        assert_eq!(bench.said(), [""; 0]);
+        assert_eq!(bench.reported(), [""; 0]);
     }
 }
 
@@ -123,10 +130,10 @@ fn what_was_on_its_way_to_a_deleted_address_is_released() {
     bench.send_settled(producer, "waits for the link's window too");
     bench.hush();
     bench.retire();
-    assert_eq!(bench.said(), ["c0 close", "p0 taken 1", "p0 close"]);
+    assert_eq!(bench.reported(), ["c0 close", "p0 taken 1", "p0 close"]);
     bench.send(producer, 4, "late");
     bench.send_settled(producer, "late");
-    assert_eq!(bench.said(), ["p0 taken 1", "p0 4 released", "p0 taken 1"]);
+    assert_eq!(bench.reported(), ["p0 taken 1", "p0 4 released", "p0 taken 1"]);
 }
 
 #[test]
@@ -139,23 +146,26 @@ fn deleting_one_in_the_middle_of_a_delivery_leaves_nothing_behind() {
         bench.arrive(waits, 0, "b", "first");
         bench.hush();
         bench.retire();
-        let said = bench.said();
-        assert!(said.contains(&"p0 0 released".to_owned()) && said.contains(&"p1 0 released".to_owned()), "{said:?}");
+        let reported = bench.reported();
+        assert!(
+            reported.contains(&"p0 0 released".to_owned()) && reported.contains(&"p1 0 released".to_owned()),
+            "{reported:?}"
+        );
         bench.arrive(long, 0, "c", "last");
-        assert_eq!(bench.said(), [""; 0]);
+        assert_eq!(bench.reported(), [""; 0]);
     }
 }
 
 #[test]
-fn an_anonymous_links_window_is_given_back_when_a_port_of_its_goes() {
+fn an_anonymous_links_window_is_returned_when_an_attachment_of_its_goes() {
     let mut bench = Bench::new(AddressKind::Anycast);
     let (producer, consumer) = (bench.anonymous(), bench.consumer_with(1));
     bench.send_settled(producer, "taken");
     bench.send_settled(producer, "waits");
     bench.hush();
     bench.detach(producer);
-    assert_eq!(bench.said(), ["p0 taken 2"]);
+    assert_eq!(bench.reported(), ["p0 taken 2"]);
     bench.credit(consumer, 1);
     bench.turn();
-    assert_eq!(bench.said(), ["c0!<waits"]);
+    assert_eq!(bench.reported(), ["c0!<waits"]);
 }

@@ -1,43 +1,43 @@
-//! Multicast consumers that take nothing: nobody waits for them.
+//! Slow consumers: multicast consumers that take nothing, for which producers do not wait.
 //!
-//! A producer's window moves on, and its bytes count as gone, when half of the consumers have taken a message: that is
-//! what makes fan-out lose nothing while consumers keep up. A consumer that has something waiting and takes none of it
-//! for [`STALL_MS`] is a laggard: it does not count until it has caught up. Its copies go on waiting up to its own
-//! bounds, and beyond them it misses copies.
+//! A producer's window moves on, and its bytes no longer count, when half of the consumers have
+//! taken a message: so fan-out loses nothing while consumers keep up. A consumer that has something
+//! waiting and takes none of it for [`STALL_MS`] is a slow consumer: it does not count until it has
+//! caught up. Its copies continue waiting up to its own bounds, and beyond them it misses copies.
 
 use super::address::Outgoing;
 use super::arena::Key;
 use super::{AddressKind, Links, Router};
 
-/// How long a multicast consumer may take nothing of what waits for it before producers go on without it.
+/// How long a multicast consumer may take nothing before producers continue without it.
 pub const STALL_MS: u64 = 250;
 
 impl Router {
-    /// Consumers of a multicast address were handed something, or have something waiting: in a while it is seen
-    /// whether they still do.
+    /// Copies were dispatched to consumers of a multicast address, or wait for them: schedules a
+    /// check.
     pub(super) fn watch(&mut self, at: Key) {
         let address = &mut self.addresses[at];
         if address.declared.kind == AddressKind::Multicast && !address.watched {
             address.watched = true;
-            let look_ms = self.now_ms + STALL_MS.min(self.settle_timeout_ms);
-            self.timers.insert((look_ms, address.declared.key), at);
+            let check_ms = self.now_ms + STALL_MS.min(self.settle_timeout_ms);
+            self.timers.insert((check_ms, address.declared.key), at);
         }
     }
 
     /// Looks whether consumers of a multicast address have taken and settled something lately.
-    pub(super) fn look_for_laggards(&mut self, at: Key, links: &mut impl Links) {
+    pub(super) fn check_slow_consumers(&mut self, at: Key, links: &mut impl Links) {
         self.addresses[at].watched = false;
         let mut next_ms = None;
         for to in self.addresses[at].consumers.clone() {
             let Some(consumer) = self.consumers.get(to) else { continue };
-            if !consumer.laggard && consumer.lags() {
-                if consumer.took_ms + STALL_MS > self.now_ms {
+            if !consumer.slow && consumer.has_backlog() {
+                if consumer.dispatched_ms + STALL_MS > self.now_ms {
                     next_ms = earlier(next_ms, Some(self.now_ms + STALL_MS));
                 } else {
-                    self.leave_behind(to, links);
+                    self.mark_slow(to, links);
                 }
             }
-            next_ms = earlier(next_ms, self.look_for_overdue(to, links));
+            next_ms = earlier(next_ms, self.check_overdue(to, links));
         }
         if let Some(next_ms) = next_ms {
             let address = &mut self.addresses[at];
@@ -47,8 +47,8 @@ impl Router {
         }
     }
 
-    fn leave_behind(&mut self, to: Key, links: &mut impl Links) {
-        self.consumers[to].laggard = true;
+    fn mark_slow(&mut self, to: Key, links: &mut impl Links) {
+        self.consumers[to].slow = true;
         let mut messages: Vec<Key> = self.consumers[to].backlog.iter().collect();
         for key in &messages {
             self.take_one(*key);
@@ -57,18 +57,18 @@ impl Router {
             messages.push(message);
         }
         for key in messages {
-            self.weigh(key, links);
+            self.update_back_pressure(key, links);
         }
     }
 
-    /// A consumer has been handed something, or part of it.
+    /// A delivery, or part of it, was dispatched to a consumer.
     #[inline]
-    pub(super) fn took(&mut self, to: Key) {
+    pub(super) fn note_dispatch_time(&mut self, to: Key) {
         let now_ms = self.now_ms;
         let consumer = &mut self.consumers[to];
-        consumer.took_ms = now_ms;
-        if consumer.laggard && !consumer.lags() {
-            consumer.laggard = false;
+        consumer.dispatched_ms = now_ms;
+        if consumer.slow && !consumer.has_backlog() {
+            consumer.slow = false;
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Ports: each is one link's place at one address.
+//! Attachments: each is one link at one address.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,28 +8,30 @@ use enmasse_amqp::selector::Selector;
 use super::arena::Key;
 use super::{AddressKey, Resume, Start, Subscribing};
 
-/// Names a port. The shard that owns the link gives indices out densely and a slot's next tenant the next
-/// generation, so that what is said about an earlier tenant is recognised and dropped.
+/// Names an attachment. The shard that owns the link assigns indices densely and increments the
+/// generation for the next occupant of a slot, so that messages about an earlier one are recognised
+/// and dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PortId {
+pub struct AttachmentId {
     /// the shard that owns the link
     pub shard: u16,
     /// counts the tenants of the slot, wrapping
     pub generation: u16,
-    /// slot among the ports of that shard
+    /// slot among the attachments of that shard
     pub index: u32,
 }
 
-/// What a link does at an address.
+/// The role of a link at an address.
 #[derive(Clone, Debug)]
-pub enum PortRole {
+pub enum AttachmentRole {
     /// messages come from it
     Producer {
         /// one of the addresses of an anonymous link: it sends whether there is a consumer or not
         anonymous: bool,
-        /// the name it sends to, for the filters of multicast consumers; without one no filter lets it through
+        /// the name it sends to, for the filters of multicast consumers; without one no filter lets
+        /// it through
         name: Option<Arc<str>>,
-        /// what it calls itself where its messages are numbered (`docs/contracts.md` 8)
+        /// its name, if its messages are numbered (`docs/contracts.md` 8)
         producer_name: Option<Arc<str>>,
         /// its link can be resumed
         resume: Option<Box<Resume>>,
@@ -52,17 +54,17 @@ pub struct Origin {
     pub container: Arc<str>,
 }
 
-/// Whose messages a subscription does not want: those of its own side (JMS, no-local).
+/// The messages that a subscription excludes: those of its own side (JMS, no-local).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoLocal {
-    /// what comes over this connection
+    /// messages from this connection
     Connection(u128),
-    /// what comes from this container, over whichever connection
+    /// messages from this container, over any connection
     Container(Arc<str>),
 }
 
 impl NoLocal {
-    /// Whether it does not want what comes from there.
+    /// Whether messages from there are excluded.
     #[must_use]
     pub fn covers(&self, origin: &Origin) -> bool {
         match self {
@@ -83,11 +85,12 @@ pub struct Consuming {
     pub priority: i32,
     /// it wants to be the only one
     pub exclusive: bool,
-    /// at a topic, of a subscription of its own: whose messages it does not want
+    /// at a topic, for a subscription of its own: whose messages are excluded
     pub no_local: Option<NoLocal>,
-    /// at a topic: which subscription it asks for; `None` is one of its own
+    /// at a topic: which subscription it requests; `None` is one of its own
     pub subscribing: Option<Box<Subscribing>>,
-    /// digest of container id and link name: whom `modified(undeliverable-here)` keeps a message from
+    /// digest of container id and link name: the consumer excluded by
+    /// `modified(undeliverable-here)`
     pub name: u64,
     /// where it begins in a stream
     pub start: Start,
@@ -104,7 +107,8 @@ pub struct Consuming {
 pub struct Filter(Arc<dyn Fn(&str) -> bool + Send + Sync>);
 
 impl Filter {
-    /// A filter that lets through the names for which `matches` is true: always the same answer for the same name.
+    /// A filter that lets through the names for which `matches` is true: always the same answer for
+    /// the same name.
     #[must_use]
     pub fn new(matches: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(matches))
@@ -123,10 +127,10 @@ impl fmt::Debug for Filter {
     }
 }
 
-/// Who has a slot.
+/// The occupant of a slot.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Tenant {
-    Nobody,
+pub(super) enum Occupant {
+    Vacant,
     Producer(Key),
     Consumer(Key),
     /// detached from this address
@@ -136,55 +140,55 @@ pub(super) enum Tenant {
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     generation: u16,
-    tenant: Tenant,
+    occupant: Occupant,
 }
 
-/// Which port is whose: a look-up is two steps into vectors.
+/// The attachments by id: a look-up is two vector accesses.
 #[derive(Debug, Default)]
-pub(super) struct Ports {
+pub(super) struct Attachments {
     shards: Vec<Vec<Slot>>,
 }
 
-impl Ports {
+impl Attachments {
     #[inline]
-    pub(super) fn get(&self, port: PortId) -> Tenant {
-        match self.shards.get(port.shard as usize).and_then(|slots| slots.get(port.index as usize)) {
-            Some(slot) if slot.generation == port.generation => slot.tenant,
-            _ => Tenant::Nobody,
+    pub(super) fn get(&self, attachment: AttachmentId) -> Occupant {
+        match self.shards.get(attachment.shard as usize).and_then(|slots| slots.get(attachment.index as usize)) {
+            Some(slot) if slot.generation == attachment.generation => slot.occupant,
+            _ => Occupant::Vacant,
         }
     }
 
-    /// The tenant of a port's slot, whatever its generation.
-    pub(super) fn occupant(&self, port: PortId) -> Option<PortId> {
-        let slot = self.shards.get(port.shard as usize)?.get(port.index as usize)?;
-        let attached = matches!(slot.tenant, Tenant::Producer(_) | Tenant::Consumer(_));
-        attached.then_some(PortId { generation: slot.generation, ..port })
+    /// The occupant of an attachment's slot, of any generation.
+    pub(super) fn occupant(&self, attachment: AttachmentId) -> Option<AttachmentId> {
+        let slot = self.shards.get(attachment.shard as usize)?.get(attachment.index as usize)?;
+        let attached = matches!(slot.occupant, Occupant::Producer(_) | Occupant::Consumer(_));
+        attached.then_some(AttachmentId { generation: slot.generation, ..attachment })
     }
 
-    pub(super) fn set(&mut self, port: PortId, tenant: Tenant) {
-        let (shard, index) = (port.shard as usize, port.index as usize);
+    pub(super) fn set(&mut self, attachment: AttachmentId, occupant: Occupant) {
+        let (shard, index) = (attachment.shard as usize, attachment.index as usize);
         if self.shards.len() <= shard {
             self.shards.resize_with(shard + 1, Vec::new);
         }
         let slots = &mut self.shards[shard];
         if slots.len() <= index {
-            slots.resize(index + 1, Slot { generation: 0, tenant: Tenant::Nobody });
+            slots.resize(index + 1, Slot { generation: 0, occupant: Occupant::Vacant });
         }
-        slots[index] = Slot { generation: port.generation, tenant };
+        slots[index] = Slot { generation: attachment.generation, occupant };
     }
 
     #[inline]
-    pub(super) fn producer(&self, port: PortId) -> Option<Key> {
-        match self.get(port) {
-            Tenant::Producer(key) => Some(key),
+    pub(super) fn producer(&self, attachment: AttachmentId) -> Option<Key> {
+        match self.get(attachment) {
+            Occupant::Producer(key) => Some(key),
             _ => None,
         }
     }
 
     #[inline]
-    pub(super) fn consumer(&self, port: PortId) -> Option<Key> {
-        match self.get(port) {
-            Tenant::Consumer(key) => Some(key),
+    pub(super) fn consumer(&self, attachment: AttachmentId) -> Option<Key> {
+        match self.get(attachment) {
+            Occupant::Consumer(key) => Some(key),
             _ => None,
         }
     }

@@ -1,11 +1,11 @@
-//! What is counted.
+//! Counters.
 
 use super::effect::Cause;
 
-/// The figures of a queue. Those that count up never go back while the queue lives.
+/// The statistics of a queue. Those that count up never go back while the queue lives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Figures {
-    /// messages that can be had now
+pub struct QueueStats {
+    /// messages available now
     pub ready: u64,
     /// messages that wait for their time of delivery, or for their next attempt
     pub scheduled: u64,
@@ -17,7 +17,7 @@ pub struct Figures {
     pub uncommitted: u64,
     /// bytes of all of them
     pub bytes: u64,
-    /// since when the oldest message that can be had is here, milliseconds since 1970
+    /// time since which the oldest available message has been here, milliseconds since 1970
     pub oldest: Option<u64>,
     /// message groups that have messages
     pub groups: u64,
@@ -27,7 +27,7 @@ pub struct Figures {
     pub producers: u32,
     /// messages stored
     pub enqueued: u64,
-    /// handed to consumers, each time counted
+    /// dispatched to consumers, counted each time
     pub delivered: u64,
     /// failed deliveries
     pub redelivered: u64,
@@ -35,14 +35,14 @@ pub struct Figures {
     pub duplicates: u64,
     /// refused
     pub refused: u64,
-    /// gone, by [`Cause`]
+    /// removed, by [`Cause`]
     pub removed: [u64; Cause::COUNT],
     /// sent to another address, by [`Cause`]
     pub diverted: [u64; Cause::COUNT],
 }
 
-impl Figures {
-    /// Takes in the figures of another queue: both as one.
+impl QueueStats {
+    /// Adds the statistics of another queue.
     pub fn join(&mut self, other: &Self) {
         self.ready += other.ready;
         self.scheduled += other.scheduled;
@@ -67,7 +67,7 @@ impl Figures {
         }
     }
 
-    /// What was counted up in a queue that is gone: nothing of it is here any more.
+    /// The counters of a deleted queue: it has no messages any more.
     #[must_use]
     pub fn past(&self) -> Self {
         Self {

@@ -3,58 +3,58 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use super::stored::Shelving;
-use super::subscribing::kept_subscription;
+use super::stored::StoredAddressChange;
+use super::subscribing::stored_subscription;
 use crate::core::{
-    AddressKey, AddressKind, Digests, Filter, QueueNumbers, Shelf, Stream, Subscribing, TopicShelf, subscription_of,
+    AddressKey, AddressKind, Digests, Filter, OpenQueue, OpenTopic, QueueNumbers, Stream, Subscribing, subscription_of,
 };
 use crate::table::{AddressEntry, Diff, Space, Storage, Streaming, Table};
-use enmasse_journal::log::{Batch, Freed, Recovered, RecoveredQueue};
+use enmasse_journal::log::{Freed, Recovered, RecoveredQueue, WriteBatch};
 
-/// What the log knew at the start and no Plan has asked for yet, and the numbers to give out.
+/// The recovered queues of the log that no Plan has named yet, and the next queue numbers.
 #[derive(Debug)]
-pub struct Shelves {
+pub struct RecoveredQueues {
     known: BTreeMap<[u8; 16], RecoveredQueue>,
     numbers: QueueNumbers,
     /// partitions of each stream
     streams: HashMap<AddressKey, u32>,
 }
 
-/// Addresses that need a new place in the log, by uid, and how many partitions each has without it; 0: it has none at
-/// all.
+/// Addresses that need a new place in the log, by uid, and how many partitions each has without it;
+/// 0: it has none at all.
 pub type Openings = BTreeMap<String, u32>;
 
-/// What follows from a Plan for stored addresses.
+/// The changes of a Plan to stored addresses.
 #[derive(Debug, Default)]
 pub struct Changes {
     /// for the log, before anything else
-    pub batch: Batch,
+    pub batch: WriteBatch,
     /// for each worker
-    pub shelvings: Vec<Vec<Shelving>>,
-    /// partitions of each stream, for [`Shelves::settle`]
+    pub address_changes: Vec<Vec<StoredAddressChange>>,
+    /// partitions of each stream, for [`RecoveredQueues::settle`]
     pub streams: Vec<(AddressKey, u32)>,
-    /// what is not there if the log does not take `batch`
+    /// the addresses that are missing if the log refuses `batch`
     pub openings: Openings,
 }
 
 /// A durable subscription that clients have made, as the log knows it.
-struct Kept<'a> {
+struct RecoveredSubscription<'a> {
     uid: &'a [u8; 16],
     known: &'a RecoveredQueue,
     subscribing: Subscribing,
     filter: Option<Filter>,
 }
 
-impl Kept<'_> {
-    fn shelf(self, topic: &AddressEntry, storage: &Storage) -> Shelf {
+impl RecoveredSubscription<'_> {
+    fn opened_queue(self, topic: &AddressEntry, storage: &Storage) -> OpenQueue {
         let name = self.known.declared.as_ref().map_or("", |(_, name)| name);
-        let shelf = Shelf::restored(name.into(), storage.settings.clone(), self.known);
-        shelf.subscribed(topic.key, self.subscribing, self.filter)
+        let opened = OpenQueue::restored(name.into(), storage.settings.clone(), self.known);
+        opened.subscribed(topic.key, self.subscribing, self.filter)
     }
 }
 
-impl Shelves {
-    /// What a log knew.
+impl RecoveredQueues {
+    /// From the recovered state of a log.
     pub fn new(recovered: Recovered) -> Self {
         let numbers = QueueNumbers::new(recovered.next_queue.max(1));
         let known = recovered.queues.into_iter().filter_map(|queue| Some((queue.declared.as_ref()?.0, queue)));
@@ -66,52 +66,52 @@ impl Shelves {
         self.numbers.clone()
     }
 
-    /// Stored addresses that are new or have changed get their homes: those of one space one shard, so that what goes
-    /// from one to the other crosses nothing (`docs/decisions/0018-stored-home.md`).
-    /// Changes nothing here but the next number: [`Shelves::settle`] does, once the log has the batch.
+    /// New or changed stored addresses get their homes: those of one space one shard, so that
+    /// messages between them stay there (`docs/decisions/0018-stored-home.md`). Changes nothing
+    /// here but the next number: [`RecoveredQueues::settle`] does, once the log has the batch.
     pub fn follow(&self, diff: &Diff, next: &Table, workers: u16) -> Changes {
-        let shelvings = (0..workers).map(|_| Vec::new()).collect();
-        let mut changes = Changes { shelvings, ..Changes::default() };
+        let address_changes = (0..workers).map(|_| Vec::new()).collect();
+        let mut changes = Changes { address_changes, ..Changes::default() };
         let mut asked_for = HashSet::new();
         for entry in &diff.added {
             let Some(storage) = &entry.storage else { continue };
             let home = entry.home.claim(entry.space.stored_home(workers));
-            let shelving = if entry.kind == AddressKind::Topic {
-                asked_for.extend(self.kept(entry).map(|kept| *kept.uid));
+            let address_change = if entry.kind == AddressKind::Topic {
+                asked_for.extend(self.recovered_subscriptions(entry).map(|kept| *kept.uid));
                 self.topic(entry, storage, next)
             } else if let Some(streaming) = &storage.stream {
                 asked_for.extend((0..streaming.partitions).map(|number| partition_uid(&entry.uid, number)));
                 let stream = self.stream(entry, storage, streaming, &mut changes);
-                Shelving::OpenStream(entry.declared(), Box::new(stream))
+                StoredAddressChange::OpenStream(entry.declared(), Box::new(stream))
             } else {
                 asked_for.extend(storage.on_disk.then(|| uid_bytes(&entry.uid)));
                 let (dead_letter, expiry) = targets(entry, storage, next);
-                let shelf = self.shelf(entry, storage, &mut changes).with_targets(dead_letter, expiry);
-                let shelf = shelf.with_last_value_key(storage.last_value_key.clone());
+                let opened = self.opened_queue(entry, storage, &mut changes).with_targets(dead_letter, expiry);
+                let opened = opened.with_last_value_key(storage.last_value_key.clone());
                 let subscribes = storage.topic.is_some();
-                let shelf = if subscribes { shelf.of_topic(topic_of(entry, storage, next)) } else { shelf };
-                Shelving::Open(entry.declared(), Box::new(shelf))
+                let opened = if subscribes { opened.of_topic(topic_of(entry, storage, next)) } else { opened };
+                StoredAddressChange::Open(entry.declared(), Box::new(opened))
             };
-            changes.shelvings[usize::from(home)].push(shelving);
+            changes.address_changes[usize::from(home)].push(address_change);
         }
         for entry in diff.changed.iter().chain(redirected(diff, next)) {
             let (Some(storage), Some(home)) = (&entry.storage, entry.home.get()) else { continue };
             if let Some(streaming) = &storage.stream {
                 let more = self.more_partitions(entry, storage, streaming, &mut changes);
-                let change = Shelving::ChangeStream(entry.key, Box::new(streaming.settings.clone()), more);
-                changes.shelvings[usize::from(home)].push(change);
+                let change = StoredAddressChange::ChangeStream(entry.key, Box::new(streaming.settings.clone()), more);
+                changes.address_changes[usize::from(home)].push(change);
                 continue;
             }
-            let shelvings = &mut changes.shelvings[usize::from(home)];
+            let address_changes = &mut changes.address_changes[usize::from(home)];
             if entry.kind == AddressKind::Topic {
-                shelvings.push(self.topic(entry, storage, next));
+                address_changes.push(self.topic(entry, storage, next));
                 continue;
             }
             let (dead_letter, expiry) = targets(entry, storage, next);
             let (settings, last_value_key) = (Box::new(storage.settings.clone()), storage.last_value_key.clone());
-            shelvings.push(Shelving::Change(entry.key, settings, dead_letter, expiry, last_value_key));
+            address_changes.push(StoredAddressChange::Change(entry.key, settings, dead_letter, expiry, last_value_key));
             if storage.topic.is_some() {
-                shelvings.push(Shelving::Move(entry.key, topic_of(entry, storage, next)));
+                address_changes.push(StoredAddressChange::Move(entry.key, topic_of(entry, storage, next)));
             }
         }
         for (_, gone) in self.known.iter().filter(|(uid, _)| !asked_for.contains(*uid)) {
@@ -122,25 +122,29 @@ impl Shelves {
         changes
     }
 
-    /// The log has what follows from a Plan: what it knew at the start has found its home, or is gone.
+    /// The log has written the changes of a Plan: recovered queues have found their homes, or are
+    /// deleted.
     pub fn settle(&mut self, streams: Vec<(AddressKey, u32)>) {
         self.known.clear();
         self.streams.extend(streams);
     }
 
     /// The durable subscriptions of a topic that the log knows.
-    fn kept(&self, topic: &AddressEntry) -> impl Iterator<Item = Kept<'_>> {
+    fn recovered_subscriptions(&self, topic: &AddressEntry) -> impl Iterator<Item = RecoveredSubscription<'_>> {
         self.known.iter().filter_map(|(uid, known)| {
-            let (subscribing, filter) = kept_subscription(topic, subscription_of(known)?)?;
-            Some(Kept { uid, known, subscribing, filter })
+            let (subscribing, filter) = stored_subscription(topic, subscription_of(known)?)?;
+            Some(RecoveredSubscription { uid, known, subscribing, filter })
         })
     }
 
-    fn topic(&self, entry: &AddressEntry, storage: &Storage, next: &Table) -> Shelving {
+    fn topic(&self, entry: &AddressEntry, storage: &Storage, next: &Table) -> StoredAddressChange {
         let (dead_letter, expiry) = targets(entry, storage, next);
-        let shelf = TopicShelf::new(entry.name.clone(), storage.settings.clone(), storage.on_disk);
-        let known = self.kept(entry).map(|kept| kept.shelf(entry, storage)).collect();
-        Shelving::Topic(entry.declared(), Box::new(shelf.with_targets(dead_letter, expiry).with_known(known)))
+        let opened = OpenTopic::new(entry.name.clone(), storage.settings.clone(), storage.on_disk);
+        let known = self.recovered_subscriptions(entry).map(|kept| kept.opened_queue(entry, storage)).collect();
+        StoredAddressChange::Topic(
+            entry.declared(),
+            Box::new(opened.with_targets(dead_letter, expiry).with_known(known)),
+        )
     }
 
     /// A stream with all its partitions.
@@ -182,8 +186,8 @@ impl Shelves {
         storage.on_disk.then(|| self.declare(&uid, entry, number, changes))
     }
 
-    /// The next number in the log, for what it knows by this uid: an address, or the partition of one that has as many
-    /// `before` it.
+    /// The next number in the log for this uid: an address, or the partition of one that has as
+    /// many `before` it.
     fn declare(&self, uid: &[u8; 16], entry: &AddressEntry, before: u32, changes: &mut Changes) -> u32 {
         let number = self.numbers.take();
         changes.batch.declare(number, uid, &entry.name);
@@ -191,32 +195,32 @@ impl Shelves {
         number
     }
 
-    fn shelf(&self, entry: &AddressEntry, storage: &Storage, changes: &mut Changes) -> Shelf {
+    fn opened_queue(&self, entry: &AddressEntry, storage: &Storage, changes: &mut Changes) -> OpenQueue {
         let (name, settings) = (entry.name.clone(), storage.settings.clone());
         if !storage.on_disk {
-            return Shelf::new(name, settings, None);
+            return OpenQueue::new(name, settings, None);
         }
         let uid = uid_bytes(&entry.uid);
         match self.known.get(&uid) {
-            Some(known) => Shelf::restored(name, settings, known),
-            None => Shelf::new(name, settings, Some(self.declare(&uid, entry, 0, changes))),
+            Some(known) => OpenQueue::restored(name, settings, known),
+            None => OpenQueue::new(name, settings, Some(self.declare(&uid, entry, 0, changes))),
         }
     }
 }
 
-/// Addresses that are as before, and name one for their dead letters, for what expires or as their topic that is another
-/// now.
+/// Addresses that are as before, and name one for their dead letters, for what expires or as their
+/// topic that is another now.
 fn redirected<'a>(diff: &'a Diff, next: &'a Table) -> impl Iterator<Item = &'a Arc<AddressEntry>> {
     let added: HashSet<AddressKey> =
         diff.added.iter().filter(|entry| entry.storage.is_some()).map(|entry| entry.key).collect();
-    let told: HashSet<AddressKey> = diff.changed.iter().map(|entry| entry.key).collect();
+    let notified: HashSet<AddressKey> = diff.changed.iter().map(|entry| entry.key).collect();
     let stored = (!added.is_empty()).then(|| next.spaces().flat_map(Space::addresses)).into_iter().flatten();
     stored.filter(move |entry| {
         let Some(storage) = entry.storage.as_ref() else { return false };
         let (dead_letter, expiry) = targets(entry, storage, next);
         let named = [dead_letter, expiry, topic_of(entry, storage, next)];
         let names_added = named.into_iter().flatten().any(|key| added.contains(&key));
-        !added.contains(&entry.key) && !told.contains(&entry.key) && names_added
+        !added.contains(&entry.key) && !notified.contains(&entry.key) && names_added
     })
 }
 
@@ -236,7 +240,7 @@ fn topic_of(entry: &AddressEntry, storage: &Storage, table: &Table) -> Option<Ad
     (found.kind == AddressKind::Topic && *found.name == *name).then_some(found.key)
 }
 
-/// What the log knows a partition of a stream by.
+/// The uid of a stream's partition in the log.
 fn partition_uid(uid: &str, number: u32) -> [u8; 16] {
     Digests::new([0; 16]).long(format!("{uid}/{number}").as_bytes()).to_be_bytes()
 }

@@ -1,7 +1,7 @@
-//! Users that do not exist, made up so that nobody can tell.
+//! Dummy credentials of nonexistent users, so that logins do not reveal which users exist.
 //!
-//! Whoever asks for a user that is not there is shown a salt and a number of rounds like those of the users that are,
-//! the same each time, and has a proof or a password checked that is always wrong.
+//! A login as a nonexistent user gets a salt and an iteration count like those of existing users,
+//! the same each time, and its proof or password is checked and always wrong.
 
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU32;
@@ -11,9 +11,9 @@ use enmasse_amqp::sasl::{Hash, Verifier};
 
 use super::space::User;
 
-/// What the users of a space have in common.
+/// The common properties of the users of a space.
 #[derive(Debug)]
-pub(super) struct Decoy {
+pub(super) struct DummyCredentials {
     /// the most frequent shape for each hash
     shapes: BTreeMap<Hash, Shape>,
     /// the hash most passwords are checked with
@@ -26,8 +26,8 @@ struct Shape {
     salt_bytes: usize,
 }
 
-impl Decoy {
-    /// Where nobody is, nobody can be told from anybody: any likely shape will do.
+impl DummyCredentials {
+    /// A space without users reveals nothing: any likely shape will do.
     const NOBODY: Shape = Shape { iterations: NonZeroU32::new(10_000).unwrap(), salt_bytes: 16 };
 
     /// The most frequent shapes among these users; among equals the greater.
@@ -54,13 +54,13 @@ impl Decoy {
         Self { shapes: BTreeMap::new(), strongest: Hash::Sha512 }
     }
 
-    /// A verifier of nobody for `user`, for the hash that most passwords are checked with.
+    /// A dummy verifier for `user`, for the hash of most passwords.
     pub(super) fn strongest(&self, secret: &[u8; 32], user: &str) -> Verifier {
         self.verifier(secret, user, self.strongest)
     }
 
-    /// A verifier of nobody for `user`: all bytes come from the secret and the name, so that its `stored_key` is the
-    /// hash of no key that anybody could know.
+    /// A dummy verifier for `user`: all bytes come from the secret and the name, so that its
+    /// `stored_key` is the hash of no known key.
     pub(super) fn verifier(&self, secret: &[u8; 32], user: &str, hash: Hash) -> Verifier {
         let shape = self.shapes.get(&hash).unwrap_or(&Self::NOBODY);
         let key = hmac::Key::new(hmac::HMAC_SHA512, secret);

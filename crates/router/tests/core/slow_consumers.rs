@@ -1,6 +1,6 @@
 //! Multicast consumers that take nothing hold nobody up for longer than a moment.
 
-use enmasse_router::core::{AddressKind, BACKLOG_BYTES, HOLD_BYTES, PortId, STALL_MS};
+use enmasse_router::core::{AddressKind, AttachmentId, BACKLOG_BYTES, HOLD_BYTES, STALL_MS};
 
 use crate::bench::{Bench, CAPACITY};
 
@@ -9,18 +9,18 @@ fn bench() -> Bench {
 }
 
 /// A consumer with all the credit one can have and no room.
-fn stuck(bench: &mut Bench) -> PortId {
-    let port = bench.consumer_with(1_000_000);
-    bench.full(port, true);
-    port
+fn stuck(bench: &mut Bench) -> AttachmentId {
+    let attachment = bench.consumer_with(1_000_000);
+    bench.full(attachment, true);
+    attachment
 }
 
-fn count(said: &[String], what: &str) -> usize {
-    said.iter().filter(|line| line.starts_with(what)).count()
+fn count(reported: &[String], what: &str) -> usize {
+    reported.iter().filter(|line| line.starts_with(what)).count()
 }
 
-fn taken(said: &[String]) -> u32 {
-    let counts = said.iter().filter_map(|line| line.strip_prefix("p0 taken "));
+fn taken(reported: &[String]) -> u32 {
+    let counts = reported.iter().filter_map(|line| line.strip_prefix("p0 taken "));
     counts.map(|count| count.parse::<u32>().expect("a number")).sum()
 }
 
@@ -37,7 +37,7 @@ fn a_producer_waits_for_a_consumer_that_takes_now_and_then() {
         bench.credit(consumer, 1);
     }
     bench.turn();
-    assert_eq!(taken(&bench.said()), 4);
+    assert_eq!(taken(&bench.reported()), 4);
 }
 
 #[test]
@@ -49,9 +49,9 @@ fn it_waits_no_longer_for_one_that_takes_nothing() {
         bench.send(producer, id, "m");
     }
     bench.pass(STALL_MS - 1);
-    assert_eq!(taken(&bench.said()), 0);
+    assert_eq!(taken(&bench.reported()), 0);
     bench.pass(1);
-    assert_eq!(taken(&bench.said()), CAPACITY);
+    assert_eq!(taken(&bench.reported()), CAPACITY);
 }
 
 #[test]
@@ -69,9 +69,9 @@ fn a_fast_one_that_joins_a_stuck_one_gets_everything() {
         bench.send(producer, id, "n");
         bench.turn();
     }
-    let said = bench.said();
-    assert_eq!(count(&said, "c1<n"), 5 * CAPACITY as usize);
-    assert_eq!(taken(&said), 5 * CAPACITY);
+    let reported = bench.reported();
+    assert_eq!(count(&reported, "c1<n"), 5 * CAPACITY as usize);
+    assert_eq!(taken(&reported), 5 * CAPACITY);
 }
 
 #[test]
@@ -91,10 +91,10 @@ fn three_stuck_ones_do_not_slow_a_fourth() {
         bench.send(producer, id, "m");
         bench.turn();
     }
-    let said = bench.said();
-    assert_eq!(count(&said, "c3<m"), 4 * CAPACITY as usize);
-    assert_eq!(taken(&said), 4 * CAPACITY);
-    assert!(!bench.holds(fast) || count(&said, "p0 hold") == 0);
+    let reported = bench.reported();
+    assert_eq!(count(&reported, "c3<m"), 4 * CAPACITY as usize);
+    assert_eq!(taken(&reported), 4 * CAPACITY);
+    assert!(!bench.is_holding(fast) || count(&reported, "p0 hold") == 0);
 }
 
 #[test]
@@ -106,14 +106,14 @@ fn a_stuck_one_holds_the_session_of_a_producer_for_a_moment_only() {
     for _ in 0..5 {
         bench.send_settled(producer, &text);
     }
-    assert_eq!(count(&bench.said(), "p0 hold"), 1);
+    assert_eq!(count(&bench.reported(), "p0 hold"), 1);
     bench.pass(STALL_MS);
-    assert_eq!(count(&bench.said(), "p0 go"), 1);
+    assert_eq!(count(&bench.reported(), "p0 go"), 1);
     for _ in 0..4 * BACKLOG_BYTES / text.len() {
         bench.send_settled(producer, &text);
         bench.turn();
     }
-    assert_eq!(count(&bench.said(), "p0 hold"), 0);
+    assert_eq!(count(&bench.reported(), "p0 hold"), 0);
     assert!(bench.stats().dropped > 0, "past its bound it misses copies");
 }
 
@@ -128,9 +128,9 @@ fn one_stuck_in_the_middle_of_a_long_delivery_does_not_hold_it_up() {
     for _ in 0..3 {
         bench.arrive(producer, 0, &part, "");
     }
-    assert_eq!(count(&bench.said(), "p0 hold"), 1);
+    assert_eq!(count(&bench.reported(), "p0 hold"), 1);
     bench.pass(STALL_MS);
-    assert_eq!(count(&bench.said(), "p0 go"), 1);
+    assert_eq!(count(&bench.reported(), "p0 go"), 1);
 }
 
 #[test]
@@ -149,9 +149,9 @@ fn one_that_has_caught_up_counts_again() {
         bench.send(producer, id, "n");
     }
     bench.turn();
-    assert_eq!(taken(&bench.said()), 0, "it is waited for again");
+    assert_eq!(taken(&bench.reported()), 0, "it is waited for again");
     bench.full(slow, false);
     bench.turn();
-    let said = bench.said();
-    assert_eq!((count(&said, "c0<n"), taken(&said)), (CAPACITY as usize, CAPACITY));
+    let reported = bench.reported();
+    assert_eq!((count(&reported, "c0<n"), taken(&reported)), (CAPACITY as usize, CAPACITY));
 }

@@ -1,7 +1,8 @@
-//! How many may be connected: in all, from one source address, and without having finished their handshakes.
+//! How many may be connected: in all, from one source address, and without having finished their
+//! handshakes.
 //!
-//! A [`Claim`] is a connection's share of these bounds. It travels with the connection and gives everything back when it
-//! is dropped, whichever thread that happens on.
+//! A [`Claim`] is a connection's share of these bounds. It travels with the connection and gives
+//! everything back when it is dropped, whichever thread that happens on.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,33 +11,35 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use enmasse_amqp::time::Time;
 
 use crate::checks::Host;
-use crate::places::Places;
+use crate::fair_quota::FairQuota;
 
-/// Connections of one listener that have not come as far as AMQP's open. At the bound the listener accepts no more.
+/// Connections of one listener that have not come as far as AMQP's open. At the bound the listener
+/// accepts no more.
 pub(crate) const HALF_OPEN_MAX: usize = 1024;
 /// From so many on a source address with more than its share of them loses those that stay silent.
 const CROWDED: usize = HALF_OPEN_MAX / 2;
-/// How long a half-open connection may be silent on a crowded listener. The peer of a connection that makes progress
-/// answers within a round trip.
+/// How long a half-open connection may be silent on a crowded listener. The peer of a connection
+/// that makes progress answers within a round trip.
 const SILENCE_MS: u64 = 3_000;
-/// How often it is looked whether a half-open connection has to go.
+/// How often half-open connections are checked.
 const LOOK_MS: u64 = 1_000;
-/// One source address may have so many times as many connections as are free: 8/9 of all if it is alone, and some
-/// place is left for every other address. A proxy or a load test on one machine has most of the node.
+/// One source address may have so many times as many connections as are free: 8/9 of all if it is
+/// alone, and some place is left for every other address. A proxy or a load test on one machine has
+/// most of the node.
 const SHARE_OF_FREE: usize = 8;
 
 /// The connections of a node.
 #[derive(Debug)]
-pub(crate) struct Admittance {
+pub(crate) struct ConnectionLimits {
     /// the bound of all
     pub(crate) count_max: usize,
     count: AtomicUsize,
-    hosts: Mutex<Places<Host>>,
+    hosts: Mutex<FairQuota<Host>>,
 }
 
-impl Admittance {
+impl ConnectionLimits {
     pub(crate) fn new(count_max: usize) -> Arc<Self> {
-        let hosts = Mutex::new(Places::sharing(count_max, SHARE_OF_FREE));
+        let hosts = Mutex::new(FairQuota::sharing(count_max, SHARE_OF_FREE));
         Arc::new(Self { count_max, count: AtomicUsize::new(0), hosts })
     }
 
@@ -45,13 +48,13 @@ impl Admittance {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Whether there is room for one more, from whatever address.
+    /// Whether there is room for one more connection from any address.
     pub(crate) fn has_room(&self) -> bool {
         self.count() < self.count_max
     }
 
-    /// A place for a connection of `host` (`None`: within this process) at a listener; `None` if that source address
-    /// has its share.
+    /// A place for a connection of `host` (`None`: within this process) at a listener; `None` if
+    /// that source address has its share.
     pub(crate) fn claim(self: &Arc<Self>, host: Option<Host>, at: Option<(&Arc<HalfOpen>, Time)>) -> Option<Claim> {
         if host.is_some_and(|host| !lock(&self.hosts).take(host)) {
             return None;
@@ -100,7 +103,7 @@ impl HalfOpen {
 /// A connection's share of the bounds.
 #[derive(Debug)]
 pub(crate) struct Claim {
-    of: Arc<Admittance>,
+    of: Arc<ConnectionLimits>,
     host: Option<Host>,
     /// until it is open: its listener, and when to look at it again
     greeting: Option<(Arc<HalfOpen>, Time)>,
@@ -119,7 +122,7 @@ impl Claim {
         self.greeting.as_ref().map(|(_, at)| *at)
     }
 
-    /// Whether it has to make room, if it is silent. If not, it is looked at again later.
+    /// Whether it has to make room, if it is silent. If not, it is checked again later.
     pub(crate) fn makes_room(&mut self, now: Time, silent: bool) -> bool {
         let (Some(host), Some((listener, at))) = (self.host, &mut self.greeting) else { return false };
         *at = now.plus_millis(LOOK_MS);
@@ -152,7 +155,7 @@ mod tests {
 
     #[test]
     fn one_source_address_leaves_room_for_others() {
-        let node = Admittance::new(900);
+        let node = ConnectionLimits::new(900);
         let hold = |number| std::iter::from_fn(|| node.claim(host(number), None)).collect::<Vec<_>>();
         let (first, second) = (hold(1), hold(2));
         assert_eq!(first.len(), 800);
@@ -166,14 +169,14 @@ mod tests {
 
     #[test]
     fn a_small_bound_is_all_for_one_address() {
-        let node = Admittance::new(4);
+        let node = ConnectionLimits::new(4);
         let held: Vec<_> = (0..4).map_while(|_| node.claim(host(1), None)).collect();
         assert_eq!((held.len(), node.has_room()), (4, false));
     }
 
     #[test]
     fn half_open_connections_are_counted_until_they_open_or_end() {
-        let (node, listener) = (Admittance::new(10_000), Arc::new(HalfOpen::default()));
+        let (node, listener) = (ConnectionLimits::new(10_000), Arc::new(HalfOpen::default()));
         let come = |number| node.claim(host(number), Some((&listener, Time::ZERO))).unwrap();
         let mut all: Vec<_> = (0..HALF_OPEN_MAX).map(|_| come(1)).collect();
         assert!(listener.is_full());
@@ -189,7 +192,7 @@ mod tests {
 
     #[test]
     fn on_a_crowded_listener_the_silent_ones_of_who_has_most_make_room() {
-        let (node, listener) = (Admittance::new(10_000), Arc::new(HalfOpen::default()));
+        let (node, listener) = (ConnectionLimits::new(10_000), Arc::new(HalfOpen::default()));
         let come = |number| node.claim(host(number), Some((&listener, Time::ZERO))).unwrap();
         let mut flood: Vec<_> = (1..CROWDED).map(|_| come(1)).collect();
         let due = flood[0].due().unwrap();

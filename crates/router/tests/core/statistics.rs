@@ -1,4 +1,4 @@
-//! What is counted.
+//! Counters.
 
 use enmasse_amqp::types::Outcome;
 use enmasse_router::core::{AddressKind, AddressStats, HOLD_BYTES};
@@ -36,7 +36,7 @@ fn every_outcome_is_counted_once() {
 }
 
 #[test]
-fn a_producer_that_has_to_wait_is_counted_once_until_it_may_go_on() {
+fn a_producer_that_has_to_wait_is_counted_once_until_it_may_continue() {
     for kind in [AddressKind::Anycast, AddressKind::Multicast] {
         let mut bench = Bench::new(kind);
         let (producer, consumer) = (bench.producer(), bench.consumer());
@@ -85,7 +85,7 @@ fn the_same_calls_with_the_same_seed_give_the_same_answers() {
         for id in 0..200 {
             bench.send(producer, id, "m");
         }
-        bench.said()
+        bench.reported()
     };
     assert_eq!(run(), run());
 }

@@ -1,33 +1,36 @@
-//! A bounded number of places, shared fairly by whoever wants some.
+//! A bounded number of places, shared fairly.
 //!
-//! One may have as many as are free just then (Choudhury and Hahne, "Dynamic queue length thresholds", 1998): alone half
-//! of them, two a third each, and somebody who has none finds room until as many have one as there are places. So no
-//! share has to be set beforehand, and nobody fills it all.
+//! A key may hold as many places as are free (Choudhury and Hahne, "Dynamic queue length
+//! thresholds", 1998): one alone gets half of them, two get a third each, and a key without any
+//! finds room until as many keys hold one as there are places. So no share has to be configured,
+//! and no key takes all places.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// Who has how many of the places. No clock, no waiting: the caller turns away who finds none.
+/// The places taken by each key. It has no clock and does not wait: the caller refuses a key
+/// without room.
 #[derive(Debug)]
-pub(crate) struct Places<K> {
+pub(crate) struct FairQuota<K> {
     free: usize,
     /// how many times as many as are free one may have
     share: usize,
     taken: HashMap<K, usize>,
 }
 
-impl<K: Eq + Hash> Places<K> {
-    /// As many places as `free`, all of them free. What is kept is bounded by that, too.
+impl<K: Eq + Hash> FairQuota<K> {
+    /// As many places as `free`, all of them free. Memory is bounded by the same number.
     pub(crate) fn new(free: usize) -> Self {
         Self::sharing(free, 1)
     }
 
-    /// The same, where one may have `share` times as many as are free: alone `share / (share + 1)` of all.
+    /// The same, where one may have `share` times as many as are free: alone `share / (share + 1)`
+    /// of all.
     pub(crate) fn sharing(free: usize, share: usize) -> Self {
         Self { free, share, taken: HashMap::new() }
     }
 
-    /// How many more are free than `who` has.
+    /// How many more places are free than `who` has.
     pub(crate) fn room_for(&self, who: &K) -> usize {
         (self.free * self.share).saturating_sub(self.taken.get(who).copied().unwrap_or(0))
     }
@@ -37,7 +40,7 @@ impl<K: Eq + Hash> Places<K> {
         self.room_for(who) > 0
     }
 
-    /// Takes one if there is room for `who`.
+    /// Takes one place if there is room for `who`.
     pub(crate) fn take(&mut self, who: K) -> bool {
         let has_room = self.has_room_for(&who);
         if has_room {
@@ -47,7 +50,7 @@ impl<K: Eq + Hash> Places<K> {
         has_room
     }
 
-    /// Gives one back that `who` has taken.
+    /// Returns one place of `who`.
     pub(crate) fn give_back(&mut self, who: &K) {
         let Some(count) = self.taken.get_mut(who) else { return };
         *count -= 1;
@@ -66,8 +69,8 @@ mod tests {
 
     #[test]
     fn one_alone_has_half_and_two_have_a_third_each() {
-        let mut places = Places::new(12);
-        let fill = |places: &mut Places<char>, who| (0..100).filter(|_| places.take(who)).count();
+        let mut places = FairQuota::new(12);
+        let fill = |places: &mut FairQuota<char>, who| (0..100).filter(|_| places.take(who)).count();
         assert_eq!(fill(&mut places, 'a'), 6);
         assert_eq!(fill(&mut places, 'b'), 3, "what is free is shared with who was first");
         (0..2).for_each(|_| places.give_back(&'a'));
@@ -78,7 +81,7 @@ mod tests {
         #[test]
         fn whoever_has_none_finds_room_while_a_place_is_free(steps in prop::collection::vec((0u8..6, any::<bool>()), 0..300)) {
             const PLACES: usize = 16;
-            let mut places = Places::new(PLACES);
+            let mut places = FairQuota::new(PLACES);
             let mut model = [0usize; 6];
             for (who, takes) in steps {
                 let held = &mut model[usize::from(who)];
@@ -97,7 +100,7 @@ mod tests {
 
         #[test]
         fn nobody_alone_takes_more_than_half(places in 1usize..300) {
-            let mut all = Places::new(places);
+            let mut all = FairQuota::new(places);
             let held = (0..2 * places).filter(|_| all.take(())).count();
             prop_assert_eq!(held, places.div_ceil(2));
         }

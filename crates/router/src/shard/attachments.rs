@@ -1,0 +1,169 @@
+//! Attachments: each is one link at one address. A slot is used again with the next generation, so
+//! that commands for the old attachment are recognised and dropped. A slot whose address lives
+//! elsewhere is reused only after the last command from there: deliveries on their way to it until
+//! then are returned.
+
+use crate::core::{AddressKey, AddressKind, AttachmentId, Declared, Hold};
+
+/// An attachment on the shard that owns its link.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Attachment {
+    /// key of the connection
+    pub(super) conn: u32,
+    /// key of the link within it
+    pub(super) link: u32,
+    /// where messages come from or go to
+    pub(super) address: AddressKey,
+    /// its role
+    pub(super) kind: AddressKind,
+    /// the shard where the address lives
+    pub(super) home: u16,
+    /// deliveries dispatched to this consumer so far: the base of its credit limit
+    pub(super) dispatched: u32,
+    /// unsettled deliveries sent through this producer attachment and not answered
+    pub(super) unanswered: u32,
+    /// how far this producer attachment is held back
+    pub(super) held: Hold,
+    /// this consumer returns deliveries of another shard, until that has halted
+    pub(super) refusing: bool,
+    /// a drain was requested while it did
+    pub(super) drain: bool,
+    /// its home was requested a drain and has not answered
+    pub(super) draining: bool,
+    /// the link is in the middle of a long delivery of this consumer attachment
+    pub(super) sending: bool,
+    /// the number of the next delivery of a resumable link, and whether the link knows it
+    pub(super) name: Option<(u64, bool)>,
+    /// its home has it
+    pub(super) attached: bool,
+    /// this consumer attachment found no room on its connection and is asked again in its turn
+    pub(super) short: bool,
+    /// its home was notified that nothing more comes from this producer, and has yet to confirm
+    pub(super) parting: bool,
+    /// its link ends: this consumer attachment is stalled for good
+    pub(super) leaving: bool,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    generation: u16,
+    attachment: Option<Attachment>,
+    /// of an attachment that was left: where its last word comes from
+    left: Option<u16>,
+}
+
+/// The attachments of one shard.
+#[derive(Debug)]
+pub(super) struct Attachments {
+    shard: u16,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+impl Attachments {
+    pub(super) fn new(shard: u16) -> Self {
+        Self { shard, slots: Vec::new(), free: Vec::new() }
+    }
+
+    pub(super) fn insert(&mut self, conn: u32, link: u32, address: Declared, home: u16) -> AttachmentId {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            (self.slots.len() - 1) as u32
+        });
+        let slot = &mut self.slots[index as usize];
+        slot.attachment = Some(Attachment {
+            conn,
+            link,
+            address: address.key,
+            kind: address.kind,
+            home,
+            dispatched: 0,
+            unanswered: 0,
+            held: Hold::No,
+            refusing: false,
+            drain: false,
+            draining: false,
+            sending: false,
+            name: None,
+            attached: false,
+            short: false,
+            parting: false,
+            leaving: false,
+        });
+        AttachmentId { shard: self.shard, generation: slot.generation, index }
+    }
+
+    #[inline]
+    pub(super) fn get(&self, id: AttachmentId) -> Option<&Attachment> {
+        let slot = self.slots.get(id.index as usize)?;
+        if slot.generation == id.generation { slot.attachment.as_ref() } else { None }
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, id: AttachmentId) -> Option<&mut Attachment> {
+        let slot = self.slots.get_mut(id.index as usize)?;
+        if slot.generation == id.generation { slot.attachment.as_mut() } else { None }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Attachment> {
+        self.slots.iter().filter_map(|slot| slot.attachment.as_ref())
+    }
+
+    /// The link has left the attachment; its home has yet to confirm.
+    pub(super) fn leave(&mut self, id: AttachmentId) -> Option<Attachment> {
+        let slot = self.slots.get_mut(id.index as usize)?;
+        let attachment = if slot.generation == id.generation { slot.attachment.take() } else { None };
+        slot.left = slot.left.or(attachment.map(|attachment| attachment.home));
+        attachment
+    }
+
+    /// The home of an attachment that was left, until its last word.
+    pub(super) fn left(&self, id: AttachmentId) -> Option<u16> {
+        self.slots.get(id.index as usize).filter(|slot| slot.generation == id.generation)?.left
+    }
+
+    /// Nothing is on its way to the attachment any more.
+    pub(super) fn remove(&mut self, id: AttachmentId) -> Option<Attachment> {
+        let slot = self.slots.get_mut(id.index as usize)?;
+        if slot.generation != id.generation {
+            return None;
+        }
+        slot.generation = slot.generation.wrapping_add(1);
+        slot.left = None;
+        self.free.push(id.index);
+        slot.attachment.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ADDRESS: Declared = Declared { key: AddressKey(9), kind: AddressKind::Anycast, link_capacity: 1, space: 1 };
+
+    #[test]
+    fn a_used_again_slot_does_not_answer_to_the_old_attachment() {
+        let mut attachments = Attachments::new(3);
+        let old = attachments.insert(1, 2, ADDRESS, 0);
+        assert_eq!(attachments.remove(old).map(|attachment| attachment.conn), Some(1));
+        let new = attachments.insert(7, 8, ADDRESS, 0);
+        assert_eq!(new.index, old.index);
+        assert!(attachments.get(old).is_none());
+        assert!(attachments.remove(old).is_none());
+        assert_eq!(attachments.get(new).map(|attachment| attachment.link), Some(8));
+    }
+
+    #[test]
+    fn a_slot_is_used_again_after_the_last_word() {
+        let mut attachments = Attachments::new(3);
+        let left = attachments.insert(1, 2, ADDRESS, 1);
+        assert_eq!(attachments.leave(left).map(|attachment| attachment.home), Some(1));
+        assert!(attachments.get(left).is_none() && attachments.leave(left).is_none());
+        assert_eq!(attachments.left(left), Some(1));
+        assert_ne!(attachments.insert(7, 8, ADDRESS, 1).index, left.index);
+        assert!(attachments.remove(left).is_none());
+        assert_eq!(attachments.insert(7, 8, ADDRESS, 1).index, left.index);
+        attachments.remove(left);
+        assert_ne!(attachments.insert(7, 8, ADDRESS, 1).index, left.index, "free once");
+    }
+}
