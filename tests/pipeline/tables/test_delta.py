@@ -90,6 +90,16 @@ def test_a_batch_that_was_cut_off_is_written_anew(
     assert not list((tmp_path / "bronze" / "_staging").iterdir())
 
 
+def test_places_in_the_log_are_those_of_the_files(spark: SparkSession, tmp_path: Path) -> None:
+    table = Table(str(tmp_path / "t"))
+    names = ["p/s/q", "p_2Fs_q", "p__s", "p_s", "p~s", "p_7Es", "a b%"]
+    for number, name in enumerate(names):
+        assert delta.append(spark.range(number, number + 1), table, name, 0) == Appended(1, 1)
+    found = pyarrow.table(DeltaTable(table.path).get_add_actions())["path"].to_pylist()
+    assert sorted(found) == sorted(file.name for file in (tmp_path / "t").glob("*.parquet"))
+    assert sorted(row.id for row in delta.read(spark, table).collect()) == [*range(len(names))]
+
+
 def readings(*numbers: int) -> pyarrow.Table:
     return pyarrow.table(
         {"id": pyarrow.array(numbers, pyarrow.int64()), "day": ["a"] * len(numbers)}

@@ -138,23 +138,37 @@ def _written(part: Part, app_id: str, batch_id: int) -> _Staged | None:
     with _microseconds(frame.sparkSession):
         writer.partitionBy(*part.table.partition_by).parquet(f"{keeper.prefix}{staged}")
     found = list(_files(keeper.files, staged))
+    plain = _plain(app_id)
     moves = [
-        (path, f"{folder}{name}-{number:05}.parquet") for number, (path, folder) in enumerate(found)
+        (path, f"{folder}{plain}-{batch_id:010}-{number:05}.parquet")
+        for number, (path, folder) in enumerate(found)
     ]
     return _Staged(keeper, staged, name, app_id, batch_id, moves)
 
 
+def _plain(app_id: str) -> str:
+    """The name of a query as a part of the names of files, another one for each query.
+
+    It has nothing that a URL escapes: the log of a Delta table has places as URLs have them, and
+    not every reader of it takes that back.
+    """
+    escaped = quote(app_id.replace("_", "__"), safe="").replace("~", "%7E")
+    return escaped.replace("%", "_")
+
+
 def _committed(staged: _Staged, described: Mapping[str, footers.Footer]) -> Appended:
     """Make files rows of their table."""
-    keeper, files = staged.keeper, []
-    for path, (_, place) in zip(staged.paths, staged.moves, strict=True):
+    keeper, files = staged.keeper, list[_File]()
+    moves = list[tuple[str, str]]()
+    for path, (here, place) in zip(staged.paths, staged.moves, strict=True):
         if described[path].rows:
             files.append(_File(place, _values(place), described[path]))
+            moves.append((here, f"{keeper.root}/{place}"))
     if files:
         keeper.begin(staged.name, [file.place for file in files])
-        for path, place in staged.moves:
-            keeper.files.create_dir(f"{keeper.root}/{place}".rpartition("/")[0], recursive=True)
-            keeper.files.move(path, f"{keeper.root}/{place}")
+        for here, there in moves:
+            keeper.files.create_dir(there.rpartition("/")[0], recursive=True)
+            keeper.files.move(here, there)
         keeper.commit(staged.name, files, staged.app_id, staged.batch_id)
     keeper.files.delete_dir(staged.folder)
     return Appended(sum(file.footer.rows for file in files), len(files))
