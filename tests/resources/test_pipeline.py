@@ -128,6 +128,7 @@ REFUSED = [
     ({"windows": ["7m"]}, "spec.windows[0]", "must divide a day"),
     ({"windows": ["60s", "1m"]}, "spec.windows", "names a length twice"),
     ({"source": {"options": {"token": "x"}}}, "spec.sources[0].options", "tokenFile"),
+    ({"live": {"connections": 0}}, "spec.live.connections", "must be at least 1"),
     ({"live": {"keep": "1m"}}, "spec.live.keep", "must not be shorter than `offlineAfter`"),
     ({"source": {"start": "yesterday"}}, "spec.sources[0].start", "is no place"),
     ({"live": {"url": "postgresql://u:p@h/d"}}, "spec.live.url", "passwordFile"),

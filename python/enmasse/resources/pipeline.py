@@ -483,6 +483,8 @@ class Pipeline(Resource):
             found.append(Fault("spec.windows", "names a length twice; keep one"))
         if spec.live.keep < spec.live.offline_after:
             found.append(Fault("spec.live.keep", "must not be shorter than `offlineAfter`"))
+        if spec.live.connections < len(sources):
+            found.append(Fault("spec.live.connections", "must be one for each source, or more"))
         found += _repeated("spec.sinks", [sink.name for sink in spec.sinks])
         for index, sink in enumerate(spec.sinks):
             path = f"spec.sinks[{index}]"

@@ -174,6 +174,19 @@ def test_nothing_is_found_silent_while_a_batch_is_followed(tmp_path: Path) -> No
         assert len(db.rows(database.ANOMALIES)) > before
 
 
+@pytest.mark.parametrize(
+    ("connections", "sources", "tasks"), [(16, 1, 2), (1, 1, 1), (3, 2, 1), (8, 3, 2)]
+)
+def test_tasks_have_no_more_connections_than_are_allowed(
+    spark: SparkSession, tmp_path: Path, connections: int, sources: int, tasks: int
+) -> None:
+    """This Spark runs two tasks at a time."""
+    frame = spark.createDataFrame(measured({}))
+    with closing(opened(f"sqlite:///{tmp_path}/live.db", connections=connections)) as db:
+        db._spec = db._spec.model_copy(update={"sources": db._spec.sources * sources})
+        assert db._tasks(frame) == tasks
+
+
 def test_sqlite_is_refused_where_executors_are_elsewhere(tmp_path: Path) -> None:
     with closing(opened(f"sqlite:///{tmp_path}/live.db")) as db:
         for master in ("local", "local[*,4]", "local[2]"):

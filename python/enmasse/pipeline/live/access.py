@@ -23,6 +23,16 @@ STAGING_KEY = ("query", "batch", "part", "attempt")
 """Columns that staging tables have beside those of their targets."""
 
 
+BOUNDS = {
+    "connect_timeout": 10,
+    "tcp_user_timeout": 60_000,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+}
+"""How long a task waits for a server that does not answer: seconds, and milliseconds of TCP."""
+
+
 @dataclass(frozen=True)
 class Asked:
     """Whose state a task asks for."""
@@ -159,7 +169,8 @@ class ServerAccess:
         import psycopg
 
         try:
-            with psycopg.connect(**self.parameters, password=self._secret()) as connection:
+            chosen = BOUNDS | dict(self.parameters)
+            with psycopg.connect(**chosen, password=self._secret()) as connection:
                 yield _ServerSession(connection)
         except (psycopg.DataError, psycopg.IntegrityError) as error:
             what = f"live state {self.place}: {error}"

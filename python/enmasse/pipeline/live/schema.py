@@ -196,6 +196,10 @@ def _compare(row: sa.RowMapping, table_format: str, place: str) -> None:
 
 def _upgrade(connection: sa.Connection, number: int) -> None:
     """Make of an older layout the one of now, in the transaction of the connection."""
+    if number < LAYOUT_NUMBER and connection.dialect.name == "postgresql":
+        # they have the columns of their targets, and nothing that is not repeated
+        for name in STAGED:
+            connection.execute(sa.text(f"DROP TABLE IF EXISTS staged_{name}"))
     for older in range(number, LAYOUT_NUMBER):
         for statement in _UPGRADES[older]:
             connection.execute(sa.text(statement))
