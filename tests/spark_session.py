@@ -14,7 +14,10 @@ from enmasse.pipeline.session import light_home
 
 @contextmanager
 def session(folder: Path, more: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
-    """A small session whose files lie in a folder, with more settings."""
+    """A small session whose files lie in a folder, with more settings.
+
+    Within another one it is that one: a process has one JVM, and its owner stops it.
+    """
     settings: dict[str, Any] = {
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": 2,
@@ -31,9 +34,11 @@ def session(folder: Path, more: Mapping[str, str] | None = None) -> Iterator[Spa
     builder = SparkSession.builder.master("local[2]").appName("enmasse")
     for name, value in (settings | dict(more or {})).items():
         builder = builder.config(name, str(value))
+    outer = SparkSession.getActiveSession()
     with light_home(folder):
         spark = builder.getOrCreate()
     try:
         yield spark
     finally:
-        spark.stop()
+        if outer is None:
+            spark.stop()

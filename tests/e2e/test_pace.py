@@ -102,7 +102,7 @@ def test_an_allowance_that_is_used_up_ends_credit_until_it_grows(tmp_path: Path)
         assert 150 <= sent <= 450
         platform.enmasse("wait", "addressspace", "default", "--for", "condition=Sending=False")
         messages = str(status(platform)["messages"])
-        assert "the 150 messages of 20" in messages
+        assert "the allowance of 150 messages of 20" in messages
         assert "until 20" in messages
         receiver = connection.create_receiver("orders", credit=10)
         assert receiver.receive(timeout=30).body == "x", "what is there can be had"

@@ -146,6 +146,6 @@ def test_commands_that_name_no_space_mean_the_default_one(with_default: Platform
     names = with_default.enmasse("get", "addresses", "-o", "name")
     assert "north.parcels" in names
     told = with_default.enmasse("create", "addressspace", "lab")
-    assert "lab.default" in told and "go on to enter north.default" in told
+    assert "lab.default" in told and "use north.default" in told
     with_default.enmasse("create", "address", "parcels", "--type", "queue", "--space", "south")
     assert "south.parcels" in with_default.enmasse("get", "addresses", "-o", "name")

@@ -22,7 +22,6 @@ from enmasse.base.errors import Conflict, Invalid, Missing
 from enmasse.cli import app
 from enmasse.messaging import Message
 from enmasse.pipeline.ingest import recount, replay
-from enmasse.pipeline.ingest.batches import Batches
 from enmasse.pipeline.ingest.replay import Backfill, Part
 from enmasse.pipeline.ingest.store import Store
 from enmasse.pipeline.live import database
@@ -224,7 +223,7 @@ def test_a_batch_that_was_cut_off_has_to_be_finished_first(
         def failing(*_: Any) -> bool:
             raise KeyboardInterrupt
 
-        cut.setattr(Batches, "_followed", failing)
+        cut.setattr(database.Live, "follow", failing)
         with pytest.raises(KeyboardInterrupt):
             batch_engine.run(file, None)
     with pytest.raises(Conflict, match="batch 0 was cut off; .*: enmasse pipeline run --once"):
