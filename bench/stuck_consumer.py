@@ -4,9 +4,10 @@
 
 A sender of unsettled messages and a consumer that accepts them run alone and beside a second
 consumer that leaves all its deliveries unsettled, alternating, on one node. The goal: beside it the
-sender keeps nine tenths of its rate. The settlement timeout (1 s) is part of the measured time. The node
-has one worker: with two, the second consumer changes which worker has the address and which one
-the connections, and that costs a fifth of the rate by itself.
+sender keeps nine tenths of its rate. The settlement timeout (1 s) is part of the measured time.
+
+The node has one worker: with two, the second consumer changes which worker has the address and
+which one the connections, and that costs a fifth of the rate by itself.
 
 `cargo build --release -p enmasse-client` leaves the load tool.
 """
