@@ -117,6 +117,12 @@ def test_every_kind_is_known_by_its_name() -> None:
         assert model.plural == name.lower() + ("es" if name.endswith("s") else "s")
 
 
+@pytest.mark.parametrize("kind", ["ConsoleService", "IoTConfig", "IoTProject"])
+def test_a_kind_of_the_first_enmasse_without_successor_names_the_remedy(kind: str) -> None:
+    with pytest.raises(Invalid, match=f"kind: '{kind}' is not served; .*remove the document"):
+        parse({"apiVersion": "admin.enmasse.io/v1beta1", "kind": kind, "metadata": {"name": "x"}})
+
+
 def load_stored(file: str) -> list[Any]:
     return [parse(item, stored=True) for item in yaml.safe_load_all((VECTORS / file).read_text())]
 

@@ -284,10 +284,18 @@ def _items(data: object) -> Iterator[object]:
         yield data
 
 
+_NOT_OFFERED = {
+    "ConsoleService": "the platform has no console; remove the document",
+    "IoTConfig": "the platform has no device registry; remove the document",
+    "IoTProject": "the platform has no device registry; remove the document",
+}
+"""Kinds of the first EnMasse without a successor here, and the remedy for their documents."""
+
+
 def _model(data: Mapping[Any, Any], kinds: Mapping[str, type[Resource]] = KINDS) -> type[Resource]:
     kind = data.get("kind")
     if not isinstance(kind, str) or kind not in kinds:
-        hint = faults.nearest(str(kind or ""), list(kinds))
+        hint = _NOT_OFFERED.get(str(kind)) or faults.nearest(str(kind or ""), list(kinds))
         problem = "is required" if kind is None else f"{kind!r} is not served"
         fault = Fault("kind", f"{problem}; {hint}")
         raise Invalid(Code.KIND_UNKNOWN, str(fault), faults=[fault])
