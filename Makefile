@@ -61,7 +61,7 @@ test-rust: ## Rust tests; C=router narrows to one crate
 	$(CARGO) test --release --locked $(if $(C),-p enmasse-$(C),$(CRATES))
 
 test-python: setup-dev ## Python tests; T=tests/plan narrows to a part
-	$(BIN)/pytest -m "not slow" $(T) $(ARGS)
+	$(BIN)/pytest -m "not slow" --durations=15 $(T) $(ARGS)
 
 test-spark: setup-dev ## the pipeline's tests of Spark on another PySpark; SPARK=4.3.0 says which
 	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python \
@@ -70,7 +70,8 @@ test-spark: setup-dev ## the pipeline's tests of Spark on another PySpark; SPARK
 	  $(addprefix tests/pipeline/connector/test_,spark.py sink.py spark_queue.py) \
 	  $(addprefix tests/pipeline/test_,pipeline.py upgrade.py)
 
-check: setup-dev format lint types layers tidy test ## all that continuous integration runs
+check: ## all that continuous integration runs; ends with the duration of each stage
+	@MAKE=$(MAKE) scripts/stages.sh setup-dev format lint types layers tidy test-rust test-python
 
 format: $(STAMPS)/dev ## formatting, both languages (`make fmt` mends it)
 	$(CARGO) fmt --all --check

@@ -52,3 +52,21 @@ def test_a_changed_or_removed_source_and_a_missing_module_are_compiled(tree: Pat
     (tree / "python/enmasse/_native.abi3.so").unlink()
     assert builds(tree) == 4
     assert builds(tree) == 4
+
+
+def test_stages_end_with_their_durations_and_at_the_first_failure(tmp_path: Path) -> None:
+    (tmp_path / "Makefile").write_text("good:\n\t@true\nbad:\n\t@exit 3\nlast:\n\t@touch ran\n")
+    script = ROOT / "scripts" / "stages.sh"
+    environment = {name: one for name, one in os.environ.items() if not name.startswith("MAKE")}
+    done = subprocess.run(
+        [script, "good", "bad", "last"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2, "make's own status for a failed recipe"
+    durations = done.stdout.split("Duration of each stage:\n")[1].splitlines()
+    assert [line.split()[0] for line in durations] == ["good", "bad"]
+    assert durations[1].endswith("(failed)")
+    assert not (tmp_path / "ran").exists()
