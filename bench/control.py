@@ -25,7 +25,7 @@ import httpx2
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from running import Platform, running
+from platform_process import Platform, running
 
 BASE = "/apis/enmasse.io/v1beta1/namespaces/default"
 ONE_MORE = 100

@@ -35,7 +35,7 @@ from kafka import jars, kafka
 
 from enmasse.pipeline.tables import delta
 from enmasse.pipeline.tables.delta import Table
-from running import running
+from platform_process import running
 from spark_session import session
 from stream_documents import SPACE, stream
 

@@ -39,7 +39,7 @@ from enmasse.native import Outbox
 from enmasse.pipeline.connector import options as option_table
 from enmasse.pipeline.connector import reading
 from enmasse.pipeline.connector.ranges import Slice
-from running import ENMASSE, Platform, running
+from platform_process import ENMASSE, Platform, running
 from stream_documents import SPACE, stream
 
 GOALS = {

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from kube.built import BUILD_TIMEOUT_S
+from kube.go_programs import BUILD_TIMEOUT_S
 from kube.server import KubeServer, kube_server
+from platform_process import Platform, Start, running
 from postgres_server import PostgresServer, postgres_server
-from running import Platform, Start, running
 
 # what passed once passes again; `make check-all` looks further, with other examples each time
 settings.register_profile("repeatable", derandomize=True, deadline=None)

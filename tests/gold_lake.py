@@ -13,7 +13,7 @@ from enmasse.pipeline.gold.query import GoldQuery
 from enmasse.pipeline.tables import delta
 from enmasse.pipeline.tables.delta import Table
 from gold_oracle import Key, differences, expected
-from measured import measured
+from silver_readings import measured
 
 WINDOWS = [60_000, 3_600_000, 86_400_000]
 DAY_S = 86_400.0

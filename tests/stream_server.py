@@ -1,4 +1,4 @@
-"""A server of streams that does as a test wants: forgets messages, makes a stream anew, goes away.
+"""A server of streams on which a test can drop messages, recreate the stream or disconnect.
 
 It speaks `docs/contracts.md` 9 by Qpid Proton, so that readers are tested against another AMQP than
 our own. Whatever address is named is a stream with one partition; messages live in memory.

@@ -150,7 +150,7 @@ def test_nothing_is_left_for_later() -> None:
 # Only root can mount disks and cut their power; what the others need has to be fetched.
 MAY_SKIP = tuple(
     ROOT / "tests" / name
-    for name in ("e2e/disks.py", "keycloak/server.py", "kube/built.py", "object_store.py")
+    for name in ("e2e/disks.py", "keycloak/server.py", "kube/go_programs.py", "object_store.py")
 )
 
 

@@ -8,7 +8,9 @@ import pytest
 from proton import Message
 from proton.reactor import Container, DurableSubscription, LinkOption
 
-from exchanging import (
+from interop.clients import CLIENTS, place
+from platform_process import Platform, Start
+from proton_client import (
     Pumping,
     Shared,
     Taking,
@@ -23,9 +25,7 @@ from exchanging import (
     shared,
     take,
 )
-from interop.clients import CLIENTS, place
-from running import Platform, Start
-from transacting import Receiving, Sending
+from proton_transactions import Receiving, Sending
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -8,7 +8,9 @@ from proton import Message
 from proton.reactor import Copy, Selector
 from proton.utils import LinkDetached
 
-from exchanging import (
+from interop.clients import CLIENTS, Client, place, prepared
+from platform_process import Platform, Start
+from proton_client import (
     PASSWORD,
     address,
     connected,
@@ -22,8 +24,6 @@ from exchanging import (
     take,
     user,
 )
-from interop.clients import CLIENTS, Client, place, prepared
-from running import Platform, Start
 
 pytestmark = pytest.mark.timeout(180)
 

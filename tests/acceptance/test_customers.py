@@ -10,8 +10,8 @@ import httpx2
 import pytest
 from proton import ConnectionException
 
-from exchanging import PASSWORD, connected, document, numbered, send, take, user
-from running import Platform, running
+from platform_process import Platform, running
+from proton_client import PASSWORD, connected, document, numbered, send, take, user
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

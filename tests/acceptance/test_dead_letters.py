@@ -8,7 +8,8 @@ import pytest
 from proton import Message
 from proton.utils import BlockingReceiver
 
-from exchanging import (
+from platform_process import Platform, Start
+from proton_client import (
     address,
     connected,
     document,
@@ -18,7 +19,6 @@ from exchanging import (
     send,
     take,
 )
-from running import Platform, Start
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -14,7 +14,8 @@ import pytest
 from proton import ConnectionException, LinkException, Message
 from proton.utils import LinkDetached
 
-from exchanging import (
+from platform_process import Platform, Start
+from proton_client import (
     TIMEOUT_S,
     address,
     connected,
@@ -24,7 +25,6 @@ from exchanging import (
     send,
     take,
 )
-from running import Platform, Start
 
 pytestmark = pytest.mark.timeout(180)
 

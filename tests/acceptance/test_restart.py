@@ -10,7 +10,8 @@ import pytest
 from proton import Delivery, Message
 from proton.reactor import Container
 
-from exchanging import (
+from platform_process import Platform, Start, running
+from proton_client import (
     PASSWORD,
     SPACE,
     Pumping,
@@ -25,7 +26,6 @@ from exchanging import (
     take,
     user,
 )
-from running import Platform, Start, running
 
 pytestmark = pytest.mark.timeout(300)
 

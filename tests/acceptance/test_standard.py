@@ -12,7 +12,8 @@ from proton import LinkException, Message
 from proton.reactor import DurableSubscription, Selector
 from proton.utils import LinkDetached
 
-from exchanging import (
+from platform_process import Platform, Start, running
+from proton_client import (
     address,
     connected,
     document,
@@ -24,7 +25,6 @@ from exchanging import (
     shared,
     take,
 )
-from running import Platform, Start, running
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -13,9 +13,9 @@ import pytest
 from proton import ConnectionException, Message
 from proton.utils import BlockingConnection, LinkDetached
 
-from authenticating import authenticator
-from exchanging import PASSWORD, TIMEOUT_S, address, connected, document, stored, user
-from running import Platform, Start, running
+from authentication_server import authenticator
+from platform_process import Platform, Start, running
+from proton_client import PASSWORD, TIMEOUT_S, address, connected, document, stored, user
 
 pytestmark = pytest.mark.timeout(180)
 

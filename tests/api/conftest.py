@@ -7,6 +7,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from asgi_platform import TOKEN, Served
 from doubles import FakeEngine, TestClock
 from enmasse.api import Platform, create_app
 from enmasse.api.statistics import Statistics
@@ -14,7 +15,6 @@ from enmasse.base.rotated import RotatedFile
 from enmasse.control import Admission, Manager
 from enmasse.resources.address import TYPES
 from enmasse.store import MemoryStore
-from served import TOKEN, Served
 
 
 @pytest.fixture

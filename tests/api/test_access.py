@@ -7,13 +7,13 @@ from datetime import timedelta
 import pytest
 from starlette.requests import Request
 
+from asgi_platform import ADDRESSES, SPACES, USERS, Served, bearer, body
 from doubles import address, queue, space, space_plan
 from enmasse.api.access import STILL, while_allowed
 from enmasse.base.clock import rfc3339
 from enmasse.base.rotated import RotatedFile
 from enmasse.resources import Key
 from enmasse.resources.api_token import TOKENS_NAMESPACE
-from served import ADDRESSES, SPACES, USERS, Served, bearer, body
 from tokens import token_secret
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"

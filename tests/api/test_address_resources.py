@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from asgi_platform import ADDRESSES, SPACES, USERS, Served
 from doubles import queue, space, user
-from served import ADDRESSES, SPACES, USERS, Served
 
 API = "/apis/enmasse.io/v1beta1"
 

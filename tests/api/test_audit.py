@@ -3,11 +3,11 @@
 import json
 from typing import Any
 
+from asgi_platform import ADDRESSES, SPACES, USERS, Served
 from doubles import address, deadletter, queue, space, user
 from enmasse.api.audit import PATH, REFUSED_A_SECOND
 from enmasse.base.rotated import RotatedFile
 from enmasse.resources.model import NAME_LENGTH_MAX
-from served import ADDRESSES, SPACES, USERS, Served
 from tokens import token_secret
 
 SECRETS = "/api/v1/namespaces/default/secrets"

@@ -7,8 +7,8 @@ import httpx2
 import pytest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from asgi_platform import Served
 from enmasse.api.compression import BODY_BYTES_MIN, Compression, takes_gzip
-from served import Served
 
 
 @pytest.mark.parametrize(

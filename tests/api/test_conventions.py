@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from asgi_platform import ADDRESSES, SPACES, TOKEN, Served, body
 from doubles import queue, space
 from enmasse.api import Server, bind
 from enmasse.api.guard import BODY_BYTES_MAX
 from enmasse.auth.certificates import ensure_certificates
 from enmasse.base.clock import SystemClock
-from served import ADDRESSES, SPACES, TOKEN, Served, body
 
 
 async def test_messaging_is_not_ready_with_a_stopped_journal_and_on_a_stand_by(

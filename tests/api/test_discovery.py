@@ -2,7 +2,7 @@
 
 import pytest
 
-from served import Served
+from asgi_platform import Served
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 

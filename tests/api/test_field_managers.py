@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from asgi_platform import ADDRESSES, USERS, Served
 from doubles import address, space, user
 from enmasse.api import field_managers
 from enmasse.api.field_managers import (
@@ -23,7 +24,6 @@ from enmasse.api.field_managers import (
 )
 from enmasse.base.errors import Code, Conflict, Invalid
 from enmasse.control import Admission
-from served import ADDRESSES, USERS, Served
 
 PATH = f"{ADDRESSES}/default.orders"
 YAML = {"Content-Type": "application/apply-patch+yaml"}

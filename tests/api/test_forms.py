@@ -4,12 +4,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from asgi_platform import ADDRESSES, SPACES, Served
 from doubles import address, space
 from enmasse.api.accept import WHOLE, Form, form_of
 from enmasse.api.forms import age
 from enmasse.base.errors import Invalid
 from enmasse.engines import AddressFigures
-from served import ADDRESSES, SPACES, Served
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -7,12 +7,12 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.types import Message, Receive, Scope, Send
 
+from asgi_platform import ADDRESSES, TOKEN, Served
 from enmasse.api import guard
 from enmasse.api.audit import WHO
 from enmasse.api.guard import BODY_BYTES_MAX, Guard
 from enmasse.auth.roles import OWNER_CALLER, Caller
 from enmasse.base.errors import Code
-from served import ADDRESSES, TOKEN, Served
 
 GOOD = {"Authorization": f"Bearer {TOKEN}"}
 

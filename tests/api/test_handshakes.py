@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from asgi_platform import Served
 from enmasse.api import Server, bind
 from enmasse.api.handshakes import RECORD_BYTES, BoundedTls
 from enmasse.api.waiting import Bounds
 from enmasse.auth.certificates import TlsFiles, ensure_certificates
 from enmasse.base.clock import SystemClock
-from served import Served
 
 
 def client_hello() -> bytes:

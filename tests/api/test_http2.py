@@ -20,12 +20,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.types import Message, Receive, Scope, Send
 
+from asgi_platform import ADDRESSES, SPACES, TOKEN, Served
 from enmasse.api import Server, bind
 from enmasse.api.http2 import PREFACE, RUNNING_MAX, STREAMS_MAX, Lengths
 from enmasse.api.waiting import Bounds
 from enmasse.auth.certificates import ensure_certificates
 from enmasse.base.clock import SystemClock
-from served import ADDRESSES, SPACES, TOKEN, Served
 
 HEAD = [(":method", "GET"), (":scheme", "http"), (":authority", "localhost"), (":path", "/")]
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from asgi_platform import ADDRESSES, SPACES, Served, bearer, body
 from doubles import space
 from enmasse.base.rotated import RotatedFile
-from served import ADDRESSES, SPACES, Served, bearer, body
 
 PLANS = "/apis/admin.enmasse.io/v1beta2/namespaces/enmasse-infra/addressplans"
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from asgi_platform import ADDRESSES, USERS, Served
 from doubles import address, space
 from enmasse.api import protobuf, writes
 from enmasse.api.body_turns import BodyTurns
@@ -16,7 +17,6 @@ from enmasse.base.errors import Invalid
 from enmasse.control import Admission
 from enmasse.resources import faults, parse, pruned
 from enmasse.resources.shape import RESOURCE_VALUES_MAX
-from served import ADDRESSES, USERS, Served
 
 PATH = f"{ADDRESSES}/default.orders"
 SERVICES = "/api/v1/namespaces/default/services"

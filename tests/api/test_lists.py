@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from asgi_platform import ADDRESSES, SPACES, Served
 from doubles import TestClock, address, space
 from enmasse.api.snapshots import KEPT_S, Asked, Snapshots
 from enmasse.base.errors import Code, Conflict, Invalid
 from enmasse.control import Admission
-from served import ADDRESSES, SPACES, Served
 from tokens import token_secret
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from asgi_platform import Served
 from doubles import TestClock
 from enmasse.api.audit import PATH, TEXT_MAX
 from enmasse.api.login_trail import (
@@ -15,7 +16,6 @@ from enmasse.api.login_trail import (
     LoginTrail,
 )
 from enmasse.base.rotated import RotatedFile
-from served import Served
 
 OPENED = {
     "atMs": 1_767_225_600_000,

@@ -9,9 +9,9 @@ import logging
 import pytest
 import structlog
 
+from asgi_platform import Served
 from enmasse.api.app import BASE
 from enmasse.base import log
-from served import Served
 
 
 @pytest.fixture(autouse=True)

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from asgi_platform import Served
 from enmasse.api.kinds import SERVED
 from enmasse.resources import Address, MessagingUser
 from enmasse.resources.schema import schema
-from served import Served
 
 
 async def documents(served: Served) -> dict[str, Any]:

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from asgi_platform import Served
 from enmasse.api import openapi
 from enmasse.api.kinds import SERVED
 from enmasse.api.openapi_v2 import document
 from enmasse.api.openapi_wire import ASKED_FOR, MEDIA_TYPE, encoded
-from served import Served
 
 
 def nodes(value: Any) -> Iterator[dict[str, Any]]:

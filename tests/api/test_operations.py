@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from asgi_platform import ADDRESSES, Served
 from doubles import address, deadletter, queue, space, subscription, topic
 from enmasse.base.errors import Code, Invalid
 from enmasse.engines import Operation, Slice, SliceDone, StoredMessage
 from enmasse.messaging import Message, Properties, Value
-from served import ADDRESSES, Served
 
 ORDERS = f"{ADDRESSES}/default.orders"
 DEAD = f"{ADDRESSES}/default.dead"

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from asgi_platform import Served
 from enmasse import __version__
 from enmasse.api.metrics import ADDRESSES_MAX, OTHERS, SPACES_MAX, render
 from enmasse.auth.certificates import ensure_certificates
@@ -18,7 +19,6 @@ from enmasse.engines import (
     SpaceFigures,
     WorkerFigures,
 )
-from served import Served
 
 ORDERS = AddressFigures("u1", "default.default", "orders", 1, 2, 30, 400, 5, 6, 7, 8, 9, 10, 11, 12)
 NEWS = AddressFigures("u2", "default.default", 'ne"ws\n', 1, 1, 70, 600, accepted=1)

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from asgi_platform import Served
 from enmasse.api.protobuf import MAGIC, MEDIA_TYPE, document
 from enmasse.base.errors import Invalid
-from served import Served
 
 PROTOBUF = {"Content-Type": MEDIA_TYPE}
 

@@ -2,9 +2,9 @@
 
 import asyncio
 
+from asgi_platform import ADDRESSES, SPACES, Served
 from doubles import address_plan, infra, queue, space, space_plan
 from enmasse.control import Admission
-from served import ADDRESSES, SPACES, Served
 
 LARGE = address_plan("large", "queue", router=0.01, broker=1)
 

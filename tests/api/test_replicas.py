@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 import doubles
+from asgi_platform import Served
 from enmasse.resources import Resource
-from served import Served
 
 ADDRESSES = "/apis/enmasse.io/v1beta1/namespaces/default/addresses"
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 import yaml
 
+from asgi_platform import ADDRESSES, SPACES, USERS, Served
 from doubles import address, space, user
-from served import ADDRESSES, SPACES, USERS, Served
 
 MERGE = {"Content-Type": "application/merge-patch+json"}
 

@@ -14,7 +14,7 @@ from schemathesis.specs.openapi.checks import (
     unsupported_method,
 )
 
-from running import Platform
+from platform_process import Platform
 
 GROUPS = ("api/v1", "apis/admin.enmasse.io/v1beta2", "apis/enmasse.io/v1beta1")
 CHECKS = [

@@ -11,12 +11,12 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from asgi_platform import ADDRESSES, TOKEN, Served
 from enmasse.api import Server, bind
 from enmasse.api.waiting import Bounds
 from enmasse.auth.certificates import ensure_certificates
 from enmasse.base.clock import SystemClock
 from enmasse.base.errors import Code, Unavailable
-from served import ADDRESSES, TOKEN, Served
 
 
 def test_a_free_port_is_taken_and_known() -> None:

@@ -1,9 +1,9 @@
 """Live figures and rates."""
 
+from asgi_platform import ADDRESSES, SPACES, Served
 from doubles import FakeEngine, TestClock, address, space
 from enmasse.api.statistics import Statistics
 from enmasse.engines import AddressFigures, Observed
-from served import ADDRESSES, SPACES, Served
 
 
 class Growing(FakeEngine):

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 import httpx2
 import pytest
 
+from asgi_platform import ADDRESSES, TOKEN, Served
 from doubles import address, space
 from enmasse.api import Server, bind
 from enmasse.api.watch import UNSEEN_MAX
 from enmasse.control import Admission
 from enmasse.resources.core import ConfigMap, NamedMetadata
 from enmasse.store import Event, MemoryStore
-from served import ADDRESSES, TOKEN, Served
 
 
 @pytest.fixture

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from asgi_platform import ADDRESSES, SPACES, Served
 from doubles import address, space, user
 from enmasse.api import requests
 from enmasse.control import Admission
 from enmasse.resources import Address
-from served import ADDRESSES, SPACES, Served
 
 PATH = f"{ADDRESSES}/default.orders"
 MERGE = {"Content-Type": "application/merge-patch+json"}

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from answering import Quiet, served_by
 from doubles import TestClock
 from enmasse.auth.external import grant_of
 from enmasse.auth.fetching import DOCUMENT_BYTES_MAX, Answer, fetch
@@ -21,7 +20,8 @@ from enmasse.auth.grants import Grant, Refused, Unanswered
 from enmasse.auth.issuers import TokenChecker, realm_of_keycloak
 from enmasse.auth.keys import KEYS_MAX, public_keys
 from enmasse.resources.messaging_user import PATTERNS_MAX, WILDCARDS_MAX, has_wildcard
-from issuing import KEY, Issuer
+from http_servers import Quiet, served_by
+from token_issuer import KEY, Issuer
 
 pytestmark = pytest.mark.anyio
 

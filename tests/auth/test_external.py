@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from authenticating import authenticator
+from authentication_server import authenticator
 from enmasse.auth.external import Server, ask
 from enmasse.auth.grants import Refused, Unanswered
 

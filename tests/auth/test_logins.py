@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from authenticating import authenticator
+from authentication_server import authenticator
 from doubles import TestClock
 from doubles import user as declared_user
 from enmasse.auth.fetching import Answer
@@ -17,7 +17,7 @@ from enmasse.auth.grants import Unanswered
 from enmasse.auth.logins import KEPT_MAX, KEPT_S, Logins
 from enmasse.resources import AuthenticationService, Resource, parse
 from enmasse.store import MemoryStore
-from issuing import ISSUER, Issuer
+from token_issuer import ISSUER, Issuer
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,6 @@ from urllib.parse import parse_qs
 import pytest
 from joserfc.jwk import RSAKey
 
-from answering import Quiet, served_by
 from doubles import TestClock
 from enmasse.auth.fetching import Answer
 from enmasse.auth.grants import Refused, Unanswered
@@ -20,7 +19,8 @@ from enmasse.base.errors import Code, Unavailable
 from enmasse.resources import AuthenticationService, Key, Resource, parse
 from enmasse.store import MemoryStore
 from enmasse.store.restored import RESTORED, Lost, noted
-from issuing import Issuer
+from http_servers import Quiet, served_by
+from token_issuer import Issuer
 
 pytestmark = pytest.mark.anyio
 

@@ -16,7 +16,7 @@ from enmasse.auth.issuers import Issuer as Issuance
 from enmasse.auth.issuers import TokenChecker
 from enmasse.auth.keys import FRESH_S, STALE_S, UNKNOWN_KEY_PAUSE_S, public_keys
 from enmasse.auth.tokens import Expected
-from issuing import AUDIENCE, ISSUER, KEY, Issuer
+from token_issuer import AUDIENCE, ISSUER, KEY, Issuer
 
 pytestmark = pytest.mark.anyio
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from cli_platform import Obeying
 from doubles import deadletter, queue, space
-from obeying import Obeying
 
 
 @pytest.fixture

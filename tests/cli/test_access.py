@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
+from cli_platform import Obeying
 from enmasse.resources import Key, Secret
-from obeying import Obeying
 
 
 def said(shop: Obeying, *words: str) -> str:

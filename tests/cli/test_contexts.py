@@ -9,12 +9,12 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from cli_platform import Obeying
 from enmasse.base.errors import Denied, Invalid, Missing, Unavailable
 from enmasse.cli import app, contexts
 from enmasse.cli.client import Api
 from enmasse.cli.connect import Server
 from enmasse.cli.contexts import Context
-from obeying import Obeying
 
 runner = CliRunner()
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from cli_platform import Obeying
 from doubles import (
     address,
     address_plan,
@@ -19,7 +20,6 @@ from doubles import (
 from enmasse.cli.diagnosis import CHECKS, Facts, State, diagnose
 from enmasse.engines import AddressFigures
 from enmasse.resources import Address, Resource
-from obeying import Obeying
 
 LARGE = address_plan("large", "queue", router=0.01, broker=1)
 PLANS = [infra(), LARGE, space_plan("p", [LARGE], (1, 1, 2))]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from running import ENMASSE, Platform, running
+from platform_process import ENMASSE, Platform, running
 
 TIMEOUT_S = 120
 pytestmark = pytest.mark.timeout(300)

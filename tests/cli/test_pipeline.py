@@ -19,7 +19,7 @@ from enmasse.pipeline.live.database import Live
 from enmasse.pipeline.places import read
 from enmasse.pipeline.tables import delta
 from enmasse.pipeline.tables.delta import Table
-from measured import Batch, measured, put_in, us
+from silver_readings import Batch, measured, put_in, us
 
 
 def enmasse(*words: str) -> tuple[int, str, str]:

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
+from cli_platform import Obeying
 from doubles import address_plan, infra, queue, space_plan
 from enmasse.cli import completing
 from enmasse.engines import AddressFigures, Connection
-from obeying import Obeying
 
 SMALL = address_plan("small", "queue", router=0.25, broker=0.5, shortDescription="Half a broker")
 QUOTA = space_plan("p", [SMALL], (1, 1, 2))

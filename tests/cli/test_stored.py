@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from cli_platform import Obeying
 from enmasse.base.errors import Code, Exhausted
 from enmasse.cli import output
 from enmasse.engines import AddressFigures, Operation, Slice, SliceDone, StoredMessage
 from enmasse.messaging import Message, Value
-from obeying import Obeying
 
 
 def test_what_the_options_say_is_declared(shop: Obeying) -> None:

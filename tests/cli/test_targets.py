@@ -9,13 +9,13 @@ import pytest
 import typer
 import yaml
 
+from cli_platform import Obeying
 from doubles import queue, space
 from enmasse.base.errors import Invalid
 from enmasse.base.kinds import KINDS
 from enmasse.cli.client import Api
 from enmasse.cli.targets import named, seconds
 from enmasse.resources import Address
-from obeying import Obeying
 
 
 def said(shop: Obeying, *words: str, stdin: str | None = None) -> str:

@@ -21,7 +21,7 @@ from enmasse.engines import ServerCertificate, Unshown
 from enmasse.plan import names_of
 from enmasse.resources import AddressSpace, ConfigMap, Key, parse
 from enmasse.resources.model import INFRA_NAMESPACE
-from showing import HOST, NOVEMBER, SHOP, Platform, endpoint, route, secret, space, text
+from stepped_manager import HOST, NOVEMBER, SHOP, Platform, endpoint, route, secret, space, text
 
 TENANT = "shop.example.com"
 ENCRYPTED_KEY = (

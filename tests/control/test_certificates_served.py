@@ -22,7 +22,7 @@ from enmasse.messaging import Message
 from enmasse.native import Node
 from enmasse.plan import names_of
 from enmasse.resources import AddressSpace, Key, parse
-from showing import SHOP, Platform, endpoint, route, space
+from stepped_manager import SHOP, Platform, endpoint, route, space
 
 
 class Served(Platform):

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from controlled import Controlled, controlled
 from doubles import space
 from enmasse.base.errors import EnMasseError, Invalid
 from enmasse.plan import PLATFORM, compile, default_space
 from enmasse.resources import Key, Namespace, parse
 from enmasse.resources.conditions import find
 from enmasse.resources.model import DEFAULT_SPACE_ANNOTATION
+from managed_store import Controlled, controlled
 
 HOSTS = ("mq.example.com", "127.0.0.1")
 

@@ -7,7 +7,7 @@ import pytest
 from enmasse.base.errors import Conflict, Invalid
 from enmasse.control.exports import EXPORTED_BY
 from enmasse.resources import ConfigMap, Key, Secret, Service
-from showing import SHOP, Platform, endpoint, route, secret, space, text
+from stepped_manager import SHOP, Platform, endpoint, route, secret, space, text
 
 
 @pytest.fixture

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from controlled import Controlled, controlled
 from doubles import document
 from enmasse.control.prober import ASK_AGAIN_S, ASK_S, Prober
 from enmasse.resources import AuthenticationService, Key, parse
 from enmasse.resources.conditions import READY
 from enmasse.store.history import CAPACITY
+from managed_store import Controlled, controlled
 
 NAMESPACE = "enmasse-infra"
 

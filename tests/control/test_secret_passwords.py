@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from controlled import Controlled, controlled
 from doubles import TestClock, document
 from enmasse.auth.passwords import verify
 from enmasse.base.errors import Invalid
@@ -16,6 +15,7 @@ from enmasse.plan.model import PlannedUser
 from enmasse.resources import Event, Key, MessagingUser, Secret, parse
 from enmasse.resources.conditions import READY, find
 from enmasse.store import MemoryStore
+from managed_store import Controlled, controlled
 
 
 def lets_in(platform: Controlled, password: str) -> bool:

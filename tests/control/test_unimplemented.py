@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from controlled import Controlled, controlled
 from doubles import document, infra, space_plan
 from enmasse.base.errors import Invalid
 from enmasse.control.unimplemented import SERVED
@@ -13,6 +12,7 @@ from enmasse.plan import Catalogue
 from enmasse.plan.catalogue import UNBOUNDED
 from enmasse.resources import Address, AddressSpace, parse
 from enmasse.resources.conditions import READY, find
+from managed_store import Controlled, controlled
 
 CONNECTOR = {"name": "far", "endpointHosts": [{"host": "mq.example.com"}]}
 OUT = {"name": "f1", "remoteAddress": "far/orders", "direction": "out", "priority": 3}

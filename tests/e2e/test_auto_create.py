@@ -10,8 +10,8 @@ from proton import Delivery, Message
 from proton.reactor import LinkOption
 from proton.utils import LinkDetached
 
-from exchanging import PASSWORD, TIMEOUT_S, address, connected, outcomes, take, user
-from running import Platform, Start
+from platform_process import Platform, Start
+from proton_client import PASSWORD, TIMEOUT_S, address, connected, outcomes, take, user
 
 pytestmark = pytest.mark.timeout(180)
 

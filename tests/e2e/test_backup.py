@@ -14,8 +14,8 @@ import pytest
 from proton import Message
 from proton.utils import BlockingConnection
 
-from exchanging import fail
-from running import ENMASSE, Platform, running
+from platform_process import ENMASSE, Platform, running
+from proton_client import fail
 
 pytestmark = pytest.mark.timeout(240)
 

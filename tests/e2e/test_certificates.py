@@ -17,7 +17,7 @@ from proton.utils import BlockingConnection
 from doubles import document
 from enmasse.auth import authority as signing
 from enmasse.auth.authority import Authority, Certificate
-from running import Platform, Start
+from platform_process import Platform, Start
 
 # Connections wait up to 30 s, and starting takes seconds of CPU.
 pytestmark = pytest.mark.timeout(240)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from running import ENMASSE, Platform
+from platform_process import ENMASSE, Platform
 
 TIMEOUT_S = 60.0
 pytestmark = pytest.mark.timeout(180)

@@ -7,7 +7,7 @@ import pytest
 from proton import Message
 from proton.utils import BlockingConnection, BlockingReceiver, BlockingSender
 
-from running import Platform, Start
+from platform_process import Platform, Start
 
 pytestmark = pytest.mark.timeout(120)
 

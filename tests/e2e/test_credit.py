@@ -9,7 +9,7 @@ from proton.handlers import MessagingHandler
 from proton.reactor import Container
 from proton.utils import BlockingConnection
 
-from running import Platform, running
+from platform_process import Platform, running
 from stream_documents import SPACE, address
 
 CHUNK = 20

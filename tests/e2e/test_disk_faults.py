@@ -11,11 +11,11 @@ from proton import Delivery, Message
 from proton.utils import BlockingConnection, SendException
 
 from e2e.disks import READS, SYNCS, disk, failing, need
-from exchanging import exchange
+from platform_process import ENMASSE, LISTENERS, Platform, running
+from proton_client import exchange
 from prove.judge import Verdict
 from prove.killing import prove, stored
 from prove.report import summary
-from running import ENMASSE, LISTENERS, Platform, running
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

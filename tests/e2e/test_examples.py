@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from interop.clients import CACHE, CLIENTS
-from running import ENMASSE, Platform, Start
+from platform_process import ENMASSE, Platform, Start
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 INTERPRETERS = {"client.py": sys.executable, "client.js": "node"}

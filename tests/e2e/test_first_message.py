@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from running import LISTENERS, running
+from platform_process import LISTENERS, running
 
 RUN = Path(__file__).parent.parent.parent / "scripts" / "run.py"
 PORTS = [part for name in LISTENERS for part in (f"--{name}-port", "0")]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from proton import UNDESCRIBED, Array, Data, Described, symbol, ubyte, uint, ulong
 
-from running import Platform
+from platform_process import Platform
 from wire import (
     ACCEPTED,
     ATTACH,

@@ -8,7 +8,7 @@ import pytest
 from proton import Message
 from proton.utils import BlockingConnection, ConnectionClosed, LinkDetached
 
-from running import Platform, Start
+from platform_process import Platform, Start
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from running import running
+from platform_process import running
 
 ROOT = Path(__file__).parent.parent.parent
 UV = Path(sys.executable).with_name("uv")

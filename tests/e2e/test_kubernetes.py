@@ -13,11 +13,11 @@ import yaml
 from proton import Message
 from proton.utils import BlockingConnection, LinkDetached
 
-import exchanging
-from exchanging import PASSWORD, exchange
-from kube.built import BUILD_TIMEOUT_S, Kubectl, build
+import proton_client
+from kube.go_programs import BUILD_TIMEOUT_S, Kubectl, build
 from kube.server import TOKEN, KubeServer
-from running import Platform, running
+from platform_process import Platform, running
+from proton_client import PASSWORD, exchange
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(2 * BUILD_TIMEOUT_S + 300)]
 
@@ -97,10 +97,10 @@ def test_manifests_without_a_plan_and_with_a_password_are_served(
     platform: Platform, kubectl: Kubectl
 ) -> None:
     """As the original's are: what admission would fill in and take out is the platform's to do."""
-    space = exchanging.SPACE.replace("default", "team").replace(
+    space = proton_client.SPACE.replace("default", "team").replace(
         "{type: standard}", "{type: standard, authenticationService: {type: standard}}"
     )
-    documents = [exchanging.user("alice", "orders"), exchanging.address("orders"), space]
+    documents = [proton_client.user("alice", "orders"), proton_client.address("orders"), space]
     text = "---\n".join(documents).replace("default.", "team.")
     # The original's group of users, which is the one that a cluster has.
     text = text.replace("enmasse.io/v1beta1\nkind: Mess", "user.enmasse.io/v1beta1\nkind: Mess")

@@ -8,7 +8,7 @@ from threading import Event
 import pytest
 from proton import uint
 
-from running import Platform
+from platform_process import Platform
 from wire import ACCEPTED, CLOSE, DISPOSITION, FLOW, RECEIVER, SENDER, TRANSFER, WINDOW_MAX, Wire
 
 CHUNK_BYTES = 120 * 1024

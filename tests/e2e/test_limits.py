@@ -6,7 +6,7 @@ from contextlib import closing
 import pytest
 from proton.utils import BlockingConnection
 
-from running import Platform
+from platform_process import Platform
 
 pytestmark = pytest.mark.timeout(120)
 

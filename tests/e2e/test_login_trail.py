@@ -4,7 +4,7 @@ import json
 import subprocess
 from typing import Any
 
-from running import ENMASSE, Platform
+from platform_process import ENMASSE, Platform
 
 USER = ("user", "create", "alice", "--send", "anycast", "--receive", "anycast")
 

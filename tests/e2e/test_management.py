@@ -9,8 +9,8 @@ from proton import Message, Terminus
 from proton.reactor import ReceiverOption
 from proton.utils import SendException
 
-from exchanging import address, connected, document, numbered, send
-from running import Platform, Start
+from platform_process import Platform, Start
+from proton_client import address, connected, document, numbered, send
 
 pytestmark = pytest.mark.timeout(180)
 

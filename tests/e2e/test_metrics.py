@@ -10,7 +10,7 @@ import pytest
 from proton import ConnectionException
 from proton.utils import BlockingConnection
 
-from running import Platform
+from platform_process import Platform
 
 WAIT_S = 60.0
 

@@ -10,7 +10,7 @@ import pytest
 from proton import Message, Timeout
 from proton.utils import BlockingConnection, BlockingSender
 
-from running import Platform, Start, running
+from platform_process import Platform, Start, running
 
 pytestmark = pytest.mark.timeout(180)
 

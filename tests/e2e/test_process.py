@@ -11,7 +11,7 @@ import pytest
 from proton import Message
 from proton.utils import BlockingConnection
 
-from running import ENMASSE, LISTENERS, Platform, running
+from platform_process import ENMASSE, LISTENERS, Platform, running
 
 # Each test starts processes of a few seconds of CPU, maybe on a machine that is busy.
 pytestmark = pytest.mark.timeout(120)

@@ -13,9 +13,9 @@ from enmasse.messaging import Accepted, Data, Message
 from enmasse.pipeline.connector import options as option_table
 from enmasse.pipeline.connector import reading
 from enmasse.pipeline.connector.ranges import Slice
-from issuing import CLOSED_SPACE, Issuer, client_certificate, published, written
-from running import Platform, running
+from platform_process import Platform, running
 from stream_documents import stream
+from token_issuer import CLOSED_SPACE, Issuer, client_certificate, published, written
 
 pytestmark = pytest.mark.timeout(180)
 PASSWORD = "correct horse"

@@ -13,8 +13,8 @@ from proton.utils import BlockingConnection
 from e2e.disks import disk, need
 from enmasse.client import connect
 from enmasse.messaging import Data, Message
+from platform_process import Platform, running
 from prove.killing import stored
-from running import Platform, running
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

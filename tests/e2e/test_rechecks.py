@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from authenticating import authenticator
+from authentication_server import authenticator
 from enmasse.base.errors import Denied
 from enmasse.client import connect
 from enmasse.messaging import Accepted, Message, Value
-from exchanging import address
-from running import running
+from platform_process import running
+from proton_client import address
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.anyio]
 

@@ -12,11 +12,11 @@ import httpx2
 import pytest
 from proton import Message
 
-from cutting import way_to
+from cuttable_proxy import way_to
 from enmasse.cli.trust import handshake_problem
-from exchanging import connected, exchange
+from platform_process import ENMASSE, LISTENERS, Platform, running
 from postgres_server import PostgresServer
-from running import ENMASSE, LISTENERS, Platform, running
+from proton_client import connected, exchange
 
 pytestmark = pytest.mark.timeout(180)
 PATIENCE_S = 60.0

@@ -14,8 +14,8 @@ import pytest
 from proton import Data, Described, Message, symbol, ubyte, uint, ulong
 from proton.utils import BlockingConnection
 
-from exchanging import address, document
-from running import Platform, running
+from platform_process import Platform, running
+from proton_client import address, document
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -10,7 +10,7 @@ import pytest
 from proton import ConnectionException
 from proton.utils import BlockingConnection
 
-from running import running
+from platform_process import running
 
 # Commands and restarts take their time where other work is going on.
 pytestmark = pytest.mark.timeout(120)

@@ -10,7 +10,7 @@ import pytest
 from proton import ConnectionException, Message, SSLDomain
 from proton.utils import BlockingConnection
 
-from running import Platform, Start
+from platform_process import Platform, Start
 
 # Connections wait up to 30 s, and starting takes seconds of CPU.
 pytestmark = pytest.mark.timeout(120)

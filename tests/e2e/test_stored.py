@@ -16,8 +16,8 @@ from proton.handlers import MessagingHandler
 from proton.reactor import Container
 from proton.utils import BlockingReceiver
 
-from exchanging import address, connected, document, fail, outcomes, send
-from running import Platform, Start, running, up_command
+from platform_process import Platform, Start, running, up_command
+from proton_client import address, connected, document, fail, outcomes, send
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -11,7 +11,7 @@ import pytest
 from proton import Message
 from proton.utils import BlockingConnection
 
-from running import ENMASSE, Platform
+from platform_process import ENMASSE, Platform
 
 pytestmark = pytest.mark.timeout(180)
 

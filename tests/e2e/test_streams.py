@@ -7,8 +7,8 @@ from proton import Described, Link, Message, symbol, timestamp, uint, ulong
 from proton.reactor import AtMostOnce, Filter, LinkOption
 from proton.utils import LinkDetached
 
-from exchanging import address, connected, document, send
-from running import Platform, Start, running
+from platform_process import Platform, Start, running
+from proton_client import address, connected, document, send
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -12,10 +12,10 @@ from joserfc.jwk import RSAKey
 from enmasse.base.errors import Denied, EnMasseError, Unavailable
 from enmasse.client import connect
 from enmasse.messaging import Accepted, Message, Value
-from exchanging import address
 from interop.clients import CLIENTS, place
-from issuing import CLOSED_SPACE, KEY, Issuer, published
-from running import Platform, running
+from platform_process import Platform, running
+from proton_client import address
+from token_issuer import CLOSED_SPACE, KEY, Issuer, published
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -10,7 +10,8 @@ from proton import Delivery, Described, LinkException, Message, Terminus, symbol
 from proton.reactor import DurableSubscription, Filter, LinkOption
 from proton.utils import LinkDetached
 
-from exchanging import (
+from platform_process import Platform, Start, running
+from proton_client import (
     Shared,
     address,
     connected,
@@ -22,7 +23,6 @@ from exchanging import (
     stored,
     take,
 )
-from running import Platform, Start, running
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -7,9 +7,9 @@ import pytest
 from proton import Described, Message, Timeout, symbol
 from proton.reactor import AtMostOnce, Filter
 
-from exchanging import address, connected, document, send
-from running import Platform, Start, running
-from transacting import MESSAGES, Answering, Receiving, Sending
+from platform_process import Platform, Start, running
+from proton_client import address, connected, document, send
+from proton_transactions import MESSAGES, Answering, Receiving, Sending
 
 pytestmark = pytest.mark.timeout(180)
 

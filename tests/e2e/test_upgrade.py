@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import next_release
-from running import ENMASSE, Platform, running, up_command
+from platform_process import ENMASSE, Platform, running, up_command
 
 pytestmark = pytest.mark.timeout(240)
 

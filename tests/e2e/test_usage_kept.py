@@ -9,7 +9,7 @@ import pytest
 from proton import Message
 from proton.utils import BlockingConnection
 
-from running import Platform, running
+from platform_process import Platform, running
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from running import Platform, Start
+from platform_process import Platform, Start
 
 TIMEOUT_S = 20.0
 LISTED = "https://console.example.com"

@@ -16,7 +16,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
 
-from running import Platform
+from platform_process import Platform
 
 SOURCES = Path(__file__).parent / "clients"
 CACHE = Path(__file__).parent.parent.parent / ".cache" / "interop"

@@ -8,9 +8,9 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
 
-import issuing
+import token_issuer
 from interop.clients import CLIENTS, STORE_PASSWORD, Client, place, prepared
-from running import Platform, Start
+from platform_process import Platform, Start
 
 VERY_LARGE_BYTES = 64 * 1024 * 1024
 
@@ -86,13 +86,13 @@ def certificates(closed: Platform, tmp_path_factory: pytest.TempPathFactory) -> 
 
 def client_certificate(tls: Path, folder: Path, name: str) -> dict[str, str]:
     """Certificate, key and Java's key store as options of the clients."""
-    key, certificate = issuing.client_certificate(tls, name)
+    key, certificate = token_issuer.client_certificate(tls, name)
     encryption = serialization.BestAvailableEncryption(STORE_PASSWORD.encode())
     store = folder / f"{name}.keystore"
     store.write_bytes(
         pkcs12.serialize_key_and_certificates(name.encode(), key, certificate, None, encryption)
     )
-    return issuing.written(folder, name, key, certificate) | {"keystore": str(store)}
+    return token_issuer.written(folder, name, key, certificate) | {"keystore": str(store)}
 
 
 def exchanged(client: Client, address: str = "anycast", **options: Any) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from interop.clients import CLIENTS, QUICK, Client, place, prepared
-from running import Platform, Start
+from platform_process import Platform, Start
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from interop.clients import CLIENTS, Client, place, prepared
-from running import Platform, Start
+from platform_process import Platform, Start
 
 pytestmark = pytest.mark.timeout(120)
 

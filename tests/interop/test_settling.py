@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from interop.clients import AZURE, CLIENTS, place
-from running import Platform
+from platform_process import Platform
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

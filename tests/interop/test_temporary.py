@@ -2,9 +2,9 @@
 
 import pytest
 
-from exchanging import address, document
 from interop.clients import CLIENTS, Client, place, prepared
-from running import Platform, Start
+from platform_process import Platform, Start
+from proton_client import address, document
 
 pytestmark = pytest.mark.timeout(180)
 

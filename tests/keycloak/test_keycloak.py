@@ -12,9 +12,9 @@ from enmasse.base.errors import Denied, EnMasseError
 from enmasse.client import connect
 from enmasse.client.connection import Connection
 from enmasse.messaging import Accepted, Message, Value
-from exchanging import address
 from keycloak.server import keycloak, realm, token
-from running import Platform, running
+from platform_process import Platform, running
+from proton_client import address
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800), pytest.mark.anyio]
 

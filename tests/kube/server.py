@@ -18,7 +18,7 @@ import yaml
 
 from enmasse.resources.crd import definitions
 from enmasse.store.cluster_kinds import MARK, MARKED
-from kube.built import build
+from kube.go_programs import build
 
 START_TIMEOUT_S = 120
 STOP_TIMEOUT_S = 30

@@ -11,7 +11,7 @@ from lightkube.generic_resource import create_namespaced_resource
 from lightkube.resources.core_v1 import ConfigMap, Namespace
 from lightkube.types import PatchType
 
-from running import Platform
+from platform_process import Platform
 
 # The platform is a process; starting it takes its time where other work is going on.
 pytestmark = pytest.mark.timeout(120)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from kube.built import BUILD_TIMEOUT_S, Kubectl, build
-from running import Platform
+from kube.go_programs import BUILD_TIMEOUT_S, Kubectl, build
+from platform_process import Platform
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(BUILD_TIMEOUT_S + 300)]
 

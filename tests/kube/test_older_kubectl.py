@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from kube.built import BUILD_TIMEOUT_S, Kubectl, build
-from running import Platform
+from kube.go_programs import BUILD_TIMEOUT_S, Kubectl, build
+from platform_process import Platform
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(BUILD_TIMEOUT_S + 300)]
 

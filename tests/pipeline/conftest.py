@@ -6,9 +6,9 @@ from itertools import count
 import pytest
 from pyspark.sql import SparkSession
 
+from platform_process import Node, Platform, mortal_node, running
 from postgres_server import PostgresServer, postgres_server
-from publishing import Log
-from running import Node, Platform, mortal_node, running
+from published_streams import Log
 from spark_session import session
 from stream_documents import SPACE, address, stream
 

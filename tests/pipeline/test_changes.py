@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from backfilling import backfilled
+from backfill_runs import backfilled
 from enmasse.base.errors import Conflict
 from enmasse.pipeline import changes
 from enmasse.pipeline.ingest import batches

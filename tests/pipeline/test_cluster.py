@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from piping import document, judged, message
+from pipeline_runs import document, judged, message
+from pipeline_supervisor import Supervisor
+from platform_process import ENMASSE, Platform
 from postgres_server import PostgresServer
-from publishing import Log
-from running import ENMASSE, Platform
+from published_streams import Log
 from spark_cluster import Cluster, cluster
-from supervising import Supervisor
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 WORKERS = 2

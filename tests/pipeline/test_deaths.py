@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from dying import POINTS
 from enmasse.base.clock import SystemClock
 from enmasse.pipeline import demo
-from piping import document, judged, message, told_once
+from kill_at_call import POINTS
+from pipeline_runs import document, judged, message, told_once
+from pipeline_supervisor import FATAL, Supervisor
+from platform_process import ENMASSE, Node
 from postgres_server import PostgresServer
-from publishing import Log
-from running import ENMASSE, Node
-from supervising import FATAL, Supervisor
+from published_streams import Log
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3000)]
 SCHEDULES = max(1, int(os.environ.get("ENMASSE_PIPELINE_KILLS", "5")) // 25)

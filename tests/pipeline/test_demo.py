@@ -14,7 +14,7 @@ from enmasse.pipeline import demo, demo_data, demo_picture
 from enmasse.pipeline.demo import Outcome
 from enmasse.pipeline.demo_data import US_A_S, Series
 from enmasse.resources import load
-from running import ENMASSE, Platform
+from platform_process import ENMASSE, Platform
 
 PNG = b"\x89PNG\r\n\x1a\n"
 LABELLED = (2, 3, 8)

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from backfilling import backfilled
+from backfill_runs import backfilled
 from brokers import Broker, artemis, rabbitmq
 from enmasse.base.errors import Invalid
 from enmasse.pipeline.connector import options as option_table
@@ -20,8 +20,8 @@ from enmasse.pipeline.connector.ranges import Offsets, Slice
 from enmasse.pipeline.connector.source import StreamReader
 from enmasse.pipeline.ingest import batches, judge
 from enmasse.pipeline.ingest.store import Store
-from piping import document, message, opened, rows, run_once
-from publishing import Log, readings
+from pipeline_runs import document, message, opened, rows, run_once
+from published_streams import Log, readings
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 TYPED = {"decode": "json", "columns": "offset, device string, value double", "timeout": "60"}

@@ -15,7 +15,7 @@ from enmasse.pipeline.endings import Trouble
 from enmasse.pipeline.gold.progress import Progress
 from enmasse.pipeline.live.database import Live
 from enmasse.resources.pipeline import PipelineSpec
-from measured import Batch, measured, put_in, us
+from silver_readings import Batch, measured, put_in, us
 
 HOT = {"name": "hot", "metric": "m", "threshold": {"above": 30}, "alertAddress": "alerts"}
 

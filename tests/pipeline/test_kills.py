@@ -26,8 +26,8 @@ from enmasse.pipeline.connector.queues import QueueReader
 from enmasse.pipeline.connector.ranges import Slice
 from enmasse.pipeline.ingest import bronze
 from enmasse.pipeline.ingest.reconcile import reconcile
-from publishing import Log, readings
-from running import Platform
+from platform_process import Platform
+from published_streams import Log, readings
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 JOB = Path(__file__).with_name("job.py")

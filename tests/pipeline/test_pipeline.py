@@ -15,9 +15,9 @@ from enmasse.messaging import Message
 from enmasse.pipeline.ingest import batches, judge
 from enmasse.pipeline.ingest.store import Store
 from enmasse.pipeline.live import database
-from piping import document, judged, message, opened, run_once
-from publishing import Log
-from running import Platform
+from pipeline_runs import document, judged, message, opened, run_once
+from platform_process import Platform
+from published_streams import Log
 
 pytestmark = pytest.mark.timeout(400)
 

@@ -15,9 +15,9 @@ from enmasse.base.clock import SystemClock
 from enmasse.base.errors import Conflict
 from enmasse.pipeline.live import database
 from enmasse.pipeline.places import read
-from piping import document, judged, message, opened, rows, run_once
-from publishing import Log
-from running import ENMASSE, Platform
+from pipeline_runs import document, judged, message, opened, rows, run_once
+from platform_process import ENMASSE, Platform
+from published_streams import Log
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 

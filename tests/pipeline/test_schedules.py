@@ -22,10 +22,10 @@ from enmasse.messaging import Message
 from enmasse.pipeline import demo
 from enmasse.pipeline.live import database
 from enmasse.pipeline.places import read
-from piping import document, judged, message, opened, rows, told_once
+from pipeline_runs import document, judged, message, opened, rows, told_once
+from platform_process import Node
 from postgres_server import PostgresServer
-from publishing import Log
-from running import Node
+from published_streams import Log
 
 pytestmark = pytest.mark.timeout(1500)
 SCHEDULES = int(os.environ.get("ENMASSE_PIPELINE_KILLS", "5"))

@@ -13,7 +13,7 @@ import pytest
 
 from enmasse.base.errors import Unavailable
 from enmasse.pipeline import session
-from supervising import below
+from pipeline_supervisor import below
 
 PACKAGE = Path(pyspark.__file__).parent
 

@@ -15,11 +15,11 @@ from enmasse.base.errors import Conflict, EnMasseError, Invalid
 from enmasse.pipeline.live.database import Live
 from enmasse.pipeline.live.schema import ANOMALIES, LAYOUT, LAYOUT_NUMBER, PROGRESS, STAGED
 from enmasse.resources.pipeline import PipelineSpec
-from measured import Batch, measured, put_in, us
-from piping import document, judged, message
+from pipeline_runs import document, judged, message
+from platform_process import ENMASSE, Platform
 from postgres_server import PostgresServer
-from publishing import Log
-from running import ENMASSE, Platform
+from published_streams import Log
+from silver_readings import Batch, measured, put_in, us
 
 OLD_ANOMALIES = "CREATE TABLE anomalies (id VARCHAR PRIMARY KEY, detector VARCHAR, source VARCHAR)"
 """As they were before they had numbers, in short."""

@@ -24,7 +24,7 @@ from enmasse.pipeline.live.database import Live
 from enmasse.pipeline.places import Places, read
 from enmasse.pipeline.run import Run
 from enmasse.resources.pipeline import Live as Database
-from measured import Batch, measured, put_in, us
+from silver_readings import Batch, measured, put_in, us
 
 SILENT = {"name": "silent", "heartbeat": {"timeout": "60s"}}
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import httpx2
 
+from platform_process import Platform, running, up_command
 from prove.history import History, Kill
 from prove.judge import judge
 from prove.load import ADDRESSES, DEAD, ONCE, ORDERS, PAYMENTS, Load
 from prove.report import Run
-from running import Platform, running, up_command
 
 ALIVE_S = (0.1, 3.0)
 """How long the platform lives at least and at most."""

@@ -19,7 +19,7 @@ from enmasse.resources import Address, AddressSpace, Key, MessagingUser, Resourc
 from enmasse.resources.messaging_user import LAST_APPLIED
 from enmasse.store import MemoryStore
 from enmasse.store.kubernetes import KubernetesStore
-from kube.built import BUILD_TIMEOUT_S
+from kube.go_programs import BUILD_TIMEOUT_S
 from kube.server import KubeServer
 from replicas import opened
 

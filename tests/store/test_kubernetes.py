@@ -19,7 +19,7 @@ from enmasse.resources.crd import definitions
 from enmasse.store import EventType, Store, cluster_lease
 from enmasse.store.cluster import Cluster
 from enmasse.store.kubernetes import KubernetesStore
-from kube.built import BUILD_TIMEOUT_S
+from kube.go_programs import BUILD_TIMEOUT_S
 from kube.server import STRANGER, KubeServer, Refusal
 from replicas import PATIENCE_S, active, address, opened, taken, until, until_done
 

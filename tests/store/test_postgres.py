@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from cutting import way_to
+from cuttable_proxy import way_to
 from doubles import TestClock
 from enmasse.base.clock import SystemClock
 from enmasse.base.errors import Code, Conflict, Invalid, Unavailable

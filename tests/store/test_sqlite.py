@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 import doubles
-import writing
+import resource_writer
 from enmasse.base.clock import SystemClock
 from enmasse.base.errors import Code, Conflict, Unavailable
 from enmasse.resources import Address, Resource
 from enmasse.store import sqlite
 from enmasse.store.protocol import Event
 from enmasse.store.sqlite import SqliteStore
-from writing import TOGETHER, batch
+from resource_writer import TOGETHER, batch
 
 
 def address(name: str) -> Address:
@@ -145,7 +145,7 @@ async def test_a_writer_that_is_killed_leaves_whole_writes(tmp_path: Path, write
 
 def killed_after(writes: int, path: Path, name: str) -> int:
     """Let a process write without end; kill it in the middle. Return how many writes it told of."""
-    command = [sys.executable, str(Path(writing.__file__)), str(path), name]
+    command = [sys.executable, str(Path(resource_writer.__file__)), str(path), name]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for _ in range(writes):

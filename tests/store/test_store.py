@@ -17,7 +17,7 @@ from enmasse.store import Event, EventType, MemoryStore, Store
 from enmasse.store.kubernetes import KubernetesStore
 from enmasse.store.protocol import MUST_NOT_EXIST
 from enmasse.store.sqlite import SqliteStore
-from kube.built import BUILD_TIMEOUT_S
+from kube.go_programs import BUILD_TIMEOUT_S
 from kube.server import KubeServer
 from postgres_server import PostgresServer
 from replicas import opened

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import batch_engine
-from piping import document, judged, message
-from publishing import Log
-from running import ENMASSE, Platform
+from pipeline_runs import document, judged, message
+from platform_process import ENMASSE, Platform
+from published_streams import Log
 from spark_cluster import home, spark_process
 
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"

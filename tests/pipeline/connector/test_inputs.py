@@ -28,9 +28,9 @@ from enmasse.pipeline.live.database import Live
 from enmasse.pipeline.places import read
 from enmasse.pipeline.run import Run
 from enmasse.pipeline.tables import delta
-from piping import document, judged, message, opened, rows, run_once
-from publishing import Log
-from running import Platform, Start
+from pipeline_runs import document, judged, message, opened, rows, run_once
+from platform_process import Platform, Start
+from published_streams import Log
 from stream_documents import stream
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]

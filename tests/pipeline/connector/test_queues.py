@@ -19,8 +19,8 @@ from enmasse.pipeline.connector.ranges import Offsets
 from enmasse.pipeline.connector.reading import Patience
 from enmasse.pipeline.connector.source import Source
 from enmasse.pipeline.connector.spool import Queue, Spool
-from publishing import Log, readings
-from running import Platform
+from platform_process import Platform
+from published_streams import Log, readings
 
 TYPED = {"decode": "json", "columns": "partition, offset, device string, value double"}
 ALL = ReadMaxRows(10**6)

@@ -15,7 +15,7 @@ from enmasse.pipeline.connector import options as option_table
 from enmasse.pipeline.connector import reading
 from enmasse.pipeline.connector.options import Options
 from enmasse.pipeline.connector.ranges import Slice
-from publishing import Log, readings
+from published_streams import Log, readings
 from stream_server import StreamServer
 
 LARGE = 10_000

@@ -22,8 +22,8 @@ from enmasse.pipeline.connector.ranges import Slice
 from enmasse.pipeline.connector.sink import Place
 from enmasse.pipeline.tables import delta
 from enmasse.pipeline.tables.delta import Table
-from publishing import Log, readings
-from running import Platform
+from platform_process import Platform
+from published_streams import Log, readings
 
 pytestmark = pytest.mark.timeout(400)
 TEXT = pyarrow.string()

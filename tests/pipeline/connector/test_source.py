@@ -14,8 +14,8 @@ from enmasse.pipeline.connector import ranges, reading
 from enmasse.pipeline.connector.options import Options
 from enmasse.pipeline.connector.ranges import Offsets, Partition, Slice, State
 from enmasse.pipeline.connector.source import StreamReader, begins_of, ends_of
-from publishing import Log
-from running import Platform
+from platform_process import Platform
+from published_streams import Log
 from stream_documents import stream
 
 SMALL, LARGE = 100, 20_000

@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from enmasse.messaging import Data, Message
-from publishing import Log, readings
-from running import Platform
+from platform_process import Platform
+from published_streams import Log, readings
 from stream_documents import stream
 
 pytestmark = pytest.mark.timeout(400)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from publishing import Log, readings
+from published_streams import Log, readings
 
 pytestmark = pytest.mark.timeout(400)
 TYPED = {"decode": "json", "columns": "offset, device string, value double"}

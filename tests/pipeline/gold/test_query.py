@@ -22,7 +22,7 @@ from enmasse.pipeline.gold.table import GoldTable
 from enmasse.pipeline.gold.windows import PARTITION_BY, ROW
 from enmasse.pipeline.tables import delta
 from gold_lake import DAY_S, Lake, dated, some
-from measured import at, measured
+from silver_readings import at, measured
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -13,7 +13,7 @@ import yaml
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from backfilling import backfilled
+from backfill_runs import backfilled
 from enmasse.base.errors import Conflict, Invalid, Unavailable
 from enmasse.pipeline import functions
 from enmasse.pipeline.ingest import batches, bronze, decoding
@@ -24,7 +24,7 @@ from enmasse.pipeline.live.database import Live
 from enmasse.pipeline.places import Places, read
 from enmasse.pipeline.tables import delta
 from enmasse.resources import Pipeline
-from measured import at, messages, us
+from silver_readings import at, messages, us
 
 pytestmark = pytest.mark.timeout(120)
 HOT = {"name": "hot", "metric": "value", "threshold": {"above": 8}, "cooldown": 0}

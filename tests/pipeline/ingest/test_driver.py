@@ -18,7 +18,7 @@ from enmasse.pipeline.ingest.store import Store
 from enmasse.pipeline.live.database import Live
 from enmasse.pipeline.live.following import LiveOutcome
 from enmasse.pipeline.places import read
-from measured import us
+from silver_readings import us
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 DEVICES = 500

@@ -14,9 +14,9 @@ from enmasse.pipeline.connector import reading
 from enmasse.pipeline.connector.ranges import Slice
 from enmasse.pipeline.ingest.forward import Forward, tasks_of
 from enmasse.resources.pipeline import Sink
-from measured import measured
-from publishing import Log
-from running import Platform
+from platform_process import Platform
+from published_streams import Log
+from silver_readings import measured
 
 pytestmark = pytest.mark.timeout(400)
 TASKS = 2

@@ -12,8 +12,8 @@ from enmasse.messaging import Data, Message
 from enmasse.pipeline.ingest import bronze
 from enmasse.pipeline.ingest.reconcile import Gone, Hour, reconcile
 from enmasse.pipeline.tables import delta
-from publishing import Log, readings
-from running import Platform
+from platform_process import Platform
+from published_streams import Log, readings
 
 pytestmark = pytest.mark.timeout(400)
 

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 import batch_engine
 import gold_oracle
-from backfilling import POINTS, backfilled, killed_backfill
+from backfill_runs import POINTS, backfilled, killed_backfill
 from enmasse.base.errors import Conflict, Invalid, Missing
 from enmasse.cli import app
 from enmasse.messaging import Message
@@ -25,9 +25,9 @@ from enmasse.pipeline.ingest import recount, replay
 from enmasse.pipeline.ingest.replay import Backfill, Part
 from enmasse.pipeline.ingest.store import Store
 from enmasse.pipeline.live import database
-from piping import document, message, opened, rows
-from publishing import Log
-from running import ENMASSE, Platform, running
+from pipeline_runs import document, message, opened, rows
+from platform_process import ENMASSE, Platform, running
+from published_streams import Log
 from stream_documents import SPACE, stream
 
 pytestmark = pytest.mark.timeout(900)

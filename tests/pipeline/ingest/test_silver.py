@@ -15,7 +15,7 @@ from enmasse.base.errors import Invalid
 from enmasse.native import declare_columns
 from enmasse.pipeline.ingest import bronze, envelope, silver
 from enmasse.resources.pipeline import Source
-from measured import BEGIN, decoded
+from silver_readings import BEGIN, decoded
 
 NOW = BEGIN
 

@@ -15,7 +15,7 @@ from enmasse.base.errors import Conflict, Invalid, Unavailable
 from enmasse.pipeline.live import database, publishing
 from enmasse.pipeline.live.database import Live
 from enmasse.resources.pipeline import PipelineSpec
-from measured import Batch, measured, put_in, us
+from silver_readings import Batch, measured, put_in, us
 
 TABLES = [
     database.LATEST,

@@ -21,8 +21,8 @@ from enmasse.pipeline.live import database, following, rows, schema
 from enmasse.pipeline.live.access import ServerAccess
 from enmasse.pipeline.live.database import Live
 from enmasse.resources.pipeline import PipelineSpec
-from measured import SCHEMA, Batch, measured, put_in, us
 from postgres_server import PASSWORD, PostgresServer
+from silver_readings import SCHEMA, Batch, measured, put_in, us
 
 pytestmark = pytest.mark.timeout(180)
 TABLES = [database.LATEST, database.DEVICES, database.SESSIONS, database.ANOMALIES,

@@ -20,8 +20,8 @@ from enmasse.pipeline.live import database, incidents
 from enmasse.pipeline.live.database import Live
 from enmasse.pipeline.live.incidents import AT_ONCE, PAUSES_S, Teller
 from enmasse.resources.pipeline import PipelineSpec
-from measured import Batch, measured, put_in, us
-from running import Platform, running
+from platform_process import Platform, running
+from silver_readings import Batch, measured, put_in, us
 from stream_documents import SPACE, address, stream
 
 pytestmark = pytest.mark.timeout(120)

@@ -13,8 +13,8 @@ from enmasse.pipeline.endings import Trouble
 from enmasse.pipeline.live import database, following, publishing, schema
 from enmasse.pipeline.live.database import Live
 from enmasse.resources.pipeline import PipelineSpec
-from measured import Batch, measured, put_in, us
 from postgres_server import PostgresServer, postgres_server
+from silver_readings import Batch, measured, put_in, us
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 TABLES = [

@@ -8,10 +8,10 @@ from urllib.parse import unquote
 
 import pytest
 
-from piping import document, message
+from pipeline_runs import document, message
+from platform_process import ENMASSE
 from postgres_server import PASSWORD, PostgresServer
-from publishing import Log
-from running import ENMASSE
+from published_streams import Log
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

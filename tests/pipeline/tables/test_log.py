@@ -8,7 +8,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from enmasse.pipeline.tables import log
 from enmasse.pipeline.tables.log import LogGoneError
-from measured import at, us
+from silver_readings import at, us
 
 
 def rows(*seconds: float) -> pyarrow.Table:

@@ -13,10 +13,10 @@ from deltalake import DeltaTable
 
 from enmasse.pipeline.places import read
 from object_store import jars, s3_server
-from piping import document, judged, message
-from publishing import Log
-from running import ENMASSE, Platform
-from supervising import UNAVAILABLE, Supervisor
+from pipeline_runs import document, judged, message
+from pipeline_supervisor import UNAVAILABLE, Supervisor
+from platform_process import ENMASSE, Platform
+from published_streams import Log
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 BUCKET = "tables-of-tests"

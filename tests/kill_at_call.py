@@ -1,4 +1,4 @@
-"""`enmasse` that is killed at the so-manyth call of a point: `POINT COUNT before|after WORDS..`."""
+"""`enmasse`, killed at the nth call of a point: `POINT COUNT before|after WORDS..`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""A running platform with a store in memory and an engine that obeys, asked over ASGI."""
+"""A running platform with a store in memory and a fake engine, called over ASGI."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,4 +1,4 @@
-"""A backfill by hand, and one that is killed at a point of its work."""
+"""A backfill in this process, and one that is killed at a point of its work."""
 
 from collections.abc import Callable
 from contextlib import closing
@@ -10,7 +10,7 @@ from enmasse.pipeline.ingest import replay
 from enmasse.pipeline.ingest.replay import Backfill, Part
 from enmasse.pipeline.live.database import Live
 from enmasse.pipeline.tables import delta
-from piping import opened
+from pipeline_runs import opened
 
 
 def backfilled(file: Path, *parts: Part) -> list[replay.Replayed]:

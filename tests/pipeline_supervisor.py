@@ -1,4 +1,4 @@
-"""A run of a pipeline that is killed, or ends, and is started again as an init system does it."""
+"""A pipeline run that is killed, or ends, and is restarted as by an init system."""
 
 import contextlib
 import os
@@ -11,12 +11,12 @@ from pathlib import Path
 
 from enmasse.pipeline.live import database
 from enmasse.pipeline.places import read
-from piping import opened
-from running import ENMASSE
+from pipeline_runs import opened
+from platform_process import ENMASSE
 
 END_TIMEOUT_S = 900.0
 STARTS_MAX = 10
-DYING = Path(__file__).with_name("dying.py")
+DYING = Path(__file__).with_name("kill_at_call.py")
 UNAVAILABLE = 7
 MARKS = {
     "jvm": b"org.apache.spark.deploy.SparkSubmit",

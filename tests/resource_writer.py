@@ -1,4 +1,4 @@
-"""A process that writes resources to a file without end, to be killed: `writing.py FILE NAME`.
+"""A process that writes resources to a file until killed: `FILE NAME`.
 
 Each write is several addresses. Its number is printed once the store has taken it.
 """

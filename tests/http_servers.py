@@ -1,4 +1,4 @@
-"""HTTP servers of tests: a handler that says what is answered, served on this machine."""
+"""HTTP servers of tests: a handler with a chosen answer, served on this machine."""
 
 import threading
 from collections.abc import Iterator, Mapping

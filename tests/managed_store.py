@@ -1,4 +1,4 @@
-"""A store with a manager over an engine that obeys: what is applied is served when it returns."""
+"""A store with a manager over a fake engine: a change is served when its call returns."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence

@@ -1,4 +1,4 @@
-"""A platform whose engine obeys and serves every type, and the command line that talks to it."""
+"""A platform with a fake engine that serves every type, and the command line for it."""
 
 import asyncio
 import threading
@@ -8,6 +8,7 @@ from typing import Any
 
 from typer.testing import CliRunner
 
+from asgi_platform import TOKEN
 from doubles import FakeEngine, TestClock
 from enmasse.api import Platform, Server, bind, create_app
 from enmasse.api.statistics import Statistics
@@ -17,7 +18,6 @@ from enmasse.control import Admission, Manager
 from enmasse.resources import Address, Key, Resource
 from enmasse.resources.address import TYPES
 from enmasse.store import MemoryStore
-from served import TOKEN
 
 
 class Obeying:

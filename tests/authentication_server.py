@@ -1,4 +1,4 @@
-"""An external authentication service: a server of the original's handshake, SASL over AMQP."""
+"""An external authentication service: the original's handshake, SASL over AMQP."""
 
 import socketserver
 import ssl

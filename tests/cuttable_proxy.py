@@ -1,4 +1,4 @@
-"""A way to a server that can be cut: nothing goes through any more, and neither side is told."""
+"""A proxy that can be cut: no more bytes pass, and neither side is notified."""
 
 import socket
 import threading

@@ -1,11 +1,9 @@
-"""A store with an admission and a manager that works when it is told to: what spaces show, and
-where they are."""
+"""A store with an admission and a manager that runs on demand: endpoints and status of spaces."""
 
 import base64
 from datetime import UTC, datetime
 from typing import Any
 
-from controlled import Controlled
 from doubles import document, node_identity
 from enmasse.control import Manager
 from enmasse.control.certificate_choice import NodeIdentity
@@ -15,6 +13,7 @@ from enmasse.resources import AddressSpace, Key, Secret
 from enmasse.resources.conditions import find
 from enmasse.resources.model import Condition
 from enmasse.store import MemoryStore
+from managed_store import Controlled
 
 HOST = "mq.example.com"
 PORTS = {"amqp": 5672, "amqps": 5671, "wss": 8443}

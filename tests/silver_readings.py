@@ -1,4 +1,4 @@
-"""Readings as silver has them, for tests of what comes after it."""
+"""Readings in the form of silver, for tests of the stages after it."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Messages in and out of a running platform, with qpid-proton."""
+"""Messages to and from a running platform, with qpid-proton."""
 
 import base64
 import json
@@ -12,7 +12,7 @@ from proton.handlers import MessagingHandler
 from proton.reactor import Container, LinkOption
 from proton.utils import BlockingConnection, BlockingReceiver
 
-from running import Platform
+from platform_process import Platform
 
 SPACE = """
 apiVersion: enmasse.io/v1beta1

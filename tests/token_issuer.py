@@ -1,5 +1,6 @@
-"""Whom a platform trusts: an issuer of tokens with its keys and a server that publishes them, and
-certificates of clients."""
+"""The parties that a platform trusts: an issuer of tokens with its key server, and certificates of
+clients.
+"""
 
 import datetime
 import json
@@ -15,9 +16,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from joserfc import jws, jwt
 from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey
 
-from answering import Quiet, served_by
 from enmasse.auth.fetching import Answer
 from enmasse.auth.grants import Unanswered
+from http_servers import Quiet, served_by
 
 ISSUER = "https://issuer.example"
 AUDIENCE = "default.default"

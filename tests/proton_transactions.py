@@ -1,4 +1,4 @@
-"""Transactions of qpid-proton: one on one connection, and how it ends."""
+"""Transactions of qpid-proton: one on one connection, and its outcome."""
 
 from abc import abstractmethod
 from typing import Any
@@ -7,7 +7,7 @@ from proton import Condition, Delivery, Message
 from proton.handlers import MessagingHandler, TransactionalClientHandler, TransactionHandler
 from proton.reactor import Container
 
-from running import Platform
+from platform_process import Platform
 
 MESSAGES = 50
 """Messages of one transaction."""

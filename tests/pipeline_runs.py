@@ -1,4 +1,4 @@
-"""Pipelines of a test: their documents, a run to the end of what is there, and what is judged."""
+"""Pipelines of tests: their documents, a run to the end of the input, and the results."""
 
 import json
 import threading
@@ -21,7 +21,7 @@ from enmasse.pipeline.live.database import Live
 from enmasse.pipeline.places import Places, read
 from enmasse.pipeline.run import Run
 from enmasse.resources import Pipeline
-from publishing import Log
+from published_streams import Log
 
 
 def message(number: int, body: bytes | None = None, **fields: Any) -> Message:
