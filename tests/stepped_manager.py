@@ -39,8 +39,8 @@ class Platform(Controlled):
     def start(self) -> None:
         """Begin anew with the store as it is."""
         self.manager = Manager(self.store, self._serving, self.clock, MemoryStore(self.clock))
-        self.manager.shows(self.identity)
-        self.manager.listens(Place(HOST, PORTS))
+        self.manager.certificates.set_node(self.identity)
+        self.manager.exports.set_place(Place(HOST, PORTS))
 
     async def settle(self) -> None:
         """Have the manager work until it has nothing more to write."""

@@ -16,7 +16,7 @@ from doubles import FakeEngine, node_identity
 from enmasse.auth import authority as signing
 from enmasse.auth.authority import Authority, Certificate
 from enmasse.base.errors import Code, Unavailable
-from enmasse.control.certificates import AUTHORITY_OF
+from enmasse.control.reconcilers.certificates import AUTHORITY_OF
 from enmasse.engines import ServerCertificate, Unshown
 from enmasse.plan import names_of
 from enmasse.resources import AddressSpace, ConfigMap, Key, parse

@@ -5,7 +5,7 @@ import base64
 import pytest
 
 from enmasse.base.errors import Conflict, Invalid
-from enmasse.control.exports import EXPORTED_BY
+from enmasse.control.reconcilers.exports import EXPORTED_BY
 from enmasse.resources import ConfigMap, Key, Secret, Service
 from stepped_manager import SHOP, Platform, endpoint, route, secret, space, text
 

@@ -21,7 +21,8 @@ from doubles import (
 from enmasse.base.errors import Code, Invalid, Unavailable
 from enmasse.base.tasks import Backoff
 from enmasse.control import Admission, Manager
-from enmasse.control.manager import AT_A_TIME, FEW, REST_TIMES, RESYNC_S
+from enmasse.control.manager import FEW, REST_TIMES, RESYNC_S
+from enmasse.control.work_queue import PORTION
 from enmasse.engines import JOURNAL_STOPPED, Failure, Proof
 from enmasse.plan import Plan
 from enmasse.resources import Declared, Key, Resource, Status
@@ -294,7 +295,7 @@ async def test_changes_that_come_together_are_one_plan(platform: Platform) -> No
 
 
 async def test_a_long_pass_gives_others_their_turn(platform: Platform) -> None:
-    many = [address(f"default.a{number}") for number in range(4 * AT_A_TIME)]
+    many = [address(f"default.a{number}") for number in range(4 * PORTION)]
     await platform.admission.apply([space(), *many])
     passing = asyncio.ensure_future(platform.manager.catch_up())
     turns = 0
@@ -328,7 +329,7 @@ async def test_a_stopped_journal_takes_the_readiness_of_what_is_on_disk(platform
         uid = platform.store.get(ORDERS).metadata.uid
         assert uid is not None
         platform.engine.failed = {uid: Failure(JOURNAL_STOPPED, "the journal has stopped")}
-        platform.manager.prove_again()
+        platform.manager.plan.doubt()
         await until(platform, lambda: platform.phase() == "Failed")
         assert platform.engine.proved == proved + 1
         assert len(platform.engine.applied) == applied, "nothing comes of trying it again"
@@ -368,7 +369,7 @@ async def test_a_status_that_is_refused_holds_up_no_other(
         await put_status(resources)
 
     monkeypatch.setattr(platform.store, "put_status", refuses)
-    many = [address(f"default.a{number:03}") for number in range(AT_A_TIME)]
+    many = [address(f"default.a{number:03}") for number in range(PORTION)]
     await platform.admission.apply([space(), *many, address(last)])
     async with platform.running():
         await until(platform, lambda: platform.phase(Key("Address", "default", last)) == "Active")

@@ -7,7 +7,7 @@ import pytest
 from doubles import TestClock, address, space, user
 from enmasse.base.errors import Code, Unavailable
 from enmasse.control.address import INTACT, with_losses
-from enmasse.control.manager import CHAINS
+from enmasse.control.reconcilers.status import CHAINS
 from enmasse.control.status import Seen, decide
 from enmasse.engines import Proof
 from enmasse.plan import LeftOut

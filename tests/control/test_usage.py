@@ -153,8 +153,8 @@ class Platform:
         computed = MemoryStore(self.clock)
         backoff = Backoff(0.001, 0.01)
         self.manager = Manager(self.store, self.engine, self.clock, computed, backoff)
-        self.recorder = Recorder(self.manager, self.engine, self.clock, interim)
-        self.manager.recover_usage(interim.read() if interim else {})
+        self.recorder = Recorder(self.manager.usage, self.engine, self.clock, interim)
+        self.manager.usage.recover(interim.read() if interim else {})
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Platform"]:
@@ -180,21 +180,21 @@ class Platform:
         """The engine's counters are there now, and all follows from it."""
         uid = self.space().metadata.uid or ""
         self.engine.carried = [figures(messages)._replace(uid=uid)]
-        self.manager.note_usage(await self.engine.usage())
+        self.manager.usage.note(await self.engine.usage())
         await self.settled()
 
     async def carries_once(self, messages: int) -> None:
         """So much is counted by a new engine, and written."""
         uid = self.space().metadata.uid or ""
-        self.manager.note_usage([figures(messages)._replace(uid=uid)])
-        await self.manager.save_usage()
+        self.manager.usage.note([figures(messages)._replace(uid=uid)])
+        await self.manager.usage.save()
 
     def messages_in(self) -> int:
         usage = self.space().status.usage
         return usage[0].messages_in if usage else 0
 
     async def settled(self) -> None:
-        self.manager.note_usage(await self.engine.usage())
+        self.manager.usage.note(await self.engine.usage())
         # Once for a pass that is under way, and once for what it did not see.
         for label in ("one", "two"):
             await self.admission.apply([space(plan="p", labels={"seen": label})])
@@ -268,7 +268,7 @@ async def test_what_was_used_up_is_so_after_a_restart() -> None:
     async with platform.running():
         assert platform.exhausted(), "before anybody can connect"
         await platform.carries(3)
-        await platform.manager.save_usage()
+        await platform.manager.usage.save()
         usage = platform.space().status.usage
         assert usage is not None and usage[0].messages_in == 103
 
@@ -279,7 +279,7 @@ async def test_a_space_without_an_allowance_has_a_record_all_the_same() -> None:
     await platform.admission.apply([space_plan("p", [address_plan("q", "queue", 0.1, 0.1)])])
     async with platform.running():
         await platform.carries(7)
-        await platform.manager.save_usage()
+        await platform.manager.usage.save()
         status = platform.space().status
         assert find(status.conditions, SENDING) is None
         assert status.usage is not None and status.usage[0].period == "2026-12"
@@ -370,7 +370,7 @@ async def test_a_process_that_is_killed_loses_a_second(tmp_path: Path) -> None:
     for _ in range(2):
         platform.start(UsageFile(file))
         async with platform.running():
-            await platform.manager.save_usage()
+            await platform.manager.usage.save()
             assert platform.messages_in() == 7, "once, however often it is read"
     await platform.carries_once(5)
     assert platform.messages_in() == 12
@@ -423,12 +423,12 @@ async def test_nothing_is_written_and_nobody_judged_while_nothing_moves(tmp_path
     await platform.declare(messages=1000)
     async with platform.running():
         await platform.carries(7)
-        await platform.manager.save_usage()
+        await platform.manager.usage.save()
         version, judged = platform.store.version, []
-        platform.manager._book.exhausted = lambda *_: judged.append(1) or {}  # type: ignore[method-assign, func-returns-value]
+        platform.manager.usage._book.exhausted = lambda *_: judged.append(1) or {}  # type: ignore[method-assign, func-returns-value]
         for _ in range(3):
-            platform.manager.note_usage(await platform.engine.usage())
-            await platform.manager.save_usage()
+            platform.manager.usage.note(await platform.engine.usage())
+            await platform.manager.usage.save()
         assert (platform.store.version, judged, file.exists()) == (version, [], False)
 
 
@@ -439,7 +439,7 @@ async def test_what_could_not_be_written_is_written_later(
     await platform.declare(messages=1000)
     async with platform.running():
         uid = platform.space().metadata.uid or ""
-        platform.manager.note_usage([figures(7)._replace(uid=uid)])
+        platform.manager.usage.note([figures(7)._replace(uid=uid)])
 
         async def fails(_: object) -> None:
             raise Unavailable(Code.NOT_AVAILABLE, "the disk is away")
@@ -447,8 +447,8 @@ async def test_what_could_not_be_written_is_written_later(
         with monkeypatch.context() as patched:
             patched.setattr(platform.store, "put_status", fails)
             with pytest.raises(Unavailable):
-                await platform.manager.save_usage()
-        await platform.manager.save_usage()
+                await platform.manager.usage.save()
+        await platform.manager.usage.save()
         usage = platform.space().status.usage
         assert usage is not None and usage[0].messages_in == 7
 
@@ -481,7 +481,7 @@ async def test_a_space_made_anew_has_used_what_the_one_of_its_name_has() -> None
         platform.clock.advance(12 * 3600)
         await platform.settled()
         assert not any(one.limits.exhausted for one in platform.engine.plan.spaces), "next day"
-        await platform.manager.save_usage()
+        await platform.manager.usage.save()
         assert [one.metadata.name for one in platform.store.list("ConfigMap")] == []
 
 

@@ -31,7 +31,7 @@ from enmasse.control import Admission, Manager, Recorder, UsageFile
 from enmasse.control.auto_create import AutoCreation, Expiry
 from enmasse.control.certificate_choice import NodeIdentity
 from enmasse.control.endpoints import Place
-from enmasse.control.prober import Prober
+from enmasse.control.reconcilers import Prober
 from enmasse.engines.native import NativeEngine
 from enmasse.native import ListenerKind, Node, NodeLimits
 from enmasse.store import Store
@@ -239,25 +239,25 @@ class Leader:
         )
         interim = UsageFile(self._data.usage)
         await self._store.refresh()
-        manager.recover_usage(interim.read())
-        manager.note_answers({})
+        manager.usage.recover(interim.read())
+        manager.services.note({})
         # The first client of a space already gets the space's certificate.
-        manager.shows(self._certificates.identity())
-        self._certificates.renewed = manager.shows
+        manager.certificates.set_node(self._certificates.identity())
+        self._certificates.renewed = manager.certificates.set_node
         await manager.catch_up()
         # The steps so far may have taken longer than the lease.
         if self._leadership is not None and not await self._leadership.take():
             raise replaced()
         endpoints = listen(self._settings, node, self._certificates.ensure())
         ports = {kind: one.port for kind, one in endpoints.items()}
-        manager.listens(Place(reachable_name(self._settings.host), ports))
+        manager.exports.set_place(Place(reachable_name(self._settings.host), ports))
         logins = Logins(self._store, clock)
         answering = partial(engine.answer_logins, logins.answer)
-        prober = Prober(self._store, manager, logins.problem, clock)
+        prober = Prober(self._store, manager.services, logins.problem, clock)
         logging = partial(engine.log_events, self._login_trail.tell)
-        recorder = Recorder(manager, engine, clock, interim)
+        recorder = Recorder(manager.usage, engine, clock, interim)
         completing = partial(self._store.complete, self._admission.completed)
-        watching = partial(engine.watch_journal, manager.prove_again)
+        watching = partial(engine.watch_journal, manager.plan.doubt)
         self._run = [manager.run, recorder.run, prober.run, belonging.keep_noting]
         told = self._creation_trail.tell
         wanted = AutoCreation(self._store, self._admission, told)

@@ -1,8 +1,8 @@
 """Reconciliation of observed state with declared state.
 
-`Admission` decides every write. `Manager` watches the store, keeps the engine's Plan equal to it,
-and writes the engine's confirmations into statuses. `Recorder` samples the usage of spaces for it;
-`UsageFile` preserves that usage if the process is killed.
+`Admission` decides every write. `Manager` watches the store and runs the reconcilers, which keep
+the engine's Plan equal to it and write the engine's confirmations into statuses. `Recorder` samples
+the usage of spaces for them; `UsageFile` preserves that usage if the process is killed.
 """
 
 from enmasse.control.admission import Admission, Change

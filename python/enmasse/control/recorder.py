@@ -7,7 +7,7 @@ import structlog
 
 from enmasse.base.clock import Clock
 from enmasse.base.errors import EnMasseError
-from enmasse.control.manager import Manager
+from enmasse.control.reconcilers import UsageReconciler
 from enmasse.control.usage_file import UsageFile
 from enmasse.engines import Engine
 
@@ -28,13 +28,17 @@ LAST_SAVE_S = 1.0
 
 
 class Recorder:
-    """Samples the traffic of an engine for a manager."""
+    """Samples the traffic of an engine for the records of spaces."""
 
     def __init__(
-        self, manager: Manager, engine: Engine, clock: Clock, interim: UsageFile | None = None
+        self,
+        usage: UsageReconciler,
+        engine: Engine,
+        clock: Clock,
+        interim: UsageFile | None = None,
     ) -> None:
-        """Start at the present counters of `engine`, which belongs to the manager."""
-        self._manager = manager
+        """Start at the present counters of `engine`, the one of `usage`."""
+        self._usage = usage
         self._interim = interim
         self._engine = engine
         self._clock = clock
@@ -60,11 +64,11 @@ class Recorder:
             self._keep()
 
     async def _look(self) -> None:
-        self._manager.note_usage(await self._engine.usage())
+        await self._usage.sample()
 
     def _keep(self) -> None:
         if self._interim is not None:
-            self._interim.write(self._manager.unsaved_usage())
+            self._interim.write(self._usage.unsaved())
 
     async def _look_at_rest(self) -> None:
         stored: dict[str, int] = {}
@@ -75,11 +79,11 @@ class Recorder:
             return
         for one in observed.addresses:
             stored[one.space] = stored.get(one.space, 0) + one.stored_bytes
-        self._manager.note_stored(stored)
+        self._usage.note_stored(stored)
 
     async def _save(self) -> None:
         try:
-            await self._manager.save_usage()
+            await self._usage.save()
         except EnMasseError as error:
             # The next attempt has everything, since nothing is discarded.
             log.warning("usage is not written", reason=error.message)

@@ -14,7 +14,9 @@ from datetime import datetime
 from enmasse.base.clock import Clock
 from enmasse.base.errors import Code, EnMasseError, Unavailable
 from enmasse.control.certificate_choice import Choice, ChoiceInput, Decision, NodeIdentity, choose
+from enmasse.control.inventory import Inventory
 from enmasse.control.secret_extraction import CERTIFICATE, secret_name
+from enmasse.control.work_queue import Batch, WorkQueue
 from enmasse.engines import Engine, Unshown
 from enmasse.plan import names_of
 from enmasse.resources import AddressSpace, Key, Resource, Secret
@@ -50,12 +52,16 @@ class _Held:
 class SpaceCertificates:
     """Activates certificates of spaces in an engine."""
 
-    def __init__(self, store: Store, engine: Engine, clock: Clock) -> None:
+    def __init__(
+        self, store: Store, engine: Engine, clock: Clock, inventory: Inventory, queue: WorkQueue
+    ) -> None:
         """Store CAs in `store`. Nothing is activated before the node's certificate is known."""
         self._store = store
         self._engine = engine
         self._clock = clock
-        self.node: NodeIdentity | None = None
+        self._inventory = inventory
+        self._queue = queue
+        self._node: NodeIdentity | None = None
         self._held: dict[str, _Held] = {}
         self._by_secret: defaultdict[Key, set[str]] = defaultdict(set)
         self._kept: dict[Key, str] = {}
@@ -67,6 +73,28 @@ class SpaceCertificates:
 
         self._gone: set[str] = set()
         """Uids of deleted spaces whose certificates are still active."""
+
+    def set_node(self, node: NodeIdentity) -> None:
+        """Set the node's certificate; from the next pass on spaces get certificates that its CA
+        vouches for.
+        """
+        if node != self._node:
+            self._node = node
+            self._queue.add(self._inventory.keys("AddressSpace"))
+            self._queue.wake()
+
+    async def reconcile(self, batch: Batch) -> EnMasseError | None:
+        """Activate the certificates of affected spaces, and add spaces that changed to the batch.
+
+        Returns the reason of a failure, which the spaces report. It does not prevent serving.
+        """
+        spaces = self._inventory.spaces(batch.keys, self.due(batch.attached))
+        try:
+            batch.keys |= await self.follow(spaces, batch.ended_spaces)
+        except EnMasseError as error:
+            batch.keys |= {one.key for one in spaces}
+            return error
+        return None
 
     def shown(self, uid: str | None) -> Choice | None:
         """Return the active certificates of a space; None if undecided."""
@@ -89,7 +117,7 @@ class SpaceCertificates:
         Raises: Unavailable if store or engine fail, which the affected spaces report; call again
             then.
         """
-        if self.node is None:
+        if self._node is None:
             return set()
         self._gone |= set(gone)
         if not self._known:
@@ -98,7 +126,7 @@ class SpaceCertificates:
         await self._forget()
         asked = [one for one in spaces if self._held_of(one) is None]
         try:
-            await self._show_all(asked, self.node)
+            await self._show_all(asked, self._node)
         except (EnMasseError, OSError) as error:
             reason = str(error) or type(error).__name__
             left = (one.metadata.uid for one in asked if self._held_of(one) is None)
@@ -121,7 +149,7 @@ class SpaceCertificates:
         held = self._held.get(space.metadata.uid or "")
         if held is None or not held.is_timely(self._clock.now()):
             return None
-        return held if held.basis == _basis(self._question(space), self.node) else None
+        return held if held.basis == _basis(self._question(space), self._node) else None
 
     def _secret(self, key: Key) -> Secret | None:
         found = self._store.get(key)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from doubles import document
-from enmasse.control.prober import ASK_AGAIN_S, ASK_S, Prober
+from enmasse.control.reconcilers.authentication_services import ASK_AGAIN_S, ASK_S, Prober
 from enmasse.resources import AuthenticationService, Key, parse
 from enmasse.resources.conditions import READY
 from enmasse.store.history import CAPACITY
@@ -36,7 +36,7 @@ class Elsewhere:
 @pytest.fixture
 async def platform() -> AsyncIterator[Controlled]:
     async with controlled() as platform:
-        platform.manager.note_answers({})
+        platform.manager.services.note({})
         yield platform
 
 
@@ -47,7 +47,7 @@ def elsewhere() -> Elsewhere:
 
 @pytest.fixture
 def prober(platform: Controlled, elsewhere: Elsewhere) -> Prober:
-    return Prober(platform.store, platform.manager, elsewhere.problem, platform.clock)
+    return Prober(platform.store, platform.manager.services, elsewhere.problem, platform.clock)
 
 
 def external(name: str, port: int = 5671) -> dict[str, Any]:

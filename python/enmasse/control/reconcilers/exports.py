@@ -8,14 +8,14 @@ with another owner is left unchanged.
 import base64
 from collections.abc import Collection, Iterable, Iterator
 
-from enmasse.control.endpoints import is_host_name
+from enmasse.control.endpoints import Place, is_host_name
+from enmasse.control.inventory import ATTACHED, Inventory
+from enmasse.control.work_queue import Batch, WorkQueue
 from enmasse.resources import AddressSpace, ConfigMap, Key, Resource, Secret, Service
 from enmasse.resources.core import NamedMetadata
 from enmasse.resources.endpoints import EndpointStatus, Export
 from enmasse.resources.model import OwnerReference
 from enmasse.store import Store
-
-KINDS = ("ConfigMap", "Secret", "Service")
 
 EXPORTED_BY = "enmasse.io/exported-by"
 """Label: uid of the space of an export."""
@@ -24,8 +24,14 @@ EXPORTED_BY = "enmasse.io/exported-by"
 class Exports:
     """Writes the exports of spaces into a store."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, inventory: Inventory, queue: WorkQueue) -> None:
+        """Nothing is written before the listeners are known."""
         self._store = store
+        self._inventory = inventory
+        self._queue = queue
+        self.place: Place | None = None
+        """The listeners of the platform."""
+
         self._written: dict[Key, str] = {}
         """Existing exports, and the uids of their spaces."""
 
@@ -34,6 +40,23 @@ class Exports:
 
         self._problems: dict[Key, str] = {}
         self._known = False
+
+    def set_place(self, place: Place) -> None:
+        """Set the listeners of the platform; the next pass updates the statuses of all spaces."""
+        self.place = place
+        self._queue.add(self._inventory.keys("AddressSpace"))
+        self._queue.wake()
+
+    async def reconcile(self, batch: Batch) -> None:
+        """Synchronise exports with the statuses just written. Spaces whose problems changed go
+        into the queue, because their statuses are written already.
+
+        Raises: Unavailable if the store fails.
+        """
+        if self.place is None:
+            return
+        spaces = self._inventory.spaces(batch.keys, self.spaces_of(batch.attached))
+        self._queue.add(await self.follow(spaces, batch.ended_spaces))
 
     def problem(self, space: Key) -> str | None:
         """Return the exports of a space that could not be written, with reasons."""
@@ -84,7 +107,7 @@ class Exports:
         return differing
 
     def _find(self) -> None:
-        for kind in KINDS:
+        for kind in ATTACHED:
             for one in self._store.list(kind):
                 if (uid := one.metadata.labels.get(EXPORTED_BY)) is not None:
                     self._written[one.key] = uid

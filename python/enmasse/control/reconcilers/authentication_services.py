@@ -1,13 +1,18 @@
-"""Probes authentication services periodically."""
+"""Probes authentication services periodically, and reports which of them respond.
+
+The prober works between passes, because a probe takes as long as a server likes. A pass reads the
+answers that are there.
+"""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from enmasse.base.clock import Clock
 from enmasse.base.errors import Code, Conflict
-from enmasse.control.manager import Manager
+from enmasse.control.inventory import Inventory
 from enmasse.control.status import Answer
+from enmasse.control.work_queue import WorkQueue
 from enmasse.resources import AddressSpace, AuthenticationService, Key
 from enmasse.store import Store
 
@@ -38,13 +43,36 @@ class _Asking(NamedTuple):
     task: asyncio.Task[None]
 
 
-class Prober:
-    """Probes services for a manager, independently: a hanging service does not delay others."""
+class AuthenticationServices:
+    """The answers of authentication services, for their statuses."""
 
-    def __init__(self, store: Store, manager: Manager, problem: Problem, clock: Clock) -> None:
+    def __init__(self, inventory: Inventory, queue: WorkQueue) -> None:
+        self._inventory = inventory
+        self._queue = queue
+        self.answers: Mapping[Key, Answer] | None = None
+        """The answer of each service; None: services are not probed and are ready without one."""
+
+    def note(self, answers: Mapping[Key, Answer]) -> None:
+        """Record all answers; from the first call on a service without one is not ready."""
+        before = self.answers or {}
+        changed = {
+            key for key in answers.keys() | before.keys() if answers.get(key) != before.get(key)
+        }
+        if self.answers is None:
+            changed |= self._inventory.keys("AuthenticationService")
+        self.answers = answers
+        self._queue.add(changed)
+
+
+class Prober:
+    """Probes services independently: a hanging one does not delay others."""
+
+    def __init__(
+        self, store: Store, services: AuthenticationServices, problem: Problem, clock: Clock
+    ) -> None:
         """`problem` probes one service in bounded time and returns the error, or None."""
         self._store = store
-        self._manager = manager
+        self._reconciler = services
         self._problem = problem
         self._clock = clock
         self._taken_in: int | None = None
@@ -72,7 +100,7 @@ class Prober:
                 await self._clock.sleep(LOOK_S)
 
     def ask(self, tasks: asyncio.TaskGroup) -> None:
-        """Start due probes; the manager receives each result as it arrives.
+        """Start due probes; the reconciler receives each result as it arrives.
 
         A service has one probe at a time. A probe of a changed or deleted service is abandoned.
         """
@@ -103,7 +131,7 @@ class Prober:
                 self._behind.discard(key)
                 self._asked_at.pop(key, None)
                 if self._answers.pop(key, None) is not None:
-                    self._manager.note_answers(dict(self._answers))
+                    self._reconciler.note(dict(self._answers))
         if moved:
             self._behind |= {key for key, one in self._services.items() if one.keeps_realms}
 
@@ -134,7 +162,7 @@ class Prober:
         del self._asking[service.key]
         self._answers[service.key] = Answer(_identity(service), problem)
         self._asked_at[service.key] = self._clock.monotonic()
-        self._manager.note_answers(dict(self._answers))
+        self._reconciler.note(dict(self._answers))
 
 
 def _identity(service: AuthenticationService) -> _Identity:

@@ -1,0 +1,110 @@
+"""The reconciler of statuses: what the other reconcilers report is written, portion by portion."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from doubles import address, space
+from enmasse.base.errors import Code, Invalid
+from enmasse.control.reconcilers import (
+    AuthenticationServices,
+    Exports,
+    PlanReconciler,
+    SpaceCertificates,
+    StatusReconciler,
+    UsageReconciler,
+)
+from enmasse.control.reconcilers.status import Sources
+from enmasse.control.work_queue import PORTION, Batch
+from enmasse.plan import Compiler
+from enmasse.resources import Declared, Event, Key
+from reconciling import Surroundings, batch_of
+
+ORDERS = Key("Address", "default", "default.orders")
+
+
+@pytest.fixture
+def given() -> Surroundings:
+    return Surroundings()
+
+
+@pytest.fixture
+def sources(given: Surroundings) -> Sources:
+    store, engine, clock = given.store, given.engine, given.clock
+    inventory, queue = given.inventory, given.queue
+    plan = PlanReconciler(store, given.computed, engine, Compiler(), inventory, queue)
+    return Sources(
+        plan,
+        UsageReconciler(store, engine, clock, plan.allowance_of, queue, asyncio.Lock()),
+        SpaceCertificates(store, engine, clock, inventory, queue),
+        Exports(store, inventory, queue),
+        AuthenticationServices(inventory, queue),
+    )
+
+
+@pytest.fixture
+def status(given: Surroundings, sources: Sources) -> StatusReconciler:
+    return StatusReconciler(
+        given.store, given.computed, given.clock, sources, given.queue, asyncio.Lock()
+    )
+
+
+async def served(given: Surroundings, sources: Sources, *addresses: Key) -> Batch:
+    """Serve a space with addresses, and return the batch whose statuses are due."""
+    declared = [address(key.name) for key in addresses]
+    changes = await given.declare(space(), *declared)
+    for change in changes:
+        sources.plan.declare(change)
+    sources.plan.compile()
+    batch = batch_of(changes)
+    await sources.plan.serve(batch, 1)
+    return batch
+
+
+def phase(given: Surroundings, key: Key = ORDERS) -> str:
+    found = given.store.get(key)
+    assert isinstance(found, Declared)
+    return found.status.phase
+
+
+async def test_a_confirmed_resource_is_active_and_has_an_event(
+    given: Surroundings, sources: Sources, status: StatusReconciler
+) -> None:
+    await status.reconcile(await served(given, sources, ORDERS), 1)
+    assert phase(given) == "Active"
+    events = [one for one in given.computed.list("Event") if isinstance(one, Event)]
+    assert ("default.orders", "Served") in {
+        (one.involved_object.name, one.reason) for one in events
+    }
+
+
+async def test_a_refusal_is_in_the_status(
+    given: Surroundings, sources: Sources, status: StatusReconciler
+) -> None:
+    given.engine.refusals = [Invalid(Code.FIELD_INVALID, "no such thing")]
+    await status.reconcile(await served(given, sources, ORDERS), 1)
+    found = given.store.get(ORDERS)
+    assert isinstance(found, Declared)
+    assert found.status.messages == ("the node does not serve it yet: no such thing",)
+
+
+async def test_a_portion_that_fails_keeps_no_other_back(
+    given: Surroundings,
+    sources: Sources,
+    status: StatusReconciler,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    keys = [Key("Address", "default", f"default.a{number:03}") for number in range(PORTION + 1)]
+    batch = await served(given, sources, *keys)
+    put_status = given.store.put_status
+
+    async def refuses(resources: Sequence[Declared]) -> None:
+        if any(one.key == keys[0] for one in resources):
+            raise Invalid(Code.FIELD_INVALID, "the definition does not allow it")
+        await put_status(resources)
+
+    monkeypatch.setattr(given.store, "put_status", refuses)
+    with pytest.raises(Invalid, match="does not allow"):
+        await status.reconcile(batch, 1)
+    assert (phase(given, keys[0]), phase(given, keys[-1])) == ("Pending", "Active")
