@@ -111,7 +111,7 @@ def main() -> None:
     asked = parser.parse_args()
     readings = Readings(asked.rate, asked.devices, asked.digits)
     with tempfile.TemporaryDirectory() as name, session(Path(name) / "spark") as spark:
-        silver, gold = Table(f"{name}/silver", "delta", ("date",)), f"{name}/gold"
+        silver, gold = Table(f"{name}/silver", ("date",)), f"{name}/gold"
         query, jvm = GoldQuery(spark, "bench", silver.path, gold, WINDOWS), jvm_of(spark)
         count, spent_s, long_s, bytes_written, took_s = 0, 0.0, 0.0, 0, list[float]()
         for step in range(asked.minutes * 60 // asked.trigger):

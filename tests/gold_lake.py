@@ -23,7 +23,7 @@ class Lake:
     """Silver that batches are appended to, and the query of gold."""
 
     def __init__(self, spark: SparkSession, folder: Path, windows: list[int] = WINDOWS) -> None:
-        self.silver = Table(str(folder / "silver"), "delta", ("date",))
+        self.silver = Table(str(folder / "silver"), ("date",))
         self.gold = str(folder / "gold")
         self.windows = windows
         self.query = GoldQuery(spark, "p", self.silver.path, self.gold, windows)

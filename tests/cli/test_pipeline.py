@@ -105,7 +105,7 @@ def test_status_tells_how_far_gold_is_and_ends_with_1_while_it_fails(folder: Pat
     enmasse("init")
     pipeline, places = read(folder / "pipeline.yaml")
     places.state.mkdir()
-    silver = Table(places.table("silver"), "delta", ("date",))
+    silver = Table(places.table("silver"), ("date",))
     delta.append_arrow(measured({}), silver, "p/readings/q", 0)
     trouble = Trouble(Conflict("E4000", "it lacks sketch"), datetime(2026, 1, 31, tzinfo=UTC), 2)
     with closing(Live(places.live_url, pipeline.spec, pipeline.metadata.name)) as db:

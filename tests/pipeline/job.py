@@ -1,7 +1,7 @@
 """Streaming queries in a process of their own, to be killed.
 
 Usage: `job.py FOLDER URL once|on QUERIES`, the last a JSON object of what queries read and where
-their rows go: `{"NAME": {"address": "..", "to": "files|delta|parquet|ADDRESS", "options": {}}}`.
+their rows go: `{"NAME": {"address": "..", "to": "files|delta|ADDRESS", "options": {}}}`.
 Ends with EX_TEMPFAIL if a process of Spark died of itself, which Spark leaves to who started it.
 """
 
@@ -25,8 +25,8 @@ def written(frame: DataFrame, folder: Path, url: str, to: str) -> DataStreamWrit
     """What writes the rows to where the test looks for them."""
     if to == "files":
         return frame.writeStream.format("parquet").option("path", str(folder / "table"))
-    if to == "delta" or to == "parquet":
-        table = bronze.table(str(folder / "bronze"), to)
+    if to == "delta":
+        table = bronze.table(str(folder / "bronze"))
         return frame.writeStream.foreachBatch(bronze.writer(table, "job"))
     # behind a shuffle, so that rows come in another order when a batch is repeated
     rows = frame.repartition(2, "device").selectExpr("cast(cast(value as int) as string) as body")

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -31,7 +31,6 @@ from published_streams import Log, readings
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 JOB = Path(__file__).with_name("job.py")
-Format = Literal["delta", "parquet"]
 STARTS_MAX = 6
 TYPED = {"decode": "json", "columns": "partition, offset, device string, value double"}
 SEED = 1
@@ -42,7 +41,7 @@ BATCHES = 8
 
 @dataclass(frozen=True)
 class Killed:
-    """Four queries that were killed again and again, and have read all there is."""
+    """Three queries that were killed again and again, and have read all there is."""
 
     folder: Path
     stream: Log
@@ -103,7 +102,6 @@ def killed(
     queue = Log(url, "killed")
     queries: dict[str, dict[str, Any]] = {
         "delta": {"address": stream.address, "to": "delta", "options": {}},
-        "parquet": {"address": stream.address, "to": "parquet", "options": {}},
         "sink": {"address": stream.address, "to": target.address, "options": TYPED},
         "queue": {
             "address": queue.address,
@@ -139,10 +137,9 @@ def test_a_queue_is_read_once_and_is_empty(
     reader.stop()
 
 
-@pytest.mark.parametrize("format", get_args(Format))
-def test_bronze_has_each_message_once(spark: SparkSession, killed: Killed, format: Format) -> None:
+def test_bronze_has_each_message_once(spark: SparkSession, killed: Killed) -> None:
     source = {"url": killed.stream.url, "address": killed.stream.address}
-    table = bronze.table(str(killed.folder / format / "bronze"), format)
+    table = bronze.table(str(killed.folder / "delta" / "bronze"))
     found = reconcile(spark, source, table)
     assert (found.differences, found.messages) == ([], killed.sent)
 

@@ -27,13 +27,11 @@ OLD_ANOMALIES = "CREATE TABLE anomalies (id VARCHAR PRIMARY KEY, detector VARCHA
 
 def opened(
     url: str,
-    format: str = "delta",
     pipeline: str | None = None,
     detectors: Sequence[Mapping[str, Any]] = (),
 ) -> Live:
     source = {"name": "s", "url": "amqp://h", "address": "x", "value": "value"}
-    whole: dict[str, Any] = {"sources": [source], "tables": {"format": format}}
-    whole["detectors"] = detectors
+    whole: dict[str, Any] = {"sources": [source], "detectors": detectors}
     return Live(url, PipelineSpec.model_validate(whole, by_alias=True), pipeline)
 
 
@@ -130,7 +128,7 @@ REFUSED = [
     (
         "UPDATE layout SET format = 'parquet'",
         Conflict,
-        r"spec.tables.format is delta, the tables .* are parquet; set it back, or name another",
+        r"the tables of live state .* are parquet, and a pipeline writes delta; name another",
     ),
 ]
 
@@ -177,9 +175,9 @@ def test_columns_of_another_version_are_named(tmp_path: Path) -> None:
 def test_postgresql_is_looked_at_in_the_same_way(postgres: PostgresServer) -> None:
     url = postgres.new_database()
     opened(url).close()
-    opened(url).close()
-    with pytest.raises(Conflict, match="spec.tables.format is parquet, the tables .* are delta"):
-        opened(url, "parquet")
+    postgres.execute("UPDATE layout SET number = 0", url)
+    with pytest.raises(Conflict, match="and of another layout; go on with the version that made"):
+        opened(url)
 
 
 @pytest.mark.timeout(200)

@@ -1,4 +1,4 @@
-"""Tables that take each batch once: both formats, cut off half-way, grown by columns."""
+"""Tables that take each batch once: interrupted half-way, with new columns, compacted."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow
 import pyarrow.fs
@@ -23,8 +23,6 @@ from enmasse.pipeline.tables import delta
 from enmasse.pipeline.tables.delta import Appended, Table
 
 pytestmark = pytest.mark.timeout(400)
-Format = Literal["delta", "parquet"]
-FORMATS: list[Format] = ["delta", "parquet"]
 AT = datetime(2026, 1, 31, 23, 30, tzinfo=UTC)
 
 
@@ -45,9 +43,8 @@ def offsets(frame: DataFrame) -> list[int]:
     return sorted(row.offset for row in frame.select("offset").collect())
 
 
-@pytest.mark.parametrize("format", FORMATS)
-def test_a_batch_is_in_the_table_once(spark: SparkSession, tmp_path: Path, format: Format) -> None:
-    table = bronze.table(str(tmp_path / "bronze"), format)
+def test_a_batch_is_in_the_table_once(spark: SparkSession, tmp_path: Path) -> None:
+    table = bronze.table(str(tmp_path / "bronze"))
     assert bronze.append(messages(spark, 0, 10), table, "q/1", 0) == Appended(10, 2)
     assert bronze.append(messages(spark, 0, 10), table, "q/1", 0) == Appended(0, 0, again=True)
     assert bronze.append(messages(spark, 10, 5, "other"), table, "q/1", 1).rows == 5
@@ -68,22 +65,20 @@ def test_a_batch_is_in_the_table_once(spark: SparkSession, tmp_path: Path, forma
     assert (bytes(row.body), row.application_properties) == (b"3", {"k": "v"})
 
 
-@pytest.mark.parametrize("format", FORMATS)
 def test_a_batch_that_was_cut_off_is_written_anew(
-    spark: SparkSession, tmp_path: Path, format: Format, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = bronze.table(str(tmp_path / "bronze"), format)
+    table = bronze.table(str(tmp_path / "bronze"))
     bronze.append(messages(spark, 0, 3), table, "q", 0)
-    keeper = type(delta._keeper(table))
-    commit = keeper.commit
+    commit = delta._Delta.commit
 
     def cut(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(keeper, "commit", cut)
+    monkeypatch.setattr(delta._Delta, "commit", cut)
     with pytest.raises(KeyboardInterrupt):
         bronze.append(messages(spark, 3, 9), table, "q", 1)
-    monkeypatch.setattr(keeper, "commit", commit)
+    monkeypatch.setattr(delta._Delta, "commit", commit)
     # in other tasks than before: nothing of the first attempt may stay
     assert bronze.append(messages(spark, 3, 9).coalesce(1), table, "q", 1) == Appended(9, 1)
     assert offsets(delta.read(spark, table)) == list(range(12))
@@ -108,7 +103,7 @@ def readings(*numbers: int) -> pyarrow.Table:
 
 def test_first_batches_of_several_sources_make_a_table_together(tmp_path: Path) -> None:
     for number in range(8):
-        table = Table(str(tmp_path / f"t{number}"), "delta", ("day",))
+        table = Table(str(tmp_path / f"t{number}"), ("day",))
         begin = threading.Barrier(4)
 
         def append(source: int, table: Table = table, begin: Any = begin) -> Appended:
@@ -208,7 +203,7 @@ def test_a_table_that_is_tidied_takes_a_batch_meanwhile(
 
 
 def test_rows_are_read_without_asking_python_for_files(tmp_path: Path) -> None:
-    table = Table(str(tmp_path / "a b"), "delta", ("address",))
+    table = Table(str(tmp_path / "a b"), ("address",))
     addresses = ["far/a=5%+é", "x y", None]
     rows = pyarrow.table({"address": addresses, "offset": [0, 1, 2]})
     delta.append_arrow(rows, table, "q", 0)
@@ -217,18 +212,14 @@ def test_rows_are_read_without_asking_python_for_files(tmp_path: Path) -> None:
     assert found.to_table().sort_by("offset").select(rows.column_names) == rows
 
 
-@pytest.mark.parametrize("format", ["delta", "parquet"])
-def test_spark_reads_the_names_that_folders_have(
-    spark: SparkSession, tmp_path: Path, format: Format
-) -> None:
-    table = Table(str(tmp_path / "a b"), format, ("address",))
+def test_spark_reads_the_names_that_folders_have(spark: SparkSession, tmp_path: Path) -> None:
+    table = Table(str(tmp_path / "a b"), ("address",))
     names = ["far/a=5%+é", "x y", "日本", "%41", None]
     rows = [(name, number) for number, name in enumerate(names)]
     delta.append(spark.createDataFrame(rows, "address string, offset long"), table, "q", 0)
-    if format == "delta":
-        columns = {"address": names, "offset": range(len(names))}
-        delta.append_arrow(pyarrow.table(columns), table, "q", 1)
-        rows += rows
+    columns = {"address": names, "offset": range(len(names))}
+    delta.append_arrow(pyarrow.table(columns), table, "q", 1)
+    rows += rows
     found = delta.read(spark, table).select("address", "offset").collect()
     assert sorted(map(tuple, found), key=str) == sorted(rows, key=str)
 
@@ -262,21 +253,6 @@ def test_small_files_are_joined_and_old_ones_deleted(spark: SparkSession, tmp_pa
     assert delta.read(spark, table).where("address = 'a/b c' and space is null").count() == 12
     assert delta.vacuum(table, 0) == 6
     assert offsets(delta.read(spark, table)) == list(range(12))
-
-
-def test_small_files_of_parquet_are_joined_as_well(spark: SparkSession, tmp_path: Path) -> None:
-    table = bronze.table(str(tmp_path / "bronze"), "parquet")
-    for batch in range(3):
-        bronze.append(messages(spark, batch * 4, 4), table, "q", batch)
-    assert delta.compact(table) == 6
-    rows = delta.read(spark, table)
-    assert offsets(rows) == list(range(12)) and len(rows.inputFiles()) == 1
-    assert rows.where("address = 'a/b c' and application_properties['k'] = 'v'").count() == 12
-    # a batch that is repeated is known, and the next one comes in
-    assert bronze.append(messages(spark, 8, 4), table, "q", 2).again
-    bronze.append(messages(spark, 12, 4), table, "q", 3)
-    assert delta.compact(table) == 3
-    assert offsets(delta.read(spark, table)) == list(range(16))
 
 
 def test_times_and_numbers_leave_out_files(spark: SparkSession, tmp_path: Path) -> None:

@@ -103,11 +103,11 @@ def test_everything_lies_in_a_bucket_and_a_killed_run_goes_on(
 
 
 @pytest.mark.usefixtures("with_jars")
-def test_parquet_in_a_bucket_by_the_name_that_spark_gives_it(
+def test_tables_in_a_bucket_by_the_name_that_spark_gives_it(
     platform: Platform, bucket: str, tmp_path: Path
 ) -> None:
     log = stream(platform, "plain", "plain")
-    tables = {"path": bucket.replace("s3:", "s3a:"), "format": "parquet", "compactEvery": 2}
+    tables = {"path": bucket.replace("s3:", "s3a:"), "compactEvery": 2}
     file = document(tmp_path / "p", log, {"maxRows": 100}, tables=tables)
     sent = 0
     for _ in range(2):

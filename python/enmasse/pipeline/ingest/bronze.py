@@ -7,7 +7,6 @@ the server took it. The table lies by space, address and date.
 """
 
 from collections.abc import Callable
-from typing import Literal
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -22,9 +21,9 @@ NEEDED = ("space", "address", "partition", "offset", "enqueued_time", "body")
 """Without these columns nobody can tell a message from another."""
 
 
-def table(path: str, format: Literal["delta", "parquet"] = "delta") -> Table:
+def table(path: str) -> Table:
     """Return the bronze table at a folder or URI."""
-    return Table(path, format, PARTITION_BY)
+    return Table(path, PARTITION_BY)
 
 
 def timed(messages: DataFrame) -> DataFrame:

@@ -26,11 +26,9 @@ class Store:
 
     def __init__(self, pipeline: Pipeline, places: Places) -> None:
         """Name them; nothing is made yet."""
-        spec = pipeline.spec.tables
-        self.format = spec.format
-        self.bronze = bronze.table(places.table("bronze"), spec.format)
-        self.silver = Table(places.table("silver"), spec.format, ("date",))
-        self.quarantine = Table(places.table("quarantine"), spec.format, ("date",))
+        self.bronze = bronze.table(places.table("bronze"))
+        self.silver = Table(places.table("silver"), ("date",))
+        self.quarantine = Table(places.table("quarantine"), ("date",))
         self.gold = GoldTable(places.table("gold"))
         self.name = pipeline.metadata.name
         self.windows = pipeline.spec.windows
@@ -54,8 +52,7 @@ class Store:
                 delta.compact(table)
                 if table is self.silver and not self._gold_may_wait(keep_ms):
                     continue
-                if table.format == "delta":
-                    delta.vacuum(table, -(-keep_ms // DAY_MS))
+                delta.vacuum(table, -(-keep_ms // DAY_MS))
 
     def _gold_may_wait(self, keep_ms: int) -> bool:
         """Whether gold has read what is older than this: what it has not read has to stay."""

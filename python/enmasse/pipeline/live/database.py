@@ -106,7 +106,7 @@ class Live:
             sa.event.listen(self._engine, "connect", _configure)
         try:
             with self._begin() as connection:
-                lay_out(connection, spec.tables.format, self._place(), pipeline)
+                lay_out(connection, self._place(), pipeline)
         except BaseException:
             self.close()
             raise

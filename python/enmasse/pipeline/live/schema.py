@@ -117,6 +117,7 @@ address."""
 DOCUMENTS = sa.Table("documents", METADATA, _key("part"), _kept("said", sa.String))
 """What of the document the tables were made by (`changes`)."""
 
+TABLE_FORMAT = "delta"
 LAYOUT_NUMBER = 2
 """Of live state, of the other tables, and of what checkpoints remember of streams: one higher with
 each change after which an older pipeline cannot go on."""
@@ -145,25 +146,23 @@ OWNER = sa.Table("owner", METADATA, _key("number", sa.BigInteger), _kept("pipeli
 """One row: the pipeline whose live state this is."""
 
 
-def lay_out(
-    connection: sa.Connection, table_format: str, place: str, pipeline: str | None = None
-) -> None:
+def lay_out(connection: sa.Connection, place: str, pipeline: str | None = None) -> None:
     """Make what is not there; nothing if that is of another layout, for then it is refused.
 
-    Raises Conflict for an older layout, another format of tables or another pipeline, Invalid for a
+    Raises Conflict for an older layout, tables of another format or another pipeline, Invalid for a
     newer layout.
     """
     there = sa.inspect(connection).get_table_names()
     if LAYOUT.name in there:
         row = connection.execute(sa.select(LAYOUT)).mappings().first()
         if row is not None:
-            _compare(row, table_format, place)
+            _compare(row, place)
             _upgrade(connection, row["number"])
     _compare_columns(connection, there, place)
     METADATA.create_all(connection)
     if connection.dialect.name == "postgresql":
         _lay_out_staging(connection)
-    new = {"number": LAYOUT_NUMBER, "made_by": enmasse.__version__, "format": table_format}
+    new = {"number": LAYOUT_NUMBER, "made_by": enmasse.__version__, "format": TABLE_FORMAT}
     connection.execute(insert(connection, LAYOUT).on_conflict_do_nothing(), new)
     if pipeline is not None:
         mine = {"number": 1, "pipeline": pipeline}
@@ -177,7 +176,7 @@ def lay_out(
             )
 
 
-def _compare(row: sa.RowMapping, table_format: str, place: str) -> None:
+def _compare(row: sa.RowMapping, place: str) -> None:
     made_by = f"live state {place} is of EnMasse {row['made_by']}"
     if row["number"] > LAYOUT_NUMBER:
         raise Invalid(
@@ -186,11 +185,11 @@ def _compare(row: sa.RowMapping, table_format: str, place: str) -> None:
         )
     if row["number"] < min(_UPGRADES):
         raise Conflict(Code.STATE_CONFLICT, f"{made_by} and of another layout; {_MEND}")
-    if row["format"] != table_format:
+    if row["format"] != TABLE_FORMAT:
         raise Conflict(
             Code.STATE_CONFLICT,
-            f"spec.tables.format is {table_format}, the tables of live state {place} are"
-            f" {row['format']}; set it back, or name another tables.path (and live.url)",
+            f"the tables of live state {place} are {row['format']}, and a pipeline writes"
+            f" {TABLE_FORMAT}; name another tables.path (and live.url)",
         )
 
 

@@ -1,4 +1,4 @@
-"""Tables that a batch of a streaming query is appended to once: Delta, or plain Parquet.
+"""Delta tables that a batch of a streaming query is appended to once.
 
 Spark writes the files of a batch to a place where nobody looks; they are moved to where they
 belong, and one atomic step makes them rows of the table and remembers the batch. A batch that is
@@ -6,18 +6,16 @@ remembered is not written again. The files lie by the values of their partition 
 (`date=2026-01-31/`), so that whatever reads Parquet finds its way.
 """
 
-import json
 import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import quote, unquote
 
 import pyarrow
 import pyarrow.fs
-import pyarrow.parquet
 from deltalake import (
     CommitProperties,
     DeltaTable,
@@ -36,13 +34,12 @@ from pyspark.sql.types import StructType
 from enmasse.base.errors import Conflict, Missing
 from enmasse.pipeline.connector import uris
 from enmasse.pipeline.tables import footers
-from enmasse.pipeline.tables.joining import SMALL_SIZE, Joiner
 
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 """What stands for null in the name of a folder."""
-STAGING, BATCHES = "_staging", "_batches"
-REMEMBERED_MAX = 100
-"""Batches of one query that a Parquet table remembers: Spark repeats the last one only."""
+STAGING = "_staging"
+SMALL_SIZE = 32 << 20
+"""Compaction leaves files of this size and larger as they are."""
 FILE_ROWS = 500_000
 """Rows of a batch that one task writes, if it is known how many there are."""
 HOURS_A_DAY, HOUR_MS = 24, 3_600_000
@@ -58,7 +55,6 @@ class Table:
     """Where a table lies: a folder, or a URI as in `uris`."""
 
     path: str
-    format: Literal["delta", "parquet"] = "delta"
     partition_by: tuple[str, ...] = ()
 
 
@@ -109,9 +105,8 @@ def append_all(
 class _Staged:
     """The files of a batch that Spark has written for a table, where they are no part of it yet."""
 
-    keeper: "_Delta | _Parquet"
+    keeper: "_Delta"
     folder: str
-    name: str
     app_id: str
     batch_id: int
     moves: list[tuple[str, str]]
@@ -125,7 +120,7 @@ class _Staged:
 
 def _written(part: Part, app_id: str, batch_id: int) -> _Staged | None:
     """Let Spark write the files of a part; None if the table has the batch."""
-    keeper = _keeper(part.table)
+    keeper = _Delta(part.table)
     if keeper.has(app_id, batch_id):
         return None
     frame = part.frame
@@ -143,7 +138,7 @@ def _written(part: Part, app_id: str, batch_id: int) -> _Staged | None:
         (path, f"{folder}{plain}-{batch_id:010}-{number:05}.parquet")
         for number, (path, folder) in enumerate(found)
     ]
-    return _Staged(keeper, staged, name, app_id, batch_id, moves)
+    return _Staged(keeper, staged, app_id, batch_id, moves)
 
 
 def _plain(app_id: str) -> str:
@@ -165,11 +160,10 @@ def _committed(staged: _Staged, described: Mapping[str, footers.Footer]) -> Appe
             files.append(_File(place, _values(place), described[path]))
             moves.append((here, f"{keeper.root}/{place}"))
     if files:
-        keeper.begin(staged.name, [file.place for file in files])
         for here, there in moves:
             keeper.files.create_dir(there.rpartition("/")[0], recursive=True)
             keeper.files.move(here, there)
-        keeper.commit(staged.name, files, staged.app_id, staged.batch_id)
+        keeper.commit(files, staged.app_id, staged.batch_id)
     keeper.files.delete_dir(staged.folder)
     return Appended(sum(file.footer.rows for file in files), len(files))
 
@@ -245,7 +239,7 @@ def remembering(batches: Mapping[str, int]) -> CommitProperties:
 
 def read(spark: SparkSession, table: Table) -> DataFrame:
     """Return the table as it is now, without any jar; raises Missing if there is none."""
-    keeper = _keeper(table)
+    keeper = _Delta(table)
     places, schema = keeper.contents()
     if not places:
         return spark.createDataFrame([], schema)
@@ -265,12 +259,7 @@ def dataset(opened: DeltaTable, path: str) -> Any:
 
 
 def compact(table: Table) -> int:
-    """Join small files of a table; return how many are gone. One process at a time does it.
-
-    Raises Missing if there is no Parquet table.
-    """
-    if table.format == "parquet":
-        return _Parquet(table).join()
+    """Join small files of a table; return how many are gone. One process at a time does it."""
     # one core, and no large file again and again: batches go on meanwhile
     joined = DeltaTable(table.path).optimize.compact(target_size=SMALL_SIZE, max_concurrent_tasks=1)
     return int(joined["numFilesRemoved"])
@@ -304,28 +293,16 @@ def clean(opened: DeltaTable, keep_ms: int) -> int:
     return len(gone)
 
 
-class _Keeper:
-    """What both kinds of tables share: where they lie."""
+class _Delta:
+    """The log of a Delta table holds the files and the last batch of each query."""
 
     def __init__(self, table: Table) -> None:
         self.table = table
         self.files, self.root = uris.files(table.path)
         path = table.path.rstrip("/")
-        # what of a URI names the file system, to Spark
-        prefix = path[: len(path) - len(self.root)] if uris.is_uri(path) else ""
-        self.prefix = uris.for_spark(prefix)
-        self.scheme = prefix
-
-    def exists(self, place: str) -> bool:
-        return bool(self.files.get_file_info(place).type != pyarrow.fs.FileType.NotFound)
-
-
-class _Delta(_Keeper):
-    """The log of a Delta table holds the files and the last batch of each query."""
-
-    def __init__(self, table: Table) -> None:
-        super().__init__(table)
-        path = table.path
+        # the part of a URI that selects the file system, as Spark and as pyarrow write it
+        self.scheme = path[: len(path) - len(self.root)] if uris.is_uri(path) else ""
+        self.prefix = uris.for_spark(self.scheme)
         self._opened = DeltaTable(path) if DeltaTable.is_deltatable(path) else None
 
     def has(self, app_id: str, batch_id: int) -> bool:
@@ -350,10 +327,7 @@ class _Delta(_Keeper):
         if new:
             self._opened.alter.add_columns(new)
 
-    def begin(self, name: str, places: list[str]) -> None:
-        """Files that no version names are nothing to a Delta table."""
-
-    def commit(self, name: str, files: list[_File], app_id: str, batch_id: int) -> None:
+    def commit(self, files: list[_File], app_id: str, batch_id: int) -> None:
         table = self._opened
         assert table is not None
         now_ms = int(self.files.get_file_info(f"{self.root}/{files[0].place}").mtime_ns / 1e6)
@@ -382,87 +356,6 @@ class _Delta(_Keeper):
             raise Missing("E3000", f"{self.table.path} is no Delta table; write to it first")
         schema = from_arrow_schema(pyarrow.schema(table.schema().to_arrow()))
         return list(dataset(table, self.table.path).files), schema
-
-
-class _Parquet(_Keeper):
-    """A file for each of the last batches is what it remembers."""
-
-    def _mark(self, name: str, state: str) -> str:
-        return f"{self.root}/{BATCHES}/{name}.{state}"
-
-    def has(self, app_id: str, batch_id: int) -> bool:
-        return self.exists(self._mark(f"{quote(app_id, safe='')}-{batch_id:010}", "done"))
-
-    def prepare(self, schema: StructType) -> None:
-        """Keep the schema of the first batch, so that an empty table has one."""
-        self.files.create_dir(f"{self.root}/{BATCHES}", recursive=True)
-        kept = f"{self.root}/{BATCHES}/schema.json"
-        if not self.exists(kept):
-            self._write(kept, schema.json())
-
-    def begin(self, name: str, places: list[str]) -> None:
-        """Say which files will appear; take back those of an attempt that was cut off."""
-        mark = self._mark(name, "moving")
-        if self.exists(mark):
-            with self.files.open_input_stream(mark) as file:
-                for place in json.loads(file.read()):
-                    if self.exists(f"{self.root}/{place}"):
-                        self.files.delete_file(f"{self.root}/{place}")
-        self._write(mark, json.dumps(places))
-
-    def _write(self, path: str, text: str) -> None:
-        with self.files.open_output_stream(f"{path}.new") as file:
-            file.write(text.encode())
-        self.files.move(f"{path}.new", path)
-
-    def commit(self, name: str, files: list[_File], app_id: str, batch_id: int) -> None:
-        self.files.move(self._mark(name, "moving"), self._mark(name, "done"))
-        old = self._mark(f"{quote(app_id, safe='')}-{batch_id - REMEMBERED_MAX:010}", "done")
-        if batch_id >= REMEMBERED_MAX and self.exists(old):
-            self.files.delete_file(old)
-
-    def join(self) -> int:
-        """Join small files, none of a batch that is not whole."""
-        self._check()
-        joiner = self._joiner()
-        joiner.finish()
-        # a batch that begins from here on has no file among these
-        there = [(name, info.size) for name, info in self._listed()]
-        return joiner.join(there, self._moving())
-
-    def _joiner(self) -> Joiner:
-        return Joiner(self.files, self.root, BATCHES, STAGING)
-
-    def _listed(self) -> Iterator[tuple[str, Any]]:
-        for path, _ in _files(self.files, self.root):
-            yield path[len(self.root) + 1 :], self.files.get_file_info(path)
-
-    def _moving(self) -> set[str]:
-        """The files of batches that are not whole, or were not when they were cut off."""
-        found = set[str]()
-        for info in self.files.get_file_info(pyarrow.fs.FileSelector(f"{self.root}/{BATCHES}")):
-            if info.path.endswith(".moving"):
-                # it may be whole by now, and not be joined this time
-                with suppress(FileNotFoundError), self.files.open_input_stream(info.path) as file:
-                    found.update(json.loads(file.read()))
-        return found
-
-    def _check(self) -> None:
-        if not self.exists(f"{self.root}/{BATCHES}/schema.json"):
-            raise Missing("E3000", f"{self.table.path} is no table; write to it first")
-
-    def contents(self) -> tuple[list[str], StructType]:
-        """Return the places of files below the table, and its columns."""
-        self._check()
-        kept = f"{self.root}/{BATCHES}/schema.json"
-        with self.files.open_input_stream(kept) as file:
-            schema = StructType.fromJson(json.loads(file.read()))
-        gone = self._joiner().replaced()
-        return [name for name, _ in self._listed() if name not in gone], schema
-
-
-def _keeper(table: Table) -> _Delta | _Parquet:
-    return _Delta(table) if table.format == "delta" else _Parquet(table)
 
 
 def _named(frame: DataFrame, places: Iterable[str]) -> DataFrame:
@@ -503,17 +396,6 @@ def _values(place: str) -> dict[str, str | None]:
     """The partition values that the folders of a file are named by."""
     pairs = [part.partition("=") for part in place.split("/")[:-1]]
     return {name: None if value == NO_VALUE else unquote(value) for name, _, value in pairs}
-
-
-def written(rows: pyarrow.Table, folder: str, name: str) -> AddAction:
-    """Write a file below a folder, such as `date=2026-01-31/x.parquet`, and return what makes it
-    one of the Delta table there: until a transaction has that, it is none."""
-    files, root = uris.files(folder)
-    path = f"{root}/{name}"
-    files.create_dir(path.rpartition("/")[0], recursive=True)
-    with files.open_output_stream(path) as file:
-        pyarrow.parquet.write_table(rows, file, compression="zstd")
-    return added(files, path, name)
 
 
 def added(files: Any, path: str, place: str) -> AddAction:
