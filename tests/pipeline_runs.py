@@ -15,7 +15,6 @@ from pyspark.sql import SparkSession
 import gold_oracle
 from enmasse.base.clock import SystemClock
 from enmasse.messaging import Data, Message, Properties
-from enmasse.pipeline import demo
 from enmasse.pipeline.live import database
 from enmasse.pipeline.live.database import Live
 from enmasse.pipeline.places import Places, read
@@ -83,9 +82,7 @@ def told_once(file: Path, url: str, address: str) -> list[str]:
     _, _, db = opened(file)
     with closing(db):
         ids = [row["id"] for row in db.rows(database.ANOMALIES)]
-    assert Counter(alert["id"] for alert in demo.received({"url": url}, address, "{}")) == Counter(
-        ids
-    )
+    assert Counter(alert["id"] for alert in Log(url, address).bodies()) == Counter(ids)
     return ids
 
 

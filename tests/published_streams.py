@@ -4,9 +4,13 @@ import asyncio
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from enmasse.client import connect
 from enmasse.messaging import Data, Message, Properties
+from enmasse.pipeline.connector import options as option_table
+from enmasse.pipeline.connector import reading
+from enmasse.pipeline.connector.ranges import Slice
 
 UNDER_WAY_MAX = 500
 
@@ -29,6 +33,17 @@ class Log:
                 for outcome in [await sender.post(message) for message in part]:
                     await outcome
         return len(messages)
+
+    def bodies(self) -> list[Any]:
+        """Return the bodies of all messages, decoded as JSON."""
+        given = {"url": self.url, "address": self.address, "columns": "body"}
+        options = option_table.read(given)
+        return [
+            json.loads(body)
+            for number, part in reading.state(options).partitions.items()
+            for batch in reading.batches(options, Slice(number, 0, part.next, None))
+            for body in batch.column("body").to_pylist()
+        ]
 
 
 def readings(first: int, count: int) -> list[Message]:

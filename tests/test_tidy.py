@@ -238,17 +238,22 @@ def test_pure_crates_ban_clocks_sockets_and_files(crate: str) -> None:
         assert path in banned, f"crates/{crate}/clippy.toml does not ban {path}"
 
 
-EXAMPLES = ("competing-consumers", "fan-out", "request-reply")
+EXAMPLES = {
+    **dict.fromkeys(("competing-consumers", "fan-out", "request-reply"), "test_examples.py"),
+    "sensor-pipeline": "test_sensor_pipeline.py",
+}
+"""The tests of `tests/e2e` that run each of them."""
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_every_example_is_whole(example: str) -> None:
-    folder = ROOT / "examples" / example
+    folder, test = ROOT / "examples" / example, EXAMPLES[example]
     present = {path.name for path in folder.iterdir()}
     assert {"README.md", "addresses.yaml"} <= present
     assert any(name.endswith(".py") for name in present)
-    assert any(name.endswith(".js") for name in present)
-    assert example in (ROOT / "tests/e2e/test_examples.py").read_text()
+    # messaging is shown in two languages, Spark is Python
+    assert any(name.endswith(".js") for name in present) or "pipeline.yaml" in present
+    assert example in (ROOT / "tests/e2e" / test).read_text()
 
 
 def test_every_example_is_listed_here() -> None:

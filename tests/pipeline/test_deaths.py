@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from enmasse.base.clock import SystemClock
-from enmasse.pipeline import demo
 from kill_at_call import POINTS
 from pipeline_runs import document, judged, message, told_once
 from pipeline_supervisor import FATAL, Supervisor
@@ -88,6 +87,6 @@ def test_whoever_is_killed_every_figure_is_exact(
     assert proved.returncode == 0, proved.stdout + proved.stderr
     # 49 comes every 50 messages, each time of another device
     assert len(told_once(file, node.url, f"out{seed}")) == sent // 50
-    rows = demo.received({"url": node.url}, f"on{seed}", "{}")
+    rows = Log(node.url, f"on{seed}").bodies()
     places = {(row["partition"], row["offset"]) for row in rows}
     assert (len(rows), len(places)) == (sent // 50, sent // 50)

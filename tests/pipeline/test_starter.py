@@ -1,7 +1,7 @@
 """The document that `init` writes: its detectors are quiet on healthy devices, and only there.
 
-They were tuned on the first 60 % of two real series of temperatures (`demo_data`); the last 40 %
-were kept out of that.
+They were tuned on the first 60 % of two real series of temperatures (the example
+`sensor-pipeline`); the last 40 % were kept out of that.
 """
 
 from collections import Counter
@@ -9,9 +9,10 @@ from typing import Any
 
 import pyarrow
 import pytest
+import series
 
 from enmasse import native
-from enmasse.pipeline import demo_data, starter
+from enmasse.pipeline import starter
 from enmasse.pipeline.detect import detectors
 from enmasse.pipeline.live import rows
 from enmasse.resources import Pipeline, load
@@ -25,7 +26,7 @@ Readings = list[tuple[int, float]]
 @pytest.fixture(scope="module")
 def cities() -> dict[str, Readings]:
     """Real temperatures, in degrees Celsius, about one an hour."""
-    found = {one.device: one for one in demo_data.load() if one.device in CITIES}
+    found = {one.device: one for one in series.load() if one.device in CITIES}
     return {
         city: [
             (time_us, (value - 32) / 1.8)

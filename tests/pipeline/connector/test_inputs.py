@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from enmasse.base.clock import SystemClock
 from enmasse.base.errors import Conflict, Denied, EnMasseError, Invalid
-from enmasse.pipeline import demo, figures
+from enmasse.pipeline import figures
 from enmasse.pipeline.ingest import batches, bronze, judge
 from enmasse.pipeline.ingest.replay import Backfill, Part
 from enmasse.pipeline.ingest.store import Store
@@ -287,7 +287,7 @@ def test_silence_of_all_devices_is_an_incident_of_each_and_none_is_told_twice(
         assert ended == ["d0"]
         run.until(lambda: len(run.db.rows(database.ANOMALIES)) == 4)
         run.until(lambda: run.db.status()["alerts"]["sent"] == 4)
-    told = demo.received({"url": streams.url()}, alerts, "{}")
+    told = Log(streams.url(), alerts).bodies()
     assert Counter(one["device"] for one in told) == {"d0": 2, "d1": 1, "d2": 1}
     assert len({one["id"] for one in told}) == 4
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from enmasse.cli.commands.pipeline_backfill import backfill
-from enmasse.cli.commands.pipeline_demo import demo
 from enmasse.cli.commands.pipeline_package import FILE, Package, packed
 from enmasse.cli.commands.pipeline_package import package as write_package
 from enmasse.cli.options import Data, Output, OutputForm
@@ -188,7 +187,6 @@ def stop(file: File = DOCUMENT, output: OutputForm = Output.TABLE) -> None:
 
 
 app.command()(backfill)
-app.command()(demo)
 app.command("package")(write_package)
 
 
