@@ -43,6 +43,7 @@ class CreationTrail:
             "status": _DONE[deed.verb],
         }
         if deed.error is not None:
+            # At most ten fields, so that a record stays short.
             answer = answer_to(deed.error)
             fields = [fault.field for fault in deed.error.faults][:10]
             record |= {

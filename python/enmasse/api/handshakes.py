@@ -138,7 +138,7 @@ class BoundedTls(_HalfOpen, SSLProtocol):
             asyncio.get_running_loop(),
             application,
             context,
-            None,  # type: ignore[arg-type] # nobody waits for the handshake, as in asyncio's servers
+            None,  # type: ignore[arg-type] # no caller awaits it, as in asyncio's servers
             server_side=True,
             ssl_handshake_timeout=max(limit_s, 0.001),  # type: ignore[arg-type]
         )

@@ -97,7 +97,7 @@ class Stream:
         """Whether all of the request is here."""
 
         self.gone = False
-        """Whether nobody waits for the answer any more."""
+        """Whether the client no longer waits for the answer."""
 
         self.owed = 0
         """Bytes taken from the windows, and not given back yet."""
@@ -134,7 +134,7 @@ class Stream:
         self.changed.set()
 
     def lose(self) -> None:
-        """Note that nobody waits for the answer."""
+        """Note that the client no longer waits for the answer."""
         self.gone = True
         self.end()
 
@@ -170,7 +170,7 @@ class Stream:
             self._ended = True
 
     async def _room(self) -> int:
-        """Return how much may be sent now, at least a byte; 0 if nobody takes it any more."""
+        """Return how much may be sent now, at least a byte; 0 if the client is gone."""
         try:
             async with asyncio.timeout(self._connection.bounds.stalled_s):
                 while not self.gone and not (room := self._connection.room(self)):

@@ -1,7 +1,7 @@
-"""Requests in the name of somebody else: `kubectl --as`, by the headers of Kubernetes.
+"""Requests in the name of another user: `kubectl --as`, by the headers of Kubernetes.
 
-Whoever may impersonate sees what another one could do, and never does what it could not do itself:
-a request has to be allowed to both.
+A user who may impersonate sees what the other one could do, and never exceeds its own rights: a
+request must be allowed to both.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ NAME_LENGTH_MAX = 253
 
 @dataclass(frozen=True, slots=True)
 class Impersonating(Caller):
-    """Somebody who asks as somebody else."""
+    """A user who sends a request in the name of another one."""
 
     by: Caller = OWNER_CALLER
 

@@ -27,7 +27,7 @@ class _Folder(Collector):
         self._data = data
 
     def collect(self) -> Iterator[Metric]:
-        """Yield every family that can be told; what cannot be read is left out."""
+        """Yield every family that can be read; others are omitted."""
         try:
             disk = shutil.disk_usage(self._data.path)
         except OSError:

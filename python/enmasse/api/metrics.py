@@ -213,6 +213,8 @@ class _Snapshot(Collector):
         yield GaugeMetricFamily("enmasse_addresses", "Addresses served.", value=len(addresses))
         yield from self._of_spaces()
         yield from _families(_SPACE, ["space"], _by_space(addresses, self._label))
+        # Above the limit a scrape would cost more than it tells: only the number of omitted
+        # addresses.
         shown = self._all_addresses or len(addresses) <= ADDRESSES_MAX
         if shown:
             labelled = [([one.space, one.name], one) for one in addresses]
@@ -248,6 +250,7 @@ class _Snapshot(Collector):
             "Open connections of a space.",
             labels=["space", "transport"],
         )
+        # Counted here, because the node reports connections one by one.
         counted = Counter(
             (self._label.get(one.space or "", one.space or ""), one.transport)
             for one in self._connections
@@ -317,6 +320,7 @@ def _families(prefix: str, labels: list[str], rows: _Labelled) -> Iterator[Metri
     for name, text, value in _COUNTERS:
         counted = [(values, value(figures)) for values, figures in rows]
         yield from _counted(f"{prefix}_{name}", text, labels, counted)
+    # A family with a label of its own is not in the tables above.
     yield from _counted(
         f"{prefix}_deliveries",
         "Messages by the outcome sent to the producer; presettled: sent settled. dropped counts"

@@ -135,6 +135,7 @@ def _paths(kind: Kind) -> Document:
         collection: {"get": _operation(kind, "list", many, _LISTING)},
         one: {"get": _operation(kind, "get", whole, ())},
     }
+    # As Kubernetes, a collection without a namespace lists all namespaces.
     if model.namespaced:
         paths[f"{kind.base}/{model.plural}"] = {"get": _operation(kind, "list", many, _LISTING)}
     if "create" in kind.verbs:

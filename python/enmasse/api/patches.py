@@ -75,6 +75,7 @@ class _Operations:
                 self._add(at, _value(operation))
             case "move":
                 source, at = _pointer(operation, "from"), _pointer(operation, "path")
+                # RFC 6902, 4.4: from must not be a proper prefix of path.
                 if at[: len(source)] == source and at != source:
                     raise _Unfit("moves something into itself")
                 value = self._at(source)
@@ -82,6 +83,7 @@ class _Operations:
                 self._add(at, value)
             case "copy":
                 value = self._at(_pointer(operation, "from"))
+                # Repeated copies double a document with each operation: their sum has a bound.
                 if problem := excess(value, COPIED_BYTES_MAX):
                     raise _Unfit(f"cannot be copied: {problem}")
                 self._copied += len(json.dumps(value))
@@ -92,7 +94,7 @@ class _Operations:
                 if not _same(self._at(_pointer(operation, "path")), _value(operation)):
                     raise _Unfit(f"the test of {operation['path']!r} fails")
             case other:
-                raise _Unfit(f"{other!r} is none of add, remove, replace, move, copy, test")
+                raise _Unfit(f"{other!r} must be one of add, remove, replace, move, copy, test")
 
     def _at(self, pointer: list[str]) -> Any:
         found = self.document

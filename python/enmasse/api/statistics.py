@@ -57,6 +57,7 @@ NOTHING = AddressFigures("", "", "")
 
 def _shown(now: AddressFigures, before: AddressFigures | None, window_s: float) -> dict[str, Any]:
     since = before or NOTHING
+    # Counters since the node started, then gauges of now, then rates over the window.
     return {
         "senders": now.senders,
         "receivers": now.receivers,

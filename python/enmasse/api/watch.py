@@ -69,6 +69,8 @@ async def _lines(watched: Watched, query: ListQuery) -> AsyncIterator[Line]:
     store, namespace = watched.store, watched.namespace
     since = query.resource_version or 0
     initial = query.initial_events
+    # As Kubernetes: version 0 lists first unless sendInitialEvents is false; another version
+    # continues.
     if initial or (initial is None and since == 0):
         since = store.version
         for resource in store.list(watched.kind.name, namespace):
@@ -87,6 +89,8 @@ async def _lines(watched: Watched, query: ListQuery) -> AsyncIterator[Line]:
                 if (line := _seen(watched, query, event)) is not None:
                     told = position
                     yield line
+                # A watch of rare changes would otherwise fall behind the versions that the store
+                # keeps.
                 elif query.bookmarks and position - told >= UNSEEN_MAX:
                     told = position
                     yield _bookmark(watched, position)

@@ -140,6 +140,7 @@ class Write:
             fault = Fault("fieldManager", "is required for an apply")
             raise Invalid(Code.PARAMETER_INVALID, str(fault), faults=[fault])
 
+        # Called within the write, and again if another writer came first.
         def change(before: Document | None) -> Change:
             unknown: list[Fault] = []
 
@@ -164,6 +165,7 @@ class Write:
                 merged["metadata"]["resourceVersion"] = version
             return Change(read(merged), entries)
 
+        # An apply creates or changes. Another writer may create in between: then it changes.
         if self._platform.store_of(self._kind.model).get(key) is None:
             try:
                 return await self._created(lambda: change(None))

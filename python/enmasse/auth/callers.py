@@ -41,11 +41,11 @@ class Callers:
         self._guesses = Guesses()
 
     def asks(self, authorization: str | None, source: str) -> Caller | None:
-        """As `bearer`, of somebody who asks from a source address.
+        """As `bearer`, for a request from a source address.
 
-        Raises: Exhausted if wrong tokens of that name have come from there, or from many places,
-        and it is too early for another one. The right one is let in from where it was shown before,
-        and from this machine.
+        Raises: Exhausted if wrong tokens of that name came from there, or from many sources, and it
+        is too early for another attempt. The right one is accepted from a source that used it
+        before, and from this machine.
         """
         if authorization is None:
             return None

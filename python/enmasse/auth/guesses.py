@@ -1,9 +1,9 @@
-"""How long somebody who tries wrong API tokens has to wait. Pure: time comes in as an argument.
+"""How long a client with wrong API tokens has to wait. Pure: time is an argument.
 
 The rules and bounds are those of passwords in the node (`crates/router/src/shard/guesses.rs`), with
-one difference: a token is 256 random bits, so whoever shows the right one from where it was shown
-within a day is let in at once, however many wrong ones come from there. What is guessed is the name
-that a token has in front of its secret; tokens without one stand for that of the owner.
+one difference: a token is 256 random bits, so the right one is accepted at once from a source that
+used it within a day, however many wrong ones come from there. Attempts count by the name in front
+of a token's secret; tokens without one count for the owner.
 """
 
 import ipaddress
@@ -136,7 +136,7 @@ class Guesses:
 
 
 def _pair(name: str, source: str) -> _Pair:
-    # Hashes of text are keyed in each process: nobody can aim at one, however long names are.
+    # Hashes of text are keyed in each process: no client can aim at one, with names of any length.
     return hash(name), _network(source)
 
 

@@ -332,6 +332,7 @@ class Logins:
         own = service.spec.external
         if own is None:
             raise Refused("the authentication service has no host and port")
+        # Settings of the space come before those of the service, if the service allows that.
         given = space.overrides if space and own.allow_override else None
         host = (given and given.host) or own.host
 

@@ -137,7 +137,7 @@ class DataDir:
 
     def _bring_to_format(self) -> None:
         """Give a new folder its format, and convert an older one step by step."""
-        data_format.check(self.path, upgrade=self._upgrade)  # again, now that nobody else can
+        data_format.check(self.path, upgrade=self._upgrade)  # again, now that no other can
         file = self.path / "format"
         if data_format.format_of(self.path) is None:
             write_private(file, f"{data_format.FORMAT}\n")
@@ -155,7 +155,7 @@ class DataDir:
 
 
 def make_private(path: Path) -> None:
-    """Make an empty file if there is none; only the owner may read it, whoever could before."""
+    """Create an empty file if it is missing; from now on only the owner may read it."""
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
     path.chmod(0o600)
 

@@ -100,7 +100,7 @@ class Code(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that is wrong with a request: the field's path, and what is wrong and the mend."""
+    """One fault of a request: the field's path, and the error with its remedy."""
 
     field: str
     message: str
@@ -110,10 +110,10 @@ class Fault:
 
 
 class EnMasseError(Exception):
-    """Something that went wrong, said once.
+    """An error, reported once.
 
-    `message` is one line that names what and, where there is one, the mend. `faults` lists the
-    fields at fault. `context` holds what a log wants beside it and never a secret.
+    `message` is one line with the error and, if there is one, its remedy. `faults` lists the fields
+    at fault. `context` holds more facts for the log, never a secret.
     """
 
     kind: ClassVar[str] = "Misuse"

@@ -4,7 +4,7 @@ import ipaddress
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a name or an address stands for this machine and nobody else can reach it."""
+    """Whether a name or an address stands for this machine and is unreachable from others."""
     if host == "localhost":
         return True
     try:

@@ -18,7 +18,7 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 SECRET_KEYS = frozenset(
     {"password", "token", "authorization", "verifiers", "stored_key", "server_key", "secret"}
 )
-"""Keys whose values are never written, whoever logs them."""
+"""Keys whose values are never written."""
 
 
 RECENT_MAX = 2_000
@@ -55,7 +55,7 @@ class Recent(logging.Handler):
     async def follow(self, tail: int) -> AsyncIterator[str]:
         """Yield the last `tail` records and then each that comes, until cancelled.
 
-        Who takes them slower than they come misses the oldest and is told how many.
+        A slow reader misses the oldest records and gets their number.
         """
         come = asyncio.Event()
         follower = (asyncio.get_running_loop(), come)

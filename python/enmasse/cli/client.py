@@ -69,6 +69,7 @@ class Api:
         Raises: Unavailable if no such platform runs; Missing without a token; Denied if other users
             can read a context's token; Invalid if the contexts are malformed.
         """
+        # An explicit option comes before the context.
         context = None
         if data is None and server is None:
             context = contexts.chosen()

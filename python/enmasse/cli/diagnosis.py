@@ -181,6 +181,7 @@ def _control(facts: Facts) -> Iterator[Finding]:
             "complete the work of the finalizers, or remove them with enmasse edit",
         )
         return
+    # A status of an older generation describes another spec; its conditions are reported as well.
     if status.get("observedGeneration", 0) < metadata.get("generation", 0):
         yield Finding(
             "control",

@@ -30,6 +30,7 @@ def follow(api: "Api", wanted: "Named", scope: "Scope", how: "Form", *, watch_on
         meant = meaning(items, model, wanted.names[0])
         meant = meant or [find(items, model, wanted.names[0], scope.space or "")]
         names = {one["metadata"]["name"] for one in meant}
+        # The server filters a single name; several are filtered here.
         if len(names) == 1:
             scope = scope._replace(fields=f"metadata.name={next(iter(names))}")
     tell = _teller(wanted, scope, how, names)

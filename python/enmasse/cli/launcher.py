@@ -85,6 +85,7 @@ async def serve(
     clock = SystemClock()
     raise_open_files_limit()
     check_host(settings.host)
+    # The lock comes first and the listeners last: clients find a complete platform.
     async with AsyncExitStack() as stack:
         data = stack.enter_context(DataDir(settings.data, upgrade=upgrade_data))
         store = await open_store(settings, data, clock)

@@ -51,6 +51,6 @@ def connect(
 def connect_within(node: Node, space: str, user: str | None = None) -> Connection:
     """A session with an address space of a node of this process, without a login.
 
-    Raises Missing for a space that is not there.
+    Raises Missing for a space that does not exist.
     """
     return Connection(Client(fd=node.connect(space, user)))

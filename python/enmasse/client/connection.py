@@ -21,13 +21,13 @@ from enmasse.native import Client
 L = TypeVar("L", bound=Link)
 
 EVENTS_MAX = 1024
-"""Events handled in one turn of the loop, so that others get theirs."""
+"""Events handled in one turn of the loop, so that other tasks run."""
 
 OFFSET_FILTER = "rabbitmq:stream-offset-spec"
-"""The filter of a receiver that a stream applies, and nothing else."""
+"""The filter that marks a receiver of a stream: only streams apply it."""
 
 REPLY_CREDIT = 100
-"""Replies under way at a time."""
+"""Replies in flight at a time."""
 
 
 def _from(start: Start) -> object:
@@ -45,7 +45,7 @@ class Connection:
 
     def __init__(self, client: Client) -> None:
         self.properties: Mapping[str, Any] = {}
-        """What the server says of itself in its open."""
+        """The properties of the server's open."""
 
         self._client = client
         self._links: dict[int, Link] = {}
@@ -68,7 +68,7 @@ class Connection:
     async def __aenter__(self) -> Self:
         """Wait until the connection is open.
 
-        Raises Unavailable, Denied and others: why it is not.
+        Raises the reason otherwise: Unavailable, Denied and others.
         """
         loop = asyncio.get_running_loop()
         self._opened, self._closed = loop.create_future(), loop.create_future()
@@ -115,7 +115,7 @@ class Connection:
     ) -> AsyncIterator[Receiver]:
         """Open a link to receive by, for as long as the block lasts.
 
-        Raises Invalid if it is to start somewhere in what is no stream.
+        Raises Invalid for a start if the address is not a stream.
         """
         options: dict[str, Any] = {"browse": browse}
         if selector is not None:
@@ -283,7 +283,7 @@ class Replies:
             waiting.set_result(message)
 
     def fail(self, error: EnMasseError) -> None:
-        """No reply will come any more."""
+        """No more replies will arrive."""
         for waiting in self._waiting.values():
             if not waiting.done():
                 waiting.set_exception(error)

@@ -1,4 +1,4 @@
-"""What a server says when it ends a link or a connection, as one of the eight errors."""
+"""The error of a server that ends a link or a connection, as one of the eight errors."""
 
 from enmasse.base.errors import (
     Code,
@@ -31,7 +31,7 @@ CONDITIONS: dict[str, tuple[type[EnMasseError], Code]] = {
 
 
 def error_of(what: str, condition: str | None, description: str | None) -> EnMasseError:
-    """The error for the end of `what`; without a condition it ended because that was asked for."""
+    """The error for the end of `what`; without a condition it ended on request."""
     if condition is None:
         return Unavailable(Code.NOT_AVAILABLE, f"{what} is closed")
     kind, code = CONDITIONS.get(condition, (Unavailable, Code.NOT_AVAILABLE))

@@ -17,10 +17,10 @@ class Wire(Protocol):
     """What a link asks of its connection: the half of `enmasse.native.Client` that it uses."""
 
     def send(self, link: int, messages: list[bytes], *, settled: bool) -> int:
-        """Hand over encoded messages, from the front, and return how many were taken."""
+        """Pass on encoded messages, from the front, and return the number accepted."""
 
     def credit(self, link: int, count: int) -> None:
-        """Let so many more messages come in."""
+        """Grant credit for so many more messages."""
 
     def drain(self, link: int) -> None:
         """Take back the credit of a receiver."""
@@ -33,7 +33,7 @@ class Wire(Protocol):
 
 
 class Link:
-    """What both directions share: coming up, and going down."""
+    """The common part of both directions: attach and detach."""
 
     def __init__(self, wire: Wire, number: int, address: str | None) -> None:
         self.number = number
@@ -67,28 +67,28 @@ class Link:
             self._up.set_result(None)
 
     def on_down(self, condition: str | None, description: str | None) -> None:
-        """The link is over: refused or detached."""
+        """The link has ended: refused or detached."""
         self.on_lost(error_of(str(self), condition, description))
 
     def on_lost(self, error: EnMasseError) -> None:
-        """The link is over, as by itself or with its connection."""
+        """The link has ended, by itself or with its connection."""
         self.error = error
         if not self._up.done():
             self._up.set_exception(self.error)
-            # nobody may be waiting
+            # Read at once, or asyncio logs an exception that no task awaits.
             self._up.exception()
         if not self._down.done():
             self._down.set_result(None)
         self.end()
 
     def end(self) -> None:
-        """Tell whoever waits that nothing more comes."""
+        """Notify waiting tasks that nothing more arrives."""
         raise AssertionError("a link sends or receives")
 
 
 @dataclass(slots=True, eq=False)
 class Posted:
-    """A message on its way: first to be taken, then to have an outcome."""
+    """A message in flight: it is accepted by the link first, then gets an outcome."""
 
     data: bytes
     settled: bool
@@ -129,7 +129,7 @@ class ClientSender(Link):
         )
         self._waiting.append(posted)
         if not self._flush_due:
-            # what is posted in one turn of the loop goes in one call
+            # messages posted in one turn of the loop go in one call
             self._flush_due = True
             loop.call_soon(self._flush)
         try:
@@ -152,7 +152,7 @@ class ClientSender(Link):
             try:
                 taken = self._wire.send(self.number, batch, settled=settled)
             except EnMasseError:
-                # the link is gone, which an event is about to say with the reason
+                # the link has ended; an event with the reason follows
                 return
             for _ in range(taken):
                 self._took(self._waiting.popleft())
@@ -169,7 +169,7 @@ class ClientSender(Link):
             posted.taken.set_result(None)
 
     def on_credit(self) -> None:
-        """There is room for more."""
+        """The link has room for more."""
         self._flush()
 
     def on_settled(self, first: int, last: int, outcome: Outcome) -> None:
@@ -180,7 +180,7 @@ class ClientSender(Link):
                 waiting.set_result(outcome)
 
     def end(self) -> None:
-        """Fail what has no outcome and never will."""
+        """Fail the messages that will never have an outcome."""
         assert self.error is not None
         futures: list[asyncio.Future[Outcome] | asyncio.Future[None]] = [*self._outcomes.values()]
         futures += [posted.taken for posted in self._waiting]
@@ -189,7 +189,7 @@ class ClientSender(Link):
         for future in futures:
             if not future.done():
                 future.set_exception(self.error)
-                # an outcome that nobody asked for is no error of the program
+                # an outcome that no task awaits is not an error of the program
                 future.exception()
 
 
@@ -204,12 +204,12 @@ class ClientDelivery:
 
     @cached_property
     def message(self) -> Message:
-        """The message, decoded when it is first looked at."""
+        """The message, decoded at the first access."""
         return decode_message(self.data)
 
     @property
     def settled(self) -> bool:
-        """Whether nobody waits for an outcome."""
+        """Whether the sender does not wait for an outcome."""
         return self._settled
 
     def settle(self, outcome: Outcome | None = None) -> None:
@@ -220,13 +220,13 @@ class ClientDelivery:
 
 
 AHEAD_SIZE = 16 * 1024 * 1024
-"""Bytes of messages that are to wait for whoever iterates, by the size of those before them."""
+"""Bytes of messages that may wait for the iterator, estimated by the size of earlier ones."""
 
 AHEAD_FIRST = 16
-"""Messages asked for before anything is known of their size."""
+"""Credit before the size of messages is known."""
 
 RECENT = 1 / 16
-"""What the last message counts in the mean size of messages."""
+"""The weight of the last message in the mean size of messages."""
 
 
 @dataclass(slots=True)
@@ -245,13 +245,13 @@ class Window:
     done: int = 0
     open: bool = True
     _free: int = field(init=False, default=0)
-    """Messages that may be asked for."""
+    """Messages that credit may still be granted for."""
 
     _ahead: int = field(init=False, default=0)
-    """Messages asked for and not here."""
+    """Messages granted and not received."""
 
     _waiting_size: int = field(init=False, default=0)
-    """Bytes of messages here and not taken."""
+    """Bytes of messages received and not taken."""
 
     _mean_size: float | None = field(init=False, default=None)
 
@@ -260,7 +260,7 @@ class Window:
         self._release(self.size)
 
     def arrive(self, size: int) -> None:
-        """One message of so many bytes is here."""
+        """One message of so many bytes was received."""
         self._ahead = max(self._ahead - 1, 0)
         self._waiting_size += size
         known = self._mean_size
@@ -269,7 +269,7 @@ class Window:
             self._grant()
 
     def take(self, size: int) -> None:
-        """One of so many bytes that was here is taken."""
+        """One received message of so many bytes is taken."""
         self._waiting_size -= size
         self._grant()
 
@@ -387,5 +387,5 @@ class ClientReceiver(Link):
         self._changed.set()
 
     def end(self) -> None:
-        """Wake whoever waits for more."""
+        """Wake tasks that wait for more."""
         self.on_drained()

@@ -83,7 +83,7 @@ class NativeEngine:
         self._bounds = {kind: Bounded(self._clock, WARNINGS_A_SECOND) for kind in WARNINGS}
         self._canary = Canary(node, self._clock)
         self._usage: tuple[str, Sequence[SpaceFigures]] = "", ()
-        """What the node said last of its spaces, and what that means."""
+        """The last report of the node about its spaces, and its parsed form."""
 
     async def apply(self, plan: Plan) -> Proof:
         """Serve this Plan from now on."""
@@ -172,7 +172,7 @@ class NativeEngine:
 
     async def watch_journal(self, changed: Callable[[], None]) -> None:
         """Call `changed` when addresses have lost messages, and when the journal has stopped. The
-        latter is said once in the log."""
+        latter is logged once."""
         damaged: Mapping[str, int] = {}
         while (trouble := _stopped(journal := self._node.journal())) is None:
             if journal and journal["damaged"] != damaged:

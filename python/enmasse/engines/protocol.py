@@ -43,7 +43,7 @@ class Proof:
         return all(one.reason == JOURNAL_STOPPED for one in self.failed.values())
 
     def differing(self, before: "Proof | None") -> set[str]:
-        """Return the uids of which the proof `before` said something else."""
+        """Return the uids with another result in the proof `before`."""
         active, failed = (before.active, before.failed) if before else (frozenset(), {})
         uids = self.failed.keys() | failed.keys()
         lost = before.damaged if before else {}
@@ -56,12 +56,12 @@ class Proof:
 
 
 class AddressFigures(NamedTuple):
-    """The figures of one address. Senders, receivers, waiting and what is said of messages at rest
-    are of this moment; all others count since its start.
+    """Statistics of one address. Senders, receivers, waiting and stored messages are gauges; all
+    others count since its start.
 
-    `accepted` to `modified` are outcomes told to senders; `presettled` had none to tell: these
-    count messages. `dropped` counts copies of presettled messages that reached nobody, one a
-    receiver that missed it, or one where there was none; the message itself is in `presettled`.
+    `accepted` to `modified` are outcomes sent to producers; `presettled` messages have none:
+    these count messages. `dropped` counts undelivered copies of presettled messages, one for each
+    receiver that missed it, or one if there was none; the message itself is in `presettled`.
     `credit_stalls` counts the times senders had to wait because receivers did not take.
 
     `stored` to `scheduled` are the messages at rest: all of them, those that receivers hold, and
@@ -317,10 +317,10 @@ class Engine(Protocol):
         """Return the figures of this moment."""
 
     async def usage(self) -> Sequence[SpaceFigures]:
-        """Return what spaces carry, but for those that nobody has used. Costs little."""
+        """Return the usage of spaces that were used. Costs little."""
 
     def trouble(self) -> str | None:
-        """Return what the engine cannot do any more and the mend, if so. Waits for nobody."""
+        """Return what the engine can no longer do and the remedy, if so. Never waits."""
 
     async def connections(self) -> Sequence[Connection]:
         """Return the open connections."""

@@ -223,6 +223,7 @@ class SpaceState:
             if whole
             else {key for key in self._changed if key.kind == "Address"}
         )
+        # Names and quota first: one address can admit or exclude others, whose outcomes change too.
         affected |= self._settle_names() | self._settle_quota(catalogue)
         for name in self._touched:
             affected |= self._referring.get(name, frozenset())
@@ -396,6 +397,7 @@ class SpaceState:
         )
         outcomes: dict[Key, Outcome | None] = {}
         names: dict[str, MessagingUser] = {}
+        # The oldest user keeps a name that several declare.
         for user in _oldest_first(self._users.values()):
             first = names.setdefault(user.spec.username, user)
             if self._space is None:
@@ -445,6 +447,7 @@ class SpaceState:
             addresses=tuple(sorted(planned, key=attrgetter("name"))),
             auto_create=tuple(dict.fromkeys(one.pattern for one in space.spec.auto_create)),
         )
+        # An equal plan stays the same object, so that no change reaches the node.
         if now != self.planned:
             self.planned = now
 

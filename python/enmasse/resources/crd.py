@@ -90,6 +90,7 @@ def _version(model: type[Resource], name: str, *, is_stored: bool) -> Document:
     }
     if "status" in model.model_fields:
         version["subresources"] = {"status": {}}
+    # Kubernetes accepts metadata fields by itself, and a limited number of others.
     selectable = [path for path in model.selectable if path.startswith("spec.")][:SELECTABLE_MAX]
     if selectable:
         version["selectableFields"] = [{"jsonPath": f".{path}"} for path in selectable]
@@ -113,8 +114,8 @@ def _immutable(model: type[Resource]) -> list[Document]:
 
 
 def _structural(node: Document) -> Document:
-    """Return a schema as an API server takes it: of a number or a text only that it is one, of
-    other choices nothing, and without the defaults, which are for whoever reads what is stored."""
+    """Return a schema as an API server accepts it: of a number or a text only the type, of other
+    choices nothing, and no defaults, which belong to the reader of a stored resource."""
     described = {name: node[name] for name in ("description",) if name in node}
     if "anyOf" in node and not node.get(_INT_OR_STRING):
         return {_ANYTHING: True} | described

@@ -192,7 +192,7 @@ def in_order(resources: Iterable[Resource]) -> list[Resource]:
 
 
 def invalid(kind: str, name: str, found: list[Fault]) -> Invalid:
-    """Return the error for a resource with faults, said in one line."""
+    """Return the error for a resource with faults, in one line."""
     subject = f"{kind} {name}" if name else kind
     summary = "; ".join(str(fault) for fault in found)
     return Invalid(Code.FIELD_INVALID, f"{subject}: {summary}", faults=found, name=name)
@@ -245,6 +245,7 @@ def _check_shape(text: str, source: str, values_max: int) -> None:
     above: list[tuple[str | None, int, int]] = []
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.AliasEvent):
+            # An alias counts as much as the node that it repeats.
             more_values, more_characters = sizes.get(event.anchor or "", (0, 0))
             values += more_values
             characters += more_characters

@@ -1,4 +1,4 @@
-"""From the validator's findings to faults that name the field, what is wrong, and the mend."""
+"""From the validator's findings to faults that name the field, the error and the remedy."""
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +11,7 @@ from enmasse.base.wording import worded
 from enmasse.resources.docstrings import docstrings
 
 FAULTS_MAX = 100
-"""Faults that are told of one document; of more only how many."""
+"""Faults reported for one document; of further ones only the number."""
 
 UNKNOWN = "extra_forbidden"
 """What the validator calls a field that the model does not have."""

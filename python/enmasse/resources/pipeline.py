@@ -481,6 +481,7 @@ class Pipeline(Resource):
                 found.append(Fault(f"spec.windows[{index}]", "must divide a day, as 1m or 1h do"))
         if len(set(spec.windows)) < len(spec.windows):
             found.append(Fault("spec.windows", "names a length twice; keep one"))
+        # A device must be found offline before its state is deleted.
         if spec.live.keep < spec.live.offline_after:
             found.append(Fault("spec.live.keep", "must not be shorter than `offlineAfter`"))
         if spec.live.connections < len(sources):

@@ -50,6 +50,7 @@ def _plain(raw: Schema, definitions: dict[str, Schema]) -> Schema:
         return _plain(
             choice | {key: one for key, one in raw.items() if key != "anyOf"}, definitions
         )
+    # Keywords that OpenAPI 3.0 lacks are translated; those without meaning to a reader are dropped.
     plain: Schema = {}
     for key, value in raw.items():
         if key == "properties":

@@ -151,6 +151,7 @@ class Credentials(httpx2.Auth):
         except (OSError, TimeoutError, ValueError, KeyError, TypeError) as error:
             why = str(error) or type(error).__name__
             raise _unavailable(self._name, f"{command} returned no token: {why}") from None
+        # Without an expiry the token is requested again as often as a token file is read.
         lasts_s = TOKEN_FILE_S
         with suppress(KeyError, ValueError):
             ends = datetime.fromisoformat(status["expirationTimestamp"])

@@ -135,6 +135,7 @@ def bench(
         "hostname": space,
         "pids": pid or server.pids(),
     }
+    # Options without a value keep the defaults of the load tool.
     report = run({name: value for name, value in options.items() if value is not None})
     show(report, output, lambda: "\n".join(lines(report)))
 

@@ -193,6 +193,7 @@ def _from_kubeconfig(name: str, file: Path) -> dict[str, str]:
         raise Invalid(
             Code.DOCUMENT_UNREADABLE, f"{file} is not a kubeconfig with a current context"
         ) from None
+    # Embedded secrets move to files of their own, as contexts hold paths only.
     if authority := cluster.get("certificate-authority"):
         found["ca"] = str(file.parent / authority)
     elif embedded := cluster.get("certificate-authority-data"):

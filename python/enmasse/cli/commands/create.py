@@ -109,6 +109,7 @@ def address(
     from enmasse.cli.names import in_space
     from enmasse.resources.naming import resource_name
 
+    # The resource is named after its address, unless --address names another one.
     resource = resource_name(space, name) if address is None else in_space(space, name)
     spec = stored.nested(
         {

@@ -44,7 +44,7 @@ def files(
     server: ServerUrl = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Declare what files say; what is there already is refused.
+    """Create the resources of files; existing ones are refused.
 
     Example: enmasse create -f addresses.yaml
     """

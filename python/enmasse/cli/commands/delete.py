@@ -101,7 +101,7 @@ def _delete(api: "Api", plural: str, one: Document, *, dry_run: bool) -> None:
 def _agree(api: "Api", items: list[Document]) -> None:
     """Ask whether the messages of addresses, or of all addresses of spaces and namespaces, may go.
 
-    Raises: Conflict if there are some and nobody is there to be asked.
+    Raises: Conflict if there are some and no terminal to ask.
     """
     from enmasse.base.errors import Code, Conflict
     from enmasse.cli.output import can_ask, text

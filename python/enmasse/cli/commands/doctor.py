@@ -68,6 +68,7 @@ def _facts(api: "Api", name: str, space: str, namespace: str) -> "Facts":
         plans_shown = True
     except Denied:
         listed, plans_shown = [], False
+    # Conflicts are between addresses of one space: others need not be read.
     beside = [one for one in addresses if one["metadata"]["name"].startswith(f"{own}.")]
     try:
         health = api.health()

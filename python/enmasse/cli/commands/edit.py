@@ -29,8 +29,8 @@ def edit(
 ) -> None:
     """Change a resource in the editor that VISUAL or EDITOR names (else vi).
 
-    What is refused is shown in the editor again. Fields that somebody else changes meanwhile stay
-    as they are then; if it is the same field, nothing is changed and your text is kept in a file.
+    A refused text is shown in the editor again. Fields that another user changes meanwhile keep
+    that change; if it is the same field, nothing is changed and your text is kept in a file.
 
     Example: EDITOR=nano enmasse edit address orders
     """
@@ -51,7 +51,7 @@ def edit(
 
 
 def _edited(api: "Api", model: "Kind", before: Document) -> Document | None:
-    """Let somebody edit a resource until it is taken or left; return it as it is now."""
+    """Have the user edit a resource until it is accepted or left; return its current state."""
     import yaml
 
     from enmasse.base.errors import EnMasseError, Exhausted, Invalid
@@ -123,7 +123,7 @@ def _merged(patch: Mapping[str, Any], version: Mapping[str, Any]) -> Document:
 
 
 def _in_editor(text: str) -> str | None:
-    """Return a text after somebody has edited it, without comments at its top; None if it is empty.
+    """Return a text as the user edited it, without comments at its top; None if it is empty.
 
     Raises: Invalid if the editor cannot be started or fails.
     """

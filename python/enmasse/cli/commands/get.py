@@ -99,9 +99,9 @@ def show(
     ignore_missing: bool = False,
     no_headers: bool = False,
 ) -> None:
-    """Print what is there of the kinds and names that are wanted.
+    """Print the resources of the requested kinds and names.
 
-    Raises: Missing for the first name that is not there, once the others are printed.
+    Raises: Missing for the first name that does not exist, once the others are printed.
     """
     from enmasse.cli import errors
     from enmasse.cli.forms import list_of
@@ -179,7 +179,7 @@ def _table(api: "Api", plural: str, items: Sequence[Document], scope: "Scope", h
 def _follow(
     api: "Api", wanted: "Sequence[Named]", scope: "Scope", how: "Form", *, watch_only: bool
 ) -> None:
-    """Print what is there of one kind, and each change of it, until Ctrl-C."""
+    """Print the resources of one kind, and each change of them, until Ctrl-C."""
     from enmasse.cli.following import follow
 
     if len(wanted) != 1 or len(wanted[0].names) > 1:

@@ -161,9 +161,9 @@ def _operate(
     output: Output,
     place: Place,
 ) -> None:
-    """Do an operation to its end and say how many messages it was about.
+    """Perform an operation to its end and print the number of its messages.
 
-    What stops it half-way is told after what was done until then.
+    An error half-way is printed after the messages until then.
     """
     from enmasse.cli.output import show, text
 

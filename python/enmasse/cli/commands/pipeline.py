@@ -116,6 +116,8 @@ def run(
     clock, stop, tell = SystemClock(), threading.Event(), _teller(output)
     name, spec = pipeline.metadata.name, pipeline.spec
     with places.taken() as signs, closing(Live(places.live_url, spec, name)) as live:
+        # The lock of the tables, live state, Spark, then metrics: each needs the one before it, and
+        # the queries stop first.
         begun = clock.monotonic()
         tell({"event": "starting", "pipeline": name}, f"{name}: starting Spark, some seconds ..")
         with session(name, master, spec.memory, places.state, packed(master, package)) as spark:
@@ -242,6 +244,7 @@ def reconcile(
             judge.source(spark, one.name, batches.options(one, places), store, start, end)
             for one in chosen
         ]
+    # Printed in either case: the differences are the result, the exit code only summarizes them.
     found: dict[str, Any] = {"pipeline": name, "sources": compared, "gold": windows}
     exact = all(one["exact"] for one in [*compared, windows])
     show(found | {"exact": exact}, output, lambda: judge.text(found))

@@ -1,4 +1,4 @@
-"""`enmasse pipeline backfill`: tables made anew by the document of today."""
+"""`enmasse pipeline backfill`: tables recomputed with the current document."""
 
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -56,6 +56,7 @@ def backfill(
     from enmasse.pipeline.ingest.replay import Backfill, Part
     from enmasse.pipeline.live.database import Live
 
+    # The lock of the tables comes first: no run may write while they are replaced.
     with ExitStack() as stack:
         stack.enter_context(places.taken())
         live = stack.enter_context(

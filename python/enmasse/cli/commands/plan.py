@@ -1,4 +1,4 @@
-"""`enmasse plan`: what there is to choose from, and what of the quotas is used."""
+"""`enmasse plan`: the plans to choose from, and the usage of quotas."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -75,6 +75,7 @@ def usage(
             *api.list("addressspaceplans", None)["items"],
             *api.list("addressplans", None)["items"],
         ]
+    # Computed here from what the user may read, not stored: it is right at the time of the call.
     found = using.of_spaces(using.read(listed))
     if space is not None:
         found = [one for one in found if one.space == space]

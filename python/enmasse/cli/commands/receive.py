@@ -105,9 +105,9 @@ def written(message: "Message", form: Form) -> str:
 
 
 def _start(offset: str | None, partition: int | None) -> "Start | None":
-    """Return where to begin in a stream; None if nothing is said of one.
+    """Return the start in a stream; None without options for one.
 
-    Raises: typer.BadParameter for what is no place.
+    Raises: typer.BadParameter for an invalid start.
     """
     from datetime import UTC, datetime
 

@@ -97,6 +97,7 @@ def send(
         standard=standard,
     )
     messages = template.messages(body, size, count)
+    # The number of lines on stdin is unknown, so progress has no total.
     expected = count or (None if body == "-" else 1)
 
     async def run() -> "Tally":

@@ -91,7 +91,7 @@ def list_(
     items: list[dict[str, Any]] = []
     for secret in (Secret.model_validate(one) for one in found if one.get("type") == TOKEN_TYPE):
         if faults := secret.faults():
-            # It was written to a cluster past admission, and lets nobody in.
+            # It was written to a cluster past admission, and is not valid.
             problem = "; ".join(map(str, faults))
             items.append({"name": secret.metadata.name, "roles": {}, "problem": problem})
             continue

@@ -233,6 +233,7 @@ def up(
 
       enmasse up -f addresses.yaml --data ./data --amqp-port 0 --output json
     """
+    # None: the option was not given, and a variable, the file or the default counts.
     options: dict[str, object] = {
         "data": data,
         "store": store,

@@ -107,7 +107,7 @@ def allow(
     server: ServerUrl = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Say anew what a user may do: this and nothing else. Without any right they may do nothing.
+    """Replace the rights of a user by these. Without any right they may do nothing.
 
     Examples:
 
