@@ -106,11 +106,11 @@ prove: setup-dev ## kill -9 again and again under load, drawn into build/prove/r
 	PYTHONPATH=tests $(BIN)/python -m prove $(ARGS)
 
 bench: setup ## figures as ratios to the bare forwarder, Artemis and RabbitMQ beside it
-	$(CARGO) build --release --locked -p enmasse-forwarder -p enmasse-client -p enmasse-journal-bench
+	$(CARGO) build --release --locked -p enmasse-forwarder -p enmasse-load -p enmasse-journal-bench
 	$(BIN)/python bench/run.py $(ARGS)
 
 bench-baseline: setup ## this checkout beside another one that is set up; AGAINST=DIR names it
-	$(CARGO) build --release --locked -p enmasse-client
+	$(CARGO) build --release --locked -p enmasse-load
 	$(BIN)/python bench/baseline.py --against $(AGAINST) $(ARGS)
 
 bench-instructions: ## instructions a message of this checkout beside another one; AGAINST=DIR names it

@@ -7,7 +7,7 @@ Producers of one space then send to a queue as fast as their sockets take it, wh
 session windows say, while the load tool sends direct messages in another space. Goals: resident
 memory grows by at most the budget and 256 MiB; the direct messages keep four fifths of their rate.
 
-Needs root, ext4 and loop devices. `cargo build --release -p enmasse-client` leaves the load tool.
+Needs root, ext4 and loop devices. `cargo build --release -p enmasse-load` leaves the load tool.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ memory, what messages notice of it, and a restart with them.
     .venv/bin/python bench/control.py [--addresses 10000] [--spaces 1] [--clients 8]
 
 Client and platform share the machine. A platform of its own is started, on loopback. What messages
-notice is measured where `cargo build --release -p enmasse-client` has left the load tool.
+notice is measured where `cargo build --release -p enmasse-load` has left the load tool.
 """
 
 import argparse

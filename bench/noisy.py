@@ -10,7 +10,7 @@ With `--stored` the quiet client sends 100 durable messages of 1 KiB a second, a
 durable messages of 60 MB as fast as it can, both to queues. The goal: the quiet one's p99 beside
 the noise is within five times its own alone. The forwarder stores nothing and is no control.
 
-Client and server share the machine. `cargo build --release -p enmasse-client -p enmasse-forwarder`
+Client and server share the machine. `cargo build --release -p enmasse-load -p enmasse-forwarder`
 leaves the load tool and the forwarder.
 """
 

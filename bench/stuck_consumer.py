@@ -9,7 +9,7 @@ sender keeps nine tenths of its rate. The settlement timeout (1 s) is part of th
 The node has one worker: with two, the second consumer changes which worker has the address and
 which one the connections, and that costs a fifth of the rate by itself.
 
-`cargo build --release -p enmasse-client` leaves the load tool.
+`cargo build --release -p enmasse-load` leaves the load tool.
 """
 
 from __future__ import annotations

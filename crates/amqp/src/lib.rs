@@ -8,9 +8,12 @@
 
 pub mod codec;
 pub mod connection;
+mod error_kind;
 mod link;
 pub mod sasl;
 pub mod selector;
 mod session;
 pub mod time;
 pub mod types;
+
+pub use error_kind::ErrorKind;

@@ -3,7 +3,8 @@
 //! `NativeError` carries kind, code and message; `enmasse.native` turns it into the class of that
 //! kind, once.
 
-use enmasse_node::{ErrorKind, NodeError};
+use enmasse_amqp::ErrorKind;
+use enmasse_node::NodeError;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 
@@ -16,52 +17,45 @@ pyo3::create_exception!(
      and one line that names what and the mend."
 );
 
-/// The name that `enmasse.base.errors` gives to a kind.
-fn kind_name(kind: ErrorKind) -> &'static str {
-    match kind {
-        ErrorKind::Invalid => "Invalid",
-        ErrorKind::Denied => "Denied",
-        ErrorKind::Missing => "Missing",
-        ErrorKind::Conflict => "Conflict",
-        ErrorKind::Exhausted => "Exhausted",
-        ErrorKind::Unavailable => "Unavailable",
-        ErrorKind::PeerError => "PeerError",
-        ErrorKind::Misuse => "Misuse",
-    }
-}
-
 /// An error of the node, for Python.
 pub(crate) fn node_error(error: &NodeError) -> PyErr {
-    NativeError::new_err((kind_name(error.kind()), error.code(), error.to_string()))
+    NativeError::new_err((error.kind().name(), error.code(), error.to_string()))
 }
 
 /// An error of the client, for Python.
 pub(crate) fn client_error(error: &enmasse_client::Error) -> PyErr {
-    use enmasse_client::ErrorKind as Kind;
-    let (kind, code) = match error.kind {
-        Kind::Invalid => ("Invalid", "E1000"),
-        Kind::Denied => ("Denied", "E2000"),
-        Kind::Missing => ("Missing", "E3000"),
-        Kind::Conflict => ("Conflict", "E4000"),
-        Kind::Exhausted => ("Exhausted", "E5000"),
-        Kind::Unavailable => ("Unavailable", "E6000"),
-        Kind::PeerError => ("PeerError", "E7000"),
-        Kind::Misuse => ("Misuse", "E8000"),
-    };
-    NativeError::new_err((kind, code, error.message.clone()))
+    general(error.kind, error.message.clone())
+}
+
+fn general(kind: ErrorKind, message: String) -> PyErr {
+    NativeError::new_err((kind.name(), general_code(kind), message))
+}
+
+/// The code of a kind for errors that have none of their own.
+const fn general_code(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::Invalid => "E1000",
+        ErrorKind::Denied => "E2000",
+        ErrorKind::Missing => "E3000",
+        ErrorKind::Conflict => "E4000",
+        ErrorKind::Exhausted => "E5000",
+        ErrorKind::Unavailable => "E6000",
+        ErrorKind::PeerError => "E7000",
+        ErrorKind::Misuse => "E8000",
+    }
 }
 
 /// The caller passed an argument that the function does not accept.
 pub(crate) fn invalid(message: impl Into<String>) -> PyErr {
-    NativeError::new_err(("Invalid", "E1000", message.into()))
+    general(ErrorKind::Invalid, message.into())
 }
 
 /// A peer violated its protocol.
 pub(crate) fn broken(message: impl Into<String>) -> PyErr {
-    NativeError::new_err(("PeerError", "E7000", message.into()))
+    general(ErrorKind::PeerError, message.into())
 }
 
 /// A value of ours that JSON cannot hold: a bug.
 pub(crate) fn not_json(error: &serde_json::Error) -> PyErr {
-    NativeError::new_err(("Misuse", "E8000", format!("a result cannot be written as JSON: {error}")))
+    general(ErrorKind::Misuse, format!("a result cannot be written as JSON: {error}"))
 }

@@ -1,6 +1,6 @@
 //! `bench` for Python: the load tool with options as JSON, progress as calls a few times a second.
 
-use enmasse_client::load::{self, Options, Progress};
+use enmasse_load::{Options, Progress};
 use pyo3::prelude::*;
 use serde_json::{Map, Value};
 
@@ -13,7 +13,7 @@ pub(crate) fn bench(py: Python<'_>, options_json: &str, progress: Option<Py<PyAn
     let options = options(options_json)?;
     let mut stopped: Option<PyErr> = None;
     let result = py.detach(|| {
-        load::run(&options, &mut |step| match tell(progress.as_ref(), step) {
+        enmasse_load::run(&options, &mut |step| match tell(progress.as_ref(), step) {
             Ok(()) => true,
             Err(error) => {
                 stopped = Some(error);

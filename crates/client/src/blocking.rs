@@ -4,8 +4,9 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::ErrorKind;
 use crate::client::{Client, ClientOptions, Event, Reason, SELECTOR_FILTER};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 
 /// Events taken at once.
 const EVENTS: usize = 1024;

@@ -1,41 +1,6 @@
 //! Errors of a client, sorted by who must act.
 
-/// The party that must act on an error; the same eight kinds as everywhere in EnMasse.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ErrorKind {
-    /// the caller must change the request
-    Invalid,
-    /// the caller must be someone else
-    Denied,
-    /// it is not there
-    Missing,
-    /// read again, then retry
-    Conflict,
-    /// slow down; a stated limit was reached
-    Exhausted,
-    /// wait; nothing is wrong with the request
-    Unavailable,
-    /// the remote broke a protocol
-    PeerError,
-    /// our own caller broke a contract
-    Misuse,
-}
-
-impl ErrorKind {
-    /// The party that must act on a condition of the standard.
-    #[must_use]
-    pub fn of(condition: &str) -> Self {
-        match condition {
-            "amqp:not-found" | "amqp:resource-deleted" => Self::Missing,
-            "amqp:unauthorized-access" => Self::Denied,
-            "amqp:resource-limit-exceeded" | "amqp:link:message-size-exceeded" => Self::Exhausted,
-            "amqp:resource-locked" | "amqp:precondition-failed" | "amqp:link:stolen" => Self::Conflict,
-            "amqp:not-allowed" | "amqp:invalid-field" | "amqp:not-implemented" => Self::Invalid,
-            "amqp:decode-error" | "amqp:connection:framing-error" => Self::PeerError,
-            _ => Self::Unavailable,
-        }
-    }
-}
+use enmasse_amqp::ErrorKind;
 
 /// An error of a client: its kind, and a sentence that names what went wrong and the mend.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

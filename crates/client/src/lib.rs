@@ -1,27 +1,28 @@
-//! The client side of EnMasse: a client of any AMQP 1.0 server, and a load tool that measures one.
+//! The client side of EnMasse: a client of any AMQP 1.0 server. The load tool (`crates/load`) uses its
+//! login, transport, poller and buffers.
 
 mod blocking;
 mod client;
 mod error;
-pub mod load;
-mod login;
-mod poller;
+pub mod login;
+pub mod poller;
 mod publish;
 mod queue;
 mod spool;
 mod stream;
-#[cfg(test)]
-mod testing;
-mod transport;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+pub mod transport;
 pub mod url;
-mod wire;
+pub mod wire;
 
 pub use blocking::SourceOptions;
 pub use client::{
     Client, ClientOptions, Event, Handle, LinkOptions, Outcome, PartitionState, Reason, StreamFilter, StreamOffset,
     StreamState,
 };
-pub use error::{Error, ErrorKind};
+pub use enmasse_amqp::ErrorKind;
+pub use error::Error;
 pub use publish::{Cause, Post, Publisher, PublisherOptions};
 pub use queue::Queue;
 pub use spool::{Id, Kind, Packed, Packing, Records, Seen, identity, was_delivered_before};

@@ -12,7 +12,7 @@ use crate::url::Url;
 
 /// The credentials of all connections of one client.
 #[derive(Clone)]
-pub(crate) struct Credentials {
+pub struct Credentials {
     login: sasl::Login,
     /// the virtual host: for EnMasse the address space
     hostname: Option<String>,
@@ -35,7 +35,7 @@ impl Credentials {
     /// # Errors
     /// `Invalid` for a mechanism of an unknown name, `Denied` if only those are left that may not
     /// be used.
-    pub(crate) fn new(
+    pub fn new(
         url: &Url,
         tls: &TlsOptions,
         mechanisms: Option<&[String]>,
@@ -67,7 +67,7 @@ impl Credentials {
     ///
     /// # Errors
     /// `Misuse` if the system has no random numbers.
-    pub(crate) fn begin(&self) -> Result<Exchange, Error> {
+    pub fn begin(&self) -> Result<Exchange, Error> {
         let mut nonce = sasl::Nonce::default();
         let random = default_provider().secure_random;
         random.fill(&mut nonce).map_err(|_| Error::misuse("the system gave no random numbers for the login"))?;
@@ -96,7 +96,7 @@ fn mechanism(name: &str) -> Result<Mechanism, Error> {
 }
 
 /// One exchange with one server.
-pub(crate) struct Exchange {
+pub struct Exchange {
     client: sasl::Client,
     keys: KeptKeys,
     hostname: Option<String>,
@@ -108,7 +108,7 @@ impl Exchange {
     ///
     /// # Errors
     /// `Denied` if nothing fits.
-    pub(crate) fn start(&mut self, offered: &[Symbol]) -> Result<SaslInit, Error> {
+    pub fn start(&mut self, offered: &[Symbol]) -> Result<SaslInit, Error> {
         self.client.start(offered, self.hostname.clone()).map_err(|error| match error {
             ClientError::NoMechanism(_) if self.withheld && offered.iter().any(|name| shows_secret(name.as_str())) => {
                 Error::denied(format!("{error}; {WITHHELD}"))
@@ -122,7 +122,7 @@ impl Exchange {
     ///
     /// # Errors
     /// `Denied` if the server does not prove itself, `PeerError` if it makes no sense.
-    pub(crate) fn challenge(&mut self, challenge: &[u8]) -> Result<Vec<u8>, Error> {
+    pub fn challenge(&mut self, challenge: &[u8]) -> Result<Vec<u8>, Error> {
         let response = self.client.challenge(challenge).map_err(|error| refused(&error))?;
         *lock(&self.keys) = self.client.keys();
         Ok(response)
@@ -132,7 +132,7 @@ impl Exchange {
     ///
     /// # Errors
     /// `Denied` if it is no, or if the server did not prove itself.
-    pub(crate) fn outcome(&mut self, outcome: &SaslOutcome) -> Result<(), Error> {
+    pub fn outcome(&mut self, outcome: &SaslOutcome) -> Result<(), Error> {
         self.client.outcome(outcome).map_err(|error| refused(&error))
     }
 }
@@ -150,7 +150,8 @@ mod tests {
     use enmasse_amqp::types::{SaslCode, SaslOutcome, Symbol};
 
     use super::Credentials;
-    use crate::error::{Error, ErrorKind};
+    use crate::ErrorKind;
+    use crate::error::Error;
     use crate::transport::TlsOptions;
     use crate::url::Url;
 

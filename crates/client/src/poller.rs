@@ -16,38 +16,39 @@ use rustix::io::Errno;
 const EVENTS_MAX: usize = 256;
 
 /// A set of watched file descriptors.
-pub(crate) struct Poller {
+pub struct Poller {
     epoll: OwnedFd,
 }
 
 /// The readiness of a watched descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ready {
+pub struct Ready {
     /// as given to `watch`
-    pub(crate) key: u64,
+    pub key: u64,
     /// bytes, the end of the stream, or an error wait to be read
-    pub(crate) readable: bool,
+    pub readable: bool,
 }
 
 impl Poller {
-    pub(crate) fn new() -> io::Result<Self> {
+    /// A set without descriptors.
+    pub fn new() -> io::Result<Self> {
         Ok(Self { epoll: epoll::create(CreateFlags::CLOEXEC)? })
     }
 
     /// Watches for bytes to read, and for room to write if `write`. Closing the descriptor ends the
     /// watch.
-    pub(crate) fn watch(&self, source: impl AsFd, key: u64, write: bool) -> io::Result<()> {
+    pub fn watch(&self, source: impl AsFd, key: u64, write: bool) -> io::Result<()> {
         Ok(epoll::add(&self.epoll, source, EventData::new_u64(key), flags(write))?)
     }
 
     /// Changes whether room to write is watched for.
-    pub(crate) fn rewatch(&self, source: impl AsFd, key: u64, write: bool) -> io::Result<()> {
+    pub fn rewatch(&self, source: impl AsFd, key: u64, write: bool) -> io::Result<()> {
         Ok(epoll::modify(&self.epoll, source, EventData::new_u64(key), flags(write))?)
     }
 
     /// Waits until something is ready or `timeout` is over (`None`: forever), and appends it to
     /// `ready`.
-    pub(crate) fn wait(&self, timeout: Option<Duration>, ready: &mut Vec<Ready>) -> io::Result<()> {
+    pub fn wait(&self, timeout: Option<Duration>, ready: &mut Vec<Ready>) -> io::Result<()> {
         // epoll counts milliseconds: for less, its own descriptor is polled first
         let mut left = timeout.map(timespec);
         if timeout.is_some_and(|timeout| timeout.subsec_nanos() % 1_000_000 != 0) {

@@ -8,9 +8,10 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use crate::ErrorKind;
 use crate::blocking::{closing_error, connect, wait};
 use crate::client::{Client, ClientOptions, Event, Handle, LinkOptions, Outcome, Reason};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 
 /// Links that one connection has at a time; messages to further addresses wait until one has
 /// nothing left to send.

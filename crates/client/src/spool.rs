@@ -20,7 +20,8 @@ use std::ops::Range;
 use enmasse_amqp::codec::scan::{Elements, Scalar, head, sections};
 use siphasher::sip128::{Hasher128 as _, SipHasher24};
 
-use crate::error::{Error, ErrorKind};
+use crate::ErrorKind;
+use crate::error::Error;
 
 const MAGIC: &[u8; 8] = b"enmspool";
 const VERSION: u16 = 1;

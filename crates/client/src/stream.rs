@@ -6,12 +6,13 @@
 
 use enmasse_amqp::codec::scan::{Elements, Scalar, head};
 
+use crate::ErrorKind;
 use crate::blocking::{AHEAD_FIRST, SourceOptions, ahead, applies_selector, closing_error, connect, wait};
 use crate::client::{
     Client, Event, Handle, LinkOptions, OFFSET_FILTERS, Outcome, PartitionState, StreamFilter, StreamOffset,
     StreamState,
 };
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 
 /// The range to read.
 #[derive(Clone, Debug, PartialEq, Eq)]

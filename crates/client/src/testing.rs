@@ -20,14 +20,16 @@ use serde_json::{Value, json};
 use crate::url::Url;
 
 /// The one user of `Server::closed`.
-pub(crate) const USER: &str = "alice";
-pub(crate) const PASSWORD: &str = "a secret";
+pub const USER: &str = "alice";
+/// The password of that user.
+pub const PASSWORD: &str = "a secret";
 
 /// A folder of its own for one test, gone with it.
-pub(crate) struct Folder(PathBuf);
+pub struct Folder(PathBuf);
 
 impl Folder {
-    pub(crate) fn new() -> Self {
+    /// An empty folder.
+    pub fn create() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("enmasse-client-{}-{number}", std::process::id()));
@@ -35,7 +37,8 @@ impl Folder {
         Self(path)
     }
 
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
+    /// Path of a file in it.
+    pub fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 }
@@ -48,20 +51,21 @@ impl Drop for Folder {
 
 /// A node with the addresses `anycast`, `multicast` and `a0` to `a9`, all with a window of 10
 /// messages.
-pub(crate) struct Server {
-    pub(crate) node: Node,
+pub struct Server {
+    /// the running node
+    pub node: Node,
     folder: Folder,
 }
 
 impl Server {
     /// Everybody may come in.
-    pub(crate) fn open() -> Self {
+    pub fn open() -> Self {
         Self::start(&json!({"type": "none", "anonymous": true, "mechanisms": ["PLAIN"]}), &json!([]))
     }
 
     /// Only `USER` may come in, with any mechanism, to send to and receive from all addresses but
     /// `multicast`.
-    pub(crate) fn closed() -> Self {
+    pub fn closed() -> Self {
         let mechanisms = ["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"];
         let rights = json!([{"pattern": "anycast", "operations": ["send", "recv"]}]);
         let users =
@@ -79,13 +83,13 @@ impl Server {
         let node = Node::start(&NodeConfig { workers: 2, ..NodeConfig::default() }).unwrap();
         let plan = serde_json::from_value(json!({"version": 1, "spaces": [space]})).unwrap();
         assert_eq!(node.apply(&plan).unwrap().proof.active.len(), 12);
-        let folder = Folder::new();
+        let folder = Folder::create();
         write_certificates(&folder);
         Self { node, folder }
     }
 
     /// A listener of a kind, as a URL without a user.
-    pub(crate) fn listen(&self, scheme: &str) -> Url {
+    pub fn listen(&self, scheme: &str) -> Url {
         let tls = matches!(scheme, "amqps" | "wss").then(|| TlsFiles {
             certificate: self.folder.path("server.pem"),
             key: self.folder.path("server.key"),
@@ -97,15 +101,17 @@ impl Server {
     }
 
     /// The authority of the certificate of the listeners.
-    pub(crate) fn ca(&self) -> PathBuf {
+    pub fn ca(&self) -> PathBuf {
         self.folder.path("ca.pem")
     }
 }
 
 /// One connection of a server that a test plays.
-pub(crate) trait Played {
+pub trait Played {
+    /// The protocol machine of the server.
     fn machine(&mut self) -> &mut Connection;
 
+    /// Reacts to an event of the client.
     fn handle(&mut self, event: Event<'_>);
 
     /// Whether the connection is to be cut.

@@ -6,25 +6,26 @@ use std::os::fd::{AsFd, BorrowedFd};
 use crate::transport::Transport;
 
 /// Bytes of a thread's read buffer; twice the largest frame that a client here lets its peer send.
-pub(crate) const READ_SIZE: usize = 256 * 1024;
+pub const READ_SIZE: usize = 256 * 1024;
 
 /// The read buffer of a thread, shared by all of its connections: an idle connection holds none.
-pub(crate) fn read_buffer() -> Box<[u8]> {
+pub fn read_buffer() -> Box<[u8]> {
     vec![0; READ_SIZE].into_boxed_slice()
 }
 
 /// One connection's bytes.
-pub(crate) struct Wire {
+pub struct Wire {
     transport: Transport,
     /// to be written; append only
-    pub(crate) output: Vec<u8>,
+    pub output: Vec<u8>,
     written: usize,
     /// an incomplete frame
     rest: Vec<u8>,
 }
 
 impl Wire {
-    pub(crate) fn new(transport: Transport) -> Self {
+    /// A connection without bytes, over a transport.
+    pub fn new(transport: Transport) -> Self {
         Self { transport, output: Vec::new(), written: 0, rest: Vec::new() }
     }
 
@@ -34,7 +35,7 @@ impl Wire {
     /// # Errors
     /// Of the socket; `UnexpectedEof` at the end of the stream.
     #[inline]
-    pub(crate) fn fill(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+    pub fn fill(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         let kept = self.rest.len();
         buffer[..kept].copy_from_slice(&self.rest);
         match self.transport.read(&mut buffer[kept..]) {
@@ -50,13 +51,13 @@ impl Wire {
 
     /// Whether `fill` is to be called again before the socket is waited for.
     #[inline]
-    pub(crate) fn holds_input(&self) -> bool {
+    pub fn holds_input(&self) -> bool {
         self.transport.holds_input()
     }
 
     /// Keeps unparsed bytes for the next `fill`: less than a frame, so they always fit.
     #[inline]
-    pub(crate) fn keep(&mut self, rest: &[u8]) {
+    pub fn keep(&mut self, rest: &[u8]) {
         self.rest.extend_from_slice(rest);
         if rest.is_empty() {
             self.rest = Vec::new();
@@ -64,20 +65,20 @@ impl Wire {
     }
 
     /// The bytes kept by `keep`, for a parser that can continue now.
-    pub(crate) fn take_rest(&mut self) -> Vec<u8> {
+    pub fn take_rest(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.rest)
     }
 
     /// Bytes that wait to be written.
     #[inline]
-    pub(crate) fn pending(&self) -> usize {
+    pub fn pending(&self) -> usize {
         self.output.len() - self.written
     }
 
     /// Writes as much as the socket takes. Returns whether something is left, so that room for it
     /// is to be watched.
     #[inline]
-    pub(crate) fn flush(&mut self) -> io::Result<bool> {
+    pub fn flush(&mut self) -> io::Result<bool> {
         while self.written < self.output.len() {
             match self.transport.write(&self.output[self.written..]) {
                 Ok(count) => self.written += count,

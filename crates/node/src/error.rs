@@ -3,28 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use enmasse_amqp::ErrorKind;
 use enmasse_router::table::PlanError;
-
-/// The party that must act (the same eight kinds as in the control plane).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ErrorKind {
-    /// the caller must change the request
-    Invalid,
-    /// the caller must be someone else
-    Denied,
-    /// it is not there
-    Missing,
-    /// read again, then try again
-    Conflict,
-    /// a stated limit was reached: slow down
-    Exhausted,
-    /// wait, or free resources; the request itself is valid
-    Unavailable,
-    /// the remote broke a protocol
-    PeerError,
-    /// our own caller broke a contract: a bug
-    Misuse,
-}
 
 /// An answer of the node that is not the one requested.
 #[derive(Debug, thiserror::Error)]

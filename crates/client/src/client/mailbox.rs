@@ -9,7 +9,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::event::{Event, Handle, LinkOptions, Outcome, Reason};
-use crate::error::{Error, ErrorKind};
+use crate::ErrorKind;
+use crate::error::Error;
 use crate::login::Exchange;
 
 /// Bytes of messages that wait for the I/O thread at a time; one message is always taken.
@@ -283,8 +284,8 @@ fn closing_error(reason: Option<&Reason>) -> Error {
 #[cfg(test)]
 mod tests {
     use super::{Command, Mailbox, QUEUE_SIZE_MAX, RECEIVED_SIZE_MAX};
+    use crate::ErrorKind;
     use crate::client::event::{Event, Reason};
-    use crate::error::ErrorKind;
 
     /// A mailbox with a sending link that has `credit`, and its events read.
     fn with_credit(credit: i64) -> Mailbox {

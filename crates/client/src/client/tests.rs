@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{Client, ClientOptions, Event, Handle, LinkOptions, Outcome, Reason};
-use crate::error::ErrorKind;
+use crate::ErrorKind;
 use crate::testing::{PASSWORD, Server, USER};
 use crate::transport::TlsOptions;
 use crate::url::Url;

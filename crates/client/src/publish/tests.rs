@@ -11,8 +11,8 @@ use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{Attach, Error as AmqpError, Open, Outcome as AmqpOutcome, Target, Value, condition};
 
 use super::{LINKS_MAX, Post, Publisher, PublisherOptions};
+use crate::ErrorKind;
 use crate::client::ClientOptions;
-use crate::error::ErrorKind;
 use crate::testing::Played;
 use crate::url::Url;
 

@@ -13,9 +13,9 @@ use enmasse_amqp::types::{
 };
 
 use super::{PRODUCT, Queue};
+use crate::ErrorKind;
 use crate::blocking::SourceOptions;
 use crate::client::ClientOptions;
-use crate::error::ErrorKind;
 use crate::testing::Played;
 use crate::url::Url;
 

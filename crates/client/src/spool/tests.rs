@@ -5,7 +5,7 @@ use enmasse_amqp::types::{Body, Header, Message, MessageId, Properties, Symbol, 
 use proptest::prelude::*;
 
 use super::{Kind, Packed, Packing, Seen, identity, was_delivered_before};
-use crate::error::ErrorKind;
+use crate::ErrorKind;
 
 const KEY: [u8; 16] = *b"sixteen bytes...";
 

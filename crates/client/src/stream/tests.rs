@@ -14,9 +14,9 @@ use enmasse_amqp::types::{
 };
 
 use super::{Range, Stream, offset};
+use crate::ErrorKind;
 use crate::blocking::SourceOptions;
 use crate::client::{ClientOptions, PartitionState, StreamState};
-use crate::error::ErrorKind;
 use crate::url::Url;
 
 /// A stream with one partition.

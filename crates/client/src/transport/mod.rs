@@ -26,7 +26,7 @@ use crate::url::Url;
 ///
 /// # Errors
 /// `Unavailable` if the name leads nowhere.
-pub(crate) fn resolve(url: &Url) -> Result<Vec<SocketAddr>, Error> {
+pub fn resolve(url: &Url) -> Result<Vec<SocketAddr>, Error> {
     let unknown = |detail: &str| Error::unavailable(format!("host {}: {detail}", url.host));
     let addresses = (url.host.as_str(), url.port).to_socket_addrs().map_err(|error| unknown(&error.to_string()))?;
     let addresses: Vec<_> = addresses.collect();
@@ -35,7 +35,7 @@ pub(crate) fn resolve(url: &Url) -> Result<Vec<SocketAddr>, Error> {
 
 /// How to reach one server: made once, used for any number of connections.
 #[derive(Clone)]
-pub(crate) struct Route {
+pub struct Route {
     tls: Option<tls::Connector>,
     websocket: Option<String>,
 }
@@ -45,14 +45,14 @@ impl Route {
     ///
     /// # Errors
     /// `Invalid` for a TLS file that cannot be used, or a host that TLS cannot name.
-    pub(crate) fn new(url: &Url, options: &TlsOptions) -> Result<Self, Error> {
+    pub fn new(url: &Url, options: &TlsOptions) -> Result<Self, Error> {
         let tls = if url.scheme.is_tls() { Some(options.connector(&url.host)?) } else { None };
         let websocket = url.scheme.is_websocket().then(|| websocket::uri(url));
         Ok(Self { tls, websocket })
     }
 
     /// Begins to connect to one of the addresses.
-    pub(crate) fn connect(&self, address: SocketAddr) -> io::Result<Transport> {
+    pub fn connect(&self, address: SocketAddr) -> io::Result<Transport> {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
         socket.set_nonblocking(true)?;
         socket.set_tcp_nodelay(true)?;
@@ -74,21 +74,23 @@ impl Route {
 }
 
 /// The transport of AMQP.
-pub(crate) enum Transport {
+pub enum Transport {
+    /// frames directly on the stream
     Bytes(Stream),
+    /// frames in binary messages of a WebSocket
     WebSocket(Box<WebSocketStream>),
 }
 
 impl Transport {
     /// A connected socket pair within this process.
-    pub(crate) fn in_process(fd: OwnedFd) -> io::Result<Self> {
+    pub fn in_process(fd: OwnedFd) -> io::Result<Self> {
         let socket = UnixStream::from(fd);
         socket.set_nonblocking(true)?;
         Ok(Self::Bytes(Stream::Unix(socket)))
     }
 
     /// Whether bytes taken by `write` still wait here for the socket.
-    pub(crate) fn holds_output(&self) -> bool {
+    pub fn holds_output(&self) -> bool {
         match self {
             Self::Bytes(stream) => stream.holds_output(),
             Self::WebSocket(stream) => stream.holds_output(),
@@ -97,7 +99,7 @@ impl Transport {
 
     /// Whether bytes may wait here that the socket no longer reports: then `read` until it would
     /// block.
-    pub(crate) fn holds_input(&self) -> bool {
+    pub fn holds_input(&self) -> bool {
         !matches!(self, Self::Bytes(Stream::Tcp(_) | Stream::Unix(_)))
     }
 }
@@ -138,10 +140,13 @@ impl AsFd for Transport {
     }
 }
 
-/// The transport of a WebSocket.
-pub(crate) enum Stream {
+/// A stream of bytes, below WebSocket where that is used.
+pub enum Stream {
+    /// without TLS
     Tcp(TcpStream),
+    /// within this machine or process
     Unix(UnixStream),
+    /// TLS over TCP
     Tls(Box<TlsStream>),
 }
 

@@ -106,7 +106,7 @@ impl Connector {
 }
 
 /// A TLS session over a socket that never waits.
-pub(crate) struct TlsStream {
+pub struct TlsStream {
     socket: TcpStream,
     session: ClientConnection,
 }

@@ -31,7 +31,7 @@ enum State {
 }
 
 /// A byte stream inside a WebSocket.
-pub(crate) struct WebSocketStream {
+pub struct WebSocketStream {
     state: State,
     /// the rest of the message being read
     message: Bytes,

@@ -14,9 +14,9 @@ use super::machine::{Snapshot, resident_kib};
 use super::options::Link;
 use super::report::Json;
 use super::{Plan, Progress, SETUP_TIMEOUT, latency_histogram, latency_report};
-use crate::error::Error;
-use crate::poller::{Poller, Ready};
-use crate::wire::read_buffer;
+use enmasse_client::Error;
+use enmasse_client::poller::{Poller, Ready};
+use enmasse_client::wire::read_buffer;
 
 /// How long one wait for sockets lasts at most.
 const TURN_MAX: Duration = Duration::from_millis(50);

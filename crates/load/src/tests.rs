@@ -9,9 +9,9 @@ use enmasse_forwarder::Forwarder;
 use serde_json::Value;
 
 use super::{Options, Progress, run};
-use crate::error::ErrorKind;
-use crate::testing::{PASSWORD, Server, USER};
-use crate::url::Url;
+use enmasse_client::ErrorKind;
+use enmasse_client::testing::{PASSWORD, Server, USER};
+use enmasse_client::url::Url;
 
 fn forwarder(sink: Option<u32>) -> u16 {
     let mut forwarder = Forwarder::bind(0, sink).unwrap();

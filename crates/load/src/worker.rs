@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::Plan;
 use super::connection::{Connection, Traffic};
-use crate::error::Error;
-use crate::poller::{Poller, Ready};
-use crate::wire::read_buffer;
+use enmasse_client::Error;
+use enmasse_client::poller::{Poller, Ready};
+use enmasse_client::wire::read_buffer;
 
 /// How long a thread sleeps at most before it examines the phase again.
 pub(super) const TURN_MAX: Duration = Duration::from_millis(5);

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::error::Error;
-use crate::transport::TlsOptions;
-use crate::url::Url;
+use enmasse_client::Error;
+use enmasse_client::transport::TlsOptions;
+use enmasse_client::url::Url;
 
 /// Bytes at the front of every body: its sender, its number, and its due time.
 pub const BODY_MIN: usize = super::stamp::SIZE;

@@ -1,12 +1,12 @@
-//! The load tool by itself: `--name value` for every option of `load::Options`, the result as JSON
+//! The load tool by itself: `--name value` for every option of `enmasse_load::Options`, the result as JSON
 //! on stdout.
 
 use std::process::ExitCode;
 
-use enmasse_client::load::{self, Options};
+use enmasse_load::Options;
 
 fn main() -> ExitCode {
-    match options().and_then(|options| load::run(&options, &mut |_| true).map_err(|error| error.to_string())) {
+    match options().and_then(|options| enmasse_load::run(&options, &mut |_| true).map_err(|error| error.to_string())) {
         Ok(result) => {
             println!("{result}");
             ExitCode::SUCCESS

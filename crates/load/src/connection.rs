@@ -21,11 +21,11 @@ use enmasse_amqp::types::{
 };
 
 use super::Plan;
-use crate::error::Error;
-use crate::login::{Credentials, Exchange};
-use crate::poller::Poller;
-use crate::transport::Transport;
-use crate::wire::Wire;
+use enmasse_client::Error;
+use enmasse_client::login::{Credentials, Exchange};
+use enmasse_client::poller::Poller;
+use enmasse_client::transport::Transport;
+use enmasse_client::wire::Wire;
 
 /// Largest frame taken, and written if the server takes it: small enough for any read buffer here.
 const FRAME_SIZE_MAX: u32 = 131_072;

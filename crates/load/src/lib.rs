@@ -28,10 +28,10 @@ use hdrhistogram::Histogram;
 
 pub use options::{BODY_MIN, Link, Mode, Options};
 
-use crate::error::Error;
-use crate::login::Credentials;
-use crate::transport::{Route, Transport, resolve};
-use crate::url::Url;
+use enmasse_client::Error;
+use enmasse_client::login::Credentials;
+use enmasse_client::transport::{Route, Transport, resolve};
+use enmasse_client::url::Url;
 use machine::Calibration;
 use report::Json;
 use sender::Template;

@@ -203,8 +203,8 @@ impl Traffic for Receiver {
 #[cfg(test)]
 mod tests {
     use super::body;
-    use crate::load::options::Options;
-    use crate::load::sender::Template;
+    use crate::options::Options;
+    use crate::sender::Template;
 
     #[test]
     fn the_body_is_found_behind_any_sections() {

@@ -13,7 +13,7 @@ use super::report::Json;
 use super::sender::{Sender, Sent};
 use super::worker::{TURN_MAX, Worker};
 use super::{Phase, Plan, Progress, SETUP_TIMEOUT, latency_histogram, latency_report};
-use crate::error::Error;
+use enmasse_client::Error;
 
 /// After the measured time: how long nothing may move before missing messages count as lost.
 const QUIET_MAX: Duration = Duration::from_secs(2);
