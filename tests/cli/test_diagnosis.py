@@ -1,28 +1,20 @@
 """Why an address is not ready: one case for each check."""
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from cli_platform import Obeying
-from doubles import (
-    address,
-    address_plan,
-    deadletter,
-    infra,
-    queue,
-    space,
-    space_plan,
-    subscription,
-)
-from enmasse.cli.diagnosis import CHECKS, Facts, State, diagnose
+from doubles import address, address_plan, infra, queue, space, space_plan, subscription
+from enmasse.cli.diagnosis import CHECKS, REASONS, Facts, State, diagnose
 from enmasse.engines import AddressFigures
+from enmasse.plan import Compiler
 from enmasse.resources import Address, Resource
 
+SMALL = address_plan("small", "queue", router=0.01, broker=0.1)
 LARGE = address_plan("large", "queue", router=0.01, broker=1)
-PLANS = [infra(), LARGE, space_plan("p", [LARGE], (1, 1, 2))]
+PLANS = [infra(), SMALL, LARGE, space_plan("p", [LARGE], (1, 1, 2))]
 
 
 def condition(reason: str, status: str = "False", message: str = "") -> dict[str, Any]:
@@ -36,7 +28,6 @@ SERVED = {"isReady": True, "observedGeneration": 1, "conditions": [condition("Se
 
 def facts(
     one: Address | None = None,
-    others: Sequence[Resource] = (),
     status: dict[str, Any] | None = None,
     **changes: Any,
 ) -> Facts:
@@ -44,9 +35,26 @@ def facts(
     one = one or queue()
     shown = one.document() | {"status": status or SERVED}
     shown["metadata"] = shown["metadata"] | {"generation": 1} | changes.pop("metadata", {})
-    declared = changes.pop("declared", space())
-    home = declared.document() | {"status": {"isReady": True}}
-    return Facts(shown, [declared, one, *others], **({"space": home} | changes))
+    home = space().document() | {"status": {"isReady": True}}
+    return Facts(shown, **({"space": home} | changes))
+
+
+def compiled(one: Address, *others: Resource) -> Facts:
+    """What is known of an address that the control plane judged beside others."""
+    compiler = Compiler()
+    for resource in (*others, one):
+        compiler.put(resource.key, resource)
+    compiler.refresh()
+    outcome = compiler.outcome(one.key)
+    why = outcome.left_out or outcome.waiting
+    assert why is not None
+    status = SERVED | {"conditions": [condition(why.reason, message=why.message)]}
+    return facts(one, status)
+
+
+def named(name: str, created: str, **spec: Any) -> Address:
+    """A queue `orders` by the name of its resource and the time of its creation."""
+    return address(name, "queue", "orders", spec or None).with_metadata(creation_timestamp=created)
 
 
 def figures(**values: Any) -> dict[str, Any]:
@@ -75,19 +83,27 @@ CASES: dict[str, tuple[Facts, str, State, str, str]] = {
         "address space", State.TROUBLE, "is not ready: Configuring", "describe addressspace",
     ),
     "a name that another one has": (
-        facts(others=[address("default.twin", "queue", "orders")]),
-        "name", State.TROUBLE, "default.twin also declares the address 'orders'", "delete one",
+        compiled(named("default.twin", "2"), space(), named("default.orders", "1")),
+        "name", State.TROUBLE, "already declared by default.orders", "delete one",
     ),
     "a plan that is gone": (
-        facts(queue(plan="gone"), PLANS),
+        compiled(queue(plan="gone"), space(), *PLANS),
         "plan", State.TROUBLE, "AddressPlan 'gone' not found", "enmasse edit address orders",
     ),
+    "a plan that the space does not offer": (
+        compiled(queue(plan="small"), space(plan="p"), *PLANS),
+        "plan", State.TROUBLE, "does not offer 'small'", "enmasse edit address orders",
+    ),
+    "no room in the quota": (
+        compiled(queue(plan="large"), space(plan="p"), queue("default.b", plan="large"), *PLANS),
+        "quota", State.TROUBLE, "broker 2 of 1", "enmasse plan usage",
+    ),
     "a reference that is gone": (
-        facts(queue(deadletter="dead")),
+        compiled(queue(deadletter="dead"), space()),
         "references", State.TROUBLE, "'dead' that does not exist", "declare it first",
     ),
     "a reference of another type": (
-        facts(subscription(topic="tasks"), [queue("default.tasks")]),
+        compiled(subscription(topic="tasks"), space(), queue("default.tasks")),
         "references", State.TROUBLE, "not of type topic but queue", "name one of type topic",
     ),
     "no status at all": (
@@ -154,23 +170,13 @@ def test_what_is_wrong_is_found_with_its_mend(name: str) -> None:
 
 
 def test_of_what_is_well_every_check_says_so() -> None:
-    found = diagnose(facts(queue(deadletter="dead"), [deadletter()]))
+    found = diagnose(facts())
     assert [one.check for one in found] == list(CHECKS)
     assert {one.state for one in found} == {State.OK}
 
 
-@pytest.mark.parametrize(
-    ("reason", "state"), [("QuotaExceeded", State.TROUBLE), ("Served", State.NOTE)]
-)
-def test_a_quota_that_is_full_is_told(reason: str, state: State) -> None:
-    home = space(plan="p")
-    both = [queue(plan="large"), queue("default.b", plan="large")]
-    told = both[0].document() | {"status": SERVED | {"conditions": [condition(reason)]}}
-    shown = home.document() | {"status": {"isReady": True}}
-    found = diagnose(Facts(told, [home, *both, *PLANS], shown))
-    (quota,) = [one for one in found if one.check == "quota"]
-    assert quota.state is state
-    assert "broker 2 of 1, aggregate 3 of 2 of plan p" in quota.message
+def test_every_reason_belongs_to_a_check() -> None:
+    assert {check for check, _ in REASONS.values()} <= CHECKS.keys()
 
 
 def test_the_command_tells_all_and_ends_with_what_it_found(shop: Obeying) -> None:

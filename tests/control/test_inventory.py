@@ -58,7 +58,7 @@ async def test_a_deleted_and_a_replaced_resource_end(store: MemoryStore) -> None
     await store.delete([ORDERS, SPACE])
     await store.put([space()])
     pending = inventory.pending()
-    assert inventory.ends_spaces(pending.keys)
+    assert inventory.ended_spaces(pending.keys) == {SPACE}
     assert taken(inventory) == uids
     assert inventory.keys_of(uids.values()) == set()
     new = store.get(SPACE)

@@ -6,14 +6,14 @@ import pytest
 
 from doubles import address, deadletter, queue, space, subscription, topic, user
 from enmasse.base.errors import Code, Conflict, EnMasseError, Invalid
-from enmasse.control.index import Index
 from enmasse.control.policies import World, first_fault, space_exposed
+from enmasse.plan import DeclaredState, Overlay
 from enmasse.resources import Resource
 from enmasse.resources.address import TYPES
 
 
 def world(resources: Sequence[Resource], exposed: bool = False) -> World:
-    return World(Index(resources).after({}), exposed, served=TYPES)
+    return World(Overlay(DeclaredState(resources), {}), exposed, served=TYPES)
 
 
 def fault_of(
@@ -158,8 +158,8 @@ def test_a_subscription_keeps_its_full_name_for_itself() -> None:
 
 
 def test_a_type_that_cannot_be_served_is_refused() -> None:
-    index = Index([space(), queue()]).after({})
-    error = first_fault([(queue(), None)], World(index, False, served=("anycast", "topic")))
+    state = Overlay(DeclaredState([space(), queue()]), {})
+    error = first_fault([(queue(), None)], World(state, False, served=("anycast", "topic")))
     assert isinstance(error, Invalid)
     assert [str(fault) for fault in error.faults] == [
         "spec.type: 'queue' cannot be served by this node; it serves anycast, topic"

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from doubles import address, deadletter, queue, space, subscription, topic, user
 from enmasse.plan import Compiler, compile, is_open
-from enmasse.plan.space import BEARER_MECHANISMS, STANDARD_MECHANISMS
+from enmasse.plan.login import BEARER_MECHANISMS, STANDARD_MECHANISMS
 from enmasse.resources import Address, Key, MessagingUser, Resource, Verifier, parse
 from enmasse.resources.messaging_user import WILDCARDS_MAX, Authorization
 

@@ -1,19 +1,17 @@
-"""Diagnoses why an address is not ready, or why no messages pass, by a series of checks. Pure.
+"""Explains why an address is not ready, or why no messages pass, by a series of checks. Pure.
 
-A check reads the API's data and returns nothing, a note, or a problem with its remedy. The order
+The control plane decides; its decisions are in the conditions of the address and its space. A
+check selects what concerns it from the API's data, and adds the command that remedies it. The order
 follows the path of an address: space, name, plan, quota, references, control loop, node,
 certificate, disk, clients.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 from enmasse.base.kinds import STORED
-from enmasse.cli import usage
-from enmasse.plan import Catalogue, dangling
-from enmasse.resources import Address, AddressSpace, Resource
 
 Document = Mapping[str, Any]
 
@@ -44,14 +42,8 @@ class Facts:
     document: Document
     """The address as returned by the API, with statistics."""
 
-    resources: Sequence[Resource]
-    """Spaces and addresses of its namespace, and all plans and services."""
-
     space: Document | None
     """Its address space as returned by the API."""
-
-    plans_shown: bool = True
-    """Whether `resources` includes plans and services, which tenants cannot read."""
 
     health: str = "ok"
     """The health report of the platform."""
@@ -59,32 +51,23 @@ class Facts:
     handshake: str | None = None
     """Why TLS fails for clients that trust the space's CA only, or None."""
 
-    catalogue: Catalogue = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Index the resources."""
-        object.__setattr__(self, "catalogue", Catalogue(self.resources))
+    @property
+    def name(self) -> str:
+        """The address for clients."""
+        found: str = self.document["spec"]["address"]
+        return found
 
     @property
-    def address(self) -> Address:
-        """The declared address."""
-        name = self.document["metadata"]["name"]
-        return next(
-            one for one in self.resources if isinstance(one, Address) and one.metadata.name == name
-        )
+    def type(self) -> str:
+        """The type of the address."""
+        found: str = self.document["spec"]["type"]
+        return found
 
     @property
-    def declared_space(self) -> AddressSpace | None:
-        """Its declared address space."""
-        home = self.address.space
-        spaces = (one for one in self.resources if isinstance(one, AddressSpace))
-        return next((one for one in spaces if one.metadata.name == home), None)
-
-    @property
-    def beside(self) -> list[Address]:
-        """The addresses of its space."""
-        home = self.address.space
-        return [one for one in self.resources if isinstance(one, Address) and one.space == home]
+    def space_name(self) -> str:
+        """Its address space."""
+        found: str = self.document["metadata"]["name"]
+        return found.partition(".")[0]
 
     @property
     def figures(self) -> Document:
@@ -103,7 +86,7 @@ def diagnose(facts: Facts) -> list[Finding]:
 
 
 def _space(facts: Facts) -> Iterator[Finding]:
-    name = facts.address.space
+    name = facts.space_name
     if facts.space is None:
         yield Finding(
             "address space",
@@ -122,52 +105,40 @@ def _space(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _name(facts: Facts) -> Iterator[Finding]:
-    own = facts.address
-    for other in facts.beside:
-        if other.key != own.key and set(other.names) & set(own.names):
-            yield Finding(
-                "name",
-                State.TROUBLE,
-                f"{other.metadata.name} also declares the address {own.spec.address!r}",
-                "delete one of the two; the older one is served",
-            )
+_CHOOSE = "choose an offered plan with enmasse edit address {address}"
+_ROOM = (
+    "delete addresses, choose smaller plans, or a larger plan for the space (enmasse plan usage)"
+)
+_REFERENCE = "declare it first, or name another"
+
+REASONS: dict[str, tuple[str, str]] = {
+    "AddressTaken": ("name", "delete one of the two; the older one is served"),
+    **dict.fromkeys(
+        ("TypeNotOffered", "PlanUnknown", "PlanWrongType", "PlanNotOffered"), ("plan", _CHOOSE)
+    ),
+    **dict.fromkeys(("QuotaExceeded", "ReferenceWaits"), ("quota", _ROOM)),
+    **dict.fromkeys(
+        ("TopicMissing", "DeadletterMissing", "ExpiryMissing"), ("references", _REFERENCE)
+    ),
+    "TopicWrongType": ("references", "name one of type topic"),
+    **dict.fromkeys(
+        ("DeadletterWrongType", "ExpiryWrongType"), ("references", "name one of type deadletter")
+    ),
+}
+"""The check and the remedy of reasons why an address is not ready."""
 
 
-def _plan(facts: Facts) -> Iterator[Finding]:
-    if not facts.plans_shown:
-        yield Finding("plan", State.NOTE, _NOT_SHOWN)
-        return
-    space = facts.declared_space
-    problem = facts.catalogue.problem_of_address(facts.address, space) if space else None
-    if problem is not None:
-        mend = f"choose an offered plan with enmasse edit address {facts.address.spec.address}"
-        yield Finding("plan", State.TROUBLE, problem.message, mend)
+def _declared(check: str) -> Callable[[Facts], Iterator[Finding]]:
+    """Return the check that reports a reason of REASONS."""
 
+    def find(facts: Facts) -> Iterator[Finding]:
+        ready = _ready(facts)
+        name, mend = REASONS.get(ready.get("reason", ""), ("", ""))
+        if name == check and ready.get("status") != "True":
+            remedy = mend.format(address=facts.name)
+            yield Finding(check, State.TROUBLE, ready.get("message", ""), remedy)
 
-def _quota(facts: Facts) -> Iterator[Finding]:
-    if not facts.plans_shown:
-        yield Finding("quota", State.NOTE, _NOT_SHOWN)
-        return
-    for one in usage.of_spaces(facts.resources):
-        if one.space != facts.address.space:
-            continue
-        over = [f"{use.resource} {use.used} of {use.limit}" for use in one.uses if use.is_over]
-        if over:
-            waits = _ready(facts).get("reason") == "QuotaExceeded"
-            yield Finding(
-                "quota",
-                State.TROUBLE if waits else State.NOTE,
-                f"the addresses of the space use {', '.join(over)} of plan {one.plan}",
-                "delete addresses, choose smaller plans, or a larger plan for"
-                " the space (enmasse plan usage)",
-            )
-
-
-def _references(facts: Facts) -> Iterator[Finding]:
-    named = {name: one for one in facts.beside for name in one.names}
-    for one in dangling(facts.address, named.get):
-        yield Finding("references", State.TROUBLE, f"it {one.problem}", one.mend)
+    return find
 
 
 def _control(facts: Facts) -> Iterator[Finding]:
@@ -201,8 +172,6 @@ def _control(facts: Facts) -> Iterator[Finding]:
         )
 
 
-_NOT_SHOWN = "not checked: requires the role service-admin"
-
 _MENDS = {
     "PlanRefused": "run enmasse logs --level warning for the reason",
     "PlanNotApplied": "wait; if it persists, check enmasse logs",
@@ -213,7 +182,7 @@ _MENDS = {
 def _node(facts: Facts) -> Iterator[Finding]:
     trouble = facts.health.partition(";")[2].strip()
     if trouble:
-        direct = facts.address.spec.type not in STORED
+        direct = facts.type not in STORED
         state = State.NOTE if direct else State.TROUBLE
         yield Finding(
             "node",
@@ -252,7 +221,7 @@ def _room(facts: Facts) -> Iterator[Finding]:
 
 
 def _clients(facts: Facts) -> Iterator[Finding]:
-    figures, type_ = facts.figures, facts.address.spec.type
+    figures, type_ = facts.figures, facts.type
     if not figures:
         return
     senders, receivers = figures.get("senders", 0), figures.get("receivers", 0)
@@ -262,8 +231,7 @@ def _clients(facts: Facts) -> Iterator[Finding]:
             State.NOTE,
             f"{senders} senders wait: a direct address accepts messages only"
             " while it has a receiver",
-            f"start a receiver (enmasse receive {facts.address.spec.address}),"
-            " or use an address of type queue",
+            f"start a receiver (enmasse receive {facts.name}), or use an address of type queue",
         )
     depth = figures.get("stored", {}).get("messages", 0)
     if depth and not receivers and type_ in ("queue", "subscription"):
@@ -289,8 +257,8 @@ def _access(facts: Facts) -> Iterator[Finding]:
             yield Finding(
                 "access",
                 State.NOTE,
-                f"address space {facts.address.space!r}: {one['message']}",
-                f"enmasse user create NAME --space {facts.address.space}",
+                f"address space {facts.space_name!r}: {one['message']}",
+                f"enmasse user create NAME --space {facts.space_name}",
             )
 
 
@@ -317,10 +285,7 @@ def _certificate(facts: Facts) -> Iterator[Finding]:
 
 CHECKS: dict[str, Callable[[Facts], Iterator[Finding]]] = {
     "address space": _space,
-    "name": _name,
-    "plan": _plan,
-    "quota": _quota,
-    "references": _references,
+    **{check: _declared(check) for check in ("name", "plan", "quota", "references")},
     "control": _control,
     "node": _node,
     "certificate": _certificate,

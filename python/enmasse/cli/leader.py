@@ -233,6 +233,7 @@ class Leader:
             engine,
             clock,
             self._computed,
+            declared=self._admission.declared,
             exposed=self._admission.exposed,
             hosts=platform_names(self._settings.host, self._settings.host_names),
             link_credit=self._settings.link_credit,

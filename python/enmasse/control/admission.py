@@ -15,10 +15,11 @@ from typing import NamedTuple
 from enmasse.auth.passwords import without_password
 from enmasse.base.errors import Code, Conflict, EnMasseError, Missing
 from enmasse.control import policies
+from enmasse.control.declared import StoreState
 from enmasse.control.defaults import with_default_noted
-from enmasse.control.index import Index, home_of
 from enmasse.control.secret_extraction import extract_secrets
-from enmasse.plan import PLATFORM
+from enmasse.plan import PLATFORM, Declarations, Overlay
+from enmasse.plan.declared import home_of
 from enmasse.resources import (
     DEFAULT_NAMESPACE,
     Address,
@@ -31,7 +32,7 @@ from enmasse.resources import (
 )
 from enmasse.resources.address import SERVED_TYPES
 from enmasse.resources.core import NamespaceMetadata
-from enmasse.store import EventType, Store, Turn
+from enmasse.store import Store, Turn
 from enmasse.store.protocol import MUST_NOT_EXIST
 from enmasse.store.rules import check_demands
 
@@ -98,8 +99,9 @@ class Admission:
         self.exposed = exposed
         self._served = served
         self._bounds = bounds or policies.NamespaceBounds()
-        self._index = Index()
-        self._taken_in: int | None = None
+        self.declared = StoreState(store)
+        """The declared state of this process."""
+
         self._waiting: dict[_Wanted, None] = {}
         """Undecided requests, oldest first."""
 
@@ -207,7 +209,7 @@ class Admission:
             filled = []
             for one in in_order(self._store.list()):
                 if (planned := with_plan(one, one, world)) is not one:
-                    world.index.put(planned)
+                    world.after.put(planned.key, planned)
                     filled.append(planned)
             await turn.put(filled)
 
@@ -253,15 +255,16 @@ class Admission:
 
     async def _decide_in(self, turn: Turn, some: list[_Wanted]) -> None:
         let_in: list[tuple[_Wanted, Resource]] = []
+        # Each request is decided as if its predecessors were in the store already.
+        batch = Overlay(self.declared.current(), {})
         for wanted in some:
             try:
                 self._check_there(wanted)
-                storable = self._judged(wanted.resource)
+                storable = self._judged(wanted.resource, batch)
             except EnMasseError as error:
                 wanted.outcome = error
                 continue
-            # From here until the commit the index is ahead of the store.
-            self._index.put(storable.key, storable)
+            batch.put(storable.key, storable)
             let_in.append((wanted, storable))
         if not let_in:
             return
@@ -269,29 +272,25 @@ class Admission:
         namespaces = self._new_namespaces(storables)
         try:
             written = await turn.put([*namespaces, *storables])
-        except BaseException as error:
-            self._taken_in = None
-            if not isinstance(error, EnMasseError):
-                raise
+        except EnMasseError as error:
             for wanted, _ in let_in:
                 wanted.is_alone = True
                 wanted.outcome = error if len(let_in) == 1 else None
             return
         for (wanted, _), now in zip(let_in, written[len(namespaces) :], strict=True):
             wanted.outcome = now
-            self._index.put(now.key, now)
 
     def _check_there(self, wanted: _Wanted) -> None:
         if wanted.must_exist and self._store.get(wanted.resource.key) is None:
             raise Missing(Code.RESOURCE_MISSING, f"{wanted.resource.key} not found")
 
-    def _judged(self, resource: Resource) -> Resource:
-        """Return a single resource for storage, with a plan.
+    def _judged(self, resource: Resource, batch: Overlay) -> Resource:
+        """Return a single resource for storage, with a plan, decided after those of `batch`.
 
         Raises: Invalid or Conflict if it is refused.
         """
         before = self._store.get(resource.key)
-        changed = self._let_in([(resource, before)])
+        changed = self._let_in([(resource, before)], batch)
         check_demands(resource, before)
         return changed[0][0]
 
@@ -335,18 +334,20 @@ class Admission:
             for (_, before), now in zip(changed, written[len(others) :], strict=True)
         ]
 
-    def _let_in(self, changed: policies.Changed) -> list[tuple[Resource, Resource | None]]:
-        """Return the changes of a request, with plans assigned.
+    def _let_in(
+        self, changed: policies.Changed, base: Declarations | None = None
+    ) -> list[tuple[Resource, Resource | None]]:
+        """Return the changes of a request on `base`, by default the store, with plans assigned.
 
         Raises: Invalid or Conflict for the first refused resource.
         """
         changed = list(changed)
-        world = self._world({resource.key: resource for resource, _ in changed})
+        world = self._world({resource.key: resource for resource, _ in changed}, base)
         # In order: the plan of an address depends on that of its space.
         for at, (resource, before) in enumerate(changed):
             planned = with_plan(resource, before, world)
             if planned is not resource:
-                world.index.put(planned)
+                world.after.put(planned.key, planned)
                 changed[at] = planned, before
         error = policies.first_fault(changed, world)
         # For a create, an existing name is the first error.
@@ -381,27 +382,12 @@ class Admission:
         noted = with_default_noted(there, {home_of(one) for one in known})
         return [noted] if noted is not None else []
 
-    def _world(self, changed: Mapping[Key, Resource | None]) -> policies.World:
-        """Return all resources after some changes; None means deleted."""
-        self._take_in()
-        index = self._index.after(changed)
-        return policies.World(index, self.exposed, self._served, self._hosts, self._bounds)
-
-    def _take_in(self) -> None:
-        """Synchronise the index with the store."""
-        try:
-            if self._taken_in is not None:
-                for event in self._store.changes(self._taken_in):
-                    key = event.resource.key
-                    is_gone = event.type is EventType.DELETED
-                    self._index.put(key, None if is_gone else event.resource)
-                self._taken_in = self._store.version
-                return
-        except Conflict as error:
-            if error.code != Code.VERSION_EXPIRED:
-                raise
-        self._index = Index(self._store.list())
-        self._taken_in = self._store.version
+    def _world(
+        self, changed: Mapping[Key, Resource | None], base: Declarations | None = None
+    ) -> policies.World:
+        """Return what a request comes to; None means deleted."""
+        after = Overlay(base if base is not None else self.declared.current(), changed)
+        return policies.World(after, self.exposed, self._served, self._hosts, self._bounds)
 
     def _members(self, resource: Resource) -> list[Resource]:
         """Return the resources that are deleted with a resource."""
@@ -409,8 +395,8 @@ class Admission:
             return list(self._store.list(namespace=resource.metadata.name))
         if not isinstance(resource, AddressSpace):
             return []
-        self._take_in()
-        found = [self._store.get(key) for key in sorted(self._index.members(home_of(resource)))]
+        keys = self.declared.current().members(home_of(resource)).keys
+        found = [self._store.get(key) for key in sorted(keys)]
         return [one for one in found if one is not None]
 
 
@@ -420,7 +406,7 @@ def with_plan(resource: Resource, before: Resource | None, world: policies.World
     """
     if not isinstance(resource, AddressSpace | Address) or resource.spec.plan is not None:
         return resource
-    catalogue = world.index.catalogue
+    catalogue = world.after.catalogue
     had = before.spec.plan if isinstance(before, AddressSpace | Address) else None
     if isinstance(resource, AddressSpace):
         namespace = resource.metadata.namespace

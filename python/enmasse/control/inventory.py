@@ -4,7 +4,7 @@ Reconcilers learn here which resource has a uid, because engine and certificates
 addresses by uid.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from enmasse.base.errors import Code, Conflict
@@ -95,9 +95,9 @@ class Inventory:
         there = {one.key for one in self._store.list()}
         return Pending(version, {PLATFORM, *self._identities} | there)
 
-    def ends_spaces(self, keys: Collection[Key]) -> bool:
-        """Whether an address space among some keys was deleted or replaced."""
-        return any(self._ends(key) for key in keys if key.kind == "AddressSpace")
+    def ended_spaces(self, keys: Iterable[Key]) -> set[Key]:
+        """Return the address spaces among some keys that were deleted or replaced."""
+        return {key for key in keys if key.kind == "AddressSpace" and self._ends(key)}
 
     def _ends(self, key: Key) -> bool:
         known = self._identities.get(key)

@@ -12,6 +12,7 @@ import structlog
 from enmasse.base.clock import Clock
 from enmasse.base.errors import Code, Conflict, EnMasseError
 from enmasse.base.tasks import Backoff
+from enmasse.control.declared import StoreState
 from enmasse.control.inventory import ATTACHED, Inventory
 from enmasse.control.reconcilers import (
     AuthenticationServices,
@@ -24,7 +25,7 @@ from enmasse.control.reconcilers import (
 from enmasse.control.reconcilers.status import Sources
 from enmasse.control.work_queue import Batch, WorkQueue, portions
 from enmasse.engines import Engine
-from enmasse.plan import PLATFORM, Compiler
+from enmasse.plan import Compiler
 from enmasse.plan.model import LINK_CAPACITY
 from enmasse.resources import Key
 from enmasse.store import Store
@@ -75,14 +76,16 @@ class Manager:
         computed: Store,
         backoff: Backoff | None = None,
         *,
+        declared: StoreState | None = None,
         exposed: bool = False,
         hosts: Iterable[str] = (),
         link_credit: int = LINK_CAPACITY,
     ) -> None:
         """Serve `store` with `engine`. Events and schemas go into `computed`.
 
-        `exposed`: other machines can reach a listener unintentionally. `hosts`: host names of the
-        platform, which select no space. `link_credit`: default credit of a sender.
+        `declared`: the declared state of `store`, if this process has it already. `exposed`: other
+        machines can reach a listener unintentionally. `hosts`: host names of the platform, which
+        select no space. `link_credit`: default credit of a sender.
         """
         self._store = store
         self._clock = clock
@@ -90,8 +93,11 @@ class Manager:
         self._queue = queue = WorkQueue()
         self._inventory = inventory = Inventory(store)
         lock = asyncio.Lock()
-        compiler = Compiler(exposed=exposed, hosts=hosts, link_credit=link_credit)
-        self.plan = PlanReconciler(store, computed, engine, compiler, inventory, queue)
+        declared = declared or StoreState(store)
+        compiler = Compiler(
+            declared.followed, exposed=exposed, hosts=hosts, link_credit=link_credit
+        )
+        self.plan = PlanReconciler(store, computed, engine, declared, compiler, inventory, queue)
         self.usage = UsageReconciler(store, engine, clock, self.plan.allowance_of, queue, lock)
         self.certificates = SpaceCertificates(store, engine, clock, inventory, queue)
         self.exports = Exports(store, inventory, queue)
@@ -201,31 +207,51 @@ class Manager:
             self._resync_at = self._clock.monotonic() + RESYNC_S
 
     async def _collect(self, batch: Batch) -> None:
-        """Put waiting work and the changes of the store into the batch."""
+        """Put waiting work and the changes of the store into the batch.
+
+        The compiler reads the store as it is, not as it was when the pass began. So after the last
+        `await` the rest of the changes is taken: no resource is compiled that usage, certificates
+        and exports have not been told of.
+        """
         if self._inventory.is_new:
             self.usage.read_ended()
-        pending = self._inventory.pending()
-        if self._inventory.ends_spaces(pending.keys):
-            # The engine discards its counters with the space, and its plan with the next compile.
-            await self.usage.sample()
-        self._inventory.advance(pending.version)
-        batch.attached |= {key for key in pending.keys if key.kind in ATTACHED}
-        if PLATFORM in pending.keys:
-            self.plan.declare_platform(self._store.get(PLATFORM))
         changed: set[Key] = set()
-        for some in portions(pending.keys):
-            for change in self._inventory.take(some):
-                self.usage.declare(change)
-                self.plan.declare(change)
-                changed.add(change.key)
-                if change.ended_uid is not None and change.key.kind == "AddressSpace":
-                    batch.ended_spaces.add(change.ended_uid)
-            batch.keys |= changed
+        for some in portions(await self._pending()):
+            changed |= self._take(some, batch)
             await asyncio.sleep(0)
         batch.add(self._queue.take())
         changed |= await self.plan.derive_passwords(batch)
+        changed |= self._take(await self._pending(), batch)
         batch.keys |= changed | (self._inventory.keys() if batch.is_full else set())
         self._changed_count = len(changed)
+
+    async def _pending(self) -> set[Key]:
+        """Return the keys that may have changed, once the traffic of ended spaces is recorded.
+
+        The engine discards its counters with a space, and the compiler its plan.
+        """
+        pending = self._inventory.pending()
+        sampled: set[Key] = set()
+        while ended := self._inventory.ended_spaces(pending.keys) - sampled:
+            await self.usage.sample()
+            sampled |= ended
+            pending = self._inventory.pending()
+        self._inventory.advance(pending.version)
+        return pending.keys
+
+    def _take(self, keys: Iterable[Key], batch: Batch) -> set[Key]:
+        """Pass changed resources to the reconcilers and the batch; return their keys."""
+        taken = set()
+        some = list(keys)
+        batch.attached |= {key for key in some if key.kind in ATTACHED}
+        for change in self._inventory.take(some):
+            self.usage.declare(change)
+            self.plan.declare(change)
+            taken.add(change.key)
+            if change.ended_uid is not None and change.key.kind == "AddressSpace":
+                batch.ended_spaces.add(change.ended_uid)
+        batch.keys |= taken
+        return taken
 
     async def _reconcile(self, batch: Batch, version: int) -> None:
         """Call the reconcilers, in the order that the class explains."""

@@ -4,33 +4,31 @@ A check receives the resource, its former state, and the world after the request
 or the error that refuses the request.
 """
 
-from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from enmasse.base.errors import Code, Conflict, Denied, EnMasseError, Exhausted, Fault, Invalid
 from enmasse.base.settings import NAMESPACE_DATA_BYTES_MAX, NAMESPACE_RESOURCES_MAX
-from enmasse.control.index import (
-    Choice,
-    Home,
-    Overlay,
-    full_name,
-    group_of,
-    home_of,
-    host_name,
-    unique_names,
-)
 from enmasse.plan import (
     ADDRESSES,
     PLATFORM,
     Catalogue,
     Demand,
     Excess,
+    Overlay,
     Problem,
     dangling,
     default_space,
     exceeded,
     outgrown,
+)
+from enmasse.plan.declared import (
+    Home,
+    full_name,
+    group_of,
+    home_of,
+    host_name,
+    unique_names,
 )
 from enmasse.resources import (
     DEFAULT_NAMESPACE,
@@ -68,7 +66,9 @@ PLANS = "enmasse.io/plans"
 class World:
     """All resources after a request."""
 
-    index: Overlay
+    after: Overlay
+    """The declared state with the request."""
+
     exposed: bool
     """Whether other machines can reach a listener unintentionally."""
 
@@ -83,7 +83,7 @@ class World:
 
     def space_of(self, resource: Resource) -> AddressSpace | None:
         """Return the address space of a resource, if it exists."""
-        found = self.index.get(Key("AddressSpace", resource.metadata.namespace, resource.space))
+        found = self.after.get(Key("AddressSpace", resource.metadata.namespace, resource.space))
         return found if isinstance(found, AddressSpace) else None
 
     def may_choose(self, namespace: str, plan: str) -> bool:
@@ -93,27 +93,27 @@ class World:
 
     def plans_of(self, namespace: str) -> list[str]:
         """Return the plans for address spaces of a namespace; `*` is any."""
-        found = self.index.get(Key("Namespace", "", namespace))
+        found = self.after.get(Key("Namespace", "", namespace))
         said = found.metadata.annotations.get(PLANS) if found else None
         names = (self.bounds.plans if said is None else said).split(",")
         return [name.strip() for name in names if name.strip()]
 
     def address_named(self, beside: Resource, name: str) -> Address | None:
         """Return the address with that name in the space of a resource."""
-        owners = self.index.owners(("Address", beside.metadata.namespace, beside.space, name))
-        found = self.index.get(owners[0]) if owners else None
+        owners = self.after.owners(("Address", beside.metadata.namespace, beside.space, name))
+        found = self.after.get(owners[0]) if owners else None
         return found if isinstance(found, Address) else None
 
     def open_spaces(self) -> list[AddressSpace]:
         """Return the spaces that admit every client."""
-        services = self.index.catalogue.authentications
-        found = [self.index.get(key) for key in sorted(self.index.spaces())]
+        services = self.after.catalogue.authentications
+        found = [self.after.get(key) for key in sorted(self.after.spaces())]
         return [
             space
             for space in found
             if isinstance(space, AddressSpace)
             and space.authentication(
-                has_users=self.index.has_users(home_of(space)),
+                has_users=self.after.users(home_of(space)) > 0,
                 services=services,
                 exposed=self.exposed,
             )
@@ -165,7 +165,7 @@ def space_absent(resource: Resource, before: Resource | None, world: World) -> E
 def name_taken(resource: Resource, _: Resource | None, world: World) -> EnMasseError | None:
     """Another resource has that address, user name or plan name."""
     for name in unique_names(resource):
-        owner = next((key for key in world.index.owners(name) if key != resource.key), None)
+        owner = next((key for key in world.after.owners(name) if key != resource.key), None)
         if owner is None:
             continue
         if isinstance(resource, AddressSpace):
@@ -211,10 +211,10 @@ def choice_unfit(resource: Resource, before: Resource | None, world: World) -> E
     problem: Problem | None = None
     if isinstance(resource, AddressSpace):
         if not isinstance(before, AddressSpace) or _choices(before) != _choices(resource):
-            problem = world.index.catalogue.problem_of_space(resource)
+            problem = world.after.catalogue.problem_of_space(resource)
     elif isinstance(resource, Address) and (space := world.space_of(resource)) is not None:
         if not isinstance(before, Address) or before.spec.plan != resource.spec.plan:
-            problem = world.index.catalogue.problem_of_address(resource, space)
+            problem = world.after.catalogue.problem_of_address(resource, space)
     if problem is None:
         return None
     return _invalid(Code.CHOICE_INVALID, resource, [Fault(problem.field, problem.message)])
@@ -228,7 +228,7 @@ def plan_withheld(resource: Resource, before: Resource | None, world: World) -> 
     same = isinstance(before, AddressSpace) and before.spec.plan == plan
     if same or (plan is not None and world.may_choose(namespace, plan)):
         return None
-    if plan is None and not world.index.catalogue.space_plans_of(resource.spec.type):
+    if plan is None and not world.after.catalogue.space_plans_of(resource.spec.type):
         return None
     what = f"{plan!r}" if plan is not None else f"any plan for type {resource.spec.type}"
     there = ", ".join(world.plans_of(namespace))
@@ -279,7 +279,7 @@ def host_taken(resource: Resource, before: Resource | None, world: World) -> EnM
             for host in endpoint.hosts
         }
     for field, host in asked.items():
-        others = [key for key in world.index.owners(host_name(host)) if key != resource.key]
+        others = [key for key in world.after.owners(host_name(host)) if key != resource.key]
         if host in world.hosts:
             whose = "the platform itself"
         elif others:
@@ -301,7 +301,7 @@ def _whose(space: Key, asking: Resource) -> str:
 def namespace_full(changed: Changed, world: World) -> EnMasseError | None:
     """A namespace exceeds its limits. Existing resources may stay."""
     for group in dict.fromkeys(group_of(resource.key) for resource, _ in changed):
-        now, before = world.index.held(group), world.index.held_before(group)
+        now, before = world.after.held(group), world.after.base.held(group)
         bounds = world.bounds
         kind, namespace = group
         if now.resources > max(bounds.resources, before.resources):
@@ -345,13 +345,13 @@ def quota_exceeded(changed: Changed, world: World) -> EnMasseError | None:
 
 
 def _quota_exceeded(home: Home, members: Changed, world: World) -> EnMasseError | None:
-    catalogue = world.index.catalogue
-    space = world.index.get(Key("AddressSpace", *home))
+    catalogue = world.after.catalogue
+    space = world.after.get(Key("AddressSpace", *home))
     plan = catalogue.plan_of_space(space) if isinstance(space, AddressSpace) else None
     if plan is None or not isinstance(space, AddressSpace):
         return None
-    demands = _demands(catalogue, world.index.choices(home))
-    had = _demands(catalogue, world.index.choices_before(home))
+    demands = catalogue.demands(world.after.choices(home))
+    had = catalogue.demands(world.after.base.choices(home))
     for one, before in members:
         if isinstance(before, AddressSpace) and before.spec.plan != space.spec.plan:
             old = catalogue.plan_of_space(before)
@@ -402,13 +402,6 @@ def _demand(catalogue: Catalogue, address: Address) -> Demand:
     return catalogue.demand(address.spec.type, address.spec.plan)
 
 
-def _demands(catalogue: Catalogue, choices: Mapping[Choice, int]) -> Counter[Demand]:
-    demands: Counter[Demand] = Counter()
-    for (type_, name), count in choices.items():
-        demands[catalogue.demand(type_, name)] += count
-    return demands
-
-
 def default_space_unknown(
     resource: Resource, before: Resource | None, world: World
 ) -> EnMasseError | None:
@@ -419,7 +412,7 @@ def default_space_unknown(
     if not name or name == default_space(before):
         return None
     space, _, namespace = name.partition(".")
-    if world.index.get(Key("AddressSpace", namespace, space)) is not None:
+    if world.after.get(Key("AddressSpace", namespace, space)) is not None:
         return None
     fault = Fault(
         f"metadata.annotations[{DEFAULT_SPACE_ANNOTATION}]",
@@ -450,7 +443,7 @@ def space_opened(world: World) -> EnMasseError | None:
     """
     if not world.exposed:
         return None
-    before = replace(world, index=world.index.unchanged())
+    before = replace(world, after=Overlay(world.after.base, {}))
     return space_exposed(world, {space.key for space in before.open_spaces()})
 
 
@@ -494,7 +487,7 @@ def check_unused(resource: Resource, world: World) -> None:
 
     Raises: Conflict if it is used.
     """
-    using = world.index.using(resource.kind, resource.metadata.name)
+    using = sorted(world.after.using(resource.kind, resource.metadata.name))
     if not using:
         return
     names = ", ".join(str(key) for key in using[:IN_USE_NAMED_MAX])

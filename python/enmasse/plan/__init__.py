@@ -1,8 +1,9 @@
 """The Plan: everything a node serves, as plain data, compiled from resources. Pure.
 
-`compile` takes every declared resource and returns the Plan and the resources it excludes. The
-result does not depend on their order. `Compiler` does the same incrementally. The JSON form is
-shared with the node: `vectors/plans/` has examples that the tests of both sides read.
+`DeclaredState` holds the declared resources, `Overlay` answers what a request would come to, and
+`Compiler` what the node must serve, at a cost proportional to a change. `compile` does that for all
+resources at once; the result does not depend on their order. The JSON form of a Plan is shared with
+the node: `vectors/plans/` has examples that the tests of both sides read.
 """
 
 from enmasse.plan.catalogue import CATALOGUED, Catalogue, Problem
@@ -15,8 +16,10 @@ from enmasse.plan.compiler import (
     default_space,
     is_open,
 )
+from enmasse.plan.declared import Declarations, DeclaredState
 from enmasse.plan.model import Plan, PlannedAddress, PlannedSpace
 from enmasse.plan.naming import names_of
+from enmasse.plan.overlay import Overlay
 from enmasse.plan.quota import ADDRESSES, Demand, Excess, demand, exceeded, outgrown, shown, used
 from enmasse.plan.references import Dangling, dangling
 from enmasse.plan.space import LeftOut, Outcome
@@ -30,10 +33,13 @@ __all__ = [
     "Compiled",
     "Compiler",
     "Dangling",
+    "Declarations",
+    "DeclaredState",
     "Demand",
     "Excess",
     "LeftOut",
     "Outcome",
+    "Overlay",
     "Plan",
     "PlannedAddress",
     "PlannedSpace",

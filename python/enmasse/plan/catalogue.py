@@ -4,6 +4,7 @@ While no plan of a kind exists, none is required and any name is accepted. Of tw
 name the older counts.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -148,6 +149,13 @@ class Catalogue:
         """Return the demand of an address of a type with a plan."""
         found = self.address_plans.get(name or "")
         return demand(found if found and found.spec.address_type == type_ else None)
+
+    def demands(self, choices: Mapping[tuple[str, str | None], int]) -> Counter[Demand]:
+        """Return the demands of addresses, counted by type and plan."""
+        demands: Counter[Demand] = Counter()
+        for (type_, name), count in choices.items():
+            demands[self.demand(type_, name)] += count
+        return demands
 
     def plan_of_space(self, space: AddressSpace) -> AddressSpacePlan | None:
         """Return the plan of a space, or None if it does not exist or has another type."""

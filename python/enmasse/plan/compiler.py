@@ -10,14 +10,14 @@ waiting.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from enmasse.plan.catalogue import CATALOGUED, Catalogue
+from enmasse.plan.catalogue import Catalogue
+from enmasse.plan.declared import CATALOGUED_KINDS, DeclaredState, Home, home_of_key
 from enmasse.plan.model import LINK_CAPACITY, Plan, PlannedSpace
 from enmasse.plan.naming import Naming
 from enmasse.plan.space import NOTHING, LeftOut, Outcome, SpaceState
 from enmasse.resources import (
     DEFAULT_NAMESPACE,
     AddressSpace,
-    Declared,
     Key,
     MessagingUser,
     Resource,
@@ -25,10 +25,6 @@ from enmasse.resources import (
 from enmasse.resources.address_space import BUILT_IN, Authentication
 from enmasse.resources.model import DEFAULT_SPACE_ANNOTATION, INFRA_NAMESPACE
 
-_Home = tuple[str, str]
-"""Namespace and name of an address space."""
-
-_CATALOGUED = {model.__name__ for model in CATALOGUED}
 _MEMBERS = ("AddressSpace", "Address", "MessagingUser")
 
 PLATFORM = Key("Namespace", "", INFRA_NAMESPACE)
@@ -48,35 +44,42 @@ class Compiled:
 
 
 class Compiler:
-    """The declared state with its compiled form, so that the cost of a change is proportional to
-    it.
+    """Compiles a declared state, at a cost proportional to what has changed since the last
+    `refresh`. Call `refresh` first; everything else is as of then.
     """
 
     def __init__(
         self,
+        declared: DeclaredState | None = None,
         *,
         exposed: bool = False,
         hosts: Iterable[str] = (),
         link_credit: int = LINK_CAPACITY,
     ) -> None:
-        """`exposed`: spaces that would admit anonymous clients from other machines are served
-        closed. `hosts`: host names of the platform. `link_credit`: default credit of a sender.
+        """Compile `declared`, by default an empty one of its own.
+
+        `exposed`: spaces that would admit anonymous clients from other machines are served closed.
+        `hosts`: host names of the platform. `link_credit`: default credit of a sender.
         """
+        self._declared = declared or DeclaredState()
         self._exposed = exposed
         self._link_credit = link_credit
         self._hosts = tuple(sorted(hosts))
-        self._default_space: str | None = None
         self._naming = Naming(self._hosts)
-        self._spaces: dict[_Home, SpaceState] = {}
-        self._due: set[_Home] = set()
-        self._renamed: set[_Home] = set()
+        self._spaces: dict[Home, SpaceState] = {}
+        self._due: set[Home] = set()
+        self._renamed: set[Home] = set()
         """Spaces whose names may have changed since the last `refresh`."""
 
-        self._chosen_from: dict[Key, Declared] = {}
         self._catalogue = Catalogue()
         self._problems: dict[Key, Outcome] = {}
         self._chosen_anew = False
-        self._exhausted: frozenset[_Home] = frozenset()
+        self._exhausted: frozenset[Home] = frozenset()
+        for home in self._declared.homes():
+            self._name(home, self._state(home).space)
+            self._due.add(home)
+        self._chosen_anew = bool(self._declared.chosen_from())
+        self._declared.follow(self._note)
 
     @property
     def catalogue(self) -> Catalogue:
@@ -84,35 +87,50 @@ class Compiler:
         return self._catalogue
 
     def put(self, key: Key, resource: Resource | None) -> None:
-        """Apply the present resource of a key; None means deleted."""
-        if key == PLATFORM:
-            self._default_space = default_space(resource)
-        if resource is not None and not isinstance(resource, Declared):
-            return
-        if key.kind in _CATALOGUED:
+        """Apply the present resource of a key to the declared state; None means deleted."""
+        self._declared.put(key, resource)
+
+    def set_verifiers(self, user: MessagingUser) -> None:
+        """Take the verifiers of a user whose password is in a Secret. They are not part of the
+        declared state: they follow the Secret, and nothing stores them.
+        """
+        home = home_of_key(user.key)
+        if home in self._spaces:
+            verifiers = user.spec.authentication.verifiers
+            self._spaces[home].set_verifiers(user.key, user.metadata.uid, verifiers)
+            self._due.add(home)
+
+    def _note(self, key: Key, before: Resource | None, now: Resource | None) -> None:
+        """Record a change of the declared state for the next `refresh`."""
+        if key.kind in CATALOGUED_KINDS:
             self._chosen_anew = True
-            if resource is None:
-                self._chosen_from.pop(key, None)
-            else:
-                self._chosen_from[key] = resource
         elif key.kind in _MEMBERS:
-            home = _home(key)
-            self._state(home).put(key, resource)
+            home = home_of_key(key)
+            self._state(home).note(key, before, now)
             self._due.add(home)
             if key.kind == "AddressSpace":
-                space = resource if isinstance(resource, AddressSpace) else None
-                self._renamed |= self._naming.put(home, space)
+                self._name(home, now)
 
-    def _state(self, home: _Home) -> SpaceState:
+    def _name(self, home: Home, space: Resource | None) -> None:
+        self._renamed |= self._naming.put(home, space if isinstance(space, AddressSpace) else None)
+
+    def _state(self, home: Home) -> SpaceState:
+        members = self._declared.members(home)
         if home not in self._spaces:
-            self._spaces[home] = SpaceState(exposed=self._exposed, link_credit=self._link_credit)
+            self._spaces[home] = SpaceState(
+                members, exposed=self._exposed, link_credit=self._link_credit
+            )
+        self._spaces[home].members = members
         return self._spaces[home]
 
     def refresh(self) -> set[Key]:
-        """Recompile; return the keys whose `outcome` changed."""
+        """Recompile; return the keys whose `outcome` changed.
+
+        Names first: a space that lost one is compiled with the others.
+        """
         differing: set[Key] = set()
         if self._chosen_anew:
-            self._catalogue = Catalogue(self._chosen_from.values())
+            self._catalogue = self._declared.catalogue
             differing |= self._note_problems()
         for home in self._renamed:
             if self._spaces[home].space is not None:
@@ -129,7 +147,7 @@ class Compiler:
 
     def exhaust(self, spaces: Iterable[Key]) -> None:
         """Record, after a `refresh`, the spaces whose allowance is used up."""
-        now = frozenset(_home(key) for key in spaces)
+        now = frozenset(home_of_key(key) for key in spaces)
         for home in now ^ self._exhausted:
             if home in self._spaces:
                 self._spaces[home].exhaust(self._catalogue, exhausted=home in now)
@@ -145,21 +163,21 @@ class Compiler:
 
     def plan(self, version: int) -> Plan:
         """Return the Plan as of the last `refresh`."""
-        default = self._default_space
+        default = default_space(self._declared.get(PLATFORM))
         if default is None and (state := self._spaces.get(FIRST_DEFAULT)) and state.planned:
             default = state.planned.names[-1]
         return Plan(version=version, default_space=default, hosts=self._hosts, spaces=self.spaces())
 
     def space(self, key: Key) -> AddressSpace | None:
-        """Return the address space of a key as last applied."""
-        state = self._spaces.get(_home(key))
-        return state.space if state else None
+        """Return the address space of a key as of the last `refresh`."""
+        state = self._spaces.get(home_of_key(key))
+        return state.compiled_space if state else None
 
     def outcome(self, key: Key) -> Outcome:
         """Return the outcome of a resource at the last `refresh`."""
-        if key.kind in _CATALOGUED:
+        if key.kind in CATALOGUED_KINDS:
             return self._problems.get(key, NOTHING)
-        state = self._spaces.get(_home(key))
+        state = self._spaces.get(home_of_key(key))
         return state.outcomes.get(key, NOTHING) if state else NOTHING
 
     def outcomes(self) -> Iterable[tuple[Key, Outcome]]:
@@ -202,7 +220,7 @@ def is_open(
     """Whether a space admits anonymous clients; `users` are those of all spaces. `exposed`: other
     machines can reach a listener unintentionally.
     """
-    has_users = any(_home(user.key) == _home(space.key) for user in users)
+    has_users = any(home_of_key(user.key) == home_of_key(space.key) for user in users)
     kind = space.authentication(has_users=has_users, services=services, exposed=exposed)
     return kind == "none"
 
@@ -214,7 +232,3 @@ def default_space(platform: Resource | None) -> str | None:
         if platform is not None
         else None
     )
-
-
-def _home(key: Key) -> _Home:
-    return key.namespace, key.name.partition(".")[0]

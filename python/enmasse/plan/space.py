@@ -5,7 +5,7 @@ itself, those that reference it, those that claim its name, and those that wait 
 outcome is the same as for declaring everything at once.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -13,14 +13,13 @@ from typing import TypeVar
 
 from enmasse.plan.catalogue import UNBOUNDED, Bounds, Catalogue
 from enmasse.plan.effective import with_plan
+from enmasse.plan.login import authentication, planned_user
+from enmasse.plan.members import Choice, Members
 from enmasse.plan.model import (
-    EVERY_NAME,
     LINK_CAPACITY,
-    Authentication,
     PlannedAddress,
     PlannedSpace,
     PlannedUser,
-    Right,
     SpaceLimits,
 )
 from enmasse.plan.naming import names_of
@@ -30,27 +29,14 @@ from enmasse.plan.stored import planned as planned_address
 from enmasse.resources import (
     Address,
     AddressSpace,
-    AuthenticationService,
     Declared,
     Key,
     MessagingUser,
+    Resource,
+    Verifier,
 )
 from enmasse.resources.address import AppliedPlan
 from enmasse.resources.conditions import READY, find
-
-STANDARD_MECHANISMS = ("EXTERNAL", "SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
-"""SASL mechanisms of a closed space, strongest first. The node offers EXTERNAL only to a client
-with a certificate, and PLAIN only on protected transports.
-"""
-
-OPEN_MECHANISMS = ("PLAIN",)
-"""Offered beside ANONYMOUS by an open space."""
-
-BEARER_MECHANISMS = ("OAUTHBEARER", "XOAUTH2")
-"""With a token issuer."""
-
-DELEGATED_MECHANISMS = (*BEARER_MECHANISMS, "PLAIN")
-"""With an external authentication service."""
 
 _Member = TypeVar("_Member", Address, MessagingUser)
 
@@ -119,27 +105,34 @@ def was_planned(address: Address) -> bool:
 
 
 class SpaceState:
-    """The declared resources of one address space and their outcomes."""
+    """The outcomes of one address space: what the node serves of its declared resources.
 
-    def __init__(self, *, exposed: bool = False, link_credit: int = LINK_CAPACITY) -> None:
-        """`exposed`: it is served closed if it would admit anonymous clients from other machines.
-        `link_credit`: default credit of a sender.
+    The compiler calls `note` for every change of the declared resources, then `refresh`.
+    """
+
+    def __init__(
+        self, members: Members, *, exposed: bool = False, link_credit: int = LINK_CAPACITY
+    ) -> None:
+        """Compile `members`, which others change. `exposed`: the space is served closed if it would
+        admit anonymous clients from other machines. `link_credit`: default credit of a sender.
         """
+        self.members = members
+        """What the space declares; the compiler sets it anew with every change."""
+
         self._exposed = exposed
         self._link_credit = link_credit
         self.outcomes: dict[Key, Outcome] = {}
         """Outcomes of the last `refresh`."""
 
         self.planned: PlannedSpace | None = None
-        self._space: AddressSpace | None = None
-        self._addresses: dict[Key, Address] = {}
-        self._users: dict[Key, MessagingUser] = {}
+        self.compiled_space: AddressSpace | None = None
+        """The space as of the last `refresh`."""
+
         self._rights: dict[Key, PlannedUser] = {}
-        self._claims: dict[str, tuple[Key, ...]] = {}
-        self._contested: set[str] = set()
-        self._referring: defaultdict[str, set[Key]] = defaultdict(set)
-        self._counted: Counter[tuple[str, str | None]] = Counter()
-        self._settled: set[Key] = set()
+        self._derived: dict[Key, tuple[str | None, tuple[Verifier, ...]]] = {}
+        """uid and verifiers of users with passwords in Secrets; they are not in the resource."""
+
+        self._settled = {key for key, one in members.addresses.items() if was_planned(one)}
         """Addresses that are or have been in the Plan; they keep their share of the quota."""
 
         self._losers: dict[Key, LeftOut] = {}
@@ -153,63 +146,51 @@ class SpaceState:
     @property
     def space(self) -> AddressSpace | None:
         """The space itself, if declared."""
-        return self._space
+        return self.members.space
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing is declared in it."""
-        return not (self._space or self._addresses or self._users)
+        return self.members.is_empty
 
-    def put(self, key: Key, resource: Declared | None) -> None:
-        """Apply the present resource of a key; None means deleted."""
+    def note(self, key: Key, before: Resource | None, now: Resource | None) -> None:
+        """Record a change of a declared resource; None means absent."""
+        self._changed.add(key)
         if key.kind == "AddressSpace":
-            self._space = resource if isinstance(resource, AddressSpace) else None
             self._whole = True
         elif key.kind == "MessagingUser":
-            self._put_user(key, resource if isinstance(resource, MessagingUser) else None)
+            self._rights.pop(key, None)
+            if now is None or now.metadata.uid != self._derived.get(key, (None, ()))[0]:
+                self._derived.pop(key, None)
         else:
-            self._put_address(key, resource if isinstance(resource, Address) else None)
+            self._note_address(key, before, now)
+
+    def _note_address(self, key: Key, before: Resource | None, now: Resource | None) -> None:
+        for one in (before, now):
+            if isinstance(one, Address):
+                self._touched.update(one.names)
+        if before is not None and (now is None or now.metadata.uid != before.metadata.uid):
+            self._settled.discard(key)
+        if isinstance(now, Address) and was_planned(now):
+            self._settled.add(key)
+
+    def set_verifiers(self, key: Key, uid: str | None, verifiers: tuple[Verifier, ...]) -> None:
+        """Set the verifiers of a user whose password is in a Secret."""
+        self._derived[key] = uid, verifiers
+        self._rights.pop(key, None)
         self._changed.add(key)
+
+    def _user(self, user: MessagingUser) -> MessagingUser:
+        """Return a user with its verifiers."""
+        uid, verifiers = self._derived.get(user.key, (None, ()))
+        if user.spec.authentication.password_secret is None or uid != user.metadata.uid:
+            return user
+        return user.with_verifiers(verifiers)
 
     def lose_names(self, lost: frozenset[str]) -> None:
         """Record the claimed names that belong to others, in lower case."""
         self._whole |= lost != self._lost
         self._lost = lost
-
-    def _put_user(self, key: Key, user: MessagingUser | None) -> None:
-        self._rights.pop(key, None)
-        if user is None:
-            self._users.pop(key, None)
-        else:
-            self._users[key] = user
-
-    def _put_address(self, key: Key, address: Address | None) -> None:
-        before = self._addresses.pop(key, None)
-        if before is not None:
-            self._count(before, -1)
-            if address is None or address.metadata.uid != before.metadata.uid:
-                self._settled.discard(key)
-        if address is not None:
-            self._addresses[key] = address
-            self._count(address, 1)
-            if was_planned(address):
-                self._settled.add(key)
-
-    def _count(self, address: Address, step: int) -> None:
-        key, spec = address.key, address.spec
-        self._counted[spec.type, spec.plan] += step
-        for name in address.names:
-            others = tuple(one for one in self._claims.pop(name, ()) if one != key)
-            claims = (*others, key) if step > 0 else others
-            if claims:
-                self._claims[name] = claims
-            (self._contested.add if len(claims) > 1 else self._contested.discard)(name)
-            self._touched.add(name)
-        for other in {spec.topic, spec.deadletter, spec.expiry}:
-            if other is not None:
-                (self._referring[other].add if step > 0 else self._referring[other].discard)(key)
-                if not self._referring[other]:
-                    del self._referring[other]
 
     def refresh(self, catalogue: Catalogue, *, chosen_anew: bool) -> set[Key]:
         """Update the outcomes and return the keys of those that changed.
@@ -217,26 +198,27 @@ class SpaceState:
         `chosen_anew`: the catalogue has changed.
         """
         whole = self._whole or chosen_anew
-        bounds = catalogue.bounds(self._space) if self._space else UNBOUNDED
+        self.compiled_space = self.space
+        bounds = catalogue.bounds(self.space) if self.space else UNBOUNDED
         affected = (
-            set(self._addresses)
+            set(self.members.addresses)
             if whole
             else {key for key in self._changed if key.kind == "Address"}
         )
         # Names and quota first: one address can admit or exclude others, whose outcomes change too.
         affected |= self._settle_names() | self._settle_quota(catalogue)
         for name in self._touched:
-            affected |= self._referring.get(name, frozenset())
+            affected |= self.members.referring.get(name, frozenset())
         outcomes: dict[Key, Outcome | None] = {
-            key: self._outcome(self._addresses[key], catalogue, bounds)
-            if key in self._addresses
+            key: self._outcome(self.members.addresses[key], catalogue, bounds)
+            if key in self.members.addresses
             else None
             for key in affected
         }
         outcomes |= self._outcomes_of_users(catalogue, whole=whole)
-        if self._space is not None:
-            outcome = self._outcome_of_space(self._space, catalogue)
-            outcomes[self._space.key] = replace(outcome, misnamed=self._misnamed(self._space))
+        if self.space is not None:
+            outcome = self._outcome_of_space(self.space, catalogue)
+            outcomes[self.space.key] = replace(outcome, misnamed=self._misnamed(self.space))
         outcomes |= {key: None for key in self._changed if key not in outcomes}
         differing = {key for key, now in outcomes.items() if self._note(key, now)}
         if whole or differing or self._changed:
@@ -248,7 +230,7 @@ class SpaceState:
         """Record whether the allowance is used up."""
         if exhausted != self._exhausted:
             self._exhausted = exhausted
-            self._plan(catalogue, catalogue.bounds(self._space) if self._space else UNBOUNDED)
+            self._plan(catalogue, catalogue.bounds(self.space) if self.space else UNBOUNDED)
 
     def _note(self, key: Key, now: Outcome | None) -> bool:
         before = self.outcomes.get(key)
@@ -264,8 +246,8 @@ class SpaceState:
         """Assign duplicate names; return the addresses whose assignment changed."""
         losers: dict[Key, LeftOut] = {}
         taken: dict[str, Address] = {}
-        wanting = {key for name in self._contested for key in self._claims[name]}
-        for address in _oldest_first(self._addresses[key] for key in wanting):
+        wanting = {key for name in self.members.contested for key in self.members.claims[name]}
+        for address in _oldest_first(self.members.addresses[key] for key in wanting):
             name = next((name for name in address.names if name in taken), None)
             if name is None:
                 taken.update((name, address) for name in address.names)
@@ -286,15 +268,12 @@ class SpaceState:
 
     def _settle_quota(self, catalogue: Catalogue) -> set[Key]:
         """Select the addresses that wait for quota; return those whose selection changed."""
-        plan = catalogue.plan_of_space(self._space) if self._space else None
+        plan = catalogue.plan_of_space(self.space) if self.space else None
         over: dict[Key, LeftOut] = {}
-        if plan is not None and self._space is not None:
-            counts = Counter(self._counted)
-            counts.subtract(_choice(self._addresses[key]) for key in self._losers)
-            demands: Counter[Demand] = Counter()
-            for (type_, name), count in counts.items():
-                demands[catalogue.demand(type_, name)] += count
-            if exceeded(demands, plan):
+        if plan is not None and self.space is not None:
+            counts = Counter(self.members.choices)
+            counts.subtract(_choice(self.members.addresses[key]) for key in self._losers)
+            if exceeded(catalogue.demands(counts), plan):
                 name = plan.metadata.name
                 over = {
                     address.key: LeftOut("QuotaExceeded", _quota_message(name, excess))
@@ -312,10 +291,10 @@ class SpaceState:
 
         Served addresses keep their share, even beyond a quota that has become smaller.
         """
-        assert self._space is not None
-        plan = catalogue.plan_of_space(self._space)
+        assert self.space is not None
+        plan = catalogue.plan_of_space(self.space)
         assert plan is not None
-        here = [one for key, one in self._addresses.items() if key not in self._losers]
+        here = [one for key, one in self.members.addresses.items() if key not in self._losers]
         demands = Counter(
             catalogue.demand(*_choice(one)) for one in here if one.key in self._settled
         )
@@ -335,16 +314,16 @@ class SpaceState:
 
     def _touch(self, keys: Iterable[Key]) -> None:
         for key in keys:
-            if key in self._addresses:
-                self._touched.update(self._addresses[key].names)
+            if key in self.members.addresses:
+                self._touched.update(self.members.addresses[key].names)
 
     def _outcome(self, address: Address, catalogue: Catalogue, bounds: Bounds) -> Outcome:
         key = address.key
-        if self._space is None:
+        if self.space is None:
             return Outcome(left_out=no_space(address))
         if (left_out := self._losers.get(key) or self._over.get(key)) is not None:
             return Outcome(left_out=left_out)
-        problem = catalogue.problem_of_address(address, self._space)
+        problem = catalogue.problem_of_address(address, self.space)
         if problem is not None and problem.reason in NOT_PLANNED and key not in self._settled:
             return Outcome(left_out=LeftOut(problem.reason, problem.message))
         waiting = LeftOut(problem.reason, problem.message) if problem else None
@@ -375,9 +354,9 @@ class SpaceState:
 
     def _named(self, name: str) -> Address | None:
         """Return the address that has a name."""
-        for key in self._claims.get(name, ()):
+        for key in self.members.claims.get(name, ()):
             if key not in self._losers:
-                return self._addresses[key]
+                return self.members.addresses[key]
         return None
 
     def _of_type(self, type_: str, name: str | None) -> Address | None:
@@ -389,7 +368,7 @@ class SpaceState:
     def _outcomes_of_users(self, catalogue: Catalogue, *, whole: bool) -> dict[Key, Outcome | None]:
         if not whole and not any(key.kind == "MessagingUser" for key in self._changed):
             return {}
-        space = self._space
+        space = self.space
         lets_all_in = (
             space is not None
             and not self._exposed
@@ -398,9 +377,9 @@ class SpaceState:
         outcomes: dict[Key, Outcome | None] = {}
         names: dict[str, MessagingUser] = {}
         # The oldest user keeps a name that several declare.
-        for user in _oldest_first(self._users.values()):
+        for user in _oldest_first(self.members.users.values()):
             first = names.setdefault(user.spec.username, user)
-            if self._space is None:
+            if self.space is None:
                 outcomes[user.key] = Outcome(left_out=no_space(user))
             elif first is not user:
                 message = (
@@ -416,14 +395,14 @@ class SpaceState:
             elif user.is_service_account:
                 left_out = LeftOut("ServiceAccountNotServed", SERVICE_ACCOUNT)
                 outcomes[user.key] = Outcome(left_out=left_out)
-            elif (secret := user.missing_secret) is not None:
+            elif (secret := self._user(user).missing_secret) is not None:
                 outcomes[user.key] = Outcome(left_out=LeftOut("PasswordMissing", secret))
             else:
                 outcomes[user.key] = NOTHING
         return outcomes
 
     def _plan(self, catalogue: Catalogue, bounds: Bounds) -> None:
-        space = self._space
+        space = self.space
         if space is None:
             self.planned = None
             return
@@ -434,7 +413,7 @@ class SpaceState:
         now = PlannedSpace(
             uid=space.metadata.uid or "",
             names=tuple(name for name in names_of(space) if name.lower() not in self._lost),
-            authentication=_authentication(kind, space, catalogue.service_of(space)),
+            authentication=authentication(kind, space, catalogue.service_of(space)),
             users=self._planned_users() if kind != "none" else (),
             limits=SpaceLimits(
                 connections=bounds.connections,
@@ -454,7 +433,7 @@ class SpaceState:
     def _kind_of_authentication(self, space: AddressSpace, catalogue: Catalogue) -> str:
         services = catalogue.authentications
         return space.authentication(
-            has_users=bool(self._users), services=services, exposed=self._exposed
+            has_users=bool(self.members.users), services=services, exposed=self._exposed
         )
 
     def _outcome_of_space(self, space: AddressSpace, catalogue: Catalogue) -> Outcome:
@@ -466,7 +445,7 @@ class SpaceState:
         if self._exposed and kind == "none":
             return Outcome(waiting=LeftOut("SpaceExposed", EXPOSED))
         service = catalogue.service_of(space)
-        if kind == "standard" and not self._users and not (service and service.asks_others):
+        if kind == "standard" and not self.members.users and not (service and service.asks_others):
             return Outcome(unentered=LeftOut("NoUsers", NO_USERS))
         return NOTHING
 
@@ -484,11 +463,11 @@ class SpaceState:
 
     def _planned_users(self) -> tuple[PlannedUser, ...]:
         found = []
-        for key, user in self._users.items():
+        for key, user in self.members.users.items():
             # A deleted user kept by finalizers must not log in.
             if self.outcomes[key].left_out is None and not user.is_terminating:
                 if key not in self._rights:
-                    self._rights[key] = _user(user)
+                    self._rights[key] = planned_user(self._user(user))
                 found.append(self._rights[key])
         return tuple(sorted(found, key=lambda one: one.name))
 
@@ -502,7 +481,7 @@ def no_space(orphan: Declared) -> LeftOut:
     )
 
 
-def _choice(address: Address) -> tuple[str, str | None]:
+def _choice(address: Address) -> Choice:
     return address.spec.type, address.spec.plan
 
 
@@ -511,50 +490,6 @@ def _quota_message(plan: str, excess: list[Excess]) -> str:
     return (
         f"Quota exceeded: the address space would need {needed} that plan {plan}"
         " allows; it is pending until addresses are deleted or a plan changes"
-    )
-
-
-def _authentication(
-    kind: str, space: AddressSpace, service: AuthenticationService | None
-) -> Authentication:
-    if kind == "none":
-        return Authentication(type="none", anonymous=True, mechanisms=OPEN_MECHANISMS)
-    asked = _asked(space, service)
-    if kind != "standard":
-        return Authentication(
-            type="delegated", anonymous=False, mechanisms=DELEGATED_MECHANISMS, service=asked
-        )
-    mechanisms: tuple[str, ...] = STANDARD_MECHANISMS
-    if service is None or service.spec.standard is None or service.spec.standard.oidc is None:
-        asked = None
-    else:
-        mechanisms = (*mechanisms[:-1], *BEARER_MECHANISMS, mechanisms[-1])
-    return Authentication(type="standard", anonymous=False, mechanisms=mechanisms, service=asked)
-
-
-def _asked(space: AddressSpace, service: AuthenticationService | None) -> str | None:
-    """Identify the service and, by its generation, everything its answers depend on."""
-    if service is None:
-        return None
-    metadata = service.metadata
-    asked = f"{metadata.namespace}/{metadata.name}/{metadata.uid}/{metadata.generation}"
-    return asked if space.overrides is None else f"{asked}/{space.metadata.generation}"
-
-
-def _user(user: MessagingUser) -> PlannedUser:
-    return PlannedUser(
-        name=user.spec.username,
-        verifiers=user.spec.authentication.verifiers,
-        rights=_rights(user),
-    )
-
-
-def _rights(user: MessagingUser) -> tuple[Right, ...]:
-    """One right per address pattern; an authorization without addresses applies to all."""
-    return tuple(
-        Right(pattern=pattern, operations=authorization.operations)
-        for authorization in user.spec.authorization
-        for pattern in authorization.addresses or (EVERY_NAME,)
     )
 
 

@@ -12,7 +12,7 @@ from enmasse.base.errors import Code, Unavailable
 from enmasse.control.reconcilers import SpaceCertificates
 from enmasse.control.work_queue import Batch
 from enmasse.resources import Key
-from reconciling import Surroundings, batch_of
+from reconciler_setup import Surroundings, batch_of
 
 SPACE = Key("AddressSpace", "default", "default")
 NOVEMBER = datetime(2026, 11, 1, tzinfo=UTC)

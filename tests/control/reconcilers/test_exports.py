@@ -8,7 +8,7 @@ from enmasse.control.reconcilers import Exports
 from enmasse.control.work_queue import Batch
 from enmasse.resources import AddressSpace, ConfigMap, Key, parse
 from enmasse.resources.core import NamedMetadata
-from reconciling import Surroundings, batch_of
+from reconciler_setup import Surroundings, batch_of
 
 SHOP = Key("AddressSpace", "default", "shop")
 EXPORT = Key("ConfigMap", "default", "shop-info")

@@ -12,10 +12,10 @@ from enmasse.control.inventory import Change
 from enmasse.control.reconcilers import PlanReconciler
 from enmasse.control.work_queue import Batch
 from enmasse.engines import Failure
-from enmasse.plan import Compiler, Plan
+from enmasse.plan import Plan
 from enmasse.resources import Key, Secret, parse
 from enmasse.resources.core import NamedMetadata
-from reconciling import Surroundings, batch_of
+from reconciler_setup import Surroundings, batch_of
 
 ORDERS = Key("Address", "default", "default.orders")
 BUSY = Unavailable(Code.NOT_AVAILABLE, "busy")
@@ -29,7 +29,7 @@ def given() -> Surroundings:
 @pytest.fixture
 def plan(given: Surroundings) -> PlanReconciler:
     return PlanReconciler(
-        given.store, given.computed, given.engine, Compiler(), given.inventory, given.queue
+        given.store, given.computed, given.engine, *given.compiling(), given.inventory, given.queue
     )
 
 

@@ -17,9 +17,8 @@ from enmasse.control.reconcilers import (
 )
 from enmasse.control.reconcilers.status import Sources
 from enmasse.control.work_queue import PORTION, Batch
-from enmasse.plan import Compiler
 from enmasse.resources import Declared, Event, Key
-from reconciling import Surroundings, batch_of
+from reconciler_setup import Surroundings, batch_of
 
 ORDERS = Key("Address", "default", "default.orders")
 
@@ -33,7 +32,7 @@ def given() -> Surroundings:
 def sources(given: Surroundings) -> Sources:
     store, engine, clock = given.store, given.engine, given.clock
     inventory, queue = given.inventory, given.queue
-    plan = PlanReconciler(store, given.computed, engine, Compiler(), inventory, queue)
+    plan = PlanReconciler(store, given.computed, engine, *given.compiling(), inventory, queue)
     return Sources(
         plan,
         UsageReconciler(store, engine, clock, plan.allowance_of, queue, asyncio.Lock()),

@@ -9,7 +9,7 @@ from enmasse.control.reconcilers import UsageReconciler
 from enmasse.engines import SpaceFigures
 from enmasse.resources import AddressSpace, Key
 from enmasse.resources.address_space_plan import Allowance
-from reconciling import Surroundings
+from reconciler_setup import Surroundings
 
 SPACE = Key("AddressSpace", "default", "default")
 TEN = Allowance(period="day", messages=10)

@@ -50,39 +50,23 @@ def doctor(
 
 
 def _facts(api: "Api", name: str, space: str, namespace: str) -> "Facts":
-    from enmasse.base.errors import Denied, Unavailable
-    from enmasse.cli import usage
+    from enmasse.base.errors import Unavailable
+    from enmasse.base.kinds import KINDS
     from enmasse.cli.diagnosis import Facts
     from enmasse.cli.names import find
     from enmasse.cli.trust import handshake_problem
-    from enmasse.resources import Address
 
     addresses = api.list("addresses", namespace, statistics=True)["items"]
-    document = find(addresses, Address, name, space)
+    document = find(addresses, KINDS["Address"], name, space)
     own = document["metadata"]["name"].partition(".")[0]
     spaces = api.list("addressspaces", namespace)["items"]
-    plans = ("addressspaceplans", "addressplans", "authenticationservices")
-    infra = ("standardinfraconfigs", "brokeredinfraconfigs")
-    try:
-        listed = [one for plural in (*plans, *infra) for one in api.list(plural, None)["items"]]
-        plans_shown = True
-    except Denied:
-        listed, plans_shown = [], False
-    # Conflicts are between addresses of one space: others need not be read.
-    beside = [one for one in addresses if one["metadata"]["name"].startswith(f"{own}.")]
+    own_space = next((one for one in spaces if one["metadata"]["name"] == own), None)
     try:
         health = api.health()
     except Unavailable as error:
         health = error.message
-    own_space = next((one for one in spaces if one["metadata"]["name"] == own), None)
-    return Facts(
-        document=document,
-        resources=usage.read([*spaces, *beside, *listed]),
-        space=own_space,
-        plans_shown=plans_shown,
-        health=health,
-        handshake=handshake_problem(own_space) if own_space else None,
-    )
+    handshake = handshake_problem(own_space) if own_space else None
+    return Facts(document, own_space, health, handshake)
 
 
 def _plain(finding: "Finding") -> dict[str, str]:

@@ -1,19 +1,21 @@
 """Keeps the Plan that the engine serves equal to the declared resources.
 
-A pass calls `declare` for every changed resource, then `compile`, then `serve`. Compiling has no
-effect outside this process, so usage and certificates are decided between the last two.
+A pass calls `declare` for every changed resource, `derive_passwords`, `compile`, then `serve`.
+Compiling has no effect outside this process, so usage and certificates are decided between the last
+two.
 """
 
 from collections.abc import Iterable
 
 from enmasse.base.errors import EnMasseError
 from enmasse.control.address_space_schema import schemas
+from enmasse.control.declared import StoreState
 from enmasse.control.inventory import Change, Inventory
 from enmasse.control.secret_passwords import SecretPasswords
 from enmasse.control.work_queue import Batch, WorkQueue
 from enmasse.engines import Engine, Proof
-from enmasse.plan import PLATFORM, Catalogue, Compiler, Outcome, Plan
-from enmasse.resources import Key, MessagingUser, Resource
+from enmasse.plan import Catalogue, Compiler, Outcome, Plan
+from enmasse.resources import Key, MessagingUser
 from enmasse.resources.address_space_plan import Allowance
 from enmasse.store import Store
 
@@ -26,13 +28,17 @@ class PlanReconciler:
         store: Store,
         computed: Store,
         engine: Engine,
+        declared: StoreState,
         compiler: Compiler,
         inventory: Inventory,
         queue: WorkQueue,
     ) -> None:
-        """Publish the schemas of plans in `computed`; read passwords in Secrets of `store`."""
+        """Publish the schemas of plans in `computed`; read passwords in Secrets of `store`.
+        `compiler` follows `declared`.
+        """
         self._computed = computed
         self._engine = engine
+        self._declared = declared
         self._compiler = compiler
         self._inventory = inventory
         self._queue = queue
@@ -78,29 +84,27 @@ class PlanReconciler:
         self._is_doubted = True
         self._queue.wake()
 
-    def declare_platform(self, platform: Resource | None) -> None:
-        """Take the resource that names the default space."""
-        self._compiler.put(PLATFORM, platform)
-
     def declare(self, change: Change) -> None:
-        """Take a changed resource; `compile` derives its effect."""
-        resource = change.resource
+        """Take a changed user; its password may be in a Secret."""
         if change.key.kind == "MessagingUser":
-            user = resource if isinstance(resource, MessagingUser) else None
-            resource = self._passwords.put(change.key, user)
-        self._compiler.put(change.key, resource)
+            user = change.resource if isinstance(change.resource, MessagingUser) else None
+            self._passwords.put(change.key, user)
 
     async def derive_passwords(self, batch: Batch) -> set[Key]:
         """Derive verifiers of users with changed passwords in Secrets; return these users."""
         users = await self._passwords.derive(batch.attached)
+        self._declared.current()  # the compiler must know the users
         for user in users:
-            self._compiler.put(user.key, user)
+            self._compiler.set_verifiers(user)
         if self._passwords.waiting:
             self._queue.wake()
         return {user.key for user in users}
 
     def compile(self) -> set[Key]:
-        """Compile what was declared; return the resources whose outcome changed."""
+        """Compile the declared state as the store is now; return the resources whose outcome
+        changed.
+        """
+        self._declared.current()
         return self._compiler.refresh()
 
     def exhaust(self, spaces: Iterable[Key]) -> None:

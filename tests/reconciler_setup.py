@@ -3,8 +3,10 @@
 from collections.abc import Iterable
 
 from doubles import FakeEngine, TestClock
+from enmasse.control.declared import StoreState
 from enmasse.control.inventory import Change, Inventory
 from enmasse.control.work_queue import Batch, WorkQueue
+from enmasse.plan import Compiler
 from enmasse.resources import Key, Resource
 from enmasse.store import MemoryStore
 
@@ -19,6 +21,11 @@ class Surroundings:
         self.engine = FakeEngine()
         self.inventory = Inventory(self.store)
         self.queue = WorkQueue()
+
+    def compiling(self) -> tuple[StoreState, Compiler]:
+        """The declared state of the store, and a compiler that follows it."""
+        declared = StoreState(self.store)
+        return declared, Compiler(declared.followed)
 
     async def declare(self, *resources: Resource) -> list[Change]:
         """Store resources and return the changes as a pass sees them."""

@@ -1,0 +1,64 @@
+"""How clients log in to an address space, and what users may do, in the node's form. Pure."""
+
+from enmasse.plan.model import EVERY_NAME, Authentication, PlannedUser, Right
+from enmasse.resources import AddressSpace, AuthenticationService, MessagingUser
+
+STANDARD_MECHANISMS = ("EXTERNAL", "SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
+"""SASL mechanisms of a closed space, strongest first. The node offers EXTERNAL only to a client
+with a certificate, and PLAIN only on protected transports.
+"""
+
+OPEN_MECHANISMS = ("PLAIN",)
+"""Offered beside ANONYMOUS by an open space."""
+
+BEARER_MECHANISMS = ("OAUTHBEARER", "XOAUTH2")
+"""With a token issuer."""
+
+DELEGATED_MECHANISMS = (*BEARER_MECHANISMS, "PLAIN")
+"""With an external authentication service."""
+
+
+def authentication(
+    kind: str, space: AddressSpace, service: AuthenticationService | None
+) -> Authentication:
+    """Return the mechanisms of a space, by the type of its service. `service`: if declared."""
+    if kind == "none":
+        return Authentication(type="none", anonymous=True, mechanisms=OPEN_MECHANISMS)
+    asked = _asked(space, service)
+    if kind != "standard":
+        return Authentication(
+            type="delegated", anonymous=False, mechanisms=DELEGATED_MECHANISMS, service=asked
+        )
+    mechanisms: tuple[str, ...] = STANDARD_MECHANISMS
+    if service is None or service.spec.standard is None or service.spec.standard.oidc is None:
+        asked = None
+    else:
+        mechanisms = (*mechanisms[:-1], *BEARER_MECHANISMS, mechanisms[-1])
+    return Authentication(type="standard", anonymous=False, mechanisms=mechanisms, service=asked)
+
+
+def _asked(space: AddressSpace, service: AuthenticationService | None) -> str | None:
+    """Identify the service and, by its generation, everything its answers depend on."""
+    if service is None:
+        return None
+    metadata = service.metadata
+    asked = f"{metadata.namespace}/{metadata.name}/{metadata.uid}/{metadata.generation}"
+    return asked if space.overrides is None else f"{asked}/{space.metadata.generation}"
+
+
+def planned_user(user: MessagingUser) -> PlannedUser:
+    """Return a user in the node's form."""
+    return PlannedUser(
+        name=user.spec.username,
+        verifiers=user.spec.authentication.verifiers,
+        rights=_rights(user),
+    )
+
+
+def _rights(user: MessagingUser) -> tuple[Right, ...]:
+    """One right per address pattern; an authorization without addresses applies to all."""
+    return tuple(
+        Right(pattern=pattern, operations=authorization.operations)
+        for authorization in user.spec.authorization
+        for pattern in authorization.addresses or (EVERY_NAME,)
+    )
