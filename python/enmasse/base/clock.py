@@ -3,7 +3,6 @@
 Everything that needs time takes a `Clock`, so that a test owns it.
 """
 
-import asyncio
 import time
 from datetime import UTC, datetime
 from typing import Protocol
@@ -35,6 +34,9 @@ class SystemClock:
 
     async def sleep(self, seconds: float) -> None:
         """Return after `seconds`."""
+        # Imported here: it costs a command as much as a request, and commands do not sleep.
+        import asyncio
+
         await asyncio.sleep(seconds)
 
 

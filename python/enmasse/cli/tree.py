@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import typer
 
+from enmasse.cli.invocation import Group
+
 RUN = "Run and declare"
 PIPELINE = "Turn messages into tables"
 STORED = "Handle stored messages"
@@ -71,7 +73,7 @@ class Commands(MutableMapping[str, Any]):
 def build(name: str, place: Place) -> Any:
     """Return a command in the form of the root group."""
     module = import_module(f"enmasse.cli.commands.{place.module}")
-    single = typer.Typer(rich_markup_mode="rich", pretty_exceptions_enable=False)
+    single = Group(rich_markup_mode="rich", pretty_exceptions_enable=False)
     single.callback()(_nothing)  # a single command would not be a group otherwise
     group: typer.Typer | None = getattr(module, "app", None)
     if group is not None:

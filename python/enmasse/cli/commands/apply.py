@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from enmasse.cli.options import Data, Files, Namespace, Recursive, ServerUrl, TokenFile, Wait
+from enmasse.cli.invocation import Namespaced
+from enmasse.cli.options import Files, Recursive, Wait
 
 if TYPE_CHECKING:
     from enmasse.resources import Resource
@@ -15,14 +16,12 @@ def apply(
     context: typer.Context,
     file: Files,
     recursive: Recursive = False,
-    namespace: Namespace = "default",
     wait: Wait = True,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Validate only; change nothing.")
     ] = False,
-    data: Data = None,
-    server: ServerUrl = None,
-    token_file: TokenFile = None,
+    *,
+    call: Namespaced,
 ) -> None:
     """Add and change the resources of files. Nothing is deleted.
 
@@ -37,15 +36,14 @@ def apply(
 
       cat addresses.yaml | enmasse apply -f - -n shop
     """
-    from enmasse.cli.client import Api
     from enmasse.cli.files import load_files
     from enmasse.resources import in_order
 
-    resources = in_order(load_files(file, recursive=recursive, namespace=namespace))
+    resources = in_order(load_files(file, recursive=recursive, namespace=call.namespace))
     source = context.get_parameter_source("namespace")
     if source is not None and source.name == "COMMANDLINE":
-        _check_namespace(resources, namespace)
-    with Api.find(data, server, token_file) as api:
+        _check_namespace(resources, call.namespace)
+    with call.api() as api:
         applied = []
         for resource in resources:
             document = resource.document()

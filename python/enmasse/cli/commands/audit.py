@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from enmasse.cli.options import Data, Output, OutputForm, ServerUrl, TokenFile
+from enmasse.cli.invocation import Reporting
 
 
 def audit(
@@ -17,10 +17,8 @@ def audit(
     logins: Annotated[
         bool, typer.Option("--logins", help=("Logins of messaging clients, accepted and refused."))
     ] = False,
-    output: OutputForm = Output.TABLE,
-    data: Data = None,
-    server: ServerUrl = None,
-    token_file: TokenFile = None,
+    *,
+    call: Reporting,
 ) -> None:
     """Show the audit trail: every request that changes something or shows what is confidential, and
     every refusal.
@@ -31,11 +29,10 @@ def audit(
 
       enmasse audit --logins --tail 200
     """
-    from enmasse.cli.client import Api
     from enmasse.cli.output import columns, show
 
     of = "logins" if logins else "requests"
-    with Api.find(data, server, token_file) as api:
+    with call.api() as api:
         found = [one for one in api.audit(tail, of) if not refused or one["decision"] != "allowed"]
     headings = ["TIME", "WHO", "FROM", "VERB", "WHAT", "DECISION", "WHY"]
     rows = [
@@ -43,7 +40,7 @@ def audit(
          _why(one)]
         for one in found
     ]  # fmt: skip
-    show({"items": found}, output, lambda: columns(headings, rows))
+    show({"items": found}, call.output, lambda: columns(headings, rows))
 
 
 def _what(one: dict[str, Any]) -> str:

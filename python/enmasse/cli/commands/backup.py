@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from enmasse.cli.options import Data, Output, OutputForm, ServerUrl, TokenFile
+from enmasse.cli.invocation import Reporting
+from enmasse.cli.options import Data, Output, OutputForm
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The backup, a gzipped tar.")]
 
@@ -21,10 +22,8 @@ def backup(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace FILE if it exists.")
     ] = False,
-    output: OutputForm = Output.TABLE,
-    data: Data = None,
-    server: ServerUrl = None,
-    token_file: TokenFile = None,
+    *,
+    call: Reporting,
 ) -> None:
     """Write all resources and all messages on disk into a file, while the platform runs.
 
@@ -39,7 +38,6 @@ def backup(
       enmasse backup everything.tar.gz --secrets
     """
     from enmasse.base.errors import Code, Conflict
-    from enmasse.cli.client import Api
     from enmasse.cli.output import show
     from enmasse.cli.restoring import lines
     from enmasse.store.archive import Archive
@@ -50,14 +48,14 @@ def backup(
         )
     beside = file.with_name(f".{file.name}.new")
     try:
-        with Api.find(data, server, token_file) as api:
+        with call.api() as api:
             api.download("backup", {"secrets": "true"} if secrets else {}, beside)
         manifest = Archive(beside).check()
         beside.replace(file)
     finally:
         beside.unlink(missing_ok=True)
     document = {"file": str(file), "bytes": file.stat().st_size} | manifest.about
-    show(document, output, lambda: lines(f"{file} has", manifest.about))
+    show(document, call.output, lambda: lines(f"{file} has", manifest.about))
 
 
 def restore(

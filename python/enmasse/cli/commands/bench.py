@@ -5,16 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from enmasse.cli.options import (
-    Ca,
-    Data,
-    Durable,
-    InSpace,
-    Mechanism,
-    Output,
-    OutputForm,
-    Url,
-)
+from enmasse.cli.invocation import MessagingReporting
+from enmasse.cli.options import Durable
 
 _LOAD = "Load"
 
@@ -89,12 +81,8 @@ def bench(
     durable: Durable = False,
     credit: Credit = 1000,
     pid: Pids = None,
-    space: InSpace = None,
-    url: Url = None,
-    ca: Ca = None,
-    mechanism: Mechanism = None,
-    data: Data = None,
-    output: OutputForm = Output.TABLE,
+    *,
+    call: MessagingReporting,
 ) -> None:
     """Measure throughput, and latency at a fixed rate, against any AMQP 1.0 server.
 
@@ -109,15 +97,14 @@ def bench(
 
       enmasse bench --mode idle --connections 10000
     """
-    from enmasse.cli.connect import Server
     from enmasse.cli.load import run
     from enmasse.cli.output import show
 
-    server = Server(url, data, ca, mechanism, space)
+    server = call.connection()
     options: dict[str, Any] = {
         "mode": mode.value,
         "url": server.found_url(),
-        "ca": str(ca) if ca else None,
+        "ca": str(call.ca) if call.ca else None,
         "address": address,
         "addresses": addresses,
         "senders": senders,
@@ -131,13 +118,13 @@ def bench(
         "rate": rate,
         "duration": duration,
         "warmup": warmup,
-        "mechanism": mechanism,
-        "hostname": space,
+        "mechanism": call.mechanism,
+        "hostname": call.space,
         "pids": pid or server.pids(),
     }
     # Options without a value keep the defaults of the load tool.
     report = run({name: value for name, value in options.items() if value is not None})
-    show(report, output, lambda: "\n".join(lines(report)))
+    show(report, call.output, lambda: "\n".join(lines(report)))
 
 
 def lines(report: dict[str, Any], prefix: str = "") -> list[str]:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from enmasse.cli.options import Data, ServerUrl, TokenFile
+from enmasse.cli.invocation import Invocation
 
 
 def trace(
@@ -12,9 +12,8 @@ def trace(
         int, typer.Argument(help=("Connection number, from `enmasse get connections`."))
     ],
     off: Annotated[bool, typer.Option("--off", help="Stop tracing it.")] = False,
-    data: Data = None,
-    server: ServerUrl = None,
-    token_file: TokenFile = None,
+    *,
+    call: Invocation,
 ) -> None:
     """Write the frames of one connection to the platform's log. Payloads and secrets are left out.
 
@@ -24,8 +23,6 @@ def trace(
 
       enmasse trace 7 --off
     """
-    from enmasse.cli.client import Api
-
-    with Api.find(data, server, token_file) as api:
+    with call.api() as api:
         api.trace(connection, on=not off)
     print(f"connection {connection} is {'no longer ' if off else ''}traced")

@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from enmasse.cli.invocation import Group
 from enmasse.cli.options import Output, OutputForm
 
 if TYPE_CHECKING:
     from enmasse.cli.contexts import Context
 
-app = typer.Typer(no_args_is_help=True, help="Manage contexts: named platforms.")
+app = Group(no_args_is_help=True, help="Manage contexts: named platforms.")
 
 Name = Annotated[str, typer.Argument(help="Name of the context.")]
 FROM_STDIN = "-"

@@ -7,16 +7,8 @@ import typer
 from enmasse.cli import stored_options as stored
 from enmasse.cli.commands import create_core
 from enmasse.cli.group import Aliases
-from enmasse.cli.options import (
-    Data,
-    Namespace,
-    Output,
-    OutputForm,
-    ServerUrl,
-    Space,
-    TokenFile,
-    Wait,
-)
+from enmasse.cli.invocation import Group, NamespacedReporting, Reporting, SpacedReporting
+from enmasse.cli.options import Output, Wait
 
 AddressName = Annotated[
     str, typer.Argument(help=("Address name for clients, such as orders or news/europe."))
@@ -58,9 +50,7 @@ MayCreate = Annotated[
     typer.Option(metavar="ADDRESS", help="May have it created by a link (autoCreate); repeatable."),
 ]
 
-app = typer.Typer(
-    cls=Aliases, no_args_is_help=True, help="Create resources from files, or one resource."
-)
+app = Group(cls=Aliases, no_args_is_help=True, help="Create resources from files, or one resource.")
 app.callback(invoke_without_command=True)(create_core.files)
 app.command()(create_core.namespace)
 app.command()(create_core.configmap)
@@ -89,13 +79,9 @@ def address(
     retention_age: stored.RetentionAge = None,
     retention_bytes: stored.RetentionBytes = None,
     partitions: stored.Partitions = None,
-    space: Space = "default",
-    namespace: Namespace = "default",
     wait: Wait = True,
-    output: OutputForm = Output.TABLE,
-    data: Data = None,
-    server: ServerUrl = None,
-    token_file: TokenFile = None,
+    *,
+    call: SpacedReporting,
 ) -> None:
     """Declare an address and return when the node serves it. A file, see `enmasse apply`, can say
     more of it than the options here.
@@ -110,7 +96,7 @@ def address(
     from enmasse.resources.naming import resource_name
 
     # The resource is named after its address, unless --address names another one.
-    resource = resource_name(space, name) if address is None else in_space(space, name)
+    resource = resource_name(call.space, name) if address is None else in_space(call.space, name)
     spec = stored.nested(
         {
             "type": type_,
@@ -134,8 +120,8 @@ def address(
             "partitions": partitions,
         }
     )
-    document = _document("Address", resource, namespace, spec)
-    _create("addresses", document, wait, output, (data, server, token_file))
+    document = _document("Address", resource, call.namespace, spec)
+    _create("addresses", document, wait, call)
 
 
 @app.command()
@@ -156,12 +142,9 @@ def addressspace(
         ),
     ] = None,
     plan: Annotated[str | None, typer.Option(metavar="PLAN", help="Plan of the space.")] = None,
-    namespace: Namespace = "default",
     wait: Wait = True,
-    output: OutputForm = Output.TABLE,
-    data: Data = None,
-    server: ServerUrl = None,
-    token_file: TokenFile = None,
+    *,
+    call: NamespacedReporting,
 ) -> None:
     """Declare an address space: addresses and users of its own, which no other space can see.
 
@@ -170,12 +153,14 @@ def addressspace(
     spec: dict[str, Any] = {"type": type_} | ({"plan": plan} if plan else {})
     if authentication:
         spec["authenticationService"] = {"type": authentication}
-    document = _document("AddressSpace", name, namespace, spec)
-    _create("addressspaces", document, wait, output, (data, server, token_file))
-    if output is Output.TABLE:
+    document = _document("AddressSpace", name, call.namespace, spec)
+    _create("addressspaces", document, wait, call)
+    if call.output is Output.TABLE:
         from enmasse.cli.home import default_home, entering
 
-        typer.echo(entering((namespace, name), default_home(data, server, token_file)))
+        typer.echo(
+            entering((call.namespace, name), default_home(call.data, call.server, call.token_file))
+        )
 
 
 @app.command()
@@ -192,13 +177,9 @@ def user(
     send: MaySend = None,
     receive: MayReceive = None,
     create: MayCreate = None,
-    space: Space = "default",
-    namespace: Namespace = "default",
     wait: Wait = True,
-    output: OutputForm = Output.TABLE,
-    data: Data = None,
-    server: ServerUrl = None,
-    token_file: TokenFile = None,
+    *,
+    call: SpacedReporting,
 ) -> None:
     """Declare a user of an address space. Without --send, --receive and --create they may send
     to and receive from all addresses.
@@ -220,8 +201,8 @@ def user(
         "authentication": {"type": "password", **_password(password, password_secret)},
         "authorization": allowed or [{"operations": ["send", "recv"]}],
     }
-    document = _document("MessagingUser", resource_name(space, name), namespace, spec)
-    _create("messagingusers", document, wait, output, (data, server, token_file))
+    document = _document("MessagingUser", resource_name(call.space, name), call.namespace, spec)
+    _create("messagingusers", document, wait, call)
 
 
 def _password(given: str | None, secret: str | None) -> dict[str, Any]:
@@ -272,15 +253,13 @@ def _create(
     plural: str,
     document: dict[str, Any],
     wait: bool,
-    output: Output,
-    place: tuple[Data, ServerUrl, TokenFile],
+    call: Reporting,
 ) -> None:
-    from enmasse.cli.client import Api
     from enmasse.cli.output import show
 
-    with Api.find(*place) as api:
+    with call.api() as api:
         created = api.create(plural, document)
         if wait:
             created = api.wait_ready(plural, created)
     said = f"{created['kind']} {created['metadata']['name']} created"
-    show(created, output, lambda: f"{said} and ready" if wait else said)
+    show(created, call.output, lambda: f"{said} and ready" if wait else said)

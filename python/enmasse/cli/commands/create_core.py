@@ -4,16 +4,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from enmasse.cli.options import (
-    Data,
-    Namespace,
-    Output,
-    OutputForm,
-    Recursive,
-    ServerUrl,
-    SomeFiles,
-    TokenFile,
-)
+from enmasse.cli.invocation import Group, Namespaced, NamespacedReporting, Reporting
+from enmasse.cli.options import Output, Recursive, SomeFiles
 
 if TYPE_CHECKING:
     from enmasse.cli.client import Api
@@ -32,17 +24,15 @@ FromFiles = Annotated[
 ]
 Name = Annotated[str, typer.Argument(help="Name of the resource.")]
 
-secrets = typer.Typer(no_args_is_help=True, help="Declare a Secret.")
+secrets = Group(no_args_is_help=True, help="Declare a Secret.")
 
 
 def files(
     context: typer.Context,
     file: SomeFiles = None,
     recursive: Recursive = False,
-    namespace: Namespace = "default",
-    data: Data = None,
-    server: ServerUrl = None,
-    token_file: TokenFile = None,
+    *,
+    call: Namespaced,
 ) -> None:
     """Create the resources of files; existing ones are refused.
 
@@ -52,12 +42,11 @@ def files(
         return
     if not file:
         raise typer.BadParameter("must specify one of -f and a kind", param_hint="-f")
-    from enmasse.cli.client import Api
     from enmasse.cli.files import load_files
     from enmasse.resources import in_order
 
-    resources = in_order(load_files(file, recursive=recursive, namespace=namespace))
-    with Api.find(data, server, token_file) as api:
+    resources = in_order(load_files(file, recursive=recursive, namespace=call.namespace))
+    with call.api() as api:
         for one in resources:
             api.create(one.plural, one.document())
             print(f"{one.key} created")
@@ -65,19 +54,15 @@ def files(
 
 def namespace(
     name: Name,
-    output: OutputForm = Output.TABLE,
-    data: Data = None,
-    server: ServerUrl = None,
-    token_file: TokenFile = None,
+    *,
+    call: Reporting,
 ) -> None:
     """Declare a namespace. One is made with the first resource in it, too.
 
     Example: enmasse create namespace shop
     """
-    from enmasse.cli.client import Api
-
-    with Api.find(data, server, token_file) as api:
-        _create(api, "Namespace", {"name": name}, {}, output)
+    with call.api() as api:
+        _create(api, "Namespace", {"name": name}, {}, call.output)
 
 
 @secrets.command()
@@ -88,40 +73,31 @@ def generic(
     type_: Annotated[str, typer.Option("--type", metavar="TYPE", help="What it is for.")] = (
         "Opaque"
     ),
-    namespace: Namespace = "default",
-    output: OutputForm = Output.TABLE,
-    data: Data = None,
-    server: ServerUrl = None,
-    token_file: TokenFile = None,
+    *,
+    call: NamespacedReporting,
 ) -> None:
     """Declare a Secret of files or texts.
 
     Example: enmasse create secret generic alice --from-file password=alice.pw
     """
-    from enmasse.cli.client import Api
 
     content = {"type": type_, "data": _encoded(from_literal, from_file)}
-    with Api.find(data, server, token_file) as api:
-        _create(api, "Secret", {"name": name, "namespace": namespace}, content, output)
+    with call.api() as api:
+        _create(api, "Secret", {"name": name, "namespace": call.namespace}, content, call.output)
 
 
 def configmap(
     name: Name,
     from_literal: Literals = None,
     from_file: FromFiles = None,
-    namespace: Namespace = "default",
-    output: OutputForm = Output.TABLE,
-    data: Data = None,
-    server: ServerUrl = None,
-    token_file: TokenFile = None,
+    *,
+    call: NamespacedReporting,
 ) -> None:
     """Declare a ConfigMap of files or texts.
 
     Example: enmasse create configmap settings --from-literal colour=green
     """
     import base64
-
-    from enmasse.cli.client import Api
 
     texts: dict[str, str] = {}
     other: dict[str, str] = {}
@@ -131,8 +107,8 @@ def configmap(
         except UnicodeDecodeError:
             other[key] = value
     content = {"data": texts, "binaryData": other}
-    with Api.find(data, server, token_file) as api:
-        _create(api, "ConfigMap", {"name": name, "namespace": namespace}, content, output)
+    with call.api() as api:
+        _create(api, "ConfigMap", {"name": name, "namespace": call.namespace}, content, call.output)
 
 
 def _encoded(literals: list[str] | None, given: list[str] | None) -> dict[str, str]:

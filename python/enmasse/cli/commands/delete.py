@@ -5,20 +5,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from enmasse.cli.invocation import Spaced
 from enmasse.cli.options import (
     AllNamespaces,
-    Data,
     Every,
     Fields,
     IgnoreMissing,
     Labels,
-    Namespace,
     Recursive,
-    ServerUrl,
     SomeFiles,
-    Space,
     TimeoutS,
-    TokenFile,
     Words,
 )
 
@@ -47,12 +43,9 @@ def delete(
         typer.Option("--wait/--no-wait", help=("Wait until it is deleted, or return immediately.")),
     ] = True,
     timeout: TimeoutS = "30s",
-    space: Space = "default",
-    namespace: Namespace = "default",
     all_namespaces: AllNamespaces = False,
-    data: Data = None,
-    server: ServerUrl = None,
-    token_file: TokenFile = None,
+    *,
+    call: Spaced,
 ) -> None:
     """Delete resources: addresses with the messages in them, spaces with all that is in them.
 
@@ -69,13 +62,12 @@ def delete(
       enmasse delete addresses --all --space trial
     """
     from enmasse.cli import errors, kinds
-    from enmasse.cli.client import Api
     from enmasse.cli.targets import Meant, Scope, found, seconds
 
     longest_s = seconds(timeout)
-    scope = Scope(None if all_namespaces else namespace, space, selector, field_selector)
+    scope = Scope(None if all_namespaces else call.namespace, call.space, selector, field_selector)
     meant = Meant(words or (), scope, file or (), recursive, all_)
-    with Api.find(data, server, token_file) as api:
+    with call.api() as api:
         items = found(api, meant, ignore_missing=ignore_not_found)
         if not items and not ignore_not_found:
             errors.tell(scope.empty)

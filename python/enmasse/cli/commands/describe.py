@@ -4,36 +4,22 @@ from typing import Annotated
 
 import typer
 
-from enmasse.cli.options import (
-    AllNamespaces,
-    Data,
-    Fields,
-    Labels,
-    Namespace,
-    Recursive,
-    ServerUrl,
-    SomeFiles,
-    Space,
-    TokenFile,
-    Words,
-)
+from enmasse.cli.invocation import Spaced
+from enmasse.cli.options import AllNamespaces, Fields, Labels, Recursive, SomeFiles, Words
 
 
 def describe(
     words: Words = None,
     file: SomeFiles = None,
     recursive: Recursive = False,
-    space: Space = "default",
-    namespace: Namespace = "default",
     all_namespaces: AllNamespaces = False,
     selector: Labels = None,
     field_selector: Fields = None,
     show_events: Annotated[
         bool, typer.Option("--show-events/--no-show-events", help="Include events.")
     ] = True,
-    data: Data = None,
-    server: ServerUrl = None,
-    token_file: TokenFile = None,
+    *,
+    call: Spaced,
 ) -> None:
     """Show everything about resources: what is declared, conditions with reasons, and events.
 
@@ -46,15 +32,14 @@ def describe(
       enmasse describe addressspace/shop address/orders
     """
     from enmasse.cli import errors
-    from enmasse.cli.client import Api
     from enmasse.cli.description import text
     from enmasse.cli.targets import Meant, Scope, found
 
-    scope = Scope(None if all_namespaces else namespace, space, selector, field_selector)
+    scope = Scope(None if all_namespaces else call.namespace, call.space, selector, field_selector)
     given = words or []
     is_kind_alone = len(given) == 1 and "/" not in given[0] and not scope.selects
     meant = Meant(given, scope, file or (), recursive, every=is_kind_alone and not file)
-    with Api.find(data, server, token_file) as api:
+    with call.api() as api:
         told = [text(one, api.events_of(one) if show_events else None) for one in found(api, meant)]
     if told:
         print("\n\n".join(told))

@@ -4,16 +4,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from enmasse.cli.options import (
-    Address,
-    Data,
-    Namespace,
-    Output,
-    OutputForm,
-    ServerUrl,
-    Space,
-    TokenFile,
-)
+from enmasse.cli.invocation import SpacedReporting
+from enmasse.cli.options import Address
 
 if TYPE_CHECKING:
     from enmasse.cli.client import Api
@@ -22,12 +14,8 @@ if TYPE_CHECKING:
 
 def doctor(
     address: Address,
-    space: Space = "default",
-    namespace: Namespace = "default",
-    output: OutputForm = Output.TABLE,
-    data: Data = None,
-    server: ServerUrl = None,
-    token_file: TokenFile = None,
+    *,
+    call: SpacedReporting,
 ) -> None:
     """Explain why an address is not ready, or why no messages pass, and say what mends it.
 
@@ -37,14 +25,13 @@ def doctor(
     Example: enmasse doctor orders --space shop
     """
     from enmasse.cli import errors
-    from enmasse.cli.client import Api
     from enmasse.cli.diagnosis import State, diagnose
     from enmasse.cli.output import show
 
-    with Api.find(data, server, token_file) as api:
-        found = diagnose(_facts(api, address, space, namespace))
+    with call.api() as api:
+        found = diagnose(_facts(api, address, call.space, call.namespace))
     document = {"address": address, "findings": [_plain(one) for one in found]}
-    show(document, output, lambda: _text(found))
+    show(document, call.output, lambda: _text(found))
     if any(one.state is State.TROUBLE for one in found):
         raise typer.Exit(errors.FAILED)
 

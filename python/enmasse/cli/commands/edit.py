@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from enmasse.cli.options import Data, Namespace, ServerUrl, Space, TokenFile, Wait, Words
+from enmasse.cli.invocation import Spaced
+from enmasse.cli.options import Wait, Words
 
 if TYPE_CHECKING:
     from enmasse.base.kinds import Kind
@@ -21,11 +22,8 @@ HEAD = """\
 def edit(
     words: Words = None,
     wait: Wait = True,
-    space: Space = "default",
-    namespace: Namespace = "default",
-    data: Data = None,
-    server: ServerUrl = None,
-    token_file: TokenFile = None,
+    *,
+    call: Spaced,
 ) -> None:
     """Change a resource in the editor that VISUAL or EDITOR names (else vi).
 
@@ -35,11 +33,10 @@ def edit(
     Example: EDITOR=nano enmasse edit address orders
     """
     from enmasse.cli import kinds
-    from enmasse.cli.client import Api
     from enmasse.cli.targets import Scope, only
 
-    with Api.find(data, server, token_file) as api:
-        before = only(api, words or (), Scope(namespace, space))
+    with call.api() as api:
+        before = only(api, words or (), Scope(call.namespace, call.space))
         model = kinds.named(before["kind"])
         after = _edited(api, model, before)
         if after is None:

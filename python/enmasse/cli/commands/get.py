@@ -5,19 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from enmasse.cli.options import (
-    AllNamespaces,
-    AnyNamespace,
-    AnySpace,
-    Data,
-    Fields,
-    IgnoreMissing,
-    Labels,
-    ListingForm,
-    ServerUrl,
-    TokenFile,
-    Words,
-)
+from enmasse.cli.invocation import Listing
+from enmasse.cli.options import AllNamespaces, Fields, IgnoreMissing, Labels, Words
 
 if TYPE_CHECKING:
     from enmasse.base.errors import Missing
@@ -33,8 +22,6 @@ CONNECTIONS = ("connection", "connections")
 
 def get(
     words: Words = None,
-    space: AnySpace = None,
-    namespace: AnyNamespace = None,
     all_namespaces: AllNamespaces = False,
     selector: Labels = None,
     field_selector: Fields = None,
@@ -46,10 +33,8 @@ def get(
     ] = False,
     ignore_not_found: IgnoreMissing = False,
     no_headers: Annotated[bool, typer.Option("--no-headers", help="No headings.")] = False,
-    output: ListingForm = "table",
-    data: Data = None,
-    server: ServerUrl = None,
-    token_file: TokenFile = None,
+    *,
+    call: Listing,
 ) -> None:
     """Show resources of any kind, or `connections`, whose numbers `enmasse trace` takes.
 
@@ -69,19 +54,18 @@ def get(
 
       enmasse get address orders -w
     """
-    from enmasse.cli.client import Api
     from enmasse.cli.forms import form
     from enmasse.cli.targets import NOTHING_SAID, Scope, named
 
-    how = form(output)
+    how = form(call.output)
     wanted_words = words or []
     if not wanted_words:
         raise typer.BadParameter(NOTHING_SAID, param_hint="KIND")
-    where = None if all_namespaces else namespace
-    scope = Scope(where, space, selector, field_selector)
+    where = None if all_namespaces else call.namespace
+    scope = Scope(where, call.space, selector, field_selector)
     is_of_connections = wanted_words[0].lower() in CONNECTIONS
     wanted = [] if is_of_connections else named(wanted_words)
-    with Api.find(data, server, token_file) as api:
+    with call.api() as api:
         if is_of_connections:
             _print(_connections(api, how), no_headers=no_headers)
         elif watch or watch_only:

@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from enmasse.cli.options import Data, Form, ServerUrl, TokenFile
+from enmasse.cli.invocation import Invocation
+from enmasse.cli.options import Form
 
 LEVELS = ("debug", "info", "warning", "error", "critical")
 _FIRST = ("timestamp", "level", "event", "logger")
@@ -24,9 +25,8 @@ def logs(
     output: Annotated[Form, typer.Option("--output", "-o", help="Text, or JSON lines.")] = (
         Form.TEXT
     ),
-    data: Data = None,
-    server: ServerUrl = None,
-    token_file: TokenFile = None,
+    *,
+    call: Invocation,
 ) -> None:
     """Show the last records of the platform's log. It keeps 2,000 in memory.
 
@@ -34,11 +34,9 @@ def logs(
 
     Example: enmasse logs --follow --level warning
     """
-    from enmasse.cli.client import Api
-
     if level not in LEVELS:
         raise typer.BadParameter(f"one of {', '.join(LEVELS)}", param_hint="--level")
-    with Api.find(data, server, token_file) as api:
+    with call.api() as api:
         for line in api.logs(tail, follow=follow):
             record = json.loads(line)
             if LEVELS.index(record.get("level", "info")) >= LEVELS.index(level):

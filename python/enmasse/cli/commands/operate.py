@@ -5,16 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from enmasse.cli.options import (
-    Address,
-    Data,
-    Namespace,
-    Output,
-    OutputForm,
-    ServerUrl,
-    Space,
-    TokenFile,
-)
+from enmasse.cli.invocation import SpacedReporting
+from enmasse.cli.options import Address, Data, ServerUrl, TokenFile
 
 Place = tuple[Data, ServerUrl, TokenFile]
 Selector = Annotated[
@@ -34,12 +26,8 @@ def peek(
     limit: Annotated[
         int, typer.Option(metavar="N", min=1, help="Maximum number of messages, oldest first.")
     ] = PEEK_LIMIT,
-    space: Space = "default",
-    namespace: Namespace = "default",
-    output: OutputForm = Output.TABLE,
-    data: Data = None,
-    server: ServerUrl = None,
-    token_file: TokenFile = None,
+    *,
+    call: SpacedReporting,
 ) -> None:
     """Show stored messages that no consumer holds, and leave them where they are.
 
@@ -52,12 +40,11 @@ def peek(
     from enmasse.cli.output import columns, show
 
     request = {"selector": selector, "limit": limit}
-    place = (data, server, token_file)
-    answers = _answers("peek", address, request, (space, namespace), place)
+    answers = _answers("peek", address, request, call)
     items = [item for answer in answers for item in answer["items"]]
     headings = ["ID", "STATE", "ENQUEUED", "ATTEMPTS", "BYTES", "BODY"]
     rows = [[*(item[name.lower()] for name in headings[:-1]), _body(item)] for item in items]
-    show({"items": items}, output, lambda: columns(headings, rows))
+    show({"items": items}, call.output, lambda: columns(headings, rows))
 
 
 def purge(
@@ -65,12 +52,8 @@ def purge(
     selector: Selector = None,
     dry_run: DryRun = False,
     limit: Limit = None,
-    space: Space = "default",
-    namespace: Namespace = "default",
-    output: OutputForm = Output.TABLE,
-    data: Data = None,
-    server: ServerUrl = None,
-    token_file: TokenFile = None,
+    *,
+    call: SpacedReporting,
 ) -> None:
     """Take stored messages away for good, those that no consumer holds.
 
@@ -81,8 +64,7 @@ def purge(
       enmasse purge orders --selector "team = 'north'" --limit 1000
     """
     request = {"selector": selector, "dryRun": dry_run, "limit": limit}
-    place = (data, server, token_file)
-    _operate("purge", "purged from", address, request, (space, namespace), output, place)
+    _operate("purge", "purged from", address, request, call)
 
 
 def move(
@@ -91,21 +73,16 @@ def move(
     selector: Selector = None,
     dry_run: DryRun = False,
     limit: Limit = None,
-    space: Space = "default",
-    namespace: Namespace = "default",
-    output: OutputForm = Output.TABLE,
-    data: Data = None,
-    server: ServerUrl = None,
-    token_file: TokenFile = None,
+    *,
+    call: SpacedReporting,
 ) -> None:
     """Move stored messages to a queue or topic of the same address space.
 
     Example: enmasse move orders orders-later --selector "priority < 4"
     """
     request = {"to": to, "selector": selector, "dryRun": dry_run, "limit": limit}
-    place = (data, server, token_file)
     said = f"moved to {to} from"
-    _operate("move", said, address, request, (space, namespace), output, place)
+    _operate("move", said, address, request, call)
 
 
 def copy(
@@ -114,21 +91,16 @@ def copy(
     selector: Selector = None,
     dry_run: DryRun = False,
     limit: Limit = None,
-    space: Space = "default",
-    namespace: Namespace = "default",
-    output: OutputForm = Output.TABLE,
-    data: Data = None,
-    server: ServerUrl = None,
-    token_file: TokenFile = None,
+    *,
+    call: SpacedReporting,
 ) -> None:
     """Copy stored messages to a queue or topic of the same address space.
 
     Example: enmasse copy orders trial --limit 10
     """
     request = {"to": to, "selector": selector, "dryRun": dry_run, "limit": limit}
-    place = (data, server, token_file)
     said = f"copied to {to} from"
-    _operate("copy", said, address, request, (space, namespace), output, place)
+    _operate("copy", said, address, request, call)
 
 
 def redrive(
@@ -136,20 +108,15 @@ def redrive(
     selector: Selector = None,
     dry_run: DryRun = False,
     limit: Limit = None,
-    space: Space = "default",
-    namespace: Namespace = "default",
-    output: OutputForm = Output.TABLE,
-    data: Data = None,
-    server: ServerUrl = None,
-    token_file: TokenFile = None,
+    *,
+    call: SpacedReporting,
 ) -> None:
     """Put dead letters back where they came from. ADDRESS is of type deadletter.
 
     Example: enmasse redrive dead --selector "team = 'north'"
     """
     request = {"selector": selector, "dryRun": dry_run, "limit": limit}
-    place = (data, server, token_file)
-    _operate("redrive", "put back from", address, request, (space, namespace), output, place)
+    _operate("redrive", "put back from", address, request, call)
 
 
 def _operate(
@@ -157,9 +124,7 @@ def _operate(
     said: str,
     address: str,
     request: dict[str, Any],
-    home: tuple[str, str],
-    output: Output,
-    place: Place,
+    call: SpacedReporting,
 ) -> None:
     """Perform an operation to its end and print the number of its messages.
 
@@ -170,7 +135,7 @@ def _operate(
     done = {"operation": operation, "address": address, "dryRun": request["dryRun"]}
     messages, size, ended = 0, 0, False
     try:
-        for answer in _answers(operation, address, request, home, place):
+        for answer in _answers(operation, address, request, call):
             messages += answer["messages"]
             size += answer["bytes"]
         ended = True
@@ -178,21 +143,20 @@ def _operate(
         if ended or messages:
             would = "would be " if request["dryRun"] else ""
             line = f"{text(messages)} messages ({text(size)} bytes) {would}{said} {address}"
-            show(done | {"messages": messages, "bytes": size}, output, lambda: line)
+            show(done | {"messages": messages, "bytes": size}, call.output, lambda: line)
 
 
 def _answers(
-    operation: str, address: str, request: dict[str, Any], home: tuple[str, str], place: Place
+    operation: str, address: str, request: dict[str, Any], call: SpacedReporting
 ) -> Iterator[dict[str, Any]]:
-    from enmasse.cli.client import Api
+    from enmasse.base.kinds import KINDS
     from enmasse.cli.names import looked_up
-    from enmasse.resources import Address
 
-    space, namespace = home
     said = {name: value for name, value in request.items() if value is not None}
-    with Api.find(*place) as api:
-        name = looked_up(api, Address, address, space, namespace)["metadata"]["name"]
-        yield from api.operate(operation, namespace, name, said)
+    with call.api() as api:
+        found = looked_up(api, KINDS["Address"], address, call.space, call.namespace)
+        name = found["metadata"]["name"]
+        yield from api.operate(operation, call.namespace, name, said)
 
 
 def _body(item: dict[str, Any]) -> str:

@@ -9,6 +9,7 @@ import typer
 from enmasse.cli.commands.pipeline_backfill import backfill
 from enmasse.cli.commands.pipeline_package import FILE, Package, packed
 from enmasse.cli.commands.pipeline_package import package as write_package
+from enmasse.cli.invocation import Group
 from enmasse.cli.options import Data, Output, OutputForm
 
 if TYPE_CHECKING:
@@ -29,9 +30,7 @@ LOCAL = "local[*,4]"
 STOP_TIMEOUT_S = 60.0
 PORT_MAX = 65_535
 
-app = typer.Typer(
-    no_args_is_help=True, help=("Process streams into tables, live state and alerts.")
-)
+app = Group(no_args_is_help=True, help=("Process streams into tables, live state and alerts."))
 
 
 @app.command()

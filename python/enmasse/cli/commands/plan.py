@@ -5,9 +5,10 @@ from typing import Annotated, Any
 
 import typer
 
-from enmasse.cli.options import AnyNamespace, Data, Output, OutputForm, ServerUrl, TokenFile
+from enmasse.cli.invocation import Group, Reporting
+from enmasse.cli.options import AnyNamespace
 
-app = typer.Typer(no_args_is_help=True, help="Plans and quota usage.")
+app = Group(no_args_is_help=True, help="Plans and quota usage.")
 
 RESOURCES = ("router", "broker", "aggregate")
 
@@ -18,20 +19,17 @@ def list_(
         str | None,
         typer.Option("--type", "-t", metavar="TYPE", help="Only plans for this address type."),
     ] = None,
-    output: OutputForm = Output.TABLE,
-    data: Data = None,
-    server: ServerUrl = None,
-    token_file: TokenFile = None,
+    *,
+    call: Reporting,
 ) -> None:
     """Show the plans of address spaces with their quotas, and those of addresses with the credit
     that counts against a quota.
 
     Example: enmasse plan list --type queue
     """
-    from enmasse.cli.client import Api
     from enmasse.cli.output import columns, show
 
-    with Api.find(data, server, token_file) as api:
+    with call.api() as api:
         spaces = [] if type_ else api.list("addressspaceplans", None)["items"]
         addresses = api.list("addressplans", None)["items"]
     wanted = [one for one in addresses if type_ in (None, one["spec"]["addressType"])]
@@ -46,17 +44,15 @@ def list_(
         headings = ["PLAN OF AN ADDRESS", "TYPE", "ROUTER", "BROKER", "WHAT IT IS"]
         return "\n\n".join([*tables, columns(headings, rows)])
 
-    show({"items": [*spaces, *wanted]}, output, text)
+    show({"items": [*spaces, *wanted]}, call.output, text)
 
 
 @app.command()
 def usage(
     space: Annotated[str | None, typer.Argument(help="Only this address space.")] = None,
     namespace: AnyNamespace = None,
-    output: OutputForm = Output.TABLE,
-    data: Data = None,
-    server: ServerUrl = None,
-    token_file: TokenFile = None,
+    *,
+    call: Reporting,
 ) -> None:
     """Show what of its quota each address space uses: addresses, routers, brokers, both together.
 
@@ -64,11 +60,10 @@ def usage(
     """
     from enmasse.base.errors import Code, Missing
     from enmasse.cli import usage as using
-    from enmasse.cli.client import Api
     from enmasse.cli.output import columns, show
     from enmasse.plan import ADDRESSES
 
-    with Api.find(data, server, token_file) as api:
+    with call.api() as api:
         listed = [
             *api.list("addressspaces", namespace)["items"],
             *api.list("addresses", namespace)["items"],
@@ -94,7 +89,7 @@ def usage(
             ["SPACE", "NAMESPACE", "PLAN", "ADDRESSES", *map(str.upper, RESOURCES)], rows
         )
 
-    show({"items": items}, output, text)
+    show({"items": items}, call.output, text)
 
 
 def _use(use: Any) -> str | None:

@@ -5,19 +5,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from enmasse.cli.invocation import Messaging
 from enmasse.cli.options import (
     Address,
-    Ca,
-    Data,
     Form,
-    InSpace,
-    Mechanism,
     MessageForm,
     Offset,
     Partition,
     ReceiveCount,
     ReceiveTimeout,
-    Url,
 )
 
 if TYPE_CHECKING:
@@ -46,11 +42,8 @@ def receive(
     offset: Offset = None,
     partition: Partition = None,
     output: MessageForm = Form.TEXT,
-    space: InSpace = None,
-    url: Url = None,
-    ca: Ca = None,
-    mechanism: Mechanism = None,
-    data: Data = None,
+    *,
+    call: Messaging,
 ) -> None:
     """Receive messages and print one a line.
 
@@ -70,12 +63,11 @@ def receive(
     import asyncio
 
     from enmasse.cli import errors, transfer
-    from enmasse.cli.connect import Server
 
     start = _start(offset, partition)
 
     async def run() -> int:
-        async with Server(url, data, ca, mechanism, space).session(timeout) as session:
+        async with call.connection().session(timeout) as session:
             return await transfer.receive(
                 session,
                 address,

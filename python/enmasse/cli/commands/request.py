@@ -5,20 +5,16 @@ from typing import Annotated
 import typer
 
 from enmasse.cli.commands.receive import written
+from enmasse.cli.invocation import Messaging
 from enmasse.cli.options import (
     Address,
     Body,
-    Ca,
-    Data,
     Durable,
     Form,
-    InSpace,
-    Mechanism,
     MessageForm,
     Property,
     ReplyTimeout,
     Size,
-    Url,
 )
 
 
@@ -33,11 +29,8 @@ def request(
     durable: Durable = False,
     timeout: ReplyTimeout = 30.0,
     output: MessageForm = Form.TEXT,
-    space: InSpace = None,
-    url: Url = None,
-    ca: Ca = None,
-    mechanism: Mechanism = None,
-    data: Data = None,
+    *,
+    call: Messaging,
 ) -> None:
     """Send requests one after the other and print the reply to each.
 
@@ -48,13 +41,12 @@ def request(
     import asyncio
 
     from enmasse.cli import transfer
-    from enmasse.cli.connect import Server
     from enmasse.cli.messages import Template
 
     messages = Template.of(properties, durable).messages(body, size, count)
 
     async def run() -> None:
-        async with Server(url, data, ca, mechanism, space).session(timeout) as session:
+        async with call.connection().session(timeout) as session:
             await transfer.request(
                 session,
                 address,

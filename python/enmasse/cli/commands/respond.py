@@ -4,20 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from enmasse.cli.options import (
-    Address,
-    Ca,
-    Data,
-    Durable,
-    InSpace,
-    Mechanism,
-    Output,
-    OutputForm,
-    Property,
-    ReceiveCount,
-    Size,
-    Url,
-)
+from enmasse.cli.invocation import MessagingReporting
+from enmasse.cli.options import Address, Durable, Property, ReceiveCount, Size
 
 if TYPE_CHECKING:
     from enmasse.cli.transfer import Tally
@@ -33,12 +21,8 @@ def respond(
     count: ReceiveCount = None,
     properties: Property = None,
     durable: Durable = False,
-    space: InSpace = None,
-    url: Url = None,
-    ca: Ca = None,
-    mechanism: Mechanism = None,
-    data: Data = None,
-    output: OutputForm = Output.TABLE,
+    *,
+    call: MessagingReporting,
 ) -> None:
     """Answer requests until Ctrl-C, or so many of them.
 
@@ -51,7 +35,6 @@ def respond(
 
     from enmasse.cli import transfer
     from enmasse.cli.commands.send import summary
-    from enmasse.cli.connect import Server
     from enmasse.cli.messages import Template
     from enmasse.cli.output import show
 
@@ -63,10 +46,10 @@ def respond(
         return next(made.messages(body, size, 1))
 
     async def run() -> "Tally":
-        async with Server(url, data, ca, mechanism, space).session() as session:
+        async with call.connection().session() as session:
             return await transfer.respond(session, address, answer, count=count)
 
     tally = asyncio.run(run())
-    show({"replies": tally.total, **tally.outcomes}, output, lambda: summary(tally))
+    show({"replies": tally.total, **tally.outcomes}, call.output, lambda: summary(tally))
     if not tally.all_accepted:
         raise typer.Exit(1)

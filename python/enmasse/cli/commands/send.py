@@ -4,20 +4,15 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from enmasse.cli.invocation import MessagingReporting
 from enmasse.cli.options import (
     Address,
     Annotation,
     Body,
-    Ca,
     ContentType,
-    Data,
     Delay,
     Durable,
     Group,
-    InSpace,
-    Mechanism,
-    Output,
-    OutputForm,
     Priority,
     Property,
     Rate,
@@ -28,7 +23,6 @@ from enmasse.cli.options import (
     Size,
     Subject,
     Ttl,
-    Url,
 )
 
 if TYPE_CHECKING:
@@ -53,12 +47,8 @@ def send(
     content_type: ContentType = None,
     annotation: Annotation = None,
     settle: Settled = False,
-    space: InSpace = None,
-    url: Url = None,
-    ca: Ca = None,
-    mechanism: Mechanism = None,
-    data: Data = None,
-    output: OutputForm = Output.TABLE,
+    *,
+    call: MessagingReporting,
 ) -> None:
     """Send messages and say what became of them.
 
@@ -79,7 +69,6 @@ def send(
 
     from enmasse.base.clock import SystemClock
     from enmasse.cli import transfer
-    from enmasse.cli.connect import Server
     from enmasse.cli.messages import Template
     from enmasse.cli.output import progress, show
     from enmasse.messaging import Properties
@@ -101,7 +90,7 @@ def send(
     expected = count or (None if body == "-" else 1)
 
     async def run() -> "Tally":
-        async with Server(url, data, ca, mechanism, space).session(timeout) as session:
+        async with call.connection().session(timeout) as session:
             with progress("sent", expected) as step:
                 pace = transfer.Pace(SystemClock(), rate, timeout)
                 return await transfer.send(
@@ -109,7 +98,7 @@ def send(
                 )
 
     tally = asyncio.run(run())
-    show({"sent": tally.total, **tally.outcomes}, output, lambda: summary(tally))
+    show({"sent": tally.total, **tally.outcomes}, call.output, lambda: summary(tally))
     if not tally.all_accepted:
         raise typer.Exit(1)
 

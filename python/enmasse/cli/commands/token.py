@@ -4,9 +4,9 @@ from typing import Annotated, Any
 
 import typer
 
-from enmasse.cli.options import Data, Output, OutputForm, ServerUrl, TokenFile
+from enmasse.cli.invocation import Group, Invocation, Reporting
 
-app = typer.Typer(no_args_is_help=True, help="API tokens: create, list, delete.")
+app = Group(no_args_is_help=True, help="API tokens: create, list, delete.")
 
 Grants = Annotated[
     list[str] | None,
@@ -30,9 +30,8 @@ def create(
         int | None,
         typer.Option(metavar="N", min=1, max=36_500, help="Days until the token expires."),
     ] = None,
-    data: Data = None,
-    server: ServerUrl = None,
-    token_file: TokenFile = None,
+    *,
+    call: Invocation,
 ) -> None:
     """Make a token and print it. It is shown this once: the platform keeps only its digest.
 
@@ -49,12 +48,11 @@ def create(
 
     from enmasse.base.clock import rfc3339
     from enmasse.base.ids import new_token
-    from enmasse.cli.client import Api
     from enmasse.resources.api_token import DIGEST, EXPIRES, TOKEN_TYPE, TOKENS_NAMESPACE
 
     token = f"{name}.{new_token()}"
     texts = {DIGEST: hashlib.sha256(token.encode()).hexdigest()} | _grants(grant or [])
-    with Api.find(data, server, token_file) as api:
+    with call.api() as api:
         if days is not None:
             texts[EXPIRES] = rfc3339(api.clock.now() + timedelta(days=days))
         secret = {
@@ -70,10 +68,8 @@ def create(
 
 @app.command("list")
 def list_(
-    output: OutputForm = Output.TABLE,
-    data: Data = None,
-    server: ServerUrl = None,
-    token_file: TokenFile = None,
+    *,
+    call: Reporting,
 ) -> None:
     """Show tokens with their roles; what a token is cannot be shown.
 
@@ -81,12 +77,11 @@ def list_(
     """
     from enmasse.auth.callers import caller_of
     from enmasse.base.clock import rfc3339
-    from enmasse.cli.client import Api
     from enmasse.cli.output import columns, show
     from enmasse.resources import Secret
     from enmasse.resources.api_token import TOKEN_TYPE, TOKENS_NAMESPACE
 
-    with Api.find(data, server, token_file) as api:
+    with call.api() as api:
         found = api.list("secrets", TOKENS_NAMESPACE)["items"]
     items: list[dict[str, Any]] = []
     for secret in (Secret.model_validate(one) for one in found if one.get("type") == TOKEN_TYPE):
@@ -111,24 +106,22 @@ def list_(
         ]
         return columns(["NAME", "ROLES", "EXPIRES"], rows)
 
-    show({"items": items}, output, text)
+    show({"items": items}, call.output, text)
 
 
 @app.command()
 def delete(
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Names, one or more.")],
-    data: Data = None,
-    server: ServerUrl = None,
-    token_file: TokenFile = None,
+    *,
+    call: Invocation,
 ) -> None:
     """Take tokens back. They count no more, and watches that they have open end.
 
     Example: enmasse token delete ci
     """
-    from enmasse.cli.client import Api
     from enmasse.resources.api_token import TOKENS_NAMESPACE
 
-    with Api.find(data, server, token_file) as api:
+    with call.api() as api:
         for name in names:
             api.delete("secrets", TOKENS_NAMESPACE, name)
             print(f"token {name} deleted")

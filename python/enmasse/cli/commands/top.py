@@ -6,15 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from enmasse.cli.options import (
-    AnyNamespace,
-    AnySpace,
-    Data,
-    Output,
-    OutputForm,
-    ServerUrl,
-    TokenFile,
-)
+from enmasse.cli.invocation import AnywhereReporting
 
 if TYPE_CHECKING:
     from enmasse.cli.client import Api
@@ -79,12 +71,8 @@ def top(
     watch: Annotated[
         bool, typer.Option("--watch", "-w", help="Refresh every second until Ctrl-C.")
     ] = False,
-    space: AnySpace = None,
-    namespace: AnyNamespace = None,
-    output: OutputForm = Output.TABLE,
-    data: Data = None,
-    server: ServerUrl = None,
-    token_file: TokenFile = None,
+    *,
+    call: AnywhereReporting,
 ) -> None:
     """Show the busiest addresses, spaces or connections.
 
@@ -99,22 +87,21 @@ def top(
 
       enmasse top connections --sort bytes
     """
-    from enmasse.cli.client import Api
     from enmasse.cli.output import repeat, show
 
     order = _CONNECTION_ORDER if what is What.CONNECTIONS else _ORDER
     if sort not in order:
         raise typer.BadParameter("sort connections by rate or bytes", param_hint="--sort")
-    with Api.find(data, server, token_file) as api:
+    with call.api() as api:
 
         def rows() -> list[Row]:
-            found = _found(api, what, space, namespace)
+            found = _found(api, what, call.space, call.namespace)
             return sorted(found, key=order[sort], reverse=True)[:limit]
 
         if watch:
             repeat(lambda: _table(rows(), what), REFRESH_S)
         found = rows()
-        show({"items": found}, output, lambda: _table(found, what))
+        show({"items": found}, call.output, lambda: _table(found, what))
 
 
 def _found(api: "Api", what: What, space: str | None, namespace: str | None) -> list[Row]:

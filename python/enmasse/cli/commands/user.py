@@ -5,20 +5,10 @@ from typing import Annotated, Any
 import typer
 
 from enmasse.cli.commands import create as creating
-from enmasse.cli.options import (
-    AnyNamespace,
-    AnySpace,
-    Data,
-    Labels,
-    ListingForm,
-    Namespace,
-    ServerUrl,
-    Space,
-    TokenFile,
-    Wait,
-)
+from enmasse.cli.invocation import Group, Listing, Spaced
+from enmasse.cli.options import Labels, Wait
 
-app = typer.Typer(no_args_is_help=True, help=("Users of address spaces: create, list, change."))
+app = Group(no_args_is_help=True, help=("Users of address spaces: create, list, change."))
 
 UserName = Annotated[str, typer.Argument(help="User name for login.")]
 
@@ -45,13 +35,9 @@ app.command("create")(creating.user)
 
 @app.command("list")
 def list_(
-    space: AnySpace = None,
-    namespace: AnyNamespace = None,
     selector: Labels = None,
-    output: ListingForm = "table",
-    data: Data = None,
-    server: ServerUrl = None,
-    token_file: TokenFile = None,
+    *,
+    call: Listing,
 ) -> None:
     """Show users and what they may do. Passwords are never shown.
 
@@ -61,13 +47,8 @@ def list_(
 
     get.get(
         words=["users"],
-        space=space,
-        namespace=namespace,
         selector=selector,
-        output=output,
-        data=data,
-        server=server,
-        token_file=token_file,
+        call=call,
     )
 
 
@@ -75,12 +56,9 @@ def list_(
 def passwd(
     name: UserName,
     password: creating.Password = None,
-    space: Space = "default",
-    namespace: Namespace = "default",
     wait: Wait = True,
-    data: Data = None,
-    server: ServerUrl = None,
-    token_file: TokenFile = None,
+    *,
+    call: Spaced,
 ) -> None:
     """Give a user another password. Connections that came in by the old one are closed.
 
@@ -88,7 +66,7 @@ def passwd(
     """
     encoded = creating.encoded_password(password)
     spec = {"authentication": {"password": encoded}}
-    _change(name, spec, space, namespace, (data, server, token_file), wait=wait)
+    _change(name, spec, call, wait=wait)
     print(f"password of user {name} changed")
 
 
@@ -100,12 +78,9 @@ def allow(
     create: Creates = None,
     view: Views = False,
     manage: Manages = False,
-    space: Space = "default",
-    namespace: Namespace = "default",
     wait: Wait = True,
-    data: Data = None,
-    server: ServerUrl = None,
-    token_file: TokenFile = None,
+    *,
+    call: Spaced,
 ) -> None:
     """Replace the rights of a user by these. Without any right they may do nothing.
 
@@ -125,7 +100,7 @@ def allow(
     if whole:
         rights.append({"operations": whole})
     spec = {"authorization": rights}
-    _change(name, spec, space, namespace, (data, server, token_file), wait=wait)
+    _change(name, spec, call, wait=wait)
     said = "; ".join(
         f"{','.join(one['operations'])} {' '.join(one.get('addresses', ['everywhere']))}"
         for one in rights
@@ -136,11 +111,8 @@ def allow(
 @app.command()
 def delete(
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Names, one or more.")],
-    space: Space = "default",
-    namespace: Namespace = "default",
-    data: Data = None,
-    server: ServerUrl = None,
-    token_file: TokenFile = None,
+    *,
+    call: Spaced,
 ) -> None:
     """Delete users, by user name or by resource name.
 
@@ -150,26 +122,25 @@ def delete(
 
     words = ["user", *names]
     deleting.delete(
-        words, space=space, namespace=namespace, data=data, server=server, token_file=token_file
+        words,
+        call=call,
     )
 
 
 def _change(
     name: str,
     spec: dict[str, Any],
-    space: str,
-    namespace: str,
-    place: tuple[Data, ServerUrl, TokenFile],
+    call: Spaced,
     *,
     wait: bool,
 ) -> None:
-    from enmasse.cli.client import Api
+    from enmasse.base.kinds import KINDS
     from enmasse.cli.names import looked_up
-    from enmasse.resources import MessagingUser
 
-    with Api.find(*place) as api:
-        found = looked_up(api, MessagingUser, name, space, namespace)
+    model = KINDS["MessagingUser"]
+    with call.api() as api:
+        found = looked_up(api, model, name, call.space, call.namespace)
         own = found["metadata"]["name"]
-        changed = api.patch(MessagingUser, namespace, own, {"spec": spec})
+        changed = api.patch(model, call.namespace, own, {"spec": spec})
         if wait:
-            api.wait_ready(MessagingUser.plural, changed)
+            api.wait_ready(model.plural, changed)

@@ -4,19 +4,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from enmasse.cli.invocation import Spaced
 from enmasse.cli.options import (
     AllNamespaces,
-    Data,
     Every,
     Fields,
     Labels,
-    Namespace,
     Recursive,
-    ServerUrl,
     SomeFiles,
-    Space,
     TimeoutS,
-    TokenFile,
     Words,
 )
 
@@ -43,12 +39,9 @@ def wait(
     all_: Every = False,
     selector: Labels = None,
     field_selector: Fields = None,
-    space: Space = "default",
-    namespace: Namespace = "default",
     all_namespaces: AllNamespaces = False,
-    data: Data = None,
-    server: ServerUrl = None,
-    token_file: TokenFile = None,
+    *,
+    call: Spaced,
 ) -> None:
     """Return when it is so; the exit code is 7 if that takes longer than --timeout.
 
@@ -64,14 +57,13 @@ def wait(
     """
     from enmasse.base.errors import Code, Missing
     from enmasse.cli import kinds
-    from enmasse.cli.client import Api
     from enmasse.cli.targets import Meant, Scope, found, seconds
 
     deleted, is_so, what = _wanted(for_)
     longest_s = seconds(timeout)
-    scope = Scope(None if all_namespaces else namespace, space, selector, field_selector)
+    scope = Scope(None if all_namespaces else call.namespace, call.space, selector, field_selector)
     meant = Meant(words or (), scope, file or (), recursive, all_)
-    with Api.find(data, server, token_file) as api:
+    with call.api() as api:
         deadline_s = api.clock.monotonic() + longest_s
         items = found(api, meant, ignore_missing=deleted)
         if not items and not deleted:
