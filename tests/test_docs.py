@@ -1,9 +1,12 @@
 """The documents say what is there: targets, links, commands, settings, parts of the tree."""
 
+import itertools
 import re
+import shlex
 import subprocess
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -97,6 +100,42 @@ def commands(command: object, path: tuple[str, ...] = ()) -> list[tuple[str, ...
 @pytest.mark.parametrize("words", commands(typer.main.get_command(app)), ids=" ".join)
 def test_every_command_is_in_the_guide(words: tuple[str, ...]) -> None:
     assert f"enmasse {' '.join(words)}" in (GUIDE / "command-line.md").read_text()
+
+
+def shell_commands(text: str) -> list[list[str]]:
+    """The arguments of each `enmasse` in the shell blocks of a document."""
+    found = []
+    for block in re.findall(r"```(?:sh|console)\n(.*?)```", text, re.DOTALL):
+        for line in block.replace("\\\n", " ").splitlines():
+            lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+            lexer.wordchars += "@:{}[]!%+,^$"
+            # At the beginning, and after a pipe and the like, stands a command.
+            for ends, words in itertools.groupby(lexer, lambda word: set(word) <= set("|;&()<>")):
+                command = " ".join(map(shlex.quote, () if ends else words))
+                prefix = r"(?:sudo -u \S+ )?(?:[A-Z_]+=\S* )*(?:\S+/)?enmasse(?: |$)"
+                if start := re.match(prefix, command):
+                    found.append(shlex.split(command[start.end() :]))
+    return found
+
+
+def parse_command(command: Any, arguments: list[str]) -> None:
+    """Parse arguments as the command line does, and run nothing."""
+    context = command.make_context(command.name, list(arguments))
+    words = [*context._protected_args, *context.args]
+    if hasattr(command, "commands") and words:
+        _, nested, rest = command.resolve_command(context, words)
+        parse_command(nested, rest)
+
+
+@pytest.mark.parametrize("document", documents(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_commands_in_shell_blocks_can_be_typed_as_they_stand(document: Path) -> None:
+    for arguments in shell_commands(document.read_text()):
+        try:
+            parse_command(typer.main.get_command(app), arguments)
+        except typer.Exit:
+            pass  # --help, --version
+        except typer.TyperException as error:
+            pytest.fail(f"enmasse {shlex.join(arguments)}: {error}")
 
 
 @pytest.mark.parametrize("setting", Settings.model_fields)
