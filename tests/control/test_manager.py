@@ -22,7 +22,7 @@ from enmasse.base.errors import Code, Invalid, Unavailable
 from enmasse.base.tasks import Backoff
 from enmasse.control import Admission, Manager
 from enmasse.control.manager import FEW, REST_TIMES, RESYNC_S
-from enmasse.control.work_queue import PORTION
+from enmasse.control.work_queue import PORTION, Batch
 from enmasse.engines import JOURNAL_STOPPED, Failure, Proof
 from enmasse.plan import Plan
 from enmasse.resources import Declared, Key, Resource, Status
@@ -400,6 +400,30 @@ async def test_a_resync_has_a_plan_served_that_the_engine_has_not(platform: Plat
     await platform.manager.catch_up()
     assert platform.planned() == {"default": ["orders"]}
     assert platform.engine.plan.version > 0
+
+
+async def test_a_space_that_ends_during_a_pass_is_counted_before_it_leaves_the_plan(
+    platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = Key("AddressSpace", "default", "default")
+    await platform.admission.apply([space(), address()])
+    await platform.manager.catch_up()
+    plan, usage = platform.manager.plan, platform.manager.usage
+    derive, sample, sampled = plan.derive_passwords, usage.sample, []
+
+    async def ends_it(batch: Batch) -> set[Key]:
+        await platform.admission.delete(key)
+        return await derive(batch)
+
+    async def counted() -> None:
+        sampled.append(platform.planned())
+        await sample()
+
+    monkeypatch.setattr(plan, "derive_passwords", ends_it)
+    monkeypatch.setattr(usage, "sample", counted)
+    await platform.manager.catch_up()
+    assert sampled == [{"default": ["orders"]}], "once, while the engine still served it"
+    assert platform.planned() == {}
 
 
 async def until(platform: Platform, holds: Callable[[], bool]) -> None:
