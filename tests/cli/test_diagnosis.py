@@ -193,5 +193,5 @@ def test_the_command_tells_all_and_ends_with_what_it_found(shop: Obeying) -> Non
     found = {one["check"]: one for one in json.loads(ill.stdout)["findings"]}
     assert found["node"]["state"] == "trouble"
     assert found["clients"]["message"] == "3 messages are stored and there is no receiver"
-    assert "What mends it:" in shop.enmasse("doctor", "orders").stdout
+    assert "Remedies:" in shop.enmasse("doctor", "orders").stdout
     assert "did you mean 'orders'" in shop.enmasse("doctor", "order").stderr

@@ -309,7 +309,7 @@ async def test_a_first_start_for_other_machines_asks_for_users(tmp_path: Path) -
     async with running(settings) as ready:
         assert ready.meeting is None
         told = welcome(settings, ready)
-        assert "Nobody can log in yet" in told and "user create alice" in told
+        assert "No client can log in yet" in told and "user create alice" in told
         assert f"Other machines reach it as {socket.gethostname()}" in told
         assert await unmet(tmp_path) == ["NoUsers"]
         port = ready.endpoints["amqp"].port

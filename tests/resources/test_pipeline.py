@@ -105,7 +105,7 @@ REFUSED = [
     ({"source": {"url": "http://h"}}, "spec.sources[0].url", "names no server"),
     ({"source": {"url": "amqp://u:p@h"}}, "spec.sources[0].url", "passwordFile"),
     ({"source": {"options": {"Password": "x"}}}, "spec.sources[0].options", "passwordFile"),
-    ({"source": {"options": {"decode": "x"}}}, "spec.sources[0].options", "by the source itself"),
+    ({"source": {"options": {"decode": "x"}}}, "spec.sources[0].options", "of the source itself"),
     ({"source": {"value": []}}, "spec.sources[0]", "names no reading"),
     ({"source": {"device": []}}, "spec.sources[0].device", "who measured"),
     ({"source": {"value": "a`b"}}, "spec.sources[0].value[0]", "backticks"),
@@ -117,7 +117,7 @@ REFUSED = [
         "spec.sources[0].start",
         "a queue has no places",
     ),
-    ({"source": {"options": {"spool": "q"}}}, "spec.sources[0].options", "spool is said by"),
+    ({"source": {"options": {"spool": "q"}}}, "spec.sources[0].options", "spool is a field of"),
     ({"sources": [QUEUE, QUEUE | {"name": "r"}]}, "spec.sources.spool", "'k' is there 2 times"),
     ({"source": {"spool": "s3://b/q"}}, "spec.sources[0].spool", "a disk that all share"),
     *(

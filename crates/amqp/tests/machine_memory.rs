@@ -1,5 +1,4 @@
-//! What a connection costs in memory, counted by the allocator: idle, and after whatever a peer
-//! does to it.
+//! Memory of a connection, counted by the allocator: idle, and after any operation of a peer.
 #![expect(unsafe_code, reason = "an allocator that counts has to be one")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -23,7 +22,7 @@ thread_local! {
 struct Counting;
 
 fn count(bytes: isize) {
-    // A thread that is going down has no counter any more, and nobody requests it.
+    // A thread that ends has no counter any more, and no test reads it.
     let _ = HELD.try_with(|held| held.set(held.get() + bytes));
 }
 
@@ -112,7 +111,8 @@ impl Subject {
         self.frame = frame;
     }
 
-    /// Bytes of the machine: itself, and what it owns. The output buffer is the driver's to lend.
+    /// Bytes of the machine and of the memory that it owns. The output buffer is the driver's to
+    /// lend.
     fn size(&mut self) -> usize {
         *self.machine.output() = Vec::new();
         size_of::<Connection>() + usize::try_from(held() - self.before).unwrap()

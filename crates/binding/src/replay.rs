@@ -1,4 +1,4 @@
-//! Messages of a table, decoded anew by the decoder of streams.
+//! Messages of a table, decoded again by the decoder of streams.
 
 use std::sync::Arc;
 

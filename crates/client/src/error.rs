@@ -2,7 +2,7 @@
 
 use enmasse_amqp::ErrorKind;
 
-/// An error of a client: its kind, and a sentence that names what went wrong and the mend.
+/// An error of a client: its kind, and a sentence that names what went wrong and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {

@@ -1,5 +1,5 @@
-//! The client side of EnMasse: a client of any AMQP 1.0 server. The load tool (`crates/load`) uses its
-//! login, transport, poller and buffers.
+//! The client side of EnMasse: a client of any AMQP 1.0 server. The load tool (`crates/load`) uses
+//! its login, transport, poller and buffers.
 
 mod blocking;
 mod client;

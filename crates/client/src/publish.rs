@@ -315,7 +315,7 @@ impl Publisher {
         }
         let taken = self.client.send(lane.link, &mut rest.iter().map(|posted| post.message(*posted)), false);
         let Ok(taken) = taken else {
-            // it is over: the event with the reason follows
+            // it has ended: the event with the reason follows
             return Ok(());
         };
         lane.taken.extend_from_slice(&rest[..taken as usize]);

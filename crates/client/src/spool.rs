@@ -136,7 +136,7 @@ impl Packed {
     /// Checks a file.
     ///
     /// # Errors
-    /// `Conflict`: it is torn, none of a spool, or of a newer version.
+    /// `Conflict`: it is truncated or damaged, not a spool file, or of a newer version.
     pub fn open(bytes: &[u8]) -> Result<Self, Error> {
         let torn = |what: &str| Error { kind: ErrorKind::Conflict, message: what.to_owned() };
         let field = |at: usize, size: usize| {

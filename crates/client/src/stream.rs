@@ -65,7 +65,8 @@ impl Stream {
     /// assumed.
     ///
     /// # Errors
-    /// The server's error, or `Unavailable` if it is silent; `Invalid` if the address is no stream.
+    /// The server's error, or `Unavailable` if it is silent; `Invalid` if the address is not a
+    /// stream.
     pub fn state(&mut self) -> Result<StreamState, Error> {
         self.end();
         let (link, state) = self.attach(StreamOffset::Next, None)?;

@@ -117,7 +117,7 @@ pub trait Played {
     /// Whether the connection is to be cut.
     fn over(&self) -> bool;
 
-    /// Play until the client goes, or it is over.
+    /// Plays until the client disconnects, or the script ends.
     fn play(&mut self, mut socket: TcpStream) {
         let (mut input, mut buffer) = (Vec::new(), [0; 65_536]);
         while !self.over() {

@@ -17,7 +17,7 @@ const INDEX: &str = "_index";
 /// Before a name: a field of the body, also where the envelope has a column of that name.
 const OF_BODY: &str = "body.";
 
-/// A declaration that cannot be used: a sentence that names the part and the mend.
+/// A declaration that cannot be used: a sentence that names the part and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Error(pub(crate) String);

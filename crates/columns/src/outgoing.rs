@@ -82,7 +82,7 @@ impl Outgoing {
     ///
     /// # Errors
     /// A column that is no part of a message, or has a type that does not fit: the sentence names
-    /// it and the mend.
+    /// it and the remedy.
     pub fn new(batch: &RecordBatch) -> Result<Self, Error> {
         let mut found = Self { rows: batch.num_rows(), ..Self::default() };
         for (field, column) in batch.schema().fields().iter().zip(batch.columns()) {

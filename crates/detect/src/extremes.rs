@@ -47,8 +47,8 @@ fn grain_us(span_us: i64) -> i64 {
     (span_us + GRAINS - 1) / GRAINS
 }
 
-/// Drops what is over and what the new reading exceeds, and adds that; the side is never empty
-/// then.
+/// Drops values outside of the window and those that the new reading exceeds, and adds the reading;
+/// the side is never empty then.
 fn keep(
     side: &mut VecDeque<Reading>,
     time_us: i64,

@@ -85,7 +85,7 @@ fn a_rate_finds_slow_drifts_and_no_steep_small_steps() {
     // a tenth in a millisecond is steep, and small
     let noise: Vec<_> = (0..1000).map(|step| (step * 1000, if step % 2 == 0 { 20.0 } else { 20.1 })).collect();
     assert_eq!(followed(&jump, &noise), []);
-    // readings further apart than the time say nothing of it
+    // readings further apart than the period do not count
     assert_eq!(followed(&jump, &[(0, 1.0), (61 * S, 100.0)]), []);
 }
 

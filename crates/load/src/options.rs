@@ -64,7 +64,7 @@ pub struct Options {
     /// messages a second in all; 0: as fast as credit allows
     pub rate: f64,
     /// messages that each sender sends; without senders, those that are awaited for each receiver,
-    /// whoever sent them. 0: as many as the time allows
+    /// from any sender. 0: as many as the time allows
     pub messages: u32,
     /// measured time
     pub duration: Duration,

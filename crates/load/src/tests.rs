@@ -1,5 +1,4 @@
-//! Short loads through the bare forwarder, and what a run does when things are not as they should
-//! be.
+//! Short loads through the bare forwarder, and the errors of a run.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -187,7 +186,7 @@ fn a_server_that_speaks_something_else_is_a_peer_error() {
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let mut stream = stream;
-            // the probe sends nothing; what comes after sends a protocol header
+            // the probe sends nothing; the connections after it send a protocol header
             if stream.read_exact(&mut [0; 8]).is_ok() {
                 let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
             }

@@ -46,7 +46,7 @@ pub struct Failed {
     pub uid: String,
     /// the address
     pub reason: Reason,
-    /// why, in words, and the mend
+    /// why, in words, and the remedy
     pub message: String,
 }
 

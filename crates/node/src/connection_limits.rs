@@ -110,7 +110,7 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
-    /// The connection is open: it is none of its listener's half-open ones any more.
+    /// The connection is open: it no longer counts as half-open for its listener.
     pub(crate) fn opened(&mut self) {
         if let (Some(host), Some((listener, _))) = (self.host, self.greeting.take()) {
             listener.leave(host);

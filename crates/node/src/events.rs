@@ -49,7 +49,7 @@ pub enum EventKind {
         space: String,
         /// the user; `None`: anonymous
         user: Option<String>,
-        /// the SASL mechanism it came in by; `None`: without SASL
+        /// the SASL mechanism of its login; `None`: without SASL
         mechanism: Option<&'static str>,
         /// `amqp`, `amqps`, `ws`, `wss` or `local`
         transport: &'static str,
@@ -107,7 +107,7 @@ pub enum EventKind {
     },
     /// changed certificate files cannot be used: the former ones stay in force
     CertificateUnusable {
-        /// which file, why, and the mend
+        /// which file, why, and the remedy
         reason: String,
     },
     /// a stored message, or several of a stream, cannot be read back from the disk
@@ -142,7 +142,7 @@ pub enum EventKind {
         /// how many they are
         messages: u64,
     },
-    /// records of the journal with one flipped bit were mended: nothing of them is lost
+    /// records of the journal with one flipped bit were corrected: nothing of them is lost
     JournalMended {
         /// how many
         records: u64,

@@ -2,9 +2,9 @@
 //! waits.
 //!
 //! A question waits for an answer as long as a handshake may take. At the bound, which spaces
-//! share, and after the time limit the peer is told to retry; a late answer is dropped. Questions
-//! about connected clients have a bound of their own and go first, so that a flood of new logins
-//! does not end their sessions.
+//! share, and after the time limit the peer gets a temporary error; a late answer is dropped.
+//! Questions about connected clients have a bound of their own and go first, so that a flood of new
+//! logins does not end their sessions.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;

@@ -251,7 +251,7 @@ impl Node {
     ///
     /// # Errors
     /// `Request` or `Plan` for an answer that makes no sense: then the peer waits on, until its
-    /// time is over.
+    /// time has passed.
     pub fn answer_login(&self, answer: LoginAnswer) -> Result<(), NodeError> {
         let id = answer.id;
         let judged = answer.judged(self.shared.clock.now(), Clock::time_of_day_ms())?;
@@ -358,10 +358,10 @@ impl Node {
         }
     }
 
-    /// Has the log answer for all that came in, and workers pass the answers on: a message that is
-    /// stored is accepted before its connection is closed. No input is read in the meantime. Done
-    /// when every worker is idle and no batch is in flight between two of them, in two consecutive
-    /// checks.
+    /// Lets the log answer all received messages, and workers pass the answers on: a message that
+    /// is stored is accepted before its connection is closed. No input is read in the meantime.
+    /// Done when every worker is idle and no batch is in flight between two of them, in two
+    /// consecutive checks.
     fn drain(&self, patience: Duration) {
         self.orders.post([Order::Stop]);
         let (begun, mut before) = (Instant::now(), None);

@@ -23,7 +23,7 @@ pub(crate) enum Moved {
     Bytes(usize),
     /// nothing now: an event follows
     Blocked,
-    /// the stream is over: the peer ended it, or it failed
+    /// the stream has ended: the peer ended it, or it failed
     Over,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Deadlines are coarse (a tick is 8 ms, always rounded up) and mostly never come: a peer that
 //! speaks moves them. So a deadline that moves later costs nothing here: the entry fires at its old
-//! tick, the worker looks, and arms it again. Only one that moves earlier is entered anew, and the
+//! tick, the worker looks, and arms it again. Only one that moves earlier is entered again, and the
 //! old entry is skipped when its tick comes.
 
 use enmasse_amqp::time::Time;
@@ -50,7 +50,7 @@ impl Wheel {
     pub(crate) fn arm(&mut self, key: u32, armed: Tick, deadline: Time) -> Tick {
         let due = Tick::at(deadline).clamp(self.next, self.next + SLOTS as u64 - 1);
         // An entry that fires too early is armed again then; one that would fire too late is
-        // entered anew.
+        // entered again.
         if armed != Tick::NEVER && armed.0 <= due {
             return armed;
         }

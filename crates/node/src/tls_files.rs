@@ -33,7 +33,7 @@ impl TlsSource {
     /// client requests.
     ///
     /// # Errors
-    /// `Tls`, naming the file and the mend.
+    /// `Tls`, naming the file and the remedy.
     pub(crate) fn load(files: TlsFiles, spaces: Arc<Certificates>) -> Result<Self, NodeError> {
         let seen = fingerprint(&files);
         let config = server_config(&files, &spaces)?;

@@ -4,9 +4,9 @@
 //! A browser lets every page open a WebSocket to any host, this machine's loopback ports included,
 //! and says in `Origin` which page it is. Pages of the platform, of its spaces' route hosts and
 //! those the operator lists may connect. A page that made its own name resolve to this machine (DNS
-//! rebinding) is of the same origin as what it asks; it is refused for its name in `Host`, which
-//! without TLS nobody else has checked. An IP address cannot be such a name. Programs send no
-//! `Origin` and are not asked for one.
+//! rebinding) is of the same origin as what it asks; it is refused for its name in `Host`, which is
+//! otherwise unchecked without TLS. An IP address cannot be such a name. Programs send no `Origin`
+//! and are not asked for one.
 
 use std::collections::HashSet;
 use std::net::IpAddr;

@@ -1,5 +1,5 @@
-//! The system has no descriptor left: accepting rests, those inside are served, and it continues by
-//! itself. In a process of its own, because the limit is the whole process's.
+//! The system has no descriptor left: accepting pauses, accepted connections are served, and
+//! accepting resumes by itself. A separate process, because the limit applies to the whole process.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -29,8 +29,8 @@ fn without_descriptors_new_connections_wait_and_nobody_is_lost() {
     let port = node.listen(listener).unwrap();
     let mut inside = TcpStream::connect(("127.0.0.1", port)).unwrap();
     greet(&mut inside);
-    // The node has examined its bound already; now the limit falls below it, and what is left is
-    // taken up.
+    // The node has read its bound already; now the limit falls below it, and the remaining
+    // descriptors are used up.
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = Some(64);
     setrlimit(Resource::Nofile, limit).unwrap();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use enmasse_journal::log::{Config, Disk, Fault, Log, Removal, Target, WriteBatch};
 use enmasse_node::FolderDisk;
 
-/// A folder of its own for one test, gone with it.
+/// A folder for one test, removed with it.
 struct Folder(PathBuf);
 
 impl Folder {

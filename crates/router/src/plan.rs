@@ -1,7 +1,7 @@
 //! The Plan: the control plane's input for a node, as plain data.
 //!
 //! The JSON form is camelCase, knows no other members than these, and is described by
-//! `vectors/plans/schema.json`; the golden examples beside it are read by the tests of both planes.
+//! `vectors/plans/schema.json`; the tests of both planes read the golden examples next to it.
 //! Parsing checks the shape only; [`crate::table::Table::compile`] checks the sense (names that
 //! collide, keys of a wrong length).
 
@@ -61,7 +61,7 @@ pub struct Authentication {
     pub kind: AuthenticationType,
     /// also without a name: mechanism ANONYMOUS and connections without a SASL header
     pub anonymous: bool,
-    /// SASL mechanisms offered beside ANONYMOUS, best first
+    /// SASL mechanisms offered in addition to ANONYMOUS, best first
     pub mechanisms: Vec<String>,
     /// the service that checks what the plan alone cannot: tokens and passwords of other systems.
     /// It changes with everything that such an answer depends on: connections admitted by another

@@ -36,7 +36,7 @@ pub(crate) struct Declared {
 /// The settings of stored messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Terms {
-    /// failed attempts after which a message is given up; 0: never
+    /// failed attempts after which a message becomes a dead letter; 0: never
     pub(crate) attempts: u32,
     /// it goes to the dead letter then; otherwise it is dropped
     pub(crate) dead_letter: bool,

@@ -40,7 +40,7 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Opens the journal that lies on a disk.
+    /// Opens the journal of a disk.
     ///
     /// # Errors
     /// The error: it cannot be opened, or a durable record is missing.

@@ -32,7 +32,7 @@ pub(crate) enum LinkSpec {
     Coordinator,
 }
 
-/// How a link stands.
+/// The state of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Idle,
@@ -183,7 +183,7 @@ impl Link {
         }
     }
 
-    /// It is over, and the node knows.
+    /// It has ended, and the node knows.
     pub(crate) fn detached(&mut self, retry_at: Time, ledger: &mut Ledger) {
         if let State::Attached(_, number) | State::Detaching(_, number) = self.state {
             ledger.detached(number);
@@ -191,7 +191,7 @@ impl Link {
         self.reset(retry_at);
     }
 
-    /// It is over with its connection.
+    /// It has ended with its connection.
     pub(crate) fn reset(&mut self, retry_at: Time) {
         *self = Self { retry_at, ..Self::new(self.spec.clone()) };
     }

@@ -40,7 +40,7 @@ pub(crate) struct Content {
 }
 
 impl Content {
-    /// Reads a message; `None` if it is none of the simulation's.
+    /// Reads a message; `None` if the simulation did not send it.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let message = if bytes.is_empty() { Message::default() } else { decode_message(bytes).ok()? };
         let number = match &message.body {

@@ -349,7 +349,7 @@ impl Node {
         busy.map(|(key, of)| format!("{:?} {of:?}", name_of(key))).collect::<Vec<_>>().join("\n")
     }
 
-    /// Messages in queues and subscriptions, wherever they stand.
+    /// Messages in queues and subscriptions, in any state.
     fn stored(&self) -> u64 {
         let kind_of = |key: AddressKey| {
             let mut entries = self.table.spaces().flat_map(Space::addresses);

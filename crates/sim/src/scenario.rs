@@ -151,7 +151,7 @@ impl Scenario {
             max_frame_size: *random.pick(&[512, 2000, 131_072]),
             session_window: *random.pick(&[3, 50, 4096]),
             idle_time_out_ms: Some(5000),
-            // The node may send nothing that it was not given credit for.
+            // The node may not send beyond its credit.
             uncredited_max: 0,
             ..Config::default()
         })

@@ -21,7 +21,7 @@ impl Wire {
         Self { capacity, latency_us, held: 0, chunks: VecDeque::new() }
     }
 
-    /// Takes off the front of `bytes` what there is room for.
+    /// Takes as many bytes off the front of `bytes` as there is room for.
     pub(crate) fn write(&mut self, now: Time, bytes: &mut Vec<u8>) {
         let count = bytes.len().min(self.capacity - self.held);
         if count > 0 {

@@ -3,7 +3,7 @@
 
 use enmasse_sim::{Fault, FaultCounts, Profile, RunStats, run};
 
-/// Seeds of the sample, unless the environment asks for more.
+/// Seeds of the sample, unless the environment sets another number.
 const RUNS: u64 = 40;
 
 /// A number from the environment.
@@ -60,7 +60,7 @@ fn a_seed_runs_the_same_way_twice() {
     }
 }
 
-/// Seed 335: a long message needs longer to pass a narrow connection than everybody else stays
+/// Seed 335: a long message takes longer to pass a narrow connection than the other clients stay
 /// silent. A run that ends by that silence misses messages that still wait in their sender's
 /// output.
 #[test]

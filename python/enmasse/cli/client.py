@@ -316,7 +316,7 @@ class Api:
             metadata = event["object"].get("metadata", {})
             if event["type"] == "DELETED" and metadata.get("uid") == uid:
                 return
-        kept = ", ".join(document["metadata"].get("finalizers", [])) or "nobody deletes it"
+        kept = ", ".join(document["metadata"].get("finalizers", [])) or "it is not being deleted"
         raise Unavailable(
             Code.NOT_AVAILABLE, f"{name} still exists after {timeout_s:.1f} s ({kept})"
         )

@@ -113,7 +113,11 @@ class Contexts:
         """
         if name not in self.contexts:
             close = difflib.get_close_matches(name, self.contexts, n=1)
-            there = f"contexts: {', '.join(self.contexts)}" if self.contexts else "there is none"
+            there = (
+                f"contexts: {', '.join(self.contexts)}"
+                if self.contexts
+                else "there are no contexts"
+            )
             hint = f"did you mean {close[0]!r}?" if close else there
             raise Missing(Code.NOT_FOUND, f"context {name!r} not found; {hint}")
         return self.contexts[name]

@@ -308,5 +308,5 @@ _FINE = {
     "room": "it is not full",
     "allowance": "the allowance is not used up",
     "clients": ("no sender waits for receivers, and no stored message waits for consumers"),
-    "access": "somebody can come in",
+    "access": "at least one client can log in",
 }

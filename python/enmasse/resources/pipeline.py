@@ -88,7 +88,7 @@ def _options(value: dict[str, str]) -> dict[str, str]:
         if name.lower() == "token":
             raise ValueError("token is not kept in documents: name its file in `tokenFile`")
         if name.lower() in own:
-            raise ValueError(f"{name} is said by the source itself, outside of options")
+            raise ValueError(f"{name} is a field of the source itself: set it outside of options")
     return value
 
 
@@ -465,7 +465,7 @@ class Pipeline(Resource):
                 Fault(
                     "spec.tables.format",
                     "plain Parquet is no longer written: set it to `delta`, whose tables are"
-                    " Parquet files with a log, and name another `path`; sources are read anew",
+                    " Parquet files with a log, and name another `path`; sources are read again",
                 )
             )
         found += _repeated("spec.detectors", [detector.name for detector in spec.detectors])

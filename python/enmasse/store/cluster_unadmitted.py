@@ -129,7 +129,7 @@ class Unadmitted:
                     await self._leading.check()
                     await self._tell(key, one)
             except EnMasseError as error:
-                log.info("cannot be told", reason=error.message)
+                log.info("cannot be reported", reason=error.message)
             await change.wait()
 
     async def complete(self, moved: Callable[[], asyncio.Event], completed: Completing) -> None:

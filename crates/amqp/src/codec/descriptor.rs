@@ -62,7 +62,7 @@ descriptors! {
 pub(super) enum Descriptor<'a> {
     /// a number, known here or not
     Number(u64),
-    /// a symbol that is not known here
+    /// an unknown symbol
     Symbol(&'a str),
 }
 

@@ -1,5 +1,5 @@
 //! The parts of a message that a store reads and changes: the header and the annotations (3.2.1,
-//! 3.2.3). The bare message is read in place and never written anew, but for its expiry in a dead
+//! 3.2.3). The bare message is read in place and never rewritten, but for its expiry in a dead
 //! letter.
 
 use std::ops::Range;
@@ -204,8 +204,8 @@ fn try_put(out: &mut Vec<u8>, message: &[u8], changes: &Changes<'_>) -> Option<(
 }
 
 /// Leaves the absolute-expiry-time out of a message. A dead letter does not expire; some clients
-/// drop messages whose ttl is over, and would never see it. A message that cannot be read stays as
-/// it is.
+/// drop messages whose ttl has passed, and would never see it. A message that cannot be read stays
+/// as it is.
 pub fn forget_expiry(message: &mut Vec<u8>) {
     if let Some((range, properties)) = without_expiry(message) {
         message.splice(range, properties);

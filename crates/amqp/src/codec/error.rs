@@ -51,11 +51,11 @@ pub(super) enum Fault {
     NotAscii,
     /// a boolean that is neither 0 nor 1
     Boolean,
-    /// a char that is no Unicode scalar value
+    /// a char that is not a Unicode scalar value
     Char,
     /// nested beyond `MAX_DEPTH`
     TooDeep,
-    /// more elements claimed than there are bytes
+    /// an element count that exceeds the bytes
     Count,
     /// beyond `MAX_ZERO_WIDTH_ELEMENTS`
     ZeroWidth,

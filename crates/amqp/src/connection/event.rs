@@ -116,7 +116,7 @@ pub enum Event<'a> {
         /// as of `Disposition`
         outcome: Outcome,
     },
-    /// A delivery that is part of a transaction was lost, because its link or session is over or
+    /// A delivery that is part of a transaction was lost, because its link or session has ended or
     /// has just failed (4.4.1).
     PostingRefused {
         /// the transaction
@@ -137,7 +137,7 @@ pub enum Event<'a> {
         /// the transaction
         txn_id: Vec<u8>,
     },
-    /// A link is over (already answered). Call `take_unsettled`; then the id is gone.
+    /// A link has ended (already answered). Call `take_unsettled`; then the id is gone.
     Detach {
         /// the link
         link: LinkId,
@@ -147,11 +147,11 @@ pub enum Event<'a> {
         error: Option<Error>,
         /// the side that ended it
         by: ClosedBy,
-        /// the session that ended and took the link with it: every link in `session_links` is over
-        /// already, and each has an event of its own
+        /// the session that ended and took the link with it: every link in `session_links` has
+        /// ended already, with its own event
         ended: Option<SessionId>,
     },
-    /// A session is over (already answered); `Detach` came before for each of its links.
+    /// A session has ended (already answered); `Detach` came before for each of its links.
     End {
         /// the session
         session: SessionId,
@@ -172,7 +172,7 @@ pub enum Event<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClosedBy {
     /// the peer's `close`, `end` or `detach`, protocol header or SASL outcome; or the peer attached
-    /// the link anew
+    /// the link again
     Peer,
     /// our `close`, `end` or `detach`, or a violation that this machine answered with one
     Local,

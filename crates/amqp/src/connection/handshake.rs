@@ -154,7 +154,7 @@ impl Connection {
         }
     }
 
-    /// Server: the verdict. Unless it is `Ok`, the connection is over and `Closed` follows.
+    /// Server: the verdict. Unless it is `Ok`, the connection has ended and `Closed` follows.
     pub fn sasl_outcome(&mut self, code: SaslCode, additional_data: Option<Vec<u8>>) {
         if !self.sasl_step(SaslStep::Outcome) {
             return;

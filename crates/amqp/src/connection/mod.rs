@@ -68,7 +68,7 @@ pub struct Connection {
     gone: Option<Ended>,
     /// the attach that the driver has not answered
     unanswered: Option<u32>,
-    /// the driver knows that the connection is over
+    /// the driver knows that the connection has ended
     over: bool,
     /// links by their name, as our end sends or receives
     names: [HashMap<Arc<str>, u32>; 2],

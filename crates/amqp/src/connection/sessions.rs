@@ -84,8 +84,8 @@ impl Connection {
         }
     }
 
-    /// Forgets a session that is over, once the driver knows and the peer has sent its end. Pending
-    /// output of its links goes at once.
+    /// Removes a session that has ended, once the driver knows and the peer has sent its end.
+    /// Pending output of its links goes at once.
     pub(super) fn forget_session(&mut self, index: u32) {
         let Some(session) = self.sessions.get_mut(index as usize) else { return };
         if session.state == State::Unmapped {

@@ -129,7 +129,7 @@ fn posting_lost(state: &[u8], error: &Error) -> Option<Event<'static>> {
     }
 }
 
-/// A frame for a link that takes none: dropped while the peer may not know that the link is over.
+/// A frame for a link that takes none: dropped while the peer may not know that the link has ended.
 #[cold]
 fn drop_unattached(
     index: u32,

@@ -40,7 +40,7 @@ pub(crate) struct Link {
     pub(crate) role: Role,
     pub(crate) snd_settle_mode: SenderSettleMode,
     pub(crate) rcv_settle_mode: ReceiverSettleMode,
-    /// the driver knows that the link is over, or never knew of it
+    /// the driver knows that the link has ended, or never knew of it
     pub(crate) notified: bool,
     /// the peer has attached its end (its delivery-count is known)
     pub(crate) remote_attached: bool,
@@ -173,7 +173,7 @@ impl Link {
         Ok(first)
     }
 
-    /// A later frame, which may omit but not change what the first one said (2.7.5).
+    /// A later frame, which may omit but not change the fields of the first one (2.7.5).
     #[inline(never)]
     fn continue_delivery(&mut self, view: &TransferView<'_>) -> Result<(), Error> {
         if view.delivery_id.is_some_and(|id| id != self.delivery.id) {

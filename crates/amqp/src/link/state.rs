@@ -12,7 +12,7 @@ pub(crate) enum Step {
 /// How far the two ends of a link are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// neither end is attached: the link is over, or has not begun
+    /// neither end is attached: the link has ended, or has not begun
     Detached,
     /// the peer's answer is to come
     AttachSent,

@@ -26,7 +26,7 @@ use crate::types::{SaslCode, SaslInit, Symbol};
 /// and a secret of the process, always the same for the same name, so that the exchange shows no
 /// difference. It needs no mark: its `stored_key` is no hash of any known key.
 pub trait Credentials {
-    /// Whether one may come in without a name.
+    /// Whether anonymous logins are allowed.
     fn anonymous(&self) -> bool;
     /// How the password of that user is checked.
     fn plain(&self, user: &str) -> PlainRule;

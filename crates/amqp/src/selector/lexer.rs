@@ -1,5 +1,5 @@
-//! The text of a selector as tokens (JMS 2.0, 3.8.1.1), one at a time, without a copy where there
-//! is none to make.
+//! The text of a selector as tokens (JMS 2.0, 3.8.1.1), one at a time, without a copy unless the
+//! text has escapes.
 
 use std::borrow::Cow;
 

@@ -89,7 +89,7 @@ impl Selector {
     /// 3.8.1).
     ///
     /// # Errors
-    /// [`SelectorError`] with the place and the mend, also for a text beyond the bounds of this
+    /// [`SelectorError`] with the place and the remedy, also for a text beyond the bounds of this
     /// module.
     pub fn compile(text: &str, dialect: Dialect) -> Result<Option<Self>, SelectorError> {
         let program = parser::parse(text, dialect).map_err(|problem| problem.within(text))?;

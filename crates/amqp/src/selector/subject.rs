@@ -157,7 +157,7 @@ fn fill_list<'v>(list: &'v [u8], needs: &[(u8, u16)], slots: &mut Slots<'v, '_>)
     Ok(())
 }
 
-/// Of a key that is there twice, which no map may have, the first counts.
+/// Of a key that exists twice, which no map may have, the first counts.
 fn fill_map<'v>(map: &'v [u8], needs: &[(Box<str>, u16)], slots: &mut Slots<'v, '_>) -> Result<(), Broken> {
     let mut elements = Elements::of_map(map)?;
     let mut missing = needs.len();

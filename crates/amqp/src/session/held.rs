@@ -39,7 +39,7 @@ impl BlockedFrames {
         released
     }
 
-    /// Forgets the frames of a link that is over.
+    /// Drops the frames of a link that has ended.
     pub(crate) fn forget(&mut self, link: u32) {
         let mut kept = Self::default();
         while let Some(frame) = self.frames.pop_front() {

@@ -37,7 +37,7 @@ pub(crate) struct Session {
     pub(crate) remote_channel: Option<u16>,
     /// the peer's handle-max
     pub(crate) remote_handle_max: u32,
-    /// the driver knows that the session is over
+    /// the driver knows that the session has ended
     pub(crate) notified: bool,
     /// the session is in the connection's list of what to flush
     pub(crate) due: bool,
@@ -202,7 +202,7 @@ impl Session {
         self.flow_due = true;
     }
 
-    /// Whether a flow without a link is due, beside those of the links.
+    /// Whether a flow without a link is due, in addition to those of the links.
     pub(crate) fn take_flow_due(&mut self) -> bool {
         std::mem::take(&mut self.flow_due)
     }

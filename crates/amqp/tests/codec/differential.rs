@@ -1,5 +1,5 @@
-//! Against another implementation of the standard (`serde_amqp`, `fe2o3-amqp-types`): what we
-//! encode it understands, and what it makes of that we understand as the same.
+//! Against another implementation of the standard (`serde_amqp`, `fe2o3-amqp-types`): it decodes
+//! our encoding, and its encoding of the result decodes to the same value.
 
 use enmasse_amqp::codec::{
     decode_message, decode_performative, decode_sasl, decode_value, encode_message, encode_performative, encode_sasl,

@@ -1,4 +1,4 @@
-//! What a store reads of a message, and what it changes in one.
+//! The fields of a message that a store reads, and those that it changes.
 
 use enmasse_amqp::codec::envelope::{Changes, Envelope, envelope, forget_expiry, put_changed};
 use enmasse_amqp::codec::{decode_message, encode_message};

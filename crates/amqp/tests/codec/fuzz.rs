@@ -1,5 +1,5 @@
 //! Fuzz targets, one a decoder. Under `cargo test` each runs for a moment on random input; `cargo
-//! bolero test` runs them under a coverage-guided engine for as long as asked.
+//! bolero test` runs them under a coverage-guided engine for a chosen time.
 
 use bolero::check;
 use enmasse_amqp::codec::fast::{self, StateView};

@@ -349,8 +349,8 @@ proptest! {
         }
     }
 
-    /// A changed byte may still be legal; what is refused must be refused in words, without a
-    /// panic, and what is accepted must survive.
+    /// A changed byte may still be legal. A refusal must have a description, without a panic; an
+    /// accepted value must survive a round trip.
     #[test]
     fn a_changed_byte_never_surprises(
         performative in strategies::performative(),

@@ -1,6 +1,6 @@
 //! A second encoder that is free in everything that the standard leaves open: wide or narrow forms,
-//! numbers or symbols as descriptors, nulls at the end or nothing. What it writes must decode to
-//! the same.
+//! numbers or symbols as descriptors, nulls at the end or nothing. Its output must decode to the
+//! same value.
 
 use enmasse_amqp::types::Value;
 

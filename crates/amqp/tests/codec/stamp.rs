@@ -1,4 +1,4 @@
-//! The annotations that a stream gives its messages.
+//! The annotations that a stream adds to its messages.
 
 use enmasse_amqp::codec::stamp::{STAMP_BYTES_MAX, Stamp};
 use enmasse_amqp::codec::{decode_message, encode_message};

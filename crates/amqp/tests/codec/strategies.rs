@@ -27,7 +27,7 @@ pub(crate) fn ulong() -> BoxedStrategy<u64> {
     prop_oneof![Just(0), 1..4_u64, 254..258_u64, Just(u64::MAX), any::<u64>()].boxed()
 }
 
-/// Every primitive. Floats are numbers: what a NaN is equal to is tested elsewhere.
+/// Every primitive. Floats are numbers: the equality of NaN is tested elsewhere.
 fn primitive() -> BoxedStrategy<Value> {
     let number = any::<f64>().prop_filter("a number", |value| !value.is_nan());
     prop_oneof![

@@ -1,4 +1,4 @@
-//! The vectors in `vectors/frames`: bytes and what they are, for this codec and for any other.
+//! The vectors in `vectors/frames`: bytes and their meaning, for this codec and for any other.
 
 use enmasse_amqp::codec::frame::{self, FrameKind};
 use enmasse_amqp::codec::{
@@ -164,7 +164,7 @@ struct RefusedFrame {
     description: String,
 }
 
-/// What a peer whose max-frame-size is 131072 makes of the frame.
+/// The frame as a peer with a max-frame-size of 131072 decodes it.
 fn receive(bytes: &[u8]) -> Result<(), DecodeError> {
     let Some((frame, _)) = frame::split(bytes, 131_072)? else { return Ok(()) };
     match frame.kind {

@@ -1,4 +1,4 @@
-//! Link credit (2.6.7): granted, used, taken back, drained, echoed.
+//! Link credit (2.6.7): granted, used, withdrawn, drained, echoed.
 
 use enmasse_amqp::connection::{Config, Event, LinkId, SendError};
 use enmasse_amqp::types::{Flow, Performative, Role, Symbol, Value};

@@ -14,7 +14,7 @@ use enmasse_amqp::types::{
 use crate::pair::{Seen, attach, echo, piece};
 use crate::raw::{Raw, begin};
 
-/// The fuzzer's bytes, taken one at a time; zeros when they are used up.
+/// The fuzzer's bytes, one at a time; zeros after the last.
 struct Choices<'a>(&'a [u8]);
 
 impl Choices<'_> {
@@ -155,10 +155,10 @@ impl Choices<'_> {
     }
 }
 
-/// A driver that answers what it must and does what the fuzzer says.
+/// A driver that sends mandatory answers and performs the operations that the fuzzer chooses.
 struct Driver {
     raw: Raw,
-    /// bytes that the peer sent and the driver asked to send
+    /// bytes that the peer sent and bytes that the driver queued
     asked: usize,
     written: usize,
     token: u64,

@@ -1,5 +1,5 @@
 //! The connection machine from outside: two machines joined by a wire, and one machine against
-//! frames made by hand. Test names begin with the section of the standard (part 2 unless said) that
+//! hand-written frames. Test names begin with the section of the standard (part 2 unless said) that
 //! they hold the machine to.
 
 mod connection;

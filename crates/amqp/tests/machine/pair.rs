@@ -90,7 +90,7 @@ impl Piece {
     }
 }
 
-/// One machine with what a driver keeps for it: unread bytes, and what it has been notified.
+/// One machine with the state of its driver: unread bytes and received events.
 pub(crate) struct Side {
     pub(crate) machine: Connection,
     pub(crate) unread: Vec<u8>,
@@ -106,7 +106,7 @@ impl Side {
         Self { machine, unread: Vec::new(), seen: Vec::new(), answers: true, grants: 0 }
     }
 
-    /// Reads what there is; answers what can be answered without thinking.
+    /// Reads all input; sends the answers that need no decision.
     pub(crate) fn read(&mut self, now: Time) {
         loop {
             let mut input = &self.unread[..];
@@ -138,7 +138,7 @@ impl Side {
         }
     }
 
-    /// Takes what has been seen since the last call.
+    /// Takes the frames seen since the last call.
     pub(crate) fn take(&mut self) -> Vec<Seen> {
         std::mem::take(&mut self.seen)
     }
@@ -204,8 +204,8 @@ pub(crate) fn attach(name: &str, role: Role) -> Attach {
     }
 }
 
-/// A frame seen on the wire: who wrote it (`true`: the client), its channel, what it says, bytes of
-/// payload.
+/// A frame seen on the wire: its author (`true`: the client), channel, performative and payload
+/// size.
 pub(crate) type Sighting = (bool, u16, Performative, usize);
 
 pub(crate) struct Pair {
@@ -260,7 +260,7 @@ impl Pair {
         (pair, session, link, theirs)
     }
 
-    /// Carries bytes both ways until nobody has anything more to say.
+    /// Carries bytes both ways until neither side has output.
     pub(crate) fn run(&mut self) {
         loop {
             let forth = Self::carry(self.now, self.chunk, &mut self.client, &mut self.server, &mut self.tap[0]);

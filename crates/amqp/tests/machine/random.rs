@@ -1,5 +1,5 @@
-//! Random sequences of operations on two joined machines: what was sent arrives once, in order and
-//! whole; nobody goes beyond a window or a credit; both ends agree on what is unsettled.
+//! Random sequences of operations on two joined machines: each message arrives once, in order and
+//! whole; no side exceeds a window or a credit; both ends agree on the unsettled deliveries.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -41,7 +41,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What one link has sent and what has come of it.
+/// The messages that one link has sent, and their outcomes.
 #[derive(Default)]
 struct Channel {
     sent: VecDeque<Vec<u8>>,
@@ -268,8 +268,8 @@ impl World {
     }
 }
 
-/// Watches one direction of transfers on the wire and knows nothing but the standard: frames within
-/// the window, deliveries within the credit, ids in sequence.
+/// Checks one direction of transfers on the wire against the standard only: frames within the
+/// window, deliveries within the credit, ids in sequence.
 #[derive(Default)]
 struct Observer {
     frames: u32,

@@ -1,4 +1,4 @@
-//! A server machine against frames made by hand.
+//! A server machine against hand-written frames.
 
 use std::sync::Arc;
 
@@ -137,8 +137,8 @@ impl Raw {
         assert!(matches!(self.written()[..], [(_, Performative::Attach(_)), ..]), "the session goes on");
     }
 
-    /// Asserts that an attach was answered with null termini and a detach, and that the driver was
-    /// not asked.
+    /// Asserts that an attach was answered with null termini and a detach, and that the driver
+    /// received no event.
     pub(crate) fn assert_refused(&mut self, condition: &Symbol, words: &str) {
         let written = self.written();
         let [(_, Performative::Attach(refusal)), (_, Performative::Detach(detach))] = &written[..] else {

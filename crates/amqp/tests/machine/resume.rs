@@ -1,4 +1,4 @@
-//! Deliveries that continue when their link attaches anew (2.6.5, 2.6.13, 2.7.3).
+//! Deliveries that continue when their link attaches again (2.6.5, 2.6.13, 2.7.3).
 
 use enmasse_amqp::connection::{AttachReply, Config, Event, LinkId, Outgoing, Tag};
 use enmasse_amqp::types::{

@@ -1,5 +1,5 @@
-//! Part 4 as far as the machine has to do with it: states of transactions both ways; the driver is
-//! the coordinator.
+//! The parts of AMQP part 4 that concern the machine: transactional states in both directions. The
+//! driver is the coordinator.
 
 use enmasse_amqp::codec::decode_state;
 use enmasse_amqp::connection::{Config, Event, LinkId, SendError, SessionId};

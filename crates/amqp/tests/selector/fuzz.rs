@@ -4,7 +4,7 @@ use bolero::check;
 use enmasse_amqp::codec::decode_message;
 use enmasse_amqp::selector::{Dialect, Selector, Subject};
 
-/// Text of tokens that selectors are made of: random bytes seldom get past the first.
+/// Text composed of tokens of selectors: random bytes seldom form a second token.
 fn of_tokens(input: &[u8]) -> String {
     const TOKENS: [&str; 40] = [
         "a",
@@ -82,7 +82,7 @@ fn messages() {
             let subject = Subject::new(&message);
             let answers: Vec<_> = selectors.iter().map(|selector| selector.selects(&subject)).collect();
             assert!(!(answers[0] && answers[1]));
-            // What the whole decoder understands is no riddle to a selector either.
+            // A message that the full decoder accepts is readable for a selector.
             if decode_message(&message).is_ok() {
                 let total = Selector::compile("a IS NULL OR a IS NOT NULL", Dialect::Jms).unwrap().unwrap();
                 assert!(total.selects(&subject), "{message:02x?}");

@@ -11,7 +11,7 @@ fn text(text: &str) -> Value {
     Value::String(text.to_owned())
 }
 
-/// What all sentences are asked of.
+/// The message on which all selectors are evaluated.
 fn message() -> Message {
     let properties = Properties {
         message_id: Some(MessageId::String("ID:1".to_owned())),
@@ -138,7 +138,7 @@ sentences! {
     /// Identifiers are header fields or properties, and case matters.
     s15_identifiers_have_case { "country = 'Peru'" Unknown "Country = 'Peru'" Yes "jmstype = 'car'" Unknown }
 
-    /// The type of an identifier is that of the value in the message; what is not there is NULL.
+    /// The type of an identifier is that of the value in the message; a missing value is NULL.
     s16_what_is_not_there_is_null { "absent IS NULL" Yes "nothing IS NULL" Yes "age IS NULL" No "absent = 1" Unknown }
 
     /// Conversions of getters do not apply: a number that was set as a string is a string.

@@ -34,7 +34,7 @@ fn selects(text: &str, dialect: Dialect, message: &[u8]) -> bool {
     compile(text, dialect).unwrap_or_else(|error| panic!("{text}: {error}")).selects(&Subject::new(message))
 }
 
-/// What a selector is expected to do.
+/// The expected result of a selector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Yes,
@@ -45,7 +45,7 @@ enum Outcome {
     Error,
 }
 
-/// Checks both the selector and its opposite, which tells unknown from false.
+/// Checks the selector and its negation, which distinguishes unknown from false.
 fn check(text: &str, dialect: Dialect, message: &[u8], expected: Outcome) {
     let found = match compile(text, dialect) {
         Err(_) => Outcome::Error,

@@ -96,7 +96,7 @@ fn malformed_sections_are_not_selected() {
         assert!(!selects(selector, Dialect::Jms, message), "{selector} {message:02x?}");
         assert!(!selects(&format!("NOT ({selector})"), Dialect::Jms, message), "{selector} {message:02x?}");
     }
-    // What is not requested is not examined.
+    // Fields that are not requested are not examined.
     assert!(selects("JMSPriority = 4", Dialect::Jms, cases[0].1));
 }
 

@@ -1,5 +1,5 @@
-//! A second selector: a tree, its text, and what it is of a decoded message, each written in the
-//! plainest way.
+//! A reference selector: a tree, its text, and its value for a decoded message, each in the
+//! simplest form.
 
 use enmasse_amqp::types::{Message, MessageId, Value};
 

@@ -1,4 +1,4 @@
-//! Any selector on any message: what it says against the plain evaluator, and its text against
+//! Any selector on any message: its result against the reference evaluator, and its text against
 //! other texts of the same tree.
 
 use enmasse_amqp::selector::{Dialect, Selector, Subject};
@@ -198,15 +198,15 @@ proptest! {
         }
     }
 
-    /// Parentheses that are not needed, white space and the case of words change nothing: what is
-    /// understood of a text is the tree that it was written from.
+    /// Redundant parentheses, white space and the case of keywords change nothing: a text parses to
+    /// the tree that it was written from.
     #[test]
     fn texts_of_one_tree_are_one_selector(expr in condition(), seed: u64, other: u64) {
         let (bare, full) = (written(&expr, false, seed), written(&expr, true, other));
         prop_assert_eq!(compile(&bare, Dialect::Jms), compile(&full, Dialect::Jms), "{}\n{}", bare, full);
     }
 
-    /// Of application properties a selector says the same in both languages.
+    /// A selector on application properties has the same result in both languages.
     #[test]
     fn jms_selectors_are_sql_filters(expr in condition(), message in message(), seed: u64) {
         let text = written(&expr, false, seed);

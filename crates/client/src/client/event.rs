@@ -102,7 +102,7 @@ pub enum Event {
         /// why
         reason: Option<Reason>,
     },
-    /// a link is over; its unsettled deliveries have no outcome
+    /// a link has ended; its unsettled deliveries have no outcome
     Detached {
         /// which
         link: Handle,

@@ -161,8 +161,8 @@ impl Mailbox {
         Ok((count, inner.command(Command::Send { link, messages: taken, settled })))
     }
 
-    /// Owner: up to `count` events, and whether the I/O thread must be told. The signal goes off
-    /// with the last one.
+    /// Owner: up to `count` events, and whether the I/O thread must be notified. The signal goes
+    /// off with the last one.
     pub(super) fn take_events(&self, count: usize) -> (Vec<Event>, bool) {
         let mut inner = self.lock();
         let count = count.min(inner.events.len());

@@ -242,7 +242,7 @@ fn drain_gives_unused_credit_back() {
     let sender = peer.sender("anycast");
     peer.wait_credit(sender);
     assert_eq!(peer.send(sender, &[message("late")], true), 1);
-    // nothing comes until there is credit anew
+    // nothing arrives until there is new credit
     peer.client.credit(receiver, 1);
     assert_eq!(peer.message(), (receiver, 0, true, message("late")));
 }

@@ -1,5 +1,4 @@
-//! Posts, published to a server made for it: what it takes, refuses and returns is the test's
-//! choice.
+//! Posts, published to a test server: the test chooses what it accepts, refuses and returns.
 
 use std::collections::BTreeMap;
 use std::net::{TcpListener, TcpStream};
@@ -19,7 +18,7 @@ use crate::url::Url;
 /// Credit of a link.
 const WINDOW: u32 = 10;
 
-/// What a server does, and what it has: messages by address.
+/// The behaviour of a server, and its messages by address.
 #[derive(Default)]
 struct Store {
     kept: BTreeMap<String, Vec<String>>,
@@ -196,7 +195,7 @@ fn messages_arrive_in_their_order_at_each_address() {
     let mut publisher = Publisher::connect(options).unwrap();
     for first in [0, 500] {
         let mut parts = [numbers("a", first..first + 500), numbers("b", first..first + 3)];
-        // a post of its own numbers its addresses anew
+        // a separate post numbers its addresses from the start
         parts.rotate_left((first / 500) as usize);
         let messages = parts.concat();
         assert!(publish(&mut publisher, &mut post(messages)).is_empty());
@@ -214,7 +213,7 @@ fn what_is_rejected_has_its_cause_and_the_rest_arrives_in_order() {
         let (options, store) = serve(Store { unwanted, ..Store::default() }, producer);
         let messages = [numbers("a", 0..300), numbers("b", 0..50)].concat();
         let rejected = publish(&mut Publisher::connect(options).unwrap(), &mut post(messages.clone()));
-        // of numbered ones each is told before a later one is stored
+        // each numbered message has its outcome before a later one is stored
         assert_eq!(rejected.len() > 1, producer.is_some(), "{rejected:?}");
         let mut found = rejected.concat();
         found.sort();

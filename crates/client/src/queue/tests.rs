@@ -1,4 +1,4 @@
-//! Queues, taken from a server made for it: what it has, says and omits is the test's choice.
+//! Queues, read from a test server: the test chooses its messages, its answers and its omissions.
 
 use std::collections::VecDeque;
 use std::net::{TcpListener, TcpStream};
@@ -19,7 +19,7 @@ use crate::client::ClientOptions;
 use crate::testing::Played;
 use crate::url::Url;
 
-/// What a server has and how it is.
+/// The messages and the behaviour of a server.
 #[derive(Default)]
 struct Store {
     /// bodies that wait
@@ -29,9 +29,9 @@ struct Store {
     meanwhile: Vec<Vec<u8>>,
     /// the server calls itself so
     product: Option<&'static str>,
-    /// the address is this kind of thing
+    /// the capability of the address
     kind: Kind,
-    /// the server says that it has no more also where all credit is used
+    /// the server reports that it has no more even when all credit is used
     talkative: bool,
     /// the most credit at a time
     credit_most: u32,
@@ -45,7 +45,7 @@ enum Kind {
     Queue,
     Topic,
     Stream,
-    /// messages have an offset, and nothing else tells
+    /// messages have an offset, the only sign of a stream
     ForeignStream,
     Absent,
 }
@@ -59,7 +59,7 @@ struct Served {
     replies: Option<LinkId>,
     /// answers that wait for credit
     answers: VecDeque<Vec<u8>>,
-    /// under way: what is settled by number
+    /// unsettled deliveries, by number
     sent: Vec<Option<Vec<u8>>>,
     over: bool,
 }
@@ -108,7 +108,7 @@ impl Played for Served {
 impl Served {
     fn run(mut self, socket: TcpStream) {
         self.play(socket);
-        // what has no outcome waits again
+        // messages without an outcome are available again
         let mut store = self.store.lock().unwrap();
         for body in self.sent.into_iter().flatten().rev() {
             store.waiting.push_front(body);
@@ -184,7 +184,7 @@ impl Served {
         }
     }
 
-    /// Answers a request of AMQP Management. Messages come in between, if there is credit.
+    /// Answers a request of AMQP Management. Messages arrive in between if there is credit.
     fn answer(&mut self, request: &Message) {
         let named = |name: &str| request.application_properties.iter().find(|(key, _)| key == name).unwrap().1.clone();
         assert_eq!(named("operation"), Value::String("READ".to_owned()));
@@ -248,7 +248,7 @@ fn body(message: &[u8]) -> Vec<u8> {
     }
 }
 
-/// What one pull brings, and whether more may wait.
+/// The messages of one pull, and whether more may wait.
 fn pull(queue: &mut Queue, count: u32, size: usize) -> (Vec<Vec<u8>>, bool) {
     let mut found = Vec::new();
     let more = queue.pull(count, size, &mut |message| found.push(body(message))).unwrap();
@@ -272,7 +272,7 @@ fn all_that_waits_is_pulled_in_its_order_and_is_ours_once_settled() {
             }
         }
         assert_eq!(found, waiting);
-        // the server has heard of the last outcome once it has answered what was asked after that
+        // the server has received the last outcome once it has answered a later request
         assert_eq!(pull(&mut queue, 10, usize::MAX), (vec![], false));
         let store = store.lock().unwrap();
         assert_eq!(store.accepted, waiting);
@@ -286,7 +286,7 @@ fn what_comes_while_it_is_pulled_is_found() {
         let (waiting, meanwhile) = (bodies(0..16).into(), bodies(16..300));
         let (options, _) = serve(Store { waiting, meanwhile, talkative, ..Store::default() });
         let mut queue = Queue::connect(options).unwrap();
-        // as much as the first credit: whether there is more is to be asked again
+        // as many as the first credit: another pull must check for more
         assert_eq!(pull(&mut queue, 1000, usize::MAX), (bodies(0..300), false));
     }
 }
@@ -299,7 +299,7 @@ fn what_returns_comes_again() {
     queue.settle(false);
     assert_eq!(pull(&mut queue, 10, usize::MAX).0.len(), 5);
     assert_eq!(store.lock().unwrap().accepted.len(), 0);
-    // and so does what has no outcome when the connection ends
+    // and so are messages without an outcome when the connection ends
     drop(queue);
     let mut queue = Queue::connect(options).unwrap();
     let (mut found, mut want) = (pull(&mut queue, 10, usize::MAX).0, bodies(0..5));

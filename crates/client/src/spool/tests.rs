@@ -1,4 +1,4 @@
-//! Files of a spool: what went in comes out, and what is torn is told.
+//! Files of a spool: their messages are read back, and damage is reported.
 
 use enmasse_amqp::codec::encode_message;
 use enmasse_amqp::types::{Body, Header, Message, MessageId, Properties, Symbol, Value};
@@ -135,7 +135,7 @@ fn a_message_says_that_it_came_before() {
     assert!(!was_delivered_before(&encoded(&message("a", "x"))));
     assert!(!was_delivered_before(&header(Header { durable: true, ..Header::default() })));
     assert!(was_delivered_before(&header(Header { delivery_count: 1, ..Header::default() })));
-    // a list that ends before the field, and one whose field says that it is not the first
+    // lists that end before first-acquirer, or have it true, false or null
     let list = |fields: &[u8]| {
         let mut bytes = vec![0x00, 0x53, 0x70, 0xc0, fields.len() as u8 + 1, fields.len() as u8];
         bytes.extend_from_slice(fields);

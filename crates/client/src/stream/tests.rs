@@ -1,5 +1,4 @@
-//! Ranges of streams, read from a server made for it: what it keeps, says and omits is the test's
-//! choice.
+//! Ranges of streams, read from a test server: the test chooses what it retains, reports and omits.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -22,7 +21,7 @@ use crate::url::Url;
 /// A stream with one partition.
 #[derive(Clone)]
 struct Log {
-    /// `None`: the server says nothing of its streams
+    /// `None`: the server reports nothing about its streams
     uid: Option<&'static str>,
     first: u64,
     next: u64,
@@ -39,7 +38,7 @@ struct Log {
     numbered: bool,
     /// the answer to an attach names the filters
     echoes: bool,
-    /// what is said of messages that are not settled
+    /// the client's outcomes of unsettled messages
     outcomes: Arc<Mutex<Vec<Outcome>>>,
 }
 
@@ -290,7 +289,7 @@ fn messages_that_are_gone_are_an_error_or_counted() {
     let error = read(&mut stream, range(90, 200)).unwrap_err();
     assert!(error.message.contains("from offset 100 to 109"), "{error}");
     assert_eq!(read(&mut stream, tolerant(90, 200)).unwrap().1, 10);
-    // What is missing behind the range is not counted.
+    // Messages missing after the range are not counted.
     let mut stream = connect(Log { uid: None, first: 12, gap: 15..18, ..Log::default() });
     assert_eq!(read(&mut stream, tolerant(0, 10)).unwrap(), (vec![], 10));
 }
@@ -301,7 +300,7 @@ fn another_stream_of_the_name_is_an_error() {
     let error = read(&mut stream, range(0, 10)).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Conflict);
     assert!(error.message.contains("its uid was u1 and is u2"), "{error}");
-    // a batch that was planned before is gone as a whole, however much the new one has
+    // a batch that was planned before is lost as a whole, whatever the size of the new stream
     let mut stream = connect(Log { uid: Some("u2"), first: 50, ..Log::default() });
     for (from, to) in [(0, 10), (60, 70), (990, 1010), (5000, 5003)] {
         let tolerant = Range { tolerant: true, ..range(from, to) };
@@ -326,7 +325,7 @@ fn a_selector_leaves_messages_out_and_the_range_ends_all_the_same() {
     assert!(read(&mut stream, range(0, 10)).unwrap_err().message.contains("does not apply it"));
 }
 
-/// Tries to read what is no stream; the server has handled all of it afterwards.
+/// Tries to read an address that is not a stream; afterwards the server has handled all input.
 fn refused(log: &Log) {
     let options = serve(log.clone());
     let mut stream = Stream::connect(options.clone()).unwrap();

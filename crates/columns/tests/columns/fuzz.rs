@@ -35,7 +35,7 @@ fn bodies() {
     check!().for_each(|input: &[u8]| {
         for declared in declared.iter().flatten() {
             let mut batch = Batch::new(Arc::clone(declared));
-            // what one body leaves behind must not show in the next
+            // state of one body must not affect the next
             for message in [&encoded(&with_body(input)), &good] {
                 let before = batch.rows();
                 batch.push(&ORIGIN, message);
@@ -71,7 +71,7 @@ fn declarations() {
             input.iter().map(|byte| TOKENS[usize::from(*byte) % TOKENS.len()]).collect::<Vec<_>>().join(" ");
         for text in [String::from_utf8_lossy(input).into_owned(), tokens] {
             if let Ok(declared) = Declared::new(&options(&text, Some(Format::Json))) {
-                // what a declaration says of itself means the same
+                // the text of a declaration declares the same columns
                 let again = Declared::new(&options(&declared.sql(), Some(Format::Json))).unwrap();
                 assert_eq!(again.sql(), declared.sql());
                 assert_eq!(again.schema(), declared.schema());

@@ -1,4 +1,4 @@
-//! Any object, compared with a reader that knows no columns.
+//! Any object, compared with a reader without columns.
 
 use enmasse_columns::{Format, Options};
 use proptest::prelude::*;

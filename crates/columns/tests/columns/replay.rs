@@ -1,4 +1,4 @@
-//! What a table has kept of messages is decoded as the messages were.
+//! Messages stored in a table are decoded like received messages.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn replayed(kept: &RecordBatch, wanted: &Options) -> RecordBatch {
     batch.finish()
 }
 
-/// Messages give the same rows whether they come or were kept.
+/// Received messages and stored ones give the same rows.
 fn check(messages: &[Vec<u8>], fields: &str, format: Format) {
     let wanted = options(&format!("{ENVELOPE}, {fields}, _index, _error"), Some(format));
     let kept = batch_of(&Options::default(), messages);

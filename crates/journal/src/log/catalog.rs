@@ -11,8 +11,8 @@
 //!
 //! Recovery never needs it. With it a lost declaration is found again, and a segment that is
 //! missing, short or damaged is known by the messages it had. A release that does not know the file
-//! takes it for an empty segment and removes it; without it nothing is checked, and it is written
-//! anew.
+//! takes it for an empty segment and removes it; without it nothing is checked, and it is
+//! rewritten.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::IoSlice;
@@ -32,7 +32,7 @@ const MAGIC: &[u8; 8] = b"EnMasCat";
 const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 12;
 const ENTRY_BYTES: usize = 8;
-/// Room for new entries in a file that is written anew, at least.
+/// Room for new entries in a file that is rewritten, at least.
 const ROOM_BYTES: usize = 64 << 10;
 
 const QUEUE: u8 = 1;
@@ -210,7 +210,7 @@ pub(super) struct Catalog {
 }
 
 impl Catalog {
-    /// Write the catalog anew. A partial catalog after a crash is incomplete but never wrong: only
+    /// Write the catalog again. A partial catalog after a crash is incomplete but never wrong: only
     /// later entries revoke earlier ones.
     ///
     /// # Errors
@@ -258,7 +258,7 @@ impl Catalog {
         !self.pending.is_empty()
     }
 
-    /// Writes the new entries durably. `false`: there is no room, it has to be written anew.
+    /// Writes the new entries durably. `false`: there is no room, it has to be rewritten.
     pub(super) fn write<D: Disk + ?Sized>(&mut self, disk: &D) -> Result<bool, Fault> {
         // Behind the last entry there are zeros, by which a whole end is known.
         if self.end + self.pending.len() + ENTRY_BYTES > self.size {

@@ -21,7 +21,7 @@ pub struct Recovered {
     pub queues: Vec<RecoveredQueue>,
     /// Damaged bytes that were durable. Damaged messages are named at their queues instead.
     pub gaps: Vec<Gap>,
-    /// Records of which one flipped bit was mended; nothing of them is lost.
+    /// Records of which one flipped bit was corrected; nothing of them is lost.
     pub repaired: u64,
     /// Segments that were read record by record, because they were being written or their index was
     /// damaged.

@@ -1,4 +1,4 @@
-//! What is put in is found again; what is removed is not; space returns.
+//! Stored messages are found again, removed ones are not, and their space is reclaimed.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ fn body(seq: u64) -> Vec<u8> {
     (0..200 + seq % 700).map(|at| (seq * 31 + at) as u8).collect()
 }
 
-/// Messages `seqs` in one batch each, committed; gives their places.
+/// Messages `seqs` in one batch each, committed; returns their locations.
 fn put(log: &mut Log<SimulatedDisk>, seqs: std::ops::Range<u64>) -> Vec<RecordLocation> {
     let mut places = Vec::new();
     for seq in seqs {
@@ -199,7 +199,7 @@ fn a_copy_stays_as_long_as_what_it_was_copied_from() {
     let disk = Arc::new(SimulatedDisk::new(512, 1));
     let mut log = declared(&disk);
     let places = put(&mut log, 0..2);
-    // Each opening begins a new segment: the copy lies in one of its own, its removal in the next.
+    // Each opening begins a new segment: the copy is in one segment, its removal in the next.
     let (mut log, _) = reopened(&disk);
     let mut batch = WriteBatch::new();
     let copy = batch.copy(places[0], &[Target { queue: QUEUE, seq: 0, head: &[4, 0] }]);
@@ -286,7 +286,7 @@ fn another_format_is_refused() {
     let log = declared(&disk);
     let segment = 1;
     assert_eq!(log.stats().segments, 1);
-    // Both copies of the header say version 3.
+    // Both copies of the header contain version 3.
     assert!(disk.flip(segment, 8, 1) && disk.flip(segment, 2048 + 8, 1));
     let refused = Log::open(disk, config()).expect_err("it is refused");
     assert_eq!(refused, OpenError::Version { segment, found: 3, known: 1 });

@@ -1,5 +1,5 @@
-//! Damage that takes a declaration, or a whole segment: what is lost is known by queue and number,
-//! and only that.
+//! Damage to a declaration or a whole segment: the lost messages, and no others, are reported by
+//! queue and number.
 
 use std::io::IoSlice;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Batches too large for one commit: others are committed between their chunks, and whatever
-//! happens between two of them all of the batch is there, or nothing.
+//! Batches too large for one commit: other batches are committed between their chunks, and after
+//! any event between two chunks either all of the batch exists or none of it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -61,7 +61,7 @@ fn transaction(bytes: usize, first: RecordLocation) -> WriteBatch {
     batch
 }
 
-/// What is known to be on disk, and what was passed on.
+/// The records known to be on disk, and those passed on.
 #[derive(Debug, Default)]
 struct Notified {
     small: u64,
@@ -124,8 +124,8 @@ fn judge(notified: &Notified, disk: Arc<SimulatedDisk>, what: &str) {
 
 #[test]
 fn a_kill_or_a_power_loss_between_any_two_calls_leaves_all_of_a_batch_or_nothing() {
-    // In a spare, in a segment of its own, and with so much beside it that the spares below it are
-    // used up.
+    // In a spare segment, in a segment of its own, and with so many other records that the spares
+    // are used up.
     for (bytes, small_bytes) in [(9_000, 300), (40_000, 300), (13_000, 2_000), (40_000, 2_000), (11_900, 1_500)] {
         let disk = Arc::new(SimulatedDisk::new(512, 1));
         let notified = live(&disk, None, bytes, small_bytes);
@@ -223,7 +223,7 @@ fn a_queue_that_is_dropped_behind_a_large_message_takes_it_along() {
         order.extend(done.iter().map(|committed| committed.lane));
         for Committed { lane, batch, result } in done {
             assert_eq!(result, Ok(()));
-            // Its places are known now, and its queue is gone.
+            // Its locations are known now, and its queue was removed.
             if lane == LARGE_LANE && batch.messages() == 2 {
                 let mut freed = WriteBatch::new();
                 let mut places = enmasse_journal::log::Freed::default();

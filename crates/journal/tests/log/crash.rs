@@ -1,7 +1,7 @@
-//! Seeded crashes: whatever the disk does, the log is what was said up to some point at or after
-//! the last acknowledgement; groups are whole; a flipped bit costs at most the body it is in.
+//! Seeded crashes: after any failure of the disk, the log equals the history up to some point at or
+//! after the last acknowledgement; groups are whole; a flipped bit costs at most the body it is in.
 //!
-//! `ENMASSE_CRASH_RUNS` says how many seeds, `ENMASSE_CRASH_SEED` which one first.
+//! `ENMASSE_CRASH_RUNS` is the number of seeds, `ENMASSE_CRASH_SEED` the first one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -39,7 +39,7 @@ fn what_was_acknowledged_is_there_after_any_crash() {
     println!("{runs} seeds, {crashes} crashes");
 }
 
-/// A log's life with some crashes; gives how many.
+/// A log's life with some crashes; returns their number.
 fn live(seed: u64) -> u64 {
     let mut dice = Dice::new(seed);
     let sector_bytes = if dice.percent(50) { 512 } else { 4096 };
@@ -76,7 +76,7 @@ fn trouble(shard: &Shard, dice: &mut Dice) {
 }
 
 fn check_alive(shard: &mut Shard, dice: &mut Dice) {
-    // What is written in chunks may count already, before it is notified.
+    // A batch written in chunks may count before its completion.
     if shard.staged.is_none() {
         assert_eq!(shard.log.stats().alive_messages, shard.known.len() as u64, "the count of what is alive is wrong");
     }
@@ -147,7 +147,7 @@ fn difference(expected: &Contents, found: &Contents, staged: Option<&Staged>) ->
     with.difference(found)
 }
 
-/// Open the log and hold what is found against what was said.
+/// Opens the log and compares its content with the history.
 fn reopen(before: Shard, disk: Arc<SimulatedDisk>, flips: &[(u32, u64)]) -> Shard {
     let (log, recovered) = Log::open(disk, config()).expect("reading works");
     assert_eq!(log.stopped(), None);

@@ -1,5 +1,5 @@
-//! Whatever bytes lie on the disk, opening the log neither fails nor panics, and the rest of it can
-//! be used.
+//! With any bytes on the disk, opening the log neither fails nor panics, and the rest of it is
+//! usable.
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ fn filled() -> SimulatedDisk {
     disk.as_seen()
 }
 
-/// Open it, read everything that is said to be there, and continue with it.
+/// Opens it, reads every reported message, and continues to use it.
 fn use_up(disk: SimulatedDisk) -> usize {
     let (mut log, recovered) = Log::open(Arc::new(disk), config()).expect("reading works");
     let reader = log.reader();

@@ -1,4 +1,5 @@
-//! What callers said, group by group, and what must be found if the log ends after one of them.
+//! The operations of callers, group by group, and the expected content if the log ends after one of
+//! them.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +20,7 @@ impl Content {
     }
 }
 
-/// One thing that was said.
+/// One operation.
 #[derive(Clone, Debug)]
 pub(crate) enum Reported {
     Declare { queue: u32, uid: [u8; 16] },
@@ -39,7 +40,7 @@ pub(crate) struct Queue {
     pub(crate) states: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
-/// What there is after some groups.
+/// The content after some groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Contents {
     pub(crate) queues: BTreeMap<u32, Queue>,
@@ -101,7 +102,7 @@ impl Contents {
         self.queues.values().map(|queue| queue.messages.len()).sum()
     }
 
-    /// The first thing in which two differ.
+    /// The first difference between two contents.
     pub(crate) fn difference(&self, other: &Self) -> Option<String> {
         let numbers = self.queues.keys().chain(other.queues.keys());
         for number in numbers {

@@ -1,4 +1,4 @@
-//! The newest part of the log in memory: what is found there, and what makes room.
+//! The newest part of the log in memory: its content, and its eviction.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! A shard and the log's owner in one: says things at random, keeps what it was notified, and keeps
-//! the rules of the API.
+//! A shard and the log's owner in one: performs random operations, records the completions, and
+//! follows the rules of the API.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ type Put = (usize, Vec<(u32, u64)>, Content);
 /// A message that is being copied: its number in the batch, where it lay, its targets.
 type Moving = (usize, RecordLocation, Vec<(u32, u64)>);
 
-/// A message that is written in chunks, and is none of what was said until it is there.
+/// A message that is written in chunks; it is no part of the history until it is complete.
 #[derive(Clone)]
 pub(crate) struct Staged {
     pub(crate) group: Group,
@@ -38,17 +38,17 @@ impl Staged {
 pub(crate) struct Shard {
     pub(crate) log: Log<SimulatedDisk>,
     pub(crate) dice: Dice,
-    /// What there is after all that was acknowledged.
+    /// The content after all acknowledged operations.
     pub(crate) acknowledged: Contents,
-    /// What was said since, in order.
+    /// The operations since then, in order.
     pub(crate) pending: Vec<Group>,
-    /// What there is after all that was said.
+    /// The content after all operations.
     pub(crate) contents: Contents,
     pub(crate) staged: Option<Staged>,
     pub(crate) known: BTreeMap<(u32, u64), Known>,
     /// Messages whose body was lost to a flipped bit.
     pub(crate) broken: BTreeSet<(u32, u64)>,
-    /// What messages had whose removal was not acknowledged yet: a crash may bring them back.
+    /// Messages whose removal is not acknowledged yet: a crash may restore them.
     pub(crate) contents_of_gone: BTreeMap<(u32, u64), Content>,
     pub(crate) next_queue: u32,
     pub(crate) next_seq: u64,
@@ -74,7 +74,7 @@ impl Shard {
         }
     }
 
-    /// One thing, at random. False if the log has stopped.
+    /// One random operation. False if the log has stopped.
     pub(crate) fn step(&mut self) -> bool {
         let done = match self.dice.below(100) {
             0..44 => self.say(),
@@ -123,7 +123,7 @@ impl Shard {
     fn write_chunk(&mut self) -> Result<(), Refused> {
         let Some((batch, result)) = self.log.write_chunk() else { return Ok(()) };
         result?;
-        // Some of what was said since it was passed on may lie behind it.
+        // Some later operations may be stored after it.
         self.sync()?;
         let Some(Staged { group, messages }) = self.staged.take() else { panic!("nothing was staged") };
         for (message, targets, content) in messages {
@@ -179,7 +179,7 @@ impl Shard {
         appended
     }
 
-    /// Something to say about what there is.
+    /// An operation on the current content.
     fn draw(&mut self, after: &Contents, gone: &[(u32, u64)]) -> Option<Reported> {
         let queues: Vec<u32> = after.queues.keys().copied().collect();
         let any = queues.get(self.dice.below(queues.len() as u64) as usize).copied();
@@ -266,7 +266,7 @@ impl Shard {
         }
     }
 
-    /// Write again some of what is alive in the segment that the log names.
+    /// Copies some live records of the segment that the log names.
     pub(crate) fn compact(&mut self) -> Result<(), Refused> {
         let Some(segment) = self.log.wants_compacted() else { return Ok(()) };
         let most = 1 + self.dice.below(30) as usize;

@@ -1,4 +1,4 @@
-//! What comes in: bounds, duplicates, last values, rings.
+//! Admission: bounds, duplicates, last values, rings.
 
 use enmasse_journal::queue::{
     Admission, Cause, Consume, ConsumerOutcome, Duplicates, Full, Head, Limits, Marker, Queue, Refusal, Seq, Settings,

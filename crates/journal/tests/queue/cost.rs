@@ -1,5 +1,5 @@
-//! What a message costs in memory, as asked of the allocator. What it costs in time prints
-//! `examples/queue_cost.rs`.
+//! The memory of a message, counted by the allocator. `examples/queue_cost.rs` prints its cost in
+//! time.
 
 use enmasse_journal::queue::{Consume, ConsumerOutcome, Group, Head, Queue, Settings};
 

@@ -219,8 +219,8 @@ fn a_long_group_of_another_consumer_costs_nothing() {
 }
 
 proptest! {
-    /// Whoever of many consumers takes and settles when: the messages of a key are dispatched in
-    /// their order, to one consumer at a time, and all of them arrive.
+    /// Many consumers take and settle in any order: the messages of a key are dispatched in their
+    /// order, to one consumer at a time, and all of them arrive.
     #[test]
     fn the_order_of_a_key_is_kept_with_many_consumers(
         keys in prop::collection::vec(0..5_u64, 1..120),

@@ -1,4 +1,4 @@
-//! The index is made again from what the log kept.
+//! The index is rebuilt from the records of the log.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use enmasse_journal::queue::{
 
 use crate::world::{World, of_priority, plain};
 
-/// What a log would have kept.
+/// The records that a log would have kept.
 #[derive(Default)]
 struct Kept(BTreeMap<Seq, [u8; enmasse_journal::queue::RECORD_BYTES]>);
 

@@ -5,7 +5,7 @@ use enmasse_journal::queue::{
     Seq, Settings, Stored, Target, Verdict,
 };
 
-/// A queue, the time, and what it has said.
+/// A queue, a clock, and the effects of the queue.
 pub(crate) struct World {
     pub(crate) queue: Queue,
     pub(crate) now: u64,
@@ -77,7 +77,7 @@ impl World {
         assert!(self.queue.settle(self.now, Seq(seq), outcome, &mut |effect| self.effects.push(effect)));
     }
 
-    /// Time passes, and what it brings is done.
+    /// Time passes, and the due work is done.
     pub(crate) fn pass(&mut self, ms: u64) {
         self.now += ms;
         while self.queue.next_timeout().is_some_and(|at| at <= self.now) {
@@ -85,7 +85,7 @@ impl World {
         }
     }
 
-    /// What went since the last time, by number.
+    /// The messages that left since the last call, by number.
     pub(crate) fn removed(&mut self, cause: Cause) -> Vec<u64> {
         let went = |effect: &Effect| match effect {
             Effect::Remove { item, cause: why } if *why == cause => Some(item.seq.0),
@@ -96,7 +96,7 @@ impl World {
         found
     }
 
-    /// What was to go elsewhere since the last time, by number.
+    /// The messages to move elsewhere since the last call, by number.
     pub(crate) fn diverted(&mut self, target: Target, cause: Cause) -> Vec<u64> {
         let went = |effect: &Effect| match effect {
             Effect::Divert { item, to, cause: why } if (*to, *why) == (target, cause) => Some(item.seq.0),

@@ -44,7 +44,7 @@ impl Host {
     }
 }
 
-/// The space that a login is for; `None`: there is none of that name.
+/// The space that a login is for; `None`: no such name.
 pub(crate) type Space = Option<SpaceKey>;
 
 /// A check that waits.
@@ -58,7 +58,7 @@ struct Waiting<T> {
 /// Waiting checks, and known hosts.
 pub(super) struct Line<T> {
     of_space: HashMap<Space, VecDeque<Waiting<T>>>,
-    /// spaces of which one waits; the first is next, one that comes anew or was served is last
+    /// spaces of which one waits; the first is next, one that comes again or was served is last
     order: VecDeque<Space>,
     spaces: FairQuota<Space>,
     hosts: FairQuota<Host>,

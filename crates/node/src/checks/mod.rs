@@ -1,8 +1,8 @@
 //! Passwords are checked here, away from the workers: key derivation takes milliseconds on purpose.
 //!
 //! One thread and a bounded queue: login floods do not slow messages of connected clients, and a
-//! login without a place is told to retry. Spaces take turns, so that guesses in one space do not
-//! delay the users of another.
+//! login without a place is refused with a temporary error. Spaces take turns, so that guesses in
+//! one space do not delay the users of another.
 
 mod line;
 

@@ -1,5 +1,4 @@
-//! When what has failed is tried again: after a second, and after twice as long each time, up to
-//! half a minute.
+//! The time of the next attempt after a failure: after one second, doubling up to 30 s.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +21,7 @@ impl Backoff {
         }
     }
 
-    /// Everything has been done: the next failure begins anew.
+    /// Everything has been done: the next failure starts again.
     pub(super) fn succeeded(&mut self) {
         *self = Self::default();
     }

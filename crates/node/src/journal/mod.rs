@@ -30,7 +30,7 @@ use owner::Owner;
 use reading::Reading;
 use reports::ReadReports;
 
-/// Name of the file beside the segments with the key of digests.
+/// Name of the file with the key of digests, next to the segments.
 const KEY_FILE: &str = "digests.key";
 
 type Mailboxes = Vec<Arc<Mailbox<Command>>>;
@@ -53,7 +53,18 @@ pub(crate) enum Wanted {
     Stop,
 }
 
-/// A journal that runs.
+/// The handle of a running journal, shared by the workers.
+///
+/// [`Opened::at`] recovers the log and [`Opened::start`] starts its threads. Then there are three
+/// kinds of calls, from any thread:
+///
+/// - Asynchronous: [`append`](Self::append) passes a worker's batch on, [`read`](Self::read)
+///   requests bodies. Both return at once; the answers reach the worker's mailbox, those of
+///   `append` in the order of the batches of a lane.
+/// - Synchronous: [`commit`](Self::commit) waits until its batch is on disk. Workers never call it.
+/// - Observation: [`stats`](Self::stats), [`note_damaged`](Self::note_damaged).
+///
+/// [`stop`](Self::stop) comes last, after the workers: later batches are not written.
 #[derive(Debug)]
 pub(crate) struct Journal {
     requests: Sender<JournalRequest>,
@@ -130,8 +141,8 @@ impl Opened {
     }
 }
 
-/// The key in the folder; `fresh`, kept there, if there is none. It is there whole or not at all:
-/// half a key would keep the journal shut for ever.
+/// The key in the folder; without one, `fresh`, which is stored there. It is there whole or not at
+/// all: half a key would keep the journal shut for ever.
 fn key_in(folder: &Path, fresh: &[u8]) -> io::Result<[u8; 16]> {
     let path = folder.join(KEY_FILE);
     let bytes = match std::fs::read(&path) {

@@ -20,8 +20,8 @@ const REST: Duration = Duration::from_secs(1);
 /// by then they have none.
 const COPYING: Duration = Duration::from_secs(60);
 
-/// The lane of what somebody waits for: a Plan. It declares queues before a worker hears of them
-/// and drops those that none has, so it needs no order with what workers have.
+/// The lane of requests with a waiting caller: a Plan. It declares queues before a worker hears of
+/// them and drops those that none has, so it needs no order with what workers have.
 const WAITED_FOR: Lane = Lane { worker: u16::MAX, part: 0 };
 
 pub(super) struct Owner<D> {
@@ -97,7 +97,7 @@ impl<D: Disk> Owner<D> {
         false
     }
 
-    /// Writes and syncs what is next, and answers.
+    /// Writes and syncs the next batches, and answers.
     fn commit(&mut self) {
         let mut done = Vec::new();
         self.commits.step(&mut self.log, &mut done);

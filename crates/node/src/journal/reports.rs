@@ -1,5 +1,5 @@
-//! What is notified of segments that the disk does not give: an event when one fails first, another
-//! when it can be read again, and statistics.
+//! Reports of unreadable segments: an event when one fails first, another when it can be read
+//! again, and statistics.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -69,7 +69,7 @@ impl Wrapping {
     /// Takes bytes of the socket; appends bytes of AMQP to `inner`. `stage` is scratch, left empty.
     ///
     /// # Errors
-    /// The connection is over; `wire` holds the layer's own last words.
+    /// The connection has ended; `wire` holds the layer's own last words.
     pub(crate) fn receive(
         &mut self,
         outer: &[u8],

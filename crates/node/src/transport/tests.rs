@@ -19,8 +19,8 @@ use crate::tls_files::TlsSource;
 
 const BOTH: [&SupportedProtocolVersion; 2] = [&version::TLS13, &version::TLS12];
 
-/// The client's end of a socket that never blocks: what it wrote is taken by the test, what it
-/// reads is put there.
+/// The client's end of a socket that never blocks: the test takes its output and supplies its
+/// input.
 #[derive(Clone, Default)]
 struct Wire(Rc<RefCell<(Vec<u8>, Vec<u8>)>>);
 
@@ -280,7 +280,7 @@ fn a_close_is_answered_and_ends() {
     assert!(matches!(client.read().unwrap(), Message::Close(Some(frame)) if u16::from(frame.code) == 1000));
 }
 
-/// A masked frame of a client, made by hand so that it can be wrong.
+/// A hand-written masked frame of a client, which may be malformed.
 fn frame(first: u8, length: &[u8], mask: Option<[u8; 4]>, payload: &[u8]) -> Vec<u8> {
     let mut bytes = vec![first];
     bytes.extend_from_slice(length);

@@ -244,7 +244,7 @@ impl Refusal {
     }
 }
 
-/// The answer to a request, or why there is none.
+/// The answer to a request, or the error.
 fn answer(request: &Request, access: Option<&(Arc<WebAccess>, bool)>) -> Result<Response, Refusal> {
     let mut response = create_response(request).map_err(Refusal::bad)?;
     if let Some((access, secure)) = access {

@@ -100,7 +100,7 @@ pub(crate) struct Worker {
     accepted_sockets: VecDeque<AcceptedSocket>,
     /// sockets to read
     read_scheduler: ReadScheduler,
-    /// sockets to write, beside those the shard names
+    /// sockets to write, in addition to those that the shard names
     unwritten: Vec<u32>,
     /// sockets that may hold buffers
     swept: Vec<u32>,
@@ -438,7 +438,7 @@ impl Meter {
         self.permille
     }
 
-    /// When to wake so that a load that is over does not stay published.
+    /// When to wake so that a past load does not stay published.
     fn next(&self) -> Option<Time> {
         (self.permille > 0).then_some(Time::from_micros(self.since.as_micros() + LOAD_MICROS))
     }

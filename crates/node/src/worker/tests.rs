@@ -21,7 +21,7 @@ use crate::stream::Stream;
 
 const PLAN: &str = include_str!("../../../../vectors/plans/open.json");
 const MESSAGE_BYTES: usize = 60_000;
-/// Turns without a byte after which nothing is to be expected any more.
+/// Turns without a byte after which no more bytes are expected.
 const PATIENCE_TURNS: usize = 200;
 
 fn workers(count: u16, plan: &str) -> Vec<Worker> {
@@ -109,7 +109,7 @@ impl Peer {
         self.machine.attach(self.session.unwrap(), attach).unwrap()
     }
 
-    /// Says and hears what can be said and heard now.
+    /// Writes and reads as much as possible now.
     fn pump(&mut self) {
         self.machine.flush(Time::ZERO);
         self.output.append(self.machine.output());
@@ -136,7 +136,7 @@ impl Peer {
         self.input = rest.to_vec();
     }
 
-    /// Queues one message if the link has credit and what was queued is written.
+    /// Queues one message if the link has credit and all output is written.
     fn send(&mut self, link: LinkId) -> bool {
         if !self.output.is_empty() || self.machine.sendable(link) == 0 {
             return false;

@@ -184,7 +184,7 @@ impl Worker {
     }
 }
 
-/// Writes from the front of `bytes` with one system call; `false` if the stream is over.
+/// Writes from the front of `bytes` with one system call; `false` if the stream has ended.
 fn write_front(socket: &mut Socket, bytes: &mut Vec<u8>, bytes_out: &mut u64, writes: &mut u64) -> bool {
     if bytes.is_empty() || !socket.writable {
         return true;

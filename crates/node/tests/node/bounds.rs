@@ -176,7 +176,7 @@ fn a_peer_that_wants_to_hear_from_us_does() {
     }
 }
 
-/// Half-open connections on every kind of listener: some say nothing, others half of a handshake.
+/// Half-open connections on every kind of listener: some send nothing, others half of a handshake.
 #[test]
 fn half_open_connections_are_bounded_and_make_room_for_who_logs_in() {
     const FLOOD: usize = 1_500;
@@ -196,7 +196,7 @@ fn half_open_connections_are_bounded_and_make_room_for_who_logs_in() {
         });
         assert!(reason.contains("1024 connections"), "{reason}");
         assert!(site.stats().connections <= 1_024);
-        // The silent ones go after seconds, long before their time is over.
+        // The silent ones are closed after seconds, long before their timeout.
         let begun = Instant::now();
         let mut client = site.client(kind);
         client.receiver("anycast", 1);

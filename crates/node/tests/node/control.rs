@@ -1,4 +1,4 @@
-//! What the owner of a node does with it: plans, logins, statistics, events, the trace, sessions in
+//! The operations of the owner of a node: plans, logins, statistics, events, the trace, sessions in
 //! this process.
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Peers that never get as far as AMQP, and what the handshakes tell.
+//! Peers that never reach AMQP, and the facts that handshakes report.
 
 use std::io::{ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ fn impatient() -> Site {
     Site::open(&NodeConfig { workers: 1, limits, ..NodeConfig::default() })
 }
 
-/// How long until the node ends the stream, while `write_pending` gives a byte every now and then.
+/// How long until the node ends the stream, while `write_pending` supplies a byte now and then.
 fn time_to_end(site: &Site, kind: ListenerKind, mut words: impl Iterator<Item = u8>) -> Duration {
     let mut socket = site.socket(kind);
     let start = Instant::now();
@@ -106,7 +106,7 @@ fn a_changed_certificate_serves_the_next_handshake() {
     let later = std::time::SystemTime::now() + Duration::from_secs(5);
     std::fs::File::options().append(true).open(&site.files.certificate).unwrap().set_modified(later).unwrap();
     assert_ne!(serial(), first);
-    // Who is connected notices nothing.
+    // Connected clients notice nothing.
     before.receiver("anycast", 1);
 
     std::fs::write(&site.files.certificate, "nonsense").unwrap();
@@ -123,7 +123,7 @@ fn a_client_certificate_of_somebody_elses_ca_does_not_get_in() {
     let site = Site::open(&workers(1));
     let config = site.authority.client_presenting(&Authority::new(), "mallory");
     let mut stream = tls(site.socket(Amqps), config);
-    // TLS 1.3: the client believes itself connected until it hears of the refusal.
+    // TLS 1.3: the client considers itself connected until it reads the refusal.
     let _ = stream.write_all(b"AMQP\x00\x01\x00\x00");
     assert!(stream.read(&mut [0; 8]).is_err());
     assert_eq!(site.stats().workers[0].handshakes_failed, 1);
@@ -142,7 +142,7 @@ fn a_client_certificate_is_welcome_and_not_required() {
     client.close();
 }
 
-/// The open space, and `shop.north` and `shop.south` beside it.
+/// The open space, `shop.north` and `shop.south`.
 fn three_spaces() -> String {
     let mut plan: serde_json::Value = serde_json::from_str(OPEN_SPACE).unwrap();
     for (uid, names) in [("north", ["shop", "shop.north"]), ("south", ["shop", "shop.south"])] {
@@ -156,8 +156,8 @@ fn three_spaces() -> String {
     plan.to_string()
 }
 
-/// What a client hears that requests `name` and trusts `authority`: the certificate, or why there
-/// is none for it.
+/// The result for a client that requests `name` and trusts `authority`: the certificate, or the
+/// error.
 fn shown(site: &Site, kind: ListenerKind, authority: &Authority, name: &'static str) -> Result<Vec<u8>, String> {
     let config = authority.client(None, &[&rustls::version::TLS13, &rustls::version::TLS12]);
     let mut stream = tls_to(name, site.socket(kind), config);
@@ -183,13 +183,13 @@ fn each_space_shows_a_certificate_of_its_own_by_server_name_and_never_anothers()
         for (authority, name) in [(&south, "shop.north"), (&north, "shop.south"), (&north, "shop"), (&south, "shop")] {
             assert!(shown(&site, kind, authority, name).unwrap_err().contains("invalid peer certificate"), "{name}");
         }
-        // Whoever names no space meets the node's own, as before.
+        // A client that names no space gets the node's own certificate, as before.
         let own = shown(&site, kind, &site.authority, "localhost").unwrap();
         assert_ne!(own, first);
     }
 
-    // A certificate made anew serves the next handshake; who is connected notices nothing, and
-    // client certificates are checked as before.
+    // A renewed certificate serves the next handshake; connected clients notice nothing, and client
+    // certificates are checked as before.
     let config = north.client_presenting(&site.authority, "alice");
     let mut before = Client::start(Box::new(tls_to("shop.north", site.socket(Amqps), config)), None);
     let first = shown(&site, Amqps, &north, "shop.north").unwrap();

@@ -93,7 +93,7 @@ impl Site {
         self.node.stats().unwrap()
     }
 
-    /// Waits for an event for which `pick` gives something.
+    /// Waits for an event for which `pick` returns a value.
     pub(crate) fn event<T>(&self, pick: impl Fn(&NodeEvent) -> Option<T>) -> T {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let start = Instant::now();
@@ -185,13 +185,13 @@ impl<S: Read + Write> Write for WebSocket<S> {
 /// Deliveries by tag, with their states (2.7.3).
 pub(crate) type Unsettled = Vec<(Vec<u8>, Option<DeliveryState>)>;
 
-/// What a client was notified, without what borrows.
+/// An event of a client, without its borrowed parts.
 #[derive(Debug, PartialEq)]
 pub(crate) enum ClientEvent {
     Open,
     Begun,
     Attached(LinkId),
-    /// what the node said of deliveries that are unsettled at its end, before `Attached`
+    /// the node's unsettled map, reported before `Attached`
     Unsettled(Unsettled),
     Message {
         link: LinkId,
@@ -239,7 +239,7 @@ impl Client {
         client
     }
 
-    /// Says its first words only.
+    /// Sends the first bytes only.
     pub(crate) fn bare(stream: Box<dyn Stream>, sasl: Option<SaslInit>) -> Self {
         let config = Config { idle_time_out_ms: None, ..Config::default() };
         let open = Open { container_id: "a-test".to_owned(), ..Open::default() };
@@ -335,8 +335,8 @@ impl Client {
         self.write_pending();
     }
 
-    /// Attaches a link that can be resumed and settles second, with what is unsettled at this end;
-    /// what is at the other.
+    /// Attaches a link that can be resumed and settles second, with this end's unsettled map;
+    /// returns that of the other end.
     pub(crate) fn resume(&mut self, role: Role, address: &str, unsettled: Unsettled) -> (LinkId, Unsettled) {
         let (durable, expiry_policy) = (TerminusDurability::UnsettledState, TerminusExpiryPolicy::Never);
         let address = Some(address.to_owned());
@@ -498,7 +498,7 @@ impl Client {
         }
     }
 
-    /// Waits for something that `pick` takes; what it does not take stays.
+    /// Waits for an event that `pick` takes; the others stay.
     pub(crate) fn wait<T>(&mut self, mut pick: impl FnMut(&mut ClientEvent) -> Option<T>) -> T {
         loop {
             for index in 0..self.received.len() {
@@ -511,7 +511,7 @@ impl Client {
         }
     }
 
-    /// Writes what there is to say.
+    /// Writes all output.
     pub(crate) fn write_pending(&mut self) {
         self.try_write_pending().expect("the node reads");
     }
@@ -522,7 +522,7 @@ impl Client {
         if output.is_empty() { Ok(()) } else { self.stream.write_all(&output) }
     }
 
-    /// Says what there is, then hears what comes next.
+    /// Writes all output, then reads the next input.
     fn receive_event(&mut self) {
         self.try_receive_event().unwrap_or_else(|error| panic!("{error}; heard {:?}", self.received));
     }

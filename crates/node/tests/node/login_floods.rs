@@ -1,4 +1,4 @@
-//! Peers that knock again and again, and the outcome of everybody else in the meantime.
+//! Peers that log in again and again, and the logins of other clients in the meantime.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 
@@ -11,7 +11,7 @@ use socket2::{Domain, Socket, Type};
 use crate::control::guarded_plan_of;
 use crate::harness::{Client, PATIENCE, Site, Stream, plain, workers};
 
-/// Rounds of a password: some milliseconds each, so that checks are what everybody waits for.
+/// Iterations of a password: some milliseconds for each check, so that checks are the bottleneck.
 const ROUNDS: u32 = 20_000;
 
 /// Two closed spaces, `guarded` and `other`, each with a user `alice`.
@@ -48,8 +48,8 @@ fn a_thousand_wrong_passwords_for_one_space_keep_no_user_of_another_waiting() {
     let before = sum(&site, |worker| worker.passwords_checked);
     let mut alice = Client::start(site.stream(Amqp), Some(plain("alice@guarded", "secret")));
     let checked = sum(&site, |worker| worker.passwords_checked) - before;
-    // One that was under way, one of the other space, her own, and what was done before she was
-    // heard.
+    // One that was in progress, one of the other space, her own, and those done before her login
+    // arrived.
     assert!(checked <= 20, "{checked} passwords were checked until she was in");
     let answered = before + checked + sum(&site, |worker| worker.checks_refused);
     assert!(answered < 990, "of those who knock {answered} have an answer: nobody waited");
@@ -78,6 +78,6 @@ fn who_knocks_at_a_full_space_is_told_why_a_few_times_and_then_to_come_later() {
     assert_eq!(checked as usize, notified + 1, "a password was checked for nothing");
     assert!(notified < 150, "{notified} of 200 passwords were checked");
     drop(inside);
-    // Another space notices nothing, and once there is a place the next one gets it.
+    // Another space notices nothing, and the next client gets a place once one is free.
     Client::start(site.stream(Amqp), Some(plain("alice@other", "secret"))).receiver("orders", 1);
 }

@@ -1,6 +1,5 @@
-//! A whole node over real loopback sockets: threads, listeners, transports, bounds. What the
-//! protocol and the routing do is tested where they live; here it is that bytes, time and threads
-//! reach them.
+//! A whole node over real loopback sockets: threads, listeners, transports, bounds. Protocol and
+//! routing have their own tests; these check that bytes, time and threads reach them.
 
 mod bounds;
 mod control;

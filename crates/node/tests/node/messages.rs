@@ -72,8 +72,8 @@ fn connections_go_where_their_address_lives_and_nothing_is_lost_on_the_way() {
     let site = Site::open(&workers(3));
     let mut to = site.client(Amqp);
     to.receiver("anycast", 10_000);
-    // Each writes its first words, its attach and its messages before it hears anything: they
-    // arrive while the connection moves.
+    // Each writes its handshake, its attach and its messages before it reads anything: they arrive
+    // while the connection moves.
     let mut senders: Vec<Client> = (0..9).map(|_| site.client(Amqp)).collect();
     for (number, from) in senders.iter_mut().enumerate() {
         let out = from.sender(Some("anycast"));
@@ -106,7 +106,7 @@ fn messages_and_outcomes_cross_between_workers() {
     }
     let mut senders = clients.split_off(2);
     let receivers: Vec<_> = clients.iter_mut().map(|to| to.receiver("multicast", 1000)).collect();
-    // The home of the address hears of a link on another worker a moment after its client did.
+    // The home of the address learns of a link on another worker a moment after its client did.
     while site.stats().addresses[1].receivers < 2 {}
     for from in &mut senders {
         let out = from.sender(Some("multicast"));

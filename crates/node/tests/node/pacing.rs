@@ -10,7 +10,7 @@ use crate::harness::{Client, Site, workers};
 
 const PACED: &str = include_str!("../../../../vectors/plans/paced.json");
 
-/// Two spaces, of which the first has these bounds beside those of connections and links.
+/// Two spaces; the first has these bounds and those of connections and links.
 fn site(bounds: &str) -> Site {
     let reported = "\"messagesPerSecond\": 100, \"bytesPerSecond\": 262144, \"exhausted\": true";
     let plan = PACED.replace(reported, bounds);

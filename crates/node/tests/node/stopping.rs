@@ -46,8 +46,7 @@ fn what_the_node_took_before_the_end_still_arrives() {
         from.send(out, &[1; 10_000], true);
     }
     let (_, first, _) = to.receive();
-    // What still lies unread in a socket at the end is nobody's promise: let the node have taken it
-    // all.
+    // Bytes unread in a socket at the end were never promised: wait until the node has read all.
     let start = Instant::now();
     while site.stats().addresses[0].delivered < 100 {
         assert!(start.elapsed() < PATIENCE, "the node has not read everything");

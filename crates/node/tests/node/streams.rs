@@ -47,7 +47,7 @@ fn first() -> Source {
     from(Value::String("first".to_owned()))
 }
 
-/// The offset and the text of what comes next.
+/// The offset and the text of the next message.
 fn receive(client: &mut Client) -> (u64, String) {
     let (_, _, payload) = client.receive();
     let stamp = Stamp::of(&payload).expect("annotations of a stream");

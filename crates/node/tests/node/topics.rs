@@ -14,7 +14,7 @@ const OTHER: &str = r#"{"uid": "11111111-2222-3333-4444-666666666666", "name": "
 const DECLARED: &str = r#"{"uid": "11111111-2222-3333-4444-777777777777", "name": "news::all", "type": "subscription",
     "subscription": {"topic": "news", "maxConsumers": 1}}"#;
 
-/// The last letters of messages, as texts of one letter are distinguished whatever the headers say.
+/// The last letters of the messages: texts of one letter are distinguishable, whatever the headers.
 fn texts(client: &mut Client, count: usize) -> Vec<char> {
     let last = |message: Vec<u8>| char::from(*message.last().expect("a body"));
     (0..count).map(|_| last(client.receive().2)).collect()

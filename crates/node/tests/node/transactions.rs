@@ -1,5 +1,5 @@
-//! Transactions over real sockets, with the journal's threads: on the shard of the queues and
-//! beside it.
+//! Transactions over real sockets, with the journal's threads: on the shard of the queues and on
+//! another one.
 
 use std::time::Duration;
 
@@ -21,7 +21,8 @@ fn a_message_is_taken_from_one_queue_and_its_answer_put_into_another_or_neither(
         let folder = Folder::new("transactions");
         let first = site(count, &folder, &addresses());
         store(&mut first.client(Amqp), "orders", &["a", "b"]);
-        // Its first link keeps a connection where it came in, beside the queues or not.
+        // Its first link keeps a connection on the worker that accepted it, on the shard of the
+        // queues or not.
         let mut clients: Vec<_> = (0..count).map(|_| first.client(Amqp)).collect();
         let worker = clients.last_mut().expect("a client");
         worker.sender(None);

@@ -85,8 +85,8 @@ pub(super) struct Producer {
     pub(super) incoming: Incoming,
     /// the parts that have arrived
     pub(super) assembly: Option<Box<Assembly>>,
-    /// its last delivery was part of a transaction: a queue that is full refuses the commit, and
-    /// holds nobody
+    /// its last delivery was part of a transaction: a full queue refuses the commit, and holds back
+    /// no producer
     pub(super) posts: bool,
     /// the transaction of the delivery that begins
     pub(super) transaction: Option<TransactionId>,

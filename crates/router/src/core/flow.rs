@@ -238,7 +238,7 @@ impl Router {
         let address = &self.addresses[producer.address];
         let most = if producer.held == Hold::No { HOLD_BYTES } else { HOLD_BYTES / 2 };
         let waits = producer.held == Hold::Connection;
-        // Only the journal is waited for there: a consumer's credit may be behind what is not read.
+        // Only the journal delays them there: a consumer's credit may be in the unread bytes.
         let hold = if bytes > 0 && address.declared.kind.stores() && self.received.is_over(address.account, waits) {
             Hold::Connection
         } else if bytes > most || address.is_holding(producer.anonymous && !producer.posts) {

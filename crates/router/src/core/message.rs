@@ -61,7 +61,7 @@ pub(super) struct Message {
     pub(super) since_ms: u64,
     /// bytes counted as waiting for its producer
     pub(super) charged: usize,
-    /// of one that comes in parts: the consumers in the middle of it, with multicast also those it
+    /// of a partial delivery: the consumers that have received a part, with multicast also those it
     /// waits for
     pub(super) readers: Vec<Key>,
 }

@@ -106,7 +106,32 @@ pub const fn home_of_token(token: u64) -> u16 {
     (token >> 48) as u16
 }
 
-/// The addresses that live on one shard.
+/// The addresses that live on one shard: a state machine without I/O or clock.
+///
+/// Its owner, a [`Shard`](crate::shard::Shard), calls these kinds of methods:
+///
+/// - Addresses: [`open_queue`](Self::open_queue), [`open_topic`](Self::open_topic) and
+///   [`open_stream`](Self::open_stream) before the first link; the first link opens a direct
+///   address. [`delete_address`](Self::delete_address) ends all links of an address.
+/// - Links: [`attach`](Self::attach), then any of the calls below, then
+///   [`detach`](Self::detach) or [`depart`](Self::depart), after which the attachment is unknown.
+///   Links that end together are all stalled ([`stall`](Self::stall)) before the first of them
+///   gives deliveries back ([`relinquish`](Self::relinquish)).
+/// - Producers: [`deliver`](Self::deliver) for each part of a delivery, in order;
+///   [`post_delivery`](Self::post_delivery) within a transaction.
+/// - Consumers: [`credit`](Self::credit), then [`outcome`](Self::outcome) for each unsettled
+///   delivery, or [`refused`](Self::refused) for a part without room.
+/// - Transactions: [`declare`](Self::declare), postings and retirements,
+///   [`prepare`](Self::prepare), [`discharge`](Self::discharge).
+/// - Time: [`set_time`](Self::set_time) at the beginning of a turn;
+///   [`next_timeout`](Self::next_timeout) is the latest time of the next one.
+/// - Turn: [`process_dirty`](Self::process_dirty) and then [`turn`](Self::turn), at the end of each
+///   turn of the owner.
+/// - Journal: after the turn [`take_journal`](Self::take_journal) until it is empty and
+///   [`take_wanted`](Self::take_wanted); the answers come back through
+///   [`journaled`](Self::journaled), in the same order, and [`fetched`](Self::fetched).
+///
+/// Results for links leave through [`Links`], within the call that causes them.
 ///
 /// Everything is found by index: an attachment leads to its producer or consumer, those to their
 /// address, a token to the copy it stands for. A message that finds a consumer with room is not
@@ -158,7 +183,7 @@ pub struct Router {
     damaged: Vec<Damaged>,
     /// bytes of messages for queues of which more parts are to come
     assembling_bytes: usize,
-    /// what was received and is not stored yet
+    /// messages that were received and are not stored yet
     received: Received,
     /// turns so far
     turns: u64,

@@ -3,8 +3,8 @@
 //! A consumer that cannot take its copy at once has it wait in a backlog of its own, up to
 //! [`BACKLOG_MESSAGES`](super::BACKLOG_MESSAGES) and [`BACKLOG_BYTES`](super::BACKLOG_BYTES);
 //! beyond, it misses copies. A message occupies its producer's window until half of the consumers
-//! that receive it have taken it: a slow minority delays nobody else, nor do consumers that take
-//! nothing at all (`slow_consumers`) or settle nothing (`overdue`).
+//! that receive it have taken it: a slow minority delays no other consumer, nor do consumers that
+//! accept nothing (`slow_consumers`) or settle nothing (`overdue`).
 
 use super::address::{Incoming, Producer};
 use super::arena::Key;

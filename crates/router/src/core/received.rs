@@ -16,7 +16,7 @@ use slab::Slab;
 
 /// Bytes that every space may have with the journal, however little the budget has left.
 pub const SPACE_BYTES_MIN: u64 = 1 << 20;
-/// What a message takes beside its body until it is stored.
+/// The memory of a message, in addition to its body, until it is stored.
 const MESSAGE_BYTES: u64 = 256;
 
 /// How many received bytes a node may hold, and how many it holds.
@@ -52,7 +52,7 @@ impl ReceiveBudget {
 pub(super) struct Account(u32);
 
 impl Account {
-    /// Of what was not received: nothing is counted.
+    /// For bytes that were not received: nothing is counted.
     pub(super) const NONE: Self = Self(u32::MAX);
 }
 

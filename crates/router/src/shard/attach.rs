@@ -386,7 +386,7 @@ pub(super) fn check_right(conn: &Conn, operation: Operation, name: &str) -> Resu
     Err(Error::new(condition::UNAUTHORIZED_ACCESS, what))
 }
 
-/// Why a client may not receive from a dynamic node that is there.
+/// Why a client may not receive from a dynamic node that exists.
 fn not_yours(name: &str) -> Error {
     let what =
         format!("only the connection that made \"{name}\" may receive from it: send to it, or make a node of your own");

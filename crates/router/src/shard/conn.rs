@@ -209,7 +209,7 @@ pub(super) struct Conn {
     pub(super) holds: u32,
     /// those of them because of which it is not read
     pub(super) stops: u32,
-    /// bytes that came in while it was held back
+    /// bytes received while it was held back
     pub(super) held_bytes: u64,
     /// its time-outs rest, because it is not read
     pub(super) unread: bool,

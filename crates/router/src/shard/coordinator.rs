@@ -292,8 +292,8 @@ impl Shard {
         }
     }
 
-    /// The transaction of that id, for `home` to hold something of it; `TransactionId::NONE` if
-    /// there is none.
+    /// The transaction of that id, of which `home` will hold a part; `TransactionId::NONE` if there
+    /// is none.
     fn enlist(&mut self, conn: u32, txn_id: &[u8], home: u16) -> TransactionId {
         let here = self.fabric.index;
         let number = number_of(txn_id).unwrap_or_default();

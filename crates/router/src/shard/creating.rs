@@ -45,8 +45,8 @@ pub(super) struct Creating {
 }
 
 impl Shard {
-    /// Has the address of an attach created, if its name is none yet and the space does so. `None`:
-    /// it waits for that.
+    /// Requests the creation of an attach's address, if it does not exist and the space creates
+    /// addresses. `None`: it waits for that.
     ///
     /// # Errors
     /// `amqp:unauthorized-access` without the right `create`, or without the right to use the
@@ -116,8 +116,8 @@ impl Shard {
         }
     }
 
-    /// A new table is in force: the attach of a connection continues if its name is an address
-    /// there, or is none that the space creates any more.
+    /// A new table is in force: the attach of a connection continues if its address exists now, or
+    /// the space no longer creates it.
     pub(super) fn go_on_created(&mut self, id: ConnId) {
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
         let table = Arc::clone(&self.table);

@@ -82,7 +82,7 @@ pub(super) const fn ending_by(by: ClosedBy) -> Ending {
 }
 
 impl Shard {
-    /// The machine has reported the end of a link; `ended`: its session is over, with all links.
+    /// The machine has reported the end of a link; `ended`: its session has ended, with all links.
     pub(super) fn link_over(&mut self, id: ConnId, link: LinkId, closed: bool, by: ClosedBy, ended: Option<SessionId>) {
         let Some(conn) = self.fabric.conns.get(id.key()) else { return };
         let known = conn.links.get(link.0 as usize).is_some_and(|link| !matches!(link, Link::Vacant));

@@ -59,7 +59,7 @@ struct Pending {
 pub(super) struct Discharges(BTreeMap<u64, Pending>);
 
 impl Discharges {
-    /// A control link is over: its answers are dropped.
+    /// A control link has ended: its answers are dropped.
     pub(super) fn forget_control(&mut self, conn: ConnId, link: LinkId) {
         for Pending { discharging, .. } in self.0.values_mut().filter(|pending| pending.discharging.conn == conn) {
             discharging.control = discharging.control.filter(|(of, _)| *of != link);

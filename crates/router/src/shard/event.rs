@@ -18,7 +18,7 @@ pub enum Fact {
         space: String,
         /// the user, unless anonymous
         user: Option<String>,
-        /// the SASL mechanism it came in by; `None`: without SASL
+        /// the SASL mechanism of its login; `None`: without SASL
         mechanism: Option<&'static str>,
     },
     /// The peer was not admitted.

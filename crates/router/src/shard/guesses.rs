@@ -122,8 +122,7 @@ impl Guesses {
         Self { secret, failures: Recent::new(), known: Recent::new(), users: Recent::new() }
     }
 
-    /// Begins an attempt for a user of a space (`None`: there is none of that name) from a source
-    /// address.
+    /// Begins an attempt for a user of a space (`None`: no such name) from a source address.
     pub fn begin(&mut self, space: Option<SpaceKey>, user: &str, source: IpAddr, now: Time) -> Attempt {
         let user = self.user(space, user);
         let failures = self.failures.get(&(user, source)).filter(|found| now < found.last.plus_millis(FAILED_MS));

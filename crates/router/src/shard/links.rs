@@ -219,8 +219,8 @@ impl Shard {
         self.attachment_credit(attachment, credit, drain);
     }
 
-    /// There is room on a connection again: those of its attachments that found none are asked in
-    /// turn, until there is none.
+    /// A connection has room again: its attachments that had none continue in turn, until it is
+    /// full.
     pub(super) fn resume_congested(&mut self, id: ConnId) {
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
         (conn.congested, conn.starved) = (false, false);

@@ -1,11 +1,8 @@
 //! One worker's share of the node, without its sockets: connections, their links, the addresses
 //! that live here.
 //!
-//! Bytes of a connection come in by `input`, bytes for it are found in `output`; what concerns
-//! another shard goes into a `CommandBatch` for it. The driver's turn: `input` for each readable
-//! socket, `receive` for each batch that came, `end_turn`, then write what `dirty` names and pass
-//! on what `take_batch` gives. Calls never wait. Time comes in as an argument and never runs
-//! backwards; randomness comes from `Entropy`.
+//! [`Shard`] describes the calls of its driver. Calls never wait. Time is an argument and never
+//! runs backwards; randomness comes from `Entropy`.
 //!
 //! An address lives on one shard, its home; only the home's router decides about it. `links`
 //! connects protocol events with the router, `fabric` carries the router's answers to links here
@@ -140,7 +137,36 @@ pub struct ConnectionWork {
     pub wants_read: bool,
 }
 
-/// One shard.
+/// One shard: a state machine without I/O, which its driver, a worker, feeds and empties.
+///
+/// The driver calls these kinds of methods, in this order in each turn:
+///
+/// 1. Clock: [`set_time_of_day`](Self::set_time_of_day), before all others.
+/// 2. Input: [`input`](Self::input) with the bytes of each readable socket,
+///    [`receive`](Self::receive) with each batch of another shard, [`journaled`](Self::journaled)
+///    and [`fetched`](Self::fetched) with the answers of the journal, [`timeout`](Self::timeout)
+///    for each connection whose [`next_timeout`](Self::next_timeout) has come. Any number of
+///    calls, in any order; `journaled` keeps the order of `take_journal`.
+/// 3. [`end_turn`](Self::end_turn), once: it does the work that the input marked.
+/// 4. Output, each until it is empty: [`take_batch`](Self::take_batch) for every other shard,
+///    [`take_journal`](Self::take_journal) and [`take_wanted`](Self::take_wanted) for the journal,
+///    [`dirty`](Self::dirty) for connections, whose bytes are in [`output`](Self::output);
+///    [`written`](Self::written) reports that a socket accepted them.
+///    [`poll_request`](Self::poll_request) names what the shard needs from the node: logins to
+///    decide, connections to move, events to report. [`take_operated`](Self::take_operated) has
+///    the results of [`operate`](Self::operate), [`take_damaged`](Self::take_damaged) the messages
+///    that the disk lost.
+///
+/// Between turns the driver waits no longer than [`next_timeout`](Self::next_timeout),
+/// [`next_time_of_day`](Self::next_time_of_day) and [`next_share`](Self::next_share) allow.
+///
+/// Three more kinds of calls may come in any turn, before its `end_turn`. Connections:
+/// [`connect`](Self::connect) begins one, [`closed`](Self::closed) ends it with its socket,
+/// [`close`](Self::close) ends it with an error, [`extract`](Self::extract) and
+/// [`adopt`](Self::adopt) move it to another shard. Configuration:
+/// [`change_stored_addresses`](Self::change_stored_addresses), then [`apply`](Self::apply) with the
+/// table that names these addresses. Answers to requests: [`plain_checked`](Self::plain_checked),
+/// [`judged`](Self::judged), [`creation_refused`](Self::creation_refused).
 pub struct Shard {
     shared: Arc<Shared>,
     table: Arc<Table>,

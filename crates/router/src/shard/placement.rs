@@ -39,7 +39,7 @@ pub(super) struct LoadNow {
 
 /// A shard this busy takes no further connection for the sake of an address.
 const BUSY_PERMILLE_MAX: u32 = 700;
-/// A home may have this many times the connections of the shard the connection came in on,
+/// A home may have this many times the connections of the shard that accepted the connection,
 const CONNECTIONS_RATIO_MAX: u32 = 4;
 /// and this many more, before new connections stay where they are.
 const CONNECTIONS_SLACK: u32 = 16;

@@ -224,7 +224,7 @@ fn redirected<'a>(diff: &'a Diff, next: &'a Table) -> impl Iterator<Item = &'a A
     })
 }
 
-/// The addresses that an address names; one that is not declared is none.
+/// The addresses that an address names, without undeclared ones.
 fn targets(entry: &AddressEntry, storage: &Storage, table: &Table) -> (Option<AddressKey>, Option<AddressKey>) {
     let find = |name: &Option<Box<str>>| {
         let found = table.space(entry.space)?.resolve(name.as_deref()?)?;

@@ -90,7 +90,7 @@ impl Shard {
         }
     }
 
-    /// Messages came in that the log has not answered for.
+    /// The log has not answered for some received messages.
     #[must_use]
     pub fn is_storing(&self) -> bool {
         self.router.is_storing()

@@ -75,8 +75,8 @@ pub(super) fn requested_kind(attach: &Attach) -> AddressKind {
 /// Checks the attach's properties of the node at our end.
 ///
 /// # Errors
-/// `amqp:decode-error` for an address beside `dynamic` (3.5.3, 3.5.4) and for node properties of
-/// another type than 3.5.9 gives them.
+/// `amqp:decode-error` for an address together with `dynamic` (3.5.3, 3.5.4) and for node
+/// properties of another type than 3.5.9 gives them.
 pub(super) fn check(attach: &Attach) -> Result<(), Error> {
     let (end, address, dynamic, properties) = match (attach.role, attach.source.as_deref(), attach.target.as_deref()) {
         (Role::Receiver, Some(source), _) => {

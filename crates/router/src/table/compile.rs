@@ -171,7 +171,7 @@ fn compile_auto_create(patterns: &[String], path: &str) -> Checked<Vec<(Box<str>
     patterns.iter().enumerate().map(compile).collect()
 }
 
-/// Existing bounds keep their balance; others begin anew.
+/// Existing bounds keep their balance; others start again.
 fn compile_pace(limits: &plan::SpaceLimits, path: &str, known: Option<&Space>) -> Checked<Option<Arc<Pace>>> {
     let bounds = [("messagesPerSecond", limits.messages_per_second), ("bytesPerSecond", limits.bytes_per_second)];
     if let Some((member, _)) = bounds.into_iter().find(|(_, bound)| *bound == Some(0)) {
@@ -214,7 +214,7 @@ fn check_address(address: &plan::Address) -> Result<AddressKind, (&'static str, 
     }
 }
 
-/// Checks the name of a declared address; an error says what is wrong with it.
+/// Checks the name of a declared address; returns an error that names the fault.
 pub(super) fn check_name(name: &str) -> Result<(), &'static str> {
     if !NAME_BYTES.contains(&name.len()) {
         return Err("is not 1 to 1,024 bytes long");

@@ -46,10 +46,10 @@ pub struct Guest {
     pub space: Option<SpaceKey>,
     /// the user whose rights count, without `@space`; `None`: anonymous
     pub user: Option<String>,
-    /// the space it was vouched for, where none answers to that name: it comes in nowhere
+    /// the space it was vouched for, if none has that name: the login fails
     pub astray: Option<Box<str>>,
-    /// a peer without a user name: the host name, stated before open, that is unknown; it comes in
-    /// nowhere
+    /// a peer without a user name: the unknown host name that it stated before open; the login
+    /// fails
     pub misnamed: Option<Box<str>>,
     /// its proof: the connection stays as long as that is valid
     pub proof: Proof,
@@ -166,7 +166,7 @@ pub struct Refusal {
 /// A password attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempted {
-    /// for a user of this space; `None`: there is none of that name
+    /// for a user of this space; `None`: no such name
     pub space: Option<SpaceKey>,
     /// of this name, without `@space`, whether there is such a user or not
     pub user: String,

@@ -43,7 +43,7 @@ pub enum NoSpace {
          the user name after the last @, or add a host name of the platform to its setting host-names"
     )]
     Unknown(String),
-    /// there is none at all
+    /// no space exists
     #[error("this node serves no address space yet; declare one")]
     Nothing,
 }

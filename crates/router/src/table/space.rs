@@ -232,8 +232,8 @@ impl Space {
         self.authentication.service.as_deref()
     }
 
-    /// The rights of `guest` here: those declared for a user of that name, and those granted at
-    /// login. A user that does not exist any more may do nothing.
+    /// The rights of `guest` here: those declared for a user of that name, and those
+    /// granted at login. A user that does not exist any more may do nothing.
     #[must_use]
     pub fn rights(&self, guest: &Guest) -> Rights {
         if self.authentication.open {
@@ -248,7 +248,7 @@ impl Space {
         }
     }
 
-    /// Whether what `guest` came in by still admits.
+    /// Whether the credentials of `guest` are still accepted.
     ///
     /// # Errors
     /// Why it is not valid, for the peer, which was connected.

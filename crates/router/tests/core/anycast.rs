@@ -92,7 +92,7 @@ fn credit_is_a_limit_so_it_stays_right_whatever_is_on_the_way() {
     bench.hush();
     bench.send(producer, 0, "a");
     bench.send(producer, 1, "b");
-    // Said before the two arrived there: three in all, of which two are used.
+    // Granted before the two arrived: three in total, of which two are used.
     bench.router.credit(consumer, 3, false, &mut bench.links);
     bench.send(producer, 2, "c");
     bench.send(producer, 3, "d");

@@ -1,4 +1,4 @@
-//! A router with links that write down what they are notified, one short line each:
+//! A router with links that record each notification as a short line:
 //!
 //! `c0<a` a delivery "a" for consumer 0; `c0<a..` its first part, `c0<..b..` a later one, `c0<..c`
 //! the last; a `!` behind the consumer marks a settled one; `c0 void`, `c0 drained`, `c0 halted`.
@@ -19,7 +19,7 @@ pub(crate) const HERE: u16 = 3;
 /// A shard whose links are reached through batches.
 pub(crate) const ELSEWHERE: u16 = 1;
 
-/// What the links were told, and which consumers have no room.
+/// The notifications of the links, and the consumers without room.
 #[derive(Default)]
 pub(crate) struct Recorder {
     reported: Vec<String>,
@@ -213,7 +213,7 @@ impl Bench {
         self.attach(HERE, AttachmentRole::Consumer { filter: None, consuming: Consuming::default() })
     }
 
-    /// A consumer of another shard, which sends back what it has no room for.
+    /// A consumer of another shard, which returns deliveries that exceed its room.
     pub(crate) fn consumer_elsewhere(&mut self, credit: u32) -> AttachmentId {
         let attachment =
             self.attach(ELSEWHERE, AttachmentRole::Consumer { filter: None, consuming: Consuming::default() });
@@ -232,7 +232,7 @@ impl Bench {
         attachment
     }
 
-    /// `credit` more than it was given so far.
+    /// `credit` more than it was granted so far.
     pub(crate) fn credit(&mut self, attachment: AttachmentId, credit: u32) {
         self.flow(attachment, credit, false);
     }
@@ -248,7 +248,7 @@ impl Bench {
         self.router.credit(attachment, limit, drain, &mut self.links);
     }
 
-    /// The links of a consumer find no room, or find it again, which they say.
+    /// The links of a consumer have no room, or have room again, which they report.
     pub(crate) fn full(&mut self, attachment: AttachmentId, full: bool) {
         self.links.full.retain(|other| *other != attachment);
         if full {
@@ -258,7 +258,7 @@ impl Bench {
         }
     }
 
-    /// The link of a consumer has gone, and the router does not know yet.
+    /// The link of a consumer has ended, and the router does not know yet.
     pub(crate) fn links_are_gone(&mut self, attachment: AttachmentId) {
         self.links.full.push(attachment);
     }
@@ -309,7 +309,7 @@ impl Bench {
         self.links.tokens.iter().any(|held| held.0 == attachment)
     }
 
-    /// The consumer goes, as a shard does it: outcomes first, unless the deliveries never got to
+    /// The consumer leaves, as a shard does it: outcomes first, unless the deliveries never reached
     /// it.
     pub(crate) fn leave(&mut self, attachment: AttachmentId) {
         let held: Vec<u64> = self.links.tokens.iter().filter(|held| held.0 == attachment).map(|held| held.2).collect();
@@ -357,7 +357,7 @@ impl Bench {
         self.router.stats().next().map(|(_, stats)| stats).unwrap_or_default()
     }
 
-    /// What was said since the last call.
+    /// The notifications since the last call.
     pub(crate) fn reported(&mut self) -> Vec<String> {
         std::mem::take(&mut self.links.reported)
     }

@@ -1,9 +1,9 @@
-//! Random calls against a model of the world around the router: what its links, producers and
-//! consumers know.
+//! Random calls against a model of the router's surroundings: the knowledge of its links, producers
+//! and consumers.
 //!
-//! The model holds every message by the text of its first part and judges each thing the router
-//! says: no transfer beyond credit, parts in order and complete, one outcome for each unsettled
-//! delivery and the one its consumers gave, nothing said to attachments that left. At the end
+//! The model holds every message by the text of its first part and checks each notification of the
+//! router: no transfer beyond credit, parts in order and complete, one outcome for each unsettled
+//! delivery, equal to that of its consumers, and none to attachments that left. At the end
 //! everything is let through, and nothing may be left over.
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -68,7 +68,7 @@ struct Message {
     complete: bool,
     aborted: bool,
     outcome: Option<Outcome>,
-    /// what consumers said of their copies
+    /// the outcomes that consumers gave their copies
     answers: Vec<Outcome>,
     /// the address was deleted, or a refused part cut it short: its outcome need not be a
     /// consumer's
@@ -87,7 +87,7 @@ struct Producer {
     sending: Option<usize>,
 }
 
-/// A consumer's link. One of another shard hears of deliveries only when the wire is read.
+/// A consumer's link. One of another shard learns of deliveries only when the wire is read.
 #[derive(Debug)]
 struct Consumer {
     attachment: AttachmentId,
@@ -108,7 +108,7 @@ struct Consumer {
     last_begun: HashMap<AttachmentId, usize>,
 }
 
-/// What is on its way to a consumer's shard.
+/// Commands on their way to a consumer's shard.
 #[derive(Debug)]
 enum Wire {
     Delivery(Wired),
@@ -140,7 +140,7 @@ struct World {
     messages: Vec<Message>,
     producers: Vec<Producer>,
     consumers: Vec<Consumer>,
-    /// links the router must say nothing about any more
+    /// links that the router must not notify any more
     gone: Vec<AttachmentId>,
     attached: HashSet<AttachmentId>,
 }
@@ -506,7 +506,7 @@ impl Model {
         self.router.outcome(token, outcome, &mut self.world);
     }
 
-    /// The shard of a consumer elsewhere reads what came for it.
+    /// The shard of a remote consumer reads its commands.
     fn wire(&mut self, at: u8, count: u8, refuse: bool) {
         let Some(at) = pick(at, self.world.consumers.len()) else { return };
         for _ in 0..count {

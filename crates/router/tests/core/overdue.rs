@@ -10,7 +10,7 @@ use crate::bench::{Bench, CAPACITY, modified, rejected};
 
 const PLENTY: u32 = 1_000_000;
 
-/// A producer, a consumer that answers when told to, and one that leaves all unsettled.
+/// A producer, a consumer that settles on demand, and one that settles nothing.
 fn bench() -> (Bench, AttachmentId, AttachmentId, AttachmentId) {
     let mut bench = Bench::new(AddressKind::Multicast);
     let producer = bench.producer();
@@ -196,8 +196,8 @@ fn one_that_settles_in_time_again_is_waited_for_again() {
 }
 
 /// Messages that a producer with a full window sends in `seconds`, a thousand a second at most for
-/// each in flight. The good consumer answers within a millisecond, the other one when `settles`
-/// says so for the millisecond.
+/// each in flight. The good consumer answers within a millisecond, the other one in the
+/// milliseconds that `settles` selects.
 fn sent_in(seconds: u64, with_other: bool, settles: impl Fn(u64) -> bool) -> u32 {
     let mut bench = Bench::new(AddressKind::Multicast);
     let (producer, good) = (bench.producer(), bench.consumer_with(PLENTY));

@@ -1,6 +1,6 @@
-//! Seeded lives: `ENMASSE_CRASH_RUNS` says how many seeds, `ENMASSE_CRASH_SEED` which one first.
+//! Seeded lives: `ENMASSE_CRASH_RUNS` is the number of seeds, `ENMASSE_CRASH_SEED` the first one.
 
-/// Lives through so many seeds, where nothing else is said; names the one that fails.
+/// Runs so many seeds by default; names the one that fails.
 pub(crate) fn each_seed(runs: u64, live: fn(u64)) {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     let runs: u64 = number("ENMASSE_CRASH_RUNS").unwrap_or(runs);

@@ -1,4 +1,4 @@
-//! Multicast consumers that take nothing hold nobody up for longer than a moment.
+//! Multicast consumers that accept nothing delay others only for a moment.
 
 use enmasse_router::core::{AddressKind, AttachmentId, BACKLOG_BYTES, HOLD_BYTES, STALL_MS};
 

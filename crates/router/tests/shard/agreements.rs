@@ -1,5 +1,5 @@
-//! What the two ends of a link agree on when it is attached, and what an anonymous link learns of a
-//! message that goes nowhere.
+//! The terms that both ends of a link agree on at attach, and the outcome of a message without a
+//! destination on an anonymous link.
 
 use enmasse_amqp::connection::LinkId;
 use enmasse_amqp::types::{

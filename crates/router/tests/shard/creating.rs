@@ -104,7 +104,7 @@ fn an_attach_waits_two_seconds_at_most() {
     let error = net.detached(client).expect("a refusal");
     assert_eq!(error.condition, condition::NOT_FOUND);
     assert!(error.description.unwrap().contains("was not created within 2 s"));
-    // what comes late does no harm, and the client may try again
+    // a late answer does no harm, and the client may try again
     net.refuse_wanted("too late");
     net.apply(&created());
     assert!(!is_attached(&net, client, link));
@@ -222,7 +222,7 @@ fn an_address_in_use_is_not_sealed_and_a_sealed_one_takes_no_link() {
         let out = net.attach(client, sender_of(&[]));
         assert!(is_attached(&net, client, out));
         net.detach(client, out);
-        // it goes, and may be available anew
+        // it is deleted, and may be created again
         assert!(net.shards[home].seal_unused(&entry));
         net.apply(&creating());
         net.clients[client].received.clear();

@@ -76,8 +76,7 @@ fn client(net: &mut Net, shard: usize) -> usize {
     client
 }
 
-/// Receivers whose source says what brokers are to make of deliveries that are settled without an
-/// outcome.
+/// Receivers whose source sets the default outcome of deliveries that are settled without one.
 fn receivers(net: &mut Net, client: usize, address: &str, count: usize) -> Vec<LinkId> {
     let failed = Outcome::Modified(Box::new(Modified { delivery_failed: true, ..Modified::default() }));
     let attach = |name: usize| {
@@ -104,7 +103,7 @@ fn end(net: &mut Net, client: usize, links: &[LinkId], how: How) {
         Detach => net.at_once(|net| links.iter().for_each(|link| net.detach(client, *link))),
         EndSession => net.end(client),
         Close => net.close(client),
-        // Nobody with a token comes in any more.
+        // No client with a token can log in any more.
         Revoke => net.apply(&with_queue(&space("idp/2", ""))),
         ShutDown => net.shut_down(),
         Cut => net.cut(client),

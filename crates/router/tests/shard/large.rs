@@ -6,7 +6,7 @@ use enmasse_router::shard::OUTPUT_HIGH_BYTES;
 use crate::net::{ClientEvent, Net};
 use crate::{LAYOUTS, OPEN_SPACE, accepted, pinned};
 
-/// What one turn may put behind `OUTPUT_HIGH_BYTES`.
+/// The output that one turn may add above `OUTPUT_HIGH_BYTES`.
 const MORE_BYTES: usize = 300_000;
 
 fn payload() -> Vec<u8> {

@@ -1,5 +1,5 @@
-//! Shards and real client machines, joined by byte strings: what a client sees of `contracts.md` 4
-//! to 7. Each case of routing runs on one shard and on three, with producers and consumers on
+//! Shards and real client machines, joined by byte strings: `contracts.md` 4 to 7 from the view of
+//! a client. Each case of routing runs on one shard and on three, with producers and consumers on
 //! shards of their own.
 
 mod agreements;

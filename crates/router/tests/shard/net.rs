@@ -1,5 +1,4 @@
-//! Client machines joined to shards by wires that lose nothing: whatever one side says, the other
-//! hears at once.
+//! Client machines joined to shards by lossless wires: each side reads the other's output at once.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,7 +20,7 @@ use enmasse_router::shard::{
 };
 use enmasse_router::table::{AddressEntry, Judged, Question, Space, Table};
 
-/// What a client was notified, in order, without what borrows.
+/// The events of a client, in order, without their borrowed parts.
 #[derive(Debug, PartialEq)]
 pub(crate) enum ClientEvent {
     Open,
@@ -46,7 +45,7 @@ pub(crate) struct Client {
     to_server: Vec<u8>,
     partial: Vec<u8>,
     pub(crate) received: VecDeque<ClientEvent>,
-    /// what the server has written, described
+    /// the server's output, described
     pub(crate) frames: Vec<String>,
     sasl: Option<SaslInit>,
     gone: bool,
@@ -62,7 +61,7 @@ pub(crate) struct Net {
     pub(crate) shards: Vec<Shard>,
     pub(crate) clients: Vec<Client>,
     pub(crate) facts: Vec<Fact>,
-    /// what a service says to every question
+    /// the service's answer to every request
     pub(crate) judge: Judged,
     pub(crate) requested: Vec<(LoginSubject, Question)>,
     /// addresses that links want created, with the number of the attach and who asks
@@ -74,7 +73,7 @@ pub(crate) struct Net {
     pub(crate) output_max_bytes: usize,
     now: Time,
     paused: bool,
-    /// where the shards keep what they store
+    /// the store of the shards
     pub(crate) log: Option<Log<SimulatedDisk>>,
 }
 
@@ -146,7 +145,7 @@ impl Net {
         self.table = Arc::new(table);
     }
 
-    /// There is no address for the attach that asked first.
+    /// The first pending attach gets no address.
     pub(crate) fn refuse_wanted(&mut self, why: &str) {
         let (shard, conn, number, ..) = self.wanted.remove(0);
         self.shards[shard].creation_refused(conn, number, Error::new(condition::NOT_FOUND, why));
@@ -168,7 +167,7 @@ impl Net {
         self.shards[shard].apply(Arc::clone(&self.table), &self.removed);
     }
 
-    /// Time passes, and what is due is done.
+    /// Time passes, and the due work is done.
     pub(crate) fn pass(&mut self, millis: u64) {
         self.now = self.now.plus_millis(millis);
         for client in 0..self.clients.len() {
@@ -294,7 +293,7 @@ impl Net {
         self.run();
     }
 
-    /// A client sends bytes that its machine knows nothing of.
+    /// A client sends bytes that its machine did not produce.
     pub(crate) fn say(&mut self, client: usize, bytes: &[u8]) {
         self.clients[client].to_server.extend_from_slice(bytes);
         self.run();
@@ -395,7 +394,7 @@ impl Net {
         found
     }
 
-    /// Outcomes heard since the last look, one a delivery.
+    /// Outcomes received since the last call, one for each delivery.
     pub(crate) fn outcomes(&mut self, client: usize) -> Vec<(u32, Outcome)> {
         let mut found = Vec::new();
         self.clients[client].received.retain(|received| match received {
@@ -422,7 +421,7 @@ impl Net {
         })
     }
 
-    /// What is done here is done before anybody hears of any of it.
+    /// The operations of `what` happen before any side reads output.
     pub(crate) fn at_once(&mut self, what: impl FnOnce(&mut Self)) {
         self.paused = true;
         what(self);
@@ -430,7 +429,7 @@ impl Net {
         self.run();
     }
 
-    /// What a client says reaches its shard, and for one turn nothing goes further. Whether the
+    /// The output of a client reaches its shard, and for one turn nothing goes further. Whether the
     /// shard has an answer.
     pub(crate) fn reaches_its_shard(&mut self, client: usize, what: impl FnOnce(&mut Self)) -> bool {
         self.paused = true;
@@ -443,8 +442,8 @@ impl Net {
         self.shards[shard].output(id).is_some_and(|output| !output.is_empty())
     }
 
-    /// What a client says reaches its shard, which works on it for `budget_nanos` and keeps the
-    /// rest.
+    /// The output of a client reaches its shard, which processes it for `budget_nanos` and keeps
+    /// the rest.
     pub(crate) fn feed_within(
         &mut self,
         client: usize,
@@ -468,7 +467,7 @@ impl Net {
         self.shards[shard].take_work(id)
     }
 
-    /// Lets everything be said until nobody has anything to say.
+    /// Exchanges all output until no side has any.
     pub(crate) fn run(&mut self) {
         while !self.paused {
             let mut moved = false;
@@ -514,8 +513,8 @@ impl Net {
                 moved = true;
                 self.shards[shard].end_turn(self.now);
             }
-            // All at once: what is marked while output is written is flushed at the end of the next
-            // turn.
+            // All at once: connections marked while output is written are flushed at the end of the
+            // next turn.
             let attentions: Vec<_> = std::iter::from_fn(|| self.shards[shard].dirty()).collect();
             for attention in attentions {
                 let Some(output) = self.shards[shard].output(attention.conn) else { continue };
@@ -538,7 +537,7 @@ impl Net {
         moved
     }
 
-    /// The log writes what a shard gives it, and reads what it requests.
+    /// The log writes the batches of a shard and performs its reads.
     fn journal(&mut self, shard: usize) -> bool {
         let Some(log) = self.log.as_mut() else { return false };
         let mut moved = false;
@@ -589,7 +588,7 @@ impl Net {
 }
 
 impl Client {
-    /// Hears what has come and says what there is to say.
+    /// Reads all input and writes all output.
     fn speak(&mut self, now: Time) -> bool {
         let mut moved = !self.to_client.is_empty();
         self.frames.extend(describe(&self.to_client).lines().map(str::to_owned));

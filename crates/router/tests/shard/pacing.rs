@@ -1,5 +1,5 @@
-//! How fast a space may send: senders get no credit until there is a share for them, whatever they
-//! send to and how.
+//! The rate at which a space may send: senders get no credit until they have a share, for every
+//! target and link type.
 
 use enmasse_amqp::connection::LinkId;
 use enmasse_amqp::types::{Open, Outcome};
@@ -10,7 +10,7 @@ use crate::{LAYOUTS, OPEN_SPACE, pinned};
 
 const PACED: &str = include_str!("../../../../vectors/plans/paced.json");
 
-/// The open space with these bounds beside those of connections and links.
+/// The open space with these bounds and those of connections and links.
 fn bounded(plan: &str, bounds: &str) -> String {
     plan.replacen("\"links\": null", &format!("\"links\": null, {bounds}"), 1)
 }

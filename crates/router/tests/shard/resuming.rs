@@ -117,7 +117,7 @@ fn number(number: u64) -> Vec<u8> {
     number.to_be_bytes().to_vec()
 }
 
-/// What anybody else gets of the queue.
+/// The messages of the queue that another consumer receives.
 fn left(net: &mut Net, shard: usize) -> usize {
     let other = pinned(net, shard);
     net.receiver(other, "orders", 10);

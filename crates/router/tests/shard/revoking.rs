@@ -33,7 +33,7 @@ fn judged(until: Option<u64>) -> Judged {
     Judged::Right { user: "alice".into(), rights: Rights::nothing(), until, renewable: false }
 }
 
-/// One that says it again, with these rights.
+/// A repeated acceptance, with these rights.
 fn renewed(until: u64, rights: &[Right]) -> Judged {
     let rights = Rights::compile(rights).unwrap();
     let until = Some(Time::ZERO.plus_millis(until));
@@ -44,7 +44,7 @@ fn right(pattern: &str) -> Right {
     Right { pattern: pattern.into(), operations: vec![Operation::Send, Operation::Recv] }
 }
 
-/// A client that has shown a token.
+/// A client that logged in with a token.
 pub(crate) fn logged_in(net: &mut Net, shard: usize) -> usize {
     let init = SaslInit {
         mechanism: Symbol::constant("OAUTHBEARER"),
@@ -94,7 +94,7 @@ fn links_that_would_not_be_given_any_more_end_and_the_others_stay() {
         gone.sort_by_key(|(link, _)| link.0);
         assert_eq!(gone, [(taken, why.clone()), (wild, why)]);
         assert!(net.closed(sender).is_none() && net.closed(receiver).is_none());
-        // what is left works: the right to send is there, and there is nobody to receive
+        // the rest works: the right to send remains, and there is no consumer
         assert_eq!(net.sendable(sender, kept), 0);
         net.apply(&space("idp/1", &alice(BOTH)));
         net.receiver(receiver, "anycast", 10);
@@ -250,7 +250,7 @@ fn who_came_into_an_open_space_goes_when_it_is_closed() {
 fn a_password_that_changes_ends_the_connections_it_admitted_and_so_does_a_user_that_goes() {
     let golden = include_str!("../../../../vectors/plans/closed.json");
     for (from, to) in [
-        // another password of alice, which bob's keys stand for
+        // another password of alice, represented by bob's keys
         ("WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=", "2VQbJ2dhWdLmmJxyR6bYB8mu/2lUlwc0JSLC4kBbJCA="),
         ("\"name\": \"alice\"", "\"name\": \"somebody-else\""),
     ] {

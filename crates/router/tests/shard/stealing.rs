@@ -1,4 +1,4 @@
-//! Links that are attached anew over another connection of their container (2.6.1,
+//! Links that are attached again over another connection of their container (2.6.1,
 //! `docs/decisions/0051-link-stealing.md`).
 
 use enmasse_amqp::codec::envelope::envelope;

@@ -1,4 +1,4 @@
-//! What the answer to an attach says is in force (2.6.3), and nodes made to be topics.
+//! The settings that the answer to an attach reports (2.6.3), and dynamic nodes that are topics.
 
 use enmasse_amqp::connection::LinkId;
 use enmasse_amqp::types::{

@@ -1,5 +1,5 @@
-//! Links to topics as JMS clients attach them: whose subscription it is, what is answered, how it
-//! ends.
+//! Links to topics as JMS clients attach them: the owner of the subscription, the answer, and its
+//! end.
 
 use enmasse_amqp::connection::LinkId;
 use enmasse_amqp::types::{
@@ -68,7 +68,7 @@ fn by_name(link: &str) -> Attach {
     Attach { source: None, ..blank(Role::Receiver, link.to_owned()) }
 }
 
-/// Attaches, and gives the link with what it was answered.
+/// Attaches; returns the link and the answer.
 pub(crate) fn ask(net: &mut Net, client: usize, attach: Attach) -> (LinkId, Option<Source>) {
     net.clients[client].received.clear();
     let link = net.attach(client, attach);
@@ -308,8 +308,8 @@ fn a_durable_subscription_is_of_one_topic_and_messages_of_topics_are_not_numbere
     assert_eq!(error.condition.as_str(), condition::NOT_IMPLEMENTED.as_str());
 }
 
-/// That wants nothing of its own, as clients say it: by the descriptor's name, by its number, or
-/// without a descriptor.
+/// A no-local filter in the forms that clients use: the descriptor's name, its number, or no
+/// descriptor.
 fn without_local(attach: Attach, way: usize) -> Attach {
     let described = |descriptor, value| Value::Described(Box::new((descriptor, value)));
     let name = Symbol::from("apache.org:no-local-filter:list");

@@ -1,5 +1,4 @@
-//! Transactions (part 4) as clients see them: coordinators, what is posted and retired, and what is
-//! refused.
+//! Transactions (part 4) as clients see them: coordinators, postings, retirements and refusals.
 
 use enmasse_amqp::codec::encode_transaction_control;
 use enmasse_amqp::connection::LinkId;
@@ -73,7 +72,7 @@ pub(crate) fn post(net: &mut Net, client: usize, link: LinkId, txn_id: &[u8], te
     net.piece_with(client, link, (&message(text), &within(txn_id, None)), false, true, false);
 }
 
-/// Provisional outcomes heard since the last look.
+/// Provisional outcomes received since the last call.
 pub(crate) fn provisional(net: &mut Net, client: usize) -> Vec<(Vec<u8>, Outcome)> {
     let mut found = Vec::new();
     net.clients[client].received.retain(|received| match received {
@@ -93,7 +92,7 @@ fn failure(outcome: Outcome) -> Error {
     }
 }
 
-/// What is stored in the queue; a client of its own takes it.
+/// The messages in the queue; a separate client consumes them.
 pub(crate) fn stored(net: &mut Net) -> usize {
     let client = net.simple(0);
     let link = net.receiver(client, "orders", 100);
@@ -287,7 +286,7 @@ fn transactions_end_with_the_link_that_declared_them() {
 }
 
 /// The only posting of a transaction was refused: its outcome is a transactional state with
-/// `cause`, and so the discharge says.
+/// `cause`, and so is that of the discharge.
 fn refuses(net: &mut Net, control: Controller, txn: &[u8], settled: bool, cause: &Symbol) {
     let client = control.client;
     let (within, bare) = (provisional(net, client), net.outcomes(client));

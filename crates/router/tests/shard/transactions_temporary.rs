@@ -13,8 +13,8 @@ use crate::temporary::{Making, made};
 use crate::transactions::{Controller, provisional, rolls_back, stored, within};
 use crate::{LAYOUTS, accepted, pinned};
 
-/// A requester with two temporary queues of its own, a responder with a link to the anonymous
-/// terminus and one to the coordinator, and the queue `orders` on shard 0.
+/// A requester with two temporary queues, a responder with a link to the anonymous terminus and one
+/// to the coordinator, and the queue `orders` on shard 0.
 struct Scene {
     net: Net,
     requester: usize,
@@ -43,7 +43,7 @@ impl Scene {
         self.net.piece_with(self.responder, self.out, (&body, &within(txn, None)), false, true, false);
     }
 
-    /// Messages that the requester gets of its nodes now, and accepts.
+    /// Messages that the requester receives from its nodes now, and accepts.
     fn received(&mut self) -> [usize; 2] {
         self.nodes.clone().map(|(_, name)| {
             let link = self.net.receiver(self.requester, &name, 100);

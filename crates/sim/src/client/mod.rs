@@ -131,7 +131,7 @@ impl Client {
         self.flush(now, node);
     }
 
-    /// The connection is over, and all it carried. `clean`: as the protocol has it.
+    /// The connection has ended, with its sessions and links. `clean`: as the protocol has it.
     pub(crate) fn disconnected(&mut self, now: Time, clean: bool, ledger: &mut Ledger) {
         if self.live.take().is_none() {
             return;
@@ -399,7 +399,7 @@ impl Client {
         self.links.iter().all(at_rest) && (!replies || self.replies.is_empty())
     }
 
-    /// How its links stand, for people.
+    /// The state of its links, as text.
     pub(crate) fn describe(&self) -> String {
         let links: Vec<String> = self.links.iter().map(|link| format!("  {link:?}")).collect();
         format!("client {} (connected: {})\n{}", self.number, self.live.is_some(), links.join("\n"))

@@ -55,7 +55,7 @@ impl Client {
         }
     }
 
-    /// Where the next message on a link goes; `None`: there is none to be sent.
+    /// The address of the next message on a link; `None`: no message is left.
     fn target(&mut self, at: usize, scenario: &Scenario, active: bool) -> Option<(String, Option<LinkNumber>)> {
         let declared = |name: String| Some((name, None));
         match &self.links[at].spec {

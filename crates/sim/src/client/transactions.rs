@@ -89,7 +89,7 @@ impl Client {
         }
     }
 
-    /// The control link is over, and the transaction with it.
+    /// The control link has ended, and the transaction with it.
     pub(super) fn lose_transaction(&mut self, ledger: &mut Ledger) {
         if let Some(OpenTransaction::Open(number, _) | OpenTransaction::Discharging(number)) = self.transaction.take() {
             ledger.transaction_lost(number);

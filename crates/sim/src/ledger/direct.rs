@@ -38,7 +38,7 @@ impl Ledger {
         }
     }
 
-    /// Whether the outcome of a message is one that its address may give.
+    /// Whether the outcome of a message is valid for its address.
     pub(super) fn justified(&self, number: MessageNumber, outcome: OutcomeKind) -> Result<(), String> {
         let message = &self.messages[number];
         match message.route.temporary {
@@ -53,7 +53,7 @@ impl Ledger {
     }
 
     /// A temporary queue stores messages, with or without consumers, as long as the link that
-    /// created it is there.
+    /// created it is attached.
     fn justified_by_temporary_queue(&self, creator: LinkNumber, outcome: OutcomeKind) -> Result<(), String> {
         match outcome {
             OutcomeKind::Accepted | OutcomeKind::Full => Ok(()),
@@ -62,12 +62,11 @@ impl Ledger {
         }
     }
 
-    /// Whether an outcome follows from those of the consumers. For consumers whose link is over
-    /// they may have arrived or not.
+    /// Whether an outcome follows from those of the consumers. For consumers whose link has ended
+    /// they may or may not have arrived.
     fn justified_by_consumers(&self, message: &Message, outcome: OutcomeKind) -> Result<(), String> {
         let answered = |outcome: OutcomeKind| message.copies.iter().any(|copy| copy.outcome == Some(outcome));
-        // The answer of a link that is over, or to an address that was deleted, may have come too
-        // late.
+        // The answer of a link that has ended, or for a deleted address, may have come too late.
         let arrived = |copy: &Copy| self.links[copy.to].is_attached() && !message.route.may_be_deleted;
         let certainly =
             |outcome: OutcomeKind| message.copies.iter().any(|copy| copy.outcome == Some(outcome) && arrived(copy));

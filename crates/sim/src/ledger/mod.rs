@@ -1,5 +1,5 @@
 //! The ledger: every message that was ever sent, its receivers and outcomes; and checks that all of
-//! it follows the contract. It knows only what clients know, and shares no code with the node.
+//! it follows the contract. It knows only the view of clients, and shares no code with the node.
 //!
 //! `direct` checks anycast and multicast addresses (`docs/contracts.md` 7), `stored` queues,
 //! subscriptions and dead letters (8), `transactions` postings and retirements, `streams` offsets
@@ -48,7 +48,7 @@ pub(crate) enum Progress {
     Sending,
     /// all of it is
     Sent,
-    /// it was taken back
+    /// it was returned
     Aborted,
 }
 
@@ -126,7 +126,7 @@ struct Message {
     sent_at: Time,
 }
 
-/// Everything that clients know.
+/// The knowledge of all clients.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     now: Time,
@@ -242,7 +242,7 @@ impl Ledger {
         self.events
     }
 
-    /// A number that stands for all that was logged.
+    /// A digest of the log.
     #[must_use]
     pub(crate) const fn digest(&self) -> u64 {
         self.digest
@@ -277,7 +277,7 @@ impl Ledger {
         self.temporary.insert(name, link);
     }
 
-    /// The link that created a temporary queue; `None`: it is none.
+    /// The link that created a temporary queue; `None`: another address.
     pub(crate) fn creator_of(&self, name: &str) -> Option<LinkNumber> {
         self.temporary.get(name).copied()
     }
@@ -304,7 +304,7 @@ impl Ledger {
         }
     }
 
-    /// A link is over, and the other side knows.
+    /// A link has ended, and the other side knows.
     pub(crate) fn detached(&mut self, link: LinkNumber) {
         if !self.links[link].is_over() {
             let by_client = self.links[link].state == LinkState::Detaching;
@@ -318,7 +318,7 @@ impl Ledger {
         }
     }
 
-    /// A connection is over. `clean`: by the client's `close`, which the node has answered.
+    /// A connection has ended. `clean`: by the client's `close`, which the node has answered.
     pub(crate) fn disconnected(&mut self, client: usize, clean: bool) {
         let mut lost = Vec::new();
         for number in 0..self.links.len() {

@@ -5,8 +5,8 @@ pub(super) fn belongs(name: &str, address: &str) -> bool {
     name.split('/').next() == Some(address)
 }
 
-/// Whether a receiver of `requested` gets messages to `name`: the address itself covers all names
-/// below it.
+/// Whether a receiver of `requested` receives messages to `name`: the address itself covers all
+/// names below it.
 pub(crate) fn covers(requested: &str, name: &str) -> bool {
     let mut levels = name.split('/');
     let mut requested = requested.split('/').peekable();

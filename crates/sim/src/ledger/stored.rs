@@ -1,6 +1,6 @@
 //! Queues, subscriptions and dead letters (`docs/contracts.md` 8): an accepted message is delivered
-//! until a consumer accepts it, given up only after the failed attempts that its address allows,
-//! and never seen again after that.
+//! until a consumer accepts it, becomes a dead letter only after the failed attempts that its
+//! address allows, and is never seen again after that.
 //!
 //! A client does not know when its frames have arrived. So the ledger bounds: of each message the
 //! *most* attempts that may have failed by the contract's table of attempts, and whether a
@@ -32,7 +32,7 @@ pub(crate) enum Source {
     Stream(String),
 }
 
-/// A queue as clients know it.
+/// The view that clients have of a queue.
 #[derive(Debug)]
 pub(super) struct Queue {
     space: usize,
@@ -49,7 +49,7 @@ pub(super) struct Queue {
     disturbed: bool,
 }
 
-/// A message in a queue as clients know it.
+/// The view that clients have of a message in a queue.
 #[derive(Debug, Default)]
 pub(super) struct QueuedMessage {
     /// the most attempts that may have failed, but for those of unknown messages
@@ -115,8 +115,8 @@ impl Ledger {
         }
     }
 
-    /// A link to a queue or subscription is attached. Of several consumers one may be given what
-    /// another returned.
+    /// A link to a queue or subscription is attached. One of several consumers may receive a
+    /// message that another one returned.
     pub(super) fn consumes_from(&mut self, space: usize, name: &str) {
         let queue = self.queue(space, name);
         self.queues[queue].consumers += 1;
@@ -186,7 +186,8 @@ impl Ledger {
                     return self.violation(format!("message {number} at link {to}: a dead letter without a cause"));
                 };
                 if origin.ends_with("::") {
-                    // A live subscription cannot be identified: each may give the same message up.
+                    // A live subscription cannot be identified: each may dead-letter the same
+                    // message.
                     let wrong =
                         self.check_content(to, number, origin, content).and_then(|()| self.check_visible(number));
                     return wrong.err().map_or((), |what| self.violation(format!("dead letter {number}: {what}")));
@@ -367,7 +368,7 @@ impl Ledger {
         }
     }
 
-    /// A link at a queue is over.
+    /// A link at a queue has ended.
     pub(super) fn disturb(&mut self, link: LinkNumber) {
         if self.links[link].source.is_some() {
             self.queues.iter_mut().for_each(|queue| queue.disturbed = true);
@@ -375,8 +376,8 @@ impl Ledger {
     }
 
     /// Links of a connection were lost: of each the oldest unsettled delivery counts as a failed
-    /// attempt. Which it is the client knows only as far as its outcomes have arrived, and not at
-    /// all if it had settled everything. A message is on its way to one of them at most.
+    /// attempt. The client knows which only as far as its outcomes have arrived, and not at all if
+    /// it had settled everything. A message is on its way to one of them at most.
     pub(super) fn count_lost_attempts(&mut self, links: &[LinkNumber]) {
         let sent = self.messages.len();
         let mut unknown = BTreeSet::new();
@@ -436,7 +437,7 @@ impl Ledger {
         }
     }
 
-    /// The final check of stored messages: each is where it has to be.
+    /// The final check of stored messages: each is in its expected address.
     pub(crate) fn check_stored(&mut self) {
         let mut found = Vec::new();
         for number in 0..self.messages.len() {

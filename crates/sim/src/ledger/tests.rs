@@ -1,4 +1,4 @@
-//! The checks of stored addresses: each is given a history that breaks it, and one that does not.
+//! The checks of stored addresses: each with a history that violates it, and one that does not.
 
 use enmasse_router::core::AddressKind;
 

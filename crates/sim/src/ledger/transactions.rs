@@ -33,7 +33,7 @@ pub(super) struct Transaction {
     declared_at: Time,
     posted: Vec<MessageNumber>,
     retired: Vec<(MessageNumber, QueueNumber)>,
-    /// a posting that was refused, or has to be
+    /// a posting that was refused, or must be
     refused: Option<MessageNumber>,
     /// postings of links that were over at the discharge, with no outcome: the last of them may not
     /// be complete
@@ -126,7 +126,7 @@ impl Ledger {
         }
     }
 
-    /// The connection of a client is over, and its transactions with it.
+    /// The connection of a client has ended, and its transactions with it.
     pub(super) fn lose_transactions(&mut self, client: usize) {
         for number in 0..self.transactions.len() {
             if self.transactions[number].client == client {
@@ -135,7 +135,7 @@ impl Ledger {
         }
     }
 
-    /// The control link of a transaction is over.
+    /// The control link of a transaction has ended.
     pub(crate) fn transaction_lost(&mut self, transaction: TransactionNumber) {
         match self.transactions[transaction].state {
             State::Open | State::Discharging { commit: false } => {

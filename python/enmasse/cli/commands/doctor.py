@@ -67,4 +67,4 @@ def _text(found: "list[Finding]") -> str:
     rows = [[one.check, one.state, one.message] for one in found]
     table = columns(["CHECK", "STATE", "WHAT"], rows)
     mends = [f"{one.check}: {one.mend}" for one in found if one.mend and one.state is not State.OK]
-    return "\n".join([table, *(["", "What mends it:", *mends] if mends else [])])
+    return "\n".join([table, *(["", "Remedies:", *mends] if mends else [])])

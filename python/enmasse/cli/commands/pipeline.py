@@ -77,7 +77,9 @@ def init(
 @app.command()
 def run(
     file: File = DOCUMENT,
-    once: Annotated[bool, typer.Option("--once", help="Read what is there, and end.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="Read the available messages, and end.")
+    ] = False,
     master: Master = LOCAL,
     package: Package = str(FILE),
     metrics_port: Annotated[

@@ -20,7 +20,7 @@ Package = Annotated[
 
 
 def package(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What is written.")] = FILE,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")] = FILE,
     also: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME", help="A further distribution, for your functions."),

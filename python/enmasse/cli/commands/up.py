@@ -326,7 +326,7 @@ def welcome(settings: "Settings", ready: "Ready") -> str:
         name = network.reachable_name(settings.host)
         notes += f"\nOther machines reach it as {name}, at the same ports."
     if waits_for_users:
-        notes += "\nNobody can log in yet: no user is declared."
+        notes += "\nNo client can log in yet: no user is declared."
     program = Path(sys.argv[0])
     next_ = hints.next_commands(
         ready.meeting, settings.data, program, waits_for_users=waits_for_users

@@ -1,4 +1,4 @@
-//! Tokens: RFC 7628's own examples, what is malformed, and both sides against each other.
+//! Tokens: the examples of RFC 7628, malformed messages, and both sides against each other.
 
 use super::{NONCE, Users, admitted, challenge, init, server};
 use crate::sasl::bearer::BearerMessage;
@@ -96,7 +96,7 @@ fn a_token_that_is_wrong_is_said_to_be_before_the_outcome() {
     let mut first = server();
     asked(first.init(&init("OAUTHBEARER", Some(&message)), &knowing()));
     let judged = challenge(first.judged(Verdict::Wrong));
-    // where nobody is asked it looks the same
+    // without an external login it looks the same
     let mut other = server();
     let unasked = challenge(other.init(&init("OAUTHBEARER", Some(&message)), &Users::default()));
     let words = br#"{"status":"invalid_token"}"#;

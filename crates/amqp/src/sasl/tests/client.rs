@@ -1,4 +1,4 @@
-//! The client: what it chooses, and what it does not let a server get away with.
+//! The client: the mechanism it chooses, and the server errors it detects.
 
 use super::{NONCE, Users, init};
 use crate::sasl::{Client, ClientError, Login, Mechanism, Server, Step};

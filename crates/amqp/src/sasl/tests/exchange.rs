@@ -6,8 +6,7 @@ use super::{NONCE, Users};
 use crate::sasl::{Client, ClientError, Identity, Login, Mechanism, Server, Step};
 use crate::types::{SaslCode, SaslOutcome};
 
-/// Runs an exchange to its end: what the server says about the client, and the client about the
-/// server.
+/// Runs an exchange to its end; returns the server's result and the client's result.
 fn meet(mechanism: Mechanism, login: Login, users: &Users) -> (Result<Identity, SaslCode>, Result<(), ClientError>) {
     let mut server = Server::new(vec![mechanism], NONCE);
     let mut client = Client::new(login, NONCE);

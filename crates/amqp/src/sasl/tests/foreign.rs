@@ -1,4 +1,4 @@
-//! The server against the client of a library that nobody here wrote (rsasl).
+//! The server against the client of an independent library (rsasl).
 
 use std::io::Cursor;
 
@@ -9,7 +9,7 @@ use super::{NONCE, Users};
 use crate::sasl::{Mechanism, Server, Step};
 use crate::types::{SaslCode, SaslInit};
 
-/// Runs an exchange: who came in, or why not.
+/// Runs an exchange; returns the user, or the reason of the refusal.
 fn meet(mechanism: Mechanism, user: &str, password: &str, users: &Users) -> Result<Option<String>, SaslCode> {
     let config = SASLConfig::with_credentials(None, user.into(), password.into()).unwrap();
     let name = Mechname::parse(mechanism.name().as_bytes()).unwrap();

@@ -47,7 +47,8 @@ fn scram_messages() {
     });
 }
 
-/// A message that begins well and continues anyhow gets further into the parsers than chance does.
+/// A message with a valid beginning and a random rest gets further into the parsers than random
+/// bytes.
 #[test]
 fn scram_messages_that_begin_well() {
     check!().for_each(|input: &[u8]| {
@@ -70,7 +71,7 @@ fn scram_messages_that_begin_well() {
     });
 }
 
-/// Whatever a client says, nobody comes in without a password, and an exchange ends.
+/// No client logs in without a password, whatever it sends, and each exchange ends.
 #[test]
 fn servers() {
     check!().with_type::<(u8, Option<Vec<u8>>, Vec<Vec<u8>>)>().for_each(|(mechanism, first, responses)| {

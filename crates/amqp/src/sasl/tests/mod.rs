@@ -19,7 +19,7 @@ use crate::types::SaslInit;
 const NONCE: Nonce = *b"eighteen bytes now";
 const ROUNDS: NonZeroU32 = NonZeroU32::new(4_096).unwrap();
 
-/// What a server knows in these tests.
+/// The credentials that a server knows in these tests.
 #[derive(Default)]
 struct Users {
     passwords: HashMap<&'static str, &'static str>,
@@ -28,7 +28,7 @@ struct Users {
     certificate: Option<&'static str>,
     /// passwords are for another party to check
     delegated: bool,
-    /// somebody is asked about tokens
+    /// a service checks tokens
     bearer: bool,
 }
 
@@ -80,7 +80,7 @@ fn init(mechanism: &str, message: Option<&[u8]>) -> SaslInit {
     SaslInit { mechanism: mechanism.into(), initial_response: message.map(<[u8]>::to_vec), hostname: None }
 }
 
-/// The challenge of a step that has to be one.
+/// The challenge of a step; panics on another step.
 fn challenge(step: Step) -> Vec<u8> {
     match step {
         Step::Challenge(challenge) => challenge,

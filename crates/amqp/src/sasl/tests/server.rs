@@ -1,4 +1,4 @@
-//! The server: every row of its table, and what it never gives away.
+//! The server: every row of its table, and the facts that it never reveals.
 
 use super::{NONCE, Users, admitted, challenge, init, server};
 use crate::connection::Event;

@@ -1,9 +1,9 @@
 //! The queue against a naive one: the same commands, the same answers.
 //!
-//! Who of several consumers is asked first is not prescribed. So each message dispatched is checked
-//! to be the first its consumer may have, with nobody of a higher priority in want of one; and when
-//! the queue says that nobody can be given anything, the naive one must not find anything for
-//! anybody. That is the absence of starvation.
+//! The order in which several consumers are served is not prescribed. So the test checks that each
+//! dispatched message is the first that its consumer may have, and that no consumer of a higher
+//! priority wants one. When the queue dispatches nothing, the model must not find a message for any
+//! consumer. That is the absence of starvation.
 
 mod naive;
 mod seen;
@@ -71,8 +71,8 @@ impl Pair {
     }
 
     fn run(&mut self, command: &Command) {
-        // What is late in time is so only for those that could dispatch something too old. How far
-        // a browser has come depends on what expired before it came there.
+        // Expiry matters only to operations that could dispatch an expired message. How far a
+        // browser has come depends on what expired before it came there.
         let browsers = self.naive.consumers.iter().any(|one| one.attached && one.consume.browses);
         if browsers
             || !matches!(command, Command::Next(_) | Command::Deliver(_) | Command::Hand(_) | Command::Settle(..))
@@ -174,7 +174,8 @@ impl Pair {
         }
     }
 
-    /// A plain message comes, by the short way if there is one, and `at_once` to who would get it.
+    /// A plain message arrives, by the fast path if possible, and with `at_once` goes to the
+    /// consumer that would get it.
     fn keep(&mut self, plain: Plain, at_once: bool) {
         let (now, at) = (self.now, self.naive.next);
         let Plain { size_bytes, priority, durable } = plain;
@@ -281,7 +282,7 @@ impl Pair {
         !one.browses && self.naive.consumers.iter().any(before)
     }
 
-    /// Dispatches one message as the router does. If none can be, there is none for anybody.
+    /// Dispatches one message as the router does. If none is found, no consumer can receive one.
     fn deliver(&mut self, choice: usize) {
         for round in 0.. {
             assert!(round < 10_000, "the queue names candidates for ever");

@@ -334,7 +334,7 @@ impl Naive {
         Some(first.seq)
     }
 
-    /// A consumer got that message, or examined it; a browser that got nothing has seen all.
+    /// A consumer got that message, or examined it; a browser that received nothing has seen all.
     pub(crate) fn give(&mut self, consumer: usize, seq: Option<u64>) {
         if self.consumers[consumer].consume.browses {
             return self.browse(consumer, seq);
@@ -373,7 +373,7 @@ impl Naive {
     pub(crate) fn settle(&mut self, now: u64, seq: u64, outcome: ConsumerOutcome) {
         let message = self.get(seq).expect("it is held");
         let (holder, group) = (message.holder, message.group);
-        // Whatever becomes of it, it is out of hand first.
+        // Whatever its outcome, its delivery ends first.
         message.state = State::Waiting;
         if let Some(group) = group.filter(|_| self.settings.grouping == Grouping::PerKey) {
             let held = |other: &Message| {

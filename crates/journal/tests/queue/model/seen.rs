@@ -1,10 +1,10 @@
-//! What a naive queue remembers of messages that came before.
+//! The model's memory of earlier messages.
 
 use std::collections::HashMap;
 
 use enmasse_journal::queue::{Duplicates, Head, Marker};
 
-/// Ids in slots, numbers by producer; of each what is committed and what is not.
+/// Ids in slots and numbers by producer, each committed or pending.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     duplicates: Option<Duplicates>,
@@ -68,7 +68,7 @@ impl Memory {
         }
     }
 
-    /// What the log returns after a restart, and what is remembered then.
+    /// The state that the log returns after a restart, and the memory that follows from it.
     pub(crate) fn restart(&mut self) -> Vec<Marker> {
         self.numbers.retain(|(.., committed)| *committed);
         self.uncommitted.clear();

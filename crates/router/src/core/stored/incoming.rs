@@ -250,7 +250,7 @@ impl Router {
         settlement
     }
 
-    /// Refuses a message, and all later ones of a numbered producer until its link attaches anew.
+    /// Refuses a message, and all later ones of a numbered producer until its link attaches again.
     /// If the message is a posting its transaction can only be rolled back.
     pub(in crate::core) fn refuse(&mut self, from: Key, arriving: &Arriving, error: Error, links: &mut impl Links) {
         let (at, was_halted) = (self.producers[from].address, self.producers[from].halted);

@@ -730,7 +730,8 @@ impl Router {
         self.mark_dirty(commit.at);
     }
 
-    /// A message is not stored; a numbered producer sends no other until its link is attached anew.
+    /// A message is not stored; a numbered producer sends no other until its link is attached
+    /// again.
     fn uncommit(&mut self, commit: &Commit, outcome: &Outcome, links: &mut impl Links) {
         self.free_window(&commit.completion, links);
         self.halt_numbered(commit.completion.producer);
@@ -751,7 +752,7 @@ impl Router {
         self.answer_pending_duplicates(commit.at, commit.seq, outcome, links);
     }
 
-    /// A message of a producer was not taken: one that numbers them has to begin anew.
+    /// A message of a producer was not taken: one that numbers them has to start again.
     pub(in crate::core) fn halt_numbered(&mut self, producer: Key) {
         if let Some(producer) = self.producers.get_mut(producer) {
             producer.halted |= producer.producer_name.is_some();

@@ -529,7 +529,7 @@ fn encoded(stored: &Stored, item: &Item, body: &[u8], now_ms: u64, anew: bool) -
     let annotations: Option<&Fields> = stored.changed.get(&item.seq.0).map(|changed| &changed.annotations);
     let delivery_count = if anew { 0 } else { u32::from(item.failures) };
     let mut changed = Vec::with_capacity(body.len() + 64);
-    // A message that begins anew has never been a dead letter.
+    // A message that starts again has never been a dead letter.
     let without: &[&str] = if anew { &DEAD_LETTER } else { &[] };
     put_changed(&mut changed, body, &Changes { delivery_count, ttl_ms: left, annotations, without });
     changed

@@ -105,7 +105,7 @@ impl Retries {
         self.due.keys().next().copied()
     }
 
-    /// Locations whose pause is over.
+    /// Locations whose pause has passed.
     pub(super) fn take_due(&mut self) -> Vec<RecordLocation> {
         let later = self.due.split_off(&(self.now_ms + 1));
         std::mem::replace(&mut self.due, later).into_values().flatten().collect()

@@ -65,7 +65,7 @@ impl Router {
         let Some(stored) = self.addresses[at].stored.as_mut() else { return };
         let (effects, queue) = (&mut self.effects, &mut stored.opened.queue);
         queue.settle(now_ms, seq, reported, &mut |effect| effects.push(effect));
-        // A diverted message is written anew elsewhere, and is barred from no consumer there.
+        // A diverted message is rewritten elsewhere, and is barred from no consumer there.
         if matches!(reported, queue::ConsumerOutcome::Modified { undeliverable_here: true, .. })
             && let Some(log) = stored.opened.log
             && let Some(item) = queue.get(seq).filter(|item| item.state != State::Leaving)

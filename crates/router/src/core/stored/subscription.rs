@@ -165,7 +165,7 @@ impl Stored {
         self.subscription.as_ref().is_some_and(|subscription| subscription.life != Life::Declared)
     }
 
-    /// It is the queue of a subscription that is there as long as its links.
+    /// It is the queue of a subscription that exists as long as its links.
     pub(super) fn is_link_scoped(&self) -> bool {
         self.subscription.as_ref().is_some_and(|subscription| subscription.life == Life::Links)
     }

@@ -12,7 +12,7 @@ use super::super::stored::{Arriving, Digests, PendingDuplicate, refused};
 use super::super::{Links, Router};
 use super::Stream;
 
-/// Bytes that a block has beside each message.
+/// Bytes of a block for each message, in addition to the message.
 const PREFIX_BYTES: usize = 12;
 
 /// The partition of a message, and its identity there.

@@ -273,7 +273,7 @@ impl Router {
         self.received.remove(self.addresses[at].account, messages, bytes);
     }
 
-    /// A stream is deleted: nobody waits for its messages any more.
+    /// A stream is deleted: its pending messages have no settlement target any more.
     pub(in crate::core) fn uncount_waiting(&mut self, at: Key) {
         let Some(stream) = self.addresses[at].stream.take() else { return };
         self.uncount(at, stream.parts.iter().flat_map(|part| &part.waiting));

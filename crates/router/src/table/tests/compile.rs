@@ -1,4 +1,4 @@
-//! The vectors that both planes read, and what a plan may not say.
+//! The vectors that both planes read, and invalid plans.
 
 use enmasse_amqp::sasl::{Hash, Mechanism};
 use serde::Deserialize;
@@ -22,7 +22,7 @@ pub(super) fn goldens() -> Vec<String> {
     plans
 }
 
-/// One refused plan: a golden one with the value at a JSON pointer put in, or taken away.
+/// One refused plan: a golden one with the value at a JSON pointer inserted or removed.
 #[derive(Deserialize)]
 pub(super) struct Refused {
     pub(super) why: String,

@@ -1,4 +1,4 @@
-//! Logins that somebody outside the plan decides, and what keeps them good.
+//! Logins that an external service decides, and the conditions under which they stay valid.
 
 use std::sync::Arc;
 

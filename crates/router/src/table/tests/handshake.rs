@@ -1,4 +1,4 @@
-//! Contracts 4 and 5 with real clients: who comes in, and into which space.
+//! Contracts 4 and 5 with real clients: which users log in, and into which space.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ fn log_in(table: &Arc<Table>, peer: Peer, login: Login, hostname: Option<&str>) 
             Step::Refused { code, .. } => return Err(code),
             Step::Accepted { identity, data } => {
                 client.outcome(&SaslOutcome { code: SaslCode::Ok, additional_data: data }).unwrap();
-                // what it came in by has tests of its own
+                // the mechanism of its login has its own tests
                 return Ok(Guest { proof: Proof::Vouched, ..identity });
             }
             Step::Ask(claim) => panic!("nobody can be asked about {claim:?}"),
@@ -324,7 +324,7 @@ fn a_space_that_lets_nobody_in_and_none_at_all_look_alike_to_an_anonymous_client
     assert_ne!(closed.2.reason, none.2.reason, "operators are told");
 }
 
-/// Runs an exchange that ends in a refusal: what operators are told.
+/// Runs an exchange that ends in a refusal; returns the reason for operators.
 fn recorded(table: &Arc<Table>, peer: Peer, login: Login, hostname: Option<&str>) -> Refusal {
     let mut handshake = Handshake::new(Arc::clone(table), peer, NONCE);
     let mut client = Client::new(login, NONCE);
@@ -390,7 +390,7 @@ fn an_open_with_an_unknown_host_name_is_not_found() {
     let login = password("alice", "pencil", "PLAIN");
     let alice = Guest { proof: Proof::Password(7), ..log_in(&table, local(), login, None).unwrap() };
     let (condition, text, why) = refused(&table, &alice, Some("defualt"));
-    // of a password that has changed since, nothing is said before
+    // a password that has changed since is not reported before
     assert!([condition::NOT_FOUND, condition::UNAUTHORIZED_ACCESS].contains(&condition), "{text} {why:?}");
     let inside = guest(&table, "default", Some("alice"));
     assert_eq!(table.open(&inside, Some("whatever")).ok(), inside.space, "within this process nobody mistypes");

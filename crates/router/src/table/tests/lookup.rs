@@ -20,7 +20,7 @@ fn unknown<T>(name: &str) -> Result<T, NoSpace> {
     Err(NoSpace::Unknown(name.into()))
 }
 
-/// What says nothing about the space.
+/// Names without information about the space.
 const NEUTRAL: [&str; 10] = [
     "",
     "localhost",

@@ -23,7 +23,7 @@ fn read(name: &str) -> serde_json::Value {
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// The table of a plan, which has to be good.
+/// The table of a valid plan.
 fn table(plan: &Plan) -> Table {
     Table::compile(plan, &Table::empty(SECRET)).unwrap()
 }
@@ -32,7 +32,7 @@ fn plan(version: u64, spaces: impl IntoIterator<Item = Space>) -> Plan {
     Plan { version, spaces: spaces.into_iter().collect(), ..Plan::default() }
 }
 
-/// A space open to everybody, called `NAME` and `NAME.test`, with these addresses.
+/// A space open to every client, named `NAME` and `NAME.test`, with these addresses.
 fn space(name: &str, addresses: &[(&str, AddressType)]) -> Space {
     let address = |&(address, kind): &(&str, AddressType)| Address::new(format!("{name}/{address}"), address, kind);
     Space {

@@ -146,7 +146,7 @@ fn creating(addresses: &[(&str, crate::plan::AddressType)], patterns: &[&str]) -
     table(&plan(1, [space]))
 }
 
-/// What a name stands for: an address, `+` for one that is created, `-` for none.
+/// The resolution of a name: an address, `+` for one that is created, `-` for none.
 fn looked_up<'t>(table: &'t Table, name: &str) -> &'t str {
     match only(table).look_up(name) {
         Resolved::Address(entry) => &entry.name,
@@ -182,7 +182,7 @@ fn what_cannot_be_the_name_of_an_address_is_not_created() {
 }
 
 proptest! {
-    /// Exact, longest prefix, `autoCreate`, `#`: in that order, whatever is declared.
+    /// Exact, longest prefix, `autoCreate`, `#`: in that order, with any declarations.
     #[test]
     fn a_name_is_looked_up_in_the_stated_order(
         declared in prop::collection::btree_map(name_of(&["a", "b", "c"]), prop::bool::ANY, 0..6),

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use super::read;
 use crate::table::pattern::{LEVELS_MAX, Pattern, PatternError, is_wildcard};
 
-/// What a filter means, said as shortly as possible.
+/// The meaning of a filter, in its shortest form.
 fn naive(filter: &[&str], name: &[&str]) -> bool {
     match (filter.split_first(), name.split_first()) {
         (None, None) => true,
@@ -21,7 +21,7 @@ fn levels(text: &str) -> Vec<&str> {
     text.split('/').collect()
 }
 
-/// A pattern, names it stands for, and names it does not.
+/// A pattern, names it matches, and names it does not match.
 #[derive(Deserialize)]
 struct Matching {
     pattern: String,
@@ -168,7 +168,8 @@ fn name() -> impl Strategy<Value = String> {
         .prop_map(|levels| levels.join("/"))
 }
 
-/// Every name of one to four levels over three letters: enough to tell any two short filters apart.
+/// Every name of one to four levels over three letters: enough to distinguish any two short
+/// filters.
 fn short_names() -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     let mut longest = vec![String::new()];

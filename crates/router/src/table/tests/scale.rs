@@ -1,5 +1,4 @@
-//! Ten thousand addresses, a thousand spaces: what is looked up is found, and a small change stays
-//! small.
+//! Ten thousand addresses, a thousand spaces: lookups succeed, and a small change stays small.
 
 use std::sync::Arc;
 
@@ -83,7 +82,7 @@ fn plans() -> impl Strategy<Value = Vec<Plan>> {
     })
 }
 
-/// A space with addresses given as uid -> (name, multicast, capacity); a name comes only once.
+/// A space with addresses given as uid -> (name, multicast, capacity); names are unique.
 fn filled(name: &str, addresses: std::collections::BTreeMap<String, (&str, bool, u32)>) -> Space {
     let mut space = space(name, &[]);
     for (uid, (name, multicast, capacity)) in addresses {
@@ -98,7 +97,7 @@ fn filled(name: &str, addresses: std::collections::BTreeMap<String, (&str, bool,
     space
 }
 
-/// What a table serves, without keys: space, uid, name, kind and capacity of each address.
+/// The content of a table, without keys: space, uid, name, kind and capacity of each address.
 fn contents(table: &Table) -> Vec<(String, String, String, bool, u32)> {
     let of = |space: &crate::table::Space| {
         let uid = space.uid().to_owned();
@@ -113,8 +112,8 @@ fn contents(table: &Table) -> Vec<(String, String, String, bool, u32)> {
 }
 
 proptest! {
-    /// However plans follow one another: the table is what the last plan says, keys name one
-    /// address for ever, and the difference leads from the old table to the new.
+    /// For any sequence of plans the table equals that of the last plan, keys name one address for
+    /// ever, and the difference leads from the old table to the new.
     #[test]
     fn tables_follow_one_another(plans in plans()) {
         let mut before = table(&plan(0, []));

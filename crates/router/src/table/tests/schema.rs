@@ -1,5 +1,5 @@
-//! `vectors/plans/schema.json` against the structs: what it lets through is parsed, what it refuses
-//! is not.
+//! `vectors/plans/schema.json` against the structs: a plan that it accepts is parsed, one that it
+//! refuses is not.
 
 use std::collections::BTreeSet;
 

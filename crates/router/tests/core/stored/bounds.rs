@@ -1,5 +1,5 @@
-//! What is bounded, and what happens at the bound: transactions, outcomes, subscriptions, batches,
-//! producers without credit, a full disk.
+//! Bounds, and the behaviour at each: transactions, outcomes, subscriptions, batches, producers
+//! without credit, a full disk.
 
 use std::sync::Arc;
 
@@ -295,8 +295,8 @@ fn a_delivery_that_turns_out_to_be_part_of_a_transaction_is_called_off() {
     }
 }
 
-/// A transaction that consumes a message of a full queue and posts one to it, without a window of
-/// its own.
+/// A transaction that consumes a message of a full queue and posts one to it, without its own
+/// window.
 #[test]
 fn who_posts_to_a_full_queue_is_not_held_and_takes_the_place_of_what_it_consumes() {
     let mut house = House::with_topic(Arc::new(SimulatedDisk::new(512, 7)), of_messages(2), Settings::default());

@@ -7,7 +7,7 @@ use enmasse_router::core::Answer;
 
 use super::{DEAD, Got, House, QUEUE};
 
-/// A body of which one fits a segment of the test log beside a few small records, and two do not.
+/// A body of which one fits in a segment of the test log with a few small records, and two do not.
 fn filler(name: &str) -> String {
     format!("{name}{:>50000}", "")
 }

@@ -1,6 +1,6 @@
 //! Seeded lives of a queue, of a topic with subscriptions and of their dead letter with losses of
-//! power: what a producer was told is stored is there until a consumer has said that it is done, in
-//! one place, once; and so in every subscription. A transaction is there as a whole or not at all.
+//! power: an accepted message exists once, in one place, until a consumer accepts it; the same
+//! holds for every subscription. A transaction takes effect as a whole or not at all.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use super::{AttachmentId, DEAD, DECLARED, Got, House, PRODUCER, PUBLISHER, QUEUE
 
 const RUNS: u64 = 200;
 
-/// Where a message came in, as its dead letter says.
+/// The original address of a message, as its dead letter names it.
 const LANES: [&str; 4] = ["orders", "news::all", "news::client/s", "news::client/s2"];
 
 /// A message in one lane.
 type Copy = (usize, u32);
 
-/// What clients were told, by the number that is a message's text.
+/// The outcomes that clients received, by the number that is a message's text.
 #[derive(Default)]
 struct History {
     sent: u32,
@@ -47,7 +47,7 @@ struct History {
     doubtful: Vec<Work>,
 }
 
-/// What a transaction consists of.
+/// The operations of a transaction.
 struct Work {
     id: TransactionId,
     posted: BTreeSet<Copy>,
@@ -66,7 +66,7 @@ impl History {
             let copies = lanes(published).map(|lane| (lane, number));
             match outcome {
                 Outcome::Accepted => self.accepted.extend(copies),
-                // Of an internal error nobody knows: it may be there or not.
+                // After an internal error it may or may not be stored.
                 Outcome::Rejected(Some(error)) if error.condition != condition::INTERNAL_ERROR => {
                     self.rejected.extend(copies);
                 }
@@ -78,7 +78,7 @@ impl History {
         }
     }
 
-    /// The outcome of commits. Of what a failing disk was given nobody can tell.
+    /// The outcome of commits. Writes to a failing disk may or may not be stored.
     fn collect_discharges(&mut self, house: &mut House) {
         for (id, result) in house.recorded.discharged.drain(..) {
             let Some(at) = self.doubtful.iter().position(|work| work.id == id) else { continue };
@@ -97,7 +97,7 @@ impl History {
         self.gone.append(&mut work.retired);
     }
 
-    /// After a crash a transaction is there or it is not.
+    /// After a crash a transaction took effect or it did not.
     fn settle_doubts(&mut self, set: &BTreeSet<Copy>) {
         if let Some(mut open) = self.open.take() {
             self.never.append(&mut open.posted);
@@ -130,7 +130,7 @@ impl History {
         assert!(refused.is_empty(), "there though their producer was told that they are not: {refused:?}");
         let back: Vec<&Copy> = self.gone.intersection(&set).collect();
         assert!(back.is_empty(), "came back: {back:?}");
-        // The disk has lost what it was not told for sure: these are to be done once more.
+        // The disk has lost unconfirmed operations: they are repeated.
         self.gone.extend(std::mem::take(&mut self.done).difference(&set));
     }
 
@@ -235,7 +235,7 @@ fn step(house: &mut House, history: &mut History, held: &mut Vec<Got>, dice: &mu
         }
     }
     history.collect_discharges(house);
-    // Only what was written and synced before is known to the disk.
+    // Only writes before the last sync are on disk.
     if dice.percent(60) {
         house.pump();
         history.collect(house);

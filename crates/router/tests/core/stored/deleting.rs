@@ -1,5 +1,5 @@
-//! Addresses that are deleted while something of theirs is under way: who waits is answered, and
-//! space is counted once.
+//! Addresses that are deleted with work in flight: pending requests are answered, and space is
+//! counted once.
 
 use std::sync::Arc;
 

@@ -229,7 +229,7 @@ fn what_fails_for_good_at_once_leaves_nothing_in_the_log() {
     house.consumer(QUEUE, 10);
     house.send("m");
     house.pump();
-    // Twice, before the log hears of it.
+    // Twice, before the log learns of it.
     for _ in 0..2 {
         let got = house.got();
         house.router.outcome(got[0].token, &failed(), &mut house.recorded);

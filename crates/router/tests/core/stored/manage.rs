@@ -1,4 +1,4 @@
-//! What administrators do with messages at rest.
+//! Operations of administrators on stored messages.
 
 use std::collections::HashMap;
 

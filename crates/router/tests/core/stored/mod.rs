@@ -1,5 +1,5 @@
-//! Stored addresses, with a log on a simulated disk: what is promised to producers, what consumers
-//! get, what is left after a restart.
+//! Stored addresses, with a log on a simulated disk: promises to producers, deliveries to
+//! consumers, and the state after a restart.
 
 mod bounds;
 mod compacting;
@@ -41,7 +41,7 @@ const DECLARED: AddressKey = AddressKey(4);
 /// The application property of last-value queues here.
 const KEY: &str = "key";
 
-/// What the links were told.
+/// The notifications of the links.
 #[derive(Default)]
 struct Recorded {
     got: Vec<Got>,
@@ -174,7 +174,7 @@ struct House {
     /// most bodies that were requested at once
     most_wanted: usize,
     now_ms: u64,
-    /// the log has not taken something
+    /// the log has not accepted a batch
     refused: bool,
 }
 
@@ -282,7 +282,7 @@ impl House {
         id
     }
 
-    /// Writes what the log is given, and keeps its answers back for [`House::answered`].
+    /// Writes the batches of the log, and holds its answers back for [`House::answered`].
     fn written(&mut self) -> Vec<Answer> {
         self.router.turn(&mut self.recorded);
         let mut answers = Vec::new();
@@ -298,8 +298,7 @@ impl House {
         self.pump();
     }
 
-    /// What the log is given is written and answered, what is asked of the disk is read, until
-    /// nothing is left.
+    /// Writes and answers the batches of the log, and performs its reads, until nothing is left.
     fn pump(&mut self) {
         let mut rounds = 0;
         loop {

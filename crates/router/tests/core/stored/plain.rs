@@ -1,5 +1,5 @@
-//! Queues in memory, where most messages go the short way of plain ones: nobody can tell which way
-//! one went.
+//! Queues in memory, where most messages take the fast path of plain ones: clients cannot
+//! distinguish the paths.
 
 use enmasse_amqp::types::{Header, Symbol};
 use enmasse_journal::queue::Duplicates;
@@ -23,12 +23,12 @@ enum Command {
     Pass(u64),
 }
 
-/// A house with a queue in memory beside its others.
+/// A house with an additional queue in memory.
 struct Memory {
     house: House,
     consumers: Vec<(AttachmentId, u32)>,
     held: Vec<Got>,
-    /// what came, in order: to whom, which, after how many failed deliveries
+    /// the deliveries, in order: consumer, message, failed attempts
     came: Vec<(AttachmentId, String, u32)>,
 }
 

@@ -9,7 +9,7 @@ use enmasse_router::core::{Operation, Work};
 
 use super::*;
 
-/// The first message lies in segment 1, the others behind it; nothing of them is in memory.
+/// The first message is in segment 1, the others after it; none of them is in memory.
 fn split(settings: Settings, others: &[(&str, Option<&str>)], first_group: Option<&str>) -> House {
     let mut house = House::new(settings);
     let mut send = |text: String, group: Option<&str>| {

@@ -1,5 +1,5 @@
-//! Links that can be resumed (2.6.13): what is held for a receiver and known of a sender, over
-//! losses and restarts, and exactly once for both.
+//! Resumable links (2.6.13): the state kept for a receiver and for a sender, over lost connections
+//! and restarts, and exactly once for both.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -110,7 +110,7 @@ fn with_three() -> (House, AttachmentId) {
     (house, attachment)
 }
 
-/// What a consumer that cannot be resumed gets.
+/// The deliveries of a consumer that is not resumable.
 fn others_get(house: &mut House) -> Vec<(String, u32)> {
     let other = house.consumer(QUEUE, 10);
     house.pump();
@@ -310,7 +310,7 @@ fn a_sender_learns_what_was_stored() {
         known.sort_by(|one, other| one.0.cmp(&other.0));
         let mut expected = vec![(b"stored".to_vec(), accepted())];
         if !restarts {
-            // What was under way has come to be stored.
+            // The message in flight is stored now.
             expected.insert(0, (b"lost".to_vec(), accepted()));
         }
         assert_eq!(known, expected);
@@ -367,7 +367,7 @@ fn what_is_accepted_in_a_transaction_is_held_no_more() {
     }
 }
 
-/// How many messages of the queue are held, as the disk knows.
+/// The number of messages of the queue that are held for links, according to the disk.
 fn held_on(disk: &SimulatedDisk) -> usize {
     states_on(disk, 0x84)
 }
@@ -384,7 +384,7 @@ fn a_delivery_without_a_name_does_not_take_that_of_another() {
     house.pump();
     let got = house.got();
     house.answer(&got[0], &Outcome::Accepted);
-    // It asks to be settled at once, so that nothing is to be known of it.
+    // It is settled at once, so no state is kept.
     house.send_from(attachment, &message("c"));
     house.pump();
     house.router.detach(attachment, &mut house.recorded);
@@ -394,8 +394,8 @@ fn a_delivery_without_a_name_does_not_take_that_of_another() {
     assert_eq!(house.map_of(attachment), [(b"stored".to_vec(), accepted())]);
 }
 
-/// What two clients keep for themselves, whatever becomes of the node: a sender and a receiver,
-/// both settling second.
+/// The state of two clients, which survives the node: a sender and a receiver, both with settlement
+/// mode second.
 #[derive(Default)]
 struct Clients {
     sent: u32,
@@ -417,7 +417,7 @@ fn tag_of(number: u32) -> Vec<u8> {
 }
 
 impl Clients {
-    /// Both attach with their maps, and do with the answers what 2.6.13 says.
+    /// Both attach with their unsettled maps and treat the answers as 2.6.13 requires.
     fn attach(&mut self, house: &mut House) {
         self.deliveries.clear();
         self.tokens.clear();
@@ -476,7 +476,7 @@ impl Clients {
         }
     }
 
-    /// The receiver works on a message, and says so.
+    /// The receiver processes a message and reports its state.
     fn work(&mut self, house: &mut House, dice: &mut Dice) {
         let Some((_, receiver)) = self.attachments else { return };
         let open: Vec<(u64, u64)> = self
@@ -545,7 +545,7 @@ fn step(house: &mut House, clients: &mut Clients, dice: &mut Dice) {
         }
         4..8 => clients.work(house, dice),
         8 => {
-            // The connection breaks, and nobody hears what was on its way.
+            // The connection breaks, and frames in transit are lost.
             house.router.detach(sender, &mut house.recorded);
             house.router.detach(receiver, &mut house.recorded);
             house.recorded.settled.clear();

@@ -1,4 +1,5 @@
-//! Subscriptions that clients make: who has them, how long they stay, what stands in their way.
+//! Subscriptions that clients create: their consumers, their lifetime, and the reasons to refuse
+//! them.
 
 use std::sync::Arc;
 
@@ -320,7 +321,8 @@ fn a_message_larger_than_a_ring_is_refused_by_those_that_last() {
         panic!("{:?}", house.recorded.settled)
     };
     assert_eq!(error.condition, condition::MESSAGE_SIZE_EXCEEDED);
-    // What lives with its links has a bound of its own, which no single message is to meet.
+    // Subscriptions that live with their links have their own bound, which no single message
+    // reaches.
     let ring = Settings { limits: Limits { bytes: u64::MAX, ..limits }, ..settings };
     let mut house = House::with_topic(Arc::new(SimulatedDisk::new(512, 7)), Settings::default(), ring);
     house.subscriber(None, 5);

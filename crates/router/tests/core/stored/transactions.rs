@@ -72,7 +72,7 @@ impl House {
         result
     }
 
-    /// What a consumer finds in an address now; it is released again.
+    /// The messages that a consumer receives from an address now; they are released again.
     pub(super) fn seen(&mut self, address: AddressKey) -> Vec<String> {
         assert!(self.recorded.got.is_empty());
         let consumer = self.consumer(address, 1000);
@@ -110,7 +110,7 @@ pub(super) fn reason(result: Result<(), Error>, words: &str) {
     assert!(text.contains(words), "{text}");
 }
 
-/// A house with a queue in memory beside the two on disk.
+/// A house with a queue in memory and the two on disk.
 pub(super) fn house(settings: Settings) -> House {
     let mut house = House::new(settings);
     with_memory(&mut house);
@@ -446,7 +446,7 @@ fn a_delivery_is_part_of_one_transaction_and_nothing_else_ends_it() {
     house.retire(other, &got[0], &Outcome::Released, false);
     house.retire(one, &got[0], &Outcome::Released, false);
     house.answer(&got[0], &failed());
-    // Its link goes: what was said in the transaction counts.
+    // Its link ends: outcomes of the transaction stay valid.
     house.router.outcome(got[0].token, &failed(), &mut house.recorded);
     house.router.detach(consumer, &mut house.recorded);
     assert_eq!(house.commit(other), Ok(()));
@@ -707,8 +707,7 @@ fn a_direct_address_takes_no_part() {
 
 #[test]
 fn messages_that_are_written_again_and_commits_do_not_meet() {
-    // The segment where a message lies is compacted just before, and just after, a commit that
-    // takes it.
+    // The segment of a message is compacted just before, and just after, a commit that retires it.
     for compact_first in [true, false] {
         let mut house = house(Settings::default());
         for text in ["a", "b", "c"] {

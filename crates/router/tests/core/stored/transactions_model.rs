@@ -1,5 +1,4 @@
-//! Several transactions at once, among deliveries outside of them, beside a naive model of what is
-//! to be there.
+//! Several transactions at once, among deliveries outside of them, compared with a naive model.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,15 +10,15 @@ use enmasse_router::core::AttachmentId;
 use super::transactions::{MEMORY, house, transaction};
 use super::{DEAD, Got, House, PRODUCER, QUEUE, failed};
 
-/// What a transaction of the model has.
+/// A transaction of the model.
 #[derive(Default)]
 struct Work {
     posted: Vec<u32>,
-    /// number, delivery, whether it is gone with the commit, whether its consumer has let go of it
+    /// number, delivery, whether the commit removes it, whether its consumer has detached
     retired: Vec<(Got, bool, bool)>,
 }
 
-/// Several transactions at once among deliveries outside of them, and what is to be there.
+/// Several transactions at once among deliveries outside of them, and the expected messages.
 struct Model {
     house: House,
     dice: Dice,

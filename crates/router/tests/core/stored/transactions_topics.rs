@@ -1,5 +1,5 @@
-//! Transactions on topics: what is posted goes to the subscriptions with the commit, and their
-//! deliveries are retired.
+//! Transactions on topics: postings reach the subscriptions with the commit, and their deliveries
+//! are retired.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Seeded lives with losses of power: what a producer was told is stored is there, offsets are
-//! dense, and none that anybody has seen is used again.
+//! Seeded lives with losses of power: accepted messages exist, offsets are dense, and an offset
+//! that a reader has seen is never used again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::{PRODUCER, Site};
 
 const RUNS: u64 = 200;
 
-/// What clients were told; a message is a number, which is its text.
+/// The outcomes that clients received; a message is a number, which is its text.
 #[derive(Default)]
 struct History {
     sent: u64,
@@ -75,7 +75,7 @@ impl History {
             assert!(last_seen.is_none_or(|((_, offset), _)| *offset < next), "what was seen is gone");
         }
         assert!(found.is_disjoint(&self.never), "what was rolled back is there");
-        // What retention took nobody may have seen.
+        // Messages that retention removed may never have been read.
         let whole =
             |numbers: &Vec<u64>| [0, numbers.len()].contains(&numbers.iter().filter(|n| found.contains(n)).count());
         let torn = self.commits.iter().find(|(_, numbers)| !whole(numbers));

@@ -1,4 +1,4 @@
-//! What is promised, case by case.
+//! The promises of a stream, case by case.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ fn a_message_is_accepted_when_it_is_on_disk_and_read_by_everybody() {
     site.send("a");
     site.turn();
     assert!(site.recorded.settled.is_empty() && site.recorded.got.is_empty(), "it is not on disk");
-    // What comes in the meantime gathers, and goes to the log together.
+    // Messages that arrive in the meantime go to the log together.
     site.send("b");
     site.send("c");
     assert!(site.turn() && site.held.len() == 1, "one batch of a partition is with the log");
@@ -187,7 +187,7 @@ fn what_retention_took_is_named() {
     assert_eq!(error.condition, condition::PRECONDITION_FAILED);
     let text = error.description.clone().unwrap_or_default();
     assert!(text.contains(&format!("offset {} ", first - 1)) && text.contains(&format!("first is {first}")), "{text}");
-    // One that was reading and had no credit for too long is told the same.
+    // A reader that had no credit for too long gets the same error.
     site.got();
     site.router.credit(late, 10, false, &mut site.recorded);
     assert_eq!(site.recorded.closed[&late].condition, condition::PRECONDITION_FAILED);

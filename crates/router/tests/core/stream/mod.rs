@@ -1,5 +1,5 @@
-//! Streams, with a log on a simulated disk: what producers are promised, what readers get from
-//! where, what is left after a restart.
+//! Streams, with a log on a simulated disk: promises to producers, deliveries to readers, and the
+//! state after a restart.
 
 mod crash;
 mod life;
@@ -24,11 +24,11 @@ use enmasse_router::core::{
 use crate::whole;
 
 const STREAM: AddressKey = AddressKey(1);
-/// A queue beside it.
+/// A queue on the same node.
 const QUEUE: AddressKey = AddressKey(50);
 const PRODUCER: AttachmentId = AttachmentId { shard: 0, generation: 0, index: 0 };
 
-/// What the links were told.
+/// The notifications of the links.
 #[derive(Default)]
 struct Recorded {
     got: Vec<Got>,
@@ -83,7 +83,7 @@ impl Links for Recorded {
         if self.full.contains(&attachment) {
             return false;
         }
-        // What comes from the queue beside the stream has none.
+        // Deliveries of the queue have none.
         let nowhere = Stamp { partition: u32::MAX, offset: 0, enqueued_ms: 0 };
         let stamp = Stamp::of(delivery.payload).unwrap_or(nowhere);
         let Body::Data(data) = decode_message(delivery.payload).expect("a message").body else { panic!("no data") };
@@ -218,7 +218,7 @@ impl Site {
         self.restarted_on(disk)
     }
 
-    /// The same, with what is on another disk.
+    /// The same, with the content of another disk.
     fn restarted_on(self, disk: SimulatedDisk) -> Self {
         let now_ms = self.now_ms;
         let mut site = Self::on(Arc::new(disk), self.partitions, self.settings, self.on_disk);
@@ -284,7 +284,7 @@ impl Site {
         if let Some(segment) = self.log.wants_compacted() {
             self.router.compact(segment);
         }
-        // Whether the disk works is told by what it takes.
+        // The disk works if it accepts a write.
         while !self.slow && self.log.turn().unwrap_or(false) && self.log.sync().is_ok() {}
         let wanted = self.router.take_wanted();
         idle &= wanted.is_empty();
@@ -310,7 +310,7 @@ impl Site {
         panic!("there is work for ever");
     }
 
-    /// The log answers what it has, in one go.
+    /// The log answers all batches at once.
     fn answer(&mut self) {
         for answer in std::mem::take(&mut self.held) {
             self.router.journaled(answer, &mut self.recorded);
@@ -327,7 +327,7 @@ impl Site {
         std::mem::take(&mut self.recorded.got)
     }
 
-    /// What was dispatched: offset and text.
+    /// The deliveries: offset and text.
     fn texts(&mut self) -> Vec<(u64, String)> {
         self.got().into_iter().map(|got| (got.offset, got.text)).collect()
     }
@@ -349,7 +349,7 @@ impl Site {
         accepted.map(|(delivery, _)| *delivery).collect()
     }
 
-    /// First and next of a partition, as links are told.
+    /// First and next offset of a partition, as reported to links.
     fn bounds(&self, partition: u32) -> (u64, u64) {
         let described = self.router.describe(STREAM).expect("it is here");
         let Some(Value::List(partitions)) = described.partitions else { panic!("no list") };

@@ -1,5 +1,5 @@
-//! Random lives against a list: every reader gets what stands in it, from where it began, without a
-//! gap.
+//! Random lives against a list: every reader gets the elements of the list, from its start, without
+//! a gap.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use super::Site;
 const RUNS: u64 = 150;
 const PARTITIONS: u32 = 3;
 
-/// What a stream is: a list for each partition.
+/// A model of a stream: a list for each partition.
 #[derive(Default)]
 struct Model {
-    /// what was sent and is accepted some time, by partition
+    /// messages that are accepted or will be, by partition
     lists: Vec<Vec<String>>,
     readers: HashMap<AttachmentId, Reader>,
 }
@@ -60,7 +60,7 @@ impl Model {
         }
     }
 
-    /// Everybody has all there is.
+    /// Every reader has received everything.
     fn check_end(&self, site: &Site) {
         for reader in self.readers.values() {
             for (number, at) in (0..).zip(&reader.at) {
