@@ -74,6 +74,10 @@ impl WebAccess {
     /// # Errors
     /// The refusal, and its remedy.
     pub(crate) fn check(&self, headers: &HeaderMap, secure: bool) -> Result<(), String> {
+        // RFC 9112, 3.2: a proxy in front may have checked another one than this listener would.
+        if headers.get_all(HOST).iter().nth(1).is_some() {
+            return Err("the request has several Host headers: send one".to_owned());
+        }
         let requested = headers.get(HOST).map(|value| value.to_str().unwrap_or_default().to_ascii_lowercase());
         if let Some(requested) = requested.as_deref().filter(|requested| !secure && !self.is_own(host(requested))) {
             return Err(format!("this server is not called {requested:?}: use its address, localhost or a routeHost"));
@@ -152,6 +156,18 @@ mod tests {
     fn a_client_without_an_origin_passes() {
         assert_eq!(access().check(&request(Some("127.0.0.1:8081"), &[]), false), Ok(()));
         assert_eq!(access().check(&request(None, &[]), false), Ok(()));
+    }
+
+    #[test]
+    fn a_second_host_is_refused() {
+        let mut twice = request(Some("127.0.0.1:8081"), &[]);
+        twice.append(HOST, HeaderValue::from_static("evil.example"));
+        for secure in [false, true] {
+            assert_eq!(
+                access().check(&twice, secure),
+                Err("the request has several Host headers: send one".to_owned())
+            );
+        }
     }
 
     #[test]
