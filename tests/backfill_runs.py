@@ -1,4 +1,4 @@
-"""A backfill in this process, and one that is killed at a point of its work."""
+"""A backfill by hand, and one that is killed at a point of its work."""
 
 from collections.abc import Callable
 from contextlib import closing
@@ -6,18 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import batch_engine
-from enmasse.pipeline.ingest import replay
-from enmasse.pipeline.ingest.replay import Backfill, Part
+from enmasse.pipeline.ingest import backfill
+from enmasse.pipeline.ingest.backfill import Backfill, Part
 from enmasse.pipeline.live.database import Live
 from enmasse.pipeline.tables import delta
-from pipeline_runs import opened
+from pipeline_runs import open_pipeline
 
 
-def backfilled(file: Path, *parts: Part) -> list[replay.Replayed]:
+def run_backfill(file: Path, *parts: Part) -> list[backfill.BackfillResult]:
     """What the command does, without the command, and without gold, which needs Spark."""
-    pipeline, places, db = opened(file)
-    with closing(db), places.taken():
-        work = Backfill(pipeline, places, db)
+    pipeline, paths, db = open_pipeline(file)
+    with closing(db), paths.locked():
+        work = Backfill(pipeline, paths, db)
         found = work.parts(parts or [Part("s")])
         told: list[int] = []
         done = work.run(found, None, told.append)
@@ -27,7 +27,7 @@ def backfilled(file: Path, *parts: Part) -> list[replay.Replayed]:
 
 
 POINTS: list[tuple[Any, str, int]] = [
-    (replay.Backfill, "_note", 1),
+    (backfill.Backfill, "_note", 1),
     (delta, "replace_arrow", 1),
     (delta, "replace_arrow", 2),
     (Live, "recount", 1),
@@ -50,4 +50,4 @@ def killed_backfill(file: Path, point: int, after: bool) -> None:
         return found
 
     setattr(owner, name, called)
-    backfilled(file)
+    run_backfill(file)

@@ -30,10 +30,10 @@ from enmasse.pipeline.connector.spool import Spool
 from enmasse.pipeline.ingest import batches, envelope
 from enmasse.pipeline.ingest.batches import Batches
 from enmasse.pipeline.ingest.store import Store
-from enmasse.pipeline.live import following, publishing
+from enmasse.pipeline.live import commits, updates
+from enmasse.pipeline.live.alerts import AlertSender
 from enmasse.pipeline.live.database import Live
-from enmasse.pipeline.live.incidents import Teller
-from enmasse.pipeline.places import read
+from enmasse.pipeline.paths import read
 from enmasse.pipeline.tables import delta
 from spark_session import session
 
@@ -44,27 +44,27 @@ TASKS = 2
 FORWARDED = pyarrow.schema({"address": pyarrow.string(), "body": pyarrow.string()})
 Reader = StreamReader | QueueReader
 POINTS: dict[str, tuple[Any, str]] = {
-    "write": (delta, "_written"),
-    "append": (delta, "_committed"),
-    "tidy": (Store, "tidy"),
-    "stage": (following, "follow"),
-    "publish": (publishing, "publish"),
+    "write": (delta, "_stage"),
+    "append": (delta, "_commit"),
+    "maintain": (Store, "maintain"),
+    "stage": (updates, "follow"),
+    "publish": (commits, "publish"),
     "commit": (Live, "commit"),
-    "within commit": (publishing, "put"),
-    "send": (Teller, "_send"),
-    "told": (Live, "told"),
+    "within commit": (commits, "upsert"),
+    "send": (AlertSender, "_send"),
+    "told": (Live, "record_outcomes"),
 }
 """Where a process is killed: before or after a call."""
 SINK_POINTS: dict[str, tuple[Any, str]] = {
     "deliver": (sink, "deliver"),
-    "write down": (sink, "write_down"),
-    "keep rejected": (sink, "keep_rejected"),
+    "write down": (sink, "stage_rejected"),
+    "keep rejected": (sink, "commit_rejected"),
 }
 """Where one that writes rows to addresses is killed as well."""
 SPOOL_POINTS: dict[str, tuple[Any, str]] = {
     "spool add": (Spool, "add"),
     "spool write": (Spool, "_write"),
-    "settle": (Filler, "_keep"),
+    "settle": (Filler, "_store"),
     "spool commit": (Spool, "commit"),
 }
 """Where one that reads a queue is killed as well."""
@@ -136,40 +136,40 @@ def run(
     Sets the event `opened`, if there is one, when live state is open. Each message goes on to the
     address `forwarded`, if one is named, as a task of Spark writes rows.
     """
-    pipeline, places = read(file)
+    pipeline, paths = read(file)
     (source,) = pipeline.spec.sources
-    options = option_table.read(batches.options(source, places))
+    options = option_table.read(batches.options(source, paths))
     log = Log(file.parent / "engine")
     reader = StreamReader(options) if options.spool is None else QueueReader(options)
     with (
         session(file.parent / "spark") as spark,
-        places.taken(),
-        closing(Live(places.live_url, pipeline.spec, pipeline.metadata.name)) as db,
+        paths.locked(),
+        closing(Live(paths.live_url, pipeline.spec, pipeline.metadata.name)) as db,
     ):
         if opened is not None:
             opened.set()
         if kill is not None:
             _arm(kill)
         spark.sparkContext.setLocalProperty(batches.QUERY_ID, "q")
-        store = Store(pipeline, places)
+        store = Store(pipeline, paths)
         put = Batches(pipeline, source, store, db, [], [], lambda _: None)
-        server = batches.server(source, places)
-        teller = Teller(pipeline.metadata.name, db, {source.name: server}, SystemClock())
+        server = batches.server(source, paths)
+        sender = AlertSender(pipeline.metadata.name, db, {source.name: server}, SystemClock())
         number = 0
         while True:
             if not log.is_done(number):
                 plan = log.plan(number) or _planned(reader, log, number)
                 if plan is None:
                     break
-                rows = envelope.kept(_rows(reader, plan))
+                rows = envelope.conform(_rows(reader, plan))
                 put(spark.createDataFrame(rows), number)
                 if forwarded is not None:
-                    rejected = replace(server, dead_letter=places.table("rejected"))
+                    rejected = replace(server, dead_letter=paths.table("rejected"))
                     _forward(rows, rejected, forwarded, number)
-                _tell(teller)
+                _tell(sender)
                 log.write_done(number)
             number += 1
-        _tell(teller)
+        _tell(sender)
         store.close()
 
 
@@ -195,16 +195,16 @@ def _forward(rows: pyarrow.Table, to: Writing, address: str, number: int) -> Non
     sent = []
     for task in range(TASKS):
         mine = pyarrow.RecordBatch.from_pylist(out[task::TASKS], FORWARDED)
-        sent.append(sink.deliver(to, sink.Place("q/forwarded", number, task), iter([mine])))
-    sink.keep_rejected(to, sent)
+        sent.append(sink.deliver(to, sink.TaskOfBatch("q/forwarded", number, task), iter([mine])))
+    sink.commit_rejected(to, sent)
 
 
-def _tell(teller: Teller) -> None:
+def _tell(sender: AlertSender) -> None:
     """Send alerts, waiting for a database that is away as a run does."""
-    waits = reading.patience(batches.LIVE_TIMEOUT_S)
+    waits = reading.retry_for(batches.LIVE_TIMEOUT_S)
     while True:
         try:
-            return teller.tell()
+            return sender.send()
         except Unavailable as error:
             waits.wait(error)
 

@@ -51,7 +51,7 @@ class Lake:
         return expected(self.readings(), self.windows)
 
     def has_read(self, keep_ms: int) -> bool:
-        return progress.may_clean("p", self.silver.path, self.gold, keep_ms)
+        return progress.may_vacuum("p", self.silver.path, self.gold, keep_ms)
 
     def files(self) -> set[str]:
         return set(DeltaTable(self.gold).file_uris())

@@ -1,4 +1,4 @@
-"""Pipelines of tests: their documents, a run to the end of the input, and the results."""
+"""Pipelines of a test: their documents, a run to the end of what is there, and what is judged."""
 
 import json
 import threading
@@ -17,7 +17,7 @@ from enmasse.base.clock import SystemClock
 from enmasse.messaging import Data, Message, Properties
 from enmasse.pipeline.live import database
 from enmasse.pipeline.live.database import Live
-from enmasse.pipeline.places import Places, read
+from enmasse.pipeline.paths import Paths, read
 from enmasse.pipeline.run import Run
 from enmasse.resources import Pipeline
 from published_streams import Log
@@ -53,13 +53,13 @@ def document(folder: Path, log: Log, source: Any = None, **spec: Any) -> Path:
 
 def run_once(spark: SparkSession, file: Path) -> list[dict[str, Any]]:
     """Read what is there; return what was told of each batch."""
-    pipeline, places = read(file)
+    pipeline, paths = read(file)
     told: list[dict[str, Any]] = []
     with (
-        places.taken(),
-        closing(Live(places.live_url, pipeline.spec, pipeline.metadata.name)) as db,
+        paths.locked(),
+        closing(Live(paths.live_url, pipeline.spec, pipeline.metadata.name)) as db,
     ):
-        run = Run(spark, pipeline, places, db, SystemClock())
+        run = Run(spark, pipeline, paths, db, SystemClock())
         try:
             run.start(told.append, once=True)
             run.watch(threading.Event())
@@ -68,35 +68,35 @@ def run_once(spark: SparkSession, file: Path) -> list[dict[str, Any]]:
     return told
 
 
-def rows(places: Places, name: str) -> pyarrow.Table:
-    return DeltaTable(places.table(name)).to_pyarrow_table()
+def rows(paths: Paths, name: str) -> pyarrow.Table:
+    return DeltaTable(paths.table(name)).to_pyarrow_table()
 
 
-def opened(file: Path) -> tuple[Pipeline, Places, Live]:
-    pipeline, places = read(file)
-    return pipeline, places, Live(places.live_url, pipeline.spec, pipeline.metadata.name)
+def open_pipeline(file: Path) -> tuple[Pipeline, Paths, Live]:
+    pipeline, paths = read(file)
+    return pipeline, paths, Live(paths.live_url, pipeline.spec, pipeline.metadata.name)
 
 
-def told_once(file: Path, url: str, address: str) -> list[str]:
+def check_alerts(file: Path, url: str, address: str) -> list[str]:
     """Each incident is one alert at the address, a stream; return the incidents."""
-    _, _, db = opened(file)
+    _, _, db = open_pipeline(file)
     with closing(db):
         ids = [row["id"] for row in db.rows(database.ANOMALIES)]
     assert Counter(alert["id"] for alert in Log(url, address).bodies()) == Counter(ids)
     return ids
 
 
-def judged(file: Path, sent: int, *, has_gold: bool = True) -> None:
+def check_tables(file: Path, sent: int, *, has_gold: bool = True) -> None:
     """Every message is in bronze once, silver follows, and gold, if its query ran, is what silver
     says."""
-    pipeline, places, db = opened(file)
-    bronze = rows(places, "bronze")
+    pipeline, paths, db = open_pipeline(file)
+    bronze = rows(paths, "bronze")
     place = Counter(zip(bronze["partition"].to_pylist(), bronze["offset"].to_pylist(), strict=True))
     assert (len(bronze), len(place)) == (sent, sent)
-    silver = rows(places, "silver")
+    silver = rows(paths, "silver")
     if has_gold:
         wanted = gold_oracle.expected(silver, pipeline.spec.windows)
-        assert gold_oracle.differences(rows(places, "gold").to_pylist(), wanted) == []
+        assert gold_oracle.differences(rows(paths, "gold").to_pylist(), wanted) == []
     with closing(db):
         (usage,) = db.rows(database.USAGE)
         (progress,) = db.rows(database.PROGRESS)

@@ -1,4 +1,4 @@
-"""A pipeline run that is killed, or ends, and is restarted as by an init system."""
+"""A run of a pipeline that is killed, or ends, and is started again as an init system does it."""
 
 import contextlib
 import os
@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from enmasse.pipeline.live import database
-from enmasse.pipeline.places import read
-from pipeline_runs import opened
+from enmasse.pipeline.paths import read
+from pipeline_runs import open_pipeline
 from platform_process import ENMASSE
 
 END_TIMEOUT_S = 900.0
 STARTS_MAX = 10
-DYING = Path(__file__).with_name("kill_at_call.py")
+DYING = Path(__file__).with_name("dying.py")
 UNAVAILABLE = 7
 MARKS = {
     "jvm": b"org.apache.spark.deploy.SparkSubmit",
@@ -50,10 +50,10 @@ class Supervisor:
         self._words = ["pipeline", "run", "-f", file, "--output", "json", *words]
         self.starts = 0
         self._said = file.with_suffix(".stderr")
-        _, places = read(file)
+        _, paths = read(file)
         # live state is looked at before the first run has made its folder
-        places.state.mkdir(parents=True, exist_ok=True)
-        _, _, self._live = opened(file)
+        paths.state.mkdir(parents=True, exist_ok=True)
+        _, _, self._live = open_pipeline(file)
         self._start([sys.executable, DYING, *dying] if dying else [ENMASSE])
 
     def _start(self, program: Sequence[str | Path] = (ENMASSE,)) -> None:

@@ -1,4 +1,4 @@
-"""Streams that tests read, and how messages get into them."""
+"""Streams to read in tests, and how messages get into them."""
 
 import asyncio
 import json

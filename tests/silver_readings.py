@@ -1,4 +1,4 @@
-"""Readings in the form of silver, for tests of the stages after it."""
+"""Readings as silver has them, for tests of what comes after it."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -11,9 +11,9 @@ import pyarrow.compute
 
 from enmasse.pipeline.detect.detectors import NEVER_US
 from enmasse.pipeline.ingest import envelope, silver
-from enmasse.pipeline.live import following
-from enmasse.pipeline.live.database import Live, late
-from enmasse.pipeline.live.following import Context
+from enmasse.pipeline.live import updates
+from enmasse.pipeline.live.database import Live
+from enmasse.pipeline.live.updates import Context
 from enmasse.resources.pipeline import Source
 
 BEGIN = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -71,9 +71,16 @@ class Batch:
             messages=sum(row["messages"] for row in self.usage),
             readings=len(self.readings),
             quarantined=sum(row["quarantined"] for row in self.usage),
-            late=late(self.readings, windows_ms),
+            late=_late(self.readings, min(windows_ms)),
             clamped=sum(self.readings["clamped"].to_pylist()),
         )
+
+
+def _late(readings: pyarrow.Table, shortest_ms: int) -> int:
+    rows = readings.select(["event_time", "enqueued_time"]).to_pylist()
+    shortest = timedelta(milliseconds=shortest_ms)
+    delays = (row["enqueued_time"] - row["event_time"] for row in rows if row["enqueued_time"])
+    return sum(delay > shortest for delay in delays)
 
 
 def put_in(db: Live, batch: Batch, tasks: int = 2) -> bool:
@@ -82,17 +89,17 @@ def put_in(db: Live, batch: Batch, tasks: int = 2) -> bool:
     context = batch.context()
     work = db.work(context)
     devices = pyarrow.compute.unique(batch.readings["device"]).to_pylist()
-    found: list[following.Part] = []
+    found: list[updates.Part] = []
     for task in range(tasks):
         mine = pyarrow.array(devices[task::tasks], pyarrow.string())
         rows = batch.readings.filter(pyarrow.compute.is_in(batch.readings["device"], mine))
-        found += following.parts(work, rows, task)
+        found += updates.parts(work, rows, task)
     return db.commit(context, found).is_new
 
 
 ENVELOPE = pyarrow.schema(
     {
-        **dict.fromkeys(silver.TEXT_COLUMNS, pyarrow.string()),
+        **dict.fromkeys(envelope.TEXT_COLUMNS, pyarrow.string()),
         **{"partition": pyarrow.int32(), "offset": pyarrow.int64(), "enqueued_time": silver.TIME},
         **{"durable": pyarrow.bool_(), "priority": pyarrow.int32(), "ttl": pyarrow.int64()},
         **{"delivery_count": pyarrow.int64(), "body": pyarrow.binary()},
@@ -142,4 +149,4 @@ def messages(of: Source, *records: Mapping[str, Any], first: int = 0) -> pyarrow
     for place, row in rows.items():
         is_json = row.pop("_error", None) is None
         row["body"] = json.dumps(bodies[place]).encode() if is_json else b"no"
-    return pyarrow.Table.from_pylist(list(rows.values()), envelope.KEPT)
+    return pyarrow.Table.from_pylist(list(rows.values()), envelope.STORED)

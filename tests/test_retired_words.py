@@ -1,8 +1,10 @@
 """Retired words stay retired: a table of names by package, and phrases, with their replacements."""
 
+import io
 import re
 import subprocess
-from collections.abc import Callable
+import tokenize
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -56,6 +58,32 @@ RETIRED: dict[str, dict[str, str]] = {
     },
     "crates/amqp": {"told": "notified", "attention": "pending work", "astray": "unattached"},
     "crates/sim": {"figures": "statistics", "shelf": "recovered queue"},
+    "python/enmasse/pipeline": {
+        "told": "notified, or on_batch",
+        "said": "message, or error",
+        "heard": "received",
+        "came": "received, or count_messages",
+        "became": "count_readings",
+        "judge": "parse, verify or report",
+        "judged": "parsed",
+        "taken": "acquired, or locked",
+        "kept": "stored, or retained",
+        "place": "path, offset or position",
+        "figure": "metric",
+        "teller": "alert sender",
+        "ending": "failure",
+        "death": "failure of Spark",
+        "mend": "remedy",
+        "anew": "again",
+        "beside": "resolve",
+        "there": "existing",
+        "patience": "retry",
+        "patiently": "with retry",
+        "tidy": "maintain",
+        "noted": "recorded",
+        "waits": "pending",
+        "lies": "matches",
+    },
 }
 
 # Phrases of comments and texts, whole words in any part.
@@ -100,12 +128,31 @@ MODULES = {
     "writing": "resource_writer",
 }
 
+# Phrases of the comments and texts of the pipeline.
+PYTHON_PHRASES = {
+    "nobody": "no process, or passive voice",
+    "whoever": "the process that",
+    "what became of": "the result of",
+    "what becomes of": "the result of",
+    "made anew": "rebuilt, or created again",
+    "cut off": "interrupted",
+    "under way": "in progress",
+    "for ever": "permanent",
+    "goes on": "continues",
+    "go on": "continue",
+    "is said": "is reported",
+    "is told": "is reported",
+    "so many": "this many, or at most N",
+    "so often": "the interval",
+}
+
 # Terms that contain a retired word and stay.
 ALLOWED = re.compile(
     r"dead[ _-]?letters?|late[ _-]data|ring[ _-]buffers?"
     r"|\b(?:TCP|free|host and) ports?\b|transport|without_port|linger_ms|export",
     re.IGNORECASE,
 )
+PYTHON_ALLOWED = {"PORT_TAKEN"}
 WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 RUST_TEXT = re.compile(
@@ -114,8 +161,9 @@ RUST_TEXT = re.compile(
 
 
 def tracked(folder: str) -> list[Path]:
+    suffix = "py" if folder.startswith("python/") else "rs"
     listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", f"{folder}/**.rs"],
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", f"{folder}/**.{suffix}"],
         cwd=ROOT,
         check=True,
         capture_output=True,
@@ -145,15 +193,36 @@ def comments_of(text: str) -> str:
     return "\n".join(runs)
 
 
+def python_tokens(text: str, kind: int) -> list[str]:
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    return [token.string for token in tokens if token.type == kind]
+
+
+def prose_of(text: str) -> str:
+    """The comments and string literals of Python code, each as one line."""
+    parts = python_tokens(text, tokenize.COMMENT) + python_tokens(text, tokenize.STRING)
+    return "\n".join(" ".join(part.split()) for part in parts)
+
+
 def words_of(identifier: str) -> set[str]:
     return {word.lower() for word in WORDS.findall(identifier)}
 
 
-def retired_names(text: str, retired: dict[str, str]) -> set[str]:
-    """Identifiers of Rust code with a retired word, singular or plural, in them."""
+def with_retired_words(names: Iterable[str], retired: dict[str, str]) -> set[str]:
+    """Identifiers with a retired word, singular or plural, in them."""
     forms = {form for word in retired for form in (word, f"{word}s")}
-    names = set(IDENTIFIER.findall(ALLOWED.sub("", code_of(text))))
     return {name for name in names if words_of(name) & forms}
+
+
+def retired_names(text: str, retired: dict[str, str]) -> set[str]:
+    """Identifiers of Rust code with a retired word."""
+    return with_retired_words(IDENTIFIER.findall(ALLOWED.sub("", code_of(text))), retired)
+
+
+def retired_python_names(text: str, retired: dict[str, str]) -> set[str]:
+    """Identifiers of Python code with a retired word."""
+    names = set(python_tokens(text, tokenize.NAME)) - PYTHON_ALLOWED
+    return with_retired_words(names, retired)
 
 
 @pytest.mark.parametrize(
@@ -170,12 +239,26 @@ def test_names_are_found(text: str, expected: set[str]) -> None:
     assert retired_names(text, {"shelf": "open queue", "letter": "request"}) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("def told(): ...", {"told"}),
+        ("self._told = 1  # told", {"_told"}),
+        ('a = "told"', set()),
+        ("untold = bold", set()),
+    ],
+)
+def test_python_names_are_found(text: str, expected: set[str]) -> None:
+    assert retired_python_names(text, {"told": "notified"}) == expected
+
+
 @pytest.mark.parametrize("part", RETIRED)
 def test_no_name_is_retired(part: str) -> None:
+    retired_in = retired_python_names if part.startswith("python/") else retired_names
     found = {
         f"{path.relative_to(ROOT)}: {name}"
         for path in tracked(part)
-        for name in retired_names(path.read_text(), RETIRED[part])
+        for name in retired_in(path.read_text(), RETIRED[part])
         # The sentences that name tests are not held to the terms of the code.
         if name.count("_") < 4
     }
@@ -202,3 +285,14 @@ def test_no_phrase_of_a_comment_is_retired() -> None:
 def test_no_module_is_retired(name: str) -> None:
     assert not (ROOT / "tests" / f"{name}.py").exists(), f"it is {MODULES[name]}.py now"
     assert (ROOT / "tests" / f"{MODULES[name]}.py").exists()
+
+
+def test_no_phrase_is_retired_in_the_pipeline() -> None:
+    pattern = re.compile(r"\b(" + "|".join(PYTHON_PHRASES) + r")s?\b", re.IGNORECASE)
+    found = [
+        f"{path.relative_to(ROOT)}: ..{line[max(0, hit.start() - 30) : hit.end() + 30]}.."
+        for path in tracked("python/enmasse/pipeline")
+        for line in prose_of(path.read_text()).splitlines()
+        for hit in pattern.finditer(line)
+    ]
+    assert not found, f"see docs/glossary.md: {found}"

@@ -14,9 +14,9 @@ from enmasse.base.errors import Conflict
 from enmasse.cli import app
 from enmasse.cli.commands import pipeline as command
 from enmasse.cli.options import Output
-from enmasse.pipeline.endings import Trouble
+from enmasse.pipeline.failures import Trouble
 from enmasse.pipeline.live.database import Live
-from enmasse.pipeline.places import read
+from enmasse.pipeline.paths import read
 from enmasse.pipeline.tables import delta
 from enmasse.pipeline.tables.delta import Table
 from silver_readings import Batch, measured, put_in, us
@@ -80,21 +80,21 @@ def test_init_refuses_a_url_that_names_no_server(folder: Path) -> None:
 
 def test_status_tells_rows_out_and_what_does_not_go_on(folder: Path) -> None:
     enmasse("init")
-    pipeline, places = read(folder / "pipeline.yaml")
-    places.state.mkdir()
+    pipeline, paths = read(folder / "pipeline.yaml")
+    paths.state.mkdir()
     trouble = Trouble(Conflict("E4000", "it was made anew"), datetime(2026, 1, 31, tzinfo=UTC), 2)
-    with closing(Live(places.live_url, pipeline.spec, pipeline.metadata.name)) as db:
+    with closing(Live(paths.live_url, pipeline.spec, pipeline.metadata.name)) as db:
         db.claim("readings", "q")
         rows = measured({})
         put_in(db, Batch("readings", "q", 0, rows, [], us(0), {"bronze": 1200, "sinks/hot": 7}))
-        db.troubled("source", {"readings": trouble})
-        db.troubled("address", {"alerts": trouble})
+        db.record_troubles("source", {"readings": trouble})
+        db.record_troubles("address", {"alerts": trouble})
     code, out, _ = enmasse("status")
     assert code == 0
     assert "readings: rows out: bronze 1,200, live 4, sinks/hot 7" in out
     said = "since 2026-01-31T00:00:00+00:00, tried again 2 times: it was made anew"
-    assert f"readings: does not go on {said}" in out
-    assert f"alerts: takes no alerts {said}" in out
+    assert f"readings: fails {said}" in out
+    assert f"alerts: accepts no alerts {said}" in out
     found = json.loads(enmasse("status", "--output", "json")[1])
     assert found["sources"][0]["written"]["bronze"] == 1200
     assert found["refusingAddresses"]["alerts"]["tries"] == 2
@@ -103,16 +103,16 @@ def test_status_tells_rows_out_and_what_does_not_go_on(folder: Path) -> None:
 
 def test_status_tells_how_far_gold_is_and_ends_with_1_while_it_fails(folder: Path) -> None:
     enmasse("init")
-    pipeline, places = read(folder / "pipeline.yaml")
-    places.state.mkdir()
-    silver = Table(places.table("silver"), ("date",))
+    pipeline, paths = read(folder / "pipeline.yaml")
+    paths.state.mkdir()
+    silver = Table(paths.table("silver"), ("date",))
     delta.append_arrow(measured({}), silver, "p/readings/q", 0)
     trouble = Trouble(Conflict("E4000", "it lacks sketch"), datetime(2026, 1, 31, tzinfo=UTC), 2)
-    with closing(Live(places.live_url, pipeline.spec, pipeline.metadata.name)) as db:
+    with closing(Live(paths.live_url, pipeline.spec, pipeline.metadata.name)) as db:
         code, out, _ = enmasse("status")
         # the commit that made the table, and that of the batch
         assert code == 0 and "gold: 2 versions of silver behind, " in out
-        db.troubled("gold", {"gold": trouble})
+        db.record_troubles("gold", {"gold": trouble})
         code, out, _ = enmasse("status")
         said = "since 2026-01-31T00:00:00+00:00, tried again 2 times: it lacks sketch"
         assert code == 1 and f"gold: fails {said}" in out
@@ -120,7 +120,7 @@ def test_status_tells_how_far_gold_is_and_ends_with_1_while_it_fails(folder: Pat
         found = json.loads(out)["gold"]
         assert code == 1 and found["trouble"]["error"] == "it lacks sketch"
         assert found["versionsBehind"] == 2 and found["lagSeconds"] >= 0
-        db.troubled("gold", {})
+        db.record_troubles("gold", {})
         assert enmasse("status")[0] == 0
 
 
@@ -157,11 +157,11 @@ def test_a_run_tells_of_itself_in_lines_of_the_form_asked_for(
 ) -> None:
     events = [{"event": "starting"}, {"event": "batch", "source": "s: 1"}]
     for form in (Output.JSON, Output.YAML):
-        tell = command._teller(form)
+        tell = command._reporter(form)
         for event in events:
             tell(event, "text")
         out = capsys.readouterr().out
         lines = [json.loads(line) for line in out.splitlines()] if form is Output.JSON else None
         assert (lines or list(yaml.safe_load_all(out))) == events
-    command._teller(Output.TABLE)(events[0], "text")
+    command._reporter(Output.TABLE)(events[0], "text")
     assert capsys.readouterr() == ("", "text\n")

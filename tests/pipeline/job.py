@@ -14,7 +14,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import DataStreamWriter
 
-from enmasse.pipeline import endings
+from enmasse.pipeline import failures
 from enmasse.pipeline.ingest import bronze
 from spark_session import session
 
@@ -70,7 +70,7 @@ def main(folder: Path, url: str, once: bool, queries: dict[str, dict[str, Any]])
         try:
             work(spark, folder, url, once, queries)
         except Exception as error:
-            if endings.death(error) is None:
+            if failures.spark_failure(error) is None:
                 raise
             print(error, file=sys.stderr, flush=True)
             raise SystemExit(os.EX_TEMPFAIL) from None

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline_runs import document, judged, message
+from pipeline_runs import check_tables, document, message
 from pipeline_supervisor import Supervisor
 from platform_process import ENMASSE, Platform
 from postgres_server import PostgresServer
@@ -80,7 +80,7 @@ def test_a_stream_is_read_by_executors_though_one_is_killed(
         assert executors[0] not in standalone.executors()
         assert run.starts == starts
         run.stop()
-    judged(file, sent, has_gold=False)
+    check_tables(file, sent, has_gold=False)
     proved = subprocess.run(
         [ENMASSE, "pipeline", "reconcile", "-f", file, "--output", "json", *chosen],
         capture_output=True,

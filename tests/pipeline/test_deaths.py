@@ -15,7 +15,7 @@ import pytest
 
 from enmasse.base.clock import SystemClock
 from kill_at_call import POINTS
-from pipeline_runs import document, judged, message, told_once
+from pipeline_runs import check_alerts, check_tables, document, message
 from pipeline_supervisor import FATAL, Supervisor
 from platform_process import ENMASSE, Node
 from postgres_server import PostgresServer
@@ -76,7 +76,7 @@ def test_whoever_is_killed_every_figure_is_exact(
         # whatever else dies is replaced while the run goes on
         assert run.starts == 2 + len(FATAL), run.said()
         run.stop()
-    judged(file, sent, has_gold=False)
+    check_tables(file, sent, has_gold=False)
     proved = subprocess.run(
         [ENMASSE, "pipeline", "reconcile", "-f", file],
         capture_output=True,
@@ -86,7 +86,7 @@ def test_whoever_is_killed_every_figure_is_exact(
     )
     assert proved.returncode == 0, proved.stdout + proved.stderr
     # 49 comes every 50 messages, each time of another device
-    assert len(told_once(file, node.url, f"out{seed}")) == sent // 50
+    assert len(check_alerts(file, node.url, f"out{seed}")) == sent // 50
     rows = Log(node.url, f"on{seed}").bodies()
-    places = {(row["partition"], row["offset"]) for row in rows}
-    assert (len(rows), len(places)) == (sent // 50, sent // 50)
+    paths = {(row["partition"], row["offset"]) for row in rows}
+    assert (len(rows), len(paths)) == (sent // 50, sent // 50)

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from backfill_runs import backfilled
+from backfill_runs import run_backfill
 from brokers import Broker, artemis, rabbitmq
 from enmasse.base.errors import Invalid
 from enmasse.pipeline.connector import options as option_table
@@ -18,9 +18,9 @@ from enmasse.pipeline.connector import reading
 from enmasse.pipeline.connector.queues import QueueReader
 from enmasse.pipeline.connector.ranges import Offsets, Slice
 from enmasse.pipeline.connector.source import StreamReader
-from enmasse.pipeline.ingest import batches, judge
+from enmasse.pipeline.ingest import batches, report
 from enmasse.pipeline.ingest.store import Store
-from pipeline_runs import document, message, opened, rows, run_once
+from pipeline_runs import document, message, open_pipeline, rows, run_once
 from published_streams import Log, readings
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -157,24 +157,24 @@ def test_a_reading_of_the_future_is_set_back_to_its_batch(
     (file.parent / "password.txt").write_text(str(at.password))
     log.publish([message(0, time="2100-01-01T00:00:00Z"), message(3), message(1, time=1)])
     run_once(spark, file)
-    pipeline, places, db = opened(file)
+    pipeline, paths, db = open_pipeline(file)
     db.close()
-    begun = rows(places, "bronze")["batch_time"].to_pylist()
+    begun = rows(paths, "bronze")["batch_time"].to_pylist()
     assert None not in begun and len(set(begun)) == 1
-    held = rows(places, "silver").sort_by("offset")
+    held = rows(paths, "silver").sort_by("offset")
     assert held["event_time"].to_pylist() == [
         begun[0] + timedelta(minutes=1),
         begun[0],
         datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC),
     ]
     assert held["clamped"].to_pylist() == [True, False, False]
-    backfilled(file)
-    assert rows(places, "silver").sort_by("offset") == held
-    options = batches.options(pipeline.spec.sources[0], places)
-    store = Store(pipeline, places)
-    found = judge.source(spark, "s", options, store, "earliest", "latest")
+    run_backfill(file)
+    assert rows(paths, "silver").sort_by("offset") == held
+    options = batches.options(pipeline.spec.sources[0], paths)
+    store = Store(pipeline, paths)
+    found = report.source(spark, "s", options, store, "earliest", "latest")
     assert (found["messages"], found["exact"]) == (3, True)
-    assert judge.gold(spark, store)["exact"]
+    assert report.gold(spark, store)["exact"]
 
 
 def test_a_stream_of_rabbitmq_is_no_queue(rabbit: Broker, tmp_path: Path) -> None:

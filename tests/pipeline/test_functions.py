@@ -27,8 +27,8 @@ def stepped(spark: SparkSession, folder: Path, body: str) -> list[dict[str, Any]
     file = folder / "steps.py"
     file.write_text(f"{HEAD}    {body}\n")
     steps = functions.load(file, [])
-    made = functions.applied(spark.createDataFrame(RECORDS), steps)
-    with functions.computed(steps):
+    made = functions.apply(spark.createDataFrame(RECORDS), steps)
+    with functions.computing(steps):
         return [row.asDict() for row in made.collect()]
 
 
@@ -43,9 +43,9 @@ def test_a_step_may_change_add_and_leave_out_rows(spark: SparkSession, tmp_path:
     ("body", "says"),
     [
         ("raise ValueError('no\\nmore')", "step wrong: ValueError: no$"),
-        ("frame.count()", "step wrong gives NoneType; return a DataFrame$"),
+        ("frame.count()", "step wrong returns NoneType; return a DataFrame$"),
         ("return frame.where('valu > 1')", r"step wrong: AnalysisException: \[UNRESOLVED_COLUMN"),
-        ("return frame.drop('value')", "step wrong leaves out column value; keep it$"),
+        ("return frame.drop('value')", "step wrong drops column value; keep it$"),
         (
             "return frame.withColumn('value', F.raise_error(F.lit('no row')).cast('double'))",
             r"steps other, wrong: .*no row",

@@ -44,7 +44,7 @@ def test_it_has_what_spark_needs_with_all_that_needs_and_no_spark() -> None:
 def test_its_native_core_runs_where_nothing_is_installed(written: Path, tmp_path: Path) -> None:
     package.check(written)
     with tarfile.open(written) as archive:
-        assert archive.getnames()[0] == package.SIGN
+        assert archive.getnames()[0] == package.MANIFEST
         archive.extractall(tmp_path, filter="data")
     code = "import enmasse._native, sys; print(enmasse._native.__file__)"
     done = subprocess.run(
@@ -67,23 +67,23 @@ def test_a_package_of_something_else_is_refused(written: Path, tmp_path: Path) -
     with pytest.raises(Missing, match=f"there is no {file}, which executors need: enmasse pipe"):
         package.check(file)
     file.write_bytes(b"no archive")
-    with pytest.raises(Invalid, match="cannot read .*; make it anew: enmasse pipeline package"):
+    with pytest.raises(Invalid, match="cannot read .*; make it again: enmasse pipeline package"):
         package.check(file)
     with tarfile.open(file, "w:gz") as archive:
         archive.addfile(tarfile.TarInfo("other"), BytesIO())
-    with pytest.raises(Invalid, match="is no package of a pipeline"):
+    with pytest.raises(Invalid, match="is not a package of a pipeline"):
         package.check(file)
     with tarfile.open(written) as archive:
-        read = archive.extractfile(package.SIGN)
+        read = archive.extractfile(package.MANIFEST)
         assert read is not None
         sign = json.loads(read.read())
     for name in sign:
         text = json.dumps(sign | {name: "another"}).encode()
-        entry = tarfile.TarInfo(package.SIGN)
+        entry = tarfile.TarInfo(package.MANIFEST)
         entry.size = len(text)
         with tarfile.open(file, "w:gz") as archive:
             archive.addfile(entry, BytesIO(text))
-        with pytest.raises(Invalid, match=f"has {name} another, here is .*; make it anew"):
+        with pytest.raises(Invalid, match=f"has {name} another, here is .*; make it again"):
             package.check(file)
 
 
@@ -96,8 +96,8 @@ def test_a_master_that_is_none_or_away_is_said_before_spark_starts(
     refused = {
         "spark://somewhere": (Invalid, "--master spark://somewhere: write spark://HOST:PORT"),
         "sc://": (Invalid, "--master sc://: write sc://HOST:PORT"),
-        away.replace("spark", "sc"): (Unavailable, "--master sc://127.*: nothing answers: 127"),
-        away: (Unavailable, f"--master {away}: nothing answers: 127.*: Connection refused"),
+        away.replace("spark", "sc"): (Unavailable, "--master sc://127.*: no connection: 127"),
+        away: (Unavailable, f"--master {away}: no connection: 127.*: Connection refused"),
     }
     for master, (kind, text) in refused.items():
         with pytest.raises(kind, match=text), session("p", master, 1 << 30, tmp_path):

@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 from enmasse.base.clock import SystemClock
 from enmasse.client import connect
 from enmasse.messaging import Message
-from enmasse.pipeline.ingest import batches, judge
+from enmasse.pipeline.ingest import batches, report
 from enmasse.pipeline.ingest.store import Store
 from enmasse.pipeline.live import database
-from pipeline_runs import document, judged, message, opened, run_once
+from pipeline_runs import check_tables, document, message, open_pipeline, run_once
 from platform_process import Platform
 from published_streams import Log
 
@@ -53,29 +53,29 @@ def test_tables_alerts_and_what_goes_on_are_exact(
         for number in range(120)
     )
     run_once(spark, file)
-    judged(file, sent)
+    check_tables(file, sent)
     run_once(spark, file)
-    pipeline, places, db = opened(file)
+    pipeline, paths, db = open_pipeline(file)
     with closing(db):
         incidents = db.rows(database.ANOMALIES)
         assert db.status()["alerts"] == {"waiting": 0, "sent": 2, "rejected": 0}
     alerts = taken(log.url, "q0")
     assert [one.properties.correlation_id for one in alerts] == [one["id"] for one in incidents]
-    store = Store(pipeline, places)
+    store = Store(pipeline, paths)
     (chosen,) = pipeline.spec.sources
-    options = batches.options(chosen, places)
-    found = judge.source(spark, "s", options, store, "earliest", "latest")
+    options = batches.options(chosen, paths)
+    found = report.source(spark, "s", options, store, "earliest", "latest")
     assert (found["messages"], found["exact"]) == (sent, True)
     assert sum(part["bronze"]["count"] for part in found["parts"]) == sent
-    said = {"pipeline": "p", "sources": [found], "gold": judge.gold(spark, store)}
-    assert judge.text(said).startswith("s: 120 messages, each is in bronze once\ngold: ")
+    said = {"pipeline": "p", "sources": [found], "gold": report.gold(spark, store)}
+    assert report.text(said).startswith("s: 120 messages, each is in bronze once\ngold: ")
     # what goes on is a stream, too: its rows are those of silver
     forwarded = document(tmp_path / "q", target, {"metric": "metric", "metrics": []})
     run_once(spark, forwarded)
-    judged(forwarded, 10)
+    check_tables(forwarded, 10)
     log.publish([message(120)])
-    later = judge.source(spark, "s", options, store, "earliest", "latest")
+    later = report.source(spark, "s", options, store, "earliest", "latest")
     (differing,) = [part for part in later["parts"] if not part["exact"]]
-    text = judge.text(said | {"sources": [later]})
+    text = report.text(said | {"sources": [later]})
     assert f"partition {differing['partition']}, {differing['hour']}: " in text
     assert json.loads(json.dumps(later)) == later

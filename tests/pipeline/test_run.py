@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from enmasse.base.clock import SystemClock
 from enmasse.base.errors import Conflict
 from enmasse.pipeline.live import database
-from enmasse.pipeline.places import read
-from pipeline_runs import document, judged, message, opened, rows, run_once
+from enmasse.pipeline.paths import read
+from pipeline_runs import check_tables, document, message, open_pipeline, rows, run_once
 from platform_process import ENMASSE, Platform
 from published_streams import Log
 
@@ -41,18 +41,18 @@ def test_messages_become_tables_live_state_and_incidents(
     sent = stream.publish(message(number, time=begin + number) for number in range(450))
     told = run_once(spark, file)
     assert [one["messages"] for one in told] == [200, 200, 50]
-    judged(file, sent)
+    check_tables(file, sent)
     sent += stream.publish([message(450, b"{"), message(451, device=None), message(452)])
     sent += stream.publish([message(453, time="2100-01-01T00:00:00Z"), message(454, time=1)])
     sent += stream.publish([message(455, b'[{"device":"x","temperature":1},{"device":"y"}]')])
     (told_last,) = run_once(spark, file)
     assert (told_last["messages"], told_last["readings"], told_last["quarantined"]) == (6, 3, 4)
-    judged(file, sent)
-    pipeline, places, db = opened(file)
-    refused = rows(places, "quarantine")
+    check_tables(file, sent)
+    pipeline, paths, db = open_pipeline(file)
+    refused = rows(paths, "quarantine")
     reasons = sorted(reason.split(":")[0][:12] for reason in refused["reason"].to_pylist())
     assert reasons == ["JSON", "holds no rea", "names no dev", "time 1970-01"]
-    clamped = rows(places, "silver").filter(rows(places, "silver")["clamped"])
+    clamped = rows(paths, "silver").filter(rows(paths, "silver")["clamped"])
     assert len(clamped) == 1
     with closing(db):
         latest = {row["device"]: row["value"] for row in db.rows(database.LATEST)}
@@ -85,15 +85,15 @@ def test_steps_change_records_and_a_lost_checkpoint_is_refused(
     )
     stream.publish(message(number) for number in range(30))
     run_once(spark, file)
-    _, places = read(file)
-    assert len(rows(places, "bronze")) == 30
-    silver = rows(places, "silver")
+    _, paths = read(file)
+    assert len(rows(paths, "bronze")) == 30
+    silver = rows(paths, "silver")
     assert set(silver["device"].to_pylist()) == {"d1", "d2"}
     assert min(silver["value"].to_pylist()) == 101.0
-    os.rename(places.checkpoint("s"), tmp_path / "lost")
-    with pytest.raises(Conflict, match="its checkpoint is another than that of the tables"):
+    os.rename(paths.checkpoint("s"), tmp_path / "lost")
+    with pytest.raises(Conflict, match="the checkpoint does not belong to the tables"):
         run_once(spark, file)
-    assert len(rows(places, "bronze")) == 30
+    assert len(rows(paths, "bronze")) == 30
 
 
 def enmasse(*words: str | Path) -> subprocess.CompletedProcess[str]:
@@ -144,9 +144,9 @@ def test_the_command_runs_says_how_it_is_and_stops(stream: Log, tmp_path: Path) 
         assert process.wait(60) == 0
     assert json.loads(enmasse("stop", "-f", file, "--output", "json").stdout)["stopped"] is False
     # gold has a trigger of its own, and may not have come to the last of it
-    judged(file, sent, has_gold=False)
+    check_tables(file, sent, has_gold=False)
     assert enmasse("run", "-f", file, "--once").returncode == 0
-    judged(file, sent)
+    check_tables(file, sent)
     proved = enmasse("reconcile", "-f", file, "--output", "json")
     assert proved.returncode == 0, proved.stderr
     (source,) = json.loads(proved.stdout)["sources"]

@@ -20,8 +20,8 @@ import batch_engine
 from enmasse.base.clock import SystemClock
 from enmasse.messaging import Message
 from enmasse.pipeline.live import database
-from enmasse.pipeline.places import read
-from pipeline_runs import document, judged, message, opened, rows, told_once
+from enmasse.pipeline.paths import read
+from pipeline_runs import check_alerts, check_tables, document, message, open_pipeline, rows
 from platform_process import Node
 from postgres_server import PostgresServer
 from published_streams import Log
@@ -42,7 +42,7 @@ DETECTORS: list[dict[str, Any]] = [
 PROCESSES = multiprocessing.get_context("forkserver")
 # what takes seconds to import is imported once
 PROCESSES.set_forkserver_preload(
-    ["enmasse.pipeline.ingest.batches", "enmasse.pipeline.live.incidents"]
+    ["enmasse.pipeline.ingest.batches", "enmasse.pipeline.live.alerts"]
 )
 
 
@@ -93,7 +93,7 @@ def chosen(dice: random.Random, points: Sequence[str]) -> dict[str, Any]:
 
 def found_by(file: Path) -> dict[str, Any]:
     """Live state without what depends on how messages fell into batches."""
-    _, _, db = opened(file)
+    _, _, db = open_pipeline(file)
     with closing(db):
         incidents = [row | {"number": 0} for row in db.rows(database.ANOMALIES)]
         tables = {table.name: db.rows(table) for table in (database.LATEST, database.USAGE)}
@@ -102,13 +102,13 @@ def found_by(file: Path) -> dict[str, Any]:
 
 def forwarded_once(file: Path, log: Log) -> None:
     """Each message has gone on once: to the address, or to the table of rejected rows."""
-    places = read(file)[1]
-    held = rows(places, "bronze").select(["partition", "offset", "body"]).to_pylist()
+    paths = read(file)[1]
+    held = rows(paths, "bronze").select(["partition", "offset", "body"]).to_pylist()
     wanted = [([one["partition"], one["offset"]], one["body"] == b"{") for one in held]
     sent = log.bodies()
     assert sorted(sent) == sorted(place for place, is_bad in wanted if not is_bad)
     bad = sorted(place for place, is_bad in wanted if is_bad)
-    lost = rows(places, "rejected")["body"].to_pylist() if bad else []
+    lost = rows(paths, "rejected")["body"].to_pylist() if bad else []
     assert sorted(json.loads(body) for body in lost) == bad
 
 
@@ -138,8 +138,8 @@ def test_whatever_is_killed_every_figure_is_exact(
         strike = strikes.get(kill.get("victim", ""))
         kills.append((kill, killed(file, kill, strike, f"on{seed}")))
     assert not killed(file, None, forwarded=f"on{seed}"), kills
-    judged(file, sent, has_gold=False)
-    told_once(file, node.url, f"out{seed}")
+    check_tables(file, sent, has_gold=False)
+    check_alerts(file, node.url, f"out{seed}")
     forwarded_once(file, Log(node.url, f"on{seed}"))
     if is_queue:
         return
@@ -164,7 +164,7 @@ def test_each_commit_of_a_spool_and_of_a_sink_is_survived(
         kill = {"point": point, "count": 1, "after": after}
         assert killed(file, kill, forwarded=f"on{number}"), point
     assert not killed(file, None, forwarded=f"on{number}")
-    judged(file, sent, has_gold=False)
+    check_tables(file, sent, has_gold=False)
     forwarded_once(file, Log(node.url, f"on{number}"))
 
 
@@ -186,8 +186,8 @@ def test_each_step_of_live_state_is_survived(
         sent += log.publish(wave(dice, sent, begin))
         assert killed(file, {"point": point, "count": 1, "after": after}), point
     assert not killed(file, None)
-    judged(file, sent)
-    assert told_once(file, node.url, f"out{number}")
+    check_tables(file, sent)
+    assert check_alerts(file, node.url, f"out{number}")
     whole = document(tmp_path / "whole", log, detectors=DETECTORS, live=live_state[1])
     assert not killed(whole, None)
     assert found_by(file) == found_by(whole)

@@ -110,11 +110,11 @@ def test_a_home_has_all_but_the_copy_of_the_package(
 
 def test_what_spark_logs_goes_to_a_file(environment: dict[str, str], tmp_path: Path) -> None:
     folder = tmp_path / "new"
-    with session.logged(folder):
+    with session.log_to_file(folder):
         setting = Path(environment[session.LOG_SETTING])
     assert session.LOG_SETTING not in environment
     assert f"appender.file.fileName = {folder / 'spark.log'}" in setting.read_text().splitlines()
-    assert session.see_log(session.log_of(folder)) == f"; see {folder / 'spark.log'}"
+    assert session.see_log(session.log_file_of(folder)) == f"; see {folder / 'spark.log'}"
 
 
 @pytest.mark.parametrize("name", ["SPARK_HOME", "SPARK_CONF_DIR", session.LOG_SETTING])
@@ -122,9 +122,9 @@ def test_whoever_has_settings_of_spark_has_its_log_by_them(
     environment: dict[str, str], tmp_path: Path, name: str
 ) -> None:
     environment[name] = "/opt/spark"
-    with session.logged(tmp_path):
+    with session.log_to_file(tmp_path):
         assert environment[name] == "/opt/spark"
-        assert session.see_log(session.log_of(tmp_path)) == ""
+        assert session.see_log(session.log_file_of(tmp_path)) == ""
     assert environment[name] == "/opt/spark"
     assert list(tmp_path.iterdir()) == []
 

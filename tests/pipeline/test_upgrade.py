@@ -15,7 +15,7 @@ from enmasse.base.errors import Conflict, EnMasseError, Invalid
 from enmasse.pipeline.live.database import Live
 from enmasse.pipeline.live.schema import ANOMALIES, LAYOUT, LAYOUT_NUMBER, PROGRESS, STAGED
 from enmasse.resources.pipeline import PipelineSpec
-from pipeline_runs import document, judged, message
+from pipeline_runs import check_tables, document, message
 from platform_process import ENMASSE, Platform
 from postgres_server import PostgresServer
 from published_streams import Log
@@ -118,12 +118,12 @@ REFUSED = [
     (
         f"UPDATE layout SET number = {LAYOUT_NUMBER + 1}, made_by = '99.0'",
         Invalid,
-        r"live state .* is of EnMasse 99.0, newer than this one .*; run the pipeline with that",
+        r"live state .* is of EnMasse 99.0, newer than this one .*; use that version",
     ),
     (
         "UPDATE layout SET number = 0, made_by = '0.0.1'",
         Conflict,
-        "is of EnMasse 0.0.1 and of another layout; go on with the version that made it, or take",
+        "is of EnMasse 0.0.1 and of another layout; use the version that made it, or delete",
     ),
     (
         "UPDATE layout SET format = 'parquet'",
@@ -153,7 +153,7 @@ def test_a_database_has_one_pipeline(tmp_path: Path) -> None:
     change(tmp_path / "live.db", "DROP TABLE owner")
     for _ in range(2):
         opened(url, pipeline="plant").close()
-    with pytest.raises(Conflict, match="is of pipeline plant, and this one is yard; name another"):
+    with pytest.raises(Conflict, match="belongs to pipeline plant, and this one is yard; name"):
         opened(url, pipeline="yard")
     opened(url, pipeline="plant").close()
 
@@ -162,13 +162,13 @@ def test_columns_of_another_version_are_named(tmp_path: Path) -> None:
     file = tmp_path / "live.db"
     change(file, OLD_ANOMALIES)
     before = schema(file)
-    with pytest.raises(Conflict, match="another layout: table anomalies lacks began_us; go on"):
+    with pytest.raises(Conflict, match="another layout: table anomalies lacks began_us; use"):
         opened(f"sqlite:///{file}")
     assert schema(file) == before
     file.unlink()
     opened(f"sqlite:///{file}").close()
     change(file, "ALTER TABLE devices ADD COLUMN colour VARCHAR")
-    with pytest.raises(Conflict, match="another layout: table devices has colour; go on"):
+    with pytest.raises(Conflict, match="another layout: table devices has colour; use"):
         opened(f"sqlite:///{file}")
 
 
@@ -176,7 +176,7 @@ def test_postgresql_is_looked_at_in_the_same_way(postgres: PostgresServer) -> No
     url = postgres.new_database()
     opened(url).close()
     postgres.execute("UPDATE layout SET number = 0", url)
-    with pytest.raises(Conflict, match="and of another layout; go on with the version that made"):
+    with pytest.raises(Conflict, match="and of another layout; use the version that made"):
         opened(url)
 
 
@@ -212,4 +212,4 @@ def test_a_checkpoint_goes_on_with_the_spark_that_is_there(
         sent += log.publish(message(number) for number in range(sent, sent + 60))
         words = [ENMASSE, "pipeline", "run", "--once", "-f", file]
         subprocess.run(words, check=True, timeout=600, env=environment)
-        judged(file, sent)
+        check_tables(file, sent)

@@ -18,10 +18,10 @@ import yaml
 
 from doubles import TestClock
 from enmasse.base.errors import Conflict, Invalid, Missing, Unavailable
-from enmasse.pipeline.endings import SOUND_S, TROUBLE_PAUSES_S
+from enmasse.pipeline.failures import STABLE_S, TROUBLE_PAUSES_S
 from enmasse.pipeline.live import database
 from enmasse.pipeline.live.database import Live
-from enmasse.pipeline.places import Places, read
+from enmasse.pipeline.paths import Paths, read
 from enmasse.pipeline.run import Run
 from enmasse.resources.pipeline import Live as Database
 from silver_readings import Batch, measured, put_in, us
@@ -67,17 +67,17 @@ class Watched:
             "spec": {"sources": sources, "detectors": [SILENT], "trigger": "1s"},
         }
         (folder / "pipeline.yaml").write_text(yaml.safe_dump(document))
-        pipeline, places = read(folder / "pipeline.yaml")
-        places.state.mkdir()
-        self.db = Live(places.live_url, pipeline.spec, pipeline.metadata.name)
+        pipeline, paths = read(folder / "pipeline.yaml")
+        paths.state.mkdir()
+        self.db = Live(paths.live_url, pipeline.spec, pipeline.metadata.name)
         self.db.claim("s", "q")
         self.clock = TestClock()
-        self.run = Run(cast(Any, None), pipeline, places, self.db, self.clock)
+        self.run = Run(cast(Any, None), pipeline, paths, self.db, self.clock)
         self.query = Query()
         self.run._queries["s"] = cast(Any, self.query)
 
     def look(self) -> None:
-        self.run._look()
+        self.run._poll()
 
     @property
     def figures(self) -> dict[str, Any]:
@@ -173,15 +173,15 @@ def test_a_source_that_ends_leaves_the_others_and_is_tried_again(
             raise OURS
         return last
 
-    two.run._begins["s"] = cast(Any, begin)
+    two.run._starters["s"] = cast(Any, begin)
     stop.then = {4.0: lambda: told.append(two.db.status()["troubles"]["source"])}
-    stop.then[sum(TROUBLE_PAUSES_S) + 2 + SOUND_S] = stop.set
+    stop.then[sum(TROUBLE_PAUSES_S) + 2 + STABLE_S] = stop.set
     two.run.watch(stop)
     pauses = [later - earlier for earlier, later in zip([1.0, *begun], begun, strict=False)]
     # it is looked at once a second
     assert pauses == pytest.approx(TROUBLE_PAUSES_S, abs=1.0)
     assert told[0]["s"]["error"] == "source s: 3 messages are no longer kept"
-    assert [one for one in caplog.messages if one.endswith("the other sources go on")]
+    assert [one for one in caplog.messages if one.endswith("the other sources continue")]
     # it has gone on for so long that nothing is wrong any more
     assert two.db.status()["troubles"]["source"] == {}
     assert cast(Any, two.run._queries["s"]) is last
@@ -209,7 +209,7 @@ def test_a_run_that_ends_by_itself_says_what_was_left_out(two: Watched) -> None:
         other.isActive = False
 
     two.run._once = True
-    two.run._begins["s"] = cast(Any, None)
+    two.run._starters["s"] = cast(Any, None)
     stop.then = {30.0: end}
     with pytest.raises(Conflict, match="^source s: 3 messages"):
         two.run.watch(stop)
@@ -246,11 +246,11 @@ def test_a_query_whose_process_died_begins_again(
             raise found
         return cast(Query, found)
 
-    watched.run._begins["s"] = cast(Any, begin)
+    watched.run._starters["s"] = cast(Any, begin)
     watched.query.error, watched.query.isActive = DEAD, False
     stop.then = {10.0: stop.set}
     watched.run.watch(stop)
-    tries = [one.partition("begins again ")[2] for one in caplog.messages]
+    tries = [one.partition("restart ")[2] for one in caplog.messages]
     assert tries == ["in 1 s, try 1 of 8", "in 2 s, try 2 of 8"]
     assert (starts, watched.figures["lag_messages"]) == ([], 4)
     watched.run.stop()
@@ -266,8 +266,8 @@ def test_a_query_that_dies_at_each_start_ends_the_run(watched: Watched) -> None:
         query.error, query.isActive = DEAD, False
         return query
 
-    watched.run._begins["s"] = cast(Any, begin)
-    watched.run._begin("s")
+    watched.run._starters["s"] = cast(Any, begin)
+    watched.run._start("s")
     with pytest.raises(Unavailable, match="^source s: Spark failed 9 times .*connect"):
         watched.run.watch(Passing(watched.clock))
     pauses = [later - earlier for earlier, later in zip(begun, begun[1:], strict=False)]
@@ -278,9 +278,9 @@ def test_a_start_that_is_refused_is_no_death(watched: Watched) -> None:
     def begin() -> Query:
         raise RuntimeError("enmasse.base.errors.Invalid: option adress is not known")
 
-    watched.run._begins["s"] = cast(Any, begin)
+    watched.run._starters["s"] = cast(Any, begin)
     with pytest.raises(Invalid, match="^source s: option adress is not known$"):
-        watched.run._begin("s")
+        watched.run._start("s")
 
 
 def test_a_run_ends_with_its_queries_or_when_it_is_told(watched: Watched) -> None:
@@ -323,19 +323,19 @@ def test_a_run_with_a_backlog_ends_after_the_batch_of_each_source(two: Watched) 
 
 def test_one_process_at_a_time_runs_a_pipeline(tmp_path: Path) -> None:
     Watched(tmp_path).db.close()
-    _, places = read(tmp_path / "pipeline.yaml")
-    assert places.runner() is None
-    with places.taken():
-        assert places.runner() is not None
-        with pytest.raises(Conflict, match="in use by process"), places.taken():
+    _, paths = read(tmp_path / "pipeline.yaml")
+    assert paths.running_pid() is None
+    with paths.locked():
+        assert paths.running_pid() is not None
+        with pytest.raises(Conflict, match="in use by process"), paths.locked():
             pass
-    assert places.runner() is None
+    assert paths.running_pid() is None
 
 
 HOLDS = """
 import pathlib, subprocess, sys
-from enmasse.pipeline.places import read
-with read(pathlib.Path(sys.argv[1]))[1].taken():
+from enmasse.pipeline.paths import read
+with read(pathlib.Path(sys.argv[1]))[1].locked():
     # what it has started lives on
     subprocess.Popen(["sleep", "60"], stdout=subprocess.DEVNULL)
     print("taken", flush=True)
@@ -346,21 +346,21 @@ with read(pathlib.Path(sys.argv[1]))[1].taken():
 def test_the_lock_of_a_process_that_was_killed_blocks_nobody(tmp_path: Path) -> None:
     Watched(tmp_path).db.close()
     file = tmp_path / "pipeline.yaml"
-    _, places = read(file)
+    _, paths = read(file)
     words = [sys.executable, "-c", HOLDS, str(file)]
     pipe = subprocess.PIPE
     with subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True, process_group=0) as holder:
         assert holder.stdout is not None and holder.stdout.readline() == "taken\n"
         with (
             pytest.raises(Conflict, match=f"in use by process {holder.pid}; stop it first"),
-            places.taken(),
+            paths.locked(),
         ):
             pass
-        assert places.runner() == holder.pid
+        assert paths.running_pid() == holder.pid
         holder.kill()
         holder.wait()
-        assert places.runner() is None
-        with places.taken():
+        assert paths.running_pid() is None
+        with paths.locked():
             pass
         os.killpg(holder.pid, signal.SIGKILL)
 
@@ -369,16 +369,16 @@ def test_who_looks_at_the_lock_neither_takes_it_nor_seems_to_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Watched(tmp_path).db.close()
-    _, places = read(tmp_path / "pipeline.yaml")
-    with places.taken():
+    _, paths = read(tmp_path / "pipeline.yaml")
+    with paths.locked():
         pass
-    with places.lock.open("r+") as looks:
+    with paths.lock.open("r+") as looks:
         # somebody else looks at this moment
         fcntl.flock(looks, fcntl.LOCK_SH)
-        assert places.runner() is None
+        assert paths.running_pid() is None
         monkeypatch.setattr(time, "sleep", lambda _: fcntl.flock(looks, fcntl.LOCK_UN))
-        with places.taken():
-            assert places.runner() is not None
+        with paths.locked():
+            assert paths.running_pid() is not None
 
 
 def test_a_file_that_is_no_pipeline_is_refused(tmp_path: Path) -> None:
@@ -386,17 +386,17 @@ def test_a_file_that_is_no_pipeline_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Missing, match="write one: enmasse pipeline init"):
         read(file)
     file.write_text("apiVersion: v1\nkind: Namespace\nmetadata: {name: x}\n")
-    with pytest.raises(Invalid, match="holds Namespace; one Pipeline is wanted"):
+    with pytest.raises(Invalid, match="contains Namespace; expected one Pipeline"):
         read(file)
 
 
 def test_tables_lie_beside_the_document_or_where_it_says(tmp_path: Path) -> None:
     Watched(tmp_path).db.close()
-    pipeline, places = read(tmp_path / "pipeline.yaml")
-    assert places.table("gold") == str(tmp_path / "tables" / "gold")
+    pipeline, paths = read(tmp_path / "pipeline.yaml")
+    assert paths.table("gold") == str(tmp_path / "tables" / "gold")
     tables = pipeline.spec.tables.model_copy(update={"path": "s3://bucket/p/"})
     spec = pipeline.spec.model_copy(update={"tables": tables})
-    far = Places(tmp_path / "pipeline.yaml", pipeline.model_copy(update={"spec": spec}))
+    far = Paths(tmp_path / "pipeline.yaml", pipeline.model_copy(update={"spec": spec}))
     assert far.table("gold") == "s3://bucket/p/gold"
     assert far.live_url == f"sqlite:///{tmp_path / 'p.state' / 'live.db'}"
 
@@ -405,15 +405,15 @@ def test_the_password_of_the_database_is_in_a_file_and_the_folder_is_the_runners
     tmp_path: Path,
 ) -> None:
     Watched(tmp_path).db.close()
-    pipeline, places = read(tmp_path / "pipeline.yaml")
+    pipeline, paths = read(tmp_path / "pipeline.yaml")
     database = Database(url="postgresql://u@h/d?options=-csearch_path%3Ds", password_file="secret")
     spec = pipeline.spec.model_copy(update={"live": database})
-    other = Places(tmp_path / "pipeline.yaml", pipeline.model_copy(update={"spec": spec}))
+    other = Paths(tmp_path / "pipeline.yaml", pipeline.model_copy(update={"spec": spec}))
     with pytest.raises(Invalid, match="spec.live: passwordFile: cannot read"):
         _ = other.live_url
     (tmp_path / "secret").write_text("p@ss\n")
     assert other.live_url == "postgresql://u:p%40ss@h/d?options=-csearch_path%3Ds"
     (tmp_path / "deep").mkdir()
-    away = Places(tmp_path / "deep" / "pipeline.yaml", pipeline)
-    with away.taken():
+    away = Paths(tmp_path / "deep" / "pipeline.yaml", pipeline)
+    with away.locked():
         assert away.state.stat().st_mode & 0o777 == 0o700

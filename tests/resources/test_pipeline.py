@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from enmasse.base.errors import Invalid
-from enmasse.pipeline import starter
+from enmasse.pipeline import template
 from enmasse.resources import Pipeline, load, parse
 
 
@@ -58,7 +58,7 @@ def test_metrics_are_names_or_fields_with_units() -> None:
 
 
 def test_the_document_of_init_says_what_it_means() -> None:
-    (found,) = load(starter.document("amqps://h:5671", "it's"), "pipeline.yaml")
+    (found,) = load(template.document("amqps://h:5671", "it's"), "pipeline.yaml")
     assert isinstance(found, Pipeline)
     assert (found.spec.sources[0].url, found.spec.sources[0].address) == ("amqps://h:5671", "it's")
     assert {detector.name for detector in found.spec.detectors} == {
@@ -68,13 +68,13 @@ def test_the_document_of_init_says_what_it_means() -> None:
 
 def for_editors() -> jsonschema_rs.Validator:
     """The schema beside the document of init, as an editor uses it."""
-    return jsonschema_rs.validator_for(json.loads(starter.schema()))
+    return jsonschema_rs.validator_for(json.loads(template.schema()))
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        starter.document("amqps://h:5671", "it's"),
+        template.document("amqps://h:5671", "it's"),
         json.dumps(document(source={"metrics": ["a", {"name": "b", "unit": "Cel"}]})),
         json.dumps(document(source={"device": ["a", "b"], "time": "t"}, trigger=5000)),
     ],
@@ -115,7 +115,7 @@ REFUSED = [
     (
         {"source": {"spool": "q", "start": "latest"}},
         "spec.sources[0].start",
-        "a queue has no places",
+        "a queue has no offsets",
     ),
     ({"source": {"options": {"spool": "q"}}}, "spec.sources[0].options", "spool is a field of"),
     ({"sources": [QUEUE, QUEUE | {"name": "r"}]}, "spec.sources.spool", "'k' is there 2 times"),
@@ -199,6 +199,6 @@ def test_of_what_is_refused_inside_a_list_the_list_is_not_called_empty(
 
 
 def test_the_document_of_init_names_its_address_in_the_command_that_makes_it() -> None:
-    text = starter.document("amqp://h", "it's/1")
+    text = template.document("amqp://h", "it's/1")
     (line,) = (line for line in text.splitlines() if "enmasse create address" in line)
     assert shlex.split(line.removeprefix("#"))[:4] == ["enmasse", "create", "address", "it's/1"]

@@ -1,4 +1,4 @@
-"""What a document cannot say: functions from DataFrame to DataFrame in a file beside it.
+"""Steps: functions from DataFrame to DataFrame in a Python file next to the document.
 
     from enmasse.pipeline.functions import step
 
@@ -6,9 +6,9 @@
     def celsius(frame):
         return frame.withColumn("temperature", (frame.temperature - 32) / 1.8)
 
-A step gets the decoded records of a batch: whole messages (`docs/guide/spark.md`) with the fields
-that the source names. It may change, add and leave out rows, and has to keep the columns. Bronze
-has the messages as they came. Steps run in the order of the file.
+A step receives the decoded records of a batch: whole messages (`docs/guide/spark.md`) with the
+fields that the source names. It may change, add and drop rows, and has to keep the columns. Bronze
+has the original messages. Steps run in the order of the file.
 """
 
 import runpy
@@ -23,18 +23,18 @@ from pyspark.errors import PythonException
 from pyspark.sql import DataFrame
 
 from enmasse.base.errors import Invalid, Missing
-from enmasse.pipeline import endings
+from enmasse.pipeline import failures
 
 Function = Callable[[DataFrame], object]
-"""A step as it was written: what it gives is checked."""
+"""A step as written; its result is checked."""
 MARK = "__enmasse_source__"
 ALL = ""
-"""Of a step for every source."""
+"""The source of a step for every source."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One function, and the source it is for."""
+    """One function, and its source."""
 
     name: str
     source: str
@@ -42,7 +42,7 @@ class Step:
 
 
 def step(function: Function | None = None, *, source: str = ALL) -> Any:
-    """Make a function part of the pipeline: for every source, or for the one that is named."""
+    """Make a function part of the pipeline: for every source, or for the named one."""
 
     def mark(marked: Function) -> Function:
         setattr(marked, MARK, source)
@@ -52,9 +52,9 @@ def step(function: Function | None = None, *, source: str = ALL) -> Any:
 
 
 def load(path: Path, sources: Iterable[str]) -> list[Step]:
-    """Return the steps of a file, in their order.
+    """Return the steps of a file, in order.
 
-    Raises Missing if it is not there, Invalid if it cannot be run or names no source of these.
+    Raises Missing if there is no file, Invalid if it raises or names an unknown source.
     """
     if not path.is_file():
         raise Missing("E3000", f"spec.functions: there is no file {path}")
@@ -76,47 +76,52 @@ def load(path: Path, sources: Iterable[str]) -> list[Step]:
     return steps
 
 
-def applied(frame: DataFrame, steps: Sequence[Step]) -> DataFrame:
-    """Return what steps make of records, of which nothing is computed yet.
+def of_source(steps: Iterable[Step], source: str) -> list[Step]:
+    """Return the steps of one source."""
+    return [one for one in steps if one.source in (ALL, source)]
 
-    Raises Invalid that names the step if one raises, gives no frame or loses a column.
+
+def apply(frame: DataFrame, steps: Sequence[Step]) -> DataFrame:
+    """Return the frame after all steps; nothing is computed yet.
+
+    Raises Invalid that names the step if one raises, returns no frame or drops a column.
     """
     columns = frame.columns
     for one in steps:
-        with _told(f"step {one.name}"):
-            made = one.function(frame)
-        if not isinstance(made, DataFrame):
-            what = type(made).__name__
-            raise Invalid("E1003", f"step {one.name} gives {what}; return a DataFrame")
-        frame = made
+        with _attributed_to(f"step {one.name}"):
+            result = one.function(frame)
+        if not isinstance(result, DataFrame):
+            kind = type(result).__name__
+            raise Invalid("E1003", f"step {one.name} returns {kind}; return a DataFrame")
+        frame = result
         lost = [name for name in columns if name not in frame.columns]
         if lost:
-            raise Invalid("E1003", f"step {one.name} leaves out column {lost[0]}; keep it")
+            raise Invalid("E1003", f"step {one.name} drops column {lost[0]}; keep it")
     return frame.select(*(f"`{name}`" for name in columns))
 
 
 @contextmanager
-def computed(steps: Sequence[Step]) -> Iterator[None]:
-    """Name all steps in an error of computing their rows, as Invalid.
+def computing(steps: Sequence[Step]) -> Iterator[None]:
+    """Raise errors of computing the rows of steps as Invalid that names all of them.
 
-    What a process of Spark died of is raised as it is.
+    Failures of Spark are raised unchanged.
     """
     if not steps:
         yield
         return
-    with _told("steps " + ", ".join(one.name for one in steps)):
+    with _attributed_to("steps " + ", ".join(one.name for one in steps)):
         yield
 
 
 @contextmanager
-def _told(who: str) -> Iterator[None]:
-    """Say whose error it is; the death of a process of Spark, or of Spark, is none of theirs."""
+def _attributed_to(owner: str) -> Iterator[None]:
+    """Name the owner of an error, unless Spark itself failed."""
     try:
         yield
     except (Py4JNetworkError, ConnectionError):
         raise
     except Exception as error:
-        if endings.death(error):
+        if failures.spark_failure(error):
             raise
         kind = "" if isinstance(error, PythonException) else f"{type(error).__name__}: "
-        raise Invalid("E1003", f"{who}: {kind}{endings.reason(error)}") from error
+        raise Invalid("E1003", f"{owner}: {kind}{failures.summary(error)}") from error

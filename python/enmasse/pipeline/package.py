@@ -1,7 +1,7 @@
-"""The package that travels to the executors of a cluster: all that they import, in one archive.
+"""The package for the executors of a cluster: everything that they import, in one archive.
 
-It is made of what is installed beside this process, so executors have the same versions, and
-nothing is fetched or built. The cluster brings Java, Spark and the same minor version of Python.
+It contains the installed distributions of this environment, so executors have the same versions;
+nothing is downloaded or built. The cluster has Java, Spark and the same minor version of Python.
 """
 
 import hashlib
@@ -21,16 +21,16 @@ import enmasse
 from enmasse.base.errors import Code, Invalid, Missing, Unavailable
 
 FOLDER = "enmasse_package"
-"""Where executors have it, below the folder they work in."""
+"""The folder of the package on executors, in their working directory."""
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
-"""What runs it: compiled modules are of one minor version."""
-SIGN = "enmasse-package.json"
-"""The first entry of the archive: what it was made of."""
+"""The Python of executors: native modules need the same minor version."""
+MANIFEST = "enmasse-package.json"
+"""The first entry of the archive: its versions."""
 _OURS = ("enmasse", "pyspark_enmasse")
 _EXTRAS = {"spark", "postgresql"}
-"""What executors need, as far as it is installed."""
-_LEFT = {"pyspark", "sqlalchemy"}
-"""The cluster has its own Spark; executors reach live state by psycopg alone."""
+"""Extras that executors need, if installed."""
+_EXCLUDED = {"pyspark", "sqlalchemy"}
+"""The cluster has its own Spark; executors use live state by psycopg only."""
 _REQUIREMENT = re.compile(r"([\w.-]+)\s*(?:\[([^]]*)\])?")
 _OF_EXTRA = re.compile(r"extra\s*==\s*['\"]([\w.-]+)['\"]")
 _COMPRESSION = 4
@@ -38,17 +38,17 @@ _MODE = 0o644
 
 
 def write(file: Path, also: Sequence[str] = ()) -> dict[str, Any]:
-    """Write the archive: the distributions of our extras and `also`, and what those need.
+    """Write the archive with the distributions of our extras and `also`, and their requirements.
 
-    Returns what is in it. Raises Missing for one that is not installed, Unavailable if the file
-    cannot be written.
+    Returns its content. Raises Missing for a distribution that is not installed, Unavailable if the
+    file cannot be written.
     """
     found = distributions(also)
     new = file.with_name(f"{file.name}.new")
     try:
         with tarfile.open(new, "w:gz", compresslevel=_COMPRESSION) as archive:
-            text = json.dumps(_sign()).encode()
-            entry = tarfile.TarInfo(SIGN)
+            text = json.dumps(_manifest()).encode()
+            entry = tarfile.TarInfo(MANIFEST)
             entry.size, entry.mode = len(text), _MODE
             archive.addfile(entry, BytesIO(text))
             for name, path in sorted({**_own_files(), **_files(found)}.items()):
@@ -64,49 +64,49 @@ def write(file: Path, also: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def check(file: Path) -> None:
-    """Raise Missing if there is no package, Invalid if it was not made by what runs here."""
-    mend = f"make it anew: enmasse pipeline package {file}"
+    """Raise Missing if there is no package, Invalid if it does not match this environment."""
+    remedy = f"make it again: enmasse pipeline package {file}"
     try:
         with tarfile.open(file, "r:gz") as archive:
             entry = archive.next()
-            read = archive.extractfile(entry) if entry and entry.name == SIGN else None
-            sign = json.loads(read.read()) if read else None
+            read = archive.extractfile(entry) if entry and entry.name == MANIFEST else None
+            manifest = json.loads(read.read()) if read else None
     except FileNotFoundError:
         raise Missing(
             Code.NOT_FOUND,
             f"there is no {file}, which executors need: enmasse pipeline package {file}"
-            " (--package off where they have all of it themselves)",
+            " (--package off if their image has everything)",
         ) from None
     except (OSError, tarfile.TarError, ValueError, EOFError) as error:
-        raise Invalid(Code.REQUEST_INVALID, f"cannot read {file}: {error}; {mend}") from None
-    if sign is None:
-        raise Invalid(Code.REQUEST_INVALID, f"{file} is no package of a pipeline; {mend}")
-    for name, own in _sign().items():
-        if sign.get(name) != own:
+        raise Invalid(Code.REQUEST_INVALID, f"cannot read {file}: {error}; {remedy}") from None
+    if manifest is None:
+        raise Invalid(Code.REQUEST_INVALID, f"{file} is not a package of a pipeline; {remedy}")
+    for name, own in _manifest().items():
+        if manifest.get(name) != own:
             raise Invalid(
                 Code.REQUEST_INVALID,
-                f"{file} has {name} {sign.get(name)}, here is {own}; {mend}",
+                f"{file} has {name} {manifest.get(name)}, here is {own}; {remedy}",
             )
 
 
 def distributions(also: Sequence[str]) -> list[Distribution]:
-    """Return what executors need, beside our own package, by the names of distributions."""
+    """Return the distributions that executors need, except our own."""
     wanted = [*_required(distribution("enmasse"), _EXTRAS), *((name, set()) for name in also)]
-    asked = {_normal(name) for name in also}
+    requested = {_normal(name) for name in also}
     found: dict[str, Distribution] = {}
     while wanted:
         given, extras = wanted.pop()
         name = _normal(given)
-        if name in found or name in _LEFT | {"enmasse"}:
+        if name in found or name in _EXCLUDED | {"enmasse"}:
             continue
         try:
             found[name] = distribution(name)
         except PackageNotFoundError:
-            if name in asked:
+            if name in requested:
                 raise Missing(
                     Code.NOT_FOUND, f"--also {given}: it is not installed: pip install {given}"
                 ) from None
-            # needed on another system or by another Python only
+            # a requirement of other systems or versions of Python
             continue
         wanted += _required(found[name], extras)
     return [found[name] for name in sorted(found)]
@@ -117,12 +117,12 @@ def _normal(name: str) -> str:
 
 
 def _required(of: Distribution, extras: set[str]) -> list[tuple[str, set[str]]]:
-    """What a distribution needs by itself and for these extras: names and extras of those."""
+    """The requirements of a distribution, with these extras: names and their extras."""
     found: list[tuple[str, set[str]]] = []
     for text in of.requires or []:
         name = _REQUIREMENT.match(text)
         extra = _OF_EXTRA.search(text)
-        # what runs the platform itself has no work on an executor
+        # executors do not need the requirements of the platform itself
         is_wanted = extra[1] in extras if extra else of.metadata["Name"] != "enmasse"
         if name is not None and is_wanted:
             wanted = {one.strip() for one in (name[2] or "").split(",") if one.strip()}
@@ -131,7 +131,7 @@ def _required(of: Distribution, extras: set[str]) -> list[tuple[str, set[str]]]:
 
 
 def _own_files() -> dict[str, Path]:
-    """Our own files by their names in the archive."""
+    """Our own files by name in the archive."""
     found: dict[str, Path] = {}
     for package in _OURS:
         spec = importlib.util.find_spec(package)
@@ -143,7 +143,7 @@ def _own_files() -> dict[str, Path]:
 
 
 def _files(of: Sequence[Distribution]) -> dict[str, Path]:
-    """The files of distributions by their names in the archive, without their tests."""
+    """The files of distributions by name in the archive, without tests."""
     found: dict[str, Path] = {}
     for one in of:
         for entry in one.files or []:
@@ -157,12 +157,12 @@ def _files(of: Sequence[Distribution]) -> dict[str, Path]:
 
 
 def _compiled(path: Path) -> Iterator[Path]:
-    # Spark gives a worker seconds to start: it is not to compile what it imports
+    # a worker has seconds to start, too few to compile its imports
     if path.suffix == ".py":
         yield Path(importlib.util.cache_from_source(str(path)))
 
 
-def _sign() -> dict[str, str]:
+def _manifest() -> dict[str, str]:
     digest = hashlib.sha256()
     for name, path in sorted(_own_files().items()):
         if "__pycache__" not in name:

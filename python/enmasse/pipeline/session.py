@@ -1,4 +1,4 @@
-"""The Spark that a pipeline runs on: embedded in this process, a cluster's, or behind Connect."""
+"""The Spark session of a pipeline: embedded in this process, on a cluster, or by Spark Connect."""
 
 import os
 import re
@@ -30,17 +30,17 @@ QUERY_SETTINGS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # tasks write the folders of a table side by side: no sort of their rows by folder
+    # tasks write the folders of a table concurrently, without sorting rows by folder
     "spark.sql.maxConcurrentOutputFileWriters": "16",
 }
-"""What holds for our queries wherever they run."""
+"""Settings of our queries on any Spark."""
 SETTINGS = QUERY_SETTINGS | {
-    # gold's tasks wait for their turn beside those of sources, in a pool of their own
+    # the tasks of gold share the cores with those of sources, in a pool of their own
     "spark.scheduler.mode": "FAIR",
     "spark.ui.enabled": "false",
     "spark.python.worker.faulthandler.enabled": "true",
 }
-"""What a Spark of ours is told, beside its memory and where it runs."""
+"""Settings of a Spark that we start, in addition to memory and addresses."""
 LOG = "spark.log"
 LOG_SETTING = "LOG4J_CONFIGURATION_FILE"
 _LOGGING = """\
@@ -66,7 +66,7 @@ _STANDALONE = re.compile(r"spark://([^,]+:\d+)(,[^,]+:\d+)*")
 _REMOTE = re.compile(r"sc://([^/:;]+(:\d+)?)(/.*)?")
 _REMOTE_PORT = 15_002
 S3_JARS = "org.apache.hadoop:hadoop-aws"
-"""What Spark lacks for buckets, in the version of its Hadoop; it brings the AWS SDK with it."""
+"""The package that Spark needs for buckets, in the version of its Hadoop."""
 _PYSPARK = Path(pyspark.__file__).parent
 
 
@@ -85,21 +85,20 @@ def session(
     *,
     shows_progress: bool = False,
 ) -> Iterator[SparkSession]:
-    """Start Spark and stop it at the end; what it has to write lies in a folder.
+    """Start Spark and stop it at the end; it writes its files to a folder.
 
-    `package` travels to the executors of a cluster, which have nothing of it themselves. With
-    `shows_progress` Spark draws a bar of its tasks on stderr, where it is of this process. Raises
-    Missing or Invalid for a package that does not fit, Unavailable if Spark does not start, or its
-    JVM dies.
+    `package` is sent to the executors of a cluster. With `shows_progress` an embedded Spark draws a
+    progress bar on stderr. Raises Missing or Invalid for a wrong package, Unavailable if Spark does
+    not start or its JVM dies.
     """
     if master.startswith(CONNECT):
-        builder, settings = _of_server(master), QUERY_SETTINGS
+        builder, settings = _connect_builder(master), QUERY_SETTINGS
     else:
         builder = SparkSession.builder.master(master).appName(name)
         settings = (
             SETTINGS
             | uris.settings(os.environ)
-            | _placed(master, package)
+            | _cluster_settings(master, package)
             | {
                 "spark.driver.memory": f"{memory_bytes >> 10}k",
                 "spark.sql.warehouse.dir": str(folder / "warehouse"),
@@ -110,16 +109,16 @@ def session(
         builder = builder.config(key, value)
     before = _children()
     try:
-        with logged(folder), light_home(folder) if is_local(master) else nullcontext():
+        with log_to_file(folder), light_home(folder) if is_local(master) else nullcontext():
             spark = builder.getOrCreate()
     except KeyboardInterrupt:
-        # PySpark takes away the folder that its JVM writes to, which ends neither way then
+        # PySpark has deleted the folder of its JVM, which would never end
         for child in _children() - before:
             with suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)
         raise
     except Exception as error:
-        raise _not_started(master, error) from error
+        raise _start_error(master, error) from error
     try:
         if not master.startswith(CONNECT):
             spark.sparkContext.setLogLevel("ERROR")
@@ -127,8 +126,8 @@ def session(
     except (Py4JNetworkError, ConnectionError) as error:
         raise Unavailable(
             Code.NOT_AVAILABLE,
-            "Spark's JVM is gone: it was killed, or had no memory left; start the run again, with "
-            f"more spec.memory if it comes again{see_log(log_of(folder))}",
+            "Spark's JVM died: it was killed or ran out of memory; start the run again, with more "
+            f"spec.memory if that repeats{see_log(log_file_of(folder))}",
         ) from error
     finally:
         with suppress(Py4JError, ConnectionError):
@@ -136,24 +135,24 @@ def session(
 
 
 @contextmanager
-def described(spark: SparkSession, what: str) -> Iterator[None]:
-    """Give the jobs that are started meanwhile a name in the UI of Spark."""
+def job_description(spark: SparkSession, text: str) -> Iterator[None]:
+    """Describe the jobs of the block in the UI of Spark."""
     if is_remote():
         yield
         return
     context = spark.sparkContext
     before = context.getLocalProperty(DESCRIPTION)
-    context.setJobDescription(what)
+    context.setJobDescription(text)
     try:
         yield
     finally:
         context.setLocalProperty(DESCRIPTION, cast(str, before))
 
 
-def check_reached(spark: SparkSession, path: str) -> None:
-    """Raise Unavailable if tables cannot be reached where they are to lie, with the cause.
+def check_reachable(spark: SparkSession, path: str) -> None:
+    """Raise Unavailable with the cause if the location of tables cannot be reached.
 
-    What a server of Spark Connect has is not looked at.
+    A server of Spark Connect is not checked.
     """
     if not uris.is_uri(path):
         return
@@ -166,9 +165,9 @@ def check_reached(spark: SparkSession, path: str) -> None:
         return
     context: Any = spark.sparkContext
     hadoop = context._jvm.org.apache.hadoop
-    place = hadoop.fs.Path(uris.for_spark(path))
+    location = hadoop.fs.Path(uris.for_spark(path))
     try:
-        place.getFileSystem(context._jsc.hadoopConfiguration())
+        location.getFileSystem(context._jsc.hadoopConfiguration())
     except Py4JJavaError as error:
         if _NO_CLASS.search(str(error.java_exception)) is None:
             raise Unavailable(
@@ -177,30 +176,30 @@ def check_reached(spark: SparkSession, path: str) -> None:
         jars = f"{S3_JARS}:{hadoop.util.VersionInfo.getVersion()}"
         raise Unavailable(
             Code.NOT_AVAILABLE,
-            f"tables at {path}: this Spark has no jars for buckets; give them to it:"
+            f"tables at {path}: this Spark has no jars for buckets; add them:"
             f" PYSPARK_SUBMIT_ARGS='--packages {jars} pyspark-shell'",
         ) from error
 
 
-def log_of(folder: Path) -> Path | None:
-    """Return where the log of a Spark goes that has its files in a folder.
+def log_file_of(folder: Path) -> Path | None:
+    """Return the log file of a Spark with its files in a folder.
 
-    None where whoever started this process has settings of Spark of his own: they say it.
+    None if the environment has its own settings of Spark.
     """
     names = ("SPARK_HOME", "SPARK_CONF_DIR", LOG_SETTING)
     return None if any(name in os.environ for name in names) else folder / LOG
 
 
 def see_log(file: Path | None) -> str:
-    """Return the end of a sentence about what Spark did, which says where more is."""
+    """Return the end of an error that refers to the log file."""
     return f"; see {file}" if file else ""
 
 
 @contextmanager
-def logged(folder: Path) -> Iterator[None]:
-    """Let a Spark that is started meanwhile write its log, and what Java says of errors, to a file
-    of 10 MB and one of before, not to stderr."""
-    file = log_of(folder)
+def log_to_file(folder: Path) -> Iterator[None]:
+    """Make a Spark that is started in the block log to a file of 10 MB and one older file, not to
+    stderr."""
+    file = log_file_of(folder)
     if file is None:
         yield
         return
@@ -216,11 +215,11 @@ def logged(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def light_home(folder: Path) -> Iterator[None]:
-    """Let a Spark that is started meanwhile start Python from the package that is installed.
+    """Make a Spark that is started in the block import PySpark from the installed package.
 
-    Spark puts its own copy, a zip, first on the path of each Python process it starts, which then
-    compiles what it imports anew: nearly a second of processor time for each of the five or so of
-    a start. A home of links has all but that copy. Whoever names a home has it his way.
+    Spark puts its own copy, a zip, first on the path of each Python process, which then compiles
+    its imports: nearly a second of processor time for each of about five processes at a start. A
+    home of links has everything but that copy. A `SPARK_HOME` of the user is left alone.
     """
     names = [name for name in ("bin", "conf", "jars") if (_PYSPARK / name).is_dir()]
     if "SPARK_HOME" in os.environ or "jars" not in names:
@@ -230,25 +229,25 @@ def light_home(folder: Path) -> Iterator[None]:
     home.mkdir(parents=True, exist_ok=True)
     for name in names:
         link, new = home / name, home / f"{name}.{os.getpid()}"
-        # another process may do the same, and another version may have been there
+        # atomic, because another process may do the same; also replaces an older version
         new.symlink_to(_PYSPARK / name, target_is_directory=True)
         new.replace(link)
     os.environ["SPARK_HOME"] = str(home)
     try:
         yield
     finally:
-        # another process of this one may have another Spark
+        # child processes may use another Spark
         del os.environ["SPARK_HOME"]
 
 
-def _placed(master: str, package: Path | None) -> dict[str, str]:
-    """Where the driver is found, and what its executors are given."""
-    # workers are started by this name, which need not be the Python of this process
+def _cluster_settings(master: str, package: Path | None) -> dict[str, str]:
+    """Settings of addresses, Python and package, by kind of master."""
+    # Spark starts Python workers by this name
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if is_local(master):
         os.environ["PYSPARK_PYTHON"] = sys.executable
-        return _reached_at("127.0.0.1")
-    # one name that is right here and there; here the first of the path is that of this process
+        return _driver_host("127.0.0.1")
+    # a name that is valid on all machines; here it must be the Python of this process
     os.environ.setdefault("PYSPARK_PYTHON", packages.PYTHON)
     os.environ["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
     settings: dict[str, str] = {}
@@ -256,7 +255,7 @@ def _placed(master: str, package: Path | None) -> dict[str, str]:
         if _STANDALONE.fullmatch(master) is None:
             raise Invalid(Code.REQUEST_INVALID, f"--master {master}: write spark://HOST:PORT")
         own = _own_address(master, master.removeprefix("spark://").split(","))
-        settings |= _reached_at(os.environ.get("SPARK_LOCAL_IP") or own)
+        settings |= _driver_host(os.environ.get("SPARK_LOCAL_IP") or own)
     if package is not None:
         packages.check(package)
         settings["spark.archives"] = f"{package.resolve()}#{packages.FOLDER}"
@@ -264,11 +263,11 @@ def _placed(master: str, package: Path | None) -> dict[str, str]:
     return settings
 
 
-def _reached_at(host: str) -> dict[str, str]:
+def _driver_host(host: str) -> dict[str, str]:
     return {"spark.driver.host": host, "spark.driver.bindAddress": host}
 
 
-def _of_server(master: str) -> SparkSession.Builder:
+def _connect_builder(master: str) -> SparkSession.Builder:
     found = _REMOTE.fullmatch(master)
     if found is None:
         raise Invalid(Code.REQUEST_INVALID, f"--master {master}: write sc://HOST:PORT")
@@ -276,28 +275,26 @@ def _of_server(master: str) -> SparkSession.Builder:
         raise Unavailable(
             Code.NOT_AVAILABLE, "Spark Connect is not installed: pip install 'enmasse[connect]'"
         )
-    # its client would try for minutes
+    # fail fast: its client retries for minutes
     _own_address(master, [found[1] if found[2] else f"{found[1]}:{_REMOTE_PORT}"])
     return SparkSession.builder.remote(master)
 
 
-def _own_address(master: str, places: Sequence[str]) -> str:
-    """The address of this machine by which it reaches a master, and so is reached from there."""
+def _own_address(master: str, servers: Sequence[str]) -> str:
+    """The address of this machine on the route to a master, by which the master reaches it."""
     causes = []
-    for place in places:
-        host, _, port = place.rpartition(":")
+    for server in servers:
+        host, _, port = server.rpartition(":")
         try:
             with socket.create_connection((host, int(port)), CONNECT_TIMEOUT_S) as connection:
                 return str(connection.getsockname()[0])
         except OSError as error:
-            causes.append(f"{place}: {error.strerror or error}")
-    raise Unavailable(
-        Code.NOT_AVAILABLE, f"--master {master}: nothing answers: {'; '.join(causes)}"
-    )
+            causes.append(f"{server}: {error.strerror or error}")
+    raise Unavailable(Code.NOT_AVAILABLE, f"--master {master}: no connection: {'; '.join(causes)}")
 
 
 def _children() -> set[int]:
-    """The processes that this one has started and that have not ended."""
+    """The child processes of this one."""
     found = set()
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
@@ -306,11 +303,11 @@ def _children() -> set[int]:
     return found
 
 
-def _not_started(master: str, error: Exception) -> Unavailable:
+def _start_error(master: str, error: Exception) -> Unavailable:
     if isinstance(error, OSError) and error.filename:
         return Unavailable(Code.DATA_UNUSABLE, f"cannot use {error.filename}: {error.strerror}")
     text = error.getMessage() if isinstance(error, PySparkException) else str(error)
     lines = [line.strip() for line in (text or "").splitlines() if line.strip()]
-    # the first line of an error of Java's says only that there was one
-    said = next((line for line in lines if "Exception:" in line), next(iter(lines), repr(error)))
-    return Unavailable(Code.NOT_AVAILABLE, f"--master {master}: Spark does not start: {said}")
+    # the first line of an error of Java has no cause
+    cause = next((line for line in lines if "Exception:" in line), next(iter(lines), repr(error)))
+    return Unavailable(Code.NOT_AVAILABLE, f"--master {master}: Spark does not start: {cause}")

@@ -475,7 +475,7 @@ class Pipeline(Resource):
                 found += _placeless(path, source)
             found += _repeated(f"{path}.metrics", [metric.name for metric in source.metrics])
             if source.spool is not None and source.start != "earliest":
-                found.append(Fault(f"{path}.start", "a queue has no places: leave it out"))
+                found.append(Fault(f"{path}.start", "a queue has no offsets: omit it"))
         for index, window in enumerate(spec.windows):
             if DAY_MS % window:
                 found.append(Fault(f"spec.windows[{index}]", "must divide a day, as 1m or 1h do"))

@@ -19,16 +19,16 @@ from pyspark.sql import functions as F
 
 from enmasse.base.clock import SystemClock
 from enmasse.base.errors import Conflict, Denied, EnMasseError, Invalid
-from enmasse.pipeline import figures
-from enmasse.pipeline.ingest import batches, bronze, judge
-from enmasse.pipeline.ingest.replay import Backfill, Part
+from enmasse.pipeline import metrics
+from enmasse.pipeline.ingest import batches, bronze, report
+from enmasse.pipeline.ingest.backfill import Backfill, Part
 from enmasse.pipeline.ingest.store import Store
 from enmasse.pipeline.live import database
 from enmasse.pipeline.live.database import Live
-from enmasse.pipeline.places import read
+from enmasse.pipeline.paths import read
 from enmasse.pipeline.run import Run
 from enmasse.pipeline.tables import delta
-from pipeline_runs import document, judged, message, opened, rows, run_once
+from pipeline_runs import check_tables, document, message, open_pipeline, rows, run_once
 from platform_process import Platform, Start
 from published_streams import Log
 from stream_documents import stream
@@ -79,12 +79,12 @@ class Going:
 
 @contextmanager
 def going(spark: SparkSession, file: Path) -> Iterator[Going]:
-    pipeline, places = read(file)
+    pipeline, paths = read(file)
     with (
-        places.taken(),
-        closing(Live(places.live_url, pipeline.spec, pipeline.metadata.name)) as db,
+        paths.locked(),
+        closing(Live(paths.live_url, pipeline.spec, pipeline.metadata.name)) as db,
     ):
-        run = Run(spark, pipeline, places, db, SystemClock())
+        run = Run(spark, pipeline, paths, db, SystemClock())
         one = Going(run, db)
         try:
             one.start()
@@ -96,11 +96,11 @@ def going(spark: SparkSession, file: Path) -> Iterator[Going]:
 
 def proof(spark: SparkSession, file: Path) -> dict[str, Any]:
     """What `reconcile` says of the one source."""
-    pipeline, places, db = opened(file)
+    pipeline, paths, db = open_pipeline(file)
     db.close()
-    options = batches.options(pipeline.spec.sources[0], places)
-    store = Store(pipeline, places)
-    return judge.source(spark, "s", options, store, "earliest", "latest")
+    options = batches.options(pipeline.spec.sources[0], paths)
+    store = Store(pipeline, paths)
+    return report.source(spark, "s", options, store, "earliest", "latest")
 
 
 def test_a_queue_becomes_tables_and_each_message_is_proved_by_its_number_and_id(
@@ -110,14 +110,14 @@ def test_a_queue_becomes_tables_and_each_message_is_proved_by_its_number_and_id(
     sent = queue.publish(message(number) for number in range(100))
     told = run_once(spark, file)
     assert sum(one["messages"] for one in told) == 100
-    judged(file, sent)
+    check_tables(file, sent)
     # one that is sent twice is read once; one without an id cannot be told from another
     queue.publish([message(100), message(100)])
     nameless = message(101)
     queue.publish([replace(nameless, properties=replace(nameless.properties, message_id=None))])
     assert [one["messages"] for one in run_once(spark, file)] == [2]
-    judged(file, 102)
-    _, places, db = opened(file)
+    check_tables(file, 102)
+    _, paths, db = open_pipeline(file)
     with closing(db):
         # a queue does not say when it took a message: it came when it was taken
         assert all(row["last_seen_us"] for row in db.rows(database.DEVICES))
@@ -125,11 +125,11 @@ def test_a_queue_becomes_tables_and_each_message_is_proved_by_its_number_and_id(
     assert (found["messages"], found["exact"]) == (102, True)
     (part,) = found["parts"]
     assert (part["withoutId"], part["missing"], part["repeated"]) == (1, 0, 0)
-    assert "102 messages, each is in bronze once (1 have no" in judge.text(
+    assert "102 messages, each is in bronze once (1 have no" in report.text(
         {"sources": [found], "gold": NO_GOLD}
     )
     # one is gone; then another stands in its place; then there are two of one number
-    table = bronze.table(places.table("bronze"))
+    table = bronze.table(paths.table("bronze"))
     DeltaTable(table.path).delete('"offset" = 7')
     (part,) = proof(spark, file)["parts"]
     assert (part["missing"], part["exact"]) == (1, False)
@@ -140,12 +140,12 @@ def test_a_queue_becomes_tables_and_each_message_is_proved_by_its_number_and_id(
     bronze.append(copied, table, "intruder", 1)
     found = proof(spark, file)
     assert found["parts"][0]["bronze"] == {"count": 103, "offsets": 102}
-    assert "bronze differs:" in judge.text({"sources": [found], "gold": NO_GOLD})
-    pipeline, places, db = opened(file)
+    assert "bronze differs:" in report.text({"sources": [found], "gold": NO_GOLD})
+    pipeline, paths, db = open_pipeline(file)
     db.close()
-    options = batches.options(pipeline.spec.sources[0], places)
-    with pytest.raises(Invalid, match="a queue has no places"):
-        judge.source(spark, "s", options, Store(pipeline, places), "earliest", '{"0": 3}')
+    options = batches.options(pipeline.spec.sources[0], paths)
+    with pytest.raises(Invalid, match="a queue has no offsets"):
+        report.source(spark, "s", options, Store(pipeline, paths), "earliest", '{"0": 3}')
 
 
 def test_messages_that_are_none_are_quarantined_and_the_others_go_on(
@@ -169,19 +169,19 @@ def test_messages_that_are_none_are_quarantined_and_the_others_go_on(
     sent = log.publish([*small, *odd, *typed, *(message(number) for number in range(15, 18))])
     told = run_once(spark, file)
     assert sum(one["messages"] for one in told) == sent == 18
-    judged(file, sent)
-    _, places, db = opened(file)
+    check_tables(file, sent)
+    _, paths, db = open_pipeline(file)
     db.close()
-    reasons = sorted(rows(places, "quarantine")["reason"].to_pylist())
+    reasons = sorted(rows(paths, "quarantine")["reason"].to_pylist())
     assert [reason[:14] for reason in reasons] == [
         "JSON: expected",
         "device has 655",
         "temperature: t",
         "time 1970-01-0",
     ]
-    silver = rows(places, "silver")
+    silver = rows(paths, "silver")
     assert (len(silver), sum(silver["clamped"].to_pylist())) == (14, 1)
-    kept = rows(places, "bronze").to_pylist()
+    kept = rows(paths, "bronze").to_pylist()
     assert max(len(row["body"]) for row in kept) == len(large)
     said = Counter(dict(row["application_properties"] or []).get("n") for row in kept)
     assert all(said[text] == 1 for text in ("1", "one", "1.5", "true"))
@@ -201,16 +201,16 @@ def test_a_stream_made_anew_while_it_is_read_ends_the_run_or_is_read_on(
         log.publish(message(number) for number in range(20, 30))
         ended = run.ended.get(timeout=WAIT_S)
         assert isinstance(ended, EnMasseError) and str(ended).startswith("source s: ")
-    with pytest.raises(Conflict, match="source s: the stream was made anew: its uid was"):
+    with pytest.raises(Conflict, match="source s: the stream was created again: its uid was"):
         run_once(spark, file)
     # what was read stays, and what is new is read, once it is said that this is meant
     document(tmp_path / "p", log, {"failOnDataLoss": False})
     assert [one["messages"] for one in run_once(spark, file)] == [10]
-    _, places, db = opened(file)
+    _, paths, db = open_pipeline(file)
     db.close()
-    held = rows(places, "bronze")["message_id"].to_pylist()
+    held = rows(paths, "bronze")["message_id"].to_pylist()
     assert Counter(held) == Counter(str(number) for number in range(30))
-    assert len(rows(places, "silver")) == 30
+    assert len(rows(paths, "silver")) == 30
 
 
 USER = """
@@ -261,9 +261,9 @@ def test_an_address_without_rights_ends_the_run_and_nothing_is_lost(
     (tmp_path / "more.yaml").write_text(user("mine", "theirs"))
     platform.enmasse("apply", "-f", str(tmp_path / "more.yaml"))
     run_once(spark, file)
-    _, places, db = opened(file)
+    _, paths, db = open_pipeline(file)
     db.close()
-    held = Counter(rows(places, "bronze")["address"].to_pylist())
+    held = Counter(rows(paths, "bronze")["address"].to_pylist())
     assert held == {"mine": 10, "theirs": 10}
 
 
@@ -305,30 +305,30 @@ def test_a_backfill_takes_the_steps_of_today(spark: SparkSession, log: Log, tmp_
         "def warmer(frame):\n"
         "    return frame.withColumn('temperature', F.col('temperature') + 100)\n"
     )
-    pipeline, places, db = opened(file)
-    with closing(db), places.taken():
-        work = Backfill(pipeline, places, db)
+    pipeline, paths, db = open_pipeline(file)
+    with closing(db), paths.locked():
+        work = Backfill(pipeline, paths, db)
         parts = work.parts([Part("s")])
         (done,) = work.run(parts, spark, lambda _: None)
         work.gold(spark, whole=False)
         work.finish(parts)
     assert (done.messages, done.readings) == (20, 20)
-    assert min(rows(places, "silver")["value"].to_pylist()) == 100.0
-    judged(file, 20)
+    assert min(rows(paths, "silver")["value"].to_pylist()) == 100.0
+    check_tables(file, 20)
 
 
 def test_small_files_become_large_ones_and_what_was_can_be_read(
     spark: SparkSession, log: Log, tmp_path: Path
 ) -> None:
-    tidy = {"compactEvery": 4, "keep": "1d"}
-    file = document(tmp_path / "p", log, {"maxRows": 10}, tables=tidy)
+    maintain = {"compactEvery": 4, "keep": "1d"}
+    file = document(tmp_path / "p", log, {"maxRows": 10}, tables=maintain)
     sent = log.publish(message(number) for number in range(80))
     run_once(spark, file)
-    judged(file, sent)
-    _, places, db = opened(file)
+    check_tables(file, sent)
+    _, paths, db = open_pipeline(file)
     db.close()
     for name in ("bronze", "silver"):
-        table = DeltaTable(places.table(name))
+        table = DeltaTable(paths.table(name))
         assert len(table.file_uris()) < 8, name
         # what it was after the second batch
         operations = [one["operation"] for one in table.history()]
@@ -336,9 +336,9 @@ def test_small_files_become_large_ones_and_what_was_can_be_read(
         first = next(
             version
             for version in range(table.version() + 1)
-            if len(DeltaTable(places.table(name), version=version).to_pyarrow_table())
+            if len(DeltaTable(paths.table(name), version=version).to_pyarrow_table())
         )
-        assert len(DeltaTable(places.table(name), version=first + 1).to_pyarrow_table()) == 20
+        assert len(DeltaTable(paths.table(name), version=first + 1).to_pyarrow_table()) == 20
 
 
 def test_a_source_that_cannot_be_read_leaves_the_others_alone(
@@ -353,10 +353,10 @@ def test_a_source_that_cannot_be_read_leaves_the_others_alone(
     # the first of them ends at once, and the run ends after the others and says why
     with pytest.raises(EnMasseError, match=r"^source gone: .*nobody"):
         run_once(spark, file)
-    judged(file, sent)
-    _, _, db = opened(file)
+    check_tables(file, sent)
+    _, _, db = open_pipeline(file)
     with closing(db):
-        found = {one["source"]: one for one in figures.of_sources(db.status(), 0.0)}
+        found = {one["source"]: one for one in metrics.source_metrics(db.status(), 0.0)}
     assert found["s"]["trouble"] is None and "nobody" in found["gone"]["trouble"]["error"]
     assert found["s"]["written"]["bronze"] == found["s"]["written"]["silver"] == sent
     assert found["gone"]["written"] == {}

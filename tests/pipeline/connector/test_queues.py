@@ -16,7 +16,7 @@ from enmasse.messaging import Data, Message
 from enmasse.pipeline.connector import options as option_table
 from enmasse.pipeline.connector.queues import Filler, QueueReader
 from enmasse.pipeline.connector.ranges import Offsets
-from enmasse.pipeline.connector.reading import Patience
+from enmasse.pipeline.connector.reading import Retry
 from enmasse.pipeline.connector.source import Source
 from enmasse.pipeline.connector.spool import Queue, Spool
 from platform_process import Platform
@@ -97,7 +97,7 @@ def test_batches_are_bounded_and_files_go_when_they_are_committed(
     rows = job.rows(start, end)
     assert [row["value"] for row in rows] == [float(number) for number in range(40)]
     assert [(row["partition"], row["offset"]) for row in rows] == [(0, n) for n in range(40)]
-    # the same for the same places, as often as it is asked
+    # the same for the same paths, as often as it is asked
     assert job.rows(start, end) == rows
     assert job.batch(ReadMaxRows(40)) == [float(number) for number in range(40, 80)]
     job.reader.commit(end)
@@ -173,7 +173,7 @@ def test_a_message_that_comes_again_after_its_commit_is_known(
         # as a server does that has lost its last settlements, and a sender that is not sure
         queue.publish(readings(25, 15))
         assert job.batch() == []
-    assert "15 messages came again and are left out" in caplog.text
+    assert "skipped 15 redelivered messages" in caplog.text
     assert seen == [float(number) for number in range(40)]
     # one with the id of another is another
     changed = Message(body=Data([b'{"value": -1}']), properties=readings(39, 1)[0].properties)
@@ -195,7 +195,7 @@ def test_messages_without_an_id_come_once_at_least(
         job.restart()
     with caplog.at_level(logging.WARNING):
         assert len(job.batch()) == 6
-    assert "without a message-id: after a crash they may come twice" in caplog.text
+    assert "messages without a message-id may be duplicated after a crash" in caplog.text
 
 
 def test_what_cannot_be_kept_goes_back_to_the_queue(
@@ -210,7 +210,7 @@ def test_what_cannot_be_kept_goes_back_to_the_queue(
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
         patched.setattr(os, "fsync", full)
-        with pytest.raises(Exhausted, match="went back to the queue"):
+        with pytest.raises(Exhausted, match="were returned to the queue"):
             job.reader.latestOffset(start, ALL)
     assert job.files == []
     # the same reader goes on once there is room
@@ -277,16 +277,16 @@ def test_a_spool_of_another_query_is_refused(queue: Log, query: Callable[..., Qu
     queue.publish(readings(0, 10))
     job = query()
     job.plan()
-    with pytest.raises(Conflict, match="each query needs a spool of its own"):
+    with pytest.raises(Conflict, match="each query needs its own spool"):
         query_waiting_for_nobody(job)
     job.reader.commit(job.offsets or {})
     job.restart()
-    with pytest.raises(Conflict, match="go on with its checkpoint"):
+    with pytest.raises(Conflict, match="use its checkpoint"):
         job.reader.initialOffset()
     other = {"uid": "0" * 32, "0": 5}
-    with pytest.raises(Conflict, match="the spool was made anew: its uid was 0000"):
+    with pytest.raises(Conflict, match="the spool was created again: its uid was 0000"):
         job.reader.latestOffset(other, ALL)
-    with pytest.raises(Conflict, match="another than that of the checkpoint"):
+    with pytest.raises(Conflict, match="checkpoint belongs to another spool"):
         job.reader.partitions(other, other | {"0": 7})
     job.kill()
     tolerant = query(failOnDataLoss="false")
@@ -297,9 +297,9 @@ def test_a_spool_of_another_query_is_refused(queue: Log, query: Callable[..., Qu
 
 
 def query_waiting_for_nobody(job: Query) -> Spool:
-    impatient = Patience(0, TestClock(), lambda _: None)
+    impatient = Retry(0, TestClock(), lambda _: None)
     folder = Path(str(job.options.spool))
-    return Spool(folder, Queue(job.options.address), fails_on_loss=True, waits=impatient)
+    return Spool(folder, Queue(job.options.address), fails_on_loss=True, retry=impatient)
 
 
 def test_a_task_says_which_file_it_misses(
@@ -320,7 +320,7 @@ def test_a_task_says_which_file_it_misses(
     tolerant = query(failOnDataLoss="false")
     with caplog.at_level(logging.WARNING):
         assert list(tolerant.reader.read(task)) == []
-    assert "its messages are left out" in caplog.text
+    assert "skipped its messages" in caplog.text
 
 
 def test_a_server_that_is_away_is_waited_for_unless_there_is_something(
@@ -332,11 +332,11 @@ def test_a_server_that_is_away_is_waited_for_unless_there_is_something(
     job.kill()
     away = query(url="amqp://127.0.0.1:1")
     spool = query_waiting_for_nobody(away)
-    impatient = Patience(0, TestClock(), lambda _: None)
+    impatient = Retry(0, TestClock(), lambda _: None)
     filler = Filler(away.options, spool, impatient)
     with caplog.at_level(logging.WARNING):
         assert filler.fill(0, 100, 10**6) == 10
-    assert "going on with what is in the spool" in caplog.text
+    assert "continuing with the messages in the spool" in caplog.text
     with pytest.raises(Unavailable, match="refused"):
         filler.fill(10, 100, 10**6)
     assert filler.depth() is None
@@ -348,9 +348,9 @@ def test_a_queue_is_read_by_streaming_queries_only(queue: Log, tmp_path: Path) -
     with pytest.raises(Invalid, match=r"read by spark.readStream"):
         source = Source(given | {"columns": "offset"})
         source.reader(schema_of("offset bigint"))
-    with pytest.raises(Invalid, match="a queue has no places"):
+    with pytest.raises(Invalid, match="a queue has no offsets"):
         option_table.read(given | {"start": "latest"})
-    with pytest.raises(Invalid, match="the whole path of a folder"):
+    with pytest.raises(Invalid, match="an absolute path"):
         option_table.read(given | {"spool": "here"})
 
 

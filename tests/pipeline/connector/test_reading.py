@@ -39,8 +39,8 @@ def options_of(log: Log, **chosen: str) -> Options:
     return option_table.read({"url": log.url, "address": log.address, "timeout": "20"} | chosen)
 
 
-def impatient() -> reading.Patience:
-    return reading.Patience(0, TestClock(), lambda _: None)
+def impatient() -> reading.Retry:
+    return reading.Retry(0, TestClock(), lambda _: None)
 
 
 def offsets(options: Options, part: Slice) -> list[int]:
@@ -60,11 +60,11 @@ def test_connections_of_a_token_that_was_replaced_are_let_go(
     options = option_table.read({"url": "amqp://h", "address": "a", "tokenFile": str(file)})
     for number in range(10):
         file.write_text(f"token {number}")
-        taken = [reading.take(options) for _ in range(2)]
+        taken = [reading.acquire(options) for _ in range(2)]
         assert {one["client"]["token"] for one in taken} == {f"token {number}"}
         for one in taken:
-            reading.keep(options, one)
-        assert reading.take(options) is taken[1]
+            reading.release(options, one)
+        assert reading.acquire(options) is taken[1]
     assert sum(len(kept) for _, kept in reading._idle.values()) == 1
 
 
@@ -89,7 +89,7 @@ def test_a_read_goes_on_when_its_server_comes_back() -> None:
             servers.append(StreamServer(first.port, first.streams))
 
     options = options_of(log, columns="offset, body")
-    patience = reading.Patience(20, TestClock(), restart)
+    patience = reading.Retry(20, TestClock(), restart)
     seen: list[int] = []
     for batch in reading.batches(options, Slice(0, 0, count, "large-1"), patience):
         if not seen:
@@ -103,12 +103,12 @@ def test_a_read_goes_on_when_its_server_comes_back() -> None:
 def test_a_server_that_stays_away_is_an_error_in_the_end() -> None:
     away = option_table.read({"url": "amqp://127.0.0.1:1", "address": "x"})
     with pytest.raises(Unavailable, match="refused"):
-        reading.asked(away, lambda stream: stream.state(), impatient())
+        reading.request(away, lambda stream: stream.state(), impatient())
 
 
 def test_patience_ends_and_is_renewed() -> None:
     clock, pauses = TestClock(), list[float]()
-    patience = reading.Patience(2.0, clock, pauses.append)
+    patience = reading.Retry(2.0, clock, pauses.append)
     error = Unavailable("E6000", "away")
     for _ in range(3):
         patience.wait(error)

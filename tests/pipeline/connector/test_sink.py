@@ -19,7 +19,7 @@ from enmasse.messaging import Message, Value
 from enmasse.pipeline.connector import options as option_table
 from enmasse.pipeline.connector import reading, sink
 from enmasse.pipeline.connector.ranges import Slice
-from enmasse.pipeline.connector.sink import Place
+from enmasse.pipeline.connector.sink import TaskOfBatch
 from enmasse.pipeline.tables import delta
 from enmasse.pipeline.tables.delta import Table
 from platform_process import Platform
@@ -163,9 +163,9 @@ def test_nothing_is_stored_behind_a_row_that_ends_the_batch(target: Log) -> None
     options = option_table.write({"url": target.url, "address": target.address, "order": "input"})
     for _ in range(2):
         with pytest.raises(Invalid, match="rows are rejected: .*x-opt-delivery-delay"):
-            sink.deliver(options, Place("p", 4, 0), one_wrong(100, 30))
+            sink.deliver(options, TaskOfBatch("p", 4, 0), one_wrong(100, 30))
         assert len(contents(target)) == 30
-    sink.deliver(options, Place("p", 4, 0), batch_of(100))
+    sink.deliver(options, TaskOfBatch("p", 4, 0), batch_of(100))
     assert contents(target) == sorted(str(n) for n in range(100))
 
 
@@ -176,13 +176,13 @@ def test_a_rejected_row_is_in_the_table_whenever_the_batch_is_cut_off(
     given = {"url": target.url, "address": target.address, "order": "input", "deadLetter": folder}
     options = option_table.write(given)
     # cut off after the row was rejected and all others were stored
-    sink.deliver(options, Place("p", 4, 0), one_wrong(100, 30))
+    sink.deliver(options, TaskOfBatch("p", 4, 0), one_wrong(100, 30))
     assert len(contents(target)) == 99
     # a server may take it for one that was stored, now that later ones are
-    sent = sink.deliver(options, Place("p", 4, 0), batch_of(100))
+    sent = sink.deliver(options, TaskOfBatch("p", 4, 0), batch_of(100))
     assert sent.rejected is None
     for _ in range(2):
-        sink.keep_rejected(options, [sent, None])
+        sink.commit_rejected(options, [sent, None])
     rows = DeltaTable(folder).to_pyarrow_table().to_pylist()
     assert [(row["batch"], row["task"], row["row"], row["body"]) for row in rows] == [
         (4, 0, 30, b"30")
@@ -196,7 +196,7 @@ def test_order_is_that_of_the_bytes_or_of_the_rows(target: Log) -> None:
     mixed = pyarrow.RecordBatch.from_pydict({"body": ["b", "c", "a"], "group_id": ["g"] * 3})
     for order, batch in (("content", 0), ("input", 1)):
         options = option_table.write(url | {"order": order})
-        sent = sink.deliver(options, Place("p", batch, 0), iter([mixed]))
+        sent = sink.deliver(options, TaskOfBatch("p", batch, 0), iter([mixed]))
         assert (sent.rows, sent.rejected, sent.producer) == (3, None, "p")
     read = option_table.read(url | {"columns": "body"})
     parts = reading.state(read).partitions
@@ -215,12 +215,12 @@ def test_what_a_task_holds_is_bounded(target: Log, monkeypatch: pytest.MonkeyPat
     options = option_table.write({"url": target.url, "address": target.address, "deadLetter": "x"})
     monkeypatch.setattr(sink, "TASK_SIZE_MAX", 10_000)
     with pytest.raises(Exhausted, match="set order=input"):
-        sink.deliver(options, Place("p", 0, 0), batch_of(1000))
+        sink.deliver(options, TaskOfBatch("p", 0, 0), batch_of(1000))
     assert contents(target) == []
     monkeypatch.setattr(sink, "TASK_SIZE_MAX", 1 << 20)
     monkeypatch.setattr(sink, "REJECTED_MAX", 10)
     with pytest.raises(Exhausted, match="more than 10 rows of a task are rejected: .* ttl: -1"):
-        sink.deliver(options, Place("p", 0, 0), batch_of(11, ttl=[-1] * 11))
+        sink.deliver(options, TaskOfBatch("p", 0, 0), batch_of(11, ttl=[-1] * 11))
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_what_a_task_holds_is_bounded(target: Log, monkeypatch: pytest.MonkeyPat
         ("'x' as body, id as devise", {}, "column devise is no part of a message"),
         ("'x' as body", {"address": ""}, "option address is missing, and there is no column"),
         ("'x' as body", {"producer": "p"}, "option batch is missing"),
-        ("'x' as body", {"producer": "p", "numbered": "false"}, "leave one of them out"),
+        ("'x' as body", {"producer": "p", "numbered": "false"}, "omit one of them"),
     ],
 )
 def test_what_cannot_be_written_is_refused_before_a_task_runs(

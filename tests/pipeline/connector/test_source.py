@@ -13,7 +13,7 @@ from enmasse.pipeline.connector import options as option_table
 from enmasse.pipeline.connector import ranges, reading
 from enmasse.pipeline.connector.options import Options
 from enmasse.pipeline.connector.ranges import Offsets, Partition, Slice, State
-from enmasse.pipeline.connector.source import StreamReader, begins_of, ends_of
+from enmasse.pipeline.connector.source import StreamReader, end_offsets, start_offsets
 from platform_process import Platform
 from published_streams import Log
 from stream_documents import stream
@@ -57,7 +57,7 @@ def size_of(log: Log, parts: list[Slice]) -> float:
 
 @pytest.fixture
 def remade(log: Log, streams: Platform, tmp_path: Path) -> tuple[Options, Offsets, Offsets]:
-    """Options, and two places of a stream that is another one by now."""
+    """Options, and two paths of a stream that is another one by now."""
     options = option_table.read({"url": log.url, "address": log.address, "failOnDataLoss": "false"})
     log.publish(sized(SMALL)[:20])
     start = StreamReader(options).initialOffset()
@@ -132,5 +132,5 @@ def test_partitions_that_are_not_named_are_read_from_the_first_message_to_the_la
     state = State(None, {0: Partition(2, 9), 1: Partition(3, 8)})
     named = {"url": "amqp://h", "address": "a", "start": '{"0": 5}', "end": '{"0": 7}'}
     options = option_table.read(named)
-    assert begins_of(options, state) == {0: 5, 1: 3}
-    assert ends_of(options, state) == {0: 7, 1: 8}
+    assert start_offsets(options, state) == {0: 5, 1: 3}
+    assert end_offsets(options, state) == {0: 7, 1: 8}

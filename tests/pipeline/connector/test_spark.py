@@ -119,8 +119,8 @@ def test_filters_places_and_selectors_bound_what_is_read(
     assert found(frame.where("offset = 7 and partition = 1")) == [(1, 7)]
     tasks = source(spark, log, rowsPerTask="10", **typed).where("offset = 7 and partition = 1")
     assert (tasks.rdd.getNumPartitions() == 1) is (pushed == "true")
-    places = json.dumps({"0": ends[0] - 2, "1": ends[1]})
-    assert found(source(spark, log, start=places, rowsPerTask="1", **typed)) == [
+    paths = json.dumps({"0": ends[0] - 2, "1": ends[1]})
+    assert found(source(spark, log, start=paths, rowsPerTask="1", **typed)) == [
         (0, ends[0] - 2),
         (0, ends[0] - 1),
     ]
@@ -155,7 +155,7 @@ def test_messages_lost_before_they_were_read_end_the_query_or_are_left_out(
         for n in range(20, 120)
     ]
     log.publish(large)
-    with pytest.raises(StreamingQueryException, match="that were not read yet are no"):
+    with pytest.raises(StreamingQueryException, match="unread messages of the stream are no"):
         run()
     left = run(failOnDataLoss="false")
     got = values(spark, tmp_path)
@@ -178,7 +178,7 @@ def test_a_stream_that_was_made_anew_is_another_one(
     (tmp_path / "again.yaml").write_text(stream(log.address))
     streams.enmasse("apply", "-f", str(tmp_path / "again.yaml"))
     log.publish(readings(10, 5))
-    with pytest.raises(StreamingQueryException, match="the stream was made anew: its uid was"):
+    with pytest.raises(StreamingQueryException, match="the stream was created again: its uid was"):
         run()
     assert run(failOnDataLoss="false") == 5
     assert values(spark, tmp_path) == list(range(15))

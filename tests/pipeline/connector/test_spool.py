@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from doubles import TestClock
 from enmasse.base.errors import Conflict, EnMasseError, Exhausted, Invalid, Missing, Unavailable
 from enmasse.native import pack_ids
-from enmasse.pipeline.connector.reading import Patience
+from enmasse.pipeline.connector.reading import Retry
 from enmasse.pipeline.connector.spool import (
     ID_BYTES,
     IDS_FILES_MAX,
@@ -23,8 +23,8 @@ from enmasse.pipeline.connector.spool import (
     Extent,
     Queue,
     Spool,
-    ends,
     extent,
+    parse_name,
 )
 
 
@@ -38,8 +38,8 @@ class Keeper:
     def __init__(
         self, folder: Path, *, fails: bool = True, address: str = "orders", **of: Any
     ) -> None:
-        impatient = Patience(0, TestClock(), lambda _: None)
-        self.spool = Spool(folder, Queue(address, **of), fails_on_loss=fails, waits=impatient)
+        impatient = Retry(0, TestClock(), lambda _: None)
+        self.spool = Spool(folder, Queue(address, **of), fails_on_loss=fails, retry=impatient)
         self.known: list[int] = []
         try:
             self.spool.load(self.know)
@@ -125,8 +125,8 @@ def test_messages_stay_until_they_are_committed_and_the_last_are_remembered(
         # a file goes as a whole, never before all of it is committed
         assert keeper.spool.first <= committed or keeper.spool.first == keeper.spool.committed
         assert keeper.read(committed, added) == list(range(committed, added))
-    remembered = [path for path in folder.iterdir() if path.suffix == ".ids"]
-    assert len(remembered) <= IDS_FILES_MAX + 1
+    committed_version = [path for path in folder.iterdir() if path.suffix == ".ids"]
+    assert len(committed_version) <= IDS_FILES_MAX + 1
     keeper.spool.release()
 
 
@@ -165,11 +165,11 @@ def test_a_query_without_a_checkpoint_begins_where_it_began_until_it_commits(
     kept.add(10)
     assert keeper().spool.begin() == 0
     keeper().spool.commit(10, 5)
-    with pytest.raises(Conflict, match=r"read this spool up to offset 10: go on with its"):
+    with pytest.raises(Conflict, match=r"read this spool up to offset 10: use its"):
         keeper().spool.begin()
     with caplog.at_level(logging.WARNING):
         assert keeper(fails=False).spool.begin() == 10
-    assert "with what is left" in caplog.text
+    assert "with the remaining messages" in caplog.text
     # and that is where it began, from then on
     assert keeper().spool.begin() == 10
 
@@ -182,7 +182,7 @@ def test_a_torn_file_is_an_error_or_told(
     kept.add(3)
     (path,) = (part.path for part in kept.spool.parts(3, 6))
     path.write_bytes(path.read_bytes()[:-2])
-    with pytest.raises(Conflict, match=r"0003-0+6.messages: the file is torn; bring the file back"):
+    with pytest.raises(Conflict, match=r"0003-0+6.messages: the file is torn; restore the file"):
         keeper()
     with caplog.at_level(logging.WARNING):
         assert keeper(fails=False).spool.next == 6
@@ -200,11 +200,11 @@ def test_a_missing_file_is_an_error_or_told(
         keeper()
     with caplog.at_level(logging.WARNING):
         kept = keeper(fails=False)
-    assert "messages 2 to 3 are missing; going on without them" in caplog.text
+    assert "messages 2 to 3 are missing; continuing without them" in caplog.text
     assert kept.read(0, 6) == [0, 1, 4, 5]
     kept = keeper(fails=False)
     kept.spool._fails_on_loss = True
-    with pytest.raises(Conflict, match="not all messages from 0 to 6 are there"):
+    with pytest.raises(Conflict, match="some messages from 0 to 6 are missing"):
         kept.spool.parts(0, 7)
 
 
@@ -218,7 +218,7 @@ def test_what_is_remembered_and_cannot_be_read_is_told(
     path.write_bytes(b"torn")
     with caplog.at_level(logging.WARNING):
         kept = keeper()
-    assert "may come twice" in caplog.text
+    assert "may be duplicated" in caplog.text
     assert (kept.spool.next, kept.known) == (3, [])
 
 
@@ -274,12 +274,12 @@ def test_a_disk_that_fails_is_an_error(
 def test_a_folder_that_is_no_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     for folder in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(Invalid, match="name a folder that can be written"):
+        with pytest.raises(Invalid, match="name a writable folder"):
             Keeper(folder)
     other = tmp_path / "other"
     other.mkdir()
     (other / "thesis.txt").write_text("x")
-    with pytest.raises(Invalid, match=r"is no spool, and holds thesis.txt: name an empty folder"):
+    with pytest.raises(Invalid, match=r"is not a spool, and contains thesis.txt: name"):
         Keeper(other)
     assert (other / "thesis.txt").exists()
 
@@ -308,7 +308,7 @@ def test_a_spool_knows_space_and_servers_of_its_queue(
         for _ in range(2):
             taken(space="plant", servers=["c:1"])
     (said,) = caplog.messages
-    assert "orders of space plant was read from b:1, and is from c:1 now" in said
+    assert "orders of space plant was read from b:1, and is now read from c:1" in said
     assert json.loads(path.read_text())["uid"] == known["uid"]
 
 
@@ -336,17 +336,15 @@ def test_a_reader_waits_for_the_one_before_it_to_end(tmp_path: Path) -> None:
         if len(pauses) == 2:
             before.spool.release()
 
-    spool = Spool(
-        tmp_path, Queue("orders"), fails_on_loss=True, waits=Patience(5, TestClock(), pause)
-    )
+    spool = Spool(tmp_path, Queue("orders"), fails_on_loss=True, retry=Retry(5, TestClock(), pause))
     assert (spool.uid, len(pauses)) == (before.spool.uid, 2)
     spool.release()
 
 
 def test_names_of_files() -> None:
-    assert ends(f"{7:020}-{9:020}.ids") == (7, 9, "ids")
+    assert parse_name(f"{7:020}-{9:020}.ids") == (7, 9, "ids")
     for other in ("7-9.ids", f"{7:020}-{9:020}.txt", "spool.json", f".{7:020}-{9:020}.messages"):
-        assert ends(other) is None
+        assert parse_name(other) is None
 
 
 def test_errors_are_of_the_eight_kinds(tmp_path: Path) -> None:
@@ -357,7 +355,7 @@ def test_errors_are_of_the_eight_kinds(tmp_path: Path) -> None:
 def test_what_a_spool_has_is_seen_while_another_holds_it(
     keeper: Callable[..., Keeper], tmp_path: Path
 ) -> None:
-    with pytest.raises(Missing, match="nothing was read into it yet"):
+    with pytest.raises(Missing, match="no query has used it yet"):
         extent(tmp_path / "none")
     one = keeper()
     folder = one.spool.folder

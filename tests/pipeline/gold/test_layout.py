@@ -2,7 +2,7 @@
 
 import random
 
-from enmasse.pipeline.gold.layout import FILE_ROWS, JOINED_ROWS, File, groups, small, within
+from enmasse.pipeline.gold.layout import FILE_ROWS, SHARED_ROWS, File, compactable, covering, groups
 
 
 def file(first: int, last: int, rows: int = 10) -> File:
@@ -12,7 +12,7 @@ def file(first: int, last: int, rows: int = 10) -> File:
 def test_new_starts_get_files_of_their_own() -> None:
     (one,) = groups({60: 5, 0: 5}, [file(120, 180)])
     assert (one.files, one.starts, one.rows, one.tasks) == ([], [0, 60], 10, 1)
-    first, second = groups({0: JOINED_ROWS, 60: 5}, [])
+    first, second = groups({0: SHARED_ROWS, 60: 5}, [])
     assert (first.starts, second.starts) == ([0], [60])
 
 
@@ -38,24 +38,26 @@ def test_groups_are_apart_and_have_every_start_once() -> None:
     dice = random.Random(5)
     for _ in range(200):
         files = [file(n, n + dice.randrange(4)) for n in sorted(dice.sample(range(40), 8))]
-        starts = {start: dice.randrange(1, 2 * JOINED_ROWS) for start in dice.sample(range(40), 9)}
+        starts = {start: dice.randrange(1, 2 * SHARED_ROWS) for start in dice.sample(range(40), 9)}
         found = sorted(groups(starts, files), key=lambda one: one.first)
         assert sorted(start for group in found for start in group.starts) == sorted(starts)
         assert all(one.last < other.first for one, other in zip(found, found[1:], strict=False))
         held = [one for group in found for one in group.files]
-        assert {one.path for one in held} == {one.path for one in within(files, sorted(starts), 1)}
+        assert {one.path for one in held} == {
+            one.path for one in covering(files, sorted(starts), 1)
+        }
 
 
 def test_files_of_windows_within_longer_ones_are_found() -> None:
     files = [file(0, 50), file(60, 110), file(110, 130), file(180, 180)]
-    assert within(files, [120], 60) == [files[2]]
-    assert within(files, [60, 180], 60) == files[1:]
+    assert covering(files, [120], 60) == [files[2]]
+    assert covering(files, [60, 180], 60) == files[1:]
 
 
 def test_small_neighbours_become_one_file() -> None:
     third = FILE_ROWS // 3
     files = [file(n, n, third) for n in range(4)]
-    (one,) = small(files)
+    (one,) = compactable(files)
     assert one.files == files[:3]
-    assert small([file(0, 0, FILE_ROWS), file(1, 1, FILE_ROWS)]) == []
-    assert small([file(0, 0, FILE_ROWS), file(0, 0, FILE_ROWS)]) == []
+    assert compactable([file(0, 0, FILE_ROWS), file(1, 1, FILE_ROWS)]) == []
+    assert compactable([file(0, 0, FILE_ROWS), file(0, 0, FILE_ROWS)]) == []

@@ -30,7 +30,7 @@ class Query:
     def merge_long(self) -> None:
         self.asked.append("long")
 
-    def tidy(self, keep_ms: int) -> None:
+    def maintain(self, keep_ms: int) -> None:
         self.asked.append(f"tidy {keep_ms}")
 
     def catch_up(self) -> None:
@@ -72,12 +72,12 @@ def test_an_error_is_told_until_a_turn_succeeds(caplog: Any) -> None:
     for tries in range(3):
         gold.turn()
         assert gold.trouble is not None
-        assert gold.trouble.said.endswith("gold: the query failed: a file is gone")
+        assert str(gold.trouble.error).endswith("gold: the query failed: a file is gone")
         assert gold.trouble.tries == tries
     assert len(caplog.records) == 1
     query.error = Conflict("E4000", "gold is of an earlier version")
     gold.turn()
-    assert gold.trouble is not None and gold.trouble.said.endswith("an earlier version")
+    assert gold.trouble is not None and str(gold.trouble.error).endswith("an earlier version")
     query.error = None
     gold.turn()
     assert gold.trouble is None

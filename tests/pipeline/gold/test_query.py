@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from enmasse.base.errors import Conflict
 from enmasse.pipeline.gold import layout, query
-from enmasse.pipeline.gold.progress import consumer
+from enmasse.pipeline.gold.progress import gold_app_id
 from enmasse.pipeline.gold.query import GoldQuery
 from enmasse.pipeline.gold.table import GoldTable
 from enmasse.pipeline.gold.windows import PARTITION_BY, ROW
@@ -51,7 +51,7 @@ def test_a_step_takes_so_many_readings_and_whole_commits(
         lake.append(*({"seconds": second + n / 10} for n in range(10)))
     versions = []
     while lake.query.step():
-        app_id = consumer("p", DeltaTable(lake.silver.path))
+        app_id = gold_app_id("p", DeltaTable(lake.silver.path))
         versions.append(DeltaTable(lake.gold).transaction_version(app_id))
     # two batches are 20 readings, three are 30
     assert versions == [3, 5]
@@ -251,7 +251,7 @@ def test_small_files_of_earlier_days_become_one(lake: Lake) -> None:
     lake.query.merge_long()
     assert len(layout_of(lake, 60_000, "2026-01-31")) == 3
     version = DeltaTable(lake.gold).version()
-    lake.query.tidy(0)
+    lake.query.maintain(0)
     assert len(layout_of(lake, 60_000, "2026-01-31")) == 1
     assert len(layout_of(lake, 60_000, "2026-02-01")) == 3
     assert lake.differences() == []
@@ -288,7 +288,7 @@ def test_gold_of_an_earlier_version_is_refused_until_it_is_made_anew(lake: Lake)
     lake.append(*some(1, 20))
     old = pyarrow.schema([field for field in ROW if field.name != "sketch"])
     DeltaTable.create(lake.gold, old, partition_by=list(PARTITION_BY))
-    with pytest.raises(Conflict, match="lacks sketch; make it anew .* backfill --gold-only"):
+    with pytest.raises(Conflict, match="lacks sketch; rebuild it .* backfill --gold-only"):
         lake.query.step()
     lake.query.rebuild()
     assert lake.differences() == []

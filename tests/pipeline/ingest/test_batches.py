@@ -13,7 +13,7 @@ import yaml
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from backfill_runs import backfilled
+from backfill_runs import run_backfill
 from enmasse.base.errors import Conflict, Invalid, Unavailable
 from enmasse.pipeline import functions
 from enmasse.pipeline.ingest import batches, bronze, decoding
@@ -21,7 +21,7 @@ from enmasse.pipeline.ingest.batches import Batches
 from enmasse.pipeline.ingest.store import Store
 from enmasse.pipeline.live import database
 from enmasse.pipeline.live.database import Live
-from enmasse.pipeline.places import Places, read
+from enmasse.pipeline.paths import Paths, read
 from enmasse.pipeline.tables import delta
 from enmasse.resources import Pipeline
 from silver_readings import at, messages, us
@@ -45,12 +45,12 @@ class Filling:
         self.file = file = folder / "pipeline.yaml"
         file.write_text(yaml.safe_dump(document))
         self.pipeline: Pipeline
-        self.places: Places
-        self.pipeline, self.places = read(file)
-        self.places.state.mkdir(exist_ok=True)
+        self.paths: Paths
+        self.pipeline, self.paths = read(file)
+        self.paths.state.mkdir(exist_ok=True)
         self.source = self.pipeline.spec.sources[0]
-        self.store = Store(self.pipeline, self.places)
-        self.db = Live(self.places.live_url, self.pipeline.spec, self.pipeline.metadata.name)
+        self.store = Store(self.pipeline, self.paths)
+        self.db = Live(self.paths.live_url, self.pipeline.spec, self.pipeline.metadata.name)
         self.told: list[dict[str, Any]] = []
 
     def put(
@@ -78,7 +78,7 @@ class Filling:
         put(self.spark.createDataFrame(batch), batch_id)
 
     def rows(self, name: str) -> pyarrow.Table:
-        return DeltaTable(self.places.table(name)).to_pyarrow_table()
+        return DeltaTable(self.paths.table(name)).to_pyarrow_table()
 
     def everything(self) -> dict[str, Any]:
         """All that the tables and live state hold, in an order of its own."""
@@ -157,16 +157,16 @@ def last(batch: dict[str, Any]) -> None:
 
 
 CUTS: list[tuple[Any, str, int]] = [
-    (delta, "_written", 0),
-    (delta, "_written", 1),
+    (delta, "_stage", 0),
+    (delta, "_stage", 1),
     (delta.footers, "read", 0),
-    (delta, "_committed", 0),
-    (delta, "_committed", 1),
+    (delta, "_commit", 0),
+    (delta, "_commit", 1),
     # bronze is in: this is silver
-    (delta, "_committed", 0),
+    (delta, "_commit", 0),
     (batches.Live, "follow", 0),
     (batches.Live, "commit", 0),
-    (database.Live, "_silences", 0),
+    (database.Live, "_record_silences", 0),
 ]
 """Functions and calls of them, in the order of a batch: before and between tables, and in the midst
 of live state."""
@@ -251,7 +251,7 @@ def test_tables_are_tidied_and_stay_the_same(fill: Callable[..., Filling]) -> No
     for batch_id in range(6):
         filling.put(batch_id, *some(batch_id, 10), first=10 * batch_id)
         filling.store.close()
-    assert len(DeltaTable(filling.places.table("bronze")).file_uris()) == 1
+    assert len(DeltaTable(filling.paths.table("bronze")).file_uris()) == 1
     assert len(filling.rows("bronze")) == 60
     filling.put(5, *some(5, 10), first=50)
     assert len(filling.rows("bronze")) == 60
@@ -263,13 +263,13 @@ def test_batches_go_on_while_tables_are_tidied(
     filling = fill(tables={"compactEvery": 2, "keep": "1d"})
     may_end, tidied = threading.Event(), list[int]()
 
-    def tidy(_: Store, keep_ms: int) -> None:
+    def maintain(_: Store, keep_ms: int) -> None:
         tidied.append(keep_ms)
         assert may_end.wait(30)
         raise OSError("the disk is full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Store, "tidy", tidy)
+        patch.setattr(Store, "maintain", maintain)
         for batch_id in range(4):
             filling.put(batch_id, *some(batch_id, 10), first=10 * batch_id)
         # the second time finds the first under way, and lets it do
@@ -279,13 +279,13 @@ def test_batches_go_on_while_tables_are_tidied(
             filling.store.close()
     filling.put(5, *some(5, 10), first=50)
     filling.store.close()
-    assert len(DeltaTable(filling.places.table("bronze")).file_uris()) == 1
+    assert len(DeltaTable(filling.paths.table("bronze")).file_uris()) == 1
 
 
 def test_a_query_of_another_checkpoint_is_refused(fill: Callable[..., Filling]) -> None:
     filling = fill()
     filling.put(0, *some(1, 5))
-    with pytest.raises(Conflict, match="its checkpoint is another"):
+    with pytest.raises(Conflict, match="checkpoint does not belong"):
         filling.put(0, *some(1, 5), query_id="other")
     assert len(filling.rows("bronze")) == 5
 
@@ -302,7 +302,7 @@ def silent(*records: Mapping[str, Any], batch: float) -> list[dict[str, Any]]:
 def made_again(filling: Filling) -> None:
     """A backfill makes the same readings."""
     before = filling.rows("silver").sort_by("offset"), filling.db.rows(database.LATEST)
-    assert backfilled(filling.file)[0].readings == len(before[0])
+    assert run_backfill(filling.file)[0].readings == len(before[0])
     assert (filling.rows("silver").sort_by("offset"), filling.db.rows(database.LATEST)) == before
 
 
@@ -354,13 +354,13 @@ def test_times_that_are_relative_are_so_to_the_batch_where_no_server_has_one(
 def test_tables_of_before_have_no_time_of_batches(fill: Callable[..., Filling]) -> None:
     filling = fill(sources=[KEPT | {"value": "value"}], detectors=[])
     frame = filling.spark.createDataFrame(messages(filling.source, *some(1, 10)))
-    old = bronze.dated(frame).toArrow()
+    old = bronze.with_date(frame).toArrow()
     write_deltalake(
-        filling.places.table("bronze"),
+        filling.paths.table("bronze"),
         old.drop_columns(["batch_time"]),
         partition_by=list(filling.store.bronze.partition_by),
     )
-    (done,) = backfilled(filling.file)
+    (done,) = run_backfill(filling.file)
     assert done.messages == 10
     filling.put(0, *silent(*some(2, 5), batch=7), first=10)
     times = filling.rows("bronze").sort_by("offset")["batch_time"].to_pylist()
@@ -374,12 +374,12 @@ def test_options_come_from_the_document_and_the_password_from_its_file(
     source |= {"options": {"user": "u"}, "format": "csv", "csvHeader": True}
     filling = fill(sources=[source], detectors=[])
     with pytest.raises(Invalid, match="passwordFile: cannot read"):
-        batches.options(filling.source, filling.places)
+        batches.options(filling.source, filling.paths)
     (tmp_path / "p" / "p.txt").write_text("secret\n")
-    chosen = batches.options(filling.source, filling.places)
+    chosen = batches.options(filling.source, filling.paths)
     assert (chosen["user"], chosen["password"]) == ("u", "secret")
     assert "decode" not in chosen, "bodies are decoded when they are here"
-    declared = decoding.declared(filling.source)
+    declared = decoding.columns_of(filling.source)
     assert (declared["decode"], declared["csvHeader"]) == ("csv", True)
 
 

@@ -14,7 +14,7 @@ from enmasse.pipeline.ingest import bronze, envelope
 pytestmark = pytest.mark.timeout(300)
 
 
-class Cut(Exception):
+class FileRange(Exception):
     """A batch is cut off."""
 
 
@@ -28,11 +28,11 @@ def test_a_batch_that_is_repeated_has_the_time_of_the_first_attempt(
     def put(frame: DataFrame, batch_id: int) -> None:
         found.append({row.value: row.batch_time for row in frame.collect()})
         if len(found) < 3:
-            raise Cut
+            raise FileRange
 
     said = F.when(F.col("value") == "here", F.lit(datetime(2026, 1, 31, tzinfo=UTC)))
     lines = spark.readStream.text(str(tmp_path / "in")).withColumn("enqueued_time", said)
-    writer = bronze.timed(lines).writeStream.foreachBatch(put).trigger(availableNow=True)
+    writer = bronze.with_batch_time(lines).writeStream.foreachBatch(put).trigger(availableNow=True)
     writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
     for _ in range(2):
         with pytest.raises(StreamingQueryException):
@@ -46,7 +46,7 @@ def test_a_batch_that_is_repeated_has_the_time_of_the_first_attempt(
 def test_what_was_read_without_a_time_has_none() -> None:
     row = {"address": "a", "offset": 3, "body": b"x"}
     batch = pyarrow.Table.from_pylist([row], envelope.MESSAGE)
-    kept = envelope.kept(batch)
-    assert kept.schema == envelope.KEPT
+    kept = envelope.conform(batch)
+    assert kept.schema == envelope.STORED
     assert kept["batch_time"].to_pylist() == [None]
-    assert envelope.kept(kept) == kept
+    assert envelope.conform(kept) == kept

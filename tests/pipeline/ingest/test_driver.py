@@ -16,8 +16,8 @@ from enmasse.pipeline.ingest import batches, envelope
 from enmasse.pipeline.ingest.batches import Batches
 from enmasse.pipeline.ingest.store import Store
 from enmasse.pipeline.live.database import Live
-from enmasse.pipeline.live.following import LiveOutcome
-from enmasse.pipeline.places import read
+from enmasse.pipeline.live.updates import LiveOutcome
+from enmasse.pipeline.paths import read
 from silver_readings import us
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -44,7 +44,7 @@ def messages(spark: SparkSession, count: int) -> DataFrame:
     }
     columns = [
         known.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name)
-        for field in from_arrow_schema(envelope.KEPT)
+        for field in from_arrow_schema(envelope.STORED)
     ]
     return spark.range(count, numPartitions=2).select(*columns)
 
@@ -71,16 +71,16 @@ def test_a_thousand_times_as_many_messages_send_the_driver_no_more(
     }
     file = tmp_path / "pipeline.yaml"
     file.write_text(yaml.safe_dump(document))
-    pipeline, places = read(file)
-    places.state.mkdir()
+    pipeline, paths = read(file)
+    paths.state.mkdir()
     spark.sparkContext.setLocalProperty(batches.QUERY_ID, "q")
     told: list[dict[str, Any]] = []
-    with closing(Live(places.live_url, pipeline.spec, "p")) as db:
-        store = Store(pipeline, places)
+    with closing(Live(paths.live_url, pipeline.spec, "p")) as db:
+        store = Store(pipeline, paths)
         put = Batches(pipeline, pipeline.spec.sources[0], store, db, [], [], told.append)
         few, many = (sent(spark, put, number, count) for number, count in enumerate((FEW, MANY)))
     assert [one["readings"] for one in told] == [FEW, MANY]
-    assert DeltaTable(places.table("silver")).to_pyarrow_dataset().count_rows() == FEW + MANY
+    assert DeltaTable(paths.table("silver")).to_pyarrow_dataset().count_rows() == FEW + MANY
     assert many - few < BYTES_MAX, (few, many)
 
 

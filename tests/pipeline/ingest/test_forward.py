@@ -12,7 +12,7 @@ from enmasse.base.errors import Invalid
 from enmasse.pipeline.connector import options as option_table
 from enmasse.pipeline.connector import reading
 from enmasse.pipeline.connector.ranges import Slice
-from enmasse.pipeline.ingest.forward import Forward, tasks_of
+from enmasse.pipeline.ingest.forward import Forward, task_count
 from enmasse.resources.pipeline import Sink
 from platform_process import Platform
 from published_streams import Log
@@ -86,10 +86,10 @@ def test_a_batch_goes_on_once_however_its_rows_are_spread_over_tasks(
 
 def test_a_query_sends_in_as_many_tasks_as_when_it_began(tmp_path: Path) -> None:
     began, old = tmp_path / "began", tmp_path / "old"
-    assert [tasks_of(str(began), wanted) for wanted in (3, 5)] == [3, 3]
+    assert [task_count(str(began), wanted) for wanted in (3, 5)] == [3, 3]
     # before there was a choice
     (old / "offsets").mkdir(parents=True)
-    assert [tasks_of(str(old), wanted) for wanted in (3, 5)] == [1, 1]
+    assert [task_count(str(old), wanted) for wanted in (3, 5)] == [1, 1]
 
 
 def test_a_condition_that_is_none_is_refused_before_the_run(

@@ -112,7 +112,7 @@ def test_what_no_server_says_the_arrival_of_came_when_it_was_measured() -> None:
     batch = decoded(source(), {"device": "d", "value": 1.0, "time": NOW}, {"device": "e"})
     place = batch.schema.get_field_index("enqueued_time")
     silent = batch.set_column(place, "enqueued_time", pyarrow.nulls(len(batch), silver.TIME))
-    good, refused = silver.parted(silver.parse(silent, source()))
+    good, refused = silver.split_rows(silver.parse(silent, source()))
     assert good["enqueued_time"].to_pylist() == good["event_time"].to_pylist() == [NOW]
     assert refused["reason"].to_pylist() == ["has no time, nor has its message"]
 
@@ -181,7 +181,7 @@ ODD_US = [-(9 * 10**18), -62167219201 * 10**6, 0, 253402300800 * 10**6, 9 * 10**
 
 def test_what_says_an_odd_time_lies_by_its_arrival(tmp_path: Path) -> None:
     rows = silver.parse(with_times("time", *ODD_US), source())
-    good, refused = silver.parted(rows)
+    good, refused = silver.split_rows(rows)
     assert good["clamped"].to_pylist() == [True, True]
     says = [reason.split(" is ")[1] for reason in refused["reason"].to_pylist()]
     late = "more than 604800 s before its message came"
@@ -195,7 +195,7 @@ def test_what_says_an_odd_time_lies_by_its_arrival(tmp_path: Path) -> None:
 
 def test_an_arrival_that_no_table_has_is_none(spark: SparkSession) -> None:
     batch = with_times("enqueued_time", *ODD_US, time=NOW)
-    dated = bronze.dated(spark.createDataFrame(envelope.kept(batch))).toArrow()
+    dated = bronze.with_date(spark.createDataFrame(envelope.conform(batch))).toArrow()
     assert dated["date"].to_pylist() == [None, None, date(1970, 1, 1), None, None]
     rows = silver.parse(batch, source())
     assert rows["date"].to_pylist().count(NOW.date()) == 4

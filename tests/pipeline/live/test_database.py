@@ -12,7 +12,7 @@ import sqlalchemy
 from sqlalchemy.exc import DataError, IntegrityError, OperationalError
 
 from enmasse.base.errors import Conflict, Invalid, Unavailable
-from enmasse.pipeline.live import database, publishing
+from enmasse.pipeline.live import commits, database
 from enmasse.pipeline.live.database import Live
 from enmasse.resources.pipeline import PipelineSpec
 from silver_readings import Batch, measured, put_in, us
@@ -110,8 +110,8 @@ def test_usage_and_progress_add_up(opened: Open) -> None:
     (progress,) = db.rows(database.PROGRESS)
     assert (progress["late"], progress["clamped"], progress["quarantined"]) == (1, 1, 2)
     assert progress["known_to_us"] == us(61)
-    db.measured("s", "q", 17, None)
-    db.measured("s", "q", None, 250)
+    db.record_progress("s", "q", 17, None)
+    db.record_progress("s", "q", None, 250)
     figures = db.status()["sources"][0]
     assert (figures["lag_messages"], figures["batch_ms"], figures["batch_id"]) == (17, 250, 1)
 
@@ -169,14 +169,14 @@ def test_incidents_that_ended_go_with_their_alerts_when_those_are_settled(opened
         up, down = ({"value": value, "seconds": 10 * number + value} for value in (40.0, 1.0))
         down["seconds"] = up["seconds"] + 5
         put_in(db, batch(number, measured(up, down, first=2 * number), known_to=100))
-    db.told("s", "alerts", {1: "accepted", 3: "amqp:not-found: gone"})
+    db.record_outcomes("s", "alerts", {1: "accepted", 3: "amqp:not-found: gone"})
     later = measured({"value": 40.0, "seconds": 91 * day_s}, first=6)
     put_in(db, batch(3, later, known_to=91 * day_s))
     db.prune()
     # the second one waits, the fourth lasts
     assert [row["began_us"] for row in db.rows(database.ANOMALIES)] == [us(50), us(91 * day_s)]
     assert [row["number"] for row in db.rows(database.ALERTS)] == [2, 4]
-    db.told("s", "alerts", {2: "accepted", 4: "accepted"})
+    db.record_outcomes("s", "alerts", {2: "accepted", 4: "accepted"})
     put_in(db, batch(4, measured({"value": 1.0, "seconds": 91 * day_s + 5}, first=7)))
     put_in(db, batch(5, measured({"seconds": 300 * day_s}, first=8), known_to=300 * day_s))
     db.prune()
@@ -217,7 +217,7 @@ def test_an_incident_is_a_row_and_a_message(opened: Open) -> None:
     assert (hot["detector"], hot["device"], hot["value"]) == ("hot", "a", 40.0)
     assert (hot["began_us"], hot["ended_us"], hot["reason"]) == (us(3), None, "40 is above 30")
     assert mute["detector"] == "mute"
-    assert db.waiting() == [("s", "q", "alerts"), ("s", "q", "to/a")]
+    assert db.pending() == [("s", "q", "alerts"), ("s", "q", "to/a")]
     (alert,) = db.alerts("s", "alerts")
     assert (alert.number, alert.incident, alert.device) == (1, hot["id"], "a")
     assert alert.subject == "hot"
@@ -227,14 +227,14 @@ def test_an_incident_is_a_row_and_a_message(opened: Open) -> None:
     }  # fmt: skip
     (command_,) = db.alerts("s", "to/a")
     assert (command_.subject, json.loads(command_.body)) == ("cool", {"valve": "open"})
-    db.told("s", "alerts", {1: "accepted"})
-    assert db.waiting() == [("s", "q", "to/a")]
-    db.told("s", "to/a", {1: "amqp:not-found: there is no to/a"})
-    assert db.waiting() == []
+    db.record_outcomes("s", "alerts", {1: "accepted"})
+    assert db.pending() == [("s", "q", "to/a")]
+    db.record_outcomes("s", "to/a", {1: "amqp:not-found: there is no to/a"})
+    assert db.pending() == []
     assert db.status()["alerts"] == {"waiting": 0, "sent": 1, "rejected": 1}
     put_in(db, batch(1, measured({"value": 10.0, "seconds": 9}, first=2)))
     assert [row["ended_us"] for row in db.rows(database.ANOMALIES)] == [us(9), us(9)]
-    assert db.waiting() == []
+    assert db.pending() == []
     status = db.status()
     assert (status["devices"], status["openIncidents"]) == (2, 0)
     assert status["incidents"] == {"hot": 1, "mute": 1}
@@ -264,13 +264,13 @@ def test_who_is_silent_when_the_cool_down_ends_is_found_and_not_written_before(
     put_in(db, batch(1, measured({"seconds": 70}, first=1), known_to=70))
     assert [row["ended_us"] for row in db.rows(database.ANOMALIES)] == [us(70)]
     written: list[Any] = []
-    put = publishing.put
+    put = commits.upsert
 
     def watched(connection: Any, table: Any, rows: Any, **named: Any) -> None:
         written.extend(rows)
         put(connection, table, rows, **named)
 
-    monkeypatch.setattr(publishing, "put", watched)
+    monkeypatch.setattr(commits, "upsert", watched)
     for second in range(131, 661):
         db.tick("s", us(second))
     assert written == []
@@ -291,7 +291,7 @@ def test_what_a_database_never_takes_is_not_tried_again(
         def put(*_: Any, error: Any = error, **__: Any) -> None:
             raise error("insert", {}, ValueError("no"))
 
-        monkeypatch.setattr(publishing, "put_arrow", put)
+        monkeypatch.setattr(commits, "upsert_arrow", put)
         with pytest.raises(kind, match="live state sqlite.*no"):
             put_in(db, batch(0, measured({})))
 
@@ -353,7 +353,7 @@ def test_a_batch_of_many_devices_takes_no_more_statements_than_one_of_few(opened
 
 def test_a_lost_checkpoint_is_no_reason_to_count_twice(opened: Open) -> None:
     db = opened()
-    with pytest.raises(Conflict, match="its checkpoint is another than that of the tables"):
+    with pytest.raises(Conflict, match="the checkpoint does not belong to the tables"):
         db.claim("s", "another")
     db.claim("s", "q")
     db.claim("t", "another")
@@ -363,7 +363,7 @@ def test_a_database_that_misses_what_was_read_is_refused(opened: Open) -> None:
     db = opened()
     db.claim("s", "q", 7)
     with pytest.raises(
-        Conflict, match="its batches up to 6 are in the tables, and none in live state sqlite"
+        Conflict, match="batches up to 6 are in the tables, and none in live state sqlite"
     ):
         db.claim("t", "r", 7)
     assert [row["source"] for row in db.rows(database.PROGRESS)] == ["s"]

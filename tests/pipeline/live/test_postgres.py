@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from enmasse.base.errors import Conflict, Invalid, Unavailable
-from enmasse.pipeline.endings import Trouble
-from enmasse.pipeline.live import database, following, publishing, schema
+from enmasse.pipeline.failures import Trouble
+from enmasse.pipeline.live import commits, database, schema, updates
 from enmasse.pipeline.live.database import Live
 from enmasse.resources.pipeline import PipelineSpec
 from postgres_server import PostgresServer, postgres_server
@@ -99,11 +99,11 @@ def test_it_has_what_sqlite_has_though_it_is_killed(server: PostgresServer, tmp_
     assert [alert.number for alert in db.alerts("s", "alerts")] == list(
         range(1, db.status()["alerts"]["waiting"] + 1)
     )
-    db.told("s", "alerts", {1: "accepted"})
+    db.record_outcomes("s", "alerts", {1: "accepted"})
     assert db.alerts("s", "alerts")[0].number == 2
     db.tick("s", us(10**6))
     known.tick("s", us(10**6))
-    known.told("s", "alerts", {1: "accepted"})
+    known.record_outcomes("s", "alerts", {1: "accepted"})
     assert contents(db) == contents(known)
     # what is older than all that is kept goes in both, and troubles and documents are alike
     trouble = Trouble(Conflict("E4000", "made anew"), datetime(2026, 1, 31, tzinfo=UTC), 1)
@@ -112,8 +112,8 @@ def test_it_has_what_sqlite_has_though_it_is_killed(server: PostgresServer, tmp_
     for one in (db, known):
         assert put_in(one, later)
         one.prune()
-        one.troubled("source", {"s": trouble})
-        one.keep_documents({"windows": "[1]"})
+        one.record_troubles("source", {"s": trouble})
+        one.record_documents({"windows": "[1]"})
         assert len(one.rows(database.SESSIONS)) == 1 < before
         assert one.rows(database.USAGE) == []
         assert one.documents() == {"windows": "[1]"}
@@ -137,7 +137,7 @@ def test_what_was_under_way_when_it_was_killed_is_done_once(server: PostgresServ
     first, second, *_ = batches(2)
     put_in(db, first)
     before = contents(db)
-    real = publishing.put_from
+    real = commits.upsert_select
 
     def killed(connection: Any, table: Any, *rest: Any, **named: Any) -> None:
         real(connection, table, *rest, **named)
@@ -145,7 +145,7 @@ def test_what_was_under_way_when_it_was_killed_is_done_once(server: PostgresServ
             server.stop()
 
     with pytest.MonkeyPatch.context() as cut:
-        cut.setattr(publishing, "put_from", killed)
+        cut.setattr(commits, "upsert_select", killed)
         with pytest.raises(Unavailable):
             put_in(db, second)
     server.start()
@@ -169,14 +169,14 @@ def test_only_attempts_that_are_reported_count_and_none_stays(server: PostgresSe
     first, second, *_ = batches(3)
     context = first.context()
     # an attempt that failed after it had written, and a task of a driver that was killed
-    following.parts(db.work(context), first.readings)
-    following.parts(db.work(context), first.readings)
+    updates.parts(db.work(context), first.readings)
+    updates.parts(db.work(context), first.readings)
     assert staged(server)["devices"] == 2 * DEVICES and min(staged(server).values()) > 0
     assert put_in(db, first)
     assert set(staged(server).values()) == {0}
     assert {row["readings"] for row in db.rows(database.DEVICES)} == {1}
     # one that ends late goes with the next batch
-    following.parts(db.work(context), first.readings)
+    updates.parts(db.work(context), first.readings)
     assert put_in(db, second)
     assert set(staged(server).values()) == {0}
     assert {row["readings"] for row in db.rows(database.DEVICES)} == {2}
@@ -188,13 +188,13 @@ def test_rows_that_are_missing_in_staging_publish_nothing(server: PostgresServer
     db = opened(server.url())
     (first, *_) = batches(4)
     context = first.context()
-    parts = following.parts(db.work(context), first.readings)
+    parts = updates.parts(db.work(context), first.readings)
     server.execute("delete from staged_devices where device like 'd1%'")
-    with pytest.raises(Unavailable, match="staged_devices has .* executors wrote 200; a database"):
+    with pytest.raises(Unavailable, match="staged_devices has .* executors wrote 200; a restart"):
         db.commit(context, parts)
     assert db.rows(database.LATEST) == []
     # the server empties the tables when it is killed
-    parts = following.parts(db.work(context), first.readings)
+    parts = updates.parts(db.work(context), first.readings)
     server.kill_and_start()
     with pytest.raises(Unavailable):
         db.commit(context, parts)

@@ -70,15 +70,15 @@ def test_a_batch_that_was_cut_off_is_written_anew(
 ) -> None:
     table = bronze.table(str(tmp_path / "bronze"))
     bronze.append(messages(spark, 0, 3), table, "q", 0)
-    commit = delta._Delta.commit
+    commit = delta._Target.commit
 
     def cut(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(delta._Delta, "commit", cut)
+    monkeypatch.setattr(delta._Target, "commit", cut)
     with pytest.raises(KeyboardInterrupt):
         bronze.append(messages(spark, 3, 9), table, "q", 1)
-    monkeypatch.setattr(delta._Delta, "commit", commit)
+    monkeypatch.setattr(delta._Target, "commit", commit)
     # in other tasks than before: nothing of the first attempt may stay
     assert bronze.append(messages(spark, 3, 9).coalesce(1), table, "q", 1) == Appended(9, 1)
     assert offsets(delta.read(spark, table)) == list(range(12))
@@ -147,7 +147,7 @@ LOG_COMMITS, LOG_OLD, CHECKPOINT_COMMITS = 5000, 4000, 100
 DAY_S = 86_400
 
 
-def log_of(table: Table) -> list[Path]:
+def log_file_of(table: Table) -> list[Path]:
     return sorted((Path(table.path) / "_delta_log").iterdir())
 
 
@@ -162,14 +162,14 @@ def test_the_log_has_what_is_kept_and_batches_stay_known(tmp_path: Path) -> None
         if batch % CHECKPOINT_COMMITS == 0:
             DeltaTable(table.path).create_checkpoint()
     old = time.time() - 8 * DAY_S
-    for file in log_of(table):
+    for file in log_file_of(table):
         if file.name[:20].isdigit() and int(file.name[:20]) < LOG_OLD:
             os.utime(file, (old, old))
-    assert len(log_of(table)) > LOG_COMMITS
+    assert len(log_file_of(table)) > LOG_COMMITS
     for _ in range(2):
         delta.vacuum(table, 7)
         # the commits that are kept, those up to the checkpoint before them, and checkpoints
-        assert len(log_of(table)) < LOG_COMMITS - LOG_OLD + 2 * CHECKPOINT_COMMITS
+        assert len(log_file_of(table)) < LOG_COMMITS - LOG_OLD + 2 * CHECKPOINT_COMMITS
     for version in (LOG_OLD, LOG_OLD + 1, LOG_COMMITS):
         assert DeltaTable(table.path, version=version).transaction_version("q") == version - 2
     again = [delta.append_arrow(readings(1), table, "q", LOG_COMMITS - 1)]
@@ -184,7 +184,7 @@ def test_an_append_reads_what_came_since_the_table_was_tidied(tmp_path: Path) ->
     for batch in range(70):
         delta.append_arrow(readings(batch), table, "q", batch)
     delta.vacuum(table, 7)
-    (last,) = [json.loads(file.read_text()) for file in log_of(table) if file.name[0] == "_"]
+    (last,) = [json.loads(file.read_text()) for file in log_file_of(table) if file.name[0] == "_"]
     assert last["version"] == DeltaTable(table.path).version()
     kept = DeltaTable(table.path).metadata().configuration
     assert kept["delta.logRetentionDuration"] == f"interval {7 * DAY_S} seconds"

@@ -54,5 +54,5 @@ def test_a_column_that_has_no_bounds_has_none(table: str) -> None:
 
 def test_a_version_that_is_gone_is_said(table: str) -> None:
     (Path(table) / "_delta_log" / f"{1:020}.json").unlink()
-    with pytest.raises(LogGoneError, match="no entry of version 1"):
+    with pytest.raises(LogGoneError, match="no log entry of version 1"):
         list(log.commits(table, 0, 3, "event_time"))

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from enmasse.pipeline.places import read
+from enmasse.pipeline.paths import read
 from object_store import jars, s3_server
-from pipeline_runs import document, judged, message
+from pipeline_runs import check_tables, document, message
 from pipeline_supervisor import UNAVAILABLE, Supervisor
 from platform_process import ENMASSE, Platform
 from published_streams import Log
@@ -83,9 +83,9 @@ def test_everything_lies_in_a_bucket_and_a_killed_run_goes_on(
         sent += log.publish(message(number) for number in range(sent, sent + WAVE))
         run.until(sent)
         run.stop()
-    judged(file, sent)
-    _, places = read(file)
-    rejected = DeltaTable(places.table("rejected")).to_pyarrow_table()
+    check_tables(file, sent)
+    _, paths = read(file)
+    rejected = DeltaTable(paths.table("rejected")).to_pyarrow_table()
     assert len(rejected) == sent // 50
     # a body of another kind is refused, corrected in the document, and made anew
     sent += log.publish([message(sent, b'{"device": "x", "celsius": 1}')])

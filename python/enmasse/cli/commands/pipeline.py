@@ -13,7 +13,7 @@ from enmasse.cli.invocation import Group
 from enmasse.cli.options import Data, Output, OutputForm
 
 if TYPE_CHECKING:
-    from enmasse.pipeline.places import Places
+    from enmasse.pipeline.paths import Paths
     from enmasse.resources import Pipeline
 
 File = Annotated[
@@ -54,16 +54,16 @@ def init(
     """
     from enmasse.base.errors import Code, Conflict, Unavailable
     from enmasse.cli.output import show
-    from enmasse.pipeline import starter
+    from enmasse.pipeline import template
     from enmasse.resources import load
 
-    text = starter.document(url or _platform_url(data), address)
+    text = template.document(url or _platform_url(data), address)
     load(text, str(file))
-    schema = file.with_name(starter.SCHEMA_FILE)
+    schema = file.with_name(template.SCHEMA_FILE)
     try:
         with file.open("x", encoding="utf-8") as made:
             made.write(text)
-        schema.write_text(starter.schema(), encoding="utf-8")
+        schema.write_text(template.schema(), encoding="utf-8")
     except FileExistsError:
         raise Conflict(
             Code.ALREADY_EXISTS, f"{file} is there already; name another with -f"
@@ -100,45 +100,47 @@ def run(
     import threading
     from contextlib import closing
 
-    pipeline, places = document_of(file)
+    pipeline, paths = document_of(file)
     port = _port(metrics_port)
     _needs_driver(master)
     needs_java()
 
     from enmasse.base.clock import SystemClock
-    from enmasse.pipeline import figures
+    from enmasse.pipeline import metrics
     from enmasse.pipeline.ingest import batches
     from enmasse.pipeline.live.database import Live
     from enmasse.pipeline.run import Run
     from enmasse.pipeline.session import session
 
-    batches.check(pipeline, places)
-    batches.steps_of(pipeline, places)
-    clock, stop, tell = SystemClock(), threading.Event(), _teller(output)
+    batches.check(pipeline, paths)
+    batches.load_steps(pipeline, paths)
+    clock, stop, report = SystemClock(), threading.Event(), _reporter(output)
     name, spec = pipeline.metadata.name, pipeline.spec
-    with places.taken() as signs, closing(Live(places.live_url, spec, name)) as live:
+    with paths.locked() as publish, closing(Live(paths.live_url, spec, name)) as live:
         # The lock of the tables, live state, Spark, then metrics: each needs the one before it, and
         # the queries stop first.
         begun = clock.monotonic()
-        tell({"event": "starting", "pipeline": name}, f"{name}: starting Spark, some seconds ..")
-        with session(name, master, spec.memory, places.state, packed(master, package)) as spark:
+        report({"event": "starting", "pipeline": name}, f"{name}: starting Spark, some seconds ..")
+        with session(name, master, spec.memory, paths.state, packed(master, package)) as spark:
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, lambda *_: stop.set())
-            queries = Run(spark, pipeline, places, live, clock)
-            of = figures.registry(name, live, queries.lags, queries.gold, clock)
-            with figures.served(of, port) as metrics:
-                signs(metrics)
+            queries = Run(spark, pipeline, paths, live, clock)
+            registry = metrics.registry(name, live, queries.lags, queries.gold, clock)
+            with metrics.serve(registry, port) as metrics_url:
+                publish(metrics_url)
                 try:
                     queries.start(
-                        lambda batch: tell({"event": "batch"} | batch, _line(batch)), once=once
+                        lambda batch: report({"event": "batch"} | batch, _line(batch)), once=once
                     )
                     took_s = round(clock.monotonic() - begun, 1)
-                    said = f"{name}: runs after {took_s} s" + (f"; {metrics}" if metrics else "")
-                    tell({"event": "running", "seconds": took_s, "metrics": metrics}, said)
+                    text = f"{name}: started in {took_s} s" + (
+                        f"; {metrics_url}" if metrics_url else ""
+                    )
+                    report({"event": "running", "seconds": took_s, "metrics": metrics_url}, text)
                     queries.watch(stop)
                 finally:
                     queries.stop()
-    tell({"event": "stopped"}, f"{name}: stopped")
+    report({"event": "stopped"}, f"{name}: stopped")
 
 
 @app.command()
@@ -152,8 +154,8 @@ def status(file: File = DOCUMENT, output: OutputForm = Output.TABLE) -> None:
     from enmasse.cli.errors import FAILED
     from enmasse.cli.output import show
 
-    pipeline, places = document_of(file)
-    document = _status(pipeline, places, SystemClock().now().timestamp())
+    pipeline, paths = document_of(file)
+    document = _status(pipeline, paths, SystemClock().now().timestamp())
     show(document, output, lambda: _status_text(document))
     if document["gold"]["trouble"] is not None:
         raise typer.Exit(FAILED)
@@ -173,20 +175,20 @@ def stop(file: File = DOCUMENT, output: OutputForm = Output.TABLE) -> None:
     from enmasse.base.errors import Code, Unavailable
     from enmasse.cli.output import show
 
-    pipeline, places = document_of(file)
+    pipeline, paths = document_of(file)
     clock, name = SystemClock(), pipeline.metadata.name
-    runner = places.runner()
-    if runner is not None:
-        os.kill(runner, signal.SIGTERM)
+    pid = paths.running_pid()
+    if pid is not None:
+        os.kill(pid, signal.SIGTERM)
         deadline = clock.monotonic() + STOP_TIMEOUT_S
-        while places.runner() == runner:
+        while paths.running_pid() == pid:
             if clock.monotonic() > deadline:
                 raise Unavailable(
-                    Code.NOT_AVAILABLE, f"process {runner} does not end; kill it: kill -9 {runner}"
+                    Code.NOT_AVAILABLE, f"process {pid} does not end; kill it: kill -9 {pid}"
                 )
             time.sleep(0.1)
-    said = f"{name}: stopped" if runner else f"{name}: does not run"
-    show({"pipeline": name, "stopped": runner is not None, "pid": runner}, output, lambda: said)
+    text = f"{name}: stopped" if pid else f"{name}: is not running"
+    show({"pipeline": name, "stopped": pid is not None, "pid": pid}, output, lambda: text)
 
 
 app.command()(backfill)
@@ -219,11 +221,11 @@ def reconcile(
     from enmasse.cli.errors import FAILED
     from enmasse.cli.output import show
 
-    pipeline, places = document_of(file)
+    pipeline, paths = document_of(file)
 
-    from enmasse.pipeline.ingest import batches, judge
+    from enmasse.pipeline.ingest import batches, report
     from enmasse.pipeline.ingest.store import Store
-    from enmasse.pipeline.session import CONNECT, check_reached, session
+    from enmasse.pipeline.session import CONNECT, check_reachable, session
 
     if not master.startswith(CONNECT):
         needs_java()
@@ -231,33 +233,33 @@ def reconcile(
     chosen = [one for one in pipeline.spec.sources if source in (None, one.name)]
     if not chosen:
         raise Missing(Code.NOT_FOUND, f"{file} has no source {source!r}")
-    batches.check(pipeline, places)
+    batches.check(pipeline, paths)
     name, memory = pipeline.metadata.name, pipeline.spec.memory
     typer.echo(f"{name}: starting Spark, some seconds ..", err=True)
     with session(
-        *(name, master, memory, places.state, packed(master, package)),
+        *(name, master, memory, paths.state, packed(master, package)),
         shows_progress=sys.stderr.isatty(),
     ) as spark:
-        check_reached(spark, places.tables)
-        store = Store(pipeline, places)
-        windows = judge.gold(spark, store)
+        check_reachable(spark, paths.tables)
+        store = Store(pipeline, paths)
+        windows = report.gold(spark, store)
         compared = [
-            judge.source(spark, one.name, batches.options(one, places), store, start, end)
+            report.source(spark, one.name, batches.options(one, paths), store, start, end)
             for one in chosen
         ]
     # Printed in either case: the differences are the result, the exit code only summarizes them.
     found: dict[str, Any] = {"pipeline": name, "sources": compared, "gold": windows}
     exact = all(one["exact"] for one in [*compared, windows])
-    show(found | {"exact": exact}, output, lambda: judge.text(found))
+    show(found | {"exact": exact}, output, lambda: report.text(found))
     if not exact:
         raise typer.Exit(FAILED)
 
 
-def document_of(file: Path) -> "tuple[Pipeline, Places]":
+def document_of(file: Path) -> "tuple[Pipeline, Paths]":
     """The pipeline of a file; all that works with tables needs Spark's package."""
     needs_spark()
 
-    from enmasse.pipeline.places import read
+    from enmasse.pipeline.paths import read
 
     return read(file)
 
@@ -324,19 +326,19 @@ def _port(text: str) -> int | None:
     return int(text)
 
 
-def _teller(output: Output) -> Any:
-    """What tells of a run: lines of JSON or documents of YAML on stdout, or text on stderr."""
+def _reporter(output: Output) -> Any:
+    """Return a function that reports a run: JSON or YAML on stdout, or text on stderr."""
     import json
     import sys
 
-    def tell(event: dict[str, Any], text: str) -> None:
+    def report(event: dict[str, Any], text: str) -> None:
         if output is Output.TABLE:
             print(text, file=sys.stderr, flush=True)
         else:
             # an object of JSON is one of YAML
             print(f"{'--- ' if output is Output.YAML else ''}{json.dumps(event)}", flush=True)
 
-    return tell
+    return report
 
 
 def _line(batch: dict[str, Any]) -> str:
@@ -347,36 +349,36 @@ def _line(batch: dict[str, Any]) -> str:
     )
 
 
-def _status(pipeline: "Pipeline", places: "Places", now_s: float) -> dict[str, Any]:
+def _status(pipeline: "Pipeline", paths: "Paths", now_s: float) -> dict[str, Any]:
     from contextlib import closing
 
-    from enmasse.pipeline.figures import of_sources
     from enmasse.pipeline.live.database import Live
+    from enmasse.pipeline.metrics import source_metrics
 
     found: dict[str, Any] = {"sources": [], "devices": 0, "online": 0, "incidents": {}}
     found |= {"openIncidents": 0, "alerts": {"waiting": 0, "sent": 0, "rejected": 0}, "state": {}}
     found |= {"written": {}, "troubles": {"source": {}, "address": {}, "gold": {}}}
-    if pipeline.spec.live.url or (places.state / "live.db").exists():
-        with closing(Live(places.live_url, pipeline.spec, pipeline.metadata.name)) as live:
+    if pipeline.spec.live.url or (paths.state / "live.db").exists():
+        with closing(Live(paths.live_url, pipeline.spec, pipeline.metadata.name)) as live:
             found = live.status()
-    runner = places.signed() or {"pid": None, "metrics": None}
-    sources = of_sources(found, now_s)
+    runner = paths.lock_info() or {"pid": None, "metrics": None}
+    sources = source_metrics(found, now_s)
     troubles = found.pop("troubles")
     # each source has its own of these
     refusing = troubles["address"]
     found = {name: found[name] for name in found if name not in ("sources", "written")}
     found["refusingAddresses"] = refusing
     head = {"pipeline": pipeline.metadata.name, "running": runner["pid"] is not None} | runner
-    head |= {"tables": places.tables, "sources": sources}
-    return head | {"gold": _gold(pipeline, places, troubles["gold"], now_s)} | found
+    head |= {"tables": paths.tables, "sources": sources}
+    return head | {"gold": _gold(pipeline, paths, troubles["gold"], now_s)} | found
 
 
 def _gold(
-    pipeline: "Pipeline", places: "Places", troubles: dict[str, Any], now_s: float
+    pipeline: "Pipeline", paths: "Paths", troubles: dict[str, Any], now_s: float
 ) -> dict[str, Any]:
     from enmasse.pipeline.gold.progress import progress
 
-    tables = (places.table("silver"), places.table("gold"))
+    tables = (paths.table("silver"), paths.table("gold"))
     behind = progress(pipeline.metadata.name, *tables)
     return {
         "versionsBehind": 0 if behind is None else behind.versions_behind,
@@ -388,7 +390,7 @@ def _gold(
 def _status_text(document: dict[str, Any]) -> str:
     from enmasse.cli.output import columns
 
-    running = f"runs as process {document['pid']}" if document["running"] else "does not run"
+    running = f"running as process {document['pid']}" if document["running"] else "not running"
     if document["metrics"]:
         running += f", {document['metrics']}"
     incidents = sum(document["incidents"].values())
@@ -407,17 +409,17 @@ def _status_text(document: dict[str, Any]) -> str:
         counts = [f"{target} {count:,}" for target, count in one["written"].items()]
         lines.append(f"{one['source']}: rows out: {', '.join(counts) or 'none'}")
         if (trouble := one["trouble"]) is not None:
-            lines.append(f"{one['source']}: does not go on since {_told(trouble)}")
+            lines.append(f"{one['source']}: fails since {_details(trouble)}")
     gold = document["gold"]
     lines.append(
         f"gold: {gold['versionsBehind']:,} versions of silver behind, {gold['lagSeconds']:.0f} s"
     )
     if (trouble := gold["trouble"]) is not None:
-        lines.append(f"gold: fails since {_told(trouble)}")
+        lines.append(f"gold: fails since {_details(trouble)}")
     for address, trouble in document["refusingAddresses"].items():
-        lines.append(f"{address}: takes no alerts since {_told(trouble)}")
+        lines.append(f"{address}: accepts no alerts since {_details(trouble)}")
     return "\n".join(lines)
 
 
-def _told(trouble: "dict[str, Any]") -> str:
+def _details(trouble: "dict[str, Any]") -> str:
     return f"{trouble['since']}, tried again {trouble['tries']} times: {trouble['error']}"

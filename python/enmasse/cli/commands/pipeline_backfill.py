@@ -9,7 +9,7 @@ import typer
 from enmasse.cli.options import Output, OutputForm
 
 if TYPE_CHECKING:
-    from enmasse.pipeline.places import Places
+    from enmasse.pipeline.paths import Paths
     from enmasse.resources import Pipeline
 
 
@@ -49,25 +49,25 @@ def backfill(
     from enmasse.cli.commands.pipeline import document_of
     from enmasse.cli.output import progress, show
 
-    pipeline, places = document_of(file)
+    pipeline, paths = document_of(file)
     if gold_only and (source, start, end) != (None, "earliest", "latest"):
         raise Invalid(Code.REQUEST_INVALID, "--gold-only makes all of gold: leave the range out")
 
-    from enmasse.pipeline.ingest.replay import Backfill, Part
+    from enmasse.pipeline.ingest.backfill import Backfill, Part
     from enmasse.pipeline.live.database import Live
 
     # The lock of the tables comes first: no run may write while they are replaced.
     with ExitStack() as stack:
-        stack.enter_context(places.taken())
+        stack.enter_context(paths.locked())
         live = stack.enter_context(
-            closing(Live(places.live_url, pipeline.spec, pipeline.metadata.name))
+            closing(Live(paths.live_url, pipeline.spec, pipeline.metadata.name))
         )
-        work = Backfill(pipeline, places, live)
+        work = Backfill(pipeline, paths, live)
         sources = [one.name for one in pipeline.spec.sources] if source is None else [source]
         asked = [] if gold_only else [Part(name, start, end) for name in sources]
         parts = work.parts(asked)
         document: dict[str, Any] = {"pipeline": pipeline.metadata.name, "sources": []}
-        spark = stack.enter_context(_spark(pipeline, places))
+        spark = stack.enter_context(_spark(pipeline, paths))
         if parts:
             with progress("messages", work.messages(parts)) as advance:
                 done = work.run(parts, spark, advance)
@@ -77,7 +77,7 @@ def backfill(
     show(document, output, lambda: _text(document))
 
 
-def _spark(pipeline: "Pipeline", places: "Places") -> Any:
+def _spark(pipeline: "Pipeline", paths: "Paths") -> Any:
     """A session for gold, and for the steps of the document."""
     from enmasse.cli.commands.pipeline import LOCAL, needs_java
 
@@ -86,7 +86,7 @@ def _spark(pipeline: "Pipeline", places: "Places") -> Any:
 
     from enmasse.pipeline.session import session
 
-    return session(pipeline.metadata.name, LOCAL, pipeline.spec.memory, places.state)
+    return session(pipeline.metadata.name, LOCAL, pipeline.spec.memory, paths.state)
 
 
 def _text(document: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""The options of the format `enmasse`: names, defaults, units, and what a wrong one is told."""
+"""The options of the format `enmasse`: names, defaults, units, and their validation."""
 
 import difflib
 import json
@@ -12,8 +12,8 @@ from urllib.parse import quote, urlsplit
 
 from enmasse.base.errors import Invalid
 
-Start = Literal["earliest", "latest"] | datetime | dict[int, int]
-"""Where reading begins or ends: everywhere, at a time, or at offsets by partition."""
+Position = Literal["earliest", "latest"] | datetime | dict[int, int]
+"""Start or end of reading: of the stream, at a time, or at offsets by partition."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ CONNECTION = [
         "space",
         None,
         "name",
-        "the address space, where URL and user do not tell it; it fills the column `space`",
+        "the address space, if URL and user do not determine it; it fills the column `space`",
     ),
     Option("user", None, "text", "instead of in `url`"),
     Option("password", None, "text", "instead of in `url`"),
@@ -46,26 +46,29 @@ CONNECTION = [
         "tokenFile",
         None,
         "file",
-        "its text is the token; read anew for each connection, on executors too",
+        "its text is the token; read for each connection, on executors too",
     ),
     Option(
         "saslMechanisms",
         None,
         "names, by commas",
-        "the only mechanisms to be used; by default the strongest that fits",
+        "the only mechanisms to use; by default the strongest available",
     ),
-    Option("tlsCa", None, "PEM file", "authorities trusted instead of those of the system"),
+    Option("tlsCa", None, "PEM file", "authorities to trust instead of those of the system"),
     Option(
         "tlsServerName",
         None,
         "name",
-        "what the server has to be called, NAME.NAMESPACE of a space; by default the URL's host",
+        "the expected name of the server, NAME.NAMESPACE of a space; by default the URL's host",
     ),
     Option("tlsCertificate", None, "PEM file", "the client's certificate"),
     Option("tlsKey", None, "PEM file", "the key of that certificate"),
-    Option("tlsInsecure", "false", "boolean", "take any certificate: for tests only"),
+    Option("tlsInsecure", "false", "boolean", "accept any certificate: for tests only"),
     Option(
-        "timeout", "60", "seconds", "how long a server may be silent or away before the query fails"
+        "timeout",
+        "60",
+        "seconds",
+        "how long a server may be silent or unavailable before the query fails",
     ),
 ]
 """How a server is reached, the same for reading and writing."""
@@ -75,62 +78,62 @@ READING = [
         "address", None, "name", "the stream to read, or with `spool` the queue or subscription"
     ),
     Option(
-        "selector", None, "SQL", "only messages that it selects, where the server applies selectors"
+        "selector", None, "SQL", "only messages that it selects, if the server supports selectors"
     ),
     Option(
         "columns",
         None,
         "names with types",
-        "such as `offset, device string, value double`; by default all of the envelope",
+        "such as `offset, device string, value double`; by default the whole envelope",
     ),
     Option(
         "decode",
         None,
         "format",
-        "how bodies become columns: json, senml-json, cbor, senml-cbor, csv; auto: by content-type",
+        "the format of bodies: json, senml-json, cbor, senml-cbor, csv; auto: by content-type",
     ),
     Option(
         "timeUnit",
         "s",
         "s, ms, us or ns",
-        "what numbers in columns of type timestamp count since 1970",
+        "the unit of numbers in columns of type timestamp, since 1970",
     ),
-    Option("csvHeader", "false", "boolean", "the first line of each body has the names"),
-    Option("csvDelimiter", ",", "character", "what stands between fields"),
+    Option("csvHeader", "false", "boolean", "the first line of each body has the column names"),
+    Option("csvDelimiter", ",", "character", "the separator of fields"),
     Option(
         "start",
         "earliest",
         "place",
-        'where a new query begins: earliest, latest, a time (RFC 3339) or `{"0": 17}`; partitions'
-        " that are not named begin at the first message",
+        'the start of a new query: earliest, latest, a time (RFC 3339) or `{"0": 17}`; other'
+        " partitions start at the first message",
     ),
     Option(
         "end",
         "latest",
         "place",
-        "batch only: where reading ends, as `start`; what is named is not read any more, of"
-        " partitions that are not named all is",
+        "batch only: the end (exclusive), as `start`; other partitions are read to their end",
     ),
     Option(
-        "maxRowsPerTrigger", "1000000", "messages", "the most of one batch of a streaming query"
+        "maxRowsPerTrigger", "1000000", "messages", "the maximum of one batch of a streaming query"
     ),
     Option(
         "maxBytesPerTrigger",
         None,
         "bytes",
-        "the same in bytes, by the size of messages at 16 places spread over the batch",
+        "the same in bytes, estimated by 16 samples of the batch",
     ),
     Option(
         "rowsPerTask",
         "100000",
         "messages",
-        "a task reads so many, or more where a batch would have over 64 tasks",
+        "messages per task; more if a batch would have over 64 tasks",
     ),
     Option(
         "failOnDataLoss",
         "true",
         "boolean",
-        "messages no longer kept, or a stream made anew, end the query; else they are counted",
+        "expired messages, or a stream that was created again, fail the query; else they are"
+        " counted",
     ),
     Option(
         "spool",
@@ -139,19 +142,19 @@ READING = [
         "the address is a queue, read through this folder, which driver and executors share",
     ),
     Option(
-        "spoolBytes", "1073741824", "bytes", "the most that waits in `spool` beside the last batch"
+        "spoolBytes", "1073741824", "bytes", "the maximum in `spool` in addition to the last batch"
     ),
     Option(
         "idWindow",
         "100000",
         "messages",
-        "so many that were read from a queue are remembered, to know one that comes again",
+        "identities that are kept to recognize redelivered messages",
     ),
 ]
 """What is read, and how much at a time."""
 
 WRITING = [
-    Option("address", None, "name", "where rows go; without it the column `address` of each says"),
+    Option("address", None, "name", "the target of rows; by default their column `address`"),
     Option(
         "numbered",
         "true",
@@ -162,20 +165,22 @@ WRITING = [
         "producer",
         None,
         "name",
-        "what rows are numbered under, for ever: by default the id of the streaming query",
+        "the permanent name under which rows are numbered: by default the id of the streaming"
+        " query",
     ),
-    Option("batch", None, "number", "with `producer` and `df.write`: which batch of it this is"),
+    Option("batch", None, "number", "with `producer` and `df.write`: the number of the batch"),
     Option(
         "order",
         "content",
         "content or input",
-        "rows of a task go out by their bytes, or as they come: only if they come alike each time",
+        "rows of a task are sent sorted by their bytes, or in their order: only if that is always"
+        " the same",
     ),
     Option(
         "deadLetter",
         None,
         "folder or URI",
-        "a Delta table of rows that are rejected, with the cause; without it one ends the query",
+        "a Delta table of rejected rows, with the cause; without it a rejected row fails the query",
     ),
 ]
 """What is written, and how."""
@@ -190,7 +195,7 @@ Values = Mapping[str, str | None]
 
 @dataclass(frozen=True)
 class Options:
-    """Options that are checked. They travel to executors, and show no password as text."""
+    """Validated options. They are sent to executors, and their text shows no password."""
 
     address: str
     space: str | None
@@ -199,8 +204,8 @@ class Options:
     token_file: str | None
     selector: str | None
     columns: dict[str, Any]
-    start: Start
-    end: Start
+    start: Position
+    end: Position
     rows_max: int
     bytes_max: int | None
     task_rows: int
@@ -216,9 +221,9 @@ class Options:
         return [urlsplit(url).netloc.rpartition("@")[2] for url in self.urls]
 
     def stream(self) -> dict[str, Any]:
-        """What `enmasse.native.Stream` and `Intake` are made from, with the token of now.
+        """Return the arguments of `enmasse.native.Stream` and `Intake`, with the current token.
 
-        Raises Invalid for a file of a token that cannot be read.
+        Raises Invalid if `tokenFile` cannot be read.
         """
         return {
             "urls": self.urls,
@@ -232,7 +237,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Writing:
-    """Options of a write that are checked. They travel to executors, and show no password."""
+    """Validated options of a write, as `Options`."""
 
     address: str | None
     space: str | None
@@ -247,7 +252,7 @@ class Writing:
     timeout_s: int
 
     def outbox(self, producer: str | None) -> dict[str, Any]:
-        """What `enmasse.native.Outbox` is made from, as `Options.stream` says."""
+        """Return the arguments of `enmasse.native.Outbox`, as `Options.stream`."""
         return {
             "urls": self.urls,
             "client": _with_token(self.client, self.token_file),
@@ -259,13 +264,13 @@ class Writing:
 
 
 DECODED = ("json", "senml-json", "cbor", "senml-cbor", "csv", "auto")
-"""The formats of bodies; `auto` is as the content-type of each message says."""
+"""The formats of bodies; `auto` uses the content-type of each message."""
 
 
 def read(given: Mapping[str, str]) -> Options:
-    """Check the options of a query; names count whatever their case.
+    """Validate the options of a query; names are case-insensitive.
 
-    Raises Invalid that names the option and the mend.
+    Raises Invalid that names the option and the remedy.
     """
     values = _values(given, KNOWN_READING, ("url", "address"))
     return Options(
@@ -276,42 +281,42 @@ def read(given: Mapping[str, str]) -> Options:
         token_file=values["tokenFile"],
         selector=values["selector"],
         columns=_columns(values),
-        start=_place("start", values),
-        end=_place("end", values),
-        rows_max=_whole("maxRowsPerTrigger", values),
-        bytes_max=_whole("maxBytesPerTrigger", values) if values["maxBytesPerTrigger"] else None,
-        task_rows=_whole("rowsPerTask", values),
-        fails_on_loss=_flag("failOnDataLoss", values),
-        timeout_s=_whole("timeout", values),
+        start=_position("start", values),
+        end=_position("end", values),
+        rows_max=_positive("maxRowsPerTrigger", values),
+        bytes_max=_positive("maxBytesPerTrigger", values) if values["maxBytesPerTrigger"] else None,
+        task_rows=_positive("rowsPerTask", values),
+        fails_on_loss=_boolean("failOnDataLoss", values),
+        timeout_s=_positive("timeout", values),
         spool=_spool(values),
-        spool_bytes=_whole("spoolBytes", values),
-        id_window=_whole("idWindow", values),
+        spool_bytes=_positive("spoolBytes", values),
+        id_window=_positive("idWindow", values),
     )
 
 
-OF_SPARK = {"checkpointlocation", "queryname"}
-"""Options of a streaming write that are for Spark, which hands them on to the sink."""
+SPARK_OPTIONS = {"checkpointlocation", "queryname"}
+"""Options of Spark, which it passes to the sink of a streaming write too."""
 
 
 def write(given: Mapping[str, str]) -> Writing:
-    """Check the options of a write as `read` does those of a query."""
-    own = {name: value for name, value in given.items() if name.lower() not in OF_SPARK}
+    """Validate the options of a write, as `read`."""
+    own = {name: value for name, value in given.items() if name.lower() not in SPARK_OPTIONS}
     values = _values(own, KNOWN_WRITING, ("url",))
     batch = values["batch"]
     if batch is not None and not batch.isdecimal():
-        raise Invalid("E1003", f"option batch is {batch!r}: it is a number from 0 on")
+        raise Invalid("E1003", f"option batch is {batch!r}: it must be a number from 0")
     return Writing(
         address=values["address"],
         space=values["space"],
         urls=_urls(values),
         client=_client(values),
         token_file=values["tokenFile"],
-        numbered=_flag("numbered", values),
+        numbered=_boolean("numbered", values),
         producer=values["producer"],
         batch=None if batch is None else int(batch),
-        by_content=_word("order", values, ("content", "input")) == "content",
+        by_content=_choice("order", values, ("content", "input")) == "content",
         dead_letter=values["deadLetter"],
-        timeout_s=_whole("timeout", values),
+        timeout_s=_positive("timeout", values),
     )
 
 
@@ -331,7 +336,7 @@ def _values(given: Mapping[str, str], known: Known, required: tuple[str, ...]) -
 
 
 def nearest(name: str, known: Known = KNOWN_READING) -> str:
-    """Return the known option whose name is most like another."""
+    """Return the known option with the most similar name."""
     return known[difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.0)[0]].name
 
 
@@ -340,13 +345,13 @@ def _urls(values: Values) -> list[str]:
 
 
 def _with_login(url: str, values: Values) -> str:
-    """Put user and password into a URL that has none."""
+    """Add user and password to a URL."""
     user, password = values["user"], values["password"]
     if user is None:
         return url
     scheme, split, rest = url.rpartition("://")
     if "@" in rest.split("/")[0]:
-        raise Invalid("E1003", "option user: the URL names a user as well; leave one of them out")
+        raise Invalid("E1003", "option user: the URL names a user as well; omit one of them")
     login = quote(user, safe="") + (f":{quote(password, safe='')}" if password is not None else "")
     return f"{scheme}{split}{login}@{rest}"
 
@@ -354,18 +359,18 @@ def _with_login(url: str, values: Values) -> str:
 def _client(values: Values) -> dict[str, Any]:
     logins = [name for name in ("password", "token", "tokenFile") if values[name] is not None]
     if len(logins) > 1:
-        raise Invalid("E1003", f"options {' and '.join(logins)}: one says who it is; keep one")
+        raise Invalid("E1003", f"options {' and '.join(logins)}: they exclude each other; keep one")
     given = [name for name in ("tlsCertificate", "tlsKey") if values[name] is not None]
     if len(given) == 1:
         other = "tlsKey" if given == ["tlsCertificate"] else "tlsCertificate"
-        raise Invalid("E1003", f"option {other} is missing: a certificate and its key go together")
+        raise Invalid("E1003", f"option {other} is missing: a certificate needs its key")
     mechanisms = values["saslMechanisms"]
     client = {
         "ca": values["tlsCa"],
         "serverName": values["tlsServerName"],
         "certificate": values["tlsCertificate"],
         "key": values["tlsKey"],
-        "insecure": _flag("tlsInsecure", values),
+        "insecure": _boolean("tlsInsecure", values),
         "saslMechanisms": [name.strip() for name in mechanisms.split(",")] if mechanisms else None,
         "hostname": values["space"],
         "token": values["token"],
@@ -385,27 +390,27 @@ def _with_token(client: dict[str, Any], file: str | None) -> dict[str, Any]:
 
 def _columns(values: Values) -> dict[str, Any]:
     if len(delimiter := str(values["csvDelimiter"])) != 1:
-        raise Invalid("E1003", f"option csvDelimiter is {delimiter!r}: it is one character")
+        raise Invalid("E1003", f"option csvDelimiter is {delimiter!r}: it must be one character")
     columns: dict[str, Any] = {
         "columns": values["columns"],
-        "decode": _word("decode", values, DECODED),
-        "timeUnit": _word("timeUnit", values, ("s", "ms", "us", "ns")),
-        "csvHeader": _flag("csvHeader", values),
+        "decode": _choice("decode", values, DECODED),
+        "timeUnit": _choice("timeUnit", values, ("s", "ms", "us", "ns")),
+        "csvHeader": _boolean("csvHeader", values),
         "csvDelimiter": delimiter,
     }
     if columns["decode"] and columns["columns"] and not _names_error(columns["columns"]):
-        # what cannot be decoded always shows
+        # decoding errors are always reported
         columns["columns"] += ", _error"
     return columns
 
 
 def _names_error(columns: str) -> bool:
-    """Whether `_error` is one of the names, quoted or not, and not only part of one."""
+    """Whether `_error` is one of the column names, quoted or not."""
     plain = re.sub(r"`((?:[^`]|``)*)`", lambda quoted: re.sub(r"\W", "-", quoted[1]), columns)
     return re.search(r"(?:^|,)\s*_error\s*(?:\s|,|$)", plain) is not None
 
 
-def _word(name: str, values: Values, words: tuple[str, ...]) -> str | None:
+def _choice(name: str, values: Values, words: tuple[str, ...]) -> str | None:
     text = values[name]
     if text is not None and text not in words:
         (near,) = difflib.get_close_matches(text.lower(), words, n=1, cutoff=0.0)
@@ -416,19 +421,19 @@ def _word(name: str, values: Values, words: tuple[str, ...]) -> str | None:
     return text
 
 
-def _flag(name: str, values: Values) -> bool:
+def _boolean(name: str, values: Values) -> bool:
     text = str(values[name]).strip().lower()
     if text not in ("true", "false"):
-        raise Invalid("E1003", f"option {name} is {values[name]!r}: it is true or false")
+        raise Invalid("E1003", f"option {name} is {values[name]!r}: it must be true or false")
     return text == "true"
 
 
-def _whole(name: str, values: Values) -> int:
+def _positive(name: str, values: Values) -> int:
     text = str(values[name]).strip()
     if not text.isdecimal() or int(text) == 0:
         unit = KNOWN_READING[name.lower()].unit
         raise Invalid(
-            "E1003", f"option {name} is {values[name]!r}: it is a number of {unit} from 1 on"
+            "E1003", f"option {name} is {values[name]!r}: it must be a number of {unit} from 1"
         )
     return int(text)
 
@@ -438,19 +443,19 @@ def _spool(values: Values) -> str | None:
     if folder is None:
         return None
     if not folder.startswith("/"):
-        raise Invalid("E1003", f"option spool is {folder!r}: it is the whole path of a folder")
+        raise Invalid("E1003", f"option spool is {folder!r}: it must be an absolute path")
     if str(values["start"]).strip() != "earliest":
-        raise Invalid("E1003", "option start: a queue has no places; leave it out")
+        raise Invalid("E1003", "option start: a queue has no offsets; omit it")
     return folder
 
 
-def _place(name: str, values: Values) -> Start:
+def _position(name: str, values: Values) -> Position:
     text = str(values[name]).strip()
     if text == "earliest":
         return "earliest"
     if text == "latest":
         return "latest"
-    readers: list[Callable[[str], Start]] = [_offsets, _time]
+    readers: list[Callable[[str], Position]] = [_offsets, _time]
     for reader in readers:
         try:
             return reader(text)
@@ -458,8 +463,8 @@ def _place(name: str, values: Values) -> Start:
             continue
     raise Invalid(
         "E1003",
-        f"option {name} is {text!r}: it is earliest, latest, a time such as 2026-01-31T08:00:00Z, "
-        'or offsets by partition such as {"0": 17}',
+        f"option {name} is {text!r}: it must be earliest, latest, a time such as"
+        ' 2026-01-31T08:00:00Z, or offsets by partition such as {"0": 17}',
     )
 
 

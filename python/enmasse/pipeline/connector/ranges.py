@@ -1,8 +1,8 @@
-"""Which offsets a batch has, and which task reads which: pure functions of what Spark remembers.
+"""The offsets of batches and of their tasks: pure functions of Spark's checkpoint.
 
-What Spark keeps of a stream in its checkpoint is `{"uid": "..", "0": 17, "1": 5}`: for each
-partition the offset of the next message. The same two of them give the same tasks for ever, and
-the same tasks the same rows: that is what exactly once stands on.
+The checkpoint of a stream is `{"uid": "..", "0": 17, "1": 5}`: for each partition the offset of the
+next message. The same two checkpoints always give the same tasks, and the same tasks the same rows.
+Exactly once depends on that.
 """
 
 from collections.abc import Mapping
@@ -25,14 +25,14 @@ class Partition:
 
 @dataclass(frozen=True)
 class State:
-    """What a stream has at some moment. `uid` is None where the server does not say."""
+    """The state of a stream at one moment. `uid` is None if the server reports none."""
 
     uid: str | None
     partitions: dict[int, Partition]
 
     @classmethod
     def of(cls, state: Mapping[str, Any]) -> "State":
-        """From the words of the native core."""
+        """Convert the state of the native core."""
         parts = state["partitions"]
         return cls(
             state["uid"],
@@ -40,7 +40,7 @@ class State:
         )
 
     def offsets(self, by_partition: Mapping[int, int]) -> Offsets:
-        """What Spark is to remember."""
+        """Return offsets for Spark's checkpoint."""
         offsets: Offsets = {} if self.uid is None else {"uid": self.uid}
         return offsets | {str(number): by_partition[number] for number in sorted(by_partition)}
 
@@ -56,32 +56,32 @@ class Slice:
 
 
 def numbers(offsets: Offsets) -> dict[int, int]:
-    """The offsets by partition of what Spark remembers."""
+    """Return the offsets by partition of a checkpoint."""
     return {int(name): offset for name, offset in offsets.items() if name != "uid"}
 
 
 def at(partition: int, offsets: Offsets, uid: str | None) -> int:
-    """Where a partition goes on. One that is new, or of a stream made anew, begins at 0."""
+    """Return the next offset of a partition: 0 if it, or the stream, is another one."""
     if offsets.get("uid") != uid:
         return 0
     return int(offsets.get(str(partition), 0))
 
 
 def check(start: Offsets, state: State, *, fails_on_loss: bool, what: str = "stream") -> str | None:
-    """Compare what was read with what is kept. Return what went unread, in words.
+    """Compare a checkpoint with the stream. Return a description of lost messages, or None.
 
-    Raises Conflict where that is an error: messages are no longer kept, the stream was made anew,
-    or it ends before what was read of it.
+    Raises Conflict if losses are errors and messages have expired or the stream was created again,
+    and always if the stream ends before the checkpoint.
     """
-    mend = "set failOnDataLoss=false to go on, or begin with a new checkpoint"
+    remedy = "set failOnDataLoss=false to continue, or use a new checkpoint"
     if start.get("uid") != state.uid:
-        said = f"the {what} was made anew: its uid was {start.get('uid')} and is {state.uid}"
+        text = f"the {what} was created again: its uid was {start.get('uid')} and is {state.uid}"
         if fails_on_loss:
-            raise Conflict("E4000", f"{said}; {mend}")
+            raise Conflict("E4000", f"{text}; {remedy}")
         gone = sum(part.first for part in state.partitions.values())
         return (
-            f"{said}: what was not read of the old one is lost, and nobody knows how many messages"
-            f" that is; {gone} of the new one are no longer kept"
+            f"{text}: an unknown number of unread messages of the old one is lost; {gone} messages"
+            " of the new one are no longer kept"
         )
     missing = 0
     for number, offset in numbers(start).items():
@@ -90,19 +90,19 @@ def check(start: Offsets, state: State, *, fails_on_loss: bool, what: str = "str
             end = f"ends before offset {part.next}" if part else "is gone"
             raise Conflict(
                 "E4000",
-                f"partition {number} {end}, and was read to {offset}; begin with a new checkpoint",
+                f"partition {number} {end}, and was read to {offset}; use a new checkpoint",
             )
         missing += max(0, part.first - offset)
     if not missing:
         return None
-    said = f"{missing} messages of the {what} that were not read yet are no longer kept: {start}"
+    text = f"{missing} unread messages of the {what} are no longer kept: {start}"
     if fails_on_loss:
-        raise Conflict("E4000", f"{said}; {mend}")
-    return said
+        raise Conflict("E4000", f"{text}; {remedy}")
+    return text
 
 
 def backlog(start: Offsets, state: State) -> dict[int, Partition]:
-    """What waits in each partition: from what was read, or is kept, to its end."""
+    """Return the unread messages of each partition that are still kept."""
     return {
         number: Partition(max(part.first, at(number, start, state.uid)), part.next)
         for number, part in state.partitions.items()
@@ -110,38 +110,38 @@ def backlog(start: Offsets, state: State) -> dict[int, Partition]:
 
 
 def limited(start: Offsets, state: State, rows_max: int | None) -> Offsets:
-    """The end of a batch of at most so many messages, None: all there are.
+    """Return the end of a batch of at most `rows_max` messages, None: of all.
 
-    Each partition gives by its share of what waits; what small ones leave goes to the large. One in
-    which something waits gives a message at least, though the batch is larger then: whoever knows
-    what came in a batch knows how far all partitions are.
+    Each partition contributes in proportion to its backlog; small ones leave their remainder to the
+    large. A partition with a backlog contributes at least one message, even if the batch becomes
+    larger: the batch then shows the progress of all partitions.
     """
     parts = backlog(start, state)
-    waiting = {number: part.next - part.first for number, part in parts.items()}
-    least = sum(1 for count in waiting.values() if count)
-    left = sum(waiting.values()) if rows_max is None else max(rows_max, least)
-    # smallest backlog first: what it cannot use is spread over those that follow
+    unread = {number: part.next - part.first for number, part in parts.items()}
+    least = sum(1 for count in unread.values() if count)
+    left = sum(unread.values()) if rows_max is None else max(rows_max, least)
+    # smallest backlog first: the others share the remainder
     ends = {}
-    total = sum(waiting.values())
-    for number in sorted(waiting, key=lambda number: (waiting[number], number)):
-        share = -(-left * waiting[number] // total) if total else 0
-        taken = min(waiting[number], share, left)
-        ends[number] = parts[number].first + taken
-        left -= taken
-        total -= waiting[number]
+    total = sum(unread.values())
+    for number in sorted(unread, key=lambda number: (unread[number], number)):
+        share = -(-left * unread[number] // total) if total else 0
+        count = min(unread[number], share, left)
+        ends[number] = parts[number].first + count
+        left -= count
+        total -= unread[number]
     return state.offsets(ends)
 
 
 def spread(start: Offsets, end: Offsets, count: int) -> list[Slice]:
-    """A batch in about so many parts of equal length: one at least of each partition that is in
-    it, at most `TASKS_MAX` or as many as there are partitions."""
+    """Split a batch into about `count` slices of equal length: at least one for each partition, at
+    most `TASKS_MAX` or the number of partitions."""
     uid = end.get("uid")
     total = sum(stop - at(number, start, uid) for number, stop in numbers(end).items())
     return slices(start, end, max(1, -(-total // count)))
 
 
 def slices(start: Offsets, end: Offsets, task_rows: int) -> list[Slice]:
-    """The tasks of a batch, none without messages."""
+    """Return the slices that the tasks of a batch read; none is empty."""
     uid = end.get("uid")
     spans = {
         number: (at(number, start, uid), stop)

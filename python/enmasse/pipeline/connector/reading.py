@@ -1,4 +1,4 @@
-"""Streams as record batches: connections are kept between reads, reads survive a restart."""
+"""Streams as record batches: connections are pooled, and reads continue after a server restart."""
 
 import logging
 import os
@@ -18,41 +18,41 @@ log = logging.getLogger("enmasse.pipeline")
 
 T = TypeVar("T")
 IDLE_MAX = 4
-"""Connections that a process keeps for each source: more than tasks run at a time are closed."""
+"""Idle connections per process and source."""
 PAUSE_FIRST_S, PAUSE_MAX_S = 0.1, 2.0
-"""Between attempts to reach a server that is away."""
+"""Pauses between attempts to reach an unavailable server."""
 
 _idle: dict[tuple[int, str], tuple[object, list[Stream]]] = {}
-"""By process and server: the token of now, and connections."""
+"""By process and server: the current token, and idle connections."""
 
 
-def _kept(options: Options) -> tuple[dict[str, Any], list[Stream]]:
-    """Return what a connection is made from, and those that are kept: with another token, none."""
-    asked = options.stream()
-    client = dict(asked["client"])
+def _pool(options: Options) -> tuple[dict[str, Any], list[Stream]]:
+    """Return the parameters of a connection, and the idle ones with the current token."""
+    parameters = options.stream()
+    client = dict(parameters["client"])
     token = client.pop("token", None)
     # a connection does not survive a fork: its thread stays behind
-    key = os.getpid(), repr(sorted((asked | {"client": client}).items(), key=str))
+    key = os.getpid(), repr(sorted((parameters | {"client": client}).items(), key=str))
     before, idle = _idle.get(key, (token, []))
     _idle[key] = token, idle if before == token else []
-    return asked, _idle[key][1]
+    return parameters, _idle[key][1]
 
 
-def take(options: Options) -> Stream:
-    """Return a connection, one of those that are kept where there is one."""
-    asked, idle = _kept(options)
-    return idle.pop() if idle else Stream(asked)
+def acquire(options: Options) -> Stream:
+    """Return a connection, an idle one if there is one."""
+    parameters, idle = _pool(options)
+    return idle.pop() if idle else Stream(parameters)
 
 
-def keep(options: Options, stream: Stream) -> None:
-    """Keep a connection whose last read came to its end, for the next one."""
-    _, idle = _kept(options)
+def release(options: Options, stream: Stream) -> None:
+    """Return a connection to the pool after its read has ended."""
+    _, idle = _pool(options)
     if len(idle) < IDLE_MAX:
         idle.append(stream)
 
 
-class Patience:
-    """Waits for a server that is away, until it has been away for too long."""
+class Retry:
+    """Pauses between attempts, up to a time limit without success."""
 
     def __init__(self, limit_s: float, clock: Clock, pause: Callable[[float], None]) -> None:
         """Give up after `limit_s` without success."""
@@ -62,12 +62,12 @@ class Patience:
         self.renew()
 
     def renew(self) -> None:
-        """Count anew: there was progress."""
+        """Restart the time limit after progress."""
         self._deadline = self._clock.monotonic() + self._limit_s
         self._pause_s = PAUSE_FIRST_S
 
     def wait(self, error: Unavailable) -> None:
-        """Return after a pause, or raise what went wrong."""
+        """Return after a pause, or raise the error at the time limit."""
         if self._clock.monotonic() + self._pause_s > self._deadline:
             raise error
         log.warning("%s; trying again in %.1f s", error, self._pause_s)
@@ -75,31 +75,31 @@ class Patience:
         self._pause_s = min(self._pause_s * 2, PAUSE_MAX_S)
 
 
-def asked(options: Options, question: Callable[[Stream], T], waits: Patience | None = None) -> T:
-    """Return the answer of a server, asked again while it is away.
+def request(options: Options, query: Callable[[Stream], T], retry: Retry | None = None) -> T:
+    """Return the result of a query, repeated while the server is unavailable.
 
-    Raises Unavailable after the time-out, and what the server says.
+    Raises Unavailable after the time-out, and errors of the server.
     """
-    waits = waits or patience(options.timeout_s)
+    retry = retry or retry_for(options.timeout_s)
     while True:
         try:
-            stream = take(options)
-            answer = question(stream)
+            stream = acquire(options)
+            answer = query(stream)
         except Unavailable as error:
-            waits.wait(error)
+            retry.wait(error)
             continue
-        keep(options, stream)
+        release(options, stream)
         return answer
 
 
 def state(options: Options) -> State:
-    """Return what the stream has now."""
-    return asked(options, lambda stream: State.of(stream.state()))
+    """Return the current state of the stream."""
+    return request(options, lambda stream: State.of(stream.state()))
 
 
 def offset_at(options: Options, partition: int, time_ms: int) -> int | None:
-    """Return the first offset of a partition from a time on, if there is one."""
-    return asked(options, lambda stream: stream.offset_at(partition, time_ms))
+    """Return the first offset of a partition at or after a time, if there is one."""
+    return request(options, lambda stream: stream.offset_at(partition, time_ms))
 
 
 def message_size(options: Options, part: Slice) -> float:
@@ -112,7 +112,7 @@ def message_size(options: Options, part: Slice) -> float:
         rows = stream.next_batch()
         return rows.size / len(rows) if rows else 0.0
 
-    return asked(options, measure)
+    return request(options, measure)
 
 
 def _wanted(part: Slice, start: int, *, tolerant: bool) -> dict[str, object]:
@@ -126,29 +126,29 @@ def _wanted(part: Slice, start: int, *, tolerant: bool) -> dict[str, object]:
 
 
 def batches(
-    options: Options, part: Slice, waits: Patience | None = None
+    options: Options, part: Slice, retry: Retry | None = None
 ) -> Iterator[pyarrow.RecordBatch]:
-    """Yield the rows of a slice, going on where it was when a server comes back.
+    """Yield the rows of a slice, continuing after a server restart.
 
-    Raises Conflict for messages that are no longer kept, unless that is only counted.
+    Raises Conflict for messages that are no longer kept, unless losses are only counted.
     """
-    waits = waits or patience(options.timeout_s)
+    retry = retry or retry_for(options.timeout_s)
     position, missing = part.start, 0
     while position < part.end:
         try:
-            stream = take(options)
+            stream = acquire(options)
             stream.begin(
                 _wanted(part, position, tolerant=not options.fails_on_loss), options.columns
             )
             while (rows := stream.next_batch()) is not None:
-                waits.renew()
+                retry.renew()
                 position = rows.next_offset
                 yield pyarrow.record_batch(rows)
         except Unavailable as error:
-            waits.wait(error)
+            retry.wait(error)
             continue
         missing += stream.missing()
-        keep(options, stream)
+        release(options, stream)
         break
     if missing:
         log.warning(
@@ -161,6 +161,6 @@ def batches(
         )
 
 
-def patience(limit_s: float) -> Patience:
-    """Return patience with a server for so many seconds."""
-    return Patience(limit_s, SystemClock(), time.sleep)
+def retry_for(limit_s: float) -> Retry:
+    """Return retries for this many seconds without success."""
+    return Retry(limit_s, SystemClock(), time.sleep)

@@ -1,4 +1,4 @@
-"""The format `enmasse` as Spark calls it. Readers travel by pickle: they connect when asked."""
+"""The format `enmasse` for Spark. Readers are pickled, so they connect on first use."""
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ from enmasse.base.errors import Invalid
 from enmasse.native import declare_columns
 from enmasse.pipeline.connector import options as option_table
 from enmasse.pipeline.connector import queues, ranges, reading
-from enmasse.pipeline.connector.options import Options, Start
+from enmasse.pipeline.connector.options import Options, Position
 from enmasse.pipeline.connector.ranges import Offsets, Slice, State
 
 if TYPE_CHECKING:
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
 log = logging.getLogger("enmasse.pipeline")
 
 SAMPLES, SAMPLE_ROWS = 16, 32
-"""Places of a batch at which the size of messages is looked at, and how many there."""
+"""Samples of message sizes per batch, and messages per sample."""
 ROUNDS_MAX = 8
-"""How often a batch that is too large is made smaller and looked at again."""
+"""Attempts to find a batch below the size limit."""
 MS = 1000
 
 
 class Task(InputPartition):
-    """What one task reads."""
+    """The slice of one task."""
 
     def __init__(self, part: Slice) -> None:
         """Read this slice."""
@@ -57,7 +57,7 @@ class Task(InputPartition):
 
 
 def task_rows(options: Options, task: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-    """Yield the rows of a task. Spark makes a task of its own where a batch has none."""
+    """Yield the rows of a task. For a batch without tasks Spark creates one without a slice."""
     return reading.batches(options, task.value) if task.value is not None else iter(())
 
 
@@ -74,7 +74,7 @@ class Source(DataSource):
         return declare_columns(option_table.read(self.options).columns)
 
     def reader(self, schema: StructType) -> "BatchReader":
-        """Return what reads from one place to another."""
+        """Return a reader of a range."""
         options = self._declared(schema)
         if options.spool is not None:
             raise Invalid(
@@ -85,23 +85,23 @@ class Source(DataSource):
         return BatchReader(options)
 
     def streamReader(self, schema: StructType) -> "StreamReader | queues.QueueReader":
-        """Return what reads on and on."""
+        """Return a streaming reader."""
         options = self._declared(schema)
         return StreamReader(options) if options.spool is None else queues.QueueReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> "sink.BatchWriter":
-        """Return what writes rows once; raises Invalid for mode overwrite."""
-        # a process that only reads is spared what tables need: 20 MiB and a part of its start
+        """Return a writer of rows; raises Invalid for mode overwrite."""
+        # readers do not import the sink, which needs 20 MiB
         from enmasse.pipeline.connector import sink
 
         if overwrite:
-            raise Invalid("E1003", "messages are not overwritten: use mode append")
+            raise Invalid("E1003", "messages cannot be overwritten: use mode append")
         options = option_table.write(self.options)
         sink.check(options, schema)
         return sink.BatchWriter(options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> "sink.StreamWriter":
-        """Return what writes batch after batch."""
+        """Return a streaming writer."""
         from enmasse.pipeline.connector import sink
 
         options = option_table.write(self.options)
@@ -109,7 +109,7 @@ class Source(DataSource):
         return sink.StreamWriter(options)
 
     def _declared(self, schema: StructType) -> Options:
-        """The options with the columns of a schema, which is the user's own where there is one."""
+        """The options with the columns of a schema, which the user may have set."""
         options = option_table.read(self.options)
         columns = ", ".join(
             f"`{field.name.replace('`', '``')}` {field.dataType.simpleString()}" for field in schema
@@ -119,47 +119,47 @@ class Source(DataSource):
         return options
 
 
-def begins_of(options: Options, state: State) -> dict[int, int]:
-    """Return the first offset of each partition that is to be read."""
+def start_offsets(options: Options, state: State) -> dict[int, int]:
+    """Return the first offset of each partition to be read."""
     first = {number: part.first for number, part in state.partitions.items()}
-    return _placed(options, options.start, state, first)
+    return _resolve(options, options.start, state, first)
 
 
-def ends_of(options: Options, state: State) -> dict[int, int]:
-    """Return the first offset of each partition that is not to be read any more."""
-    return _placed(options, options.end, state, _next(state))
+def end_offsets(options: Options, state: State) -> dict[int, int]:
+    """Return the offset of each partition where reading ends (exclusive)."""
+    return _resolve(options, options.end, state, _next(state))
 
 
 def _next(state: State) -> dict[int, int]:
     return {number: part.next for number, part in state.partitions.items()}
 
 
-def _placed(
-    options: Options, place: Start, state: State, others: Mapping[int, int]
+def _resolve(
+    options: Options, position: Position, state: State, others: Mapping[int, int]
 ) -> dict[int, int]:
-    """The offset of a place in each partition; `others` are those of partitions it does not name.
+    """The offset of a position in each partition; `others` are for partitions without one.
 
-    Raises Invalid if it names a partition that is not there.
+    Raises Invalid if it names a partition that does not exist.
     """
     parts = state.partitions
-    if place == "earliest":
+    if position == "earliest":
         return {number: part.first for number, part in parts.items()}
-    if place == "latest":
+    if position == "latest":
         return _next(state)
-    if isinstance(place, datetime):
-        time_ms = round(place.timestamp() * MS)
+    if isinstance(position, datetime):
+        time_ms = round(position.timestamp() * MS)
         found = {number: reading.offset_at(options, number, time_ms) for number in parts}
         return {
             number: parts[number].next if offset is None else offset
             for number, offset in found.items()
         }
-    unknown = set(place) - set(parts)
+    unknown = set(position) - set(parts)
     if unknown:
         raise Invalid(
             "E1003",
             f"partition {min(unknown)} does not exist: there are {', '.join(map(str, parts))}",
         )
-    return {**others, **place}
+    return {**others, **position}
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -173,36 +173,36 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._lost: str | None = None
 
     def initialOffset(self) -> Offsets:
-        """Return where a query without a checkpoint begins."""
+        """Return the start of a query without a checkpoint."""
         state = self._state()
-        return state.offsets(begins_of(self._options, state))
+        return state.offsets(start_offsets(self._options, state))
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Read up to what there is now, and no further."""
+        """Read up to the current end of the stream."""
         self._ends = self._state()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the most of one batch."""
+        """Return the limit of one batch."""
         return ReadMaxRows(self._options.rows_max)
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
-        """Return the end of the next batch, which is its start if there is nothing."""
+        """Return the end of the next batch: `start` if there are no messages."""
         state = self._ends or self._state()
         lost = ranges.check(start, state, fails_on_loss=self._options.fails_on_loss)
         if lost and lost != self._lost:
-            # once, though nothing has come since then
+            # report a loss once
             log.warning("%s: %s", self._options.address, lost)
         self._lost = lost
         end = self._limited(start, state, limit)
         return end if ranges.slices(start, end, self._options.task_rows) else start
 
     def reportLatestOffset(self) -> Offsets | None:
-        """Return the end of the stream as it was last seen, by which Spark tells the lag."""
+        """Return the last known end of the stream, from which Spark computes the lag."""
         state = self._last
         return state.offsets(_next(state)) if state else None
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
-        """Return the tasks of a batch: the same for the same two places, for ever."""
+        """Return the tasks of a batch: always the same for the same offsets."""
         return [Task(part) for part in ranges.slices(start, end, self._options.task_rows)]
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
@@ -210,14 +210,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return task_rows(self._options, partition)
 
     def commit(self, end: Offsets) -> None:
-        """Do nothing: a stream keeps its messages by its own rules."""
+        """Do nothing: the retention of a stream is independent of its readers."""
 
     def _state(self) -> State:
         self._last = reading.state(self._options)
         return self._last
 
     def _limited(self, start: Offsets, state: State, limit: ReadLimit) -> Offsets:
-        """The end of a batch: its rows are bounded, its bytes by samples spread over all of it."""
+        """The end of a batch within the limits of rows and of bytes, estimated by samples."""
         rows = None if isinstance(limit, ReadAllAvailable) else self._options.rows_max
         if isinstance(limit, ReadMaxRows):
             rows = limit.max_rows
@@ -236,27 +236,27 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end
 
     def _size(self, part: Slice) -> float:
-        """The size of a slice in bytes, by the messages where it begins."""
+        """The size of a slice in bytes, estimated from its first messages."""
         sample = replace(part, end=min(part.end, part.start + SAMPLE_ROWS))
         return reading.message_size(self._options, sample) * (part.end - part.start)
 
 
-class Noted:
-    """Takes note of filters that spare reading; Spark applies all of them again.
+class FilterRecorder:
+    """Records filters that narrow the range to read; Spark applies all of them again.
 
-    Spark refuses a reader whose class takes filters as long as
-    `spark.sql.python.filterPushdown.enabled` is not set. Ours is right without them, so it takes
-    them only where they come: the function that Spark looks for is the one of its own class.
+    Spark refuses a reader whose class overrides `pushFilters` unless
+    `spark.sql.python.filterPushdown.enabled` is set. This reader works without filters, so it is an
+    attribute of the instance whose `__func__` is the function of Spark's own class.
     """
 
     __func__ = staticmethod(DataSourceReader.pushFilters)
 
     def __init__(self) -> None:
-        """There are no filters yet."""
+        """Start without filters."""
         self.filters: list[Filter] = []
 
     def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Take note of the filters of a query."""
+        """Record the filters of a query."""
         self.filters = filters
         return filters
 
@@ -267,14 +267,14 @@ class BatchReader(DataSourceReader):
     def __init__(self, options: Options) -> None:
         """Connect to nothing yet."""
         self._options = options
-        self._noted = Noted()
-        self.pushFilters = self._noted  # type: ignore[method-assign]
+        self._recorder = FilterRecorder()
+        self.pushFilters = self._recorder  # type: ignore[method-assign]
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return the tasks."""
         options = self._options
         state = reading.state(options)
-        begins, ends = begins_of(options, state), ends_of(options, state)
+        begins, ends = start_offsets(options, state), end_offsets(options, state)
         for number in list(ends):
             begin, end = self._narrowed(number, begins[number], ends[number])
             begins[number], ends[number] = begin, max(begin, end)
@@ -286,13 +286,13 @@ class BatchReader(DataSourceReader):
         return task_rows(self._options, partition)
 
     def _narrowed(self, number: int, begin: int, end: int) -> tuple[int, int]:
-        """What the filters leave of a partition."""
-        for each in self._noted.filters:
+        """The range of a partition after the filters."""
+        for each in self._recorder.filters:
             column: tuple[str, ...] = getattr(each, "attribute", ())
             value: Any = getattr(each, "value", None)
             if column == ("partition",):
-                kept = value if isinstance(each, In) else (value,)
-                if isinstance(each, (EqualTo, In)) and number not in kept:
+                wanted = value if isinstance(each, In) else (value,)
+                if isinstance(each, (EqualTo, In)) and number not in wanted:
                     return begin, begin
             elif column == ("offset",) and isinstance(value, int):
                 begin, end = _within(each, value, begin, end)

@@ -1,1 +1,1 @@
-"""Detection: `detectors` judges readings, one device after another; it is pure."""
+"""Detection: `detectors` translates detectors of a document for the native core; it is pure."""

@@ -1,4 +1,4 @@
-"""Windows: a query of its own brings gold to where silver is. `query` takes its steps and `loop`
-says when, `windows` has the aggregations, `layout` which files a change touches, `table` reads and
-writes these, `progress` tells how far gold is, and `comparison` whether it is right.
+"""Gold: windows of readings, updated from silver by a query of its own. `query` has its steps and
+`loop` their schedule, `windows` the aggregations, `layout` the files that a change affects, `table`
+reads and writes them, `progress` reports the lag, and `verification` compares gold with silver.
 """

@@ -1,7 +1,7 @@
-"""Which files of gold a change touches, and which files it writes: pure functions of the log.
+"""The files of gold that a change reads and writes: pure functions of the log.
 
-The windows of a start, or of several starts that follow each other, lie in files of their own. So
-a change reads and writes the files of its own starts, whatever else the table holds.
+A file has the windows of one start, or of several adjacent starts. So a change reads and writes
+only the files of its own starts, regardless of the size of the table.
 """
 
 from bisect import bisect_left
@@ -9,14 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 FILE_ROWS = 32_768
-"""Windows of a file, about; with sketches that is 16 to 32 MB."""
-JOINED_ROWS = FILE_ROWS // 32
-"""New starts share a file until it has so many windows."""
+"""Approximate windows per file; with sketches that is 16 to 32 MB."""
+SHARED_ROWS = FILE_ROWS // 32
+"""New starts share a file up to this many windows."""
 
 
 @dataclass(frozen=True)
 class File:
-    """A file of one length of windows and one day. All its windows start from `first` to `last`."""
+    """A file of one window length and one day. Its windows start from `first` to `last`."""
 
     path: str
     size: int
@@ -27,7 +27,7 @@ class File:
 
 @dataclass
 class Group:
-    """Files that are replaced, and starts whose windows go where theirs go."""
+    """Files that are replaced, and starts whose windows are added to theirs."""
 
     files: list[File] = field(default_factory=list)
     starts: list[int] = field(default_factory=list)
@@ -45,25 +45,25 @@ class Group:
 
     @property
     def tasks(self) -> int:
-        """Files that are written, each by a task."""
+        """The number of files to write, each by a task."""
         return -(-self.rows // FILE_ROWS)
 
 
 def groups(rows_of: Mapping[int, int], files: Sequence[File]) -> list[Group]:
-    """Return what changes of a folder when windows of these starts come, so many of each."""
+    """Return the changes of a folder for new windows, given as their number by start."""
     starts = sorted(rows_of)
-    old = joined(within(files, starts, 1))
+    old = overlapping(covering(files, starts, 1))
     new: list[Group] = []
-    home, is_open = 0, False
+    group_index, is_open = 0, False
     for start in starts:
-        while home < len(old) and old[home].last < start:
-            home += 1
-            # a file of new starts does not reach across one that is there
+        while group_index < len(old) and old[group_index].last < start:
+            group_index += 1
+            # a file of new starts must not span an existing one
             is_open = False
-        if home < len(old) and old[home].first <= start:
-            group = old[home]
+        if group_index < len(old) and old[group_index].first <= start:
+            group = old[group_index]
         else:
-            if not is_open or new[-1].rows >= JOINED_ROWS:
+            if not is_open or new[-1].rows >= SHARED_ROWS:
                 new.append(Group())
                 is_open = True
             group = new[-1]
@@ -72,8 +72,8 @@ def groups(rows_of: Mapping[int, int], files: Sequence[File]) -> list[Group]:
     return [*old, *new]
 
 
-def joined(files: Iterable[File]) -> list[Group]:
-    """Return files in the order of their starts, those together that share some."""
+def overlapping(files: Iterable[File]) -> list[Group]:
+    """Return files in order of their starts, grouped by overlap."""
     found: list[Group] = []
     for file in sorted(files, key=lambda one: one.first):
         if not found or file.first > found[-1].last:
@@ -83,10 +83,10 @@ def joined(files: Iterable[File]) -> list[Group]:
     return found
 
 
-def small(files: Iterable[File]) -> list[Group]:
-    """Return files that would be one file together: neighbours, two or more of them."""
+def compactable(files: Iterable[File]) -> list[Group]:
+    """Return groups of two or more adjacent files that fit into fewer."""
     found: list[Group] = []
-    for group in joined(files):
+    for group in overlapping(files):
         if found and found[-1].rows + group.rows <= FILE_ROWS:
             found[-1].files += group.files
             found[-1].rows += group.rows
@@ -95,12 +95,11 @@ def small(files: Iterable[File]) -> list[Group]:
     return [group for group in found if len(group.files) > max(1, group.tasks)]
 
 
-def within(files: Iterable[File], starts: Sequence[int], length: int) -> list[File]:
-    """Return the files that may hold windows within longer ones of a length, which begin at these
-    times."""
+def covering(files: Iterable[File], starts: Sequence[int], length: int) -> list[File]:
+    """Return the files that may have windows within longer ones of a length and these starts."""
     found = []
     for file in files:
-        place = bisect_left(starts, file.first - file.first % length)
-        if place < len(starts) and starts[place] <= file.last:
+        index = bisect_left(starts, file.first - file.first % length)
+        if index < len(starts) and starts[index] <= file.last:
             found.append(file)
     return found

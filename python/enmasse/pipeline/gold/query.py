@@ -1,10 +1,9 @@
-"""The gold query: what silver has since the version that gold remembers becomes windows of gold.
+"""The gold query: updates windows of gold from the commits of silver since the recorded version.
 
-Silver is read by its log. Files that a commit adds are new readings; a commit that removes some, as
-a backfill does, makes the days that it touches be computed anew; a compaction changes nothing. One
-transaction of gold has the new windows and the version of silver. So whatever is killed between
-two steps is done again, from the same version. Long windows are merged from the shorter ones in the
-same way, by gold's own log.
+Files that a commit of silver adds are new readings. A commit that removes files, as a backfill
+does, causes a recomputation of its days. Compaction is ignored. One transaction of gold has the new
+windows and the version of silver, so an interrupted step is repeated from the same version. Long
+windows are merged from shorter ones in the same way, from the log of gold.
 """
 
 import datetime
@@ -25,14 +24,14 @@ from pyspark.sql.utils import is_remote
 from enmasse.pipeline.connector import uris
 from enmasse.pipeline.gold import layout, windows
 from enmasse.pipeline.gold.layout import File, Group
-from enmasse.pipeline.gold.progress import consumer
+from enmasse.pipeline.gold.progress import gold_app_id
 from enmasse.pipeline.gold.table import Change, Folder, GoldTable, read_files
 from enmasse.pipeline.tables import delta, log
 from enmasse.pipeline.tables.log import LogGoneError
 
 STEP_ROWS = 2_000_000
-"""Readings that a step takes, if one commit does not have more."""
-US_A_MS, DAY_US = 1000, 86_400_000_000
+"""Maximum readings of a step, unless a single commit has more."""
+US_PER_MS, DAY_US = 1000, 86_400_000_000
 POOL = "gold"
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
@@ -40,7 +39,7 @@ SETTINGS = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
-    # beyond so many windows of a task sketches are sorted, and spill
+    # with more windows per task Spark sorts and spills sketches
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "50000",
 }
 READINGS = from_arrow_schema(
@@ -55,105 +54,105 @@ READINGS = from_arrow_schema(
         }
     )
 )
-"""What of silver is read."""
-HOMES = pyarrow.schema(
+"""The columns of silver that are read."""
+PLACEMENTS = pyarrow.schema(
     dict.fromkeys(("of_length", "first", "last_start", "task", "tasks"), pyarrow.int64())
 )
 TASKS = ("spark.sql.shuffle.partitions", "spark.sql.files.minPartitionNum")
-DAY_MS = DAY_US // US_A_MS
+DAY_MS = DAY_US // US_PER_MS
 SLICES = (1, 2, 3, 4, 6, 8, 12, 24)
-"""Parts in which a day is computed anew."""
+"""Numbers of parts in which a day may be recomputed."""
 
 
 @dataclass(frozen=True)
-class Taken:
-    """What a step takes of silver: new readings, and days that are computed anew, as of a version
-    up to which all is in then."""
+class SilverChanges:
+    """The input of a step: files with new readings, and days to recompute, up to a version."""
 
     version: int
-    places: tuple[str, ...]
+    paths: tuple[str, ...]
     days: frozenset[str]
 
 
 class GoldQuery:
-    """Brings gold to where silver is, step by step. One thread calls it."""
+    """Updates gold from silver in steps. One thread calls it."""
 
     def __init__(
         self, spark: SparkSession, name: str, silver: str, table: str, windows_ms: Sequence[int]
     ) -> None:
-        """Prepare for the pipeline of a name; nothing is read yet."""
-        self._spark = isolated(spark)
+        """Prepare for the pipeline with this name; nothing is read yet."""
+        self._spark = gold_session(spark)
         self._name = name
         self._silver = silver
         self._windows = sorted(windows_ms)
         self.table = GoldTable(table)
 
     def step(self) -> bool:
-        """Take what silver has more, up to `STEP_ROWS` readings; return whether there was any.
+        """Process up to `STEP_ROWS` new readings of silver; return whether there were any.
 
         Raises Conflict if gold is of an earlier version of EnMasse.
         """
         if not DeltaTable.is_deltatable(self._silver):
             return False
         opened = DeltaTable(self._silver)
-        app_id = consumer(self._name, opened)
-        taken = self._taken(opened, self.table.remembered(app_id))
-        if taken is None:
+        app_id = gold_app_id(self._name, opened)
+        changes = self._changes_since(opened, self.table.committed_version(app_id))
+        if changes is None:
             return False
         with self._described("new readings"):
-            change = self._merged(taken.places) if taken.places else Change()
-        change += self._anew(taken)
-        self.table.commit(change, {app_id: taken.version})
+            change = self._merge_new(changes.paths) if changes.paths else Change()
+        change += self._recompute_days(changes)
+        self.table.commit(change, {app_id: changes.version})
         return True
 
     def rebuild(self) -> None:
-        """Compute all windows anew."""
-        self.table.made_anew()
+        """Recompute all windows."""
+        self.table.recreate()
         if not DeltaTable.is_deltatable(self._silver):
             return
         opened = DeltaTable(self._silver)
-        taken = self._all(opened)
-        self.table.commit(self._anew(taken), {consumer(self._name, opened): taken.version})
+        changes = self._all_days(opened)
+        app_id = gold_app_id(self._name, opened)
+        self.table.commit(self._recompute_days(changes), {app_id: changes.version})
         self.merge_long()
 
     def catch_up(self) -> None:
-        """Bring all windows to where silver is."""
+        """Update all windows."""
         while self.step():
             pass
         self.merge_long()
 
     def cancel(self) -> None:
-        """Cut off the step under way, from another thread."""
+        """Interrupt the step in progress, from another thread."""
         self._spark.sparkContext.cancelJobGroup(POOL)
 
-    def tidy(self, keep_ms: int) -> None:
-        """Join small files and delete what no version of that time has."""
+    def maintain(self, keep_ms: int) -> None:
+        """Compact small files and delete expired ones."""
         if not DeltaTable.is_deltatable(self.table.path):
             return
         self.merge_long()
         with self._described("small files"):
-            change = self.table.compacted(self._spark)
+            change = self.table.compact(self._spark)
         if change.added:
             self.table.commit(change, {}, data_change=False)
-        delta.clean(self.table.opened(), keep_ms)
+        delta.delete_expired(self.table.opened(), keep_ms)
 
-    def _taken(self, opened: DeltaTable, known: int | None) -> Taken | None:
+    def _changes_since(self, opened: DeltaTable, known: int | None) -> SilverChanges | None:
         now = opened.version()
         if known == now:
             return None
         if known is None or known > now:
-            return self._all(opened)
+            return self._all_days(opened)
         try:
             return self._since(opened, known)
         except LogGoneError:
-            return self._all(opened)
+            return self._all_days(opened)
 
-    def _all(self, opened: DeltaTable) -> Taken:
+    def _all_days(self, opened: DeltaTable) -> SilverChanges:
         days = {str(values["date"]) for values in opened.partitions()}
         days.update(day for _, day in self.table.files())
-        return Taken(opened.version(), (), frozenset(days))
+        return SilverChanges(opened.version(), (), frozenset(days))
 
-    def _since(self, opened: DeltaTable, known: int) -> Taken:
+    def _since(self, opened: DeltaTable, known: int) -> SilverChanges:
         days, added, rows, version = set[str](), list[log.Added](), 0, known
         for commit in log.commits(self._silver, known, opened.version(), "event_time"):
             more = sum(file.rows for file in commit.added)
@@ -167,22 +166,22 @@ class GoldQuery:
         if self._has_lost(opened, added):
             touched = log.commits(self._silver, known, opened.version(), "event_time")
             every = {str(file.values["date"]) for one in touched for file in one.added}
-            return Taken(opened.version(), (), frozenset(days | every))
-        places = tuple(file.path for file in added if file.values["date"] not in days)
-        return Taken(version, places, frozenset(days))
+            return SilverChanges(opened.version(), (), frozenset(days | every))
+        paths = tuple(file.path for file in added if file.values["date"] not in days)
+        return SilverChanges(version, paths, frozenset(days))
 
     def _has_lost(self, opened: DeltaTable, added: Sequence[log.Added]) -> bool:
-        """Whether a file was joined with others since it was added, and has been deleted."""
+        """Whether a file was compacted since it was added, and deleted."""
         held = set(pyarrow.table(opened.get_add_actions())["path"].to_pylist())
-        joined = [file.path for file in added if file.path not in held]
+        compacted = [file.path for file in added if file.path not in held]
         files, root = uris.files(self._silver)
-        found = files.get_file_info([f"{root}/{path}" for path in joined])
+        found = files.get_file_info([f"{root}/{path}" for path in compacted])
         return any(info.type == pyarrow.fs.FileType.NotFound for info in found)
 
-    def _merged(self, places: Sequence[str]) -> Change:
-        """Merge the readings of files of silver into the windows that they touch."""
-        readings = read_files(self._spark, self._silver, places, READINGS)
-        new = self._base(readings).persist()
+    def _merge_new(self, paths: Sequence[str]) -> Change:
+        """Merge the readings of files of silver into their windows."""
+        readings = read_files(self._spark, self._silver, paths, READINGS)
+        new = self._aggregate(readings).persist()
         try:
             held = self.table.files()
             plan = {
@@ -193,44 +192,44 @@ class GoldQuery:
             rows = new
             if old:
                 before = self.table.read(self._spark, ((folder[0], file) for folder, file in old))
-                rows = windows.merged(before, new)
+                rows = windows.merge(before, new)
             return Change(self._write(rows, plan), old)
         finally:
             new.unpersist()
 
-    def _anew(self, taken: Taken) -> Change:
-        """Compute days anew, each with its long windows left out until they are merged."""
-        if not taken.days:
+    def _recompute_days(self, changes: SilverChanges) -> Change:
+        """Recompute days, without their long windows, which are merged later."""
+        if not changes.days:
             return Change()
-        opened = DeltaTable(self._silver, version=taken.version)
+        opened = DeltaTable(self._silver, version=changes.version)
         actions = pyarrow.table(opened.get_add_actions(flatten=True)).to_pylist()
         added = list[Any]()
-        for day in sorted(taken.days):
+        for day in sorted(changes.days):
             mine = [one for one in actions if str(one["partition.date"]) == day]
             rows = sum(one["num_records"] or 0 for one in mine)
-            with self._described(f"{day} anew"):
-                added += self._day([one["path"] for one in mine], day, rows)
+            with self._described(f"recompute {day}"):
+                added += self._recompute_day([one["path"] for one in mine], day, rows)
         held = self.table.files()
         removed = [
             (folder, file)
             for folder, files in held.items()
             for file in files
-            if folder[1] in taken.days
+            if folder[1] in changes.days
         ]
         return Change(added, removed)
 
-    def _day(self, places: Sequence[str], day: str, rows: int) -> list[Any]:
+    def _recompute_day(self, paths: Sequence[str], day: str, rows: int) -> list[Any]:
         """Write the windows of a day, in parts if it has many readings."""
-        if not places:
+        if not paths:
             return []
         whole = [n for n in SLICES if not any(DAY_MS // n % one for one in self._base_lengths)]
         parts = next((n for n in whole if n * STEP_ROWS >= rows), whole[-1])
-        readings = read_files(self._spark, self._silver, places, READINGS)
+        readings = read_files(self._spark, self._silver, paths, READINGS)
         of_day = F.pmod(F.unix_micros("event_time"), F.lit(DAY_US))
         added = list[Any]()
         for part in range(parts):
             mine = readings.where(F.floor(of_day * parts / DAY_US) == part)
-            new = self._base(mine if parts > 1 else readings).persist()
+            new = self._aggregate(mine if parts > 1 else readings).persist()
             try:
                 starts = _starts(new)
                 plan = {folder: layout.groups(found, []) for folder, found in starts.items()}
@@ -241,23 +240,24 @@ class GoldQuery:
 
     @property
     def _base_lengths(self) -> list[int]:
-        return windows.base(self._windows)
+        return windows.base_lengths(self._windows)
 
-    def _base(self, readings: DataFrame) -> DataFrame:
-        """The windows of readings that are made from readings."""
-        found = [windows.of_readings(readings, length) for length in self._base_lengths]
+    def _aggregate(self, readings: DataFrame) -> DataFrame:
+        """The windows of all lengths that are aggregated from readings."""
+        found = [windows.aggregate_readings(readings, length) for length in self._base_lengths]
         return reduce(DataFrame.unionByName, found)
 
     def _write(self, rows: DataFrame, plan: Mapping[Folder, Sequence[Group]]) -> list[Any]:
-        """Write rows into files, as a plan has it: a task for each file."""
-        homes, tasks = _homes(plan)
-        if not homes:
+        """Write rows into the files of a plan, by a task for each file."""
+        placements, tasks = _placements(plan)
+        if not placements:
             return []
-        home = F.broadcast(self._spark.createDataFrame(pyarrow.Table.from_pylist(homes, HOMES)))
+        table = pyarrow.Table.from_pylist(placements, PLACEMENTS)
+        targets = F.broadcast(self._spark.createDataFrame(table))
         us = F.unix_micros("start")
-        lies = (F.col("window_ms") == F.col("of_length")) & (us >= F.col("first"))
-        placed = rows.join(home, lies & (us <= F.col("last_start")))
-        # nothing of a window lies in two files
+        matches = (F.col("window_ms") == F.col("of_length")) & (us >= F.col("first"))
+        placed = rows.join(targets, matches & (us <= F.col("last_start")))
+        # each window goes to one file
         share = F.pmod(F.xxhash64("source", "device", "metric"), F.col("tasks"))
         placed = placed.repartitionById(tasks, (F.col("task") + share).cast("int"))
         ordered = placed.select(*windows.ROW.names).sortWithinPartitions(
@@ -266,7 +266,7 @@ class GoldQuery:
         return self.table.write(ordered, plan)
 
     def merge_long(self) -> None:
-        """Merge the windows that are made from shorter ones, as far as these have changed."""
+        """Merge long windows from shorter ones that have changed."""
         for length in self._windows:
             if (shorter := windows.parent(length, self._windows)) is not None:
                 with self._described(f"windows of {length} ms"):
@@ -276,7 +276,7 @@ class GoldQuery:
         if not DeltaTable.is_deltatable(self.table.path):
             return
         opened, held = self.table.opened(), self.table.files()
-        app_id = long_consumer(self._name, length)
+        app_id = long_app_id(self._name, length)
         known, now = opened.transaction_version(app_id), opened.version()
         spans, is_all = _spans(self.table.path, known, now, held, shorter)
         starts = _within(spans, length)
@@ -297,11 +297,11 @@ class GoldQuery:
         starts: Sequence[int],
         lengths: tuple[int, int],
     ) -> Change:
-        """Merge long windows of a day, which begin at these times."""
+        """Merge the long windows of a day with these starts."""
         length, shorter = lengths
-        parts = layout.within(held.get((shorter, day), []), starts, length * US_A_MS)
-        # as many windows as the shorter ones of a time
-        rows = max((group.rows for group in layout.joined(parts)), default=0)
+        parts = layout.covering(held.get((shorter, day), []), starts, length * US_PER_MS)
+        # estimate: as many windows as shorter ones of one start
+        rows = max((group.rows for group in layout.overlapping(parts)), default=0)
         folder = (length, day)
         groups = layout.groups(dict.fromkeys(starts, rows), held.get(folder, []))
         old = [file for group in groups for file in group.files]
@@ -312,15 +312,15 @@ class GoldQuery:
         read = self.table.read(self._spark, ((shorter, file) for file in parts))
         short = read.join(F.broadcast(chosen), start == F.col("chosen"), "left_semi")
         keeps = any(windows.parent(one, self._windows) == length for one in self._windows)
-        found = windows.of_windows(short, length, keeps_sketch=keeps)
+        found = windows.aggregate_windows(short, length, keeps_sketch=keeps)
         before = self.table.read(self._spark, ((length, file) for file in old))
-        kept = before.join(F.broadcast(chosen), F.col("start") == F.col("chosen"), "left_anti")
-        added = self._write(found.unionByName(kept.drop("file")), {folder: groups})
+        unchanged = before.join(F.broadcast(chosen), F.col("start") == F.col("chosen"), "left_anti")
+        added = self._write(found.unionByName(unchanged.drop("file")), {folder: groups})
         return Change(added, [(folder, file) for file in old])
 
     @contextmanager
     def _described(self, what: str) -> Iterator[None]:
-        """Name jobs as they are shown, and let them wait for no other query's tasks."""
+        """Describe jobs in the UI of Spark, and run them in the pool of gold."""
         context = self._spark.sparkContext
         context.setLocalProperty("spark.scheduler.pool", POOL)
         context.setJobGroup(POOL, f"gold: {what}", interruptOnCancel=True)
@@ -330,41 +330,41 @@ class GoldQuery:
             context.setJobDescription("")
 
 
-def isolated(spark: SparkSession) -> SparkSession:
-    """Return a session of the same Spark with settings of its own: those of gold."""
+def gold_session(spark: SparkSession) -> SparkSession:
+    """Return a session of the same Spark with the settings of gold."""
     if is_remote():
-        # what is behind Connect has a session of its own anyway
+        # a client of Spark Connect has its own session
         return spark
     found = spark.newSession()
-    # live state waits for no more of the cores than these
+    # leave the other cores to live state
     tasks = max(1, spark.sparkContext.defaultParallelism // 4)
     for setting, value in (SETTINGS | dict.fromkeys(TASKS, str(tasks))).items():
         found.conf.set(setting, value)
     return found
 
 
-def waiting(table: GoldTable, name: str, windows_ms: Sequence[int]) -> dict[int, set[int]]:
-    """Return which long windows are not merged yet from what gold has, by length: their starts."""
+def unmerged(table: GoldTable, name: str, windows_ms: Sequence[int]) -> dict[int, set[int]]:
+    """Return the starts of long windows that are not merged yet, by length."""
     opened, held = table.opened(), table.files()
     found: dict[int, set[int]] = {}
     for length in sorted(windows_ms):
         if (shorter := windows.parent(length, windows_ms)) is not None:
-            known = opened.transaction_version(long_consumer(name, length))
+            known = opened.transaction_version(long_app_id(name, length))
             spans, _ = _spans(table.path, known, opened.version(), held, shorter)
-            # what waits for the shorter ones waits, too
+            # windows of unmerged windows are unmerged, too
             more = [(start, start) for start in found.get(shorter, ())]
             found[length] = _within([*spans, *more], length)
     return found
 
 
-def long_consumer(name: str, length: int) -> str:
-    """Return the name under which long windows remember the version that they are merged from."""
+def long_app_id(name: str, length: int) -> str:
+    """Return the id of the transaction in which long windows record the version of gold."""
     return f"{name}/gold/{length}"
 
 
 def _within(spans: Iterable[tuple[int, int]], length: int) -> set[int]:
-    """The starts of longer windows that hold these times."""
-    length_us = length * US_A_MS
+    """The starts of the longer windows of these times."""
+    length_us = length * US_PER_MS
     return {
         start
         for first, last in spans
@@ -373,7 +373,7 @@ def _within(spans: Iterable[tuple[int, int]], length: int) -> set[int]:
 
 
 def _starts(new: DataFrame) -> dict[Folder, dict[int, int]]:
-    """How many windows begin at each time, by folder."""
+    """The number of windows by start, by folder."""
     start = F.unix_micros("start").alias("start")
     counted = new.groupBy("window_ms", F.col("date").cast("string").alias("date"), start).count()
     found: dict[Folder, dict[int, int]] = {}
@@ -389,8 +389,8 @@ def _files(plan: Mapping[Folder, Sequence[Group]]) -> Iterator[tuple[Folder, Fil
                 yield folder, file
 
 
-def _homes(plan: Mapping[Folder, Sequence[Group]]) -> tuple[list[dict[str, Any]], int]:
-    """Where starts go: from one to another, in which tasks; and how many tasks there are."""
+def _placements(plan: Mapping[Folder, Sequence[Group]]) -> tuple[list[dict[str, Any]], int]:
+    """The range of starts and the tasks of each group, and the number of tasks."""
     found, task = [], 0
     for (length, _), groups in plan.items():
         for group in groups:
@@ -404,7 +404,7 @@ def _homes(plan: Mapping[Folder, Sequence[Group]]) -> tuple[list[dict[str, Any]]
 def _spans(
     table: str, known: int | None, now: int, held: Mapping[Folder, Sequence[File]], length: int
 ) -> tuple[Iterable[tuple[int, int]], bool]:
-    """From when to when windows of a length have changed, and whether these are all there are."""
+    """The time spans of changed windows of a length, and whether these are all windows."""
     if known is not None:
         try:
             changed = [

@@ -1,7 +1,7 @@
-"""The table of gold: which files it has, Spark's way to read and write them, and its transactions.
+"""The table of gold: its files, reading and writing them by Spark, and its transactions.
 
-Spark writes files where they belong; they are nothing to readers until a transaction names them.
-One process at a time writes, so what is in a folder and was not there before is what it wrote.
+Spark writes files to their final folder; readers ignore them until a transaction adds them. One
+process at a time writes, so new files in a folder are those that it wrote.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,14 +31,14 @@ TEMPORARY = "_temporary"
 COLUMNS = from_arrow_schema(
     pyarrow.schema([field for field in ROW if field.name not in PARTITION_BY])
 )
-"""What is in a file; the rest is in its path."""
+"""Columns inside a file; the others are in its path."""
 Folder = tuple[int, str]
-"""The length of windows and the day, as in the path."""
+"""Window length and day, as in the path."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """Files that were written and are no part of the table yet, and files that they replace."""
+    """New files that are not part of the table yet, and the files that they replace."""
 
     added: Sequence[AddAction] = ()
     removed: Sequence[tuple[Folder, File]] = ()
@@ -48,14 +48,14 @@ class Change:
 
 
 class GoldTable:
-    """Windows, each of which stands once."""
+    """The Delta table of windows; each window occurs once."""
 
     def __init__(self, path: str) -> None:
-        """Name it; nothing is made."""
+        """Name the table; nothing is created."""
         self.path = path.rstrip("/")
 
     def opened(self) -> DeltaTable:
-        """Return the table, made if it is not there; raises as `check`."""
+        """Open the table, or create it; raises as `check`."""
         if not DeltaTable.is_deltatable(self.path):
             by = list(PARTITION_BY)
             return DeltaTable.create(self.path, ROW, mode="ignore", partition_by=by)
@@ -63,7 +63,7 @@ class GoldTable:
         return DeltaTable(self.path)
 
     def has_only(self, windows_ms: Sequence[int]) -> bool:
-        """Return whether the table is of this version and has windows of these lengths."""
+        """Return whether the table has the columns of this version and windows of these lengths."""
         if not DeltaTable.is_deltatable(self.path):
             return True
         if not set(ROW.names) <= self._columns():
@@ -81,24 +81,24 @@ class GoldTable:
         if lacking := set(ROW.names) - self._columns():
             raise Conflict(
                 Code.STATE_CONFLICT,
-                f"{self.path} is of an earlier version: it lacks {', '.join(sorted(lacking))}; make"
-                " it anew out of silver: enmasse pipeline backfill --gold-only",
+                f"{self.path} is of an earlier version: it lacks {', '.join(sorted(lacking))};"
+                " rebuild it from silver: enmasse pipeline backfill --gold-only",
             )
 
-    def made_anew(self) -> None:
-        """Begin an empty table where one of an earlier version is."""
+    def recreate(self) -> None:
+        """Replace a table of an earlier version by an empty one."""
         if not DeltaTable.is_deltatable(self.path):
             return
         if self._columns() != set(ROW.names):
             by = list(PARTITION_BY)
             DeltaTable.create(self.path, ROW, mode="overwrite", partition_by=by)
 
-    def remembered(self, app_id: str) -> int | None:
-        """Return the version that the last transaction of this name remembers."""
+    def committed_version(self, app_id: str) -> int | None:
+        """Return the version in the last transaction with this id."""
         return self.opened().transaction_version(app_id)
 
     def files(self) -> dict[Folder, list[File]]:
-        """Return the files of the table by folder, as the log describes them."""
+        """Return the files of the table by folder, from the log."""
         actions = pyarrow.table(self.opened().get_add_actions(flatten=True))
         found: dict[Folder, list[File]] = {}
         if not len(actions):
@@ -116,12 +116,12 @@ class GoldTable:
         return found
 
     def windows(self) -> int:
-        """Return how many windows there are."""
+        """Return the number of windows."""
         held = self.files() if DeltaTable.is_deltatable(self.path) else {}
         return sum(file.rows for files in held.values() for file in files)
 
     def read(self, spark: SparkSession, files: Iterable[tuple[int, File]]) -> DataFrame:
-        """Return the rows of files, each with the length of its windows, and nothing of others."""
+        """Return the rows of files, given with their window lengths."""
         by_length: dict[int, list[str]] = {}
         for length, file in files:
             by_length.setdefault(length, []).append(file.path)
@@ -129,26 +129,26 @@ class GoldTable:
             empty = spark.createDataFrame([], from_arrow_schema(ROW))
             return empty.withColumn("file", F.lit(""))
         parts = [
-            read_files(spark, self.path, places, COLUMNS)
+            read_files(spark, self.path, paths, COLUMNS)
             .withColumn("window_ms", F.lit(length).cast("long"))
             .withColumn("date", F.to_date("start"))
             .select(*ROW.names, "file")
-            for length, places in by_length.items()
+            for length, paths in by_length.items()
         ]
         return reduce(DataFrame.unionByName, parts)
 
     def write(self, rows: DataFrame, folders: Iterable[Folder]) -> list[AddAction]:
-        """Write rows into the files of some folders, one of each folder for each task."""
+        """Write rows to new files of these folders, one per folder and task."""
         files, root = uris.files(self.path)
-        # what a job left that was cut off would be moved into the table with what this one writes
+        # the committer would move leftovers of an interrupted job into the table
         if files.get_file_info(f"{root}/{TEMPORARY}").type != pyarrow.fs.FileType.NotFound:
             files.delete_dir(f"{root}/{TEMPORARY}")
-        places = [f"window_ms={length}/date={day}" for length, day in folders]
-        before = {path for place in places for path in _in(files, f"{root}/{place}")}
+        names = [f"window_ms={length}/date={day}" for length, day in folders]
+        before = {path for name in names for path in _parquet_files(files, f"{root}/{name}")}
         writer = rows.write.mode("append").option("compression", "zstd")
         writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
         writer.partitionBy(*PARTITION_BY).parquet(uris.for_spark(self.path))
-        written = [path for place in places for path in _in(files, f"{root}/{place}")]
+        written = [path for name in names for path in _parquet_files(files, f"{root}/{name}")]
         return [
             delta.added(files, path, path[len(root) + 1 :])
             for path in written
@@ -156,9 +156,9 @@ class GoldTable:
         ]
 
     def commit(
-        self, change: Change, remembered: Mapping[str, int], *, data_change: bool = True
+        self, change: Change, versions: Mapping[str, int], *, data_change: bool = True
     ) -> None:
-        """Let files be part of the table in one transaction that remembers versions."""
+        """Commit a change in one transaction that records versions."""
         opened = self.opened()
         now_ms = int(SystemClock().now().timestamp() * 1000)
         removed = [
@@ -174,18 +174,18 @@ class GoldTable:
             "append",
             opened.schema(),
             list(PARTITION_BY),
-            commit_properties=delta.remembering(remembered),
+            commit_properties=delta.transactions(versions),
         )
 
-    def compacted(self, spark: SparkSession) -> Change:
-        """Write neighbouring small files of all days but the newest as one."""
+    def compact(self, spark: SparkSession) -> Change:
+        """Merge adjacent small files of all days but the newest."""
         change = Change()
         files = self.files()
         newest = max((day for _, day in files), default=None)
         for folder, held in files.items():
             if folder[1] == newest:
                 continue
-            for group in layout.small(held):
+            for group in layout.compactable(held):
                 rows = self.read(spark, [(folder[0], file) for file in group.files])
                 rows = rows.coalesce(1).sortWithinPartitions(*PARTITION_BY, "start")
                 added = self.write(rows, [folder])
@@ -194,23 +194,21 @@ class GoldTable:
 
 
 def read_files(
-    spark: SparkSession, root: str, places: Sequence[str], columns: StructType
+    spark: SparkSession, root: str, paths: Sequence[str], columns: StructType
 ) -> DataFrame:
-    """Return the rows of files of a Delta table, and the name of its file with each as `file`.
-
-    What the names of folders say of the rows is left out.
-    """
-    if not places:
+    """Return the rows of files of a Delta table, with their file name as `file`, without partition
+    columns."""
+    if not paths:
         return spark.createDataFrame([], columns).withColumn("file", F.lit(""))
     base = uris.for_spark(root)
-    # places are known: folders are not looked for what they are named by
+    # no partition discovery: the files are known
     reader = spark.read.schema(columns).option("recursiveFileLookup", "true")
-    rows = reader.parquet(*(f"{base}/{place}" for place in places))
+    rows = reader.parquet(*(f"{base}/{path}" for path in paths))
     return rows.select("*", F.col("_metadata.file_name").alias("file"))
 
 
-def _in(files: Any, folder: str) -> list[str]:
-    """The files of a folder."""
+def _parquet_files(files: Any, folder: str) -> list[str]:
+    """The Parquet files of a folder."""
     chosen = pyarrow.fs.FileSelector(folder, allow_not_found=True)
     found = files.get_file_info(chosen)
     return [info.path for info in found if info.path.endswith(".parquet")]

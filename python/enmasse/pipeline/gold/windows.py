@@ -1,8 +1,9 @@
-"""Windows out of readings, windows that two know merged, long windows out of shorter ones: frames.
+"""Aggregations as frames: readings to windows, new windows merged into old ones, short windows to
+long ones.
 
-Each is plain Spark. A row of gold has all that merging needs: besides what readers look for, where
-its last reading stood, the root of its squared deviations (the sum itself leaves the range of
-numbers), and a KLL sketch, where a change may come or a longer window is merged from it.
+A row of gold has everything that merging needs: the position of its last reading, the root of its
+squared deviations (their sum may overflow), and a KLL sketch if the window may change or a longer
+one is merged from it.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,18 +14,18 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 SKETCH_K = 256
-"""Up to so many readings quantiles are exact; beyond, the rank of one is off by less than 1.1 % for
-99 % of windows."""
-US_A_MS = 1000
+"""Quantiles of up to this many readings are exact; beyond, the error of a rank is less than 1.1 %
+for 99 % of windows."""
+US_PER_MS = 1000
 TIME = pyarrow.timestamp("us", "UTC")
 SCALE = 2.0**-600
-"""Squares of what is multiplied by it stay in the range of numbers."""
+"""Values are scaled by this so that their squares do not overflow."""
 
 KEY = ("window_ms", "start", "source", "device", "metric", "unit")
-"""What names a window: its length, where it begins, and whose readings it holds."""
+"""The key of a window."""
 PARTITION_BY = ("window_ms", "date")
 LAST = ("last_time", "last_partition", "last_offset", "last_index", "last")
-"""Where the last reading stood among those of its window, and what it was."""
+"""The position of the last reading of a window, and its value."""
 QUANTILES = {"p50": 0.5, "p95": 0.95}
 
 ROW = pyarrow.schema(
@@ -56,8 +57,8 @@ ROW = pyarrow.schema(
 """A row of gold."""
 
 
-def base(windows_ms: Sequence[int]) -> list[int]:
-    """Return the lengths that are made from readings: those that no shorter one divides."""
+def base_lengths(windows_ms: Sequence[int]) -> list[int]:
+    """Return the lengths that are aggregated from readings: those that no shorter one divides."""
     return [one for one in sorted(windows_ms) if parent(one, windows_ms) is None]
 
 
@@ -68,24 +69,24 @@ def parent(window_ms: int, windows_ms: Sequence[int]) -> int | None:
 
 
 def start_of(time: Column, window_ms: int) -> Column:
-    """Return where the window begins that a time lies in."""
+    """Return the start of the window of a time."""
     us = F.unix_micros(time)
-    return F.timestamp_micros(us - F.pmod(us, F.lit(window_ms * US_A_MS)))
+    return F.timestamp_micros(us - F.pmod(us, F.lit(window_ms * US_PER_MS)))
 
 
 def deviation(of: Callable[[Column], Column], value: Column) -> Column:
-    """Return a deviation of values whose squares may exceed all numbers."""
+    """Return a deviation of values whose squares may overflow."""
     found = of(value)
     scaled = of(value * F.lit(SCALE)) / F.lit(SCALE)
     return F.when(found == float("inf"), scaled).when(F.isnan(found), scaled).otherwise(found)
 
 
-def of_readings(readings: DataFrame, window_ms: int) -> DataFrame:
-    """Return the windows of readings that are numbers."""
+def aggregate_readings(readings: DataFrame, window_ms: int) -> DataFrame:
+    """Return the windows of numeric readings."""
     value = F.col("value")
     spread = deviation(F.stddev_pop, value) * F.sqrt(F.count(value))
-    place = [F.col(name) for name in ("event_time", "partition", "offset", "index", "value")]
-    last = F.struct(*(one.alias(name) for one, name in zip(place, LAST, strict=True)))
+    columns = ("event_time", "partition", "offset", "index", "value")
+    last = F.struct(*(F.col(one).alias(name) for one, name in zip(columns, LAST, strict=True)))
     grouped = readings.where(value.isNotNull()).groupBy(
         F.lit(window_ms).cast("long").alias("window_ms"),
         start_of(F.col("event_time"), window_ms).alias("start"),
@@ -97,14 +98,14 @@ def of_readings(readings: DataFrame, window_ms: int) -> DataFrame:
         F.max(value).alias("max"),
         F.sum(value).alias("sum"),
         spread.alias("spread"),
-        F.max(last).alias("place"),
+        F.max(last).alias("last_reading"),
         F.kll_sketch_agg_double(value, F.lit(SKETCH_K)).alias("sketch"),
     )
-    return _whole(found)
+    return _complete(found)
 
 
-def of_windows(shorter: DataFrame, window_ms: int, *, keeps_sketch: bool) -> DataFrame:
-    """Return longer windows out of all the shorter ones within them."""
+def aggregate_windows(shorter: DataFrame, window_ms: int, *, keeps_sketch: bool) -> DataFrame:
+    """Return longer windows from all shorter ones within them."""
     part = F.struct(F.col("count").alias("n"), F.col("mean"), F.col("spread"))
     grouped = shorter.groupBy(
         F.lit(window_ms).cast("long").alias("window_ms"),
@@ -117,12 +118,12 @@ def of_windows(shorter: DataFrame, window_ms: int, *, keeps_sketch: bool) -> Dat
         F.max("max").alias("max"),
         F.sum("sum").alias("sum"),
         F.collect_list(part).alias("parts"),
-        F.max(F.struct(*LAST)).alias("place"),
+        F.max(F.struct(*LAST)).alias("last_reading"),
         F.kll_merge_agg_double("sketch", F.lit(SKETCH_K)).alias("sketch"),
     )
     zero = F.struct(F.lit(0).cast("long").alias("n"), *_zeros("mean", "spread"))
-    together = F.aggregate("parts", zero, _added, lambda one: one["spread"])
-    rows = _whole(found.withColumn("spread", together))
+    spread = F.aggregate("parts", zero, _combined, lambda one: one["spread"])
+    rows = _complete(found.withColumn("spread", spread))
     return rows if keeps_sketch else rows.withColumn("sketch", F.lit(None).cast("binary"))
 
 
@@ -130,7 +131,7 @@ def _zeros(*names: str) -> list[Column]:
     return [F.lit(0.0).alias(name) for name in names]
 
 
-def _added(one: Column, other: Column) -> Column:
+def _combined(one: Column, other: Column) -> Column:
     """Two parts of a window as one."""
     count = one["n"] + other["n"]
     away = other["mean"] - one["mean"]
@@ -147,19 +148,19 @@ def _spread(one: Column, other: Column, away: Column, count: Column, further: Co
     return F.hypot(F.hypot(one, other), between)
 
 
-def merged(old: DataFrame, new: DataFrame) -> DataFrame:
-    """Return rows of gold with new windows merged into them; in each frame a window stands once.
+def merge(old: DataFrame, new: DataFrame) -> DataFrame:
+    """Return rows of gold with new windows merged in; in each frame a window occurs once.
 
-    Rows of windows that have nothing new go through as they are.
+    Rows without a new window stay unchanged.
     """
     o, n = old.alias("o"), new.alias("n")
     same = [F.col(f"o.{name}").eqNullSafe(F.col(f"n.{name}")) for name in KEY]
-    both = o.join(n, same, "full_outer")
+    joined = o.join(n, same, "full_outer")
     is_new, is_old = (F.col(f"{side}.count").isNull() for side in "on")
 
-    def either(name: str, together: Column) -> Column:
+    def either(name: str, both: Column) -> Column:
         before, now = F.col(f"o.{name}"), F.col(f"n.{name}")
-        return F.when(is_new, now).when(is_old, before).otherwise(together)
+        return F.when(is_new, now).when(is_old, before).otherwise(both)
 
     def pair(name: str) -> tuple[Column, Column]:
         return F.col(f"o.{name}"), F.col(f"n.{name}")
@@ -174,27 +175,27 @@ def merged(old: DataFrame, new: DataFrame) -> DataFrame:
         "max": either("max", F.greatest(*pair("max"))),
         "sum": either("sum", F.col("o.sum") + F.col("n.sum")),
         "spread": either("spread", _spread(*pair("spread"), away, *counts)),
-        "place": F.when(is_new, now).when(is_old, before).otherwise(F.greatest(before, now)),
+        "last_reading": F.when(is_new, now).when(is_old, before).otherwise(F.greatest(before, now)),
         "sketch": either("sketch", F.kll_sketch_merge_double(*pair("sketch"))),
-        "found": F.when(is_old, F.array(F.col("o.p50"), F.col("o.p95"))),
+        "quantiles": F.when(is_old, F.array(F.col("o.p50"), F.col("o.p95"))),
     }
-    return _whole(both.select(*(column.alias(name) for name, column in columns.items())))
+    return _complete(joined.select(*(column.alias(name) for name, column in columns.items())))
 
 
-def _whole(rows: DataFrame) -> DataFrame:
-    """The columns of gold out of count, sum, spread, place and sketch; quantiles are in `found`
-    where they are known already."""
+def _complete(rows: DataFrame) -> DataFrame:
+    """The columns of gold from count, sum, spread, last reading and sketch; known quantiles are in
+    the column `quantiles`."""
     wanted = F.array(*(F.lit(share) for share in QUANTILES.values()))
     quantiles = F.kll_sketch_get_quantile_double("sketch", wanted)
-    if "found" in rows.columns:
-        quantiles = F.coalesce("found", quantiles)
+    if "quantiles" in rows.columns:
+        quantiles = F.coalesce("quantiles", quantiles)
     count = F.col("count")
-    known: dict[str, Any] = {
+    derived: dict[str, Any] = {
         "date": F.to_date("start"),
         "mean": F.col("sum") / count,
         "stddev": F.when(count > 1, F.col("spread") / F.sqrt(count - 1)),
         **{name: F.col("quantiles")[number] for number, name in enumerate(QUANTILES)},
-        **{name: F.col("place")[name] for name in LAST},
+        **{name: F.col("last_reading")[name] for name in LAST},
     }
-    columns = [known.get(name, F.col(name)).alias(name) for name in ROW.names]
+    columns = [derived.get(name, F.col(name)).alias(name) for name in ROW.names]
     return rows.withColumn("quantiles", quantiles).select(*columns)

@@ -1,7 +1,8 @@
-"""From messages to bronze, silver and quarantine: `batches` is what becomes of a batch of a source,
-`decoding` makes records of messages, `functions` are the steps of the document, `silver` makes
-readings of records, `forward` sends rows on, and `store` has the tables.
+"""Messages to bronze, silver and quarantine.
 
-`replay` makes silver and quarantine anew from bronze and `recount` the figures of them; `reconcile`
-proves that bronze has all messages of a stream, `settled` those of a queue, and `judge` says so.
+`batches` processes the batches of a source: `decoding` makes records of messages and `silver`
+readings of records, by `tasks` of Spark; `counts` aggregates them, `forward` sends rows to sinks.
+`store` has the tables. `backfill` rebuilds silver and quarantine from bronze, and `compatibility`
+refuses tables of another document. `reconcile` and `reconcile_queue` prove that bronze is complete;
+`report` presents that.
 """

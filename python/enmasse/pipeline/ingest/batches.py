@@ -1,7 +1,7 @@
-"""What becomes of a batch: bronze, silver and quarantine, and live state, each of them once.
+"""The batches of a source: bronze, silver, quarantine, sinks and live state, each exactly once.
 
-Spark repeats a batch that was cut off, with the same rows. Each table and the database remember the
-last batch of a query, so what is done is passed over and the rest is done.
+Spark repeats an interrupted batch with the same rows. Each table and the database remember the last
+batch of a query, so a repeated batch skips the finished parts.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,26 +18,27 @@ from enmasse.pipeline.connector import options as option_table
 from enmasse.pipeline.connector import reading
 from enmasse.pipeline.connector.options import Writing
 from enmasse.pipeline.functions import Step
-from enmasse.pipeline.ingest import bronze, counting, decoding, envelope, silver
-from enmasse.pipeline.ingest.forward import Forward, tasks_of
+from enmasse.pipeline.ingest import bronze, counts, decoding, envelope, silver
+from enmasse.pipeline.ingest.forward import Forward, task_count
 from enmasse.pipeline.ingest.store import Store
 from enmasse.pipeline.live.database import Live
-from enmasse.pipeline.live.following import Context
-from enmasse.pipeline.places import Places
-from enmasse.pipeline.session import described
+from enmasse.pipeline.live.updates import Context
+from enmasse.pipeline.paths import Paths
+from enmasse.pipeline.session import job_description
 from enmasse.pipeline.tables import delta
 from enmasse.resources import Pipeline
 from enmasse.resources.pipeline import Sink, Source
 
 QUERY_ID = "sql.streaming.queryId"
-"""Under this name Spark tells which query a batch is of."""
+"""The local property of Spark with the id of the query of a batch."""
 Result = TypeVar("Result")
 LIVE_TIMEOUT_S = 60.0
-"""How long the database of live state may be away before the run ends."""
+"""How long the database of live state may be unavailable before the run ends."""
 
 
 class Batches:
-    """What `foreachBatch` calls for one source: it plans what tasks of Spark do, and commits."""
+    """The function of `foreachBatch` for one source: it plans the work of Spark's tasks and
+    commits the results."""
 
     def __init__(
         self,
@@ -47,88 +48,90 @@ class Batches:
         live: Live,
         steps: Sequence[Step],
         forwards: Sequence[Forward],
-        told: Callable[[dict[str, Any]], None],
+        on_batch: Callable[[dict[str, Any]], None],
     ) -> None:
-        """Put batches of a source into tables and live state, and tell of each."""
+        """Prepare; raises Invalid for fields that cannot be read together."""
         self._pipeline = pipeline
         self._source = source
         self._store = store
         self._live = live
         self._forwards = forwards
-        decoding.declared(source)  # what cannot be read together is said before the start
-        self._steps = [one for one in steps if one.source in (functions.ALL, source.name)]
-        self._told = told
+        decoding.columns_of(source)
+        self._steps = functions.of_source(steps, source.name)
+        self._on_batch = on_batch
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
-        """Put a batch in, unless it is in already."""
+        """Process a batch, or the unfinished parts of a repeated one."""
         query_id = frame.sparkSession.sparkContext.getLocalProperty(QUERY_ID) or ""
-        _patiently(lambda: self._live.claim(self._source.name, query_id, batch_id))
-        with ExitStack() as kept:
-            self._put(frame, query_id, batch_id, kept)
+        _with_retry(lambda: self._live.claim(self._source.name, query_id, batch_id))
+        with ExitStack() as persisted:
+            self._process(frame, query_id, batch_id, persisted)
         every = self._pipeline.spec.tables.compact_every
         if batch_id % every == every - 1:
-            self._store.tidy_beside(self._pipeline.spec.tables.keep)
-            _patiently(self._live.prune)
+            self._store.maintain_in_background(self._pipeline.spec.tables.keep)
+            _with_retry(self._live.prune)
 
-    def _put(self, frame: DataFrame, query_id: str, batch_id: int, kept: ExitStack) -> None:
+    def _process(
+        self, frame: DataFrame, query_id: str, batch_id: int, persisted: ExitStack
+    ) -> None:
         source, windows = self._source, self._pipeline.spec.windows
         batch = _Batch(frame.sparkSession, source.name, query_id, batch_id)
-        messages = _persisted(bronze.dated(frame), kept)
+        messages = _persist(bronze.with_date(frame), persisted)
         with batch.job("read messages"):
-            came = counting.came(messages)
-        judged = _persisted(decoding.judged(messages, source, self._steps), kept)
-        with batch.job("decode messages"), functions.computed(self._steps):
-            became = counting.became(judged, min(windows))
-        readings, refused = silver.parted_frame(judged)
-        counts = {
-            "bronze": came.messages,
-            "silver": became.sum("readings"),
-            "quarantine": became.sum("quarantined"),
+            message_counts = counts.count_messages(messages)
+        parsed = _persist(decoding.parsed(messages, source, self._steps), persisted)
+        with batch.job("decode messages"), functions.computing(self._steps):
+            reading_counts = counts.count_readings(parsed, min(windows))
+        readings, refused = silver.split_frame(parsed)
+        rows = {
+            "bronze": message_counts.messages,
+            "silver": reading_counts.sum("readings"),
+            "quarantine": reading_counts.sum("quarantined"),
         }
         frames = {"bronze": messages, "silver": readings, "quarantine": refused}
-        self._append(batch, frames, counts)
+        self._append(batch, frames, rows)
         context = Context(
             pipeline=self._pipeline.metadata.name,
             source=source.name,
             query_id=query_id,
             batch_id=batch_id,
-            usage=counting.usage(came, became),
-            known_to_us=came.known_to_us,
-            written=counts | self._forward(batch, frames, counts),
-            messages=counts["bronze"],
-            readings=counts["silver"],
-            quarantined=counts["quarantine"],
-            late=became.sum("late"),
-            clamped=became.sum("clamped"),
+            usage=counts.usage(message_counts, reading_counts),
+            known_to_us=message_counts.known_to_us,
+            written=rows | self._forward(batch, frames, rows),
+            messages=rows["bronze"],
+            readings=rows["silver"],
+            quarantined=rows["quarantine"],
+            late=reading_counts.sum("late"),
+            clamped=reading_counts.sum("clamped"),
         )
         with batch.job("live state"):
-            outcome = _patiently(lambda: self._live.follow(readings, context))
-        said = {name: getattr(context, name) for name in ("messages", "readings", "quarantined")}
-        self._told(
-            {"source": source.name, "batch": batch_id} | said | {"again": not outcome.is_new}
+            outcome = _with_retry(lambda: self._live.follow(readings, context))
+        totals = {name: getattr(context, name) for name in ("messages", "readings", "quarantined")}
+        self._on_batch(
+            {"source": source.name, "batch": batch_id} | totals | {"again": not outcome.is_new}
         )
 
     def _append(
-        self, batch: "_Batch", frames: Mapping[str, DataFrame], counts: Mapping[str, int]
+        self, batch: "_Batch", frames: Mapping[str, DataFrame], rows: Mapping[str, int]
     ) -> None:
         """Append rows to their tables."""
-        there = [table for table, rows in counts.items() if rows]
+        tables = [table for table, count in rows.items() if count]
         parts = [
-            delta.Part(frames[table], getattr(self._store, table), counts[table]) for table in there
+            delta.Part(frames[table], getattr(self._store, table), rows[table]) for table in tables
         ]
-        with batch.job("write " + ", ".join(there)):
+        with batch.job("write " + ", ".join(tables)):
             delta.append_all(batch.spark, parts, self._app_id(batch), batch.number)
 
     def _forward(
-        self, batch: "_Batch", frames: Mapping[str, DataFrame], counts: Mapping[str, int]
+        self, batch: "_Batch", frames: Mapping[str, DataFrame], rows: Mapping[str, int]
     ) -> dict[str, int]:
-        """Send rows to sinks; return how many are stored, by sink."""
+        """Send rows to sinks; return the stored rows by sink."""
         stored: dict[str, int] = {}
         for forward in self._forwards:
-            if counts[forward.table]:
+            if rows[forward.table]:
                 with batch.job(f"send to sink {forward.name}"):
-                    rows = forward(frames[forward.table], self._app_id(batch), batch.number)
-                stored[f"sinks/{forward.name}"] = rows
+                    count = forward(frames[forward.table], self._app_id(batch), batch.number)
+                stored[f"sinks/{forward.name}"] = count
         return stored
 
     def _app_id(self, batch: "_Batch") -> str:
@@ -137,7 +140,7 @@ class Batches:
 
 @dataclass(frozen=True)
 class _Batch:
-    """Which batch of which query is put in."""
+    """One batch of one query."""
 
     spark: SparkSession
     source: str
@@ -145,38 +148,38 @@ class _Batch:
     number: int
 
     def job(self, what: str) -> AbstractContextManager[None]:
-        """Name jobs in the UI of Spark."""
-        return described(self.spark, f"{self.source}, batch {self.number}: {what}")
+        """Describe jobs in the UI of Spark."""
+        return job_description(self.spark, f"{self.source}, batch {self.number}: {what}")
 
 
-def _persisted(frame: DataFrame, kept: ExitStack) -> DataFrame:
-    """Keep the rows of a frame in memory, or on disk, once they are computed."""
+def _persist(frame: DataFrame, persisted: ExitStack) -> DataFrame:
+    """Persist a frame, in memory or on disk, until the stack closes."""
     frame.persist(StorageLevel.MEMORY_AND_DISK)
-    kept.callback(frame.unpersist)
+    persisted.callback(frame.unpersist)
     return frame
 
 
-def _patiently(change: Callable[[], Result]) -> Result:
-    """Change live state, waiting for a database that is away."""
-    waits = reading.patience(LIVE_TIMEOUT_S)
+def _with_retry(change: Callable[[], Result]) -> Result:
+    """Change live state; repeat that while the database is unavailable."""
+    retry = reading.retry_for(LIVE_TIMEOUT_S)
     while True:
         try:
             return change()
         except Unavailable as error:
-            waits.wait(error)
+            retry.wait(error)
 
 
 def app_id(pipeline: Pipeline, source: str, query_id: str) -> str:
-    """Return the name under which tables know a query."""
+    """Return the id of a query in the transactions of tables."""
     return f"{pipeline.metadata.name}/{source}/{query_id}"
 
 
-def options(source: Source, places: Places) -> dict[str, str]:
-    """Return the options of the format `enmasse` by which a source is read.
+def options(source: Source, paths: Paths) -> dict[str, str]:
+    """Return the options of the format `enmasse` for a source.
 
     Raises Invalid for a password file that cannot be read.
     """
-    chosen = _rooted(source.options, places) | {
+    chosen = _resolved(source.options, paths) | {
         "url": source.url,
         "address": source.address,
         "columns": ", ".join(envelope.MESSAGE.names),
@@ -186,50 +189,47 @@ def options(source: Source, places: Places) -> dict[str, str]:
         "failOnDataLoss": str(source.fail_on_data_loss).lower(),
     }
     if source.spool is not None:
-        chosen["spool"] = str(places.document.resolve().parent / source.spool)
-    return chosen | _password(f"source {source.name}", source.password_file, places)
+        chosen["spool"] = str(paths.resolve(source.spool))
+    return chosen | _password(f"source {source.name}", source.password_file, paths)
 
 
-def check(pipeline: Pipeline, places: Places) -> None:
-    """Raise Invalid for options that are wrong, with the field and the nearest right name, and for
-    fields that cannot be read together.
+def check(pipeline: Pipeline, paths: Paths) -> None:
+    """Raise Invalid for wrong options, naming the field and the nearest right name, and for fields
+    that cannot be read together.
 
     Nothing is connected to.
     """
     for index, source in enumerate(pipeline.spec.sources):
-        with _named(f"spec.sources[{index}].options"):
-            option_table.read(options(source, places))
-        with _named(f"spec.sources[{index}]"):
-            decoding.declared(source)
+        with _at(f"spec.sources[{index}].options"):
+            option_table.read(options(source, paths))
+        with _at(f"spec.sources[{index}]"):
+            decoding.columns_of(source)
     first = pipeline.spec.sources[0]
     for index, sink in enumerate(pipeline.spec.sinks):
-        with _named(f"spec.sinks[{index}].options"):
-            _reached(sink, first, places)
+        with _at(f"spec.sinks[{index}].options"):
+            _sink_server(sink, first, paths)
 
 
 @contextmanager
-def _named(path: str) -> Iterator[None]:
-    """Say where in the document it is that is wrong."""
+def _at(field: str) -> Iterator[None]:
+    """Add the field of the document to an error."""
     try:
         yield
     except Invalid as error:
-        raise Invalid(error.code, f"{path}: {error.message}") from None
+        raise Invalid(error.code, f"{field}: {error.message}") from None
 
 
-def server(source: Source, places: Places) -> Writing:
-    """Return how the server of a source is reached to send something there."""
+def server(source: Source, paths: Paths) -> Writing:
+    """Return the options for sending to the server of a source."""
     known = {option.name.lower() for option in option_table.CONNECTION}
-    chosen = options(source, places).items()
+    chosen = options(source, paths).items()
     return option_table.write({name: value for name, value in chosen if name.lower() in known})
 
 
 def forwards(
-    spark: SparkSession, pipeline: Pipeline, source: Source, places: Places
+    spark: SparkSession, pipeline: Pipeline, source: Source, paths: Paths
 ) -> list[Forward]:
-    """Return what of a source goes on to addresses.
-
-    Raises Invalid for options that are wrong.
-    """
+    """Return the sinks of a source. Raises Invalid for wrong options."""
     chosen = [
         (f"spec.sinks[{index}]", sink)
         for index, sink in enumerate(pipeline.spec.sinks)
@@ -238,41 +238,41 @@ def forwards(
     if not chosen:
         return []
     wanted = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-    tasks = tasks_of(places.checkpoint(source.name), wanted)
-    rejected = places.table("rejected")
+    tasks = task_count(paths.checkpoint(source.name), wanted)
+    rejected = paths.table("rejected")
     return [
-        Forward(sink, _reached(sink, source, places), rejected, path, tasks)
-        for path, sink in chosen
+        Forward(sink, _sink_server(sink, source, paths), rejected, field, tasks)
+        for field, sink in chosen
     ]
 
 
-def _reached(sink: Sink, source: Source, places: Places) -> Writing:
+def _sink_server(sink: Sink, source: Source, paths: Paths) -> Writing:
     if sink.url is None:
-        return server(source, places)
-    chosen = _rooted(sink.options, places) | {"url": sink.url}
-    return option_table.write(chosen | _password(f"sink {sink.name}", sink.password_file, places))
+        return server(source, paths)
+    chosen = _resolved(sink.options, paths) | {"url": sink.url}
+    return option_table.write(chosen | _password(f"sink {sink.name}", sink.password_file, paths))
 
 
-def _rooted(given: Mapping[str, str], places: Places) -> dict[str, str]:
-    """Return options with the file of a token beside the document, where executors find it too."""
-    folder = places.document.resolve().parent
+def _resolved(given: Mapping[str, str], paths: Paths) -> dict[str, str]:
+    """Return options with an absolute `tokenFile`, which executors can open too."""
     return {
-        name: str(folder / value) if name.lower() == "tokenfile" else value
+        name: str(paths.resolve(value)) if name.lower() == "tokenfile" else value
         for name, value in given.items()
     }
 
 
-def _password(whose: str, named: str | None, places: Places) -> dict[str, str]:
-    return {} if named is None else {"password": places.secret(whose, named)}
+def _password(owner: str, file: str | None, paths: Paths) -> dict[str, str]:
+    return {} if file is None else {"password": paths.secret(owner, file)}
 
 
-def steps_of(pipeline: Pipeline, places: Places) -> list[Step]:
+def load_steps(pipeline: Pipeline, paths: Paths) -> list[Step]:
     """Return the steps of the document's functions file, if it names one."""
-    if places.functions is None:
+    if paths.functions is None:
         return []
-    return functions.load(places.functions, [source.name for source in pipeline.spec.sources])
+    return functions.load(paths.functions, [source.name for source in pipeline.spec.sources])
 
 
 def stream(spark: SparkSession, chosen: Iterable[tuple[str, str]]) -> DataFrame:
-    """Return a source as a frame that grows."""
-    return bronze.timed(spark.readStream.format("enmasse").options(**dict(chosen)).load())
+    """Return a source as a streaming frame."""
+    frame = spark.readStream.format("enmasse").options(**dict(chosen)).load()
+    return bronze.with_batch_time(frame)

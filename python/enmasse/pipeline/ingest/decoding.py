@@ -1,4 +1,4 @@
-"""Messages as readings: decoded, changed by the steps of the document, and judged."""
+"""Messages to readings: decoded, changed by the steps of the document, and parsed."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,8 +15,8 @@ from enmasse.pipeline.ingest import silver, tasks
 from enmasse.resources.pipeline import Source
 
 
-def declared(source: Source) -> dict[str, Any]:
-    """Return what of the messages of a source is to be decoded.
+def columns_of(source: Source) -> dict[str, Any]:
+    """Return the columns to be decoded from the messages of a source.
 
     Raises Invalid for fields that cannot be read together.
     """
@@ -33,23 +33,23 @@ def declared(source: Source) -> dict[str, Any]:
     return options.read(chosen).columns
 
 
-def judged(messages: DataFrame, source: Source, steps: Sequence[Step]) -> DataFrame:
-    """Return the readings of messages, and what of them is none, as `silver.SCHEMA`.
+def parsed(messages: DataFrame, source: Source, steps: Sequence[Step]) -> DataFrame:
+    """Return the readings and quarantined rows of messages, as `silver.SCHEMA`.
 
-    Nothing is computed yet. Raises Invalid for steps that give no frame of records.
+    Nothing is computed yet. Raises Invalid for steps that return no frame of records.
     """
-    columns, layout = declared(source), silver.Layout.of(source)
+    columns, layout = columns_of(source), silver.Layout.of(source)
     schema = from_arrow_schema(silver.SCHEMA)
     if not steps:
-        return messages.mapInArrow(tasks.decode_and_judge(columns, layout), schema)
+        return messages.mapInArrow(tasks.decode_and_parse(columns, layout), schema)
     records = messages.mapInArrow(
         tasks.decode(columns), f"{declare_columns(columns)}, {silver.BATCH_TIME} timestamp"
     )
-    return functions.applied(records, steps).mapInArrow(tasks.judge(layout), schema)
+    return functions.apply(records, steps).mapInArrow(tasks.parse(layout), schema)
 
 
-def judged_here(messages: pyarrow.Table, source: Source) -> tuple[pyarrow.Table, pyarrow.Table]:
-    """Return the readings of messages and what of them is none, computed by this process."""
+def parsed_here(messages: pyarrow.Table, source: Source) -> tuple[pyarrow.Table, pyarrow.Table]:
+    """Return the readings and quarantined rows of messages, computed by this process."""
     layout = silver.Layout.of(source)
-    parts = [silver.parse(some, layout) for some in tasks.decoded(messages, declared(source))]
-    return silver.parted(pyarrow.concat_tables([silver.SCHEMA.empty_table(), *parts]))
+    parts = [silver.parse(some, layout) for some in tasks.decoded(messages, columns_of(source))]
+    return silver.split_rows(pyarrow.concat_tables([silver.SCHEMA.empty_table(), *parts]))

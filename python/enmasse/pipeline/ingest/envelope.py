@@ -1,4 +1,4 @@
-"""The columns of a whole message, as a table of a pipeline has them."""
+"""The columns of a whole message in the tables of a pipeline."""
 
 import pyarrow
 
@@ -16,16 +16,17 @@ MESSAGE = pyarrow.schema(
     }
 )
 """A whole message: the envelope of `docs/guide/spark.md`."""
+TEXT_COLUMNS = tuple(field.name for field in MESSAGE if field.type == TEXT)
+"""Columns that can name a device, a metric or a unit."""
 BATCH_TIME = "batch_time"
-KEPT = MESSAGE.append(pyarrow.field(BATCH_TIME, pyarrow.timestamp("us", "UTC")))
-"""The same in the table of a pipeline: where no server says when it took a message, `batch_time`
-is when its batch was begun, before which it came."""
+STORED = MESSAGE.append(pyarrow.field(BATCH_TIME, pyarrow.timestamp("us", "UTC")))
+"""The columns of bronze: if the server reports no time of arrival, `batch_time` is the start of the
+batch, an upper bound."""
 
 
-def kept(messages: pyarrow.Table) -> pyarrow.Table:
-    """Return messages as `KEPT` says; null where nobody has noted a `batch_time`."""
+def conform(messages: pyarrow.Table) -> pyarrow.Table:
+    """Return messages as `STORED`; bronze of earlier versions has no `batch_time`."""
     if BATCH_TIME not in messages.column_names:
-        messages = messages.append_column(
-            KEPT.field(BATCH_TIME), pyarrow.nulls(len(messages), KEPT.field(BATCH_TIME).type)
-        )
-    return messages.select(KEPT.names).cast(KEPT)
+        field = STORED.field(BATCH_TIME)
+        messages = messages.append_column(field, pyarrow.nulls(len(messages), field.type))
+    return messages.select(STORED.names).cast(STORED)

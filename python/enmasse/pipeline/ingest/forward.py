@@ -1,10 +1,10 @@
 """Sinks of the document: new rows of a table go to an address, each stored once.
 
-Tasks of Spark send the rows of a batch: each row is of the task that a hash of its partition,
-offset and index says, of as many tasks as the checkpoint says, and has its number by its place
-among them (`sink`). So a batch that is repeated gives the same numbers, wherever its rows come
-from. Another `where` or table gives rows numbers of their own, so none passes for one that was
-sent before. What an address rejects is kept in the table `rejected`.
+Tasks of Spark send the rows of a batch. A hash of partition, offset and index selects the task of a
+row, among a number of tasks fixed in the checkpoint; the row is numbered by its position in the
+task (`sink`). So a repeated batch gives the same numbers, whichever executors run it. Another
+`where` or table is another producer, so that no row is taken for an earlier one. Rejected rows go
+to the table `rejected`.
 """
 
 import hashlib
@@ -29,19 +29,19 @@ from enmasse.pipeline.ingest import silver
 from enmasse.resources.pipeline import Sink
 
 COLUMNS = {"silver": silver.READING, "quarantine": silver.QUARANTINE}
-PLACE = ("partition", "offset", "index")
+POSITION = ("partition", "offset", "index")
 ORDER = 1
-"""Counts up with each change of the order of rows."""
+"""Version of the order of rows."""
 DIGEST_LENGTH = 12
 NOTE = "sink-tasks"
-"""The file of a checkpoint that says how many tasks send."""
+"""The file of a checkpoint with the number of tasks."""
 _SENT = "rows long, rejected long"
 
 
-def tasks_of(checkpoint: str, wanted: int) -> int:
-    """Return in how many tasks rows of a query are sent: for ever as many as when it began.
+def task_count(checkpoint: str, wanted: int) -> int:
+    """Return the number of tasks that send rows of a query, which never changes.
 
-    A query that began before there was a choice has one.
+    Queries of earlier versions, without the file, have one.
     """
     files, root = uris.files(checkpoint)
     note = f"{root}/{NOTE}"
@@ -64,8 +64,8 @@ class Forward:
     """Sends rows of one source to the address of one sink."""
 
     def __init__(self, to: Sink, server: Writing, rejected: str, path: str, tasks: int) -> None:
-        """`rejected` is the folder of the table of rejected rows, `path` where the sink stands in
-        the document; connect to nothing yet."""
+        """`rejected` is the folder of the table of rejected rows, `path` the field of the document;
+        connect to nothing yet."""
         self._sink = to
         self._path = path
         self._tasks = tasks
@@ -73,7 +73,7 @@ class Forward:
 
     @property
     def name(self) -> str:
-        """What the document calls it."""
+        """The name of the sink in the document."""
         return self._sink.name
 
     @property
@@ -82,7 +82,7 @@ class Forward:
         return self._sink.table
 
     def check(self, spark: SparkSession) -> None:
-        """Raise Invalid for a condition that Spark does not understand."""
+        """Raise Invalid for a condition that Spark refuses."""
         schema = pyarrow.schema([silver.SCHEMA.field(name) for name in COLUMNS[self.table]])
         try:
             self._messages(spark.createDataFrame([], from_arrow_schema(schema))).schema  # noqa: B018
@@ -93,24 +93,24 @@ class Forward:
     def __call__(self, rows: DataFrame, app_id: str, batch_id: int) -> int:
         """Send the rows of a batch, wait until each has an outcome, and return how many are stored.
 
-        Raises Unavailable if the server is away for too long.
+        Raises Unavailable if the server is unavailable for too long.
         """
-        producer = f"{app_id}/sinks/{self._sink.name}/{_asked(self._sink)}"
+        producer = f"{app_id}/sinks/{self._sink.name}/{_producer_digest(self._sink)}"
         found = self._messages(rows).mapInArrow(_send(self._options, producer, batch_id), _SENT)
         tasks = found.collect()
-        # what is rejected was written down by its task
-        sink.keep_rejected(self._options, [sink.Sent(0, producer, batch_id, None)])
+        # tasks have staged the rejected rows
+        sink.commit_rejected(self._options, [sink.Sent(0, producer, batch_id, None)])
         return sum(one.rows - one.rejected for one in tasks)
 
     def _messages(self, rows: DataFrame) -> DataFrame:
-        """Rows as messages, each in its task and in its place there."""
+        """Rows as messages, distributed among tasks and ordered."""
         if self._sink.where is not None:
             rows = rows.where(self._sink.where)
-        others = [name for name in rows.columns if name not in PLACE]
-        # an order that depends on nothing but the rows
-        order = [F.col(name).asc_nulls_last() for name in (*PLACE, *others)]
+        others = [name for name in rows.columns if name not in POSITION]
+        # the order depends on the rows only
+        order = [F.col(name).asc_nulls_last() for name in (*POSITION, *others)]
         names = [f"`{name}`" for name in rows.columns]
-        placed = rows.repartition(self._tasks, *PLACE).sortWithinPartitions(*order)
+        placed = rows.repartition(self._tasks, *POSITION).sortWithinPartitions(*order)
         return placed.select(
             F.to_json(F.struct(*names)).alias("body"),
             F.col("device").alias("group_id"),
@@ -127,18 +127,18 @@ def _send(
         if first is None:
             return
         context = TaskContext.get()
-        place = sink.Place(producer, batch_id, context.partitionId() if context else 0)
-        sent = sink.deliver(options, place, chain([first], batches))
+        task = sink.TaskOfBatch(producer, batch_id, context.partitionId() if context else 0)
+        sent = sink.deliver(options, task, chain([first], batches))
         rejected = 0
         if sent.rejected is not None and options.dead_letter is not None:
             rejected = len(sent.rejected)
-            sink.write_down(options.dead_letter, place, sent.rejected)
+            sink.stage_rejected(options.dead_letter, task, sent.rejected)
         yield pyarrow.RecordBatch.from_pylist([{"rows": sent.rows, "rejected": rejected}])
 
     return send
 
 
-def _asked(to: Sink) -> str:
-    """A digest of what decides which number a row has."""
+def _producer_digest(to: Sink) -> str:
+    """A digest of the settings that determine the number of a row."""
     chosen = json.dumps([ORDER, to.table, to.where])
     return hashlib.sha256(chosen.encode()).hexdigest()[:DIGEST_LENGTH]

@@ -1,9 +1,9 @@
 """Proves that bronze has each message of a stream exactly once.
 
-Both sides are counted and summed up by partition and by the hour in which the server took the
-messages: how many there are, how many offsets, and the sum of a hash over all that was sent. What
-the stream no longer keeps cannot be compared: of that part bronze has to have each offset once, or,
-where a selector chooses, none twice: nobody knows any more which ones it chose.
+Both sides are aggregated by partition and by the hour of arrival: number of messages, number of
+offsets, and the sum of a hash over all fields. Expired messages of the stream cannot be compared:
+bronze must have each of their offsets once, or, with a selector, none twice, because it is unknown
+which ones the selector chose.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from enmasse.base.errors import Missing
 from enmasse.pipeline.connector import options as option_table
 from enmasse.pipeline.connector import reading
 from enmasse.pipeline.connector.ranges import State
-from enmasse.pipeline.connector.source import begins_of, ends_of
+from enmasse.pipeline.connector.source import end_offsets, start_offsets
 from enmasse.pipeline.tables import delta
 from enmasse.pipeline.tables.delta import Table
 
@@ -39,12 +39,12 @@ HASHED = (
 )
 MAPS = ("application_properties", "annotations")
 READS_LESS = ("columns", "decode", "start", "end", "timeunit", "csvheader")
-"""Options that make of a message something else than bronze has."""
+"""Options that change the columns or the range."""
 
 
 @dataclass(frozen=True)
 class Tally:
-    """Messages of one partition and hour: how many, of how many offsets, and their checksum."""
+    """Messages of one partition and hour: their number, distinct offsets, and checksum."""
 
     count: int = 0
     offsets: int = 0
@@ -53,7 +53,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Hour:
-    """The two sides of one partition and hour (UTC; None where the server does not say)."""
+    """Both sides of one partition and hour (UTC; None without a time of arrival)."""
 
     partition: int
     hour: datetime | None
@@ -62,35 +62,35 @@ class Hour:
 
     @property
     def exact(self) -> bool:
-        """Whether bronze has what the stream has, once."""
+        """Whether bronze has the messages of the stream, once."""
         return self.stream == self.bronze and self.bronze.count == self.bronze.offsets
 
 
 @dataclass(frozen=True)
 class Gone:
-    """Offsets `first` to `next`, exclusive, that the stream no longer keeps."""
+    """Expired offsets of the stream, `first` to `next` (exclusive)."""
 
     partition: int
     first: int
     next: int
     bronze: Tally
     is_selected: bool = False
-    """A selector has chosen among them, and nobody knows which."""
+    """A selector chose some of them; it is unknown which."""
 
     @property
     def messages(self) -> int:
-        """How many bronze has to have, as far as that is known."""
+        """The number of messages that bronze must have, as far as that is known."""
         return self.bronze.offsets if self.is_selected else self.next - self.first
 
     @property
     def exact(self) -> bool:
-        """Whether bronze has each of them once, or none twice of those that were chosen."""
+        """Whether bronze has each of them once, or with a selector none twice."""
         return self.bronze.count == self.bronze.offsets == self.messages
 
 
 @dataclass(frozen=True)
 class Reconciliation:
-    """What was compared, from offsets to offsets by partition."""
+    """The result of a comparison, between offsets by partition."""
 
     address: str
     start: dict[int, int]
@@ -105,15 +105,15 @@ class Reconciliation:
 
     @property
     def differences(self) -> list[Hour | Gone]:
-        """What is not as it has to be."""
+        """The parts that differ."""
         parts: list[Hour | Gone] = [*self.gone, *self.hours]
         return [part for part in parts if not part.exact]
 
     @property
     def messages(self) -> int:
-        """Messages that were looked for."""
-        kept = sum(hour.stream.count for hour in self.hours)
-        return kept + sum(part.messages for part in self.gone)
+        """Messages that were compared."""
+        retained = sum(hour.stream.count for hour in self.hours)
+        return retained + sum(part.messages for part in self.gone)
 
 
 def reconcile(
@@ -126,26 +126,26 @@ def reconcile(
 ) -> Reconciliation:
     """Compare a range of a stream with bronze.
 
-    `source` are the options by which the stream was read; `start` and `end` are places as in the
-    options of the format: earliest, latest, a time, or offsets by partition. Raises what the server
-    says, and Missing if there is no table and something to compare.
+    `source` are the options of the source; `start` and `end` are as in the options of the format:
+    earliest, latest, a time, or offsets by partition. Raises errors of the server, and Missing if
+    there is something to compare and no table.
     """
-    kept = {name: value for name, value in source.items() if name.lower() not in READS_LESS}
-    options = option_table.read(kept | {"start": start, "end": end})
+    given = {name: value for name, value in source.items() if name.lower() not in READS_LESS}
+    options = option_table.read(given | {"start": start, "end": end})
     state = reading.state(options)
-    begins, ends = begins_of(options, state), ends_of(options, state)
+    begins, ends = start_offsets(options, state), end_offsets(options, state)
     try:
         rows = delta.read(spark, bronze).where(F.col("address") == options.address)
     except Missing:
         if begins != ends:
             raise
-        # nothing was ever read, and there is nothing to read
+        # an empty range needs no table
         return Reconciliation(options.address, begins, ends)
     rows = rows.where(F.col("space").eqNullSafe(F.lit(options.space).cast("string")))
-    gone, firsts = _gone(rows, state, begins, ends)
+    gone, firsts = _expired(rows, state, begins, ends)
     gone = [replace(part, is_selected=options.selector is not None) for part in gone]
     stream = spark.read.format("enmasse").options(
-        **kept, start=_places(state, firsts), end=_places(state, ends)
+        **given, start=_offsets(state, firsts), end=_offsets(state, ends)
     )
     ours = _tallies(rows, firsts, ends)
     theirs = _tallies(stream.load(), firsts, ends)
@@ -157,15 +157,15 @@ def reconcile(
     return Reconciliation(options.address, begins, ends, hours, gone)
 
 
-def _places(state: State, offsets: dict[int, int]) -> str:
+def _offsets(state: State, offsets: dict[int, int]) -> str:
     inner = ", ".join(f'"{number}": {offsets[number]}' for number in sorted(state.partitions))
     return f"{{{inner}}}"
 
 
-def _gone(
+def _expired(
     rows: DataFrame, state: State, begins: dict[int, int], ends: dict[int, int]
 ) -> tuple[list[Gone], dict[int, int]]:
-    """The part before what the stream keeps, and where the rest begins."""
+    """The expired part of the range, and the first offsets of the rest."""
     firsts = {
         number: max(begin, min(ends[number], state.partitions[number].first))
         for number, begin in begins.items()
@@ -183,7 +183,7 @@ def _gone(
 
 
 def _within(begins: Mapping[int, int], ends: Mapping[int, int]) -> Column:
-    """Whether a row lies between the offsets of its partition."""
+    """Whether a row is between the offsets of its partition."""
     offset = F.col("offset")
     spans = [
         (F.col("partition") == number) & (offset >= begin) & (offset < ends[number])

@@ -1,6 +1,6 @@
-"""Silver: what messages say, as typed readings; and quarantine: what could not be read, and why.
+"""Silver: messages as typed readings; and quarantine: what could not be read, with the reason.
 
-A reading is a number or a text that a device measured at a time. One message may hold many. The
+A reading is a number or a text that a device measured at a time. One message may contain many. The
 functions are pure: columns of the format `enmasse` in, columns of readings out.
 """
 
@@ -13,36 +13,25 @@ import pyarrow
 import pyarrow.compute as pc
 
 from enmasse.base.errors import Invalid
+from enmasse.pipeline.ingest.envelope import MESSAGE, TEXT_COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from enmasse.resources.pipeline import Source
 
-ENVELOPE = (
-    *("space", "address", "partition", "offset", "enqueued_time", "message_id", "correlation_id"),
-    *("subject", "to", "reply_to", "content_type", "group_id", "durable", "priority", "ttl"),
-    *("delivery_count", "application_properties", "annotations", "body", "body_kind"),
-)
-"""The columns of a whole message, `docs/guide/spark.md`."""
 BATCH_TIME = "_batch_time"
-"""A column of records: before this time they came, where no server says when."""
-
-TEXT_COLUMNS = (
-    *("space", "address", "message_id", "correlation_id", "subject", "to", "reply_to"),
-    *("content_type", "group_id", "body_kind"),
-)
-"""Those of them that can name a device, a metric or a unit."""
+"""A column of records: an upper bound of their arrival, if the server reports none."""
 
 DEVICE_BYTES_MAX = 255
 """Longest name of a device or metric, in UTF-8; a longer one goes to quarantine."""
 
 VALUE_MAX = 1e300
-"""Largest magnitude of a value: the sum of a hundred million of them is a number still."""
+"""Largest magnitude of a value: the sum of a hundred million of them is still finite."""
 YEARS = (1000, 9999)
-"""First and last year of a time: tables lie by days that have four digits of a year."""
+"""First and last year of a time: partitions are days with a year of four digits."""
 DAYS = (datetime(YEARS[0], 1, 1, tzinfo=UTC), datetime(YEARS[1], 12, 31, tzinfo=UTC))
-"""The first day of them, and the first that tables do not have."""
+"""The first of these days, and the day after the last."""
 
 TEXT, NUMBER, TIME = pyarrow.string(), pyarrow.float64(), pyarrow.timestamp("us", "UTC")
 SCHEMA = pyarrow.schema(
@@ -65,7 +54,7 @@ SCHEMA = pyarrow.schema(
         "reason": TEXT,
     }
 )
-"""What `parse` gives: a row is a reading, or, if it has a reason, something that is none."""
+"""The result of `parse`: a row is a reading, or, with a reason, a row of quarantine."""
 
 READING = [name for name in SCHEMA.names if name != "reason"]
 """Columns of the silver table."""
@@ -78,7 +67,7 @@ QUARANTINE = [
 
 @dataclass(frozen=True)
 class MetricField:
-    """A field that is a reading: what it measures, and where it stands if not under that name."""
+    """A field that is a reading: its metric, and the field if it has another name."""
 
     name: str
     field: str | None
@@ -87,7 +76,7 @@ class MetricField:
 
 @dataclass(frozen=True)
 class Layout:
-    """Which fields of a source's records make a reading: plain data, for tasks of executors."""
+    """The fields of a source's records that make a reading: plain data, for tasks of executors."""
 
     name: str
     format: str
@@ -103,26 +92,26 @@ class Layout:
 
     @classmethod
     def of(cls, source: "Source") -> "Layout":
-        """Return that of a source of the document."""
+        """Return the layout of a source of the document."""
         chosen = {field.name: getattr(source, field.name) for field in fields(cls)}
         metrics = tuple(MetricField(one.name, one.field, one.unit) for one in source.metrics)
         return cls(**chosen | {"metrics": metrics})
 
 
 def columns(source: Layout) -> str:
-    """Return what the option `columns` says so that a source gives what `parse` wants.
+    """Return the option `columns` by which a source gives the input of `parse`.
 
-    Raises Invalid if a field is named as two things of different types.
+    Raises Invalid if a field is used with two types.
     """
     types: dict[str, tuple[str, str]] = {}
     for name, kind in _fields(source):
         if name in TEXT_COLUMNS and kind == "string":
             continue
-        if name in (*ENVELOPE, BATCH_TIME):
-            whose = "the envelope" if name in ENVELOPE else "each record"
+        if name in (*MESSAGE.names, BATCH_TIME):
+            owner = "the envelope" if name in MESSAGE.names else "each record"
             raise Invalid(
                 "E1003",
-                f"source {source.name}: {name} is a column of {whose} and no {kind}; "
+                f"source {source.name}: {name} is a column of {owner} and no {kind}; "
                 f"write body.{name} for the field of the body",
             )
         known = types.setdefault(name.lower(), (name, kind))
@@ -132,7 +121,7 @@ def columns(source: Layout) -> str:
                 f"source {source.name}: {name} cannot be {kind} and, as {known[0]}, {known[1]} too",
             )
     fields = [f"`{name}` {kind}" for name, kind in types.values()]
-    return ", ".join([*ENVELOPE, "_index", *fields, "_error"])
+    return ", ".join([*MESSAGE.names, "_index", *fields, "_error"])
 
 
 def _fields(source: Layout) -> Iterator[tuple[str, str]]:
@@ -158,77 +147,79 @@ def _is_senml(source: Layout) -> bool:
 
 
 def parse(batch: pyarrow.Table, source: Layout) -> pyarrow.Table:
-    """Return the readings of records, and a row with a reason for each thing that is none.
+    """Return the readings of records, and rows with a reason for quarantine.
 
-    Any number of readings may come of a record. One that names no device, whose time cannot be read
-    or is too old, or that holds nothing at all, is one row with a reason; so is a field of another
-    type, beside the good readings of its record. A time ahead of the server's clock, or of that of
-    the batch, by more than the source allows is set back to that, and marked.
+    A record may have any number of readings. One without a device, with an unreadable or too old
+    time, or without a reading is one row with a reason. So is a field of another type; the other
+    readings of its record are good. A time ahead of the server's clock, or of that of the batch, by
+    more than the source allows is set back to that bound and marked as clamped.
     """
     records = _Records(batch, source)
     parts = [records.refused(records.fault, pc.is_valid(records.fault))]
     good = pc.is_null(records.fault)
-    # a field of another type: the others of its record are good
+    # a field of another type does not spoil its record
     parts.append(records.refused(records.error, pc.and_(good, pc.is_valid(records.error))))
     found = pyarrow.scalar(False)
     for metric, value, text, unit in records.measured():
-        there = pc.and_(good, pc.or_(pc.is_valid(value), pc.is_valid(text)))
-        found = pc.or_(found, there)
-        reason = _unfit(metric, value, text, unit)
-        parts.append(records.rows(there, reason, metric, value, text, unit))
+        present = pc.and_(good, pc.or_(pc.is_valid(value), pc.is_valid(text)))
+        found = pc.or_(found, present)
+        reason = _invalid_reading(metric, value, text, unit)
+        parts.append(records.rows(present, reason, metric, value, text, unit))
     nothing = pc.and_(good, pc.and_(pc.invert(found), pc.is_null(records.error)))
     reason = pyarrow.repeat(f"holds no reading: none of {_wanted(source)} is there", len(batch))
     parts.append(records.refused(reason, nothing))
     return pyarrow.concat_tables(parts).combine_chunks()
 
 
-def known(times: pyarrow.Array) -> pyarrow.Array:
-    """Return times with null for what is outside the years that tables have."""
+def within_years(times: pyarrow.Array) -> pyarrow.Array:
+    """Return times, with null for those outside the years of tables."""
     first, last = (pyarrow.scalar(day, TIME) for day in DAYS)
     within = pc.and_(pc.greater_equal(times, first), pc.less(times, last))
     return pc.if_else(pc.fill_null(within, False), times, None)
 
 
 def days(times: pyarrow.Array) -> pyarrow.Array:
-    """Return the day in UTC of each time that tables have."""
-    return pc.cast(known(times), pyarrow.date32())
+    """Return the day in UTC of each time."""
+    return pc.cast(within_years(times), pyarrow.date32())
 
 
-def parted(rows: pyarrow.Table) -> tuple[pyarrow.Table, pyarrow.Table]:
-    """Return what `parse` gave as rows of silver, and rows of quarantine."""
+def split_rows(rows: pyarrow.Table) -> tuple[pyarrow.Table, pyarrow.Table]:
+    """Split the result of `parse` into rows of silver and rows of quarantine."""
     is_good = pc.is_null(rows["reason"])
     return rows.filter(is_good).select(READING), rows.filter(pc.invert(is_good)).select(QUARANTINE)
 
 
-def parted_frame(rows: "DataFrame") -> "tuple[DataFrame, DataFrame]":
-    """Return rows of `SCHEMA` as rows of silver, and rows of quarantine."""
+def split_frame(rows: "DataFrame") -> "tuple[DataFrame, DataFrame]":
+    """Split rows of `SCHEMA` into rows of silver and rows of quarantine."""
     is_good = rows["reason"].isNull()
     return rows.where(is_good).select(*READING), rows.where(~is_good).select(*QUARANTINE)
 
 
 class _Records:
-    """Records of one source, and what is known of each whatever it measured."""
+    """Records of one source, and the columns that all of their readings share."""
 
     def __init__(self, batch: pyarrow.Table, source: Layout) -> None:
         self.batch = batch
         self.source = source
         self.error = batch["_error"].combine_chunks()
-        self.arrived = known(pc.cast(batch["enqueued_time"].combine_chunks(), TIME))
+        self.arrived = within_years(pc.cast(batch["enqueued_time"].combine_chunks(), TIME))
         self.names = self.text("n") if _is_senml(source) else None
         device = self._senml_name("device") if _is_senml(source) else self.first(source.device)
-        said = self.first(("t",) if _is_senml(source) else source.time, TIME)
-        # what no server says the arrival of came when it was measured, and before its batch
-        before = known(pc.cast(batch[BATCH_TIME].combine_chunks(), TIME))
-        measured = pc.if_else(pc.fill_null(pc.greater(said, before), False), before, known(said))
+        stated = self.first(("t",) if _is_senml(source) else source.time, TIME)
+        # without a time of arrival: the time of measurement, at most that of the batch
+        before = within_years(pc.cast(batch[BATCH_TIME].combine_chunks(), TIME))
+        is_later = pc.fill_null(pc.greater(stated, before), False)
+        measured = pc.if_else(is_later, before, within_years(stated))
         self.arrived = pc.coalesce(self.arrived, measured, before)
         latest = pc.add(self.arrived, _span(source.ahead))
-        self.clamped = pc.fill_null(pc.greater(said, latest), False)
-        self.time = pc.coalesce(pc.if_else(self.clamped, latest, known(said)), self.arrived)
+        self.clamped = pc.fill_null(pc.greater(stated, latest), False)
+        time = pc.if_else(self.clamped, latest, within_years(stated))
+        self.time = pc.coalesce(time, self.arrived)
         self.device = device
-        self.fault = self._fault(said)
+        self.fault = self._fault(stated)
 
     def first(self, names: Iterable[str], kind: pyarrow.DataType = TEXT) -> pyarrow.Array:
-        """Of several columns the first that has a value, in each row."""
+        """The first of several columns that has a value, in each row."""
         found = [pc.cast(self.batch[name].combine_chunks(), kind) for name in names]
         if not found:
             return pyarrow.nulls(len(self.batch), kind)
@@ -240,14 +231,14 @@ class _Records:
         return self.first((name,))
 
     def _senml_name(self, part: str) -> pyarrow.Array:
-        """A record's name up to its last `:` or `/`, or what follows."""
+        """A record's name up to its last `:` or `/`, or the part after it."""
         split = pc.extract_regex(self.names, r"(?s)^(?P<device>.*)[:/](?P<metric>[^:/]*)$")
         whole = self.names if part == "device" else pyarrow.nulls(len(self.batch), TEXT)
         found = pc.coalesce(pc.struct_field(split, part), whole)
         return pc.if_else(pc.equal(found, ""), None, found)
 
-    def _fault(self, said: pyarrow.Array) -> pyarrow.Array:
-        """Why a record is no use at all; null where it is."""
+    def _fault(self, stated: pyarrow.Array) -> pyarrow.Array:
+        """The reason why no reading of a record is usable; null for good records."""
         source, rows = self.source, len(self.batch)
         bad = pc.is_valid(self.error)
         oldest = pc.subtract(self.arrived, _span(source.late))
@@ -259,20 +250,23 @@ class _Records:
             (pc.is_null(self.device), pyarrow.repeat(f"names no device: {wanted}", rows)),
             (
                 pc.greater(size, DEVICE_BYTES_MAX),
-                _joined("device has ", size, f" bytes; at most {DEVICE_BYTES_MAX}"),
+                _concat("device has ", size, f" bytes; at most {DEVICE_BYTES_MAX}"),
             ),
             (_has_nul(self.device), pyarrow.repeat("device has a NUL", rows)),
-            (pc.and_(pc.and_(pc.is_null(said), bad), pyarrow.scalar(asks_time)), self.error),
+            (pc.and_(pc.and_(pc.is_null(stated), bad), pyarrow.scalar(asks_time)), self.error),
             (
                 pc.and_(
-                    pc.and_(pc.is_valid(said), pc.is_null(known(said))), pc.invert(self.clamped)
+                    pc.and_(pc.is_valid(stated), pc.is_null(within_years(stated))),
+                    pc.invert(self.clamped),
                 ),
                 pyarrow.repeat(f"time is outside the years {YEARS[0]} to {YEARS[1]}", rows),
             ),
             (pc.is_null(self.time), pyarrow.repeat("has no time, nor has its message", rows)),
             (
-                pc.less(said, oldest),
-                _joined("time ", pc.strftime(known(said), "%Y-%m-%dT%H:%M:%SZ"), _age(source)),
+                pc.less(stated, oldest),
+                _concat(
+                    "time ", pc.strftime(within_years(stated), "%Y-%m-%dT%H:%M:%SZ"), _age(source)
+                ),
             ),
         ]
         fault = pyarrow.nulls(rows, TEXT)
@@ -283,7 +277,7 @@ class _Records:
     def measured(
         self,
     ) -> Iterator[tuple[pyarrow.Array, pyarrow.Array, pyarrow.Array, pyarrow.Array]]:
-        """Metric, number, text and unit, of all records at a time."""
+        """Yield metric, number, text and unit, as columns of all records."""
         source, rows = self.source, len(self.batch)
         no_text = pyarrow.nulls(rows, TEXT)
         if _is_senml(source):
@@ -311,13 +305,13 @@ class _Records:
         text: pyarrow.Array,
         unit: pyarrow.Array,
     ) -> pyarrow.Table:
-        """Rows as `SCHEMA` says of the records that are chosen."""
+        """Rows as `SCHEMA` of the chosen records."""
         batch, rows = self.batch, len(self.batch)
-        place = {name: batch[name] for name in ("space", "address", "partition", "offset")}
-        # what is refused lies by its arrival: what it says of its time may be anything
+        position = {name: batch[name] for name in ("space", "address", "partition", "offset")}
+        # the time of a quarantined record may be wrong
         of = pc.if_else(pc.is_valid(reason), self.arrived, pc.coalesce(self.time, self.arrived))
         table = pyarrow.table(
-            place
+            position
             | {
                 "source": pyarrow.repeat(self.source.name, rows),
                 "index": batch["_index"],
@@ -336,41 +330,41 @@ class _Records:
         return table.select(SCHEMA.names).cast(SCHEMA).filter(chosen)
 
     def refused(self, reason: pyarrow.Array, chosen: pyarrow.Array) -> pyarrow.Table:
-        """Rows that are no readings."""
+        """Rows of quarantine."""
         none = pyarrow.nulls(len(self.batch), TEXT)
         return self.rows(chosen, reason, none, pyarrow.nulls(len(self.batch), NUMBER), none, none)
 
 
-def _unfit(
+def _invalid_reading(
     metric: pyarrow.Array, value: pyarrow.Array, text: pyarrow.Array, unit: pyarrow.Array
 ) -> pyarrow.Array:
-    """Why a reading is none; null where it is one."""
+    """The reason why a reading is quarantined; null for good ones."""
     size = pc.binary_length(metric)
     long = pc.if_else(
         pc.greater(size, DEVICE_BYTES_MAX),
-        _joined("metric has ", size, f" bytes; at most {DEVICE_BYTES_MAX}"),
+        _concat("metric has ", size, f" bytes; at most {DEVICE_BYTES_MAX}"),
         None,
     )
     endless = pc.fill_null(pc.invert(pc.is_finite(value)), False)
     large = pc.fill_null(pc.greater(pc.abs(value), VALUE_MAX), False)
-    beyond = _joined("", metric, f" is beyond {VALUE_MAX:g}")
+    beyond = _concat("", metric, f" is beyond {VALUE_MAX:g}")
     return pc.coalesce(
         long,
         *(
             pc.if_else(_has_nul(words), pyarrow.scalar(f"{name} has a NUL"), None)
             for name, words in (("metric", metric), ("text", text), ("unit", unit))
         ),
-        pc.if_else(endless, _joined("", metric, " is not finite"), None),
+        pc.if_else(endless, _concat("", metric, " is not finite"), None),
         pc.if_else(large, beyond, None),
     )
 
 
 def _has_nul(text: pyarrow.Array) -> pyarrow.Array:
-    """Whether texts hold what a database may not take."""
+    """Whether texts contain a NUL, which PostgreSQL refuses."""
     return pc.fill_null(pc.match_substring(text, "\0"), False)
 
 
-def _joined(before: str, middle: pyarrow.Array, after: str) -> pyarrow.Array:
+def _concat(before: str, middle: pyarrow.Array, after: str) -> pyarrow.Array:
     return pc.binary_join_element_wise(before, pc.cast(middle, TEXT), after, "")
 
 

@@ -1,7 +1,8 @@
-"""What tasks of executors do with the messages of a batch: record batches in, record batches out.
+"""Code of Spark tasks that decode and parse the messages of a batch: record batches to record
+batches.
 
-A message of a hundred bytes may hold a thousand readings: rows are made of a part at a time, so
-that the memory of a task is bounded. Executors import this, so it imports little.
+A message of a hundred bytes may contain a thousand readings, so rows are produced in parts and the
+memory of a task stays bounded. Executors import this module, so it imports little.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -18,21 +19,19 @@ Batches = Iterator[pyarrow.RecordBatch]
 ENQUEUED = "enqueued_time"
 
 
-def decode_and_judge(
+def decode_and_parse(
     columns: Mapping[str, Any], layout: silver.Layout
 ) -> Callable[[Batches], Batches]:
-    """Return what makes readings of messages, and what of them is none."""
+    """Return a function from messages to readings and quarantined rows."""
 
-    def decode_and_judge(batches: Batches) -> Batches:
-        for batch in batches:
-            for records in decoded(pyarrow.Table.from_batches([batch]), columns):
-                yield from silver.parse(records, layout).to_batches()
+    def decode_and_parse(batches: Batches) -> Batches:
+        return parse(layout)(decode(columns)(batches))
 
-    return decode_and_judge
+    return decode_and_parse
 
 
 def decode(columns: Mapping[str, Any]) -> Callable[[Batches], Batches]:
-    """Return what makes records of messages."""
+    """Return a function from messages to records."""
 
     def decode(batches: Batches) -> Batches:
         for batch in batches:
@@ -42,30 +41,30 @@ def decode(columns: Mapping[str, Any]) -> Callable[[Batches], Batches]:
     return decode
 
 
-def judge(layout: silver.Layout) -> Callable[[Batches], Batches]:
-    """Return what makes readings of records, and what of them is none."""
+def parse(layout: silver.Layout) -> Callable[[Batches], Batches]:
+    """Return a function from records to readings and quarantined rows."""
 
-    def judge(batches: Batches) -> Batches:
+    def parse(batches: Batches) -> Batches:
         for batch in batches:
             records = pyarrow.Table.from_batches([batch])
             yield from silver.parse(records, layout).to_batches()
 
-    return judge
+    return parse
 
 
 def decoded(messages: pyarrow.Table, columns: Mapping[str, Any]) -> Iterator[pyarrow.Table]:
-    """Yield messages as records, as the format `enmasse` gives those of a source, with their
+    """Yield messages as records, as the format `enmasse` does for a source, with
     `silver.BATCH_TIME`."""
-    for batch in envelope.kept(messages).combine_chunks().to_batches():
+    for batch in envelope.conform(messages).combine_chunks().to_batches():
         for part, time in _by_time(batch):
-            again = Replay(part, columns)
-            while (rows := again.next_batch()) is not None:
+            replay = Replay(part, columns)
+            while (rows := replay.next_batch()) is not None:
                 yield _with_time(pyarrow.Table.from_batches([pyarrow.record_batch(rows)]), time)
 
 
 def _by_time(batch: pyarrow.RecordBatch) -> Iterator[tuple[pyarrow.RecordBatch, pyarrow.Scalar]]:
-    """The messages of each `batch_time`. Times in bodies are relative to it, as else to that of
-    arrival."""
+    """The messages of each `batch_time`. It replaces the missing time of arrival, which relative
+    times in bodies refer to."""
     runs, start = pc.run_end_encode(batch[envelope.BATCH_TIME]), 0
     for end, time in zip(runs.run_ends.to_pylist(), runs.values, strict=True):
         part = batch.slice(start, end - start)

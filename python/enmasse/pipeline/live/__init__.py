@@ -1,3 +1,3 @@
-"""What is so now: `database` keeps it, each batch once, in the tables of `schema`; `incidents`
-sends alerts to their addresses.
+"""Live state: `database` applies each batch once to the tables of `schema`; tasks of Spark compute
+its changes (`updates`), and one transaction commits them (`commits`). `alerts` sends alerts.
 """

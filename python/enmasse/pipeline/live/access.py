@@ -1,7 +1,7 @@
-"""How a task of an executor reaches live state: a file of SQLite, or a server of PostgreSQL.
+"""Access of executor tasks to live state: a file of SQLite, or a server of PostgreSQL.
 
-A task reads what is known of its devices. What changes it hands to the driver (SQLite, which one
-process writes), or copies into the staging tables that the driver publishes from (`staging`).
+A task reads the state of its devices. It returns changes to the driver (SQLite, which one process
+writes), or copies them to staging tables from which the driver publishes them.
 """
 
 import json
@@ -17,10 +17,10 @@ import pyarrow
 from enmasse.base.errors import Code, Invalid, Unavailable
 from enmasse.pipeline.live import rows as live_rows
 
-STAGED = "staged_"
-"""How names of staging tables begin."""
+STAGING_PREFIX = "staged_"
+"""Names of staging tables begin with it."""
 STAGING_KEY = ("query", "batch", "part", "attempt")
-"""Columns that staging tables have beside those of their targets."""
+"""Columns of staging tables in addition to those of their targets."""
 
 
 BOUNDS = {
@@ -30,23 +30,23 @@ BOUNDS = {
     "keepalives_interval": 10,
     "keepalives_count": 3,
 }
-"""How long a task waits for a server that does not answer: seconds, and milliseconds of TCP."""
+"""Time limits of a task for an unresponsive server: seconds, and milliseconds of TCP."""
 
 
 @dataclass(frozen=True)
-class Asked:
-    """Whose state a task asks for."""
+class StateQuery:
+    """The state that a task needs."""
 
     source: str
     devices: Sequence[str]
     metrics: Sequence[str]
-    """That detectors watch."""
+    """Metrics that detectors watch."""
     detectors: Sequence[str]
 
 
 @dataclass(frozen=True)
-class Known:
-    """What live state has of the devices of a task."""
+class KnownState:
+    """Live state of the devices of a task."""
 
     devices: pyarrow.Table
     latest: pyarrow.Table
@@ -55,44 +55,44 @@ class Known:
 
 @dataclass(frozen=True)
 class Attempt:
-    """Under what key a task stages its rows."""
+    """The key of the rows that a task stages."""
 
     query: str
     batch: int
     part: int
     attempt: int
-    """Random: a task of a driver that was killed may end beside those of the next one."""
+    """Random: a task of a killed driver may still run alongside those of the next one."""
 
 
 class Session(Protocol):
-    """Live state, as one task has it open."""
+    """A connection of one task to live state."""
 
-    def known(self, asked: Asked) -> Known:
-        """Return what is known of devices."""
+    def known(self, query: StateQuery) -> KnownState:
+        """Return the state of devices."""
 
-    def keep(self, table: str, rows: pyarrow.Table, attempt: Attempt) -> bytes:
-        """Take rows of a table; return what the driver gets of them."""
+    def store(self, table: str, rows: pyarrow.Table, attempt: Attempt) -> bytes:
+        """Store changed rows of a table; return those that the driver has to write."""
 
 
-_WANTED = {
+_KEYS = {
     "devices": ("device",),
     "device_latest": ("device", "metric"),
     "detector_states": ("device", "detector"),
 }
-"""By which columns the rows of a table are chosen, beside their source."""
+"""Columns that select the rows of a table, in addition to the source."""
 
 
-def _known(read: Any, asked: Asked) -> Known:
-    """Read what detectors need only if there are any."""
-    chosen = {"device": asked.devices, "metric": asked.metrics, "detector": asked.detectors}
+def _known(read: Any, query: StateQuery) -> KnownState:
+    """Read the state; tables of detectors only if there are detectors."""
+    chosen = {"device": query.devices, "metric": query.metrics, "detector": query.detectors}
 
     def found(table: str) -> pyarrow.Table:
-        lists = [chosen[name] for name in _WANTED[table]]
+        lists = [chosen[name] for name in _KEYS[table]]
         if not all(lists):
             return live_rows.TABLES[table].empty_table()
         return read(table, lists)
 
-    return Known(found("devices"), found("device_latest"), found("detector_states"))
+    return KnownState(found("devices"), found("device_latest"), found("detector_states"))
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class LocalAccess:
 
     @contextmanager
     def opened(self) -> Iterator[Session]:
-        """Open it; raises Unavailable for what goes wrong with it."""
+        """Open the file; raises Unavailable for its errors."""
         try:
             with closing(sqlite3.connect(f"{self.file.as_uri()}?mode=ro", uri=True)) as connection:
                 yield _LocalSession(connection)
@@ -116,16 +116,16 @@ class _LocalSession:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
-    def known(self, asked: Asked) -> Known:
+    def known(self, query: StateQuery) -> KnownState:
         def read(table: str, lists: Sequence[Sequence[str]]) -> pyarrow.Table:
             schema = live_rows.TABLES[table]
             names = ", ".join(f'"{name}"' for name in schema.names)
             chosen = " AND ".join(
-                f"{name} IN (SELECT value FROM json_each(?))" for name in _WANTED[table]
+                f"{name} IN (SELECT value FROM json_each(?))" for name in _KEYS[table]
             )
             found = self._connection.execute(
                 f"SELECT {names} FROM {table} WHERE source = ? AND {chosen}",
-                [asked.source, *(json.dumps(list(values)) for values in lists)],
+                [query.source, *(json.dumps(list(values)) for values in lists)],
             ).fetchall()
             columns = zip(*found, strict=True) if found else ([] for _ in schema)
             arrays = [
@@ -136,9 +136,9 @@ class _LocalSession:
             ]
             return pyarrow.table(arrays, schema=schema)
 
-        return _known(read, asked)
+        return _known(read, query)
 
-    def keep(self, table: str, rows: pyarrow.Table, attempt: Attempt) -> bytes:
+    def store(self, table: str, rows: pyarrow.Table, attempt: Attempt) -> bytes:
         del table, attempt
         return live_rows.packed(rows)
 
@@ -148,24 +148,24 @@ class ServerAccess:
     """A server of PostgreSQL."""
 
     parameters: Mapping[str, Any]
-    """Of the connection, without the password."""
+    """Parameters of the connection, without the password."""
 
-    place: str
-    """What messages call it."""
+    location: str
+    """The URL in error messages, without the password."""
 
     password: str | None = None
-    """Travels in the closure of the task, never in options."""
+    """Sent in the closure of the task, never in options."""
 
     password_file: str | None = None
-    """A file of the executor that has the password."""
+    """A file of the executor with the password."""
 
     def __repr__(self) -> str:
-        return f"ServerAccess({self.place})"
+        return f"ServerAccess({self.location})"
 
     @contextmanager
     def opened(self) -> Iterator[Session]:
-        """Connect; what was kept is there when the block ends. Raises Unavailable for a server that
-        is away, Invalid for rows that it never takes."""
+        """Connect; stored rows are committed when the block ends. Raises Unavailable for an
+        unavailable server, Invalid for rows that it refuses."""
         import psycopg
 
         try:
@@ -173,10 +173,10 @@ class ServerAccess:
             with psycopg.connect(**chosen, password=self._secret()) as connection:
                 yield _ServerSession(connection)
         except (psycopg.DataError, psycopg.IntegrityError) as error:
-            what = f"live state {self.place}: {error}"
+            what = f"live state {self.location}: {error}"
             raise Invalid(Code.FIELD_INVALID, what) from error
         except psycopg.Error as error:
-            what = f"live state {self.place}: {error}"
+            what = f"live state {self.location}: {error}"
             raise Unavailable(Code.DATA_UNUSABLE, what) from error
 
     def _secret(self) -> str | None:
@@ -188,7 +188,7 @@ class ServerAccess:
             raise Invalid(
                 Code.FIELD_INVALID,
                 f"spec.live.passwordFile: an executor cannot read {self.password_file}: {error};"
-                " put the file there on each executor, or name one beside the document",
+                " put the file there on each executor, or name one next to the document",
             ) from None
 
 
@@ -196,7 +196,7 @@ class _ServerSession:
     def __init__(self, connection: Any) -> None:
         self._connection = connection
 
-    def known(self, asked: Asked) -> Known:
+    def known(self, query: StateQuery) -> KnownState:
         from psycopg import sql
 
         def read(table: str, lists: Sequence[Sequence[str]]) -> pyarrow.Table:
@@ -207,23 +207,23 @@ class _ServerSession:
                 sql.SQL(", ").join(map(sql.Identifier, schema.names)),
                 sql.Identifier(table),
                 sql.SQL(" AND ").join(
-                    sql.SQL("{} = ANY(%s)").format(sql.Identifier(name)) for name in _WANTED[table]
+                    sql.SQL("{} = ANY(%s)").format(sql.Identifier(name)) for name in _KEYS[table]
                 ),
             )
-            values = [asked.source, *(list(one) for one in lists)]
+            values = [query.source, *(list(one) for one in lists)]
             with self._connection.cursor() as cursor, cursor.copy(statement, values) as copy:
                 return live_rows.from_csv(b"".join(copy), schema)
 
-        return _known(read, asked)
+        return _known(read, query)
 
-    def keep(self, table: str, rows: pyarrow.Table, attempt: Attempt) -> bytes:
+    def store(self, table: str, rows: pyarrow.Table, attempt: Attempt) -> bytes:
         from psycopg import sql
 
         for name in reversed(STAGING_KEY):
             value = pyarrow.repeat(getattr(attempt, name), rows.num_rows)
             rows = rows.add_column(0, name, value)
         statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv)").format(
-            sql.Identifier(STAGED + table),
+            sql.Identifier(STAGING_PREFIX + table),
             sql.SQL(", ").join(map(sql.Identifier, rows.column_names)),
         )
         with self._connection.cursor() as cursor, cursor.copy(statement) as copy:

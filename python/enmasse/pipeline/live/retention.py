@@ -1,4 +1,4 @@
-"""What live state forgets: rows that were last of use longer ago than `live.keep`."""
+"""Retention of live state: rows that are older than `live.keep`."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -17,16 +17,16 @@ from enmasse.pipeline.live.schema import (
     USAGE,
 )
 
-US_A_MS, US_A_S = 1000, 1_000_000
+US_PER_MS, US_PER_S = 1000, 1_000_000
 
 
 def prune(connection: sa.Connection, keep_ms: int) -> None:
-    """Delete what is older than so long before the time up to which its source is known.
+    """Delete rows older than `keep_ms` before the time up to which their source has been read.
 
-    Usage is of no source, so the newest of those times counts. Devices go with what detectors
-    remember of them, and their open incidents end.
+    Usage has no source, so the newest of those times counts. Devices are deleted with their
+    detector states, and their open incidents end.
     """
-    keep_us = keep_ms * US_A_MS
+    keep_us = keep_ms * US_PER_MS
     _devices(connection, keep_us)
     for table, time in (
         (SESSIONS, SESSIONS.c.last_us),
@@ -37,14 +37,14 @@ def prune(connection: sa.Connection, keep_ms: int) -> None:
     newest = sa.select(sa.func.max(PROGRESS.c.known_to_us))
     oldest_us = (connection.execute(newest).scalar_one() or 0) - keep_us
     if oldest_us > 0:
-        day = datetime.fromtimestamp(oldest_us / US_A_S, UTC).date().isoformat()
-        # of messages without a time nobody knows the day
+        day = datetime.fromtimestamp(oldest_us / US_PER_S, UTC).date().isoformat()
+        # messages without a time have no day
         gone = (USAGE.c.date < day) & (USAGE.c.date != "")
         connection.execute(sa.delete(USAGE).where(gone))
 
 
 def _known_us(table: sa.Table) -> Any:
-    """Up to when all is known of the source of a row."""
+    """The time up to which the source of a row has been read."""
     known_us = sa.select(sa.func.max(PROGRESS.c.known_to_us))
     return known_us.where(PROGRESS.c.source == table.c.source).scalar_subquery()
 
@@ -64,14 +64,14 @@ def _devices(connection: sa.Connection, keep_us: int) -> None:
 
 
 def _incidents(connection: sa.Connection, keep_us: int) -> None:
-    """Incidents that ended, and their alerts, unless one of them waits.
+    """Delete ended incidents and their alerts, unless one of them is pending.
 
-    The last alert of an address stays: the next one has the number after it.
+    The last alert of an address stays, because the next number follows it.
     """
     mine = ALERTS.alias()
-    waits = sa.exists().where((mine.c.incident == ANOMALIES.c.id) & mine.c.outcome.is_(None))
+    pending = sa.exists().where((mine.c.incident == ANOMALIES.c.id) & mine.c.outcome.is_(None))
     over = ANOMALIES.c.ended_us < _known_us(ANOMALIES) - keep_us
-    connection.execute(sa.delete(ANOMALIES).where(over & ~waits))
+    connection.execute(sa.delete(ANOMALIES).where(over & ~pending))
     later = mine.c.number > ALERTS.c.number
     later &= (mine.c.source == ALERTS.c.source) & (mine.c.address == ALERTS.c.address)
     known = sa.exists().where(ANOMALIES.c.id == ALERTS.c.incident)
@@ -80,7 +80,7 @@ def _incidents(connection: sa.Connection, keep_us: int) -> None:
 
 
 def vacuum_staging(engine: sa.Engine) -> None:
-    """Give back what published rows took in the staging tables of PostgreSQL."""
+    """Reclaim the space of published rows in the staging tables of PostgreSQL."""
     with engine.connect() as connection:
         free = connection.execution_options(isolation_level="AUTOCOMMIT")
         for name in STAGED:

@@ -1,7 +1,7 @@
-"""Rows of live state as Arrow has them: what executors and the driver hand each other.
+"""Arrow schemas of live state, for the exchange between executors and the driver.
 
-The columns are those of the tables in `schema`, which executors cannot import: SQLAlchemy is the
-driver's.
+The columns are those of the tables in `schema`, which executors cannot import: only the driver has
+SQLAlchemy.
 """
 
 import io
@@ -41,10 +41,10 @@ TABLES = {
     "sessions": SESSIONS,
     "detector_states": STATES,
 }
-"""By the names of the tables of live state."""
+"""Schemas by table of live state."""
 
 CHANGES, SKIPPED = "changes", "skipped"
-"""What else a task tells the driver: incidents that began or ended, and a count of readings."""
+"""Further results of a task: incidents that began or ended, and the number of skipped readings."""
 
 
 def packed(rows: pyarrow.RecordBatch | pyarrow.Table) -> bytes:
@@ -62,14 +62,14 @@ def unpacked(data: bytes) -> pyarrow.Table:
 
 
 def as_csv(rows: pyarrow.Table) -> bytes:
-    """Return rows as COPY of PostgreSQL takes them: null is an empty field, text is in quotes."""
+    """Return rows as CSV for COPY of PostgreSQL: null is an empty field, text is quoted."""
     sink = io.BytesIO()
     csv.write_csv(rows, sink, csv.WriteOptions(include_header=False, quoting_style="needed"))
     return sink.getvalue()
 
 
 def from_csv(data: bytes, schema: pyarrow.Schema) -> pyarrow.Table:
-    """Return rows that COPY of PostgreSQL gave."""
+    """Return rows from CSV of COPY of PostgreSQL."""
     if not data:
         return schema.empty_table()
     return csv.read_csv(

@@ -1,1 +1,3 @@
-"""Tables that have each batch once: `delta` appends, reads and cleans, `joining` joins files."""
+"""Delta tables: `delta` appends batches once and maintains files, `footers` reads statistics of
+files, `log` the commits of a table.
+"""

@@ -1,4 +1,4 @@
-"""What the log of a table says of a file, out of the footer of the file, read by tasks of Spark."""
+"""Statistics of files for the log of a table, from their footers, read by tasks of Spark."""
 
 import json
 import math
@@ -16,12 +16,12 @@ from enmasse.pipeline.connector import uris
 
 _SCHEMA = "path string, size long, rows long, statistics string"
 _CLOUD = ("AWS_",)
-"""How names of variables begin by which a task reaches a bucket, as the driver does."""
+"""Prefixes of environment variables that tasks need to read a bucket."""
 
 
 @dataclass(frozen=True)
 class Footer:
-    """The size of a file, its rows, and its least and greatest values as JSON."""
+    """The size of a file, its rows, and the bounds of its columns as JSON."""
 
     size: int
     rows: int
@@ -29,7 +29,7 @@ class Footer:
 
 
 def read(spark: SparkSession, paths: Sequence[str]) -> dict[str, Footer]:
-    """Return what the footers of files say, by path; `paths` are as `uris.files` takes them."""
+    """Return the footers of files by path; `paths` are as for `uris.files`."""
     if not paths:
         return {}
     cloud = {name: value for name, value in os.environ.items() if name.startswith(_CLOUD)}
@@ -47,22 +47,22 @@ def read(spark: SparkSession, paths: Sequence[str]) -> dict[str, Footer]:
 
 
 def _described(path: str) -> dict[str, Any]:
-    files, place = uris.files(path)
-    found = footer(files, place)
+    files, path_in_files = uris.files(path)
+    found = footer(files, path_in_files)
     counts = {"size": found.size, "rows": found.rows}
     return {"path": path} | counts | {"statistics": found.statistics}
 
 
 def footer(files: Any, path: str) -> Footer:
-    """Return what the footer of a file of this file system says."""
+    """Return the footer of a file."""
     metadata = pyarrow.parquet.read_metadata(path, filesystem=files)
     return Footer(files.get_file_info(path).size, metadata.num_rows, _statistics(metadata))
 
 
 def _statistics(footer: Any) -> str:
-    """Rows, least and greatest values: by them readers leave out files.
+    """Rows and bounds of columns, by which readers skip files.
 
-    Of a column without them pyarrow leaves out every file, as soon as it is asked for values of it.
+    pyarrow skips every file for a filter on a column without bounds.
     """
     least: dict[str, Any] = {}
     greatest: dict[str, Any] = {}
@@ -72,7 +72,7 @@ def _statistics(footer: Any) -> str:
             column = footer.row_group(group).column(index)
             name, found = column.path_in_schema, column.statistics
             if footer.schema.column(index).max_repetition_level:
-                # what lies within a list or a map is no column
+                # inside a list or map
                 continue
             bounds = (found.min, found.max) if found is not None and found.has_min_max else ()
             if not bounds or not all(map(_has_order, bounds)):
@@ -83,20 +83,20 @@ def _statistics(footer: Any) -> str:
     return json.dumps(
         {
             "numRecords": footer.num_rows,
-            "minValues": {n: _shown(value) for n, value in least.items() if n not in unknown},
-            "maxValues": {n: _shown(value) for n, value in greatest.items() if n not in unknown},
+            "minValues": {n: _json(value) for n, value in least.items() if n not in unknown},
+            "maxValues": {n: _json(value) for n, value in greatest.items() if n not in unknown},
         }
     )
 
 
 def _has_order(value: Any) -> bool:
-    """Whether JSON has a bound like this."""
+    """Whether JSON can represent a bound."""
     if isinstance(value, float):
         return math.isfinite(value)
     return isinstance(value, (int, str, date)) and not isinstance(value, bool)
 
 
-def _shown(value: float | str | date) -> float | str:
+def _json(value: float | str | date) -> float | str:
     if not isinstance(value, datetime):
         return value.isoformat() if isinstance(value, date) else value
     return value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

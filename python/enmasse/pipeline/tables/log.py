@@ -9,12 +9,12 @@ from urllib.parse import unquote
 
 from enmasse.pipeline.connector import uris
 
-US_A_S = 1_000_000
+US_PER_S = 1_000_000
 EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
 
 class LogGoneError(Exception):
-    """A version has no entry in the log any more."""
+    """The log entry of a version has expired."""
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,12 @@ class Added:
     """The values of partition columns."""
     rows: int
     bounds: tuple[int, int] | None
-    """The least and the greatest value of the column that was asked for, a time in microseconds."""
+    """Bounds of the requested column, a time in microseconds."""
 
 
 @dataclass(frozen=True)
 class Commit:
-    """What a version changes of the rows; a compaction changes nothing."""
+    """The changes of rows in a version; compaction changes nothing."""
 
     version: int
     time_ms: int
@@ -43,14 +43,14 @@ class Commit:
 def commits(table: str, since: int, until: int, column: str) -> Iterator[Commit]:
     """Yield the commits after version `since` up to `until`, with the bounds of a column.
 
-    Raises LogGoneError if one of them is gone.
+    Raises LogGoneError if one of them has expired.
     """
     for version in range(since + 1, until + 1):
         yield _commit(table, version, column)
 
 
 def time_ms(table: str, version: int) -> int:
-    """Return when a version was committed; raises LogGoneError."""
+    """Return the time of a commit; raises LogGoneError."""
     return _commit(table, version, "").time_ms
 
 
@@ -61,7 +61,7 @@ def _commit(table: str, version: int, column: str) -> Commit:
         with files.open_input_stream(path) as stream:
             lines = stream.read().decode().splitlines()
     except FileNotFoundError:
-        raise LogGoneError(f"{table} has no entry of version {version} any more") from None
+        raise LogGoneError(f"{table} has no log entry of version {version}") from None
     added, removed, written_ms = list[Added](), list[Mapping[str, str | None]](), 0
     for action in map(json.loads, lines):
         if (add := action.get("add")) and add["dataChange"]:
@@ -88,6 +88,6 @@ def _of_path(path: str) -> dict[str, str | None]:
 
 
 def _us(time: str) -> int:
-    """Microseconds since 1970 of a time as statistics have it."""
+    """Convert a time of statistics to microseconds since 1970."""
     since = datetime.fromisoformat(time) - EPOCH
-    return (since.days * 86_400 + since.seconds) * US_A_S + since.microseconds
+    return (since.days * 86_400 + since.seconds) * US_PER_S + since.microseconds

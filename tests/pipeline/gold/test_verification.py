@@ -9,8 +9,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from enmasse.pipeline.gold import comparison
-from enmasse.pipeline.gold.comparison import Compared
+from enmasse.pipeline.gold import verification
+from enmasse.pipeline.gold.verification import Verification
 from gold_lake import Lake, some
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -18,9 +18,9 @@ DAY_S = 86_400.0
 
 
 @pytest.fixture
-def compare(spark: SparkSession) -> Callable[[Lake], Compared]:
-    def compared(lake: Lake) -> Compared:
-        return comparison.compare(spark, "p", lake.silver.path, lake.gold, lake.windows)
+def compare(spark: SparkSession) -> Callable[[Lake], Verification]:
+    def compared(lake: Lake) -> Verification:
+        return verification.verify(spark, "p", lake.silver.path, lake.gold, lake.windows)
 
     return compared
 
@@ -34,17 +34,17 @@ def damage(lake: Lake, change: Callable[[dict[str, Any]], dict[str, Any] | None]
 
 
 def test_what_is_wrong_in_gold_is_named(
-    spark: SparkSession, tmp_path: Path, compare: Callable[[Lake], Compared]
+    spark: SparkSession, tmp_path: Path, compare: Callable[[Lake], Verification]
 ) -> None:
     lake = Lake(spark, tmp_path, [60_000])
-    assert compare(lake) == Compared(0, 0, 0, 0, [])
+    assert compare(lake) == Verification(0, 0, 0, 0, [])
     lake.append(*some(1, 40, span=DAY_S / 2), {"value": 1e300}, {"value": -1e300})
-    assert compare(lake) == Compared(0, 0, 0, 2, [])
+    assert compare(lake) == Verification(0, 0, 0, 2, [])
     lake.query.catch_up()
     count = len(lake.expected())
     lake.append(*some(2, 10))
     found = compare(lake)
-    assert found == Compared(count, 0, 0, 1, []) and found.exact
+    assert found == Verification(count, 0, 0, 1, []) and found.exact
     lake.query.catch_up()
     first, second, third, *_ = sorted(
         (row for row in lake.rows() if row["count"] == 1), key=lambda row: str(row["start"])
@@ -69,7 +69,7 @@ def test_what_is_wrong_in_gold_is_named(
 
 
 def test_long_windows_that_wait_to_be_merged_are_passed_over(
-    spark: SparkSession, tmp_path: Path, compare: Callable[[Lake], Compared]
+    spark: SparkSession, tmp_path: Path, compare: Callable[[Lake], Verification]
 ) -> None:
     lake = Lake(spark, tmp_path)
     lake.append({"seconds": 0.0}, {"seconds": DAY_S})

@@ -1,4 +1,4 @@
-"""What `enmasse pipeline reconcile` says: each source compared with bronze, gold with silver."""
+"""The report of `enmasse pipeline reconcile`: sources compared with bronze, gold with silver."""
 
 from collections.abc import Mapping
 from datetime import UTC
@@ -7,9 +7,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from enmasse.base.errors import Code, Invalid
-from enmasse.pipeline.gold import comparison
+from enmasse.pipeline.gold import verification
 from enmasse.pipeline.ingest.reconcile import Reconciliation, Tally, reconcile
-from enmasse.pipeline.ingest.settled import settled
+from enmasse.pipeline.ingest.reconcile_queue import reconcile_queue
 from enmasse.pipeline.ingest.store import Store
 
 
@@ -21,9 +21,15 @@ def source(
     start: str,
     end: str,
 ) -> dict[str, Any]:
-    """Compare a range of a source with bronze. Raises as `reconcile` and `settled` do."""
+    """Compare a range of a source with bronze. Raises as `reconcile` and `reconcile_queue` do."""
     if "spool" in options:
-        return _queue(spark, name, options, store, (start, end))
+        if (start, end) != ("earliest", "latest"):
+            raise Invalid(
+                Code.REQUEST_INVALID,
+                f"source {name}: a queue has no offsets: omit --start and --end,"
+                " or name another source with --source",
+            )
+        return _queue(spark, name, options, store)
     found = reconcile(spark, options, store.bronze, start=start, end=end)
     return {
         "source": name,
@@ -37,19 +43,9 @@ def source(
 
 
 def _queue(
-    spark: SparkSession,
-    name: str,
-    options: Mapping[str, str],
-    store: Store,
-    places: tuple[str, str],
+    spark: SparkSession, name: str, options: Mapping[str, str], store: Store
 ) -> dict[str, Any]:
-    if places != ("earliest", "latest"):
-        raise Invalid(
-            Code.REQUEST_INVALID,
-            f"source {name}: a queue has no places: leave --start and --end out,"
-            " or name another with --source",
-        )
-    found = settled(spark, options, store.bronze)
+    found = reconcile_queue(spark, options, store.bronze)
     part = {
         "settled": found.settled,
         "bronze": {"count": found.bronze, "offsets": found.offsets},
@@ -64,7 +60,7 @@ def _queue(
 
 
 def parts(found: Reconciliation) -> list[dict[str, Any]]:
-    """Return what was compared: what the stream no longer keeps, then its hours by partition."""
+    """Return the parts that were compared: expired offsets, then hours by partition."""
     gone = [
         {
             "partition": part.partition,
@@ -80,7 +76,7 @@ def parts(found: Reconciliation) -> list[dict[str, Any]]:
             "partition": hour.partition,
             "hour": None
             if hour.hour is None
-            # Spark hands out the time of this machine's clock
+            # Spark returns times in the zone of this machine
             else f"{hour.hour.astimezone(UTC):%Y-%m-%dT%H:00:00Z}",
             "stream": _tally(hour.stream),
             "bronze": _tally(hour.bronze),
@@ -92,13 +88,14 @@ def parts(found: Reconciliation) -> list[dict[str, Any]]:
 
 
 def _tally(tally: Tally) -> dict[str, Any]:
-    # no number of JSON holds a checksum
+    # a checksum exceeds the integers of JSON
     return {"count": tally.count, "offsets": tally.offsets, "checksum": str(tally.checksum)}
 
 
 def gold(spark: SparkSession, store: Store) -> dict[str, Any]:
-    """Compare gold with what the readings of silver give that it has."""
-    found = comparison.compare(spark, store.name, store.silver.path, store.gold.path, store.windows)
+    """Compare gold with the readings of silver at the version that gold has."""
+    paths = store.silver.path, store.gold.path
+    found = verification.verify(spark, store.name, *paths, store.windows)
     differing = [{name: str(value) for name, value in row.items()} for row in found.differences]
     return {
         "windows": found.windows,
@@ -111,27 +108,27 @@ def gold(spark: SparkSession, store: Store) -> dict[str, Any]:
 
 
 def text(found: Mapping[str, Any]) -> str:
-    """The same for people: a line for each source and one for gold, and what differs."""
+    """The report as text: a line for each source and one for gold, and the differences."""
     lines = []
     for one in found["sources"]:
-        said = "each is in bronze once" if one["exact"] else "bronze differs:"
+        result = "each is in bronze once" if one["exact"] else "bronze differs:"
         if one["exact"] and (waiting := sum(part.get("spool", 0) for part in one["parts"])):
-            said = f"each is in bronze once, but for {waiting:,} that wait in the spool"
+            result = f"each is in bronze once, except {waiting:,} that are in the spool"
         if anonymous := sum(part.get("withoutId", 0) for part in one["parts"]):
-            said += f" ({anonymous:,} have no message-id: whether one came twice nobody knows)"
+            result += f" ({anonymous:,} have no message-id, so repeated ones are not detected)"
         if any(part.get("selected") for part in one["parts"]):
-            said += " (what the selector chose of those no longer kept nobody knows)"
-        lines.append(f"{one['source']}: {one['messages']:,} messages, {said}")
+            result += " (of expired messages, those that the selector chose are unknown)"
+        lines.append(f"{one['source']}: {one['messages']:,} messages, {result}")
         lines += [f"  {_differing(part)}" for part in one["parts"] if not part["exact"]]
     windows = found["gold"]
-    said = "all as the readings say"
+    result = "all match the readings"
     if windows["differing"]:
-        said = f"{windows['differing']:,} differ, the first of them:"
+        result = f"{windows['differing']:,} differ, the first of them:"
     elif not windows["exact"]:
-        said = f"{windows['far']:,} quantiles are off by more than 1.4 % in rank"
+        result = f"{windows['far']:,} quantiles are off by more than 1.4 % in rank"
     if behind := windows["versionsBehind"]:
-        said = f"{behind:,} versions of silver are not in it yet; {said}"
-    lines.append(f"gold: {windows['windows']:,} windows, {said}")
+        result = f"gold is {behind:,} versions of silver behind; {result}"
+    lines.append(f"gold: {windows['windows']:,} windows, {result}")
     lines += [f"  {row}" for row in windows["differences"]]
     return "\n".join(lines)
 
@@ -141,16 +138,17 @@ def _differing(part: Mapping[str, Any]) -> str:
     if "settled" in part:
         return (
             f"settled {part['settled']:,}: {bronze['count']:,} are in bronze, of"
-            f" {bronze['offsets']:,} offsets, {part['spool']:,} wait in the spool,"
-            f" {part['missing']:,} are missing; {part['repeated']:,} came again within `idWindow`"
+            f" {bronze['offsets']:,} offsets, {part['spool']:,} are in the spool,"
+            f" {part['missing']:,} are missing; {part['repeated']:,} were repeated within"
+            " `idWindow`"
         )
     has = f"bronze has {bronze['count']:,} of {bronze['offsets']:,} offsets"
     if (gone := part.get("noLongerKept")) is not None:
-        wanted = gone["next"] - gone["first"]
+        count = gone["next"] - gone["first"]
         span = f"offsets {gone['first']} to {gone['next'] - 1}"
-        return f"partition {part['partition']}, {span}, no longer kept: {wanted:,}; {has}"
+        return f"partition {part['partition']}, {span}, no longer kept: {count:,}; {has}"
     stream = part["stream"]
     if stream["count"] == bronze["count"] == bronze["offsets"]:
-        has = "as many in bronze, and not the same"
-    when = part["hour"] or "at a time that the server does not say"
+        has = "bronze has as many, with other content"
+    when = part["hour"] or "without a time of arrival"
     return f"partition {part['partition']}, {when}: {stream['count']:,} messages; {has}"

@@ -10,8 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from doubles import TestClock
 from enmasse.base.errors import Conflict, Unavailable
-from enmasse.pipeline import figures
-from enmasse.pipeline.endings import Trouble
+from enmasse.pipeline import metrics
+from enmasse.pipeline.failures import Trouble
 from enmasse.pipeline.gold.progress import Progress
 from enmasse.pipeline.live.database import Live
 from enmasse.resources.pipeline import PipelineSpec
@@ -56,9 +56,9 @@ def test_figures_are_those_of_live_state_and_the_lag(db: Live) -> None:
     # a batch that is repeated has written nothing more
     assert not put_in(db, Batch("s", "q", 6, rows, [usage], us(came_s), written))
     assert put_in(db, Batch("s", "q", 7, old, [], us(came_s)))
-    db.measured("s", "q", 12, 250)
-    of = figures.registry("p", db, lambda: {"s": {0: 5, 1: 7}}, lambda: None, clock)
-    with figures.served(of, 0) as url:
+    db.record_progress("s", "q", 12, 250)
+    of = metrics.registry("p", db, lambda: {"s": {0: 5, 1: 7}}, lambda: None, clock)
+    with metrics.serve(of, 0) as url:
         assert url is not None and url.endswith("/metrics")
         found = scraped(url)
     assert {name: found[name, "p", "s"] for name in (
@@ -85,26 +85,26 @@ def test_figures_are_those_of_live_state_and_the_lag(db: Live) -> None:
 def test_trouble_is_told_of_sources_and_addresses(db: Live) -> None:
     clock = TestClock()
     trouble = Trouble(Conflict("E4000", "it was made anew"), clock.now(), 2)
-    db.troubled("source", {"s": trouble, "new": trouble})
-    db.troubled("address", {"alerts": trouble})
-    db.troubled("gold", {"gold": trouble})
+    db.record_troubles("source", {"s": trouble, "new": trouble})
+    db.record_troubles("address", {"alerts": trouble})
+    db.record_troubles("gold", {"gold": trouble})
     behind = Progress(7, 4, int(clock.now().timestamp() * 1000) - 2500)
-    with figures.served(figures.registry("p", db, dict, lambda: behind, clock), 0) as url:
+    with metrics.serve(metrics.registry("p", db, dict, lambda: behind, clock), 0) as url:
         assert url is not None
         found = scraped(url)
     assert found["source_troubled", "p", "s"] == found["source_troubled", "p", "new"] == 1
     assert found["refusing_addresses", "p"] == 1
     assert (found["gold_lag_seconds", "p"], found["gold_troubled", "p"]) == (2.5, 1)
-    told = {one["source"]: one["trouble"] for one in figures.of_sources(db.status(), 0.0)}
+    told = {one["source"]: one["trouble"] for one in metrics.source_metrics(db.status(), 0.0)}
     assert told["s"] == told["new"]
     assert (told["s"]["error"], told["s"]["tries"]) == ("it was made anew", 2)
-    db.troubled("source", {})
-    assert [one["trouble"] for one in figures.of_sources(db.status(), 0.0)] == [None]
+    db.record_troubles("source", {})
+    assert [one["trouble"] for one in metrics.source_metrics(db.status(), 0.0)] == [None]
     assert db.status()["troubles"]["address"]["alerts"]["tries"] == 2
 
 
 def test_what_is_not_known_is_left_out(db: Live) -> None:
-    with figures.served(figures.registry("p", db, dict, lambda: None, TestClock()), 0) as url:
+    with metrics.serve(metrics.registry("p", db, dict, lambda: None, TestClock()), 0) as url:
         assert url is not None
         found = scraped(url)
     assert found["messages_total", "p", "s"] == 0
@@ -112,12 +112,12 @@ def test_what_is_not_known_is_left_out(db: Live) -> None:
 
 
 def test_a_port_that_is_taken_is_named_and_none_is_off(db: Live) -> None:
-    of = figures.registry("p", db, dict, lambda: None, TestClock())
-    with figures.served(of, None) as url:
+    of = metrics.registry("p", db, dict, lambda: None, TestClock())
+    with metrics.serve(of, None) as url:
         assert url is None
     with socket.socket() as taken:
-        taken.bind((figures.HOST, 0))
+        taken.bind((metrics.HOST, 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(Unavailable, match="--metrics-port"), figures.served(of, port):
+        with pytest.raises(Unavailable, match="--metrics-port"), metrics.serve(of, port):
             pass

@@ -16,9 +16,9 @@ from enmasse.base.errors import Unavailable
 from enmasse.client import connect
 from enmasse.messaging import Data, Message
 from enmasse.pipeline.connector import options as option_table
-from enmasse.pipeline.live import database, incidents
+from enmasse.pipeline.live import alerts, database
+from enmasse.pipeline.live.alerts import CONCURRENT_MAX, PAUSES_S, AlertSender
 from enmasse.pipeline.live.database import Live
-from enmasse.pipeline.live.incidents import AT_ONCE, PAUSES_S, Teller
 from enmasse.resources.pipeline import PipelineSpec
 from platform_process import Platform, running
 from silver_readings import Batch, measured, put_in, us
@@ -72,9 +72,9 @@ def find(db: Live, query: object, batch: int, *devices: str) -> None:
     assert put_in(db, Batch("s", str(query), batch, measured(*rows), [], us(batch * 10)))
 
 
-def teller(db: Live, platform: Platform, clock: Clock | None = None) -> Teller:
+def sender(db: Live, platform: Platform, clock: Clock | None = None) -> AlertSender:
     servers = {"s": option_table.write({"url": platform.url(), "timeout": "5"})}
-    return Teller("p", db, servers, clock or TestClock())
+    return AlertSender("p", db, servers, clock or TestClock())
 
 
 def drained(platform: Platform, name: str) -> list[Message]:
@@ -99,14 +99,14 @@ def test_an_incident_is_told_once_though_the_telling_was_cut_off(
     find(db, tmp_path, 0, "a", "b")
     with monkeypatch.context() as cut:
         # killed after the address has them and before that is written down
-        cut.setattr(Live, "told", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        cut.setattr(Live, "record_outcomes", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
-            teller(db, queues).tell()
+            sender(db, queues).send()
     assert db.status()["alerts"]["waiting"] == 2
     find(db, tmp_path, 1, "a")
     again = opened(ALERTED)
-    teller(again, queues).tell()
-    teller(again, queues).tell()
+    sender(again, queues).send()
+    sender(again, queues).send()
     assert again.status()["alerts"] == {"waiting": 0, "sent": 3, "rejected": 0}
     messages = drained(queues, "alerts")
     ids = [row["id"] for row in again.rows(database.ANOMALIES)]
@@ -124,18 +124,18 @@ def test_a_device_is_sent_its_command_once_it_has_an_address(
     db = opened(HOT | {"command": command})
     find(db, tmp_path, 0, "a", "b", "c")
     clock = TestClock()
-    sends = teller(db, queues, clock)
+    sends = sender(db, queues, clock)
     for _ in range(2):
-        sends.tell()
+        sends.send()
         clock.advance(PAUSES_S[-1])
     # nobody has declared an address for c yet
     assert db.status()["alerts"] == {"waiting": 1, "sent": 2, "rejected": 0}
-    assert [(place, name) for place, _, name in db.waiting()] == [("s", "to-c")]
+    assert [(place, name) for place, _, name in db.pending()] == [("s", "to-c")]
     said = [record.getMessage() for record in caplog.records if "to-c" in record.getMessage()]
     assert len(said) == 1 and "amqp:not-found" in said[0]
     queues.enmasse("create", "address", "to-c", "--type", "queue")
-    sends.tell()
-    assert db.waiting() == []
+    sends.send()
+    assert db.pending() == []
     for name in ("to-a", "to-b", "to-c"):
         (message,) = drained(queues, name)
         assert message.properties.subject == "cool"
@@ -145,21 +145,21 @@ def test_a_device_is_sent_its_command_once_it_has_an_address(
 def test_an_address_that_is_full_holds_up_its_own_alerts_only(
     queues: Platform, opened: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(incidents, "SILENCE_MS", 300)
+    monkeypatch.setattr(alerts, "SEND_TIMEOUT_MS", 300)
     db = opened(HOT | {"alertAddress": "full"}, ALERTED | {"name": "warm"})
     find(db, tmp_path, 0, "a", "b", "c")
     clock = TestClock()
-    sends = teller(db, queues, clock)
+    sends = sender(db, queues, clock)
     for _ in range(2):
-        sends.tell()
+        sends.send()
         clock.advance(PAUSES_S[-1])
     assert [row["address"] for row in db.rows(database.ALERTS) if not row["outcome"]] != []
-    assert [place[2] for place in db.waiting()] == ["full"]
+    assert [place[2] for place in db.pending()] == ["full"]
     assert len(drained(queues, "alerts")) == 3
     found = drained(queues, "full")
-    while db.waiting():
+    while db.pending():
         clock.advance(PAUSES_S[-1])
-        sends.tell()
+        sends.send()
         found += drained(queues, "full")
     assert sorted(message.properties.group_id or "" for message in found) == ["a", "b", "c"]
 
@@ -170,9 +170,9 @@ def test_an_address_that_knows_no_numbers_waits_and_says_so(
     db = opened(HOT | {"alertAddress": "direct"})
     find(db, tmp_path, 0, "a")
     clock = TestClock()
-    sends = teller(db, queues, clock)
+    sends = sender(db, queues, clock)
     for _ in range(2):
-        sends.tell()
+        sends.send()
         clock.advance(PAUSES_S[-1])
     assert db.status()["alerts"]["waiting"] + db.status()["alerts"]["rejected"] == 1
     said = [record.getMessage() for record in caplog.records if "direct" in record.getMessage()]
@@ -182,9 +182,9 @@ def test_an_address_that_knows_no_numbers_waits_and_says_so(
 def test_addresses_that_take_nothing_leave_room_for_those_that_do(
     queues: Platform, opened: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held, real, tried = threading.Event(), Teller._send, Counter[str]()
+    held, real, tried = threading.Event(), AlertSender._send, Counter[str]()
 
-    def send(self: Teller, source: str, query: str, name: str, *more: Any) -> None:
+    def send(self: AlertSender, source: str, query: str, name: str, *more: Any) -> None:
         tried[name] += 1
         if name == "alerts":
             return real(self, source, query, name, *more)
@@ -192,31 +192,31 @@ def test_addresses_that_take_nothing_leave_room_for_those_that_do(
         assert held.wait(60)
         raise Unavailable("E6000", f"{name} takes nothing")
 
-    monkeypatch.setattr(Teller, "_send", send)
-    mute = [HOT | {"name": f"m{n}", "alertAddress": f"mute{n}"} for n in range(AT_ONCE + 2)]
+    monkeypatch.setattr(AlertSender, "_send", send)
+    mute = [HOT | {"name": f"m{n}", "alertAddress": f"mute{n}"} for n in range(CONCURRENT_MAX + 2)]
     db, clock = opened(*mute, ALERTED), TestClock()
     find(db, tmp_path, 0, "a")
-    sends = teller(db, queues, clock)
+    sends = sender(db, queues, clock)
     held.set()
-    sends.tell()
+    sends.send()
     held.clear()
     troubles = db.status()["troubles"]["address"]
-    assert sorted(troubles) == [f"mute{n}" for n in range(AT_ONCE + 2)]
+    assert sorted(troubles) == [f"mute{n}" for n in range(CONCURRENT_MAX + 2)]
     assert troubles["mute0"]["error"] == "mute0 takes nothing" and troubles["mute0"]["tries"] == 0
     assert [message.properties.group_id for message in drained(queues, "alerts")] == ["a"]
     # before its pause is over nobody is tried again
     tried.clear()
-    sends.tell()
+    sends.send()
     assert not tried
     # one that takes them does not wait for those that are tried again and hold on
     clock.advance(PAUSES_S[0])
-    sends.begin()
+    sends.start_pending()
     find(db, tmp_path, 1, "b")
-    while ("s", str(tmp_path), "alerts") in db.waiting():
-        sends.begin()
+    while ("s", str(tmp_path), "alerts") in db.pending():
+        sends.start_pending()
     assert [message.properties.group_id for message in drained(queues, "alerts")] == ["b"]
-    assert sum(tried.values()) == AT_ONCE
+    assert sum(tried.values()) == CONCURRENT_MAX
     held.set()
-    sends.tell()
+    sends.send()
     assert db.status()["troubles"]["address"]["mute0"]["tries"] == 1
     sends.close()

@@ -1,4 +1,4 @@
-"""What came in and what became of it: figures of a batch, added up by Spark."""
+"""Counts of a batch, aggregated by Spark: messages, readings, quarantined rows."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,27 +9,27 @@ from pyspark.sql import functions as F
 
 from enmasse.pipeline.detect import detectors
 
-US_A_MS = 1000
+US_PER_MS = 1000
 DAY = ("space", "address", "date")
-"""Figures are by tenant, address and day of arrival."""
+"""Usage is counted by tenant, address and day of arrival."""
 
 
 @dataclass(frozen=True)
-class Came:
-    """The messages of a batch, by day and partition: a row for each."""
+class MessageCounts:
+    """The messages of a batch: a row for each day and partition."""
 
     rows: list[Row]
 
     @property
     def messages(self) -> int:
-        """How many there are."""
+        """The number of messages."""
         return sum(int(row.messages) for row in self.rows)
 
     @property
     def known_to_us(self) -> int:
-        """Up to when all that came is known, in microseconds since 1970.
+        """The time up to which all messages are read, in microseconds since 1970.
 
-        A partition that has less to read is read to its end, the others as far as the slowest.
+        A partition with fewer messages is read to its end, the others as far as the slowest.
         """
         newest: dict[int, int] = {}
         for row in self.rows:
@@ -39,49 +39,49 @@ class Came:
 
 
 @dataclass(frozen=True)
-class Became:
-    """The readings of a batch and what is none, by day: a row for each."""
+class ReadingCounts:
+    """The readings and quarantined rows of a batch: a row for each day."""
 
     rows: list[Row]
 
-    def sum(self, figure: str) -> int:
-        """Return one of `readings`, `quarantined`, `late` and `clamped`."""
-        return sum(int(row[figure] or 0) for row in self.rows)
+    def sum(self, column: str) -> int:
+        """Return the sum of `readings`, `quarantined`, `late` or `clamped`."""
+        return sum(int(row[column] or 0) for row in self.rows)
 
 
-def came(messages: DataFrame) -> Came:
+def count_messages(messages: DataFrame) -> MessageCounts:
     """Count the messages of a batch."""
     found = messages.groupBy(*DAY, "partition").agg(
         F.count("*").alias("messages"),
         F.sum(F.octet_length("body")).alias("bytes"),
         F.max(F.unix_micros("enqueued_time")).alias("newest_us"),
     )
-    return Came(found.collect())
+    return MessageCounts(found.collect())
 
 
-def became(judged: DataFrame, shortest_ms: int) -> Became:
-    """Count the rows of `decoding.judged`; readings are late that came later than the shortest
-    window after their time."""
+def count_readings(parsed: DataFrame, shortest_ms: int) -> ReadingCounts:
+    """Count the rows of `decoding.parsed`. A reading is late if it arrived later than the shortest
+    window after its time."""
     is_good = F.col("reason").isNull()
     delay_us = F.unix_micros("enqueued_time") - F.unix_micros("event_time")
-    found = judged.groupBy("space", "address", F.to_date("enqueued_time").alias("date")).agg(
+    found = parsed.groupBy("space", "address", F.to_date("enqueued_time").alias("date")).agg(
         _count(is_good).alias("readings"),
         _count(~is_good).alias("quarantined"),
-        _count(is_good & (delay_us > shortest_ms * US_A_MS)).alias("late"),
+        _count(is_good & (delay_us > shortest_ms * US_PER_MS)).alias("late"),
         _count(is_good & F.col("clamped")).alias("clamped"),
     )
-    return Became(found.collect())
+    return ReadingCounts(found.collect())
 
 
-def usage(came: Came, became: Became) -> list[dict[str, Any]]:
-    """Return rows of the live table `usage`, to be added to what is there."""
+def usage(messages: MessageCounts, readings: ReadingCounts) -> list[dict[str, Any]]:
+    """Return rows to be added to those of the live table `usage`."""
     found: dict[tuple[str, ...], dict[str, Any]] = {}
-    figures = {"messages": 0, "bytes": 0, "readings": 0, "quarantined": 0}
+    zero = {"messages": 0, "bytes": 0, "readings": 0, "quarantined": 0}
     for rows, names in (
-        (came.rows, ("messages", "bytes")),
-        (became.rows, ("readings", "quarantined")),
+        (messages.rows, ("messages", "bytes")),
+        (readings.rows, ("readings", "quarantined")),
     ):
-        _add(found, rows, names, figures)
+        _add(found, rows, names, zero)
     return list(found.values())
 
 

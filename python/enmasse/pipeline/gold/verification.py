@@ -1,8 +1,8 @@
-"""Whether gold is what the readings of silver say: a recomputation without what gold is made by.
+"""Compares gold with a recomputation from silver that shares no code with the gold query.
 
-Readings are those of the version of silver that gold has. `count`, `min`, `max` and `last` have to
-be the same, sums and deviations near in proportion to the magnitudes that were summed. Of a
-quantile its rank is looked at: by how much it misses the one that was asked for.
+Readings are those of the version of silver that gold has. `count`, `min`, `max` and `last` must be
+equal, sums and deviations close relative to the summed magnitudes. Of a quantile the error of its
+rank is checked.
 """
 
 from collections import Counter
@@ -18,86 +18,86 @@ from pyspark.sql import functions as F
 
 from enmasse.pipeline.gold import windows
 from enmasse.pipeline.gold.progress import progress
-from enmasse.pipeline.gold.query import READINGS, isolated, waiting
+from enmasse.pipeline.gold.query import READINGS, gold_session, unmerged
 from enmasse.pipeline.gold.table import GoldTable, read_files
 
 SHOWN_MAX = 1000
-"""Windows that differ, of which it is said how."""
+"""Differing windows that are reported in detail."""
 EXACT = ("count", "min", "max", "last", "last_time")
 CLOSE = ("sum", "mean", "stddev")
 TOLERANCE = 1e-9
 """Relative to the sum of the magnitudes of a window."""
-RANK_OFF, RANK_OFF_MAX, SHARE = 0.014, 0.03, 0.99
-"""By how much a quantile's rank may be off: in this share of windows, and in all."""
+RANK_ERROR, RANK_ERROR_MAX, SHARE = 0.014, 0.03, 0.99
+"""Maximum error of a quantile's rank: in this share of windows, and in all."""
 
 
 @dataclass(frozen=True)
-class Compared:
-    """What became of comparing gold with silver."""
+class Verification:
+    """The result of comparing gold with silver."""
 
     windows: int
     differing: int
-    """How many windows are not what their readings say."""
+    """Windows that differ from their readings."""
 
     far: int
-    """Quantiles whose rank is off by more than `RANK_OFF`."""
+    """Quantiles with an error of the rank above `RANK_ERROR`."""
 
     versions_behind: int
-    """Versions of silver that gold does not have yet, and that were not compared."""
+    """Versions of silver that gold does not have yet."""
 
     differences: list[dict[str, Any]]
-    """The keys of the first `SHOWN_MAX` of those that differ, and what differs."""
+    """Key and differing columns of the first `SHOWN_MAX` of them."""
 
     @property
     def exact(self) -> bool:
-        """Whether all windows are as they have to be."""
+        """Whether gold is correct."""
         quantiles = self.windows * len(windows.QUANTILES)
         return not self.differing and self.far <= (1 - SHARE) * quantiles
 
 
-def compare(
+def verify(
     spark: SparkSession, name: str, silver: str, gold: str, windows_ms: Sequence[int]
-) -> Compared:
-    """Compare gold of a pipeline with what the readings of silver give, day by day."""
+) -> Verification:
+    """Compare gold of a pipeline with the readings of silver, day by day."""
     found = progress(name, silver, gold)
     if found is None:
-        return Compared(0, 0, 0, 0, [])
+        return Verification(0, 0, 0, 0, [])
     if found.gold is None:
-        return Compared(0, 0, 0, found.versions_behind, [])
-    spark, table = isolated(spark), GoldTable(gold)
-    held, unmerged = table.files(), waiting(table, name, windows_ms)
-    places = _places(silver, found.gold)
+        return Verification(0, 0, 0, found.versions_behind, [])
+    spark, table = gold_session(spark), GoldTable(gold)
+    held, pending = table.files(), unmerged(table, name, windows_ms)
+    paths = _paths_by_day(silver, found.gold)
     total: Counter[str] = Counter()
     shown: list[dict[str, Any]] = []
-    for day in sorted(places.keys() | {day for _, day in held}):
-        readings = read_files(spark, silver, places.get(day, []), READINGS)
+    for day in sorted(paths.keys() | {day for _, day in held}):
+        readings = read_files(spark, silver, paths.get(day, []), READINGS)
         for length in {*windows_ms, *(one for one, of_day in held if of_day == day)}:
             files = held.get((length, day), [])
             rows = _both(readings, table.read(spark, ((length, one) for one in files)), length)
             if length not in windows_ms:
                 rows = rows.where(F.col("g.count").isNotNull())
-            if later := unmerged.get(length):
+            if later := pending.get(length):
                 rows = rows.where(~F.unix_micros(F.col("g.start")).isin(sorted(later)))
-            counted, first = _judged(rows)
+            counted, first = _evaluate(rows)
             total += counted
             shown += first[: SHOWN_MAX - len(shown)]
     count, differing, far = (total[one] for one in ("windows", "differing", "far"))
-    return Compared(count, differing, far, found.versions_behind, shown)
+    return Verification(count, differing, far, found.versions_behind, shown)
 
 
-def _places(silver: str, version: int) -> dict[str, list[str]]:
-    """The files of silver by day, as of a version."""
+def _paths_by_day(silver: str, version: int) -> dict[str, list[str]]:
+    """The files of silver by day, at a version."""
     actions = pyarrow.table(DeltaTable(silver, version=version).get_add_actions(flatten=True))
-    places: dict[str, list[str]] = {}
+    paths: dict[str, list[str]] = {}
     for day, path in zip(
         actions["partition.date"].to_pylist(), actions["path"].to_pylist(), strict=True
     ):
-        places.setdefault(str(day), []).append(path)
-    return places
+        paths.setdefault(str(day), []).append(path)
+    return paths
 
 
 def _both(readings: DataFrame, gold: DataFrame, length: int) -> DataFrame:
-    """What readings give, as `w`, beside what gold has, as `g`."""
+    """Windows from readings, as `w`, joined with those of gold, as `g`."""
     keys = list(windows.KEY)
     key = [F.coalesce(F.col(name), F.lit("")).alias(f"k_{name}") for name in keys[2:]]
     key = [F.col("start").alias("k_start"), (F.col("unit").isNull()).alias("k_none"), *key]
@@ -107,7 +107,7 @@ def _both(readings: DataFrame, gold: DataFrame, length: int) -> DataFrame:
     quantiles = gold.select(*key, *windows.QUANTILES)
     ranked = values.select(*key, "*").join(quantiles, named, "left")
     value = F.col("value")
-    place = F.struct("event_time", "partition", "offset", "index", "value")
+    position = F.struct("event_time", "partition", "offset", "index", "value")
     shares = [
         F.avg(compared.cast("double")).alias(f"{side}_{name}")
         for name in windows.QUANTILES
@@ -117,49 +117,49 @@ def _both(readings: DataFrame, gold: DataFrame, length: int) -> DataFrame:
         F.count(value).alias("count"),
         F.min(value).alias("min"),
         F.max(value).alias("max"),
-        F.max(place).alias("place"),
+        F.max(position).alias("position"),
         F.sum(value).alias("sum"),
         F.avg(value).alias("mean"),
         windows.deviation(F.stddev_samp, value).alias("stddev"),
         F.sum(F.abs(value)).alias("magnitudes"),
         *shares,
     )
-    wanted = wanted.withColumn("last", F.col("place.value"))
-    wanted = wanted.withColumn("last_time", F.col("place.event_time"))
+    wanted = wanted.withColumn("last", F.col("position.value"))
+    wanted = wanted.withColumn("last_time", F.col("position.event_time"))
     return wanted.alias("w").join(gold.select(*key, "*").alias("g"), named, "full_outer")
 
 
-def _judged(rows: DataFrame) -> tuple[Counter[str], list[dict[str, Any]]]:
-    """How many windows there are and how many are wrong, and the first of these."""
+def _evaluate(rows: DataFrame) -> tuple[Counter[str], list[dict[str, Any]]]:
+    """Counts of all, differing and imprecise windows, and the first that differ."""
     is_missing, is_spare = F.col("g.count").isNull(), F.col("w.count").isNull()
     wrong = [
         F.when(is_missing, F.lit("missing")),
         F.when(is_spare, F.lit("not in silver")),
         *(_named(name, ~_pair(name)[0].eqNullSafe(_pair(name)[1])) for name in EXACT),
         *(_named(name, ~_is_close(*_pair(name))) for name in CLOSE),
-        *(_named(name, _rank_off(name) > RANK_OFF_MAX) for name in windows.QUANTILES),
+        *(_named(name, _rank_error(name) > RANK_ERROR_MAX) for name in windows.QUANTILES),
     ]
-    is_far = [(_rank_off(name) > RANK_OFF).cast("int") for name in windows.QUANTILES]
+    is_far = [(_rank_error(name) > RANK_ERROR).cast("int") for name in windows.QUANTILES]
     names = {"window_ms": "g.window_ms", **{name: f"k_{name}" for name in windows.KEY[1:]}}
-    said = rows.select(
-        *(F.col(place).alias(name) for name, place in names.items() if name != "start"),
-        # Spark hands out the time of this machine's clock
+    evaluated = rows.select(
+        *(F.col(column).alias(name) for name, column in names.items() if name != "start"),
+        # collected times would be in the zone of this machine
         F.date_format("k_start", "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'").alias("start"),
         F.array_compact(F.array(*wrong)).alias("differs"),
         F.coalesce(reduce(Column.__add__, is_far), F.lit(0)).alias("far"),
     ).persist()
     try:
         differs = F.size("differs") > 0
-        counted = said.agg(
+        counted = evaluated.agg(
             F.count("*").alias("windows"),
             F.count_if(differs).alias("differing"),
             F.coalesce(F.sum("far"), F.lit(0)).alias("far"),
         )
         (counts,) = counted.collect()
-        first = said.where(differs).drop("far").limit(SHOWN_MAX).collect()
+        first = evaluated.where(differs).drop("far").limit(SHOWN_MAX).collect()
         return Counter(counts.asDict()), [row.asDict() for row in first]
     finally:
-        said.unpersist()
+        evaluated.unpersist()
 
 
 def _pair(name: str) -> tuple[Column, Column]:
@@ -167,19 +167,19 @@ def _pair(name: str) -> tuple[Column, Column]:
 
 
 def _named(name: str, is_wrong: Column) -> Column:
-    """The name of a column that is wrong in a window that both have."""
+    """The name of a column if it is wrong in a window that exists on both sides."""
     both = F.col("g.count").isNotNull() & F.col("w.count").isNotNull()
     return F.when(both & F.coalesce(is_wrong, F.lit(True)), F.lit(name))
 
 
-def _is_close(here: Column, there: Column) -> Column:
-    near = F.abs(here - there) <= F.col("w.magnitudes") * TOLERANCE
-    # of one reading there is no deviation; what exceeds all numbers is infinite in both
-    return here.eqNullSafe(there) | F.coalesce(near, F.lit(False))
+def _is_close(actual: Column, wanted: Column) -> Column:
+    near = F.abs(actual - wanted) <= F.col("w.magnitudes") * TOLERANCE
+    # one reading has no deviation; overflow is infinite on both sides
+    return actual.eqNullSafe(wanted) | F.coalesce(near, F.lit(False))
 
 
-def _rank_off(name: str) -> Column:
-    """How far the ranks of a quantile are from the one that was asked for."""
+def _rank_error(name: str) -> Column:
+    """The distance between the ranks of a quantile and the wanted one."""
     share = F.lit(windows.QUANTILES[name])
     below, upto = F.col(f"w.below_{name}"), F.col(f"w.upto_{name}")
     return F.greatest(F.lit(0.0), below - share, share - upto)

@@ -24,33 +24,33 @@ spec:
       # the server, and the stream to read: a topic with retention
       url: {url}
       address: {address}
-      # Where the server has several address spaces, wants a login or has a CA of its own (docs: all
-      # options of the format `enmasse`):
+      # For a server with several address spaces, a login or its own CA (docs: all options of the
+      # format `enmasse`):
       # options: {{space: NAME.NAMESPACE, user: pipeline, tlsCa: ca.crt}}
       # passwordFile: password.txt
 
-      # How bodies are read: json, cbor, senml-json, senml-cbor or csv
+      # Format of bodies: json, cbor, senml-json, senml-cbor or csv
       format: json
-      # Fields of a body, or columns of the envelope such as subject; of several the first that is
-      # there: {{"device": "d1", "temperature": 21.5, "time": "2026-01-31T08:00:00Z"}}
+      # Fields of a body, or columns of the envelope such as subject; the first one with a value
+      # counts: {{"device": "d1", "temperature": 21.5, "time": "2026-01-31T08:00:00Z"}}
       device: [device, deviceId, device_id]
       time: [time, ts, timestamp]
-      # what times that are numbers count since 1970: s, ms, us or ns
+      # unit of numeric times since 1970: s, ms, us or ns
       timeUnit: s
-      # fields that are a reading each ..
+      # fields that are one reading each ..
       metrics:
         - {{name: temperature, unit: Cel}}
         - {{name: humidity, unit: "%RH"}}
         - pressure
-      # .. or one reading a message, as in {{"device": "d1", "metric": "level", "value": 3}}
+      # .. or one reading per message, as in {{"device": "d1", "metric": "level", "value": 3}}
       metric: metric
       value: value
       unit: unit
-      # a clock may be so far ahead; a reading may come so late
+      # how far clocks may be ahead, and how late readings may arrive
       ahead: 1m
       late: 7d
 
-  # Beside this file: bronze, silver, quarantine and gold, and the checkpoints
+  # Next to this file: bronze, silver, quarantine and gold, and the checkpoints
   tables:
     path: tables
     format: delta
@@ -58,14 +58,14 @@ spec:
   # Statistics by device and metric over windows of these lengths
   windows: [1m, 1h]
 
-  # The last values, devices, sessions, usage and anomalies; by default SQLite beside the tables
+  # Last values, devices, sessions, usage and anomalies; by default SQLite next to the tables
   live:
     # url: postgresql://user@host/database
     offlineAfter: 5m
 
-  # What is looked for; incidents are rows of `anomalies` in live state. With `alertAddress`, or
-  # `command: {{address: "commands/{{device}}"}}`, each is a message to a queue or a stream, too.
-  # These limits are quiet on healthy devices that send once an hour or more often: adjust them to
+  # Incidents are rows of `anomalies` in live state. With `alertAddress`, or
+  # `command: {{address: "commands/{{device}}"}}`, each is also a message to a queue or a stream.
+  # These limits find nothing on healthy devices that send at least once an hour: adjust them to
   # yours, above all `timeout`, the longest pause between two messages
   detectors:
     - name: too-hot
@@ -81,18 +81,18 @@ spec:
     - name: silent
       heartbeat: {{timeout: 3h}}
 
-  # What goes on to an address, a message for each row
+  # Rows that are sent to an address, one message each
   # sinks:
   #   - {{name: hot, address: hot, where: "metric = 'temperature' and value > 50"}}
 
-  # Python functions from DataFrame to DataFrame, in a file beside this one:
+  # Python functions from DataFrame to DataFrame, in a file next to this one:
   #   from enmasse.pipeline.functions import step
   #   @step
   #   def only_cellar(frame):
   #       return frame.where("device like 'cellar-%'")
   # functions: functions.py
 
-  # A batch begins so often; the heap of Spark when it runs in this process
+  # Interval of batches; heap of an embedded Spark
   trigger: 5s
   memory: 1GiB
 """
@@ -106,6 +106,6 @@ def document(url: str, address: str) -> str:
 
 
 def schema() -> str:
-    """Return the JSON schema of the document, by which editors complete and check it."""
+    """Return the JSON schema of the document, for completion and checks in editors."""
     found: dict[str, Any] = Pipeline.model_json_schema(by_alias=True, mode="validation")
     return json.dumps(found, indent=2, ensure_ascii=False) + "\n"

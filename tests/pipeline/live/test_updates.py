@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from enmasse.base.errors import Invalid, Unavailable
 from enmasse.pipeline.ingest import silver
-from enmasse.pipeline.live import database, following, rows, schema
+from enmasse.pipeline.live import database, rows, schema, updates
 from enmasse.pipeline.live.access import ServerAccess
 from enmasse.pipeline.live.database import Live
 from enmasse.resources.pipeline import PipelineSpec
@@ -135,7 +135,7 @@ def cpu_s(db: Live, readings: pyarrow.Table, tasks: int) -> float:
     for task in range(tasks):
         mine = readings.filter(pyarrow.array(numbers % tasks == task))
         begun = time.process_time()
-        following.parts(db.work(context), mine, task)
+        updates.parts(db.work(context), mine, task)
         longest = max(longest, time.process_time() - begun)
     return longest
 
@@ -156,7 +156,7 @@ def test_what_reaches_the_driver_is_of_the_devices_not_of_the_readings(
         with closing(opened(mortal_database.new_database())) as db:
             readings = many(count)
             context = Batch("s", "q", 0, readings, []).context()
-            parts = following.parts(db.work(context), readings)
+            parts = updates.parts(db.work(context), readings)
             assert {part.name for part in parts} >= set(schema.STAGED)
             return sum(len(part.data) for part in parts if part.name != rows.CHANGES)
 
@@ -190,10 +190,10 @@ def test_tasks_have_no_more_connections_than_are_allowed(
 def test_sqlite_is_refused_where_executors_are_elsewhere(tmp_path: Path) -> None:
     with closing(opened(f"sqlite:///{tmp_path}/live.db")) as db:
         for master in ("local", "local[*,4]", "local[2]"):
-            db.check_reached(master)
+            db.check_reachable(master)
         for master in ("spark://10.0.0.5:7077", "local-cluster[2,1,1024]", "yarn"):
-            with pytest.raises(Invalid, match="spec.live.url: .*name a database: postgresql://"):
-                db.check_reached(master)
+            with pytest.raises(Invalid, match="spec.live.url: .*use a database: postgresql://"):
+                db.check_reachable(master)
 
 
 def test_executors_read_the_password_from_a_file_of_theirs(
@@ -208,8 +208,8 @@ def test_executors_read_the_password_from_a_file_of_theirs(
         assert isinstance(access, ServerAccess) and access.password is None
         assert put_in(db, first)
         file.unlink()
-        with pytest.raises(Invalid, match="an executor cannot read .*secret.*or name one beside"):
-            following.parts(db.work(first.context()), first.readings)
+        with pytest.raises(Invalid, match="an executor cannot read .*secret.*or name one next"):
+            updates.parts(db.work(first.context()), first.readings)
     with closing(opened(url, passwordFile="beside.txt")) as db:
         access = db.work(first.context()).access
         assert isinstance(access, ServerAccess) and access.password == unquote(PASSWORD)

@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 import yaml
 
-from backfill_runs import backfilled
+from backfill_runs import run_backfill
 from enmasse.base.errors import Conflict
-from enmasse.pipeline import changes
-from enmasse.pipeline.ingest import batches
-from enmasse.pipeline.ingest.replay import Backfill
+from enmasse.pipeline.ingest import batches, compatibility
+from enmasse.pipeline.ingest.backfill import Backfill
 from enmasse.pipeline.live import database
 from enmasse.pipeline.live.database import Live
-from enmasse.pipeline.places import read
+from enmasse.pipeline.paths import read
 
 SOURCE = {"name": "s", "url": "amqp://h", "address": "x", "metrics": ["a"]}
 STEP = """
@@ -33,9 +32,9 @@ class Written:
         self.file = folder / "pipeline.yaml"
         (folder / "f.py").write_text(STEP)
         self.write()
-        pipeline, places = read(self.file)
-        places.state.mkdir()
-        self.db = Live(places.live_url, pipeline.spec, "p")
+        pipeline, paths = read(self.file)
+        paths.state.mkdir()
+        self.db = Live(paths.live_url, pipeline.spec, "p")
 
     def write(self, source: dict[str, Any] | None = None, **spec: Any) -> None:
         sources = [SOURCE | (source or {}), SOURCE | {"name": "t", "address": "y"}]
@@ -45,13 +44,13 @@ class Written:
         self.file.write_text(yaml.safe_dump(document))
 
     def check(self) -> None:
-        pipeline, places = read(self.file)
-        changes.check(self.db, pipeline, places, batches.steps_of(pipeline, places))
+        pipeline, paths = read(self.file)
+        compatibility.check(self.db, pipeline, paths, batches.load_steps(pipeline, paths))
 
     def made(self, *sources: str) -> None:
-        pipeline, places = read(self.file)
-        steps = batches.steps_of(pipeline, places)
-        changes.made(self.db, pipeline, places, steps, sources)
+        pipeline, paths = read(self.file)
+        steps = batches.load_steps(pipeline, paths)
+        compatibility.record(self.db, pipeline, paths, steps, sources)
 
 
 @pytest.fixture
@@ -77,7 +76,7 @@ def test_until_a_source_is_read_its_document_may_change(written: Written) -> Non
 @pytest.mark.parametrize(
     ("source", "spec", "said"),
     [
-        ({}, {"windows": ["1m"]}, "spec.windows changed .* backfill --gold-only -f .*, or set it"),
+        ({}, {"windows": ["1m"]}, "spec.windows changed .* backfill --gold-only -f .*, or undo"),
         ({"metrics": ["b"], "late": "1h"}, {}, "sources/s: late, metrics changed .*--source s -f"),
         ({"timeUnit": "ms"}, {}, "sources/s: timeUnit changed"),
     ],
@@ -140,11 +139,11 @@ def test_a_backfill_says_which_document_it_was_by(written: Written) -> None:
     written.check()
     written.db.claim("s", "q")
     written.write({"metrics": ["b"]}, windows=["1m"])
-    assert backfilled(written.file)[0].source == "s"
+    assert run_backfill(written.file)[0].source == "s"
     written.check()
     written.write({"metrics": ["b"]}, windows=["5m"])
-    pipeline, places = read(written.file)
-    work = Backfill(pipeline, places, written.db)
+    pipeline, paths = read(written.file)
+    work = Backfill(pipeline, paths, written.db)
     work.finish([])
     written.check()
     assert {row["part"] for row in written.db.rows(database.DOCUMENTS)} == {

@@ -1,8 +1,8 @@
-"""What a batch changes in live state, found by tasks of executors: rows are together by device.
+"""Changes of live state by a batch, computed by executor tasks, each for its devices.
 
 A task reads the state of its devices, follows their readings in the order of event time,
-partition, offset and index (`crates/detect`), and keeps what changes (`access`). The driver gets a
-row for each table that a task has rows for, the incidents, and with SQLite the rows themselves.
+partition, offset and index (`crates/detect`), and stores the changes (`access`). The driver gets
+row counts by table, incidents, and with SQLite the rows themselves.
 """
 
 import secrets
@@ -17,13 +17,13 @@ from pyspark.sql import DataFrame
 
 from enmasse import native
 from enmasse.pipeline.live import rows as live_rows
-from enmasse.pipeline.live.access import Access, Asked, Attempt
+from enmasse.pipeline.live.access import Access, Attempt, StateQuery
 
 COLUMNS = (
     *("device", "metric", "value", "text", "unit", "event_time", "enqueued_time"),
     *("partition", "offset", "index"),
 )
-"""Columns of readings that a task gets."""
+"""Columns of readings for a task."""
 _PART = "part long, attempt long, name string, count long, data binary"
 _TIMES = {"event_time_us": "event_time", "enqueued_time_us": "enqueued_time"}
 
@@ -37,13 +37,13 @@ class Context:
     query_id: str
     batch_id: int
     usage: Sequence[Mapping[str, Any]]
-    """Rows of `USAGE`, to be added."""
+    """Rows to be added to those of `USAGE`."""
 
     known_to_us: int
-    """All that the server took before this has been read."""
+    """All messages that arrived before this time have been read."""
 
     written: Mapping[str, int]
-    """Rows that went into tables and sinks, by their names."""
+    """Rows written to tables and sinks, by name."""
 
     messages: int
     readings: int
@@ -53,34 +53,34 @@ class Context:
 
     @property
     def app_id(self) -> str:
-        """The name under which tables know the query."""
+        """The id of the query in the transactions of tables."""
         return f"{self.pipeline}/{self.source}/{self.query_id}"
 
 
 @dataclass(frozen=True)
 class LiveOutcome:
-    """What became of a batch in live state."""
+    """The result of applying a batch to live state."""
 
     is_new: bool
-    """False: the batch was in live state already."""
+    """False: the batch had been applied already."""
 
     rows: int = 0
-    """Rows of live tables that changed."""
+    """Changed rows of live tables."""
 
     skipped: int = 0
-    """Readings older than the last one of their device and metric of an earlier batch, which
-    detectors skip."""
+    """Readings that detectors skipped: older than the last one of their device and metric of an
+    earlier batch."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a task has to know; it travels to executors."""
+    """The parameters of a task, sent to executors."""
 
     source: str
     query_id: str
     batch_id: int
     rules: str
-    """`native.follow_batch`."""
+    """The argument of `native.follow_batch`."""
 
     metrics: tuple[str, ...]
     detectors: tuple[str, ...]
@@ -89,33 +89,33 @@ class Work:
 
 @dataclass(frozen=True)
 class Part:
-    """What one attempt at a task tells of one table, of incidents or of skipped readings."""
+    """The result of one attempt of a task for one table, for incidents or for skipped readings."""
 
     part: int
     attempt: int
     name: str
     count: int
     data: bytes
-    """Rows as a stream of Arrow; empty where they are in a staging table."""
+    """Rows as an Arrow stream; empty if they are in a staging table."""
 
 
 def follow(readings: DataFrame, work: Work, tasks: int) -> list[Part]:
-    """Follow the readings of a batch in so many tasks; return what each of them tells."""
-    return [Part(**row.asDict()) for row in planned(readings, work, tasks).collect()]
+    """Follow the readings of a batch in this many tasks; return their results."""
+    return [Part(**row.asDict()) for row in plan(readings, work, tasks).collect()]
 
 
-def planned(readings: DataFrame, work: Work, tasks: int) -> DataFrame:
-    """Return the frame whose rows are what tasks tell."""
+def plan(readings: DataFrame, work: Work, tasks: int) -> DataFrame:
+    """Return a frame with the results of tasks as rows."""
 
     def live_state(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         found = list(batches)
         if found:
             context = TaskContext.get()
             number = context.partitionId() if context else 0
-            told = parts(work, pyarrow.Table.from_batches(found), number)
+            results = parts(work, pyarrow.Table.from_batches(found), number)
             names = [field.strip().partition(" ")[0] for field in _PART.split(",")]
             yield pyarrow.record_batch(
-                {name: [getattr(one, name) for one in told] for name in names}
+                {name: [getattr(one, name) for one in results] for name in names}
             )
 
     by_device = readings.select(*COLUMNS).repartition(tasks, "device")
@@ -123,15 +123,15 @@ def planned(readings: DataFrame, work: Work, tasks: int) -> DataFrame:
 
 
 def parts(work: Work, readings: pyarrow.Table, number: int = 0) -> list[Part]:
-    """Follow all readings of some devices. Raises Unavailable if live state is away."""
+    """Follow all readings of some devices. Raises Unavailable if live state is unavailable."""
     if not len(readings):
         return []
     batch = one_batch(readings)
     attempt = Attempt(work.query_id, work.batch_id, number, secrets.randbits(62))
     devices = pc.unique(batch["device"]).to_pylist()
-    asked = Asked(work.source, devices, work.metrics, work.detectors)
+    query = StateQuery(work.source, devices, work.metrics, work.detectors)
     with work.access.opened() as session:
-        known = session.known(asked)
+        known = session.known(query)
         found = native.follow_batch(
             work.rules,
             batch,
@@ -139,18 +139,18 @@ def parts(work: Work, readings: pyarrow.Table, number: int = 0) -> list[Part]:
             one_batch(known.latest),
             one_batch(known.states),
         )
-        told = [
-            Part(number, attempt.attempt, table, len(rows), session.keep(table, rows, attempt))
+        results = [
+            Part(number, attempt.attempt, table, len(rows), session.store(table, rows, attempt))
             for table, rows in _changed(work.source, batch, found)
             if len(rows)
         ]
     changes = pyarrow.record_batch(found.changes)
     if len(changes):
         data = live_rows.packed(changes)
-        told.append(Part(number, attempt.attempt, live_rows.CHANGES, len(changes), data))
+        results.append(Part(number, attempt.attempt, live_rows.CHANGES, len(changes), data))
     if found.skipped:
-        told.append(Part(number, attempt.attempt, live_rows.SKIPPED, found.skipped, b""))
-    return told
+        results.append(Part(number, attempt.attempt, live_rows.SKIPPED, found.skipped, b""))
+    return results
 
 
 def one_batch(table: pyarrow.Table) -> pyarrow.RecordBatch:
@@ -159,15 +159,6 @@ def one_batch(table: pyarrow.Table) -> pyarrow.RecordBatch:
     if not batches:
         return pyarrow.RecordBatch.from_pylist([], table.schema)
     return batches[0]
-
-
-def newest(readings: pyarrow.Table) -> pyarrow.Table:
-    """Return the newest reading of each device and metric."""
-    empty = [one_batch(live_rows.TABLES[name].empty_table())
-             for name in ("devices", "device_latest", "detector_states")]  # fmt: skip
-    rules = '{"offlineAfterUs": 0, "detectors": []}'
-    found = native.follow_batch(rules, one_batch(readings), *empty)
-    return readings.take(pyarrow.record_batch(found.latest)["row"])
 
 
 def latest_rows(source: str, readings: pyarrow.Table | pyarrow.RecordBatch) -> pyarrow.Table:
@@ -184,7 +175,7 @@ def latest_rows(source: str, readings: pyarrow.Table | pyarrow.RecordBatch) -> p
 def _changed(
     source: str, readings: pyarrow.RecordBatch, found: native.Followed
 ) -> Iterator[tuple[str, pyarrow.Table]]:
-    """Yield the rows of each table."""
+    """Yield changed rows by table."""
     newest = readings.take(pyarrow.record_batch(found.latest)["row"])
     yield "device_latest", latest_rows(source, newest)
     for table, given in (
@@ -196,7 +187,7 @@ def _changed(
 
 
 def state_rows(table: str, source: str, given: pyarrow.RecordBatch) -> pyarrow.Table:
-    """Return native rows with the columns of a table."""
+    """Return rows of the native core with the columns of a table."""
     known = {"source": source, "is_online": True}
     columns = {
         field.name: given[field.name]

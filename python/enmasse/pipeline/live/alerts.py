@@ -1,8 +1,8 @@
-"""Alerts and commands: a message for each incident, stored once whatever is killed.
+"""Alerts and commands: a message for each incident, stored exactly once.
 
-They are written down in the transaction that finds the incident, and sent afterwards. A pipeline is
-a numbered producer (`docs/contracts.md` 8) for each source and address: what a queue or a stream
-has already is accepted again and not stored again.
+They are recorded in the transaction of the incident and sent afterwards. A pipeline is a numbered
+producer (`docs/contracts.md` 8) for each source and address: a queue or a stream accepts a message
+that it has already, and does not store it again.
 """
 
 import json
@@ -20,7 +20,7 @@ from enmasse.base.clock import Clock
 from enmasse.base.errors import Code, EnMasseError, Missing
 from enmasse.native import Outbox
 from enmasse.pipeline.connector.options import Writing
-from enmasse.pipeline.endings import Trouble
+from enmasse.pipeline.failures import Trouble
 from enmasse.resources.pipeline import Detector
 
 if TYPE_CHECKING:
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("enmasse.pipeline")
 
-SILENCE_MS = 5000
-"""How long an address may take nothing before its alerts wait for the next time."""
+SEND_TIMEOUT_MS = 5000
+"""How long an address may accept nothing before its alerts wait for the next try."""
 PAUSES_S = (1.0, 2.0, 5.0, 15.0, 60.0)
-"""Before an address that took nothing is tried again; the last one for ever."""
-AT_ONCE = 4
-"""Addresses to which alerts are sent at a time."""
+"""Before each retry of an address; the last one repeats."""
+CONCURRENT_MAX = 4
+"""Addresses to which alerts are sent concurrently."""
 MISSING = "amqp:not-found"
 ACCEPTED = "accepted"
-"""The outcome of an alert that an address has."""
+"""The outcome of a stored alert."""
 DEVICE = "{device}"
 TEXTS = ("message_id", "correlation_id", "subject", "content_type", "group_id")
 SCHEMA = pyarrow.schema(
@@ -49,81 +49,81 @@ SCHEMA = pyarrow.schema(
 
 
 def messages(detector: Detector, incident: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Yield what is to be sent for an incident, a row of `anomalies`: address, subject, body."""
-    said = {name: incident[name] for name in ("id", "detector", "source", "device", "metric")}
+    """Yield the messages for an incident, a row of `anomalies`: address, subject, body."""
+    alert = {name: incident[name] for name in ("id", "detector", "source", "device", "metric")}
     began = datetime.fromtimestamp(incident["began_us"] / 1e6, UTC)
-    said["began"] = began.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    said |= {name: incident[name] for name in ("value", "reason")}
+    alert["began"] = began.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    alert |= {name: incident[name] for name in ("value", "reason")}
     if detector.alert_address is not None:
-        yield detector.alert_address, detector.name, json.dumps(said)
+        yield detector.alert_address, detector.name, json.dumps(alert)
     if (command := detector.command) is not None:
         address = command.address.replace(DEVICE, incident["device"])
-        body = said if command.body is None else command.body
+        body = alert if command.body is None else command.body
         yield address, command.subject or detector.name, json.dumps(body)
 
 
 @dataclass
 class _Address:
-    """What is known of an address of a source: who sends to it, and since when it takes nothing."""
+    """The state of an address of a source: its sending task, and its last error."""
 
-    under_way: "Future[None] | None" = None
+    task: "Future[None] | None" = None
     trouble: Trouble | None = None
     due_s: float = float("-inf")
 
 
-class Teller:
-    """Sends the alerts that wait, to a few addresses at a time."""
+class AlertSender:
+    """Sends pending alerts, to a few addresses at a time."""
 
     def __init__(
         self, pipeline: str, live: "Live", servers: Mapping[str, Writing], clock: Clock
     ) -> None:
-        """Send those of each source to its server, numbered as the pipeline's."""
+        """Send alerts of each source to its server, under the name of the pipeline."""
         self._pipeline = pipeline
         self._live = live
         self._servers = servers
         self._clock = clock
         self._addresses: dict[tuple[str, str], _Address] = defaultdict(_Address)
-        self._pool = ThreadPoolExecutor(AT_ONCE, "alerts")
-        self._said: dict[str, Trouble] | None = None
+        self._pool = ThreadPoolExecutor(CONCURRENT_MAX, "alerts")
+        self._recorded: dict[str, Trouble] | None = None
 
-    def begin(self) -> None:
-        """Begin to send what waits, as far as there is room, and return at once.
+    def start_pending(self) -> None:
+        """Start to send pending alerts, within the limit of concurrency, and return at once.
 
-        An address that takes nothing is tried again after a pause that grows, and leaves one of
-        the places to those that do. Raises Unavailable if the database is away.
+        Failing addresses are retried after growing pauses, and leave one task to the others. Raises
+        Unavailable if the database is unavailable.
         """
-        self._begin(set())
+        self._start(set())
 
-    def _begin(self, tried: set[tuple[str, str]]) -> None:
-        """Begin to send to addresses that were not tried, and add them to those that were."""
+    def _start(self, tried: set[tuple[str, str]]) -> None:
+        """Start to send to addresses that were not tried, and add them to `tried`."""
         self._collect()
-        waiting = {(one[0], one[2]): one for one in self._live.waiting()}
-        for gone in self._addresses.keys() - waiting.keys():
-            if self._addresses[gone].under_way is None:
+        pending = {(one[0], one[2]): one for one in self._live.pending()}
+        for gone in self._addresses.keys() - pending.keys():
+            if self._addresses[gone].task is None:
                 del self._addresses[gone]
-        self._say()
-        for key in sorted(waiting, key=lambda key: (self._tries(key), key)):
-            # a source may have left the document while its alerts waited
+        self._record_troubles()
+        for key in sorted(pending, key=lambda key: (self._tries(key), key)):
+            # the document may have lost the source of pending alerts
             if key[0] in self._servers and key not in tried and self._has_room(key):
                 tried.add(key)
-                task = self._pool.submit(self._tell, *waiting[key])
-                self._addresses[key].under_way = task
+                task = self._pool.submit(self._send_pending, *pending[key])
+                self._addresses[key].task = task
 
-    def tell(self, within_s: float | None = None) -> None:
-        """Try each address for which alerts wait and whose pause is over once, within a time or
-        until all are done. Raises as `begin`."""
+    def send(self, within_s: float | None = None) -> None:
+        """Try each address with pending alerts that is due once, within a time or until all are
+        done. Raises as `start_pending`."""
         tried: set[tuple[str, str]] = set()
         deadline_s = None if within_s is None else self._clock.monotonic() + within_s
         while True:
-            self._begin(tried)
-            tasks = [one.under_way for one in self._addresses.values() if one.under_way]
+            self._start(tried)
+            tasks = [one.task for one in self._addresses.values() if one.task]
             left_s = None if deadline_s is None else deadline_s - self._clock.monotonic()
             if not tasks or (left_s is not None and left_s <= 0):
                 return
             wait(tasks, left_s, FIRST_COMPLETED)
 
     def close(self) -> None:
-        """Begin nothing more; what is under way ends by itself, in no more than its silence."""
+        """Start nothing more; running tasks end by themselves within `SEND_TIMEOUT_MS`."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _tries(self, key: tuple[str, str]) -> int:
@@ -132,44 +132,41 @@ class Teller:
 
     def _has_room(self, key: tuple[str, str]) -> bool:
         address = self._addresses[key]
-        if address.under_way is not None or self._clock.monotonic() < address.due_s:
+        if address.task is not None or self._clock.monotonic() < address.due_s:
             return False
-        busy = sum(1 for one in self._addresses.values() if one.under_way is not None)
-        return busy < AT_ONCE - (address.trouble is not None)
+        busy = sum(1 for one in self._addresses.values() if one.task is not None)
+        return busy < CONCURRENT_MAX - (address.trouble is not None)
 
     def _collect(self) -> None:
-        """See what became of addresses that were tried."""
+        """Collect the results of tasks."""
         for (_, name), address in self._addresses.items():
-            if address.under_way is None or not address.under_way.done():
+            if address.task is None or not address.task.done():
                 continue
-            task, address.under_way = address.under_way, None
+            task, address.task = address.task, None
             try:
                 task.result()
             except EnMasseError as error:
                 before = address.trouble
-                if before is None or before.said != str(error):
-                    log.warning("alerts to %s wait: %s", name, error)
-                tries = 0 if before is None else before.tries + 1
-                since = self._clock.now() if before is None else before.since
-                address.trouble = Trouble(error, since, tries)
-                pause_s = PAUSES_S[min(tries, len(PAUSES_S) - 1)]
-                address.due_s = self._clock.monotonic() + pause_s
+                if before is None or str(before.error) != str(error):
+                    log.warning("alerts to %s are pending: %s", name, error)
+                address.trouble = Trouble.after(before, error, self._clock)
+                address.due_s = self._clock.monotonic() + address.trouble.pause_s(PAUSES_S)
             else:
                 address.trouble = None
 
-    def _say(self) -> None:
-        """Let live state have the addresses that take nothing."""
+    def _record_troubles(self) -> None:
+        """Record failing addresses in live state."""
         found = {
             name: address.trouble
             for (_, name), address in self._addresses.items()
             if address.trouble is not None
         }
-        if found != self._said:
-            self._live.troubled("address", found)
-            self._said = found
+        if found != self._recorded:
+            self._live.record_troubles("address", found)
+            self._recorded = found
 
-    def _tell(self, source: str, query_id: str, address: str) -> None:
-        """Send all that waits for an address."""
+    def _send_pending(self, source: str, query_id: str, address: str) -> None:
+        """Send all pending alerts of an address."""
         server = self._servers[source]
         while alerts := self._live.alerts(source, address):
             for run in _runs(alerts):
@@ -183,36 +180,38 @@ class Teller:
         server: Writing,
         alerts: "Sequence[Alert]",
     ) -> None:
-        """Send alerts whose numbers follow each other."""
+        """Send alerts with consecutive numbers."""
         producer = f"{self._pipeline}/{source}/{query_id}/alerts"
-        outbox = Outbox(server.outbox(producer) | {"address": address, "silenceMs": SILENCE_MS})
+        outbox = Outbox(
+            server.outbox(producer) | {"address": address, "silenceMs": SEND_TIMEOUT_MS}
+        )
         outbox.add(pyarrow.RecordBatch.from_pylist([_row(alert) for alert in alerts], SCHEMA))
         outcomes = dict.fromkeys((alert.number for alert in alerts), ACCEPTED)
         first, done = alerts[0].number, False
         while not done:
             done, causes, _ = outbox.send(first)
-            # a rejected one counts as stored as soon as a later one is: it is written down first
+            # recorded first: a rejected one counts as stored once a later one is stored
             refused = {
                 first + row: f"{name}: {cause}" for row, name, cause in causes if name != MISSING
             }
             for number, cause in refused.items():
                 log.warning("alert %d to %s is rejected: %s", number, address, cause)
                 outcomes.pop(number, None)
-            self._live.told(source, address, refused)
+            self._live.record_outcomes(source, address, refused)
             missing = [f"{name}: {cause}" for _, name, cause in causes if name == MISSING]
             if missing:
-                # somebody may declare it yet; what it has already is known by its number
+                # the address may be declared later; stored alerts are known by number
                 raise Missing(Code.NOT_FOUND, missing[0])
-        self._live.told(source, address, outcomes)
+        self._live.record_outcomes(source, address, outcomes)
 
 
 def _runs(alerts: "Sequence[Alert]") -> "Iterator[Sequence[Alert]]":
-    """Split alerts where a number is missing: it was rejected."""
+    """Split alerts at missing numbers, which were rejected."""
     first = 0
-    for place in range(1, len(alerts) + 1):
-        if place == len(alerts) or alerts[place].number != alerts[place - 1].number + 1:
-            yield alerts[first:place]
-            first = place
+    for index in range(1, len(alerts) + 1):
+        if index == len(alerts) or alerts[index].number != alerts[index - 1].number + 1:
+            yield alerts[first:index]
+            first = index
 
 
 def _row(alert: "Alert") -> dict[str, Any]:

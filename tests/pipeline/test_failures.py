@@ -7,8 +7,8 @@ import pytest
 
 from doubles import TestClock
 from enmasse.base.errors import Conflict, Unavailable
-from enmasse.pipeline import endings
-from enmasse.pipeline.endings import PAUSES_S, SOUND_S, TROUBLE_PAUSES_S, Restarts
+from enmasse.pipeline import failures
+from enmasse.pipeline.failures import PAUSES_S, STABLE_S, TROUBLE_PAUSES_S, Restarts
 
 DEAD = RuntimeError("Python worker failed to connect back.\n=== Streaming Query ===")
 OURS = "enmasse.base.errors.Conflict: the stream was made anew"
@@ -37,26 +37,26 @@ DEATHS = [
 
 @pytest.mark.parametrize("error", DEATHS)
 def test_a_death_is_known_by_what_java_says_somewhere(error: Exception) -> None:
-    found = endings.death(error)
+    found = failures.spark_failure(error)
     assert found is not None and "\n" not in found
 
 
 def test_an_error_that_stands_is_no_death() -> None:
-    assert endings.death(RuntimeError("[UNRESOLVED_COLUMN] temperatur")) is None
+    assert failures.spark_failure(RuntimeError("[UNRESOLVED_COLUMN] temperatur")) is None
     # what a worker of ours says stands, whatever Java says beside it
-    assert endings.death(RuntimeError(f"{OURS}\njava.io.EOFException")) is None
+    assert failures.spark_failure(RuntimeError(f"{OURS}\njava.io.EOFException")) is None
     ring = Captured("a")
     ring._cause = ring
-    assert endings.death(ring) is None
+    assert failures.spark_failure(ring) is None
 
 
 def test_an_error_is_said_in_our_words() -> None:
-    assert str(endings.said("s", RuntimeError(OURS))) == "source s: the stream was made anew"
-    assert isinstance(endings.said("s", RuntimeError(OURS)), Conflict)
+    assert str(failures.as_error("s", RuntimeError(OURS))) == "source s: the stream was made anew"
+    assert isinstance(failures.as_error("s", RuntimeError(OURS)), Conflict)
     # a name that is none of ours is Spark's affair
-    other = endings.said("s", RuntimeError("enmasse.base.errors.Other: x"))
+    other = failures.as_error("s", RuntimeError("enmasse.base.errors.Other: x"))
     assert isinstance(other, Unavailable)
-    more = endings.said("s", RuntimeError("[X] no\nat java.lang"), Path("/tables/spark.log"))
+    more = failures.as_error("s", RuntimeError("[X] no\nat java.lang"), Path("/tables/spark.log"))
     assert str(more) == "source s: Spark ended the query: [X] no; see /tables/spark.log"
 
 
@@ -67,7 +67,7 @@ def test_of_a_python_traceback_what_was_raised_is_said() -> None:
         '\n\nTraceback (most recent call last):\n  File "a.py", line 3, in g\nValueError: no such'
         " device\n\tat py4j.Protocol\n"
     )
-    assert str(endings.said("s", RuntimeError(raised))) == (
+    assert str(failures.as_error("s", RuntimeError(raised))) == (
         "source s: Spark ended the query: ValueError: no such device"
     )
 
@@ -77,30 +77,30 @@ def test_pauses_grow_and_the_last_death_ends_the_run(caplog: pytest.LogCaptureFi
     restarts = Restarts("s", clock)
     for number, pause_s in enumerate(PAUSES_S, 1):
         with caplog.at_level(logging.WARNING):
-            restarts.ended(DEAD)
-        said = f"begins again in {pause_s:.0f} s, try {number} of {len(PAUSES_S)}"
+            restarts.failed(DEAD)
+        said = f"restart in {pause_s:.0f} s, try {number} of {len(PAUSES_S)}"
         assert said in caplog.messages[-1]
-        assert restarts.waits and not restarts.is_due
+        assert restarts.is_pending and not restarts.is_due
         clock.advance(pause_s)
         assert restarts.is_due
-        restarts.began()
-        assert not restarts.waits
+        restarts.started()
+        assert not restarts.is_pending
     assert list(PAUSES_S) == sorted(PAUSES_S)
     assert restarts.trouble is None
-    restarts.ended(DEAD)
+    restarts.failed(DEAD)
     assert "s: Spark failed 9 times without a batch" in standing(restarts)
 
 
 def standing(restarts: Restarts) -> str:
     assert restarts.trouble is not None
-    return restarts.trouble.said
+    return str(restarts.trouble.error)
 
 
 def test_an_error_that_stands_is_tried_again_at_growing_pauses_for_ever() -> None:
     clock = TestClock()
     restarts, begun = Restarts("s", clock), clock.now()
     for tries, pause_s in enumerate([*TROUBLE_PAUSES_S, TROUBLE_PAUSES_S[-1]]):
-        restarts.ended(RuntimeError(OURS))
+        restarts.failed(RuntimeError(OURS))
         assert restarts.trouble is not None
         assert isinstance(restarts.trouble.error, Conflict)
         assert (restarts.trouble.tries, restarts.trouble.since) == (tries, begun)
@@ -108,7 +108,7 @@ def test_an_error_that_stands_is_tried_again_at_growing_pauses_for_ever() -> Non
         assert not restarts.is_due
         clock.advance(0.5)
         assert restarts.is_due
-        restarts.began()
+        restarts.started()
     assert list(TROUBLE_PAUSES_S) == sorted(TROUBLE_PAUSES_S)
     assert standing(restarts) == "source s: the stream was made anew"
 
@@ -117,24 +117,24 @@ def test_an_error_that_stands_is_tried_again_at_growing_pauses_for_ever() -> Non
 def test_trouble_ends_with_a_batch_or_a_sound_minute(is_sound: bool) -> None:
     clock = TestClock()
     restarts = Restarts("s", clock)
-    restarts.ended(RuntimeError(OURS))
-    restarts.began()
+    restarts.failed(RuntimeError(OURS))
+    restarts.started()
     assert restarts.trouble is not None
     if is_sound:
-        clock.advance(SOUND_S)
+        clock.advance(STABLE_S)
     else:
         restarts.progressed()
     assert restarts.trouble is None
-    restarts.ended(RuntimeError(OURS))
+    restarts.failed(RuntimeError(OURS))
     assert restarts.trouble is not None and restarts.trouble.tries == 0
 
 
 def exhausted(restarts: Restarts, clock: TestClock) -> None:
     """Let it die as often as it may."""
     for pause_s in PAUSES_S:
-        restarts.ended(DEAD)
+        restarts.failed(DEAD)
         clock.advance(pause_s)
-        restarts.began()
+        restarts.started()
 
 
 def test_a_batch_or_a_sound_minute_make_it_count_anew() -> None:
@@ -143,10 +143,10 @@ def test_a_batch_or_a_sound_minute_make_it_count_anew() -> None:
     exhausted(restarts, clock)
     restarts.progressed()
     exhausted(restarts, clock)
-    clock.advance(SOUND_S)
+    clock.advance(STABLE_S)
     exhausted(restarts, clock)
-    clock.advance(SOUND_S - 1)
-    restarts.ended(DEAD)
+    clock.advance(STABLE_S - 1)
+    restarts.failed(DEAD)
     assert "failed 9 times" in standing(restarts)
 
 
@@ -154,8 +154,8 @@ def test_starts_that_fail_are_no_sound_minute() -> None:
     clock = TestClock()
     restarts = Restarts("s", clock)
     for _ in PAUSES_S:
-        restarts.ended(DEAD)
+        restarts.failed(DEAD)
         # the start itself takes long and fails
-        clock.advance(SOUND_S)
-    restarts.ended(DEAD)
+        clock.advance(STABLE_S)
+    restarts.failed(DEAD)
     assert "failed 9 times" in standing(restarts)

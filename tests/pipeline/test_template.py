@@ -12,7 +12,7 @@ import pytest
 import series
 
 from enmasse import native
-from enmasse.pipeline import starter
+from enmasse.pipeline import template
 from enmasse.pipeline.detect import detectors
 from enmasse.pipeline.live import rows
 from enmasse.resources import Pipeline, load
@@ -38,7 +38,7 @@ def cities() -> dict[str, Readings]:
 
 def incidents(readings: Readings, first_us: int = 0) -> Counter[str]:
     """What the detectors find from a time on, each reading being sent when it is measured."""
-    (pipeline,) = load(starter.document("amqp://h", "x"), "pipeline.yaml")
+    (pipeline,) = load(template.document("amqp://h", "x"), "pipeline.yaml")
     assert isinstance(pipeline, Pipeline)
     times = pyarrow.array([time_us for time_us, _ in readings], pyarrow.timestamp("us", "UTC"))
     count = len(readings)

@@ -1,7 +1,7 @@
-"""What tasks found of a batch becomes live state, and silence does: within one transaction.
+"""Commits the results of tasks, and silences of devices, to live state in one transaction.
 
-Only the attempts that Spark reported count, and only with as many rows as they said. With
-PostgreSQL their rows are in staging tables; with SQLite the driver has them.
+Only attempts that Spark reported count, and their number of rows is checked. With PostgreSQL the
+rows are in staging tables; with SQLite the driver has them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,11 +13,9 @@ import sqlalchemy as sa
 from enmasse import native
 from enmasse.base.errors import Code, Unavailable
 from enmasse.pipeline.detect import detectors
-from enmasse.pipeline.live import incidents
+from enmasse.pipeline.live import alerts
 from enmasse.pipeline.live import rows as live_rows
-from enmasse.pipeline.live.access import STAGED as STAGED_NAME
-from enmasse.pipeline.live.access import STAGING_KEY
-from enmasse.pipeline.live.following import Context, LiveOutcome, Part, one_batch, state_rows
+from enmasse.pipeline.live.access import STAGING_KEY, STAGING_PREFIX
 from enmasse.pipeline.live.schema import (
     ALERTS,
     ANOMALIES,
@@ -29,22 +27,23 @@ from enmasse.pipeline.live.schema import (
     USAGE,
     WRITTEN,
     insert,
-    put,
-    put_arrow,
-    put_from,
+    upsert,
+    upsert_arrow,
+    upsert_select,
 )
+from enmasse.pipeline.live.updates import Context, LiveOutcome, Part, one_batch, state_rows
 from enmasse.resources.pipeline import Detector
 
 USED = ("messages", "bytes", "readings", "quarantined")
-"""What is counted of a tenant's day."""
+"""Counters of a tenant's day."""
 COUNTED = ("messages", "readings", "quarantined", "late", "clamped")
-"""What a batch adds to the progress of its query."""
+"""Counters that a batch adds to the progress of its query."""
 _NEWER = {LATEST.name: ("event_time_us", "partition", "offset", "index")}
 _ADDED = {SESSIONS.name: ("readings",)}
 
 
-def is_in(connection: sa.Connection, batch: Context) -> bool:
-    """Whether a batch is in live state already."""
+def is_committed(connection: sa.Connection, batch: Context) -> bool:
+    """Return whether a batch is in live state already."""
     found = connection.execute(sa.select(PROGRESS.c.batch_id).where(_of(batch)))
     return bool(found.scalar_one() >= batch.batch_id)
 
@@ -53,22 +52,24 @@ def publish(
     connection: sa.Connection,
     batch: Context,
     parts: Sequence[Part],
-    watching: Mapping[str, Detector],
+    by_name: Mapping[str, Detector],
 ) -> LiveOutcome:
-    """Put a batch in that is not in yet. Raises Unavailable if staged rows are missing."""
+    """Apply a batch that is not applied yet. Raises Unavailable if staged rows are missing."""
     changed = sum(part.count for part in parts if part.name in STAGED) + len(batch.usage)
     skipped = sum(part.count for part in parts if part.name == live_rows.SKIPPED)
     for name, table in STAGED.items():
-        _put_parts(connection, batch, table, [part for part in parts if part.name == name])
+        _apply_parts(connection, batch, table, [part for part in parts if part.name == name])
     changes = [part for part in parts if part.name == live_rows.CHANGES]
-    record(connection, batch.source, watching, (live_rows.unpacked(one.data) for one in changes))
-    put(connection, USAGE, batch.usage, added=USED)
+    record_incidents(
+        connection, batch.source, by_name, (live_rows.unpacked(one.data) for one in changes)
+    )
+    upsert(connection, USAGE, batch.usage, added=USED)
     written = [
         {"source": batch.source, "target": target, "rows": count}
         for target, count in [*batch.written.items(), ("live", changed)]
         if count
     ]
-    put(connection, WRITTEN, written, added=("rows",))
+    upsert(connection, WRITTEN, written, added=("rows",))
     added: dict[str, Any] = {name: PROGRESS.c[name] + getattr(batch, name) for name in COUNTED}
     added |= {"skipped": PROGRESS.c.skipped + skipped, "batch_id": batch.batch_id}
     known_us = PROGRESS.c.known_to_us
@@ -82,40 +83,42 @@ def _of(batch: Context) -> Any:
     return (PROGRESS.c.source == batch.source) & (PROGRESS.c.query_id == batch.query_id)
 
 
-def _put_parts(
+def _apply_parts(
     connection: sa.Connection, batch: Context, table: sa.Table, parts: Sequence[Part]
 ) -> None:
     newer, added = _NEWER.get(table.name, ()), _ADDED.get(table.name, ())
     if connection.dialect.name == "sqlite":
         for part in parts:
-            put_arrow(connection, table, live_rows.unpacked(part.data), newer, added)
+            upsert_arrow(connection, table, live_rows.unpacked(part.data), newer, added)
         return
     names = [*STAGING_KEY, *table.c.keys()]
-    staged = sa.table(STAGED_NAME + table.name, *(sa.column(name) for name in names))
+    staged = sa.table(STAGING_PREFIX + table.name, *(sa.column(name) for name in names))
     mine = staged.c.query == batch.query_id
     wanted = mine & (staged.c.batch == batch.batch_id)
     wanted &= staged.c.attempt.in_([part.attempt for part in parts])
-    there = connection.execute(sa.select(sa.func.count()).select_from(staged).where(wanted))
-    if (count := there.scalar_one()) != (expected := sum(part.count for part in parts)):
+    counted = connection.execute(sa.select(sa.func.count()).select_from(staged).where(wanted))
+    if (count := counted.scalar_one()) != (expected := sum(part.count for part in parts)):
         raise Unavailable(
             Code.DATA_UNUSABLE,
             f"live state: {staged.name} has {count} rows of batch {batch.batch_id} of source"
-            f" {batch.source}, and executors wrote {expected}; a database that was restarted"
-            " has lost them: the batch is followed again",
+            f" {batch.source}, and executors wrote {expected}; a restart of the database"
+            " discards staged rows: the batch is repeated",
         )
     rows = sa.select(*(staged.c[name] for name in table.c.keys())).where(wanted)
-    put_from(connection, table, rows, newer, added)
-    # attempts that failed, or of a driver that was killed, go with them
+    upsert_select(connection, table, rows, newer, added)
+    # and rows of failed attempts and killed drivers
     connection.execute(sa.delete(staged).where(mine & (staged.c.batch <= batch.batch_id)))
 
 
-def silences(connection: sa.Connection, source: str, detector: Detector, now_us: int) -> None:
-    """Find the devices from which nothing came for too long before a time."""
+def record_silences(
+    connection: sa.Connection, source: str, detector: Detector, now_us: int
+) -> None:
+    """Record devices without messages for too long before a time."""
     assert detector.heartbeat is not None
-    due_us = now_us - detector.heartbeat.timeout * detectors.US_A_MS
+    due_us = now_us - detector.heartbeat.timeout * detectors.US_PER_MS
     silent = (STATES.c.detector == detector.name) & (STATES.c.source == source)
     silent &= (STATES.c.time_us < due_us) & ~STATES.c.is_open
-    silent &= STATES.c.began_us < now_us - detector.cooldown * detectors.US_A_MS
+    silent &= STATES.c.began_us < now_us - detector.cooldown * detectors.US_PER_MS
     found = connection.execute(sa.select(STATES).where(silent)).mappings().all()
     if not found:
         return
@@ -123,24 +126,24 @@ def silences(connection: sa.Connection, source: str, detector: Detector, now_us:
     rules = detectors.rules([detector], 0)
     states, changes = native.follow_silences(rules, one_batch(known), now_us)
     rows = state_rows(STATES.name, source, pyarrow.record_batch(states))
-    put(connection, STATES, rows.to_pylist())
-    record(connection, source, {detector.name: detector}, [pyarrow.table(changes)])
+    upsert(connection, STATES, rows.to_pylist())
+    record_incidents(connection, source, {detector.name: detector}, [pyarrow.table(changes)])
 
 
-def record(
+def record_incidents(
     connection: sa.Connection,
     source: str,
-    watching: Mapping[str, Detector],
+    by_name: Mapping[str, Detector],
     changes: Iterable[pyarrow.Table],
 ) -> None:
-    """Write down incidents that began or ended, and their alerts, in the order of time."""
+    """Record incidents that began or ended, and their alerts, ordered by time."""
     found = [row for table in changes for row in table.to_pylist()]
-    # one that begins and ends in a batch does so in this order, whatever its times are
+    # an incident within one batch begins before it ends, whatever its times are
     found.sort(
         key=lambda row: (row["began_us"], row["detector"], row["device"], not row["is_open"])
     )
     for row in found:
-        detector = watching[row["detector"]]
+        detector = by_name[row["detector"]]
         metric = detector.metric if detector.heartbeat is None else None
         words = (detector.name, source, row["device"], metric, row["began_us"])
         name = detectors.incident_id(*words)
@@ -154,11 +157,11 @@ def record(
 
 
 def _begin(connection: sa.Connection, detector: Detector, incident: Mapping[str, Any]) -> None:
-    # an incident that is known is not told again
+    # a known incident causes no further alert
     known = insert(connection, ANOMALIES).on_conflict_do_nothing()
     if not connection.execute(known, dict(incident)).rowcount:
         return
-    for address, subject, body in incidents.messages(detector, incident):
+    for address, subject, body in alerts.messages(detector, incident):
         of = (ALERTS.c.source == incident["source"]) & (ALERTS.c.address == address)
         last = connection.execute(sa.select(sa.func.max(ALERTS.c.number)).where(of))
         alert = {

@@ -17,15 +17,15 @@ from typer.testing import CliRunner
 
 import batch_engine
 import gold_oracle
-from backfill_runs import POINTS, backfilled, killed_backfill
+from backfill_runs import POINTS, killed_backfill, run_backfill
 from enmasse.base.errors import Conflict, Invalid, Missing
 from enmasse.cli import app
 from enmasse.messaging import Message
-from enmasse.pipeline.ingest import recount, replay
-from enmasse.pipeline.ingest.replay import Backfill, Part
+from enmasse.pipeline.ingest import backfill
+from enmasse.pipeline.ingest.backfill import Backfill, Part
 from enmasse.pipeline.ingest.store import Store
 from enmasse.pipeline.live import database
-from pipeline_runs import document, message, opened, rows
+from pipeline_runs import document, message, open_pipeline, rows
 from platform_process import ENMASSE, Platform, running
 from published_streams import Log
 from stream_documents import SPACE, stream
@@ -36,7 +36,7 @@ OLD = {"device": "device", "metrics": ["temperature"]}
 NEW = {"device": ["device", "id"], "metrics": ["temperature", {"name": "level", "unit": "m"}]}
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(
-    ["enmasse.pipeline.ingest.batches", "enmasse.pipeline.ingest.replay"]
+    ["enmasse.pipeline.ingest.batches", "enmasse.pipeline.ingest.backfill"]
 )
 
 
@@ -77,11 +77,11 @@ def filled(folder: Path, log: Log, **source: Any) -> Path:
 
 def content(file: Path) -> dict[str, Any]:
     """All that a backfill makes, but for what the stream says of itself."""
-    _, places, db = opened(file)
+    _, paths, db = open_pipeline(file)
     found: dict[str, Any] = {}
     for name in ("silver", "quarantine"):
         key = ("partition", "offset", "index", "metric", "reason")
-        held = rows(places, name).to_pylist()
+        held = rows(paths, name).to_pylist()
         found[name] = sorted(held, key=lambda row: str([row.get(part) for part in key]))
     with closing(db):
         found["latest"] = db.rows(database.LATEST)
@@ -93,13 +93,13 @@ def content(file: Path) -> dict[str, Any]:
 
 def exact(file: Path) -> None:
     """Each message is in silver or in quarantine."""
-    _, places, db = opened(file)
+    _, paths, db = open_pipeline(file)
     db.close()
     key = ("partition", "offset")
-    bronze = Counter(zip(*(rows(places, "bronze")[name].to_pylist() for name in key), strict=True))
+    bronze = Counter(zip(*(rows(paths, "bronze")[name].to_pylist() for name in key), strict=True))
     found: list[Any] = []
     for name in ("silver", "quarantine"):
-        found += zip(*(rows(places, name)[part].to_pylist() for part in key), strict=True)
+        found += zip(*(rows(paths, name)[part].to_pylist() for part in key), strict=True)
     assert set(bronze.values()) == {1}
     assert Counter(found) == bronze
 
@@ -111,11 +111,11 @@ def test_what_a_corrected_document_reads_is_as_if_it_had_always_been_so(
     before = content(file)
     assert (before["readings"], before["quarantined"]) == (40, 60)
     # by the same document nothing changes
-    assert backfilled(file)[0] == replay.Replayed("s", 100, 40, 60)
+    assert run_backfill(file)[0] == backfill.BackfillResult("s", 100, 40, 60)
     assert content(file) == before
     exact(file)
     document(tmp_path / "p", log, NEW)
-    assert backfilled(file)[0] == replay.Replayed("s", 100, 80, 20)
+    assert run_backfill(file)[0] == backfill.BackfillResult("s", 100, 80, 20)
     exact(file)
     whole = document(tmp_path / "whole", log, NEW)
     batch_engine.run(whole, None)
@@ -129,13 +129,13 @@ def test_what_a_corrected_document_reads_is_as_if_it_had_always_been_so(
 
 def test_only_the_range_that_is_named_is_made_anew(log: Log, tmp_path: Path) -> None:
     file = filled(tmp_path / "p", log)
-    _, places, db = opened(file)
+    _, paths, db = open_pipeline(file)
     db.close()
     before = content(file)
-    bronze = rows(places, "bronze").to_pylist()
+    bronze = rows(paths, "bronze").to_pylist()
     document(tmp_path / "p", log, NEW)
     begin, end = {"0": 7, "1": 7}, {"0": 20, "1": 20}
-    (done,) = backfilled(file, Part("s", json.dumps(begin), json.dumps(end)))
+    (done,) = run_backfill(file, Part("s", json.dumps(begin), json.dumps(end)))
     within = sum(
         begin[str(row["partition"])] <= row["offset"] < end[str(row["partition"])] for row in bronze
     )
@@ -156,9 +156,9 @@ def test_only_the_range_that_is_named_is_made_anew(log: Log, tmp_path: Path) -> 
     assert after["readings"] == before["readings"] + done.readings - _inside(before, begin, end)
     # by time: what came from the middle on
     times = sorted(row["enqueued_time"] for row in bronze)
-    (done,) = backfilled(file, Part("s", start=times[50].isoformat()))
+    (done,) = run_backfill(file, Part("s", start=times[50].isoformat()))
     assert done.messages == sum(time >= times[50] for time in times)
-    (done,) = backfilled(file, Part("s", end=times[50].isoformat()))
+    (done,) = run_backfill(file, Part("s", end=times[50].isoformat()))
     assert done.messages == sum(time < times[50] for time in times)
     exact(file)
     assert content(file)["readings"] == 80
@@ -182,17 +182,17 @@ def test_one_that_is_killed_is_run_again_and_nobody_runs_the_pipeline_before(
         process.start()
         process.join()
         assert process.exitcode == -signal.SIGKILL, POINTS[point]
-        _, places, db = opened(file)
+        _, paths, db = open_pipeline(file)
         db.close()
         if (point, after) != (0, False):
-            with pytest.raises(Conflict, match="a backfill was cut off.*enmasse pipeline backfill"):
-                replay.check_finished(places)
+            with pytest.raises(Conflict, match="a backfill was interrupted.*pipeline backfill"):
+                backfill.check_finished(paths)
     # what was left undone is done whatever else is asked for
-    pipeline, places, db = opened(file)
+    pipeline, paths, db = open_pipeline(file)
     with closing(db):
-        assert Backfill(pipeline, places, db).parts([]) == [Part("s")]
-    assert [one.readings for one in backfilled(file)] == [80]
-    replay.check_finished(places)
+        assert Backfill(pipeline, paths, db).parts([]) == [Part("s")]
+    assert [one.readings for one in run_backfill(file)] == [80]
+    backfill.check_finished(paths)
     exact(file)
     whole = document(tmp_path / "whole", log, NEW)
     batch_engine.run(whole, None)
@@ -205,7 +205,7 @@ def test_a_batch_that_spark_repeats_after_it_counts_once(log: Log, tmp_path: Pat
     log.publish([message(n, json.dumps({"id": "x", "temperature": n}).encode()) for n in range(9)])
     batch_engine.run(file, None)
     document(tmp_path / "p", log, NEW)
-    assert backfilled(file)[0].readings == 9
+    assert run_backfill(file)[0].readings == 9
     # Spark did not hear that the batch was done
     os.unlink(file.parent / "engine" / "done-0")
     batch_engine.run(file, None)
@@ -226,10 +226,10 @@ def test_a_batch_that_was_cut_off_has_to_be_finished_first(
         cut.setattr(database.Live, "follow", failing)
         with pytest.raises(KeyboardInterrupt):
             batch_engine.run(file, None)
-    with pytest.raises(Conflict, match="batch 0 was cut off; .*: enmasse pipeline run --once"):
-        backfilled(file)
+    with pytest.raises(Conflict, match="batch 0 was interrupted; .*: enmasse pipeline run --once"):
+        run_backfill(file)
     batch_engine.run(file, None)
-    assert backfilled(file)[0].messages == 100
+    assert run_backfill(file)[0].messages == 100
     exact(file)
 
 
@@ -237,40 +237,40 @@ def test_what_cannot_be_made_anew_is_refused_and_changes_nothing(log: Log, tmp_p
     file = filled(tmp_path / "p", log)
     before = content(file)
     with pytest.raises(Missing, match="has no source 'other'"):
-        backfilled(file, Part("other"))
-    with pytest.raises(Invalid, match="there is nothing: the range begins at earliest"):
-        backfilled(file, Part("s", start="latest"))
+        run_backfill(file, Part("other"))
+    with pytest.raises(Invalid, match="is empty: it begins at earliest"):
+        run_backfill(file, Part("s", start="latest"))
     with pytest.raises(Invalid, match="option end is 'noon'"):
-        backfilled(file, Part("s", end="noon"))
-    pipeline, places, db = opened(file)
+        run_backfill(file, Part("s", end="noon"))
+    pipeline, paths, db = open_pipeline(file)
     with closing(db):
         twin = pipeline.spec.sources[0].model_copy(update={"name": "twin"})
         sources = (*pipeline.spec.sources, twin)
         spec = pipeline.spec.model_copy(update={"sources": sources})
-        both = Backfill(pipeline.model_copy(update={"spec": spec}), places, db)
+        both = Backfill(pipeline.model_copy(update={"spec": spec}), paths, db)
         with pytest.raises(Invalid, match="sources s and twin both read"):
             both.parts([Part("s")])
     assert content(file) == before
     # by time only where messages say when they came
-    bronze = DeltaTable(places.table("bronze"))
-    one = rows(places, "bronze").to_pylist()[3]
+    bronze = DeltaTable(paths.table("bronze"))
+    one = rows(paths, "bronze").to_pylist()[3]
     place = f'"partition" = {one["partition"]} AND "offset" = {one["offset"]}'
     bronze.update({"enqueued_time": "NULL"}, predicate=place)
-    with pytest.raises(Invalid, match="does not say when messages came: name the range by offsets"):
-        backfilled(file, Part("s", end="2100-01-01"))
+    with pytest.raises(Invalid, match="reports no time of arrival: give the range as offsets"):
+        run_backfill(file, Part("s", end="2100-01-01"))
 
 
 def test_figures_are_those_of_the_tables(log: Log, tmp_path: Path) -> None:
     file = filled(tmp_path / "p", log)
-    pipeline, places, db = opened(file)
+    pipeline, paths, db = open_pipeline(file)
     with closing(db):
-        found = recount.figures(Store(pipeline, places), pipeline, "s")
+        found = backfill.totals(Store(pipeline, paths), pipeline, "s")
         assert (found.readings.total(), found.quarantined.total()) == (40, 60)
         held = content(file)
         db.recount("s", found)
         assert content(file) == held
         # of a source that has nothing there is nothing
-        nothing = recount.figures(Store(pipeline, places), pipeline, "other")
+        nothing = backfill.totals(Store(pipeline, paths), pipeline, "other")
         assert (nothing.readings.total(), len(nothing.latest)) == (0, 0)
 
 
@@ -279,9 +279,9 @@ def test_a_backfill_that_makes_no_sense_is_refused(log: Log, tmp_path: Path) -> 
     words = ["pipeline", "backfill", "-f", str(file), "--output", "json"]
     done = CliRunner().invoke(app, [*words, "--gold-only", "--source", "s"])
     assert done.exit_code == 1 and "leave the range out" in done.stderr
-    _, places, db = opened(file)
+    _, paths, db = open_pipeline(file)
     db.close()
-    with places.taken():
+    with paths.locked():
         done = CliRunner().invoke(app, words)
     assert done.exit_code == 5 and "stop it first: enmasse pipeline stop" in done.stderr
 
@@ -293,10 +293,10 @@ def enmasse(*words: str | Path) -> subprocess.CompletedProcess[str]:
 
 def windows_of(file: Path) -> list[dict[str, Any]]:
     """Gold, after a look that it is what silver says."""
-    pipeline, places, db = opened(file)
+    pipeline, paths, db = open_pipeline(file)
     db.close()
-    held: list[dict[str, Any]] = rows(places, "gold").to_pylist()
-    wanted = gold_oracle.expected(rows(places, "silver"), pipeline.spec.windows)
+    held: list[dict[str, Any]] = rows(paths, "gold").to_pylist()
+    wanted = gold_oracle.expected(rows(paths, "silver"), pipeline.spec.windows)
     assert gold_oracle.differences(held, wanted) == []
     return held
 
