@@ -41,6 +41,26 @@ def test_batches_of_several_sources_become_windows(lake: Lake) -> None:
     assert lake.differences() == []
 
 
+def test_the_first_step_takes_few_readings_of_many_days_at_once(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recomputed: list[str] = []
+    recompute = GoldQuery._recompute_day
+
+    def counted(self: GoldQuery, paths: Any, day: str, rows: int) -> list[Any]:
+        recomputed.append(day)
+        return recompute(self, paths, day, rows)
+
+    monkeypatch.setattr(GoldQuery, "_recompute_day", counted)
+    lake.append(*some(3, 20))
+    lake.query.catch_up()
+    assert lake.differences() == [] and recomputed == []
+    shutil.rmtree(lake.gold)
+    monkeypatch.setattr(query, "STEP_ROWS", 10)
+    lake.query.catch_up()
+    assert lake.differences() == [] and len(set(recomputed)) > 2
+
+
 def test_a_step_takes_so_many_readings_and_whole_commits(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
