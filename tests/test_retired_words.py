@@ -31,6 +31,7 @@ RETIRED: dict[str, dict[str, str]] = {
         "forsake": "release",
         "decoy": "dummy credentials",
         "newcomer": "new login",
+        "guest": "authenticated peer",
     },
     "crates/router/src/core": {"port": "attachment", "figures": "statistics", "told": "notified"},
     "crates/router/src/shard": {"port": "attachment", "figures": "statistics", "thief": "theft"},
@@ -55,8 +56,10 @@ RETIRED: dict[str, dict[str, str]] = {
         "told": "notified",
         "heard": "received",
         "figures": "statistics",
+        "guest": "authenticated peer",
     },
     "crates/amqp": {"told": "notified", "attention": "pending work", "astray": "unattached"},
+    "crates/load": {"pace": "send schedule"},
     "crates/sim": {"figures": "statistics", "shelf": "recovered queue"},
     "python/enmasse/pipeline": {
         "told": "notified, or on_batch",
@@ -105,6 +108,14 @@ PHRASES = {
     "the mend": "the remedy",
 }
 PHRASE_FOLDERS = ("crates",)
+
+# Phrases of string literals: error texts, log records, help.
+TEXT_PHRASES = PHRASES | {
+    "leave it out": "omit it",
+    "is to be": "must be",
+    "told": "notified",
+    "anybody": "any client",
+}
 
 # Modules of test helpers, with their names now.
 MODULES = {
@@ -204,6 +215,13 @@ def prose_of(text: str) -> str:
     return "\n".join(" ".join(part.split()) for part in parts)
 
 
+def texts_of(text: str) -> str:
+    """The string literals of Rust code that are more than a word, one a line."""
+    literals = (found.group() for found in RUST_TEXT.finditer(text))
+    texts = (re.sub(r"\\\n\s*", "", one) for one in literals if not one.startswith(("//", "/*")))
+    return "\n".join(one.replace("\n", " ") for one in texts if " " in one)
+
+
 def words_of(identifier: str) -> set[str]:
     return {word.lower() for word in WORDS.findall(identifier)}
 
@@ -278,6 +296,11 @@ def phrases_in(phrases: dict[str, str], prose: Callable[[str], str]) -> list[str
 
 def test_no_phrase_of_a_comment_is_retired() -> None:
     found = phrases_in(PHRASES, comments_of)
+    assert not found, f"see docs/glossary.md: {found}"
+
+
+def test_no_phrase_of_a_text_is_retired() -> None:
+    found = phrases_in(TEXT_PHRASES, texts_of)
     assert not found, f"see docs/glossary.md: {found}"
 
 

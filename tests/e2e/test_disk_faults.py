@@ -216,7 +216,7 @@ def test_a_failing_sync_stops_storing_and_nothing_else(tmp_path: Path) -> None:
         with failing(SYNCS, "51+", up.process.pid, *segments):
             accepted, (unsure, refused) = send_until_refused(up, "orders")
         assert len(accepted) >= 40
-        assert unsure.startswith("the message may be stored or not")
+        assert unsure.startswith("the message may or may not be stored")
         assert refused.startswith("the message cannot be stored")
 
         page = httpx2.get(f"{up.url('http')}/metrics").text

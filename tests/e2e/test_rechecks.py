@@ -52,6 +52,6 @@ async def test_T_AU_3_a_right_and_a_user_that_an_external_service_takes_back_go(
                     # The other link has noticed nothing.
                     assert await sender.send(Message(body=Value("on"))) == Accepted()
                     known.passwords = {}
-                    with pytest.raises(Denied, match="accepted no more; log in again"):
+                    with pytest.raises(Denied, match="no longer accepted; log in again"):
                         while True:
                             await sender.send(Message(body=Value("on")))

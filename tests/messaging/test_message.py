@@ -208,7 +208,7 @@ def test_a_moment_of_any_zone_is_the_same_moment() -> None:
         (Message(Value(object())), "body: a value of type object"),
         (Message(Value(datetime(2026, 3, 1))), "without a time zone"),
         (Message(Value(Symbol("é"))), "not ASCII"),
-        (Message(Value(Array((1, "a")))), "of one type"),
+        (Message(Value(Array((1, "a")))), "must have one type"),
         (Message(annotations={"é": 1}), "annotations: the key"),
         (Message(annotations={"x-opt-a": {1}}), "x-opt-a: a value of type set"),
         (Message(application_properties={"size": 2**64}), "size: "),

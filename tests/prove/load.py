@@ -212,7 +212,7 @@ class _Sending:
 
 
 def in_doubt(delivery: Any) -> bool:
-    """Whether the answer says that the disk has failed: then the message may be stored or not."""
+    """Whether the disk has failed, by the answer: the message may or may not be stored."""
     error = delivery.remote.condition
     return error is not None and error.name == "amqp:internal-error"
 

@@ -150,7 +150,7 @@ impl Client {
                 let options = options.client_options(&url)?;
                 py.detach(|| enmasse_client::Client::connect(&options))
             }
-            _ => return Err(invalid("client options: either url or fd says where to connect")),
+            _ => return Err(invalid("client options: give either url or fd")),
         };
         Ok(Self { client: client.map_err(|error| client_error(&error))? })
     }
@@ -207,7 +207,7 @@ impl Client {
 /// Takes over a descriptor that the caller gives away.
 fn owned(fd: RawFd) -> PyResult<OwnedFd> {
     if fd < 0 {
-        return Err(invalid(format!("fd is {fd}: it is the descriptor of a connected socket")));
+        return Err(invalid(format!("fd is {fd}: it must be the descriptor of a connected socket")));
     }
     // SAFETY: the caller passes ownership of the descriptor, as `_native.pyi` states.
     #[expect(unsafe_code, reason = "Python has no owned descriptors")]
@@ -275,6 +275,6 @@ fn outcome_of(outcome: &Bound<'_, PyTuple>) -> PyResult<Outcome> {
             let (_, delivery_failed, undeliverable_here): (String, bool, bool) = outcome.extract()?;
             Outcome::Modified { delivery_failed, undeliverable_here }
         }
-        _ => return Err(invalid(format!("outcome {name:?}: it is accepted, released, rejected or modified"))),
+        _ => return Err(invalid(format!("outcome {name:?}: it must be accepted, released, rejected or modified"))),
     })
 }

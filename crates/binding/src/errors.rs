@@ -12,9 +12,9 @@ pyo3::create_exception!(
     _native,
     NativeError,
     PyException,
-    "An answer other than the one asked for. `args` is (kind, code, message): who must act (`Invalid`, `Denied`,\n\
-     `Missing`, `Conflict`, `Exhausted`, `Unavailable`, `PeerError`, `Misuse`), a code of `enmasse.base.errors.Code`,\n\
-     and one line that names what and the mend."
+    "An error of the node. `args` is (kind, code, message): who must act (`Invalid`, `Denied`,\n`Missing`, `Conflict`, \
+     `Exhausted`, `Unavailable`, `PeerError`, `Misuse`), a code of `enmasse.base.errors.Code`,\nand one line with the \
+     error and its remedy."
 );
 
 /// An error of the node, for Python.

@@ -134,14 +134,14 @@ fn properties(classes: &Classes, from: &Bound<'_, PyTuple>) -> PyResult<Properti
             Value::Uuid(bytes) => Some(MessageId::Uuid(bytes)),
             Value::Binary(bytes) => Some(MessageId::Binary(bytes)),
             Value::String(text) => Some(MessageId::String(text)),
-            _ => return Err(invalid(format!("{name}: it is a string, bytes, a UUID or a number of at least 0"))),
+            _ => return Err(invalid(format!("{name}: it must be a string, bytes, a UUID or a number of at least 0"))),
         })
     };
     let time = |index, name| -> PyResult<Option<i64>> {
         match in_field(name, from_python(classes, &from.get_item(index)?, 1))? {
             Value::Null => Ok(None),
             Value::Timestamp(millis) => Ok(Some(millis)),
-            _ => Err(invalid(format!("{name}: it is a datetime with a time zone"))),
+            _ => Err(invalid(format!("{name}: it must be a datetime with a time zone"))),
         }
     };
     Ok(Properties {
@@ -185,11 +185,11 @@ fn body(classes: &Classes, from: &Bound<'_, PyAny>) -> PyResult<Body> {
             let parts: Vec<Bound<'_, PyAny>> = content.extract()?;
             let part = |part: Bound<'_, PyAny>| match in_field("body", from_python(classes, &part, MAX_DEPTH))? {
                 Value::List(items) => Ok(items),
-                _ => Err(invalid("body: each part of a sequence is a list")),
+                _ => Err(invalid("body: each part of a sequence must be a list")),
             };
             Ok(Body::Sequence(parts.into_iter().map(part).collect::<PyResult<_>>()?))
         }
         "value" => Ok(Body::Value(in_field("body", from_python(classes, &content, MAX_DEPTH))?)),
-        _ => Err(invalid(format!("body: {kind:?} is no kind of body"))),
+        _ => Err(invalid(format!("body: {kind:?} is not a kind of body"))),
     }
 }

@@ -5,7 +5,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use enmasse_client::{Error, Id, Kind, Packed, Packing, Queue, Seen, SourceOptions, identity, was_delivered_before};
+use enmasse_client::{
+    Error, Id, Kind, Packed, Packing, Queue, RecentIds, SourceOptions, identity, was_delivered_before,
+};
 use enmasse_columns::{Batch, Declared, Options as Columns, Origin};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -37,7 +39,7 @@ pub(crate) struct Intake {
     /// of identities
     key: [u8; 16],
     queue: Option<Queue>,
-    seen: Seen,
+    seen: RecentIds,
     /// of messages without an outcome
     pulled: Vec<Id>,
 }
@@ -55,8 +57,8 @@ impl Intake {
             selector: source.selector,
             silence: Duration::from_millis(source.silence_ms),
         };
-        let key = u128::from_str_radix(key, 16).map_err(|_| invalid("key: it has 32 hexadecimal digits"))?;
-        Ok(Self { options, key: key.to_be_bytes(), queue: None, seen: Seen::default(), pulled: Vec::new() })
+        let key = u128::from_str_radix(key, 16).map_err(|_| invalid("key: it must have 32 hexadecimal digits"))?;
+        Ok(Self { options, key: key.to_be_bytes(), queue: None, seen: RecentIds::default(), pulled: Vec::new() })
     }
 
     fn pull(&mut self, py: Python<'_>, first: u64, rows: u32, size: usize) -> PyResult<Segment> {
@@ -223,7 +225,7 @@ impl Spooled {
         let declared = Declared::new(&wanted.columns).map_err(|error| invalid(error.to_string()))?;
         let packed = py.detach(|| Packed::open(&file)).map_err(|error| client_error(&error))?;
         if packed.kind != Kind::Messages {
-            return Err(invalid("the file has no messages, only what is remembered of them"));
+            return Err(invalid("the file has no messages, only their identities"));
         }
         Ok(Self { file, packed, wanted, batch: Batch::new(Arc::new(declared)), done: 0 })
     }

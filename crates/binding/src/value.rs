@@ -147,8 +147,9 @@ pub(crate) fn to_python<'py>(py: Python<'py>, classes: &Classes, value: Value) -
             let dict = PyDict::new(py);
             for (key, value) in pairs {
                 let value = to_python(py, classes, value)?;
-                dict.set_item(to_python(py, classes, key)?, value)
-                    .map_err(|error| broken(format!("message: a map has a key that Python cannot take: {error}")))?;
+                dict.set_item(to_python(py, classes, key)?, value).map_err(|error| {
+                    broken(format!("message: a map has a key that is not valid in Python: {error}"))
+                })?;
             }
             dict.into_any()
         }
@@ -268,7 +269,7 @@ fn from_class(classes: &Classes, kind: Kind, value: &Bound<'_, PyAny>, depth: u3
         Kind::DateTime => {
             let millis = classes.to_millis.bind(value.py()).call1((value,))?;
             if millis.is_none() {
-                return Err(Unsendable::Value("a datetime without a time zone is no point in time".to_owned()));
+                return Err(Unsendable::Value("a datetime without a time zone is not a point in time".to_owned()));
             }
             Value::Timestamp(millis.extract()?)
         }
@@ -279,5 +280,5 @@ fn from_class(classes: &Classes, kind: Kind, value: &Bound<'_, PyAny>, depth: u3
 /// The elements of an array are of one type (part 1, 1.6.24).
 fn array(items: Vec<Value>) -> Result<Vec<Value>, Unsendable> {
     let same = items.windows(2).all(|pair| std::mem::discriminant(&pair[0]) == std::mem::discriminant(&pair[1]));
-    if same { Ok(items) } else { Err(Unsendable::Value("the elements of an array are of one type".to_owned())) }
+    if same { Ok(items) } else { Err(Unsendable::Value("the elements of an array must have one type".to_owned())) }
 }

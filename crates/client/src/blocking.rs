@@ -45,7 +45,7 @@ pub(crate) fn applies_selector(options: &SourceOptions, filters: &[String]) -> R
     if options.selector.is_none() || filters.iter().any(|name| name == SELECTOR_FILTER) {
         return Ok(());
     }
-    Err(Error::invalid("selector: the server does not apply it; filter what is read instead"))
+    Err(Error::invalid("selector: the server does not apply it; filter the result instead"))
 }
 
 /// Connects to the first server that answers; returns also its identity.
@@ -53,7 +53,7 @@ pub(crate) fn applies_selector(options: &SourceOptions, filters: &[String]) -> R
 /// # Errors
 /// That of the last server that was tried; `Invalid` if none is named.
 pub(crate) fn connect(servers: &[ClientOptions]) -> Result<(Client, Option<String>), Error> {
-    let mut last = Error::invalid("servers: none is named");
+    let mut last = Error::invalid("servers: the list is empty");
     for server in servers {
         match open(server) {
             Ok(opened) => return Ok(opened),
@@ -93,7 +93,7 @@ pub(crate) fn wait(client: &Client, patience: Duration) -> Result<Vec<Event>, Er
         }
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            let what = format!("the server said nothing for {} s", patience.as_secs());
+            let what = format!("no answer from the server for {} s", patience.as_secs());
             return Err(Error::unavailable(what));
         }
         let time =
@@ -108,7 +108,7 @@ pub(crate) fn wait(client: &Client, patience: Duration) -> Result<Vec<Event>, Er
 /// The error that a server's reason is.
 pub(crate) fn closing_error(what: &str, reason: Option<Reason>) -> Error {
     let Some(Reason { condition, description }) = reason else {
-        return Error::unavailable(format!("{what}: closed by the server, which gave no reason"));
+        return Error::unavailable(format!("{what}: closed by the server without a reason"));
     };
     Error { kind: ErrorKind::of(&condition), message: format!("{what}: {condition}: {description}") }
 }

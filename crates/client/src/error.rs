@@ -47,7 +47,7 @@ impl Error {
     #[must_use]
     pub fn from_peer(what: &str, error: Option<&enmasse_amqp::types::Error>) -> Self {
         let Some(error) = error else {
-            return Self::unavailable(format!("{what} by the server, which gave no reason"));
+            return Self::unavailable(format!("{what} by the server without a reason"));
         };
         let kind = ErrorKind::of(error.condition.as_str());
         let description = error.description.as_deref().unwrap_or("no description");

@@ -1,5 +1,5 @@
-//! The client side of EnMasse: a client of any AMQP 1.0 server. The load tool (`crates/load`) uses
-//! its login, transport, poller and buffers.
+//! The client side of EnMasse: a client of any AMQP 1.0 server. The load tool (`crates/load`) uses its
+//! login, transport, poller and buffers.
 
 mod blocking;
 mod client;
@@ -25,6 +25,6 @@ pub use enmasse_amqp::ErrorKind;
 pub use error::Error;
 pub use publish::{Cause, Post, Publisher, PublisherOptions};
 pub use queue::Queue;
-pub use spool::{Id, Kind, Packed, Packing, Records, Seen, identity, was_delivered_before};
+pub use spool::{Id, Kind, Packed, Packing, RecentIds, Records, identity, was_delivered_before};
 pub use stream::{Range, Stream};
 pub use transport::TlsOptions;

@@ -81,8 +81,8 @@ impl Credentials {
     }
 }
 
-const WITHHELD: &str = "PLAIN shows the password to whoever listens, as OAUTHBEARER and XOAUTH2 do the token: they are \
-                        used over TLS (amqps) or to loopback only";
+const WITHHELD: &str = "PLAIN sends the password in clear text, as OAUTHBEARER and XOAUTH2 do the token: they are used \
+                        over TLS (amqps) or to loopback only";
 
 fn shows_secret(name: &str) -> bool {
     Mechanism::from_name(name).is_some_and(Mechanism::shows_secret)
@@ -91,7 +91,7 @@ fn shows_secret(name: &str) -> bool {
 fn mechanism(name: &str) -> Result<Mechanism, Error> {
     Mechanism::from_name(name).ok_or_else(|| {
         let known: Vec<_> = Mechanism::ALL.iter().map(|mechanism| mechanism.name()).collect();
-        Error::invalid(format!("SASL mechanism {name:?}: known are {}", known.join(", ")))
+        Error::invalid(format!("SASL mechanism {name:?} is unknown: use one of {}", known.join(", ")))
     })
 }
 

@@ -243,7 +243,7 @@ impl Publisher {
             if progress {
                 since = Instant::now();
             } else if since.elapsed() > self.options.silence {
-                let what = format!("the server took no message for {} s", self.options.silence.as_secs());
+                let what = format!("the server accepted no message for {} s", self.options.silence.as_secs());
                 return Err(self.stuck(Error::unavailable(what)));
             }
         }
@@ -255,7 +255,7 @@ impl Publisher {
         match self.lanes.iter().find(waits) {
             Some(lane) => Error {
                 message: format!(
-                    "{}: {} takes no messages now: it has no receiver, or no room",
+                    "{}: {} accepts no messages now: it has no receiver or is full",
                     error.message, lane.address
                 ),
                 ..error
@@ -407,7 +407,7 @@ fn cause(reason: Option<Reason>) -> Cause {
         Some(Reason { condition, description }) => Cause { condition, description },
         None => Cause {
             condition: "amqp:not-found".to_owned(),
-            description: "the server refused the link and gave no reason".to_owned(),
+            description: "the server refused the link without a reason".to_owned(),
         },
     }
 }

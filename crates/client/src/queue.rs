@@ -80,8 +80,7 @@ impl Queue {
                         }
                         if self.ours && !capabilities.iter().any(|name| name == QUEUE) {
                             return Err(Error::invalid(format!(
-                                "{address} keeps no messages for one reader: name a queue, or a subscription of it as \
-                                 topic::subscription"
+                                "{address} is not a queue: name a queue, or a subscription as topic::subscription"
                             )));
                         }
                         return applies_selector(&self.options, &filters);
@@ -218,7 +217,7 @@ impl Queue {
 }
 
 fn is_stream(address: &str) -> Error {
-    Error::invalid(format!("{address} is a stream, which is read by offsets: leave out the option spool"))
+    Error::invalid(format!("{address} is a stream, which is read by offsets: remove the option spool"))
 }
 
 /// A request of AMQP Management (`docs/contracts.md` 9).

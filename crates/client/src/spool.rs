@@ -145,17 +145,17 @@ impl Packed {
             u64::from_le_bytes(number)
         };
         if bytes.len() < HEADER + CHECKSUM {
-            return Err(torn("the file is torn: it is too short"));
+            return Err(torn("the file is truncated"));
         }
         if &bytes[..8] != MAGIC {
-            return Err(torn("the file is none of a spool"));
+            return Err(torn("the file is not a spool file"));
         }
         if field(8, 2) != u64::from(VERSION) {
             return Err(torn("the file is of another version of the format"));
         }
         let end = bytes.len() - CHECKSUM;
         if field(32, 8) != (end - HEADER) as u64 || field(end, 4) != u64::from(crc32c::crc32c(&bytes[..end])) {
-            return Err(torn("the file is torn: its checksum is wrong"));
+            return Err(torn("the file is damaged: its checksum is wrong"));
         }
         let kind = if field(10, 2) == 1 { Kind::Messages } else { Kind::Ids };
         Ok(Self { kind, offsets: field(16, 8)..field(24, 8), count: field(12, 4) as u32 })
@@ -187,12 +187,12 @@ impl<'a> Iterator for Records<'a> {
 
 /// Identities of the messages that were taken last. Its owner bounds it by `keep`.
 #[derive(Debug, Default)]
-pub struct Seen {
+pub struct RecentIds {
     order: VecDeque<Id>,
     set: HashSet<Id>,
 }
 
-impl Seen {
+impl RecentIds {
     /// Takes an identity in, as the newest, unless it is known.
     pub fn add(&mut self, id: Id) {
         if self.set.insert(id) {

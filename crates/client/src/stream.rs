@@ -333,7 +333,7 @@ impl Reading {
                 let before = std::mem::replace(&mut self.next, self.range.to);
                 return Ok(self.range.to.saturating_sub(before));
             }
-            return conflict(format!("{address}: the stream was made anew: its uid was {wanted} and is {found}"));
+            return conflict(format!("{address}: the stream was recreated: its uid was {wanted} and is {found}"));
         }
         let number = self.range.partition;
         let Some(part) = state.partitions.iter().find(|part| part.partition == number) else {
@@ -368,8 +368,8 @@ impl Reading {
 
 fn no_stream(address: &str) -> Error {
     Error::invalid(format!(
-        "{address} is no stream: the server gives no offsets of its messages; name a stream address, or give a folder \
-         to read a queue through: option spool"
+        "{address} is not a stream: its messages have no offsets; name a stream address, or give a folder to read a \
+         queue through: option spool"
     ))
 }
 

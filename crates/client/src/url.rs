@@ -77,7 +77,7 @@ impl Url {
             Some(("ws", rest)) => (Scheme::Ws, rest),
             Some(("wss", rest)) => (Scheme::Wss, rest),
             Some((other, _)) => {
-                return Err(Error::invalid(format!("URL scheme {other:?}: it is amqp, amqps, ws or wss")));
+                return Err(Error::invalid(format!("URL scheme {other:?}: it must be amqp, amqps, ws or wss")));
             }
         };
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
@@ -125,7 +125,7 @@ fn host_and_port(place: &str, scheme: Scheme) -> Result<(String, u16), Error> {
         Some((host, "")) => (host, None),
         Some((host, rest)) => match rest.strip_prefix(':') {
             Some(port) => (host, Some(port)),
-            None => return Err(Error::invalid(format!("URL host {place:?}: a port after ] begins with a colon"))),
+            None => return Err(Error::invalid(format!("URL host {place:?}: a port after ] must begin with a colon"))),
         },
         None => match place.rsplit_once(':') {
             Some((host, port)) => (host, Some(port)),
@@ -137,15 +137,15 @@ fn host_and_port(place: &str, scheme: Scheme) -> Result<(String, u16), Error> {
     }
     let port = match port {
         None => scheme.default_port(),
-        Some(port) => {
-            port.parse().map_err(|_| Error::invalid(format!("URL port {port:?}: it is a number from 1 to 65535")))?
-        }
+        Some(port) => port
+            .parse()
+            .map_err(|_| Error::invalid(format!("URL port {port:?}: it must be a number from 1 to 65535")))?,
     };
     Ok((host.to_owned(), port))
 }
 
 fn percent_decode(text: &str) -> Result<String, Error> {
-    let fault = || Error::invalid("URL: % is followed by two hexadecimal digits of UTF-8 text");
+    let fault = || Error::invalid("URL: % must be followed by two hexadecimal digits of UTF-8 text");
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&first, tail)) = rest.split_first() {

@@ -102,7 +102,7 @@ impl Batch {
             body::decode(&self.declared, &self.fields, &mut self.columns, parts)
                 .and_then(|count| self.fits(count, parts))
         } else if parts.is_malformed() {
-            Err("the bytes are no AMQP message".to_owned())
+            Err("the bytes are not an AMQP message".to_owned())
         } else {
             self.unmarked();
             return 1;

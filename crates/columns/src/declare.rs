@@ -129,7 +129,7 @@ impl Declared {
                 declarations(text)?.into_iter().map(|(name, kind)| item(name, kind)).collect::<Result<_, _>>()?
             }
             None if options.decode.is_some() => {
-                return Err(Error("columns: what is decoded needs them, such as 'device string, value double'".into()));
+                return Err(Error("columns: decoding needs them, such as 'device string, value double'".into()));
             }
             None => ENVELOPE.iter().map(|(name, part)| envelope(name, *part)).collect::<Vec<_>>(),
         };
@@ -163,9 +163,9 @@ fn delimiter(wanted: Option<char>) -> Result<u8, Error> {
     let wanted = wanted.unwrap_or(',');
     match u8::try_from(wanted) {
         Ok(byte) if byte.is_ascii() && !matches!(byte, b'"' | b'\n' | b'\r') => Ok(byte),
-        _ => {
-            Err(Error(format!("csvDelimiter: {wanted:?} cannot be one; it is a character of ASCII such as ',' or ';'")))
-        }
+        _ => Err(Error(format!(
+            "csvDelimiter: {wanted:?} is not a delimiter; use an ASCII character such as ',' or ';'"
+        ))),
     }
 }
 
@@ -183,8 +183,8 @@ fn item(name: String, kind: Option<Type>) -> Result<Item, Error> {
             let Some(kind) = kind else {
                 let near = nearest(&name);
                 return Err(Error(format!(
-                    "columns: {name} has no type and is no column of the envelope (the nearest is {near}); \
-                     a field of the body is declared with its type, such as '{name} string'"
+                    "columns: {name} has no type and is not a column of the envelope (the nearest is {near}); declare \
+                     a field of the body with its type, such as '{name} string'"
                 )));
             };
             if kind == Type::Map {
@@ -209,20 +209,20 @@ fn item(name: String, kind: Option<Type>) -> Result<Item, Error> {
 
 fn check(items: &[Item], decode: Option<Format>) -> Result<(), Error> {
     if items.is_empty() {
-        return Err(Error("columns: there is none; leave the option out to have all of the envelope".into()));
+        return Err(Error("columns: the list is empty; omit the option to get all columns of the envelope".into()));
     }
     if items.len() > COLUMNS_MAX {
-        return Err(Error(format!("columns: there are {}, and {COLUMNS_MAX} is the most", items.len())));
+        return Err(Error(format!("columns: there are {}, and the limit is {COLUMNS_MAX}", items.len())));
     }
     let mut names: Vec<_> = items.iter().map(|item| item.name.to_lowercase()).collect();
     names.sort_unstable();
     if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(Error(format!("columns: {} is there twice (case does not matter)", pair[0])));
+        return Err(Error(format!("columns: {} appears twice (case does not matter)", pair[0])));
     }
     let field = items.iter().find(|item| matches!(item.from, Source::Body(_)));
     match (field, decode) {
         (Some(field), None) => Err(Error(format!(
-            "columns: {} is no column of the envelope (the nearest is {}); to have it from the body, say how by 'decode'",
+            "columns: {} is not a column of the envelope (the nearest is {}); to decode it from the body, set decode",
             field.name,
             nearest(&field.name)
         ))),
@@ -233,7 +233,7 @@ fn check(items: &[Item], decode: Option<Format>) -> Result<(), Error> {
             });
             match unknown {
                 Some(key) => Err(Error(format!(
-                    "columns: {key} is no field of a SenML record; those are {}",
+                    "columns: {key} is not a field of a SenML record; those are {}",
                     crate::body::senml::FIELDS.join(", ")
                 ))),
                 None => Ok(()),
@@ -371,7 +371,7 @@ mod tests {
     fn what_is_wrong_is_named_with_the_mend() {
         for (text, decode, said) in [
             ("ofset", None, "the nearest is offset"),
-            ("devise string", None, "'decode'"),
+            ("devise string", None, "set decode"),
             ("offset string", None, "offset is of type bigint"),
             ("a decimal(3,2)", Some(Format::Json), "decimal(3,2)"),
             ("a map<string,string>", Some(Format::Json), "make it a string"),
@@ -379,14 +379,14 @@ mod tests {
             ("a int,", Some(Format::Json), "comma"),
             (", a int", Some(Format::Json), "name is missing"),
             ("`a", Some(Format::Json), "not closed"),
-            (" ", None, "there is none"),
-            ("value double", Some(Format::SenmlJson), "value is no field of a SenML record"),
+            (" ", None, "the list is empty"),
+            ("value double", Some(Format::SenmlJson), "value is not a field of a SenML record"),
         ] {
             let error = declared(text, decode).unwrap_err();
             assert!(error.contains(said), "{text}: {error}");
         }
         let many: Vec<_> = (0..=super::COLUMNS_MAX).map(|index| format!("c{index} int")).collect();
-        assert!(declared(&many.join(","), Some(Format::Json)).unwrap_err().contains("1024 is the most"));
+        assert!(declared(&many.join(","), Some(Format::Json)).unwrap_err().contains("the limit is 1024"));
         assert!(Declared::new(&Options { decode: Some(Format::Csv), ..Options::default() }).is_err());
         assert!(Declared::new(&Options { csv_delimiter: Some('é'), ..Options::default() }).is_err());
     }

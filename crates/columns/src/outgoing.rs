@@ -93,12 +93,12 @@ impl Outgoing {
             let Some((_, wanted)) = KNOWN.iter().find(|(known, _)| *known == name) else {
                 let names: Vec<_> = KNOWN.iter().map(|(name, _)| *name).collect();
                 return Err(Error(format!(
-                    "column {name} is no part of a message: use {}, or put it into one of them (body by to_json)",
+                    "column {name} is not part of a message: use {}, or put it into one of them (body by to_json)",
                     names.join(", ")
                 )));
             };
             if found.take(name, column).is_none() {
-                return Err(Error(format!("column {name} is {}: it has to be {wanted}", column.data_type())));
+                return Err(Error(format!("column {name} is {}: it must be {wanted}", column.data_type())));
             }
         }
         Ok(found)
@@ -222,11 +222,11 @@ impl Outgoing {
             "binary" => Ok(Body::Value(Value::Binary(bytes.to_vec()))),
             "string" => match std::str::from_utf8(bytes) {
                 Ok(text) => Ok(Body::Value(Value::String(text.to_owned()))),
-                Err(_) => Err("body: it is no UTF-8, and body_kind is string".to_owned()),
+                Err(_) => Err("body: it is not UTF-8, and body_kind is string".to_owned()),
             },
             "value" => match decode_value(bytes) {
                 Ok((value, [])) => Ok(Body::Value(value)),
-                _ => Err("body: it is no encoded AMQP value, and body_kind is value".to_owned()),
+                _ => Err("body: it is not an encoded AMQP value, and body_kind is value".to_owned()),
             },
             "none" => Ok(Body::Empty),
             kind => Err(format!("body_kind: {kind} cannot be sent; use data, string, binary, value or none")),

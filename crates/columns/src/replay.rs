@@ -25,13 +25,13 @@ impl Replay {
     pub fn new(batch: &RecordBatch) -> Result<Self, Error> {
         let column = |(name, part): &(&str, Part)| {
             let found = batch.column_by_name(name);
-            let found =
-                found.ok_or_else(|| Error(format!("{name}: whole messages are wanted, and this column is missing")))?;
+            let found = found
+                .ok_or_else(|| Error(format!("{name}: this column is missing, and whole messages are required")))?;
             if is_of(part.kind(), found.data_type()) {
                 return Ok(ArrayRef::clone(found));
             }
             let (kind, has) = (part.kind().name(), found.data_type());
-            Err(Error(format!("{name}: it is {has}, and {kind} is wanted")))
+            Err(Error(format!("{name}: it is {has}, and {kind} is required")))
         };
         let columns = ENVELOPE.iter().map(column).collect::<Result<_, _>>()?;
         Ok(Self { rows: batch.num_rows(), columns })

@@ -246,7 +246,7 @@ impl<T: Traffic> Connection<T> {
 
     fn sasl(&mut self, frame: SaslFrame) -> Result<(), Error> {
         let Some(exchange) = &mut self.exchange else {
-            return Err(Error::peer("a SASL frame where none was asked for"));
+            return Err(Error::peer("an unexpected SASL frame"));
         };
         match frame {
             SaslFrame::Mechanisms(offered) => {
@@ -320,7 +320,7 @@ impl<T: Traffic> Connection<T> {
         }
         let link = attach.name.rsplit('-').next().and_then(|text| text.parse().ok());
         let Some(link) = link.filter(|link| *link < self.traffic.links().len()) else {
-            return Err(Error::peer(format!("attach of a link {:?} that was not asked for", attach.name)));
+            return Err(Error::peer(format!("attach of a link {:?} that was not requested", attach.name)));
         };
         let handle = attach.handle as usize;
         if handle > usize::from(u16::MAX) {

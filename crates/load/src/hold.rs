@@ -145,7 +145,7 @@ impl<'a> Crowd<'a> {
         if (self.progress)(Progress { phase, fraction, count: self.up }) {
             Ok(())
         } else {
-            Err(Error::unavailable("the load was ended before its time"))
+            Err(Error::unavailable("the load was stopped early"))
         }
     }
 
@@ -161,7 +161,7 @@ impl<'a> Crowd<'a> {
             if start.elapsed() > SETUP_TIMEOUT {
                 let up = self.up;
                 return Err(Error::unavailable(format!(
-                    "{}: only {up} of {count} connections came up",
+                    "{}: only {up} of {count} connections were opened",
                     self.plan.server
                 )));
             }

@@ -1,5 +1,5 @@
-//! The load tool by itself: `--name value` for every option of `enmasse_load::Options`, the result
-//! as JSON on stdout.
+//! The load tool by itself: `--name value` for every option of `enmasse_load::Options`, the result as JSON
+//! on stdout.
 
 use std::process::ExitCode;
 

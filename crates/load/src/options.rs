@@ -133,12 +133,12 @@ const TABLE: &[Entry] = &[
     Entry { name: "mode", help: "load, idle or connect", set: set_mode },
     Entry { name: "url", help: "amqp[s]|ws[s]://[user:password@]host[:port]", set: |_, _| Ok(()) },
     Entry { name: "address", help: "address; %d in it becomes the link's number", set: |o, v| text(&mut o.address, v) },
-    Entry { name: "addresses", help: "how many addresses %d makes", set: |o, v| number(&mut o.addresses, v, 1) },
+    Entry { name: "addresses", help: "number of addresses that %d makes", set: |o, v| number(&mut o.addresses, v, 1) },
     Entry { name: "senders", help: "sending links", set: |o, v| number(&mut o.senders, v, 0) },
     Entry { name: "receivers", help: "receiving links", set: |o, v| number(&mut o.receivers, v, 0) },
     Entry {
         name: "connections",
-        help: "connections in all (0: one a link)",
+        help: "connections in total (0: one for each link)",
         set: |o, v| number(&mut o.connections, v, 0),
     },
     Entry { name: "multicast", help: "true: every receiver gets every message", set: |o, v| flag(&mut o.multicast, v) },
@@ -146,14 +146,14 @@ const TABLE: &[Entry] = &[
     Entry { name: "presettled", help: "true: send settled", set: |o, v| flag(&mut o.presettled, v) },
     Entry { name: "durable", help: "true: durable header", set: |o, v| flag(&mut o.durable, v) },
     Entry { name: "credit", help: "link credit of receivers", set: |o, v| number(&mut o.credit, v, 1) },
-    Entry { name: "rate", help: "messages a second in all (0: as fast as it goes)", set: set_rate },
+    Entry { name: "rate", help: "messages a second in total (0: as fast as possible)", set: set_rate },
     Entry {
         name: "messages",
         help: "messages of each sender, or receiver (0: by time)",
         set: |o, v| number(&mut o.messages, v, 0),
     },
     Entry { name: "duration", help: "seconds measured", set: |o, v| seconds(&mut o.duration, v) },
-    Entry { name: "warmup", help: "seconds before that", set: |o, v| seconds(&mut o.warmup, v) },
+    Entry { name: "warmup", help: "seconds of warm-up before the measurement", set: |o, v| seconds(&mut o.warmup, v) },
     Entry { name: "capability", help: "capability of sources and targets", set: |o, v| optional(&mut o.capability, v) },
     Entry { name: "offset", help: "first, last or next of a stream", set: |o, v| optional(&mut o.offset, v) },
     Entry { name: "hostname", help: "hostname of sasl-init and open", set: |o, v| optional(&mut o.hostname, v) },
@@ -167,11 +167,11 @@ const TABLE: &[Entry] = &[
     Entry { name: "key", help: "file of its key", set: |o, v| file(&mut o.tls.key, v) },
     Entry {
         name: "serverName",
-        help: "name asked for by TLS (the host of the URL)",
+        help: "name that TLS requests (default: the host of the URL)",
         set: |o, v| optional(&mut o.tls.server_name, v),
     },
-    Entry { name: "insecure", help: "true: take any certificate", set: |o, v| flag(&mut o.tls.insecure, v) },
-    Entry { name: "pids", help: "server processes, by commas", set: set_pids },
+    Entry { name: "insecure", help: "true: accept any certificate", set: |o, v| flag(&mut o.tls.insecure, v) },
+    Entry { name: "pids", help: "server processes, separated by commas", set: set_pids },
     Entry { name: "link", help: "none, receiver or sender (idle, connect)", set: set_link },
     Entry { name: "parallel", help: "connections opened at a time", set: |o, v| number(&mut o.parallel, v, 1) },
     Entry { name: "label", help: "copied into the report", set: |o, v| text(&mut o.label, v) },
@@ -190,8 +190,8 @@ impl Options {
         let entry = TABLE
             .iter()
             .find(|entry| entry.name == name)
-            .ok_or_else(|| Error::invalid(format!("option {name:?}: there is none of that name")))?;
-        (entry.set)(self, value).map_err(|wanted| Error::invalid(format!("{name} {value:?}: it is {wanted}")))
+            .ok_or_else(|| Error::invalid(format!("option {name:?} is unknown")))?;
+        (entry.set)(self, value).map_err(|wanted| Error::invalid(format!("{name} {value:?}: it must be {wanted}")))
     }
 
     /// Every option with its help, a line each.
@@ -210,14 +210,14 @@ impl Options {
             return Err(Error::invalid("senders and receivers: at least one link is needed"));
         }
         if self.mode == Mode::Idle && self.connections == 0 {
-            return Err(Error::invalid("connections: how many idle ones?"));
+            return Err(Error::invalid("connections: give the number of idle connections"));
         }
         let sides = u32::from(self.senders > 0) + u32::from(self.receivers > 0);
         if self.mode == Mode::Load && self.connections != 0 && !(sides..=links).contains(&self.connections) {
             return Err(Error::invalid(format!("connections: from {sides} to {links} for {links} links")));
         }
         if self.addresses > 1 && !self.address.contains("%d") {
-            return Err(Error::invalid("address: it holds %d where the number goes, with addresses above 1"));
+            return Err(Error::invalid("address: it must contain %d, for the number, with addresses above 1"));
         }
         Ok(())
     }
@@ -300,7 +300,7 @@ fn set_rate(options: &mut Options, value: &str) -> Result<(), &'static str> {
 
 fn set_pids(options: &mut Options, value: &str) -> Result<(), &'static str> {
     let pids = value.split(',').filter(|pid| !pid.is_empty()).map(str::parse).collect::<Result<_, _>>();
-    options.pids = pids.map_err(|_| "process numbers, divided by commas")?;
+    options.pids = pids.map_err(|_| "process numbers, separated by commas")?;
     Ok(())
 }
 

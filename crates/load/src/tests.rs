@@ -165,7 +165,7 @@ fn a_run_ends_when_it_is_told_to() {
     for mode in ["load", "idle", "connect"] {
         let pairs = [("duration", "3600"), ("mode", mode), ("connections", "2")];
         let error = run(&options(forwarder(None), &pairs), &mut |progress| progress.phase != "measure").unwrap_err();
-        assert!(error.message.contains("ended"), "{mode}: {error}");
+        assert!(error.message.contains("stopped early"), "{mode}: {error}");
     }
 }
 

@@ -7,9 +7,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::machine::{Snapshot, resident_kib};
-use super::pace::Pace;
 use super::receiver::{Received, Receiver};
 use super::report::Json;
+use super::schedule::SendSchedule;
 use super::sender::{Sender, Sent};
 use super::worker::{TURN_MAX, Worker};
 use super::{Phase, Plan, Progress, SETUP_TIMEOUT, latency_histogram, latency_report};
@@ -73,7 +73,7 @@ impl Board {
             return Ok(());
         }
         let failure = self.failure.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
-        Err(failure.unwrap_or_else(|| Error::misuse("a thread of the load failed without saying why")))
+        Err(failure.unwrap_or_else(|| Error::misuse("a thread of the load failed without an error")))
     }
 }
 
@@ -145,7 +145,7 @@ fn send(plan: &Arc<Plan>, board: &Board, links: Vec<Vec<u32>>) -> Result<SendRes
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     let senders = links.into_iter().map(|numbers| Sender::new(plan, numbers)).collect();
     let mut worker = Worker::start(plan, senders)?;
-    let mut pace = None;
+    let mut schedule = None;
     let mut wait = TURN_MAX;
     loop {
         worker.turn(wait)?;
@@ -156,7 +156,7 @@ fn send(plan: &Arc<Plan>, board: &Board, links: Vec<Vec<u32>>) -> Result<SendRes
         wait = if !sending {
             TURN_MAX
         } else if plan.options.rate > 0.0 {
-            send_paced(&mut worker, &mut pace)?
+            send_scheduled(&mut worker, &mut schedule)?
         } else {
             send_freely(&mut worker)?
         };
@@ -200,14 +200,14 @@ fn send_freely(worker: &mut Worker<Sender>) -> Result<Duration, Error> {
 
 /// Distributes the messages due by now to the connections in turn. Returns the time until more is
 /// due.
-fn send_paced(worker: &mut Worker<Sender>, pace: &mut Option<Pace>) -> Result<Duration, Error> {
+fn send_scheduled(worker: &mut Worker<Sender>, schedule: &mut Option<SendSchedule>) -> Result<Duration, Error> {
     let now = worker.plan.clock.now();
-    let pace = pace.get_or_insert_with(|| Pace::new(worker.plan.options.rate, now));
+    let schedule = schedule.get_or_insert_with(|| SendSchedule::new(worker.plan.options.rate, now));
     let count = worker.connections.len();
     let mut turn = 0;
     let mut idle = 0;
     while idle < count
-        && let Some(due) = pace.due(now)
+        && let Some(due) = schedule.due(now)
     {
         let connection = &mut worker.connections[turn];
         turn = (turn + 1) % count;
@@ -218,10 +218,10 @@ fn send_paced(worker: &mut Worker<Sender>, pace: &mut Option<Pace>) -> Result<Du
         }
         idle = 0;
         connection.traffic.send_one(&mut connection.session, &mut connection.wire.output, due);
-        pace.take();
+        schedule.take();
     }
     worker.flush(now)?;
-    Ok(pace.wait(worker.plan.clock.now()).min(TURN_MAX))
+    Ok(schedule.wait(worker.plan.clock.now()).min(TURN_MAX))
 }
 
 struct ReceiveResult {
@@ -271,7 +271,7 @@ impl Conductor<'_> {
         let count = self.board.count();
         let count = if self.plan.options.receivers > 0 { count.received } else { count.settled.max(count.sent) };
         if !(self.progress)(Progress { phase, fraction, count }) {
-            return Err(Error::unavailable("the load was ended before its time"));
+            return Err(Error::unavailable("the load was stopped early"));
         }
         self.board.check()
     }
@@ -281,7 +281,7 @@ impl Conductor<'_> {
         while !up.load(Ordering::Acquire) {
             self.report_progress("connect", 0.0)?;
             if start.elapsed() > SETUP_TIMEOUT {
-                return Err(Error::unavailable(format!("{}: not all links came up in time", self.plan.server)));
+                return Err(Error::unavailable(format!("{}: not all links were attached in time", self.plan.server)));
             }
             thread::sleep(Duration::from_millis(1));
         }

@@ -237,8 +237,9 @@ impl Acceptor {
 
     /// The connection is closed at once: its source address has its share of the node.
     fn refuse_connection(&self, peer: SocketAddr) -> AcceptOutcome {
-        let what =
-            EventKind::SourceCrowded { reason: "its source address has its share of all connections".to_owned() };
+        let what = EventKind::SourceCrowded {
+            reason: "its source address has used up its share of all connections".to_owned(),
+        };
         self.shared.events.push(NodeEvent { peer: Some(peer.to_string()), ..NodeEvent::new(what) });
         AcceptOutcome::NothingWaiting
     }

@@ -168,7 +168,7 @@ impl Node {
         }
         journal.commit(batch).map_err(|refused| match refused {
             Refused::Stopped(why) | Refused::Unsure(why) => (Reason::JournalStopped, stopped_message(&why)),
-            refused => (Reason::NotOpened, format!("it finds no place in the journal: {refused}")),
+            refused => (Reason::NotOpened, format!("the journal cannot open it: {refused}")),
         })
     }
 }
@@ -179,8 +179,7 @@ fn is_on_disk(address: &AddressEntry) -> bool {
 
 fn stopped_message(why: &str) -> String {
     format!(
-        "the journal has stopped: {why}; it takes no more messages and hands out those it has: mend the disk and start \
-         again"
+        "the journal has stopped: {why}; it accepts no messages and delivers stored ones: repair the disk and restart"
     )
 }
 
@@ -273,9 +272,10 @@ mod tests {
         let table = Arc::clone(&lock(&node.table));
         let kept = declared(&table).find(|address| &*address.uid == "kept").unwrap();
         assert_eq!(kept.storage.as_ref().map(|storage| storage.settings.dead_letter), Some(false));
-        let guest = |name: &str| enmasse_router::table::Guest { user: Some(name.to_owned()), ..Default::default() };
+        let authenticated =
+            |name: &str| enmasse_router::table::Authenticated { user: Some(name.to_owned()), ..Default::default() };
         let space = table.spaces().next().unwrap();
-        let may = |name| space.rights(&guest(name)).may(enmasse_router::plan::Operation::Send, "new");
+        let may = |name| space.rights(&authenticated(name)).may(enmasse_router::plan::Operation::Send, "new");
         assert!(may("bob") && !may("alice"));
         assert_eq!(node.proof().unwrap(), applied.proof);
     }

@@ -119,7 +119,7 @@ impl Certificates {
             let read = if place < CERTIFICATES_MAX {
                 self.certified(one)
             } else {
-                Err(format!("one space shows {CERTIFICATES_MAX} certificates at most: leave some out"))
+                Err(format!("an address space may have {CERTIFICATES_MAX} certificates: remove some"))
             };
             match read {
                 Ok(certified) => {
@@ -137,7 +137,7 @@ impl Certificates {
 
     fn certified(&self, one: &ServerCertificate) -> Result<CertifiedKey, String> {
         if one.chain.len() > PEM_BYTES_MAX || one.key.len() > PEM_BYTES_MAX {
-            return Err(format!("chain or key has more than {PEM_BYTES_MAX} bytes: leave out what is not of it"));
+            return Err(format!("chain or key has more than {PEM_BYTES_MAX} bytes: remove unrelated parts"));
         }
         let chain = CertificateDer::pem_slice_iter(one.chain.as_bytes())
             .collect::<Result<Vec<_>, _>>()
@@ -146,7 +146,7 @@ impl Certificates {
             return Err("the chain holds no certificate in PEM form".to_owned());
         }
         let key = PrivateKeyDer::from_pem_slice(one.key.as_bytes())
-            .map_err(|error| format!("the key is none in PEM form ({error})"))?;
+            .map_err(|error| format!("the key is not in PEM form ({error})"))?;
         CertifiedKey::from_der(chain, key, &self.provider).map_err(|error| match error {
             rustls::Error::InconsistentKeys(_) => "the key does not belong to the certificate".to_owned(),
             other => format!("certificate or key cannot be used ({other})"),
@@ -252,7 +252,7 @@ mod tests {
         for (wrong, reason) in [
             (foreign, "does not belong"),
             (no_chain, "holds no certificate"),
-            (no_key, "the key is none"),
+            (no_key, "the key is not in PEM form"),
             (large, "more than 65536 bytes"),
         ] {
             let other = ServerCertificate { names: vec!["x".to_owned()], ..good.clone() };

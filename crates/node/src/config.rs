@@ -149,7 +149,7 @@ impl NodeConfig {
         let limits = &self.limits;
         let wrong = |field, reason: &str| Err(NodeError::Config { field, reason: reason.to_owned() });
         if self.workers > WORKERS_MAX {
-            return wrong("workers", "at most 256; 0 is one a core");
+            return wrong("workers", "must be at most 256; 0 means one for each core");
         }
         if self.container_id.is_empty() {
             return wrong("containerId", "is empty; give the node a name");
@@ -161,7 +161,7 @@ impl NodeConfig {
             return wrong("journalSegmentBytes", "must be 16384 to 1073741824");
         }
         if limits.connections == Some(0) {
-            return wrong("limits.connections", "is 0: nobody could connect; leave it out for the system's limit");
+            return wrong("limits.connections", "is 0: no client could connect; omit it for the system's limit");
         }
         if limits.max_frame_size_bytes < 512 || limits.max_frame_size_bytes > 1 << 20 {
             return wrong("limits.maxFrameSizeBytes", "must be 512 to 1048576");
@@ -170,7 +170,10 @@ impl NodeConfig {
             return wrong("limits.linkCapacity", "must be 1 to 100000");
         }
         if limits.output_hard_bytes < 2 * OUTPUT_HIGH_BYTES {
-            return wrong("limits.outputHardBytes", "must be 1048576 or more: twice of what waits for a slow reader");
+            return wrong(
+                "limits.outputHardBytes",
+                "must be 1048576 or more: twice the output buffer of a slow reader",
+            );
         }
         if limits.receive_budget_bytes < RECEIVE_BUDGET_BYTES_MIN {
             return wrong("limits.receiveBudgetBytes", "must be 67108864 (64 MiB) or more");

@@ -225,7 +225,7 @@ mod tests {
         assert_eq!(numbers, [1, 2, 3]);
         assert!(creations.answered(taken[0].id).is_empty());
         assert!(ask(4));
-        assert_eq!(creations.take(usize::MAX).len(), 1, "it is asked anew");
+        assert_eq!(creations.take(usize::MAX).len(), 1, "it is requested again");
     }
 
     #[test]

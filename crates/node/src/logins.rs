@@ -84,7 +84,7 @@ impl LoginAnswer {
                 let until = expires_ms.map(|end| now.plus_millis(end.saturating_sub(now_ms)));
                 Ok(Judged::Right { user, rights, until, renewable })
             }
-            _ => wrong("user", "is missing: say who it is, or `refused`, or `unavailable`"),
+            _ => wrong("user", "is missing: give the user, or `refused`, or `unavailable`"),
         }
     }
 }

@@ -128,7 +128,7 @@ mod tests {
             mailbox.thread_waker().park();
             if !mailbox.is_filled() {
                 poll.poll(&mut events, Some(Duration::from_secs(10))).unwrap();
-                assert!(!events.is_empty() || mailbox.is_filled(), "slept through a letter");
+                assert!(!events.is_empty() || mailbox.is_filled(), "missed a command");
             }
             mailbox.thread_waker().unpark();
             mailbox.take(&mut got);

@@ -129,10 +129,10 @@ impl ManageRequest {
 
     fn work(&self, table: &Table, entry: &AddressEntry) -> Result<Work, NodeError> {
         let target = || -> Result<AddressKey, NodeError> {
-            let missing = || NodeError::Request { field: "to", reason: "name the address messages go to".to_owned() };
+            let missing = || NodeError::Request { field: "to", reason: "name the target address".to_owned() };
             let found = find(table, self.to.as_deref().ok_or_else(missing)?)?;
             if found.space != entry.space || found.key == entry.key {
-                let reason = "another address of the same address space takes the messages".to_owned();
+                let reason = "must be another address of the same address space".to_owned();
                 return Err(NodeError::Request { field: "to", reason });
             }
             Ok(found.key)
@@ -161,7 +161,7 @@ fn origins(table: &Table, entry: &AddressEntry) -> HashMap<Box<str>, AddressKey>
 
 fn parse_rest(text: &str) -> Result<(u64, u64), NodeError> {
     let parsed = text.split_once('-').and_then(|(from, until)| Some((from.parse().ok()?, until.parse().ok()?)));
-    let reason = || format!("{text:?} is not what an answer has said; leave it out to begin");
+    let reason = || format!("{text:?} is not a value of an earlier answer; omit it to begin");
     parsed.ok_or_else(|| NodeError::Request { field: "continue", reason: reason() })
 }
 

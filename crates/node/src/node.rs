@@ -131,7 +131,7 @@ impl Node {
                 return Err(NodeError::Config { field: "tls", reason });
             }
             (false, Some(_)) => {
-                let reason = "given for a listener without TLS: leave it out, or use amqps or wss".to_owned();
+                let reason = "given for a listener without TLS: remove it, or use amqps or wss".to_owned();
                 return Err(NodeError::Config { field: "tls", reason });
             }
         };

@@ -79,7 +79,7 @@ fn server_config(files: &TlsFiles, spaces: &Arc<Certificates>) -> Result<Arc<Ser
         Some(path) => {
             let mut roots = RootCertStore::empty();
             for certificate in certificates(path)? {
-                roots.add(certificate).map_err(|error| wrong(path, format!("is no CA certificate ({error})")))?;
+                roots.add(certificate).map_err(|error| wrong(path, format!("is not a CA certificate ({error})")))?;
             }
             WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
                 .allow_unauthenticated()
@@ -173,6 +173,6 @@ mod tests {
         let (kept, failure) = source.current();
         assert!(failure.unwrap().to_string().contains("holds no certificate"));
         assert!(Arc::ptr_eq(&second, &kept));
-        assert!(source.current().1.is_none(), "told once");
+        assert!(source.current().1.is_none(), "notified once");
     }
 }

@@ -85,9 +85,7 @@ impl WebAccess {
         for origin in headers.get_all(ORIGIN) {
             let origin = origin.to_str().unwrap_or_default().to_ascii_lowercase();
             if !self.is_allowed(&origin, requested.as_deref()) {
-                return Err(format!(
-                    "pages of {origin:?} may not connect: --ws-origins lists those that may beside the platform's own"
-                ));
+                return Err(format!("pages of {origin:?} may not connect: --ws-origins lists further allowed origins"));
             }
         }
         Ok(())

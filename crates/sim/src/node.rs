@@ -110,7 +110,7 @@ impl Node {
         let empty = Table::empty([1; 32]);
         let table = compile(plan, &empty);
         let mut changes = recovered_queues.follow(&empty.diff(&table), &table, scenario.shards);
-        journal.commit(&mut changes.batch).map_err(|refused| format!("no place for an address: {refused}"))?;
+        journal.commit(&mut changes.batch).map_err(|refused| format!("an address cannot be opened: {refused}"))?;
         recovered_queues.settle(changes.streams);
         let shared = Arc::new(Shared {
             connection: Arc::clone(&scenario.server),
@@ -180,7 +180,7 @@ impl Node {
         let table = compile(plan, &self.table);
         let diff = self.table.diff(&table);
         let mut changes = self.recovered_queues.follow(&diff, &table, self.workers.len() as u16);
-        self.journal.commit(&mut changes.batch).map_err(|refused| format!("no place for an address: {refused}"))?;
+        self.journal.commit(&mut changes.batch).map_err(|refused| format!("an address cannot be opened: {refused}"))?;
         self.recovered_queues.settle(changes.streams);
         let removed: Vec<AddressKey> = diff.removed.iter().map(|entry| entry.key).collect();
         for (worker, address_changes) in self.workers.iter_mut().zip(changes.address_changes) {

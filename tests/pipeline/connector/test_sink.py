@@ -226,8 +226,8 @@ def test_what_a_task_holds_is_bounded(target: Log, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("select", "options", "said"),
     [
-        ("id as body", {}, "column body is Int64: it has to be string or binary"),
-        ("'x' as body, id as devise", {}, "column devise is no part of a message"),
+        ("id as body", {}, "column body is Int64: it must be string or binary"),
+        ("'x' as body, id as devise", {}, "column devise is not part of a message"),
         ("'x' as body", {"address": ""}, "option address is missing, and there is no column"),
         ("'x' as body", {"producer": "p"}, "option batch is missing"),
         ("'x' as body", {"producer": "p", "numbered": "false"}, "omit one of them"),

@@ -87,7 +87,7 @@ impl<'a> Descriptor<'a> {
     /// That `place` cannot hold a type described like this.
     #[cold]
     pub(super) fn unknown(self, place: &str) -> DecodeError {
-        DecodeError::new(condition::NOT_IMPLEMENTED, format!("{place}: the type {self} is not known here"))
+        DecodeError::new(condition::NOT_IMPLEMENTED, format!("{place}: the type {self} is unknown"))
     }
 }
 

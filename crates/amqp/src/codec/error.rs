@@ -80,7 +80,7 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Truncated => f.write_str("the value ends beyond the bytes that hold it"),
-            Self::UnknownCode(code) => write!(f, "0x{code:02x} is no constructor of any type"),
+            Self::UnknownCode(code) => write!(f, "0x{code:02x} is not a constructor of any type"),
             Self::Expected { wanted, found } => {
                 write!(f, "expected {wanted}, found {} (0x{found:02x})", type_name(found))
             }
@@ -89,9 +89,9 @@ impl fmt::Display for Fault {
             Self::Utf8 => f.write_str("the string is not UTF-8"),
             Self::NotAscii => f.write_str("the symbol is not ASCII"),
             Self::Boolean => f.write_str("the boolean is neither 0x00 nor 0x01"),
-            Self::Char => f.write_str("the char is no Unicode scalar value"),
+            Self::Char => f.write_str("the char is not a Unicode scalar value"),
             Self::TooDeep => write!(f, "the value nests deeper than {MAX_DEPTH} levels"),
-            Self::Count => f.write_str("more elements are claimed than there are bytes for"),
+            Self::Count => f.write_str("the element count exceeds the remaining bytes"),
             Self::ZeroWidth => {
                 write!(f, "more than {MAX_ZERO_WIDTH_ELEMENTS} array elements of a type without bytes")
             }

@@ -52,7 +52,7 @@ pub fn decode_performative(body: &[u8]) -> Result<(Performative, &[u8]), DecodeE
 
 #[cold]
 fn not_a_performative(descriptor: Descriptor<'_>) -> DecodeError {
-    DecodeError::new(condition::DECODE_ERROR, format!("performative: the type {descriptor} is none"))
+    DecodeError::new(condition::DECODE_ERROR, format!("performative: the type {descriptor} is not a performative"))
 }
 
 /// Only a transfer is followed by a payload.

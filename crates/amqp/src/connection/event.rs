@@ -250,10 +250,10 @@ pub enum SendError {
     #[error("too many deliveries of the session are unsettled")]
     Unsettled,
     /// larger than the receiver's `max-message-size`; abort the delivery if it has begun
-    #[error("the message is larger than the receiver takes")]
+    #[error("the message exceeds the max-message-size of the receiver")]
     TooLarge,
     /// a first piece within a delivery, or a later one outside
-    #[error("the piece does not continue what was sent before")]
+    #[error("the piece does not continue the previous one")]
     OutOfOrder,
     /// a token on a link that sends all deliveries settled (`sends_settled`)
     #[error("the link sends settled deliveries only")]
@@ -267,7 +267,7 @@ pub enum UseError {
     #[error("the connection or session is not open")]
     NotOpen,
     /// `channel-max` or `handle-max` of the peer is reached
-    #[error("the peer takes no more sessions or links")]
+    #[error("the peer accepts no more sessions or links")]
     Limit,
 }
 

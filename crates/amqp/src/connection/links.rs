@@ -34,7 +34,7 @@ impl Connection {
     /// direction).
     pub(super) fn steal(&mut self, place: u32) {
         if self.links.get(place as usize).is_some_and(|link| link.state == State::Attached) {
-            let error = Error::new(condition::LINK_STOLEN, "a link of this name was attached anew");
+            let error = Error::new(condition::LINK_STOLEN, "a link of this name was attached again");
             self.write_detach(place, false, Some(error.clone()));
             self.queue_detached(place, false, Some(error), ClosedBy::Peer);
         }

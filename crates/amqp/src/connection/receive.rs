@@ -81,7 +81,7 @@ impl Connection {
             (Some(_), Some(_)) => Ok(None),
             _ => Err(Fault::connection(
                 condition::ILLEGAL_STATE,
-                format!("{what} on channel {channel}, on which no session has begun"),
+                format!("{what} on channel {channel} without a session"),
             )),
         }
     }
@@ -92,7 +92,7 @@ impl Connection {
             return Err(Fault::connection(condition::FRAMING_ERROR, description));
         }
         if self.channels.get(u32::from(channel)).is_some() {
-            let description = format!("begin on channel {channel}, on which a session has begun already");
+            let description = format!("begin on channel {channel}, which already has a session");
             return Err(Fault::connection(condition::ILLEGAL_STATE, description));
         }
         let index = match begin.remote_channel {
@@ -117,7 +117,7 @@ impl Connection {
             matches!(session.state, SessionState::BeginSent | SessionState::BeginEndSent)
         };
         if self.sessions.get(usize::from(channel)).filter(waits).is_none() {
-            let description = format!("begin.remote-channel: {channel} names no session that waits for an answer");
+            let description = format!("begin.remote-channel: {channel} names no session with a pending begin");
             return Err(Fault::connection(condition::INVALID_FIELD, description));
         }
         Ok(u32::from(channel))
@@ -254,7 +254,7 @@ impl Connection {
     fn on_end(&mut self, channel: u16, error: Option<Error>) -> Received {
         let index = self.channels.get(u32::from(channel));
         let Some((index, session)) = index.and_then(|i| Some((i, self.sessions.get_mut(i as usize)?))) else {
-            let description = format!("end on channel {channel}, on which no session has begun");
+            let description = format!("end on channel {channel} without a session");
             return Err(Fault::connection(condition::ILLEGAL_STATE, description));
         };
         session.state = session.state.after(SessionStep::ReceivedEnd).unwrap_or(session.state);

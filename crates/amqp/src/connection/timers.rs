@@ -48,7 +48,7 @@ impl Timers {
         self.beat_ms = match idle_time_out {
             None | Some(0) => None,
             Some(ms) if ms < IDLE_TIME_OUT_MIN => {
-                let description = format!("open.idle-time-out: {ms} ms is below the {IDLE_TIME_OUT_MIN} ms kept here");
+                let description = format!("open.idle-time-out: {ms} ms is below the minimum of {IDLE_TIME_OUT_MIN} ms");
                 return Err(Error::new(condition::NOT_ALLOWED, description));
             }
             Some(ms) => Some(ms / 2),

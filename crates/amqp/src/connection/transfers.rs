@@ -115,7 +115,7 @@ fn state_of<'a>(view: &TransferView<'a>) -> Option<&'a [u8]> {
 #[cold]
 fn posting_dropped(view: &TransferView<'_>) -> Option<Event<'static>> {
     let state = state_of(view)?;
-    let what = "a message was sent on a link or session that was over";
+    let what = "a message was sent on a link or session that had ended";
     posting_lost(state, &Error::new(condition::PRECONDITION_FAILED, what))
 }
 
@@ -152,7 +152,7 @@ fn drop_unattached(
             if link.uncredited <= uncredited_max {
                 return Ok(());
             }
-            Err(Fault::session(index, condition::ERRANT_LINK, "transfers go on after the link was detached"))
+            Err(Fault::session(index, condition::ERRANT_LINK, "transfers continue after the link was detached"))
         }
         _ => Ok(()),
     }

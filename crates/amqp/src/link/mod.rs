@@ -247,7 +247,7 @@ impl Link {
     #[cold]
     fn duplicate_tag(&self, id: u32) -> Error {
         let description = format!(
-            "transfer.delivery-tag: delivery {id} has the tag of another unsettled delivery of link {}: give each its own",
+            "transfer.delivery-tag: delivery {id} has the tag of another unsettled delivery of link {}: use a new tag",
             self.name
         );
         Error::new(condition::DECODE_ERROR, description)
@@ -257,7 +257,7 @@ impl Link {
     fn not_resumed(&self) -> Error {
         let description = format!(
             "transfer.resume: a new delivery on link {}, whose unsettled deliveries did not all fit into its attach: \
-             resume and settle those that did, then attach anew",
+             resume and settle those that did, then attach again",
             self.name
         );
         Error::new(condition::NOT_ALLOWED, description)

@@ -39,7 +39,7 @@ impl BearerMessage {
                 _ => return Err("bearer: a part of the message is not key=value"),
             }
         }
-        let token = token.ok_or("bearer: there is no auth")?;
+        let token = token.ok_or("bearer: auth is missing")?;
         Ok(Self { user, token })
     }
 
@@ -67,7 +67,7 @@ fn authzid(header: &str) -> Result<Option<String>, &'static str> {
                 let name = name.replace("=2C", ",").replace("=2c", ",");
                 named(&name.replace("=3D", "=").replace("=3d", "="))
             }
-            _ => Err("OAUTHBEARER: the header names something else than a user"),
+            _ => Err("OAUTHBEARER: the header has an attribute other than a=USER"),
         },
         None => Err("OAUTHBEARER: the header is not n,[a=USER],"),
     }
@@ -77,7 +77,7 @@ fn named(user: &str) -> Result<Option<String>, &'static str> {
     if user.is_empty() {
         return Ok(None);
     }
-    let user = prepare(user).map_err(|_| "bearer: the user name is no usable text")?;
+    let user = prepare(user).map_err(|_| "bearer: the user name is not valid text")?;
     Ok(Some(user.into_owned()))
 }
 

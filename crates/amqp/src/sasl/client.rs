@@ -48,7 +48,7 @@ impl std::fmt::Debug for Login {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClientError {
     /// no mechanism fits
-    #[error("the server offers {0}, none of which can be used with what there is to log in with")]
+    #[error("the server offers {0}, none of which can be used with the given credentials")]
     NoMechanism(String),
     /// the user name or the password
     #[error(transparent)]
@@ -71,8 +71,8 @@ pub enum ClientError {
 /// The meaning of an outcome code for the user (part 5, 5.3.3.6).
 fn reported(code: SaslCode) -> &'static str {
     match code {
-        SaslCode::SysPerm => " for a reason of its own, for good",
-        SaslCode::SysTemp | SaslCode::Sys => " for a reason of its own; try again later",
+        SaslCode::SysPerm => " because of a permanent error",
+        SaslCode::SysTemp | SaslCode::Sys => " because of a temporary error; try again later",
         SaslCode::Ok | SaslCode::Auth => "; check the user name and the password",
     }
 }
@@ -225,4 +225,4 @@ fn prove_server(expected: &[u8], message: &[u8]) -> Result<(), ClientError> {
     }
 }
 
-const OUT_OF_TURN: ClientError = ClientError::Protocol("a SASL frame came out of turn");
+const OUT_OF_TURN: ClientError = ClientError::Protocol("unexpected SASL frame");

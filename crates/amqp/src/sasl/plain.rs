@@ -56,12 +56,12 @@ impl<'a> PlainMessage<'a> {
         let (Some(authzid), Some(user), Some(password), None) =
             (parts.next(), parts.next(), parts.next(), parts.next())
         else {
-            return Err("PLAIN: the message is not three parts with two NUL between");
+            return Err("PLAIN: the message is not three parts separated by NUL");
         };
         if !authzid.is_empty() && authzid != user {
-            return Err("PLAIN: to act as another user is not offered");
+            return Err("PLAIN: acting as another user is not supported");
         }
-        let user = prepare(user).map_err(|_| "PLAIN: the user name is no usable text")?;
+        let user = prepare(user).map_err(|_| "PLAIN: the user name is not valid text")?;
         Ok(Self { user: user.into_owned(), password })
     }
 

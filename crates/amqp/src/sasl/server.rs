@@ -139,7 +139,7 @@ impl Server {
     /// Takes the client's sasl-response (5.3.3.4).
     pub fn response(&mut self, response: &[u8], credentials: &dyn Credentials) -> Step {
         match std::mem::replace(&mut self.state, State::Over) {
-            State::First(_) if response.is_empty() => refused("the client has nothing to say"),
+            State::First(_) if response.is_empty() => refused("the client sent an empty response"),
             State::First(mechanism) => self.first(mechanism, response, credentials),
             State::Final(hash, exchange) => match exchange.finish(response) {
                 Ok(Some((user, data))) => accepted(Mechanism::Scram(hash), Some(user), Some(data)),
@@ -159,10 +159,10 @@ impl Server {
         };
         match verdict {
             Verdict::Right { user } => accepted(mechanism, Some(user), None),
-            Verdict::Wrong if mechanism.is_bearer() => self.fail(mechanism, "the token lets nobody in", false),
+            Verdict::Wrong if mechanism.is_bearer() => self.fail(mechanism, "the token is invalid", false),
             Verdict::Wrong => refused(WRONG_PASSWORD),
             Verdict::Unknown => {
-                Step::Refused { code: SaslCode::SysTemp, why: "nobody can tell at present whether this is right" }
+                Step::Refused { code: SaslCode::SysTemp, why: "the credentials cannot be checked at present" }
             }
         }
     }
@@ -191,10 +191,10 @@ impl Server {
         match mechanism {
             // The trace information of ANONYMOUS proves nothing and is not kept.
             Mechanism::Anonymous if credentials.anonymous() => accepted(mechanism, None, None),
-            Mechanism::Anonymous => refused("nobody comes in without a name"),
+            Mechanism::Anonymous => refused("anonymous logins are not allowed"),
             Mechanism::External => match credentials.external() {
                 Some(user) if message.is_empty() || message == user.as_bytes() => accepted(mechanism, Some(user), None),
-                Some(_) => refused("EXTERNAL: to act as another user is not offered"),
+                Some(_) => refused("EXTERNAL: acting as another user is not supported"),
                 None => refused("EXTERNAL: no client certificate of a user of this space"),
             },
             Mechanism::Plain | Mechanism::Scram(_) | Mechanism::XOAuth2 | Mechanism::OAuthBearer
@@ -243,14 +243,14 @@ impl Server {
                 self.state = State::Asking(mechanism);
                 Step::Ask(Claim { mechanism, user, secret: token })
             }
-            Ok(_) => self.fail(mechanism, "nobody is asked about tokens here", false),
+            Ok(_) => self.fail(mechanism, "tokens are not supported here", false),
             Err(why) => self.fail(mechanism, why, true),
         }
     }
 }
 
 const WRONG_PASSWORD: &str = "unknown user or wrong password";
-const NOWHERE: &str = "the user name names nothing that users belong to";
+const NOWHERE: &str = "the user name does not name an address space";
 
 const fn accepted(mechanism: Mechanism, user: Option<String>, data: Option<Vec<u8>>) -> Step {
     Step::Accepted { identity: Identity { mechanism, user }, data }
@@ -261,5 +261,5 @@ const fn refused(why: &'static str) -> Step {
 }
 
 const fn out_of_turn() -> Step {
-    Step::Refused { code: SaslCode::Sys, why: "a SASL frame came out of turn" }
+    Step::Refused { code: SaslCode::Sys, why: "unexpected SASL frame" }
 }

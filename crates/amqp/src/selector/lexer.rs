@@ -194,7 +194,7 @@ fn text(rest: &str, at: usize, quote: char) -> Result<(Token<'_>, usize), Proble
     let Some((content, length)) = enclosed(&rest[1..], quote) else {
         return Err(Problem::new(
             at,
-            "the string has no end",
+            "the string is not closed",
             format!("close it with {quote}, and write each {quote} inside it twice"),
         ));
     };
@@ -224,7 +224,7 @@ fn delimited(rest: &str, at: usize) -> Result<(Token<'_>, usize), Problem> {
         Err(Problem::new(at, problem, "write it like [order status], with each bracket inside it twice"))
     };
     let Some((content, length)) = enclosed(&rest[1..], ']') else {
-        return fault("the identifier in brackets has no end");
+        return fault("the identifier in brackets is not closed");
     };
     let name = content.replace("]]", "]");
     if name.replace("[[", "").contains('[') {
@@ -241,12 +241,12 @@ fn unknown(letter: char, at: usize) -> Problem {
     let remedy = match letter {
         '"' | '`' | '\u{2018}' | '\u{2019}' => "write strings in single quotes, like 'red'",
         '!' => "write <> for not equal",
-        '%' => "selectors have no remainder; % belongs into the pattern of LIKE",
+        '%' => "selectors have no remainder operator; % belongs in the pattern of LIKE",
         '[' | ']' => "identifiers in brackets are for amqp:sql-filter only",
-        '.' => "a point is for decimal numbers and inside names",
+        '.' => "a point is allowed in decimal numbers and inside names only",
         '&' => "write AND",
         '|' => "write OR",
-        _ => "selectors know names, numbers, strings in single quotes and the operators of SQL",
+        _ => "selectors consist of names, numbers, strings in single quotes and the operators of SQL",
     };
-    Problem::new(at, format!("'{}' cannot stand here", quote(letter.encode_utf8(&mut [0; 4]))), remedy)
+    Problem::new(at, format!("'{}' is not allowed here", quote(letter.encode_utf8(&mut [0; 4]))), remedy)
 }

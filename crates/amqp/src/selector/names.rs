@@ -137,7 +137,7 @@ pub(super) fn sql(section: &str, name: &str, at: usize) -> Result<Field, Problem
         "d" | "delivery_annotations" | "f" | "footer" => {
             return Err(Problem::new(
                 at,
-                format!("filters cannot see the section '{section}'"),
+                format!("filters cannot read the section '{section}'"),
                 "the sections are header (h), properties (p), application_properties (a) and message_annotations (m)",
             ));
         }

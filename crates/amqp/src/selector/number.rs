@@ -20,8 +20,8 @@ pub(super) fn number<'t>(text: &'t str, at: usize, dialect: Dialect) -> Result<(
     let token = parse(literal, dialect).map_err(|problem| {
         let (what, remedy) = match problem {
             Fault::Range => ("is beyond the range of a long or double", "write a smaller number"),
-            Fault::Form => ("is no number", "write it like 42, 0x2a, 052, 4.2, .42 or 4.2E1"),
-            Fault::OddBinary => ("is no binary constant", "write two hexadecimal digits for each byte"),
+            Fault::Form => ("is not a number", "write it like 42, 0x2a, 052, 4.2, .42 or 4.2E1"),
+            Fault::OddBinary => ("is not a binary constant", "write two hexadecimal digits for each byte"),
         };
         Problem::new(at, format!("'{}' {what}", quote(literal)), remedy)
     })?;

@@ -163,7 +163,7 @@ impl<'t> Parser<'t> {
     fn comparison(&mut self, left: &Term, comparison: Comparison) -> Parsed {
         self.advance()?;
         if self.token == Token::Word(Word::Null) {
-            return Err(Problem::new(self.at, "nothing compares with NULL", "write IS NULL or IS NOT NULL"));
+            return Err(Problem::new(self.at, "NULL cannot be compared", "write IS NULL or IS NOT NULL"));
         }
         let right = self.sum()?;
         if comparison.orders() {
@@ -175,7 +175,7 @@ impl<'t> Parser<'t> {
         {
             return Err(Problem::new(
                 self.at,
-                "comparisons do not chain",
+                "comparisons cannot be chained",
                 "put one of them in parentheses, or write AND",
             ));
         }
@@ -222,7 +222,7 @@ impl<'t> Parser<'t> {
             PatternFault::Long => Problem::new(
                 pattern_at,
                 "the pattern has a long part with _ between two %",
-                format!("write at most {SEARCHED_MAX} characters there, or leave out the _ or a %"),
+                format!("write at most {SEARCHED_MAX} characters there, or remove the _ or a %"),
             ),
         })?;
         self.program.patterns.push(pattern);
@@ -405,7 +405,7 @@ impl<'t> Parser<'t> {
 
     fn function(&mut self, name: &str, at: usize) -> Parsed {
         if !name.eq_ignore_ascii_case("UTC") {
-            let problem = format!("the function '{}' is not known here", quote(name));
+            let problem = format!("the function '{}' is unknown", quote(name));
             return Err(Problem::new(at, problem, "the only function is UTC()"));
         }
         self.advance()?;
@@ -470,14 +470,14 @@ impl<'t> Parser<'t> {
         if matches!(term.kind, Kind::Field | Kind::Condition | Kind::Bool) {
             return Ok(());
         }
-        Err(Problem::new(term.at, "this is a value, no condition", "compare it with something"))
+        Err(Problem::new(term.at, "this is a value, not a condition", "compare it with something"))
     }
 
     fn numeric(&self, term: &Term) -> Parsed<()> {
         if matches!(term.kind, Kind::Field | Kind::Number) {
             return Ok(());
         }
-        Err(Problem::new(term.at, "only numbers can be calculated with", "put comparisons in parentheses"))
+        Err(Problem::new(term.at, "arithmetic needs numbers", "put comparisons in parentheses"))
     }
 
     fn ordered(&self, term: &Term) -> Parsed<()> {
@@ -497,13 +497,13 @@ impl<'t> Parser<'t> {
         if term.kind == Kind::Field || self.dialect == Dialect::AmqpSql {
             return Ok(());
         }
-        Err(Problem::new(term.at, format!("only a name can stand before {operator}"), "write a name there"))
+        Err(Problem::new(term.at, format!("only a name is allowed before {operator}"), "write a name there"))
     }
 
     fn deeper(&mut self, at: usize, part: fn(&mut Self) -> Parsed) -> Parsed {
         if self.depth == NESTING_MAX {
             let problem = format!("the selector nests deeper than {NESTING_MAX} levels");
-            return Err(Problem::new(at, problem, "leave out parentheses, NOTs or signs that are not needed"));
+            return Err(Problem::new(at, problem, "remove unneeded parentheses, NOTs or signs"));
         }
         self.depth += 1;
         let term = part(self);
@@ -550,7 +550,7 @@ impl<'t> Parser<'t> {
     fn unexpected(&self, wanted: &str) -> Problem {
         let found = match self.token {
             Token::End => "the selector ends".to_owned(),
-            _ => format!("'{}' cannot stand here", quote(self.found())),
+            _ => format!("'{}' is not allowed here", quote(self.found())),
         };
         Problem::new(self.at, found, format!("expected {wanted}"))
     }

@@ -36,18 +36,18 @@ fn weight(value: &Value) -> usize {
 #[test]
 fn claimed_counts_and_sizes_are_held_against_the_bytes() {
     let cases: [(&[u8], &str); 12] = [
-        (b"\xd0\0\0\0\x05\xff\xff\xff\xff\x40", "more elements are claimed"),
-        (b"\xd1\0\0\0\x05\xff\xff\xff\xfe\x40", "more elements are claimed"),
+        (b"\xd0\0\0\0\x05\xff\xff\xff\xff\x40", "the element count exceeds"),
+        (b"\xd1\0\0\0\x05\xff\xff\xff\xfe\x40", "the element count exceeds"),
         (b"\xd0\xff\xff\xff\xff\0\0\0\x01\x40", "ends beyond the bytes"),
         (b"\xb0\xff\xff\xff\xff", "ends beyond the bytes"),
         (b"\xb1\x7f\xff\xff\xff1", "ends beyond the bytes"),
-        (b"\xf0\0\0\0\x06\xff\xff\xff\xff\x70\x01", "more elements are claimed"),
+        (b"\xf0\0\0\0\x06\xff\xff\xff\xff\x70\x01", "the element count exceeds"),
         (b"\xf0\0\0\0\x05\xff\xff\xff\xff\x40", "array elements of a type without bytes"),
         (b"\xe0\x02\x11\x41", "array elements of a type without bytes"),
         (b"\xe0\x02\x11\x45", "array elements of a type without bytes"),
         (b"\xc0\x00", "ends beyond the bytes"),
         (b"\xd0\0\0\0\x03\0\0\0", "ends beyond the bytes"),
-        (b"\xe0\x02\x01\xd0", "more elements are claimed"),
+        (b"\xe0\x02\x01\xd0", "the element count exceeds"),
     ];
     for (bytes, text) in cases {
         let error = value_error(bytes);
@@ -59,15 +59,15 @@ fn claimed_counts_and_sizes_are_held_against_the_bytes() {
 fn malformed_values_are_named() {
     let cases: [(&[u8], &str); 14] = [
         (b"", "ends beyond the bytes"),
-        (b"\x3f", "0x3f is no constructor"),
-        (b"\x46", "0x46 is no constructor"),
-        (b"\xc2\x00\x00", "0xc2 is no constructor"),
+        (b"\x3f", "0x3f is not a constructor"),
+        (b"\x46", "0x46 is not a constructor"),
+        (b"\xc2\x00\x00", "0xc2 is not a constructor"),
         (b"\xa1\x02\xc3\x28", "not UTF-8"),
         (b"\xb1\0\0\0\x03\xed\xa0\x80", "not UTF-8"),
         (b"\xa3\x02\xc3\xa9", "not ASCII"),
         (b"\x56\x02", "neither 0x00 nor 0x01"),
-        (b"\x73\0\0\xd8\0", "no Unicode scalar value"),
-        (b"\x73\0\x11\0\0", "no Unicode scalar value"),
+        (b"\x73\0\0\xd8\0", "not a Unicode scalar value"),
+        (b"\x73\0\x11\0\0", "not a Unicode scalar value"),
         (b"\xc1\x02\x01\x40", "a key without a value"),
         (b"\xc0\x03\x01\x40\x40", "left after the last element"),
         (b"\xc1\x04\x02\x40\x40\x40", "left after the last element"),
@@ -258,9 +258,9 @@ fn a_body_that_is_no_performative_is_named() {
         (b"", "performative: the value ends beyond"),
         (b"\x45", "performative: expected a described type, found list"),
         (b"\x00\x40\x45", "performative: expected a descriptor (ulong or symbol), found null"),
-        (b"\x00\x53\x70\x45", "performative: the type amqp:header:list is none"),
-        (b"\x00\x80\0\0\0\x01\0\0\0\x02\x45", "performative: the type 0x100000002 is none"),
-        (b"\x00\xa3\x04open\x45", "performative: the type open is none"),
+        (b"\x00\x53\x70\x45", "performative: the type amqp:header:list is not a performative"),
+        (b"\x00\x80\0\0\0\x01\0\0\0\x02\x45", "performative: the type 0x100000002 is not a performative"),
+        (b"\x00\xa3\x04open\x45", "performative: the type open is not a performative"),
     ];
     for (body, text) in cases {
         let (found, description) = performative_error(body);

@@ -121,7 +121,7 @@ fn what_is_wrong_is_named() {
             condition::DECODE_ERROR,
         ),
         (b"\x00\x53\x75\xa1\x00", "data: expected binary, found string", condition::DECODE_ERROR),
-        (b"\x00\x53\x79\x40", "message.section: the type 0x79 is not known here", condition::NOT_IMPLEMENTED),
+        (b"\x00\x53\x79\x40", "message.section: the type 0x79 is unknown", condition::NOT_IMPLEMENTED),
         (b"\x53\x70\x45", "message.section: expected a described type, found ulong", condition::DECODE_ERROR),
     ];
     for (bytes, text, condition) in cases {

@@ -245,11 +245,11 @@ fn termini_and_states_that_are_not_of_the_standard_are_not_implemented() {
     let unknown = described(Value::Symbol(Symbol::from("acme:sink:list")), vec![]);
     let error = error_of(&attach_with_target(unknown.clone()));
     assert_eq!(error.condition, condition::NOT_IMPLEMENTED);
-    assert_eq!(error.description, "attach.target: target: the type acme:sink:list is not known here");
+    assert_eq!(error.description, "attach.target: target: the type acme:sink:list is unknown");
     let transfer = vec![Value::Uint(0), Value::Null, Value::Null, Value::Null, Value::Null, Value::Null, Value::Null];
     let error = error_of(&described(Value::Ulong(0x14), [transfer, vec![unknown]].concat()));
     assert_eq!(error.condition, condition::NOT_IMPLEMENTED);
-    assert_eq!(error.description, "transfer.state: delivery-state: the type acme:sink:list is not known here");
+    assert_eq!(error.description, "transfer.state: delivery-state: the type acme:sink:list is unknown");
 }
 
 #[test]

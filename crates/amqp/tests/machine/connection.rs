@@ -10,7 +10,7 @@ use enmasse_amqp::types::{
     Close, Error, Open, Performative, Role, SaslCode, SaslFrame, SaslInit, SaslOutcome, SaslResponse, Symbol, condition,
 };
 
-use crate::pair::{Pair, Seen};
+use crate::pair::{OwnedEvent, Pair};
 use crate::raw::{Raw, begin, link, open, transfer};
 
 fn encoded(channel: u16, performative: &Performative) -> Vec<u8> {
@@ -42,10 +42,10 @@ fn section_2_4_1_two_machines_open_whatever_the_wire_does() {
             let mut pair = Pair::apart(client, server, sasl);
             pair.chunk = chunk;
             pair.run();
-            let Some(Seen::Event(Event::Open(left))) = pair.server.take().pop() else { panic!("no open") };
+            let Some(OwnedEvent::Event(Event::Open(left))) = pair.server.take().pop() else { panic!("no open") };
             assert_eq!((&left.container_id[..], left.channel_max), ("left", 3));
             assert_eq!((left.max_frame_size, left.idle_time_out), (131_072, Some(60_000)));
-            let Some(Seen::Event(Event::Open(right))) = pair.client.take().pop() else { panic!("no open") };
+            let Some(OwnedEvent::Event(Event::Open(right))) = pair.client.take().pop() else { panic!("no open") };
             assert_eq!((right.max_frame_size, right.idle_time_out), (512, None));
         }
     }
@@ -71,12 +71,12 @@ fn section_2_4_1_everything_pipelined_in_one_write() {
     assert!(matches!(
         seen[..],
         [
-            Seen::Event(Event::SaslInit(_)),
-            Seen::Event(Event::Open(_)),
-            Seen::Event(Event::Begin(_)),
-            Seen::Event(Event::Attach { .. }),
-            Seen::Piece(_),
-            Seen::Piece(_),
+            OwnedEvent::Event(Event::SaslInit(_)),
+            OwnedEvent::Event(Event::Open(_)),
+            OwnedEvent::Event(Event::Begin(_)),
+            OwnedEvent::Event(Event::Attach { .. }),
+            OwnedEvent::Piece(_),
+            OwnedEvent::Piece(_),
         ]
     ));
 }
@@ -95,7 +95,7 @@ fn section_2_4_1_nothing_is_read_before_the_driver_has_answered() {
     raw.send(0, link("a", 0, Role::Sender));
     raw.send(0, link("b", 1, Role::Sender));
     let seen = raw.side.take();
-    assert!(matches!(seen[..], [Seen::Event(Event::Begin(_)), Seen::Event(Event::Attach { .. })]));
+    assert!(matches!(seen[..], [OwnedEvent::Event(Event::Begin(_)), OwnedEvent::Event(Event::Attach { .. })]));
     assert!(matches!(raw.written()[..], [(_, Performative::Open(_)), (_, Performative::Begin(_))]));
 
     raw.side.machine.refuse(LinkId(0), Error::new(condition::NOT_FOUND, "no such address"));
@@ -166,20 +166,20 @@ fn section_5_3_2_a_client_goes_through_the_exchange() {
     let see = |client: &mut Connection, frame: &SaslFrame, before: &[u8]| {
         let bytes = [before, &sasl(frame)].concat();
         let mut input = &bytes[..];
-        client.poll_event(Time::ZERO, &mut input).map(Seen::own)
+        client.poll_event(Time::ZERO, &mut input).map(OwnedEvent::own)
     };
     let offered = vec![Symbol::constant("SCRAM-SHA-256")];
     let seen = see(&mut client, &SaslFrame::Mechanisms(offered.clone()), &protocol_header(Protocol::Sasl));
-    assert_eq!(seen, Some(Seen::Event(Event::SaslMechanisms(offered))));
+    assert_eq!(seen, Some(OwnedEvent::Event(Event::SaslMechanisms(offered))));
     client.sasl_response(b"not now".to_vec());
     client.sasl_init(init());
     assert_eq!(std::mem::take(client.output()), sasl(&SaslFrame::Init(init())));
     let seen = see(&mut client, &SaslFrame::Challenge(b"why".to_vec()), b"");
-    assert_eq!(seen, Some(Seen::Event(Event::SaslChallenge(b"why".to_vec()))));
+    assert_eq!(seen, Some(OwnedEvent::Event(Event::SaslChallenge(b"why".to_vec()))));
     client.sasl_response(b"because".to_vec());
     assert_eq!(std::mem::take(client.output()), sasl(&SaslFrame::Response(SaslResponse(b"because".to_vec()))));
     let ok = SaslOutcome { code: SaslCode::Ok, additional_data: None };
-    assert_eq!(see(&mut client, &SaslFrame::Outcome(ok.clone()), b""), Some(Seen::Event(Event::SaslOutcome(ok))));
+    assert_eq!(see(&mut client, &SaslFrame::Outcome(ok.clone()), b""), Some(OwnedEvent::Event(Event::SaslOutcome(ok))));
     assert!(client.output().starts_with(&protocol_header(Protocol::Amqp)), "header and open follow at once");
     assert_eq!(client.begin(), Ok(SessionId(0)));
 }
@@ -264,7 +264,10 @@ fn section_2_4_6_close_before_the_connection_is_open() {
     pair.run();
     assert_eq!(pair.client.only(), Event::Closed { error: None, by: ClosedBy::Local });
     let seen = pair.server.take();
-    assert!(matches!(seen[..], [Seen::Event(Event::Open(_)), Seen::Event(Event::Closed { by: ClosedBy::Peer, .. })]));
+    assert!(matches!(
+        seen[..],
+        [OwnedEvent::Event(Event::Open(_)), OwnedEvent::Event(Event::Closed { by: ClosedBy::Peer, .. })]
+    ));
 
     let mut untouched = Raw::fresh(Config::default(), SaslPolicy::Optional);
     untouched.side.machine.close(None);
@@ -355,7 +358,11 @@ fn section_2_4_5_silence_of_twice_our_time_out_ends_the_connection() {
     let Event::Closed { error: Some(error), by: ClosedBy::Timeout } = pair.client.only() else { panic!() };
     assert_eq!(error.condition, condition::RESOURCE_LIMIT_EXCEEDED);
     pair.run();
-    assert_eq!(pair.server.only(), Event::Closed { error: Some(error), by: ClosedBy::Peer }, "the peer is told why");
+    assert_eq!(
+        pair.server.only(),
+        Event::Closed { error: Some(error), by: ClosedBy::Peer },
+        "the peer gets the reason"
+    );
 }
 
 #[test]

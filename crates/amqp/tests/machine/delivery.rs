@@ -6,7 +6,7 @@ use enmasse_amqp::types::{
     SenderSettleMode, Source, Transfer, condition,
 };
 
-use crate::pair::{ACCEPTED, Pair, Seen, attach, echo, piece};
+use crate::pair::{ACCEPTED, OwnedEvent, Pair, attach, echo, piece};
 use crate::raw::{Raw, disposition, transfer};
 
 fn config() -> Config {
@@ -26,7 +26,7 @@ fn sender(client: Config, server: Config, credit: u32) -> (Pair, SessionId, Link
 fn settled_tokens(pair: &mut Pair) -> Vec<u64> {
     let mut tokens = Vec::new();
     for seen in pair.client.take() {
-        if let Seen::Event(Event::Disposition { session, first, last, settled, .. }) = seen {
+        if let OwnedEvent::Event(Event::Disposition { session, first, last, settled, .. }) = seen {
             pair.client.machine.take_settled(session, first, last, settled, |_, token| tokens.push(token));
         }
     }
@@ -99,7 +99,7 @@ fn section_2_6_12_presettled_deliveries_leave_nothing_behind() {
 
 #[test]
 fn section_2_6_12_every_outcome_arrives_as_it_was_given() {
-    let rejected = Outcome::Rejected(Some(Box::new(Error::new(condition::NOT_FOUND, "nobody there"))));
+    let rejected = Outcome::Rejected(Some(Box::new(Error::new(condition::NOT_FOUND, "no consumer"))));
     let modified = Modified { delivery_failed: true, undeliverable_here: true, ..Modified::default() };
     let outcomes = [ACCEPTED, rejected, Outcome::Released, Outcome::Modified(Box::new(modified))];
     let (mut pair, session, link, theirs) = sender(config(), config(), 10);
@@ -113,7 +113,7 @@ fn section_2_6_12_every_outcome_arrives_as_it_was_given() {
     pair.run();
     for (id, (seen, expected)) in (0..).zip(pair.client.take().into_iter().zip(outcomes)) {
         let expected = Event::Disposition { session, first: id, last: id, settled: true, outcome: expected };
-        assert_eq!(seen, Seen::Event(expected));
+        assert_eq!(seen, OwnedEvent::Event(expected));
     }
 }
 
@@ -236,7 +236,7 @@ fn section_3_5_3_deliveries_settled_without_outcome_get_the_default() {
         .take()
         .into_iter()
         .map(|seen| match seen {
-            Seen::Event(Event::Disposition { first, last, settled: true, outcome, .. }) => (first, last, outcome),
+            OwnedEvent::Event(Event::Disposition { first, last, settled: true, outcome, .. }) => (first, last, outcome),
             other => panic!("{other:?}"),
         })
         .collect();
@@ -334,7 +334,9 @@ fn section_2_7_3_max_message_size_both_ways() {
         let session = pair.client.machine.begin().unwrap();
         let link = pair.client.machine.attach(session, attach("link", Role::Sender)).unwrap();
         pair.run();
-        let Some(Seen::Event(Event::Attach { link: theirs, attach, .. })) = pair.server.take().pop() else { panic!() };
+        let Some(OwnedEvent::Event(Event::Attach { link: theirs, attach, .. })) = pair.server.take().pop() else {
+            panic!()
+        };
         pair.server.machine.accept(theirs, AttachReply { max_message_size: Some(4), ..echo(&attach) });
         pair.server.machine.grant(theirs, 9);
         pair.run();
@@ -395,8 +397,8 @@ fn section_2_8_2_an_unsettled_link_sends_nothing_settled() {
         let theirs = pair.server.machine.links().next().unwrap();
         pair.server.machine.grant(theirs, 9);
         pair.run();
-        pair.client.send(link, None, b"nobody asks").unwrap();
-        pair.client.send(link, Some(4), b"somebody asks").unwrap();
+        pair.client.send(link, None, b"unrequested").unwrap();
+        pair.client.send(link, Some(4), b"requested").unwrap();
         pair.run();
         let pieces = pair.server.pieces();
         assert_eq!(pieces.iter().map(|piece| piece.settled).collect::<Vec<_>>(), [settled, false]);

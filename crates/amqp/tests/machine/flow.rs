@@ -3,7 +3,7 @@
 use enmasse_amqp::connection::{Config, Event, LinkId, SendError};
 use enmasse_amqp::types::{Flow, Performative, Role, Symbol, Value};
 
-use crate::pair::{Pair, Seen};
+use crate::pair::{OwnedEvent, Pair};
 use crate::raw::{Raw, flow, transfer};
 
 fn flows(raw: &mut Raw) -> Vec<Flow> {
@@ -72,7 +72,7 @@ fn section_2_6_7_a_receiver_may_grant_before_the_answer_to_its_attach() {
         _ => None,
     });
     assert_eq!(early.map(|flow| (flow.next_incoming_id, flow.delivery_count)), Some((None, None)));
-    let Some(Seen::Event(Event::Credit { link: theirs, credit: 4, .. })) = pair.server.take().pop() else {
+    let Some(OwnedEvent::Event(Event::Credit { link: theirs, credit: 4, .. })) = pair.server.take().pop() else {
         panic!("no credit")
     };
     for _ in 0..4 {
@@ -93,7 +93,7 @@ fn section_2_6_7_credit_is_what_the_receiver_says_less_what_is_on_the_way() {
     raw.send(0, Performative::Flow(credit(0, Some(4), 2)));
     raw.send(0, Performative::Flow(credit(0, Some(1), 2)));
     let credit_of = |seen| match seen {
-        Seen::Event(Event::Credit { credit, drain: false, .. }) => credit,
+        OwnedEvent::Event(Event::Credit { credit, drain: false, .. }) => credit,
         other => panic!("{other:?}"),
     };
     let credits: Vec<u32> = raw.side.take().into_iter().map(credit_of).collect();
@@ -115,7 +115,7 @@ fn section_2_6_7_drain_from_both_ends() {
     pair.run();
     assert_eq!(pair.server.machine.sendable(theirs), 0);
     let seen = pair.client.take();
-    let [Seen::Piece(_), Seen::Event(Event::Flow { credit: 0, drain: true, .. })] = &seen[..] else {
+    let [OwnedEvent::Piece(_), OwnedEvent::Event(Event::Flow { credit: 0, drain: true, .. })] = &seen[..] else {
         panic!("{seen:?}")
     };
     pair.client.machine.grant(link, 2);

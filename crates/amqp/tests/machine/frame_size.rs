@@ -7,7 +7,7 @@ use enmasse_amqp::types::{
     DeliveryState, Error, Modified, Open, Outcome, Performative, Role, Symbol, Value, condition,
 };
 
-use crate::pair::Seen;
+use crate::pair::OwnedEvent;
 use crate::raw::{Raw, begin, link, transfer};
 
 const MAX: u32 = 512;
@@ -128,7 +128,7 @@ fn section_2_7_1_a_refusal_that_the_peer_cannot_take_ends_its_session() {
     let mut raw = small();
     raw.side.answers = false;
     raw.send(0, link(&"n".repeat(600), 0, Role::Sender));
-    let Some(Seen::Event(Event::Attach { link, .. })) = raw.side.take().pop() else { panic!("no attach") };
+    let Some(OwnedEvent::Event(Event::Attach { link, .. })) = raw.side.take().pop() else { panic!("no attach") };
     raw.side.machine.refuse(link, wordy());
     raw.bytes(b"");
     assert!(raw.side.machine.links().next().is_none());

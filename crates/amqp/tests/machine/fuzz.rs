@@ -11,7 +11,7 @@ use enmasse_amqp::types::{
     ReceiverSettleMode, Role, SaslCode, SenderSettleMode, Transfer, condition,
 };
 
-use crate::pair::{Seen, attach, echo, piece};
+use crate::pair::{OwnedEvent, attach, echo, piece};
 use crate::raw::{Raw, begin};
 
 /// The fuzzer's bytes, one at a time; zeros after the last.
@@ -202,17 +202,17 @@ impl Driver {
         }
     }
 
-    fn answer(&mut self, choices: &mut Choices<'_>, seen: Seen) {
+    fn answer(&mut self, choices: &mut Choices<'_>, seen: OwnedEvent) {
         let machine = &mut self.raw.side.machine;
         self.asked += 200;
         match seen {
-            Seen::Event(Event::SaslInit(_) | Event::SaslResponse(_)) => match choices.below(8) {
+            OwnedEvent::Event(Event::SaslInit(_) | Event::SaslResponse(_)) => match choices.below(8) {
                 0 => machine.sasl_outcome(SaslCode::Auth, None),
                 1 => machine.sasl_challenge(vec![7; 9]),
                 _ => machine.sasl_outcome(SaslCode::Ok, None),
             },
-            Seen::Event(Event::Open(_)) => machine.open(Open::default()),
-            Seen::Event(Event::Attach { link, attach, .. }) => match choices.below(4) {
+            OwnedEvent::Event(Event::Open(_)) => machine.open(Open::default()),
+            OwnedEvent::Event(Event::Attach { link, attach, .. }) => match choices.below(4) {
                 0 => machine.refuse(link, choices.error()),
                 _ => {
                     let reply = AttachReply {
@@ -223,24 +223,26 @@ impl Driver {
                     machine.accept(link, reply);
                 }
             },
-            Seen::Event(Event::Disposition { session, first, last, settled, .. }) => {
+            OwnedEvent::Event(Event::Disposition { session, first, last, settled, .. }) => {
                 if choices.below(4) > 0 {
                     machine.take_settled(session, first, last, settled, |_, token| assert!(token < 1 << 32));
                 }
             }
-            Seen::Event(Event::Provisional { session, first, last, settled, .. }) => {
+            OwnedEvent::Event(Event::Provisional { session, first, last, settled, .. }) => {
                 let unsettled: Vec<_> = machine.unsettled(session, first, last).collect();
                 machine.take_settled(session, first, last, settled, |_, token| {
                     assert!(unsettled.iter().any(|(_, _, known)| *known == token));
                 });
             }
-            Seen::Event(Event::Detach { link, .. }) => machine.take_unsettled(link, |token| assert!(token < 1 << 32)),
-            Seen::Piece(piece) => {
+            OwnedEvent::Event(Event::Detach { link, .. }) => {
+                machine.take_unsettled(link, |token| assert!(token < 1 << 32))
+            }
+            OwnedEvent::Piece(piece) => {
                 if !piece.settled && !piece.more && choices.flag() {
                     machine.settle(piece.link, piece.id, &choices.outcome());
                 }
             }
-            Seen::Event(_) => {}
+            OwnedEvent::Event(_) => {}
         }
     }
 

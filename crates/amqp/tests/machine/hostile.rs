@@ -5,7 +5,7 @@ use enmasse_amqp::codec::frame::{Protocol, protocol_header};
 use enmasse_amqp::connection::{ClosedBy, Config, Event, SaslPolicy};
 use enmasse_amqp::types::{Begin, End, Flow, Open, Performative, ReceiverSettleMode, Role, Transfer, condition};
 
-use crate::pair::{Seen, attach};
+use crate::pair::{OwnedEvent, attach};
 use crate::raw::{Raw, begin, detach, disposition, flow, link, open, transfer};
 
 fn begun() -> Raw {
@@ -100,7 +100,7 @@ fn section_2_7_2_channels() {
 
     let mut raw = begun();
     raw.send(0, begin());
-    raw.assert_closed(&condition::ILLEGAL_STATE, "begun already");
+    raw.assert_closed(&condition::ILLEGAL_STATE, "already has a session");
 
     let mut raw = begun();
     let Performative::Begin(mut answer) = begin() else { unreachable!() };
@@ -139,7 +139,7 @@ fn section_2_5_2_end_twice() {
     raw.send(0, Performative::End(End::default()));
     assert!(matches!(raw.written()[..], [(0, Performative::End(End { error: None }))]));
     raw.send(0, Performative::End(End::default()));
-    raw.assert_closed(&condition::ILLEGAL_STATE, "no session has begun");
+    raw.assert_closed(&condition::ILLEGAL_STATE, "without a session");
 }
 
 #[test]
@@ -299,7 +299,10 @@ fn section_2_5_5_after_an_end_with_error_all_but_the_end_is_dropped() {
     let notified = raw.side.take();
     assert!(matches!(
         notified[..],
-        [Seen::Event(Event::Detach { closed: false, error: None, .. }), Seen::Event(Event::End { error: Some(_), .. })]
+        [
+            OwnedEvent::Event(Event::Detach { closed: false, error: None, .. }),
+            OwnedEvent::Event(Event::End { error: Some(_), .. })
+        ]
     ));
     raw.send(0, Performative::Transfer(Box::new(transfer(0, 0))));
     raw.send(0, link("late", 4, Role::Sender));

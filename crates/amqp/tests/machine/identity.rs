@@ -162,8 +162,8 @@ fn section_3_5_3_an_outcome_that_the_source_does_not_offer_detaches_the_link() {
     raw.send(0, crate::raw::detach(0, true));
     let notified = raw.side.take();
     assert!(
-        matches!(&notified[..], [crate::pair::Seen::Event(Event::Detach { .. })]),
-        "the driver is told: {notified:?}"
+        matches!(&notified[..], [crate::pair::OwnedEvent::Event(Event::Detach { .. })]),
+        "the driver is notified: {notified:?}"
     );
 }
 

@@ -5,7 +5,7 @@ use enmasse_amqp::types::{
     Error, Performative, ReceiverSettleMode, Role, SenderSettleMode, Source, Symbol, Target, Value, condition,
 };
 
-use crate::pair::{Pair, Seen, attach, echo};
+use crate::pair::{OwnedEvent, Pair, attach, echo};
 use crate::raw::{Raw, begin, detach, link};
 
 fn linked(role: Role) -> (Pair, SessionId, LinkId, LinkId) {
@@ -22,7 +22,7 @@ fn section_2_6_3_both_ends_learn_what_was_agreed() {
         let ours = pair.client.machine.attach(session, wanted.clone()).unwrap();
         pair.run();
         let mut seen = pair.server.take();
-        let Some(Seen::Event(Event::Attach { link: theirs, session: at, attach })) = seen.pop() else {
+        let Some(OwnedEvent::Event(Event::Attach { link: theirs, session: at, attach })) = seen.pop() else {
             panic!("{seen:?}")
         };
         assert_eq!((at, &attach.name[..], attach.role), (SessionId(0), "mine", role));
@@ -88,15 +88,17 @@ fn section_2_6_3_a_client_sees_the_refusal() {
     let session = pair.client.machine.begin().unwrap();
     let link = pair.client.machine.attach(session, attach("unwanted", Role::Receiver)).unwrap();
     pair.run();
-    let Some(Seen::Event(Event::Attach { link: asked, .. })) = pair.server.take().pop() else { panic!("not asked") };
+    let Some(OwnedEvent::Event(Event::Attach { link: asked, .. })) = pair.server.take().pop() else {
+        panic!("not asked")
+    };
     let error = Error::new(condition::UNAUTHORIZED_ACCESS, "not yours");
     pair.server.machine.refuse(asked, error.clone());
     pair.client.take();
     pair.run();
     let seen = pair.client.take();
     let [
-        Seen::Event(Event::Attached { attach, .. }),
-        Seen::Event(Event::Detach { link: gone, closed, error: why, .. }),
+        OwnedEvent::Event(Event::Attached { attach, .. }),
+        OwnedEvent::Event(Event::Detach { link: gone, closed, error: why, .. }),
     ] = &seen[..]
     else {
         panic!("{seen:?}")
@@ -138,11 +140,11 @@ fn section_2_6_5_detached_before_it_was_attached() {
     pair.run();
     let seen = pair.client.take();
     assert!(
-        matches!(seen[..], [Seen::Event(Event::Begin(_)), Seen::Event(Event::Detach { closed: true, .. })]),
+        matches!(seen[..], [OwnedEvent::Event(Event::Begin(_)), OwnedEvent::Event(Event::Detach { closed: true, .. })]),
         "{seen:?}"
     );
     let seen = pair.server.take();
-    assert!(matches!(seen.last(), Some(Seen::Event(Event::Detach { closed: true, .. }))), "{seen:?}");
+    assert!(matches!(seen.last(), Some(OwnedEvent::Event(Event::Detach { closed: true, .. }))), "{seen:?}");
     assert_eq!((pair.client.machine.links().count(), pair.server.machine.links().count()), (0, 0));
 }
 
@@ -172,8 +174,10 @@ fn section_2_6_1_a_name_attached_anew_steals_the_link() {
         raw.send(session, link("link", handle, Role::Sender));
         let seen = raw.side.take();
         let [
-            Seen::Event(Event::Detach { link: gone, closed: false, error: Some(error), by: ClosedBy::Peer, .. }),
-            Seen::Event(new),
+            OwnedEvent::Event(Event::Detach {
+                link: gone, closed: false, error: Some(error), by: ClosedBy::Peer, ..
+            }),
+            OwnedEvent::Event(new),
         ] = &seen[..]
         else {
             panic!("{seen:?}")

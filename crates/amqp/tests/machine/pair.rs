@@ -15,7 +15,7 @@ use enmasse_amqp::types::{
 
 /// An event that has outlived its input.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Seen {
+pub(crate) enum OwnedEvent {
     Event(Event<'static>),
     Piece(Piece),
 }
@@ -37,7 +37,7 @@ pub(crate) struct Piece {
     pub(crate) state: Option<Vec<u8>>,
 }
 
-impl Seen {
+impl OwnedEvent {
     pub(crate) fn own(event: Event<'_>) -> Self {
         Self::Event(match event {
             Event::Transfer(incoming) => return Self::Piece(Piece::own(&incoming)),
@@ -94,7 +94,7 @@ impl Piece {
 pub(crate) struct Side {
     pub(crate) machine: Connection,
     pub(crate) unread: Vec<u8>,
-    pub(crate) seen: Vec<Seen>,
+    pub(crate) seen: Vec<OwnedEvent>,
     /// answers opens, attaches and SASL by itself
     pub(crate) answers: bool,
     /// credit that it grants as it answers the attach of a sender
@@ -110,7 +110,7 @@ impl Side {
     pub(crate) fn read(&mut self, now: Time) {
         loop {
             let mut input = &self.unread[..];
-            let seen = self.machine.poll_event(now, &mut input).map(Seen::own);
+            let seen = self.machine.poll_event(now, &mut input).map(OwnedEvent::own);
             let consumed = self.unread.len() - input.len();
             self.unread.drain(..consumed);
             let Some(seen) = seen else { return };
@@ -121,33 +121,33 @@ impl Side {
         }
     }
 
-    fn answer(&mut self, seen: &Seen) {
+    fn answer(&mut self, seen: &OwnedEvent) {
         match seen {
-            Seen::Event(Event::Open(_)) => self.machine.open(Config::default().open()),
-            Seen::Event(Event::Attach { link, attach, .. }) => {
+            OwnedEvent::Event(Event::Open(_)) => self.machine.open(Config::default().open()),
+            OwnedEvent::Event(Event::Attach { link, attach, .. }) => {
                 self.machine.accept(*link, echo(attach));
                 self.machine.grant(*link, self.grants);
             }
-            Seen::Event(Event::SaslMechanisms(mechanisms)) => self.machine.sasl_init(SaslInit {
+            OwnedEvent::Event(Event::SaslMechanisms(mechanisms)) => self.machine.sasl_init(SaslInit {
                 mechanism: mechanisms[0].clone(),
                 initial_response: None,
                 hostname: None,
             }),
-            Seen::Event(Event::SaslInit(_)) => self.machine.sasl_outcome(SaslCode::Ok, None),
+            OwnedEvent::Event(Event::SaslInit(_)) => self.machine.sasl_outcome(SaslCode::Ok, None),
             _ => {}
         }
     }
 
     /// Takes the frames seen since the last call.
-    pub(crate) fn take(&mut self) -> Vec<Seen> {
+    pub(crate) fn take(&mut self) -> Vec<OwnedEvent> {
         std::mem::take(&mut self.seen)
     }
 
     /// Takes the pieces of deliveries seen since the last call; other events are dropped.
     pub(crate) fn pieces(&mut self) -> Vec<Piece> {
         let pieces = |seen| match seen {
-            Seen::Piece(piece) => Some(piece),
-            Seen::Event(_) => None,
+            OwnedEvent::Piece(piece) => Some(piece),
+            OwnedEvent::Event(_) => None,
         };
         self.take().into_iter().filter_map(pieces).collect()
     }
@@ -157,8 +157,8 @@ impl Side {
         let mut seen = self.take();
         assert_eq!(seen.len(), 1, "{seen:?}");
         match seen.remove(0) {
-            Seen::Event(event) => event,
-            Seen::Piece(piece) => panic!("{piece:?}"),
+            OwnedEvent::Event(event) => event,
+            OwnedEvent::Piece(piece) => panic!("{piece:?}"),
         }
     }
 

@@ -7,7 +7,7 @@ use enmasse_amqp::connection::{Config, Event, LinkId, Outgoing, SendError};
 use enmasse_amqp::types::{Flow, Outcome, Performative, Role, Transfer};
 use proptest::prelude::*;
 
-use crate::pair::{Pair, Seen, Side, attach, piece};
+use crate::pair::{OwnedEvent, Pair, Side, attach, piece};
 
 /// One direction of deliveries: who sends over which links.
 const LINKS: usize = 3;
@@ -195,10 +195,10 @@ impl World {
         }
     }
 
-    fn see(&mut self, client: bool, seen: Seen) {
+    fn see(&mut self, client: bool, seen: OwnedEvent) {
         let side = if client { &mut self.pair.client } else { &mut self.pair.server };
         match seen {
-            Seen::Piece(piece) => {
+            OwnedEvent::Piece(piece) => {
                 let links = if client { self.ours } else { self.theirs };
                 let at = links.iter().position(|link| *link == piece.link).expect("a link of ours");
                 let channel = &mut self.channels[at];
@@ -213,20 +213,20 @@ impl World {
                     }
                 }
             }
-            Seen::Event(Event::Disposition { session, first, last, settled, outcome }) => {
+            OwnedEvent::Event(Event::Disposition { session, first, last, settled, outcome }) => {
                 let outcomes = &mut self.outcomes;
                 side.machine.take_settled(session, first, last, settled, |_, token| {
                     let slot = outcomes.get_mut(&token).expect("a token of ours");
                     assert_eq!(slot.replace(outcome.clone()), None, "settled once");
                 });
             }
-            Seen::Event(Event::Credit { link, drain, .. }) => {
+            OwnedEvent::Event(Event::Credit { link, drain, .. }) => {
                 if drain {
                     side.machine.drained(link);
                 }
             }
-            Seen::Event(Event::Flow { .. }) => {}
-            Seen::Event(other) => panic!("{other:?}"),
+            OwnedEvent::Event(Event::Flow { .. }) => {}
+            OwnedEvent::Event(other) => panic!("{other:?}"),
         }
     }
 

@@ -10,7 +10,7 @@ use enmasse_amqp::types::{
     Attach, Begin, Detach, Disposition, Error, Fields, Flow, Open, Performative, Role, Symbol, Transfer,
 };
 
-use crate::pair::{Seen, Side, attach};
+use crate::pair::{OwnedEvent, Side, attach};
 
 pub(crate) struct Raw {
     pub(crate) side: Side,
@@ -109,7 +109,9 @@ impl Raw {
         let written = self.written();
         let Some((0, Performative::Close(close))) = written.last() else { panic!("no close: {written:?}") };
         assert_error(close.error.as_ref(), condition, words);
-        let Some(Seen::Event(Event::Closed { error, by })) = self.side.take().pop() else { panic!("not told") };
+        let Some(OwnedEvent::Event(Event::Closed { error, by })) = self.side.take().pop() else {
+            panic!("not notified")
+        };
         assert_error(error.as_ref(), condition, words);
         assert_eq!(by, ClosedBy::Local);
     }
@@ -119,7 +121,7 @@ impl Raw {
         let written = self.written();
         let Some((_, Performative::End(end))) = written.last() else { panic!("no end: {written:?}") };
         assert_error(end.error.as_ref(), condition, words);
-        let Some(Seen::Event(Event::End { error, .. })) = self.side.take().pop() else { panic!("not told") };
+        let Some(OwnedEvent::Event(Event::End { error, .. })) = self.side.take().pop() else { panic!("not notified") };
         assert_error(error.as_ref(), condition, words);
         self.send(9, begin());
         assert!(matches!(self.written()[..], [(_, Performative::Begin(_))]), "the connection goes on");
@@ -131,7 +133,9 @@ impl Raw {
         let Some((_, Performative::Detach(detach))) = written.last() else { panic!("no detach: {written:?}") };
         assert!(detach.closed);
         assert_error(detach.error.as_ref(), condition, words);
-        let Some(Seen::Event(Event::Detach { error, .. })) = self.side.take().pop() else { panic!("not told") };
+        let Some(OwnedEvent::Event(Event::Detach { error, .. })) = self.side.take().pop() else {
+            panic!("not notified")
+        };
         assert_error(error.as_ref(), condition, words);
         self.send(0, link("another", 9, Role::Sender));
         assert!(matches!(self.written()[..], [(_, Performative::Attach(_)), ..]), "the session goes on");

@@ -5,7 +5,7 @@ use enmasse_amqp::types::{
     Attach, DeliveryState, Disposition, Outcome, Performative, ReceiverSettleMode, Role, condition,
 };
 
-use crate::pair::{Pair, Piece, Seen, attach, echo, piece};
+use crate::pair::{OwnedEvent, Pair, Piece, attach, echo, piece};
 use crate::raw::{Raw, disposition, link, transfer};
 
 type Unsettled = Vec<(Vec<u8>, Option<DeliveryState>)>;
@@ -28,7 +28,7 @@ fn resumed(server: Config, role: Role, ours: Unsettled, theirs: Unsettled) -> (P
     let wanted = Attach { unsettled: Some(ours), ..attach("link", role) };
     let link = pair.client.machine.attach(session, wanted).unwrap();
     pair.run();
-    let Some(Seen::Event(Event::Attach { link: place, attach, .. })) = pair.server.take().pop() else { panic!() };
+    let Some(OwnedEvent::Event(Event::Attach { link: place, attach, .. })) = pair.server.take().pop() else { panic!() };
     pair.server.machine.accept(place, AttachReply { unsettled: Some(theirs), ..echo(&attach) });
     match role {
         Role::Sender => pair.server.machine.grant(place, 10),
@@ -51,8 +51,8 @@ fn section_2_6_13_a_receiver_lets_only_what_it_named_be_resumed() {
     let known = vec![(b"a".to_vec(), accepted()), (b"b".to_vec(), None)];
     let (mut pair, link, _) = resumed(Config::default(), Role::Sender, known.clone(), known);
     let seen = pair.client.take();
-    let Some(Seen::Event(Event::Attached { attach, .. })) =
-        seen.iter().find(|seen| matches!(seen, Seen::Event(Event::Attached { .. })))
+    let Some(OwnedEvent::Event(Event::Attached { attach, .. })) =
+        seen.iter().find(|seen| matches!(seen, OwnedEvent::Event(Event::Attached { .. })))
     else {
         panic!("{seen:?}")
     };
@@ -111,7 +111,7 @@ fn section_2_7_3_a_map_that_is_too_long_says_that_it_is_incomplete() {
         let (mut pair, link, _) = resumed(Config::default(), Role::Sender, Vec::new(), tags(count));
         let seen = pair.client.take();
         let answer = seen.into_iter().find_map(|seen| match seen {
-            Seen::Event(Event::Attached { attach, .. }) => Some(attach),
+            OwnedEvent::Event(Event::Attached { attach, .. }) => Some(attach),
             _ => None,
         });
         let answer = answer.expect("an answer of less than 512 bytes");
@@ -122,7 +122,7 @@ fn section_2_7_3_a_map_that_is_too_long_says_that_it_is_incomplete() {
             pair.client.machine.transfer_named(link, piece(None, b"x"), tag(name)).unwrap();
         }
         pair.run();
-        assert_eq!(pair.server.pieces().len(), notified.len(), "all that were told can be resumed");
+        assert_eq!(pair.server.pieces().len(), notified.len(), "all reported deliveries can be resumed");
         pair.client.send(link, Some(1), b"new").unwrap();
         pair.run();
         if whole {

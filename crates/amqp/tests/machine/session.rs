@@ -4,7 +4,7 @@ use enmasse_amqp::connection::{ClosedBy, Config, Event, Outgoing, SendError, Ses
 use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{End, Error, Flow, Performative, Role, condition};
 
-use crate::pair::{Pair, Seen, attach, piece};
+use crate::pair::{OwnedEvent, Pair, attach, piece};
 use crate::raw::{Raw, begin, detach, flow};
 
 fn pair() -> Pair {
@@ -53,15 +53,18 @@ fn section_2_5_2_an_end_takes_its_links_along() {
     pair.run();
     let seen = pair.client.take();
     let expected = [
-        Seen::Event(Event::Detach { link, closed: false, error: None, by: ClosedBy::Peer, ended: Some(session) }),
-        Seen::Event(Event::End { session, error: Some(error) }),
+        OwnedEvent::Event(Event::Detach { link, closed: false, error: None, by: ClosedBy::Peer, ended: Some(session) }),
+        OwnedEvent::Event(Event::End { session, error: Some(error) }),
     ];
     assert_eq!(seen, expected);
     let notified = pair.server.take();
     assert!(
         matches!(
             notified[..],
-            [Seen::Event(Event::Detach { by: ClosedBy::Local, .. }), Seen::Event(Event::End { error: None, .. })]
+            [
+                OwnedEvent::Event(Event::Detach { by: ClosedBy::Local, .. }),
+                OwnedEvent::Event(Event::End { error: None, .. })
+            ]
         ),
         "{notified:?}"
     );
@@ -119,7 +122,7 @@ fn section_2_5_5_begun_and_ended_before_any_answer() {
     pair.run();
     assert_eq!(pair.client.only(), Event::End { session, error: None });
     let seen = pair.server.take();
-    assert!(matches!(seen[..], [Seen::Event(Event::Begin(_)), Seen::Event(Event::End { .. })]), "{seen:?}");
+    assert!(matches!(seen[..], [OwnedEvent::Event(Event::Begin(_)), OwnedEvent::Event(Event::End { .. })]), "{seen:?}");
     assert_eq!(pair.client.machine.begin(), Ok(session));
 }
 

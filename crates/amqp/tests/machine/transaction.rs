@@ -8,7 +8,7 @@ use enmasse_amqp::types::{
     TransactionalState, Transfer, Value, condition,
 };
 
-use crate::pair::{Pair, Piece, Seen, attach, piece};
+use crate::pair::{OwnedEvent, Pair, Piece, attach, piece};
 use crate::raw::{Raw, disposition, flow, transfer};
 
 const TXN: &[u8] = b"txn";
@@ -119,7 +119,7 @@ fn section_4_4_1_the_driver_hears_of_a_posting_on_a_link_that_is_over() {
     pair.client.send(link, Some(2), b"outside").unwrap();
     pair.run();
     let refused = pair.server.take().into_iter().filter_map(|seen| match seen {
-        Seen::Event(Event::PostingRefused { txn_id, error }) => Some((txn_id, error.condition)),
+        OwnedEvent::Event(Event::PostingRefused { txn_id, error }) => Some((txn_id, error.condition)),
         _ => None,
     });
     let expected = (TXN.to_vec(), condition::PRECONDITION_FAILED);
@@ -132,8 +132,10 @@ fn section_4_4_1_the_driver_hears_of_a_posting_without_credit_before_the_end_of_
     let posting = Transfer { state: Some(within(None)), ..transfer(0, 0) };
     raw.send_with(0, Performative::Transfer(Box::new(posting)), b"x");
     let seen = raw.side.take();
-    let [Seen::Event(Event::PostingRefused { txn_id, error }), Seen::Event(Event::Detach { link: over, .. })] =
-        &seen[..]
+    let [
+        OwnedEvent::Event(Event::PostingRefused { txn_id, error }),
+        OwnedEvent::Event(Event::Detach { link: over, .. }),
+    ] = &seen[..]
     else {
         panic!("{seen:?}")
     };
@@ -213,7 +215,10 @@ fn section_4_5_5_a_state_that_a_receiver_cannot_have_is_for_the_driver_to_judge(
     let state = Some(DeliveryState::Declared(Declared { txn_id: vec![1] }));
     raw.send(0, Performative::Disposition(Disposition { state, ..disposition(0, None) }));
     let seen = raw.side.take();
-    assert!(matches!(seen[..], [Seen::Event(Event::Declared { first: 0, last: 0, settled: true, .. })]), "{seen:?}");
+    assert!(
+        matches!(seen[..], [OwnedEvent::Event(Event::Declared { first: 0, last: 0, settled: true, .. })]),
+        "{seen:?}"
+    );
 }
 
 #[test]

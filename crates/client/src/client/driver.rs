@@ -260,7 +260,7 @@ impl Driver {
             | Happening::SenderSettled { .. } => {}
             Happening::Begin(_) | Happening::Flow { .. } | Happening::SaslInit(_) | Happening::SaslResponse(_) => {}
             Happening::Attach { link, .. } => {
-                let error = AmqpError::new(condition::NOT_ALLOWED, "this client takes no links of the server's");
+                let error = AmqpError::new(condition::NOT_ALLOWED, "this client accepts no links from the server");
                 self.machine.refuse(link, error);
             }
         }

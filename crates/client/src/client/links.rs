@@ -173,7 +173,7 @@ impl Sender {
 }
 
 fn too_large() -> Outcome {
-    let description = "the message is larger than the server takes on this link".to_owned();
+    let description = "the message exceeds the max-message-size of this link".to_owned();
     Outcome::Rejected { error: Some(("amqp:link:message-size-exceeded".to_owned(), Some(description))) }
 }
 

@@ -143,7 +143,7 @@ impl Mailbox {
         let mut inner = self.lock();
         let mut size = inner.queued_size;
         let Some(room) = inner.rooms.get_mut(&link) else {
-            return Err(Error::unavailable(format!("link {link} is detached, or no sender")));
+            return Err(Error::unavailable(format!("link {link} is detached or is not a sender")));
         };
         let mut taken: Vec<Vec<u8>> = Vec::new();
         while (taken.len() as i64) < room.free && (size == 0 || size < QUEUE_SIZE_MAX) {

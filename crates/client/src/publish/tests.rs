@@ -95,7 +95,7 @@ impl Served {
         store.links += 1;
         store.links_most = store.links_most.max(store.links);
         let reply = AttachReply { source: attach.source, target: attach.target, ..AttachReply::default() };
-        let is_wanted = address != "nobody";
+        let is_wanted = address != "absent";
         self.links.push((link, address, producer, false));
         self.machine.accept(link, reply);
         if is_wanted {
@@ -257,10 +257,10 @@ fn a_post_continues_at_another_connection_where_the_last_was_cut() {
 fn an_address_that_takes_nothing_is_named() {
     let (options, store) = serve(Store::default(), None);
     let options = PublisherOptions { silence: Duration::from_millis(200), ..options };
-    let mut post = post([numbers("a", 0..1), numbers("nobody", 0..1)].concat());
+    let mut post = post([numbers("a", 0..1), numbers("absent", 0..1)].concat());
     let error = Publisher::connect(options).unwrap().publish(&mut post).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Unavailable);
-    let says = "nobody takes no messages now: it has no receiver, or no room";
+    let says = "absent accepts no messages now: it has no receiver or is full";
     assert!(error.message.ends_with(says), "{error}");
     assert_eq!(store.lock().unwrap().kept["a"], texts(&numbers("a", 0..1)));
 }

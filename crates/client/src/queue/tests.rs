@@ -324,7 +324,7 @@ fn a_pull_ends_about_where_its_bytes_do() {
 fn only_a_queue_is_taken_from() {
     let cases = [
         (Kind::Topic, Some(PRODUCT), ErrorKind::Invalid, "name a queue"),
-        (Kind::Stream, Some(PRODUCT), ErrorKind::Invalid, "leave out the option spool"),
+        (Kind::Stream, Some(PRODUCT), ErrorKind::Invalid, "remove the option spool"),
         (Kind::Absent, None, ErrorKind::Missing, "orders is not declared"),
     ];
     for (kind, product, error, text) in cases {
@@ -337,7 +337,7 @@ fn only_a_queue_is_taken_from() {
     let (options, _) = serve(Store { kind, waiting, ..Store::default() });
     let mut queue = Queue::connect(options).unwrap();
     let error = queue.pull(1, 1, &mut |_| {}).unwrap_err();
-    assert!(error.message.contains("leave out the option spool"), "{error}");
+    assert!(error.message.contains("remove the option spool"), "{error}");
     let (options, _) = serve(Store::default());
     let selecting = SourceOptions { selector: Some("a = 1".to_owned()), ..options };
     assert!(Queue::connect(selecting).err().unwrap().message.contains("does not apply it"));

@@ -4,7 +4,7 @@ use enmasse_amqp::codec::encode_message;
 use enmasse_amqp::types::{Body, Header, Message, MessageId, Properties, Symbol, Value};
 use proptest::prelude::*;
 
-use super::{Kind, Packed, Packing, Seen, identity, was_delivered_before};
+use super::{Kind, Packed, Packing, RecentIds, identity, was_delivered_before};
 use crate::ErrorKind;
 
 const KEY: [u8; 16] = *b"sixteen bytes...";
@@ -74,7 +74,7 @@ proptest! {
 
     #[test]
     fn the_newest_are_remembered(ids in prop::collection::vec(0..40u8, 0..200), bound in 0..30usize) {
-        let mut seen = Seen::default();
+        let mut seen = RecentIds::default();
         let mut model: Vec<u8> = Vec::new();
         for id in ids {
             seen.add([id; 16]);
@@ -98,7 +98,7 @@ fn other_files_and_versions_are_told_from_torn_ones() {
     bytes[8] = 2;
     assert!(Packed::open(&bytes).unwrap_err().message.contains("another version"));
     bytes[0] = b'E';
-    assert!(Packed::open(&bytes).unwrap_err().message.contains("none of a spool"));
+    assert!(Packed::open(&bytes).unwrap_err().message.contains("not a spool file"));
 }
 
 #[test]

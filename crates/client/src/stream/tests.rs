@@ -337,7 +337,7 @@ fn refused(log: &Log) {
     ] {
         let error = error.unwrap();
         assert_eq!(error.kind, ErrorKind::Invalid);
-        assert!(error.message.contains("readings is no stream"), "{error}");
+        assert!(error.message.contains("readings is not a stream"), "{error}");
     }
     drop(stream);
     // connections are served one after the other

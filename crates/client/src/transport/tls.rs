@@ -60,7 +60,7 @@ impl TlsOptions {
             (Some(certificate), Some(key)) => builder
                 .with_client_auth_cert(certificates(certificate)?, private_key(key)?)
                 .map_err(|error| Error::invalid(format!("certificate {}: {error}", certificate.display())))?,
-            _ => return Err(Error::invalid("a client certificate and its key are given together")),
+            _ => return Err(Error::invalid("a client certificate and its key must be given together")),
         };
         Ok(Connector { config: Arc::new(config), name })
     }

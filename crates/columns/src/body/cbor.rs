@@ -83,7 +83,7 @@ impl<'de> Deserializer<'de> {
         };
         let micros = (seconds * 1e6).round();
         if micros.abs() >= 9e18 || micros.is_nan() {
-            return Err(Fault("a time is beyond what a timestamp holds".to_owned()));
+            return Err(Fault("a time is out of the range of a timestamp".to_owned()));
         }
         let mut text = Vec::new();
         #[expect(clippy::cast_possible_truncation, reason = "the range is checked")]
@@ -96,7 +96,10 @@ impl<'de> Deserializer<'de> {
         match (i64::try_from(number), u64::try_from(number)) {
             (_, Ok(number)) => visitor.visit_u64(number),
             (Ok(number), _) => visitor.visit_i64(number),
-            #[expect(clippy::cast_precision_loss, reason = "the nearest double of what no integer type holds")]
+            #[expect(
+                clippy::cast_precision_loss,
+                reason = "the nearest double of an integer that fits no integer type"
+            )]
             _ => visitor.visit_f64(number as f64),
         }
     }
@@ -138,7 +141,7 @@ impl<'de> de::Deserializer<'de> for &mut Deserializer<'de> {
             }
             Type::Tag => self.tagged(visitor),
             unknown @ (Type::Simple | Type::Break | Type::Unknown(_)) => {
-                Err(Fault(format!("{unknown} at byte {} is no value", self.decoder.position())))
+                Err(Fault(format!("{unknown} at byte {} is not a value", self.decoder.position())))
             }
         }
     }

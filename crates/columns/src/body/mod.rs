@@ -27,9 +27,9 @@ pub(crate) fn decode(
 ) -> Result<usize, Reason> {
     let format = match declared.decode {
         Some(Format::Auto) => {
-            let content_type = parts.content_type.ok_or("the message has no content-type to tell its format")?;
+            let content_type = parts.content_type.ok_or("the message has no content-type, which names its format")?;
             Format::of_content_type(content_type)
-                .ok_or_else(|| format!("content-type {content_type:?} is no format that is decoded"))?
+                .ok_or_else(|| format!("content-type {content_type:?} is not a supported format"))?
         }
         Some(format) => format,
         None => return Err("no format is declared".to_owned()),
@@ -48,7 +48,7 @@ pub(crate) fn decode(
             return Err("the body is an amqp-sequence; data, a string or binary can be decoded".to_owned());
         }
         Body::None => return Err("the message has no body".to_owned()),
-        Body::Malformed(_) => return Err("the bytes are no AMQP message".to_owned()),
+        Body::Malformed(_) => return Err("the bytes are not an AMQP message".to_owned()),
     };
     // Each record of a pack has the base name of all.
     let is_pack = matches!(format, Format::SenmlJson | Format::SenmlCbor);

@@ -160,7 +160,7 @@ impl<'a> Rows<'a> {
 
     fn mismatch(&mut self, place: usize, found: &str, kind: &str) {
         let name = self.fields.named[place].0.as_str();
-        self.blame(format_args!("{name}: {found} is no {kind}, or does not fit into it"));
+        self.blame(format_args!("{name}: {found} is not of type {kind}, or does not fit into it"));
     }
 
     /// Gives a field a value that holds others: text columns have it as JSON.

@@ -112,7 +112,7 @@ impl<'r, 'a> Pack<'r, 'a> {
     fn point(&mut self, seconds: f64) -> Datum<'static> {
         let micros = (seconds * 1e6).round();
         if micros.abs() >= 9e18 || micros.is_nan() {
-            self.rows.blame(format_args!("the time {seconds} is beyond what a timestamp holds"));
+            self.rows.blame(format_args!("the time {seconds} is out of the range of a timestamp"));
             return Datum::Null;
         }
         if seconds >= ABSOLUTE_TIME_MIN {
@@ -290,7 +290,9 @@ impl Visitor<'_> for LabelSeed {
     fn visit_str<E: Error>(self, name: &str) -> Result<Label, E> {
         match LABELS.iter().find(|(known, ..)| *known == name) {
             Some((.., label)) => Ok(*label),
-            None if name.ends_with('_') => Err(E::custom(format!("{name} has to be understood (4.4), and is not"))),
+            None if name.ends_with('_') => {
+                Err(E::custom(format!("{name} must be understood (RFC 8428, 4.4), and is not supported")))
+            }
             None => Ok(Label::Unknown),
         }
     }

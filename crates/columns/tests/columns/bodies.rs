@@ -33,14 +33,14 @@ fn an_array_is_a_row_for_each_element_and_has_the_body_once() {
 #[test]
 fn a_value_of_another_type_is_null_and_named() {
     for (json, kind, said) in [
-        (r#""x""#, "double", "a: text is no double"),
-        ("1.5", "int", "a: a number is no int"),
-        ("300", "tinyint", "a: an integer is no tinyint"),
-        ("18446744073709551615", "bigint", "a: an integer is no bigint"),
-        ("1", "boolean", "a: an integer is no boolean"),
-        ("[1]", "int", "a: an object or array is no int"),
-        (r#""soon""#, "timestamp", "a: text is no timestamp"),
-        ("1e300", "timestamp", "a: a number is no timestamp"),
+        (r#""x""#, "double", "a: text is not of type double"),
+        ("1.5", "int", "a: a number is not of type int"),
+        ("300", "tinyint", "a: an integer is not of type tinyint"),
+        ("18446744073709551615", "bigint", "a: an integer is not of type bigint"),
+        ("1", "boolean", "a: an integer is not of type boolean"),
+        ("[1]", "int", "a: an object or array is not of type int"),
+        (r#""soon""#, "timestamp", "a: text is not of type timestamp"),
+        ("1e300", "timestamp", "a: a number is not of type timestamp"),
     ] {
         let got = decoded(&format!("a {kind}, b int"), Format::Json, format!(r#"{{"a":{json},"b":2}}"#).as_bytes());
         assert_eq!((got[0][0].as_str(), got[0][1].as_str()), ("null", "2"), "{json}");
@@ -95,12 +95,12 @@ fn a_body_that_is_no_cbor_is_one_row_with_its_reason() {
         (b"", "end of input"),
         (b"\xa0\x00", "1 bytes follow"),
         (b"\x01", "an object"),
-        (b"\xa1\x61a\xff", "no value"),
-        (b"\xa1\x61a\xe0", "no value"),
+        (b"\xa1\x61a\xff", "not a value"),
+        (b"\xa1\x61a\xe0", "not a value"),
         (b"\x9b\xff\xff\xff\xff\xff\xff\xff\xff", "end of input"),
         (&deep, "deeper than 64"),
-        (b"\xa1\x61a\xc1\xf9\x7e\x00", "a time is beyond"),
-        (b"\xa1\x61a\xc1\xf9\x7c\x00", "a time is beyond"),
+        (b"\xa1\x61a\xc1\xf9\x7e\x00", "a time is out of the range"),
+        (b"\xa1\x61a\xc1\xf9\x7c\x00", "a time is out of the range"),
     ] {
         let got = decoded("a string", Format::Cbor, body);
         assert_eq!((got.len(), got[0][0].as_str()), (1, "null"));
@@ -168,13 +168,13 @@ fn what_is_wrong_with_a_pack_or_a_record_is_told() {
         (r#"{"n":"a","v":1}"#, "a SenML pack"),
         (r#"[{"n":"a","v":"x"}]"#, "number holds something else"),
         (r#"[{"bver":11,"n":"a","v":1}]"#, "versions up to 10"),
-        (r#"[{"n":"a","v":1,"must_":1}]"#, "must_ has to be understood"),
+        (r#"[{"n":"a","v":1,"must_":1}]"#, "must_ must be understood"),
         (r#"[{"n":"a","vd":"*"}]"#, "base64"),
         (r#"[{"bn":"a"}]"#, "no record"),
         (r#"[{"v":1}]"#, "no name"),
         (r#"[{"n":"a"}]"#, "neither value nor sum"),
         (r#"[{"n":"a","v":1,"vs":"x"}]"#, "more than one value"),
-        (r#"[{"n":"a","v":1,"t":1e300}]"#, "beyond"),
+        (r#"[{"n":"a","v":1,"t":1e300}]"#, "out of the range"),
     ] {
         let got = decoded("n string, t timestamp", Format::SenmlJson, body.as_bytes());
         assert!(got[0][2].contains(said), "{body}: {}", got[0][2]);
@@ -187,7 +187,7 @@ fn lines_of_csv_are_rows() {
     let got = decoded("device string, value double, count int, note string", Format::Csv, body);
     assert_eq!(got[0], ["d1", "1.5", "2", "a, \"b\"", "null"]);
     assert_eq!(got[1][..4], ["d2", "null", "null", "null"]);
-    assert!(got[1][4].contains("count: text is no int"), "{}", got[1][4]);
+    assert!(got[1][4].contains("count: text is not of type int"), "{}", got[1][4]);
     assert_eq!(got.len(), 2);
 }
 
@@ -217,7 +217,7 @@ fn the_content_type_chooses_and_the_kind_of_body_has_to_fit() {
         assert_eq!(rows(&batch_of(&wanted, &[encoded(&message)])), [expected]);
     }
     for (message, said) in [
-        (with_content_type("image/png", Body::Data(vec![vec![]])), "no format"),
+        (with_content_type("image/png", Body::Data(vec![vec![]])), "not a supported format"),
         (Message { body: Body::Data(vec![vec![]]), ..Message::default() }, "no content-type"),
         (with_content_type("application/json", Body::Value(Value::Int(1))), "neither string nor binary"),
         (with_content_type("application/json", Body::Sequence(vec![vec![]])), "amqp-sequence"),

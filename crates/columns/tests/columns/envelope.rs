@@ -127,7 +127,7 @@ fn what_is_no_message_is_a_row_with_its_bytes_and_reason() {
     assert_eq!(
         rows(&batch_of(&wanted, &[b"\x00\x53".to_vec(), good])),
         [
-            ["readings", "\"\\0S\"", "malformed", "the bytes are no AMQP message", "0"],
+            ["readings", "\"\\0S\"", "malformed", "the bytes are not an AMQP message", "0"],
             ["readings", "\"x\"", "data", "null", "0"]
         ]
     );

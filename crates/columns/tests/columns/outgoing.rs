@@ -110,8 +110,12 @@ fn what_no_message_can_say_is_named() {
         ("ttl", Arc::new(Int64Array::from(vec![None, None, None, Some(-1)]))),
     ]);
     let rows = Outgoing::new(&rows).unwrap();
-    let said =
-        ["it is no UTF-8", "sequence cannot be sent", "no encoded AMQP value", "ttl: -1 is not from 0 to 4294967295"];
+    let said = [
+        "it is not UTF-8",
+        "sequence cannot be sent",
+        "not an encoded AMQP value",
+        "ttl: -1 is not from 0 to 4294967295",
+    ];
     for (row, said) in said.iter().enumerate() {
         let fault = rows.message(row, false).1.unwrap();
         assert!(fault.contains(said), "{fault}");
@@ -121,10 +125,10 @@ fn what_no_message_can_say_is_named() {
 #[test]
 fn a_column_that_fits_nowhere_is_refused_by_name() {
     let wrong = [
-        ("devise", texts(&[None]), "column devise is no part of a message: use address, body"),
-        ("ttl", texts(&[None]), "column ttl is Utf8: it has to be an integer"),
-        ("body", Arc::new(Float64Array::from(vec![1.0])), "it has to be string or binary"),
-        ("annotations", texts(&[None]), "it has to be map<string"),
+        ("devise", texts(&[None]), "column devise is not part of a message: use address, body"),
+        ("ttl", texts(&[None]), "column ttl is Utf8: it must be an integer"),
+        ("body", Arc::new(Float64Array::from(vec![1.0])), "it must be string or binary"),
+        ("annotations", texts(&[None]), "it must be map<string"),
     ];
     for (name, column, said) in wrong {
         let error = Outgoing::new(&batch(vec![(name, column)])).unwrap_err().to_string();

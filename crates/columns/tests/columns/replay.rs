@@ -87,7 +87,7 @@ fn what_is_no_table_of_messages_is_refused() {
     let fields = kept.schema();
     let some = kept.project(&(1..fields.fields().len()).collect::<Vec<_>>()).unwrap();
     let error = Replay::new(&some).err().unwrap().to_string();
-    assert_eq!(error, "space: whole messages are wanted, and this column is missing");
+    assert_eq!(error, "space: this column is missing, and whole messages are required");
     let columns = fields.fields().iter().zip(kept.columns()).map(|(field, column)| {
         let other: ArrayRef = Arc::new(Int64Array::from(vec![1]));
         let column = if field.name() == "priority" { other } else { Arc::clone(column) };
@@ -95,7 +95,7 @@ fn what_is_no_table_of_messages_is_refused() {
     });
     let other = RecordBatch::try_from_iter_with_nullable(columns).unwrap();
     let error = Replay::new(&other).err().unwrap().to_string();
-    assert_eq!(error, "priority: it is Int64, and int is wanted");
+    assert_eq!(error, "priority: it is Int64, and int is required");
 }
 
 proptest! {

@@ -82,7 +82,7 @@ pub enum Refused {
     },
     /// A write or a sync of it has failed, and the log has stopped: it may be there after the next
     /// start, or not.
-    #[error("it is not known whether the disk has it: {0}")]
+    #[error("it may or may not be on disk: {0}")]
     Unsure(String),
     /// An earlier write or fsync failed: the log accepts no writes; reads continue. Only opening
     /// the log again helps.

@@ -338,7 +338,7 @@ impl<D: Disk> Log<D> {
         };
         // Removals in other segments are needed until this segment is deleted.
         let changed = changed.and_then(|()| self.disk.sync_folder());
-        changed.map_err(|fault| self.stop("a segment cannot be let go", &fault))?;
+        changed.map_err(|fault| self.stop("a segment cannot be released", &fault))?;
         self.space.gone(number);
         Ok(())
     }

@@ -101,7 +101,7 @@ impl Space {
     pub(super) fn free(&mut self, freed: &Freed) {
         for freed in freed.iter() {
             let Some(segment) = self.segments.get_mut(&freed.segment) else {
-                debug_assert!(false, "segment {} is gone, yet something in it was alive", freed.segment);
+                debug_assert!(false, "segment {} was removed, and it had live records", freed.segment);
                 continue;
             };
             debug_assert!(segment.messages >= freed.messages, "segment {}: freed twice", freed.segment);

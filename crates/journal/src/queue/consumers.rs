@@ -43,7 +43,7 @@ pub enum Refused {
     #[error("the address has reached its maximum producer limit of {0}")]
     Producers(u32),
     /// one that is attached is exclusive, or it wants to be and others are attached
-    #[error("the address has an exclusive consumer, or others than the one that wants to be")]
+    #[error("the address has an exclusive consumer, or has consumers and the new one is exclusive")]
     Exclusive,
 }
 

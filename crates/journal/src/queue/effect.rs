@@ -152,7 +152,7 @@ pub enum Refusal {
     #[error("the address is full: it holds {0} bytes")]
     Bytes(u64),
     /// [`NUMBERED_PRODUCERS_MAX`](super::NUMBERED_PRODUCERS_MAX)
-    #[error("the address knows as many numbered producers as it can remember")]
+    #[error("the address has its maximum of numbered producers")]
     NumberedProducers,
     /// `limits.message_bytes`
     #[error("a message of this address may have at most {0} bytes")]

@@ -219,7 +219,7 @@ mod tests {
         let (mut queue, _) = with_consumer(Settings::default());
         let browser = Consume { browses: true, ..Consume::default() };
         queue.attach(&browser).expect("a place");
-        assert_eq!(queue.keep_plain(1, &PLAIN, None, || panic!("the browser is to be told")), None);
+        assert_eq!(queue.keep_plain(1, &PLAIN, None, || panic!("the browser must be notified")), None);
     }
 
     #[test]

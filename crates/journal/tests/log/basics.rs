@@ -315,7 +315,7 @@ fn a_segment_that_cannot_be_read_stays_and_is_let_go_when_it_can_be() {
         }
     };
     fill(&mut log);
-    let (segment, fault) = log.take_read_fault().expect("it is told");
+    let (segment, fault) = log.take_read_fault().expect("it is reported");
     assert_eq!((segment, fault.to_string()), (first, "Input/output error".to_owned()));
     assert_eq!(log.stopped(), None);
     assert_eq!(log.unreadable().collect::<Vec<_>>(), [first]);

@@ -93,7 +93,7 @@ fn the_messages_of_a_missing_segment_are_named() {
         assert_eq!(recovered.gaps.iter().filter(|gap| gap.segment == gone).count(), 1);
         idle(&mut log);
         let (_, again) = open(log.disk().as_seen());
-        assert_eq!((lost(&again, 1), lost(&again, 2)), (vec![], vec![]), "it is told once");
+        assert_eq!((lost(&again, 1), lost(&again, 2)), (vec![], vec![]), "it is reported once");
     }
 }
 

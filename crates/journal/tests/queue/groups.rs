@@ -101,7 +101,7 @@ fn the_longest_idle_groups_are_forgotten() {
     let last = 5_000;
     for digest in 0..=last {
         world.put(&of(digest));
-        let seq = world.take(one).expect("nobody else has it");
+        let seq = world.take(one).expect("no other consumer has it");
         world.settle(seq, ConsumerOutcome::Accepted);
     }
     world.put(&of(0));
@@ -121,7 +121,7 @@ fn the_last_message_of_a_group_closes_it() {
     assert_eq!(world.take(one), Some(0));
     assert_eq!(world.take(two), None);
     assert_eq!(world.take(one), Some(1));
-    assert_eq!(world.take(two), Some(2), "the group begins anew");
+    assert_eq!(world.take(two), Some(2), "the group starts again");
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn a_key_is_with_one_consumer_while_it_holds_any_of_it() {
     world.settle(0, ConsumerOutcome::Accepted);
     assert_eq!(world.take_all(two), [4]);
     world.settle(2, ConsumerOutcome::Accepted);
-    assert_eq!(world.take(two), Some(3), "nobody holds any of it");
+    assert_eq!(world.take(two), Some(3), "no consumer holds any of it");
     assert_eq!(world.take(one), None);
 }
 

@@ -159,7 +159,7 @@ fn key_in(folder: &Path, fresh: &[u8]) -> io::Result<[u8; 16]> {
         Err(error) => return Err(error),
     };
     let damaged = || {
-        let reason = format!("{KEY_FILE} has not 16 bytes: bring it back from a backup");
+        let reason = format!("{KEY_FILE} does not have 16 bytes: restore it from a backup");
         io::Error::new(io::ErrorKind::InvalidData, reason)
     };
     bytes.try_into().map_err(|_| damaged())
@@ -180,7 +180,7 @@ impl Journal {
     /// Appends a batch and waits until it is on disk.
     pub(crate) fn commit(&self, batch: WriteBatch) -> Result<(), Refused> {
         let (answer, answered) = channel();
-        let gone = || Refused::Stopped("the node is going down".to_owned());
+        let gone = || Refused::Stopped("the node is shutting down".to_owned());
         self.requests.send(JournalRequest::Commit(batch, answer)).map_err(|_| gone())?;
         answered.recv().unwrap_or_else(|_| Err(gone()))
     }

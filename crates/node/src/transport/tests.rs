@@ -163,7 +163,7 @@ fn a_client_certificate_of_another_ca_is_refused_with_an_alert() {
     assert!(refusal.to_string().starts_with("TLS: "), "{refusal}");
     let alert = take(&mut server.wire);
     client.read_tls(&mut &alert[..]).unwrap();
-    assert!(client.process_new_packets().is_err(), "the client was not told");
+    assert!(client.process_new_packets().is_err(), "the client was not notified");
 }
 
 #[test]

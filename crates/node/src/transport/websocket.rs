@@ -178,7 +178,7 @@ impl WebSocket {
                     return self.break_off(CloseCode::Unsupported, "text, where AMQP is binary", wire);
                 }
                 if kind != expected || length > i64::MAX as u64 {
-                    return self.break_off(CloseCode::Protocol, "a frame that may not come here", wire);
+                    return self.break_off(CloseCode::Protocol, "an unexpected frame", wire);
                 }
                 if length > ANNOUNCED_BYTES_MAX {
                     return self.break_off(CloseCode::Size, "a frame of more than 16 MiB", wire);

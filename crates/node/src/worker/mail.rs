@@ -214,7 +214,7 @@ impl Worker {
                     let until = now.plus_millis(self.shared.limits.handshake_timeout_ms);
                     if !self.shared.logins.ask(self.index, conn, subject, question, now, until) {
                         self.stats.checks_refused += 1;
-                        let why = "too many logins wait for somebody to decide them".to_owned();
+                        let why = "too many logins wait for an external decision".to_owned();
                         self.shard.judged(conn, Judged::Unknown(why));
                         self.again = true;
                     }
@@ -306,7 +306,7 @@ impl Worker {
     /// their chance to answer, for as long as a closing connection may take.
     fn stop(&mut self, end: Time) {
         self.stop_at = Some(end);
-        let error = Error::new(condition::CONNECTION_FORCED, "the node is going down; connect again later");
+        let error = Error::new(condition::CONNECTION_FORCED, "the node is shutting down; connect again later");
         self.shard.close_all(&error);
         let keys: Vec<u32> = self.sockets.iter().map(|(key, _)| key as u32).collect();
         for key in keys {

@@ -79,7 +79,7 @@ fn a_peer_that_asks_and_never_listens_is_cut_off() {
     let mut requested = 0usize;
     while socket.write_all(&question).is_ok() {
         requested += question.len();
-        assert!(requested < 1 << 30, "nobody stops the talker");
+        assert!(requested < 1 << 30, "the talker is not stopped");
     }
     let waiting = site.event(|event| match event.what {
         EventKind::CutOff { waiting_bytes } => Some(waiting_bytes),

@@ -108,7 +108,7 @@ fn a_user_that_does_not_exist_looks_alike_after_a_restart_like_one_that_does() {
     assert_eq!(salt(Some(&one), "alice"), salt(Some(&other), "alice"), "a real one");
     assert_eq!(salt(Some(&one), "mallory"), salt(Some(&one), "mallory"));
     assert_ne!(salt(Some(&one), "mallory"), salt(Some(&other), "mallory"));
-    assert_ne!(salt(None, "mallory"), salt(None, "mallory"), "nobody could foresee it");
+    assert_ne!(salt(None, "mallory"), salt(None, "mallory"), "it is unpredictable");
 }
 
 #[test]

@@ -52,7 +52,7 @@ fn a_thousand_wrong_passwords_for_one_space_keep_no_user_of_another_waiting() {
     // arrived.
     assert!(checked <= 20, "{checked} passwords were checked until she was in");
     let answered = before + checked + sum(&site, |worker| worker.checks_refused);
-    assert!(answered < 990, "of those who knock {answered} have an answer: nobody waited");
+    assert!(answered < 990, "of those who knock {answered} have an answer: none waited");
     alice.receiver("orders", 1);
     let codes: Vec<SaslCode> = knocking.iter_mut().map(Client::sasl_code).collect();
     assert!(codes.iter().all(|code| matches!(code, SaslCode::Auth | SaslCode::SysTemp)), "{codes:?}");

@@ -41,7 +41,7 @@ fn who_waited_for_a_share_continues_by_itself() {
     let SpaceLine { connections, links, messages_in, bytes_in, messages_out, bytes_out, .. } = line;
     assert_eq!((connections, links), (2, 2));
     assert_eq!((messages_in, bytes_in, messages_out, bytes_out), (500, 5000, 500, 5000));
-    assert_eq!(site.node.usage().len(), 1, "nobody has used the other");
+    assert_eq!(site.node.usage().len(), 1, "the other is unused");
 }
 
 #[test]

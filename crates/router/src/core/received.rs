@@ -316,7 +316,7 @@ mod tests {
                 let waiting = held.iter().filter(|bytes| **bytes <= SPACE_BYTES_MIN as usize);
                 let readable = (0..6).filter(|one| held[*one] <= SPACE_BYTES_MIN as usize
                     && !shards[one % 3].is_over(accounts[*one], false));
-                prop_assert_eq!(readable.count(), waiting.count(), "who has little is always read");
+                prop_assert_eq!(readable.count(), waiting.count(), "a small share is always read");
             }
         }
     }

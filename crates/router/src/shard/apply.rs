@@ -69,11 +69,11 @@ impl Shard {
             self.begin_close(id, deleted, departing);
             return false;
         };
-        if let Err(why) = found.welcomes(&conn.guest) {
+        if let Err(why) = found.admits(&conn.authenticated) {
             self.begin_close(id, Error::new(condition::UNAUTHORIZED_ACCESS, why), departing);
             return false;
         }
-        let rights = found.rights(&conn.guest);
+        let rights = found.rights(&conn.authenticated);
         if conn.pacing.follow(found) {
             self.fabric.stop_waiting(id.key);
             self.fabric.mark(id.key);

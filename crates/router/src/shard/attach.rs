@@ -89,9 +89,7 @@ impl Shard {
         let planned = space.and_then(|space| space.limits().links_per_connection);
         let most = planned.map_or(LINKS_MAX, |most| LINKS_MAX.min(most as usize));
         if conn.link_count >= most {
-            let what = format!(
-                "this connection has {most} links, the most one may have: close one or open another connection"
-            );
+            let what = format!("this connection has {most} links, its limit: close one or open another connection");
             return Err((None, Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what)));
         }
         let place = space.map_or(Ok(None), Space::link).map_err(|error| (None, error))?;
@@ -318,7 +316,7 @@ impl Shard {
         let conn = &mut self.fabric.conns[id.key()];
         let space = conn.home.as_ref().map(|(space, _)| *space).ok_or_else(not_open)?;
         if conn.dynamic.len() >= LINKS_MAX {
-            let what = format!("this connection has {LINKS_MAX} dynamic nodes, its most: delete one first");
+            let what = format!("this connection has {LINKS_MAX} dynamic nodes, its limit: delete one first");
             return Err(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what));
         }
         let mut random = [0; 16];
@@ -389,7 +387,7 @@ pub(super) fn check_right(conn: &Conn, operation: Operation, name: &str) -> Resu
 /// Why a client may not receive from a dynamic node that exists.
 fn not_yours(name: &str) -> Error {
     let what =
-        format!("only the connection that made \"{name}\" may receive from it: send to it, or make a node of your own");
+        format!("only the connection that created \"{name}\" may receive from it: send to it, or create another node");
     Error::new(condition::RESOURCE_LOCKED, what)
 }
 
@@ -397,8 +395,8 @@ fn not_yours(name: &str) -> Error {
 pub(super) fn may_be_sent_to(entry: &AddressEntry) -> Result<(), Error> {
     let Some(storage) = entry.storage.as_ref().filter(|storage| storage.read_only) else { return Ok(()) };
     let what = match &storage.topic {
-        Some(topic) => format!("\"{}\" takes messages of its topic only: send to \"{topic}\"", entry.name),
-        None => format!("\"{}\" takes dead letters only: clients receive from it", entry.name),
+        Some(topic) => format!("\"{}\" accepts messages of its topic only: send to \"{topic}\"", entry.name),
+        None => format!("\"{}\" accepts dead letters only: clients may only receive from it", entry.name),
     };
     Err(Error::new(condition::NOT_ALLOWED, what))
 }

@@ -18,7 +18,7 @@ use super::renewing::Renewal;
 use super::resuming::Resuming;
 use super::window::Window;
 use crate::core::{AttachmentId, Budget, Consuming};
-use crate::table::{AddressEntry, CountGuard, Guest, Handshake, Rights, SpaceKey};
+use crate::table::{AddressEntry, Authenticated, CountGuard, Handshake, Rights, SpaceKey};
 
 /// The facts about a peer before its first bytes.
 #[derive(Clone, Debug, Default)]
@@ -149,7 +149,7 @@ pub(super) struct Conn {
     /// the SASL exchange, until its outcome
     pub(super) handshake: Option<Box<Handshake>>,
     /// the user; none without SASL
-    pub(super) guest: Guest,
+    pub(super) authenticated: Authenticated,
     /// the SASL mechanism by which it was admitted
     pub(super) mechanism: Option<&'static str>,
     /// its container id
@@ -218,11 +218,11 @@ pub(super) struct Conn {
 }
 
 impl Conn {
-    pub(super) fn new(machine: Connection, handshake: Box<Handshake>, guest: Guest) -> Self {
+    pub(super) fn new(machine: Connection, handshake: Box<Handshake>, authenticated: Authenticated) -> Self {
         Self {
             machine,
             handshake: Some(handshake),
-            guest,
+            authenticated,
             mechanism: None,
             container: Box::default(),
             insists_on_settle_mode: false,
@@ -318,7 +318,7 @@ impl Conn {
     }
 
     pub(super) fn user(&self) -> Option<&str> {
-        self.guest.user.as_deref()
+        self.authenticated.user.as_deref()
     }
 
     /// The link counts among those of the space and of the connection.

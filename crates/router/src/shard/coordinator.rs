@@ -85,7 +85,7 @@ fn number_of(txn_id: &[u8]) -> Option<u64> {
 }
 
 fn unknown() -> Error {
-    let what = "this connection has no such transaction, or not any more: declare one";
+    let what = "this connection has no such open transaction: declare one";
     Error::new(condition::TRANSACTION_UNKNOWN_ID, what)
 }
 
@@ -98,10 +98,10 @@ fn control_of(message: &[u8]) -> Result<TransactionControl, Error> {
                 return decode_transaction_control(section.value).map_err(Into::into);
             }
             Ok(_) => {}
-            Err(_) => return Err(Error::new(condition::DECODE_ERROR, "a message to the coordinator is broken")),
+            Err(_) => return Err(Error::new(condition::DECODE_ERROR, "a message to the coordinator is malformed")),
         }
     }
-    let what = "a message to the coordinator is an amqp-value section with declare or discharge";
+    let what = "a message to the coordinator must be an amqp-value section with declare or discharge";
     Err(Error::new(condition::INVALID_FIELD, what))
 }
 
@@ -151,7 +151,8 @@ impl Shard {
         }
         if incoming.settled {
             // The sender of a settled discharge never learns its result (4.3).
-            let what = "transfer.settled: a message to the coordinator is sent unsettled, as its outcome is the answer";
+            let what =
+                "transfer.settled: a message to the coordinator must be sent unsettled: its outcome is the answer";
             return self.detach_with_error(id, incoming.link, Error::new(condition::NOT_ALLOWED, what));
         }
         if incoming.more {
@@ -187,12 +188,12 @@ impl Shard {
 
     fn declare(&mut self, id: ConnId, link: LinkId, global: bool) -> Result<u64, Error> {
         if global {
-            let what = "declare.global-id: distributed transactions are not supported: leave it out";
+            let what = "declare.global-id: distributed transactions are not supported: omit it";
             return Err(Error::new(condition::NOT_IMPLEMENTED, what));
         }
         let conn = &mut self.fabric.conns[id.key()];
         if conn.transactions.len() >= OPEN_MAX {
-            let what = format!("this connection has {OPEN_MAX} transactions open, its most: discharge one first");
+            let what = format!("this connection has {OPEN_MAX} transactions open, its limit: discharge one first");
             return Err(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what));
         }
         self.transactions += 1;

@@ -298,7 +298,7 @@ impl Shard {
 
     /// Ends those of a connection's dynamic nodes that are to go.
     fn delete_dynamic(&mut self, id: ConnId, goes: impl Fn(&DynamicNode) -> bool) {
-        let error = Error::new(condition::RESOURCE_DELETED, "the dynamic node ended with the link that made it");
+        let error = Error::new(condition::RESOURCE_DELETED, "the dynamic node ended with the link that created it");
         while let Some(conn) = self.fabric.conns.get_mut(id.key())
             && let Some(at) = conn.dynamic.iter().position(&goes)
         {

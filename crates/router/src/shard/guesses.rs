@@ -268,7 +268,7 @@ mod tests {
                 return ms - begins_ms;
             }
         }
-        panic!("the user never came in");
+        panic!("the user never logged in");
     }
 
     #[test]

@@ -12,10 +12,10 @@ use super::conn::{Conn, Home, Peer};
 use super::renewing::Renewal;
 use super::terminus::insists_on_settle_mode;
 use super::{Attempt, ConnId, Fact, Guesses, LoginSubject, Request, Shard};
-use crate::table::{self, Attempted, CountGuard, Guest, Handshake, Judged, Refusal};
+use crate::table::{self, Attempted, Authenticated, CountGuard, Handshake, Judged, Refusal};
 
 /// Records the result of a login attempt, if the password was judged.
-fn note_verdict(guesses: &Mutex<Guesses>, handshake: &mut Handshake, step: &Step<Guest>, now: Time) {
+fn note_verdict(guesses: &Mutex<Guesses>, handshake: &mut Handshake, step: &Step<Authenticated>, now: Time) {
     let is_right = match step {
         Step::Accepted { .. } => true,
         Step::Refused { code: SaslCode::Auth, .. } => false,
@@ -37,18 +37,18 @@ fn lock(guesses: &Mutex<Guesses>) -> MutexGuard<'_, Guesses> {
 
 impl Shard {
     /// Begins the exchange: the mechanisms of the peer, and whether it may skip SASL.
-    pub(super) fn greet(&mut self, peer: &Peer) -> (SaslPolicy, Guest, Box<Handshake>) {
+    pub(super) fn greet(&mut self, peer: &Peer) -> (SaslPolicy, Authenticated, Box<Handshake>) {
         let mut nonce = [0; 18];
         (self.entropy)(&mut nonce);
         let known = self.known(peer);
-        let guest = match &peer.vouched {
-            Some((space, user)) => Guest::vouched(&self.table, space, user.clone()),
-            None => Guest::without_sasl(&self.table, &known),
+        let authenticated = match &peer.vouched {
+            Some((space, user)) => Authenticated::vouched(&self.table, space, user.clone()),
+            None => Authenticated::without_sasl(&self.table, &known),
         };
         let handshake = Handshake::new(Arc::clone(&self.table), known, nonce);
         let optional = peer.vouched.is_some() || handshake.may_be_left_out();
         let policy = if optional { SaslPolicy::Optional } else { SaslPolicy::Required };
-        (policy, guest, Box::new(handshake))
+        (policy, authenticated, Box::new(handshake))
     }
 
     fn known(&self, peer: &Peer) -> table::Peer {
@@ -88,7 +88,7 @@ impl Shard {
         }
     }
 
-    fn exchange(&mut self, id: ConnId, step: impl FnOnce(&mut Handshake) -> Step<Guest>) {
+    fn exchange(&mut self, id: ConnId, step: impl FnOnce(&mut Handshake) -> Step<Authenticated>) {
         let now = self.fabric.now;
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
         let Some(handshake) = &mut conn.handshake else {
@@ -102,7 +102,7 @@ impl Shard {
                     .and_then(|key| self.table.space(key))
                     .is_some_and(|space| space.refuses_logins(now)) =>
             {
-                let why = "the address space has no place for one more connection, and many knock";
+                let why = "the address space has reached its connection limit, and many clients try again";
                 Step::Refused { code: SaslCode::SysTemp, why }
             }
             step => step,
@@ -135,14 +135,14 @@ impl Shard {
                 Some(question) => {
                     self.requests.push_back(Request::Ask { conn: id, subject: LoginSubject::NewLogin, question })
                 }
-                None => return self.judged(id, Judged::Wrong("nobody is asked about that here".to_owned())),
+                None => return self.judged(id, Judged::Wrong("external logins are not supported here".to_owned())),
             },
             Step::Accepted { identity, data } => {
                 conn.mechanism = handshake.mechanism().map(Mechanism::name);
                 conn.expires = identity.until();
                 conn.renewal = handshake.to_renew().map(|question| Box::new(Renewal::new(question, now, conn.expires)));
                 conn.handshake = None;
-                conn.guest = identity;
+                conn.authenticated = identity;
                 conn.machine.sasl_outcome(SaslCode::Ok, data);
             }
             Step::Refused { code, why } => {
@@ -188,7 +188,7 @@ impl Shard {
 
     fn admit(&self, id: ConnId, open: &Open) -> Result<(Home, Option<CountGuard>), (Error, Box<Refusal>)> {
         let conn = &self.fabric.conns[id.key()];
-        let space = self.table.open(&conn.guest, open.hostname.as_deref())?;
+        let space = self.table.open(&conn.authenticated, open.hostname.as_deref())?;
         let place = match self.table.space(space) {
             Some(entered) => entered.enter().map_err(|error| {
                 let reason = error.description.clone().unwrap_or_default();
@@ -202,6 +202,6 @@ impl Shard {
 
     /// The rights of a connection in its space by the table in force.
     pub(super) fn rights(&self, conn: &Conn, space: table::SpaceKey) -> table::Rights {
-        self.table.space(space).map_or_else(table::Rights::nothing, |space| space.rights(&conn.guest))
+        self.table.space(space).map_or_else(table::Rights::nothing, |space| space.rights(&conn.authenticated))
     }
 }

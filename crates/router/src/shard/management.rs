@@ -120,7 +120,7 @@ fn text(text: &str) -> Value {
 fn named<'a>(message: &'a Message, name: &str) -> Result<&'a str, Answer> {
     match property(message, name) {
         Some(Value::String(value)) if !value.is_empty() => Ok(value),
-        Some(_) => Err(Answer::failed(BAD_REQUEST, format!("application-property \"{name}\" is to be a string"))),
+        Some(_) => Err(Answer::failed(BAD_REQUEST, format!("application-property \"{name}\" must be a string"))),
         None => Err(Answer::failed(BAD_REQUEST, format!("application-property \"{name}\" is missing"))),
     }
 }
@@ -128,7 +128,7 @@ fn named<'a>(message: &'a Message, name: &str) -> Result<&'a str, Answer> {
 /// An application property that is a number and not negative.
 fn number(message: &Message, name: &str) -> Result<Option<usize>, Answer> {
     let Some(value) = property(message, name) else { return Ok(None) };
-    let wrong = || Answer::failed(BAD_REQUEST, format!("application-property \"{name}\" is to be a number from 0 on"));
+    let wrong = || Answer::failed(BAD_REQUEST, format!("application-property \"{name}\" must be a number from 0 on"));
     whole(value).and_then(|number| usize::try_from(number).ok()).map(Some).ok_or_else(wrong)
 }
 
@@ -151,7 +151,7 @@ fn check_type(message: &Message, name: &str) -> Result<(), Answer> {
 /// The names of attributes that the body of a `QUERY` requests; all if it requests none.
 fn wanted_attributes(message: &Message) -> Result<Vec<String>, Answer> {
     let wrong = || {
-        let what = "the body of a QUERY is a map whose \"attributeNames\" is a list of strings: an empty list is all";
+        let what = "the body of a QUERY must be a map whose \"attributeNames\" is a list of strings (empty: all)";
         Answer::failed(BAD_REQUEST, what)
     };
     let names = match &message.body {
@@ -254,7 +254,8 @@ impl Shard {
         };
         let conn = &self.fabric.conns[id.key()];
         if conn.dynamic.iter().any(|node| node.called.as_deref() == Some(called.as_str())) {
-            let what = format!("attach.target.address: another receiver of \"{MANAGEMENT}\" is called \"{called}\"");
+            let what =
+                format!("attach.target.address: another receiver of \"{MANAGEMENT}\" is already named \"{called}\"");
             return Err(Error::new(condition::NOT_ALLOWED, what));
         }
         let entry = self.make_node(id, AddressKind::Anycast)?;
@@ -302,8 +303,7 @@ impl Shard {
             Err(error) => return self.refuse_request(id, incoming.link, delivery_id, error.into()),
         };
         let Some(Properties { reply_to: Some(reply_to), message_id, correlation_id, .. }) = &message.properties else {
-            let what =
-                "properties.reply-to is missing: name the dynamic node or the receiver that the answer is to go to";
+            let what = "properties.reply-to is missing: name the dynamic node or the receiver for the answer";
             let error = Error::new(condition::INVALID_FIELD, what);
             return self.refuse_request(id, incoming.link, delivery_id, error);
         };
@@ -390,7 +390,7 @@ impl Shard {
             Some(found) => description(entry, found),
             // It has not been used yet.
             None if !entry.kind.stores() => description(entry, AddressDescription::default()),
-            None => Answer::failed(UNAVAILABLE, format!("\"{}\" is being opened or deleted: ask again", entry.name)),
+            None => Answer::failed(UNAVAILABLE, format!("\"{}\" is being opened or deleted: try again", entry.name)),
         };
         self.respond(id, link, request, answer);
     }

@@ -221,10 +221,10 @@ impl Shard {
 
     /// A peer has connected.
     pub fn connect(&mut self, now: Time, peer: &Peer) -> ConnId {
-        let (sasl, guest, handshake) = self.greet(peer);
+        let (sasl, authenticated, handshake) = self.greet(peer);
         let mut machine = Connection::server(Arc::clone(&self.shared.connection), now, sasl);
         machine.sasl_mechanisms(&handshake.mechanisms());
-        let conn = Conn::new(machine, handshake, guest);
+        let conn = Conn::new(machine, handshake, authenticated);
         self.insert(conn)
     }
 

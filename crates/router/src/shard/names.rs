@@ -100,7 +100,7 @@ pub(super) struct Stealing {
 
 /// The error of a link that is attached elsewhere.
 pub(super) fn stolen() -> Error {
-    Error::new(condition::LINK_STOLEN, "the link was attached anew on another connection of its container")
+    Error::new(condition::LINK_STOLEN, "the link was attached again on another connection of its container")
 }
 
 impl Shard {

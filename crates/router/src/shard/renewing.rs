@@ -10,7 +10,7 @@ use std::sync::Arc;
 use enmasse_amqp::time::Time;
 
 use super::{ConnId, Fact, LoginSubject, Request, Shard};
-use crate::table::{Granted, Guest, Judged, Proof, Question, Refusal};
+use crate::table::{Authenticated, Granted, Judged, Proof, Question, Refusal};
 
 /// How long before the end the first question goes out; at half of a time that is shorter than
 /// twice this.
@@ -56,26 +56,26 @@ impl Shard {
         let Some(conn) = self.fabric.conns.get_mut(id.key()) else { return };
         let Some(renewal) = &mut conn.renewal else { return };
         let reason = match judged {
-            Judged::Right { user, rights, until, .. } if conn.guest.user.as_ref() == Some(&user) => {
+            Judged::Right { user, rights, until, .. } if conn.authenticated.user.as_ref() == Some(&user) => {
                 renewal.at = due(now, until);
                 conn.expires = until;
                 let service = renewal.question.service.as_str().into();
                 let proof = Proof::Granted(Arc::new(Granted { service, rights, until }));
-                conn.guest = Guest { proof, ..std::mem::take(&mut conn.guest) };
+                conn.authenticated = Authenticated { proof, ..std::mem::take(&mut conn.authenticated) };
                 return self.apply_to(&[id]);
             }
-            Judged::Right { user, .. } => format!("what was shown at the login is that of {user:?} by now"),
+            Judged::Right { user, .. } => format!("the credentials of the login now belong to {user:?}"),
             Judged::Wrong(why) => why,
             // `renew` continues to ask, up to the expiry.
             Judged::Unknown(_) => return,
         };
         let refusal = Refusal {
             reason,
-            user: conn.guest.user.clone(),
+            user: conn.authenticated.user.clone(),
             space: Some(renewal.question.space.clone()),
             mechanism: conn.mechanism,
         };
         self.requests.push_back(Request::Fact { conn: id, fact: Fact::LoginRefused(refusal) });
-        self.disconnect_unauthorized(id, "what this connection logged in with is accepted no more; log in again");
+        self.disconnect_unauthorized(id, "the credentials of this connection are no longer accepted; log in again");
     }
 }

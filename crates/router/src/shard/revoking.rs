@@ -47,7 +47,7 @@ impl Shard {
     pub(super) fn expire(&mut self, id: ConnId) {
         self.disconnect_unauthorized(
             id,
-            "what this connection logged in with has expired; log in again, with a new token if by one",
+            "the credentials of this connection have expired; log in again, with a new token if it used one",
         );
     }
 

@@ -90,8 +90,8 @@ pub(super) fn check(attach: &Attach) -> Result<(), Error> {
     let wrong = |what: String| Err(Error::new(condition::DECODE_ERROR, what));
     if let Some(address) = address.as_ref().filter(|address| dynamic && !address.is_empty()) {
         return wrong(format!(
-            "attach.{end}.address: \"{address}\" beside dynamic=true: leave the address out to have a node made, or \
-             dynamic to use that one"
+            "attach.{end}.address: \"{address}\" with dynamic=true: omit the address to create a node, or omit dynamic \
+             to use that address"
         ));
     }
     for (name, value) in properties {

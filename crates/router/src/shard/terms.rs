@@ -70,7 +70,7 @@ impl Terms {
         if attach.role == Role::Sender {
             let producer_name = producer_name(attach)?;
             if topic.is_some() && producer_name.is_some() {
-                let what = format!("link property \"{PRODUCER}\": messages of a topic are not numbered, leave it out");
+                let what = format!("link property \"{PRODUCER}\": messages of a topic are not numbered; omit it");
                 return Err(Error::new(condition::NOT_IMPLEMENTED, what));
             }
             return Ok(Self { producer_name, ..Self::default() });
@@ -102,7 +102,7 @@ impl Terms {
         if let Some(topic) = topic.filter(|_| requested.is_named()) {
             if entries.len() > 1 {
                 let what =
-                    "attach.source.address reaches several addresses: a durable or shared subscription is of one topic";
+                    "attach.source.address names several addresses: a durable or shared subscription needs one topic";
                 return Err(Error::new(condition::NOT_IMPLEMENTED, what));
             }
             let description = Description::of(topic, attach, requested, container, &filters.understood);
@@ -192,7 +192,7 @@ pub(super) fn whole(value: &Value) -> Option<u64> {
 }
 
 fn wrong_filter(name: &str, wanted: &str) -> Error {
-    Error::new(condition::INVALID_FIELD, format!("filter \"{name}\" is to be {wanted}"))
+    Error::new(condition::INVALID_FIELD, format!("filter \"{name}\" must be {wanted}"))
 }
 
 fn property<'a>(attach: &'a Attach, name: &str) -> Option<&'a Value> {
@@ -200,7 +200,7 @@ fn property<'a>(attach: &'a Attach, name: &str) -> Option<&'a Value> {
 }
 
 fn wrong(name: &str, wanted: &str) -> Error {
-    Error::new(condition::INVALID_FIELD, format!("link property \"{name}\" is to be {wanted}"))
+    Error::new(condition::INVALID_FIELD, format!("link property \"{name}\" must be {wanted}"))
 }
 
 /// The name of a producer whose messages are numbered (`docs/contracts.md` 8).

@@ -62,7 +62,7 @@ impl Table {
         for (place, space) in plan.spaces.iter().enumerate() {
             let path = format!("spaces[{place}]");
             if space.uid.is_empty() || !uids.insert(&*space.uid) {
-                return wrong(format!("{path}.uid"), "is empty or another space's; every space has its own");
+                return wrong(format!("{path}.uid"), "is empty or used by another space; it must be unique");
             }
             let compiled = compile_space(space, &path, known.get(&*space.uid).copied(), &mut next)?;
             spaces.insert(compiled.key, compiled);
@@ -130,7 +130,7 @@ fn compile_space(space: &plan::Space, path: &str, known: Option<&Space>, next: &
     for (place, address) in space.addresses.iter().enumerate() {
         let path = || format!("{path}.addresses[{place}]");
         if address.uid.is_empty() || !uids.insert(&*address.uid) {
-            return wrong(path() + ".uid", "is empty or another address's; every address has its own");
+            return wrong(path() + ".uid", "is empty or used by another address; it must be unique");
         }
         let kind = check_address(address).map_err(|(member, problem)| PlanError { path: path() + member, problem })?;
         let entry = carry_over(address, kind, key, earlier.get(&*address.uid).copied(), next);
@@ -175,7 +175,7 @@ fn compile_auto_create(patterns: &[String], path: &str) -> Checked<Vec<(Box<str>
 fn compile_pace(limits: &plan::SpaceLimits, path: &str, known: Option<&Space>) -> Checked<Option<Arc<Pace>>> {
     let bounds = [("messagesPerSecond", limits.messages_per_second), ("bytesPerSecond", limits.bytes_per_second)];
     if let Some((member, _)) = bounds.into_iter().find(|(_, bound)| *bound == Some(0)) {
-        return wrong(format!("{path}.{member}"), "is 0; leave it out for no bound");
+        return wrong(format!("{path}.{member}"), "is 0; omit it for no bound");
     }
     let before = known.and_then(Space::pace).filter(|pace| pace.is_of(limits));
     Ok(before.cloned().or_else(|| Pace::new(limits).map(Arc::new)))
@@ -203,13 +203,13 @@ fn check_address(address: &plan::Address) -> Result<AddressKind, (&'static str, 
         return Err((".limits.linkCapacity", format!("is not 1 to {LINK_CAPACITY_MAX}")));
     }
     if address.limits.message_size == Some(0) {
-        return Err((".limits.messageSize", "is 0; leave it out for no bound".into()));
+        return Err((".limits.messageSize", "is 0; omit it for no bound".into()));
     }
     if address.subscription.is_some() != (address.kind == AddressType::Subscription) {
-        return Err((".subscription", "names the topic of a subscription: these have it, and no others".into()));
+        return Err((".subscription", "is required for a subscription and not allowed for other addresses".into()));
     }
     match stored_member(address).filter(|_| !kind.stores()) {
-        Some(member) => Err((member, "belongs to stored addresses; leave it out for anycast and multicast".into())),
+        Some(member) => Err((member, "is for stored addresses; omit it for anycast and multicast".into())),
         None => Ok(kind),
     }
 }
@@ -243,11 +243,11 @@ fn check_stream(address: &plan::Address) -> Result<AddressKind, (&'static str, S
         (".singleActiveConsumer", address.single_active_consumer == Some(true)),
     ];
     if let Some((member, _)) = foreign.into_iter().find(|(_, given)| *given) {
-        return Err((member, "belongs to queues; leave it out for a topic with retention, a stream".into()));
+        return Err((member, "is for queues; omit it for a topic with retention, a stream".into()));
     }
     let retention = address.retention.clone().unwrap_or_default();
     if retention.bytes.or(retention.age_ms).is_none() {
-        return Err((".retention", "says nothing; give bytes, ageMs or both".into()));
+        return Err((".retention", "is empty; give bytes, ageMs or both".into()));
     }
     if !PARTITIONS.contains(&address.partitions.unwrap_or(1)) {
         return Err((".partitions", format!("is not {} to {}", PARTITIONS.start(), PARTITIONS.end())));
@@ -316,24 +316,27 @@ fn compile_authentication(space: &plan::Space, path: &str) -> Checked<Authentica
     let open = plan.kind == AuthenticationType::None;
     let delegated = plan.kind == AuthenticationType::Delegated;
     if delegated && plan.service.is_none() {
-        return wrong(format!("{path}.service"), "is missing: authentication of type delegated asks it");
+        return wrong(format!("{path}.service"), "is missing: authentication of type delegated needs it");
     }
     let mut mechanisms = Vec::new();
     for (place, name) in plan.mechanisms.iter().enumerate() {
         let path = format!("{path}.mechanisms[{place}]");
         match Mechanism::from_name(name) {
-            None => return wrong(path, format!("{name:?} is not known; leave it out")),
+            None => return wrong(path, format!("{name:?} is unknown; remove it")),
             Some(Mechanism::Anonymous) if !plan.anonymous => {
-                return wrong(path, "is ANONYMOUS while `anonymous` is false; make both alike");
+                return wrong(path, "is ANONYMOUS while `anonymous` is false; make both agree");
             }
             Some(Mechanism::Scram(_)) if open => {
-                return wrong(path, "needs verifiers, which authentication of type none has not; use PLAIN");
+                return wrong(path, "needs verifiers, which authentication of type none does not have; use PLAIN");
             }
             Some(Mechanism::Scram(_)) if delegated => {
                 return wrong(path, "needs verifiers, which only authentication of type standard has; use PLAIN");
             }
             Some(bearer) if bearer.is_bearer() && (open || plan.service.is_none()) => {
-                return wrong(path, "needs a `service` that knows tokens, and authentication that asks for any");
+                return wrong(
+                    path,
+                    "needs a `service` that checks tokens, and authentication of another type than none",
+                );
             }
             Some(mechanism) => mechanisms.push(mechanism),
         }
@@ -341,10 +344,10 @@ fn compile_authentication(space: &plan::Space, path: &str) -> Checked<Authentica
     mechanisms.extend(plan.anonymous.then_some(Mechanism::Anonymous));
     let mechanisms = strongest_first(mechanisms);
     if mechanisms.is_empty() && !space.internal {
-        return wrong(format!("{path}.mechanisms"), "is empty and `anonymous` is false: nobody could come in");
+        return wrong(format!("{path}.mechanisms"), "is empty and `anonymous` is false: no client could log in");
     }
     if space.internal && (open || !mechanisms.is_empty()) {
-        return wrong(path, "lets peers in, and the space is internal: make it standard, without mechanisms");
+        return wrong(path, "admits peers, and the space is internal: make it standard, without mechanisms");
     }
     let service = plan.service.as_deref().map(Into::into);
     Ok(Authentication { open, anonymous: plan.anonymous, mechanisms, delegated, service })
@@ -365,7 +368,7 @@ fn compile_users(users: &[plan::User], path: &str) -> Checked<HashMap<Box<str>, 
         let rights = compile_rights(&user.rights, &path)?;
         let entry = User::new(verifiers, rights);
         if user.name.is_empty() || compiled.insert(user.name.as_str().into(), entry).is_some() {
-            return wrong(format!("{path}.name"), "is empty or another user's; every user has its own");
+            return wrong(format!("{path}.name"), "is empty or used by another user; it must be unique");
         }
     }
     Ok(compiled)
@@ -389,7 +392,7 @@ fn compile_rights(rights: &[plan::Right], path: &str) -> Checked<Rights> {
 
 fn compile_right(right: &plan::Right, path: &str) -> Checked<(Pattern, plan::Right)> {
     if right.operations.is_empty() {
-        return wrong(format!("{path}.operations"), "is empty; leave the whole right out");
+        return wrong(format!("{path}.operations"), "is empty; remove the right");
     }
     match Pattern::right(&right.pattern) {
         Ok(pattern) => Ok((pattern, right.clone())),
@@ -399,7 +402,7 @@ fn compile_right(right: &plan::Right, path: &str) -> Checked<(Pattern, plan::Rig
 
 fn compile_verifier(verifier: &plan::Verifier, path: &str) -> Checked<Verifier> {
     let Some(Mechanism::Scram(hash)) = Mechanism::from_name(&verifier.mechanism) else {
-        return wrong(format!("{path}.mechanism"), format!("{:?} is no SCRAM mechanism", verifier.mechanism));
+        return wrong(format!("{path}.mechanism"), format!("{:?} is not a SCRAM mechanism", verifier.mechanism));
     };
     let iterations = NonZeroU32::new(verifier.iterations).filter(|rounds| ITERATIONS.contains(&rounds.get()));
     let Some(iterations) = iterations else {

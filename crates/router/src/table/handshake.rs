@@ -41,7 +41,7 @@ pub struct Peer {
 
 /// An authenticated peer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Guest {
+pub struct Authenticated {
     /// its space; `None`: the host name of open decides, for a peer without a user name
     pub space: Option<SpaceKey>,
     /// the user whose rights count, without `@space`; `None`: anonymous
@@ -114,7 +114,7 @@ pub enum Judged {
     Unknown(String),
 }
 
-impl Guest {
+impl Authenticated {
     /// A peer that speaks no SASL.
     #[must_use]
     pub fn without_sasl(table: &Table, peer: &Peer) -> Self {
@@ -225,7 +225,7 @@ impl Handshake {
     }
 
     /// Takes the client's sasl-init.
-    pub fn init(&mut self, init: &SaslInit) -> Step<Guest> {
+    pub fn init(&mut self, init: &SaslInit) -> Step<Authenticated> {
         self.hostname.clone_from(&init.hostname);
         self.mechanism = Mechanism::from_name(init.mechanism.as_str());
         let hosts = self.table.space_of_hosts(self.peer.sni.as_deref(), self.hostname.as_deref());
@@ -237,8 +237,8 @@ impl Handshake {
         let step = self.server.init(init, &known);
         match step {
             Step::Refused { code, .. } if self.is_vague_certificate(init) => {
-                let why = "EXTERNAL: several address spaces let certificates in, so the common name has to say for \
-                           which it is, as user@NAME.NAMESPACE";
+                let why = "EXTERNAL: several address spaces admit certificates, so the common name must name one, as \
+                           user@NAME.NAMESPACE";
                 Step::Refused { code, why }
             }
             step => self.admit(step),
@@ -253,21 +253,21 @@ impl Handshake {
     }
 
     /// Takes the client's sasl-response.
-    pub fn response(&mut self, response: &[u8]) -> Step<Guest> {
+    pub fn response(&mut self, response: &[u8]) -> Step<Authenticated> {
         let known = known(&self.table, &self.peer, self.hostname.as_deref(), &self.asked);
         let step = self.server.response(response, &known);
         self.admit(step)
     }
 
     /// Takes the answer of a check; `None`: there was no room for it.
-    pub fn plain_checked(&mut self, right: Option<bool>) -> Step<Guest> {
+    pub fn plain_checked(&mut self, right: Option<bool>) -> Step<Authenticated> {
         let step = self.server.plain_checked(right);
         self.admit(step)
     }
 
     /// The attempt that begins with a step: a password, or a proof that one is known, is about to
     /// be checked.
-    pub fn begins(&mut self, step: &Step<Guest>) -> Option<Attempted> {
+    pub fn begins(&mut self, step: &Step<Authenticated>) -> Option<Attempted> {
         let is_checked = match (step, self.mechanism?) {
             (Step::CheckPlain(_) | Step::Ask(_), Mechanism::Plain) | (Step::Challenge(_), Mechanism::Scram(_)) => true,
             // Every peer is admitted: there is nothing to guess.
@@ -306,7 +306,7 @@ impl Handshake {
     }
 
     /// Takes the answer to [`Handshake::question`].
-    pub fn judged(&mut self, judged: Judged) -> Step<Guest> {
+    pub fn judged(&mut self, judged: Judged) -> Step<Authenticated> {
         let verdict = match &judged {
             Judged::Right { user, .. } => Verdict::Right { user: user.clone() },
             Judged::Wrong(_) => Verdict::Wrong,
@@ -317,25 +317,25 @@ impl Handshake {
         self.admit(step)
     }
 
-    fn admit(&self, step: Step<Identity>) -> Step<Guest> {
+    fn admit(&self, step: Step<Identity>) -> Step<Authenticated> {
         match step {
             Step::Challenge(challenge) => Step::Challenge(challenge),
             Step::CheckPlain(check) => Step::CheckPlain(check),
             Step::Ask(claim) => Step::Ask(claim),
             Step::Refused { code, why } => Step::Refused { code, why },
-            Step::Accepted { identity, data } => Step::Accepted { identity: self.guest(identity), data },
+            Step::Accepted { identity, data } => Step::Accepted { identity: self.authenticated(identity), data },
         }
     }
 
-    fn guest(&self, identity: Identity) -> Guest {
+    fn authenticated(&self, identity: Identity) -> Authenticated {
         match (&self.judged, &self.questioned) {
             (Some(Judged::Right { user, rights, until, .. }), Some((space, question))) => {
                 let service = question.service.as_str().into();
                 let granted = Granted { service, rights: rights.clone(), until: *until };
                 let proof = Proof::Granted(Arc::new(granted));
-                Guest { space: Some(*space), user: Some(user.clone()), proof, ..Guest::default() }
+                Authenticated { space: Some(*space), user: Some(user.clone()), proof, ..Authenticated::default() }
             }
-            _ => self.known().guest(identity),
+            _ => self.known().authenticated(identity),
         }
     }
 
@@ -458,9 +458,9 @@ impl<'a> KnownUsers<'a> {
         Some((space, name, user))
     }
 
-    fn guest(&self, identity: Identity) -> Guest {
+    fn authenticated(&self, identity: Identity) -> Authenticated {
         let Some(user) = identity.user else {
-            return Guest::nameless(self.table, self.peer, self.hostname);
+            return Authenticated::nameless(self.table, self.peer, self.hostname);
         };
         // An authenticated name was looked up in its space, so it is found here too.
         match self.user(&user, identity.mechanism) {
@@ -471,9 +471,14 @@ impl<'a> KnownUsers<'a> {
                     (_, Some(found)) => Proof::Password(found.stamp),
                     (_, None) => Proof::None,
                 };
-                Guest { space: Some(space.key()), user: Some(name.to_owned()), proof, ..Guest::default() }
+                Authenticated {
+                    space: Some(space.key()),
+                    user: Some(name.to_owned()),
+                    proof,
+                    ..Authenticated::default()
+                }
             }
-            None => Guest { user: Some(user), ..Guest::default() },
+            None => Authenticated { user: Some(user), ..Authenticated::default() },
         }
     }
 }
@@ -543,18 +548,22 @@ impl Table {
         suffix.eq_ignore_ascii_case(space.name()).then(|| space.key())
     }
 
-    /// Answers an open: the space that the guest belongs to for good.
+    /// Answers an open: the space that the authenticated belongs to for good.
     ///
     /// # Errors
     /// The error to close the connection with: `amqp:unauthorized-access` (no space was named, or
     /// it does not admit anonymous peers: strangers learn not which), `amqp:not-found` (there is no
     /// space, it is deleted, or the host name is unknown), `amqp:not-allowed` (the host name names
     /// another space); and the reason for operators.
-    pub fn open(&self, guest: &Guest, hostname: Option<&str>) -> Result<SpaceKey, (Error, Box<Refusal>)> {
-        self.find(guest, hostname).map_err(|(error, space, reason)| {
+    pub fn open(
+        &self,
+        authenticated: &Authenticated,
+        hostname: Option<&str>,
+    ) -> Result<SpaceKey, (Error, Box<Refusal>)> {
+        self.find(authenticated, hostname).map_err(|(error, space, reason)| {
             let refusal = Refusal {
                 reason: reason.unwrap_or_else(|| error.description.clone().unwrap_or_default()),
-                user: guest.user.clone(),
+                user: authenticated.user.clone(),
                 space: space.map(|space| space.name().to_owned()),
                 mechanism: None,
             };
@@ -562,25 +571,25 @@ impl Table {
         })
     }
 
-    fn find(&self, guest: &Guest, hostname: Option<&str>) -> Result<SpaceKey, Stopped<'_>> {
-        let key = match guest {
-            Guest { space: Some(key), .. } => *key,
-            Guest { astray: Some(name), .. } => {
+    fn find(&self, authenticated: &Authenticated, hostname: Option<&str>) -> Result<SpaceKey, Stopped<'_>> {
+        let key = match authenticated {
+            Authenticated { space: Some(key), .. } => *key,
+            Authenticated { astray: Some(name), .. } => {
                 let text = format!(
-                    "no address space answers to {name:?}, for which this session was opened; it was deleted or renamed"
+                    "no address space is named {name:?}, for which this session was opened; it was deleted or renamed"
                 );
                 return Err((Error::new(condition::NOT_FOUND, text), None, None));
             }
-            Guest { user: None, misnamed: Some(name), .. } => {
+            Authenticated { user: None, misnamed: Some(name), .. } => {
                 let why = NoSpace::Unknown(name.to_string());
                 return Err((nameless(&why), None, Some(why.to_string())));
             }
-            Guest { user: None, .. } => {
+            Authenticated { user: None, .. } => {
                 let clues = Clues { open_hostname: hostname, ..Clues::default() };
                 self.space_for(&clues).map_err(|why| (nameless(&why), None, Some(why.to_string())))?
             }
             // A user has a space before the outcome of SASL, and gets none afterwards.
-            Guest { user: Some(_), .. } => {
+            Authenticated { user: Some(_), .. } => {
                 return Err((nameless(&NoSpace::Unnamed), None, Some(NoSpace::Unnamed.to_string())));
             }
         };
@@ -588,11 +597,11 @@ impl Table {
             let text = "the address space of this connection was deleted";
             return Err((Error::new(condition::NOT_FOUND, text), None, None));
         };
-        if guest.user.is_none() && !space.admits_anonymous() {
-            let reason = format!("address space {} lets nobody in without a name", space.name());
+        if authenticated.user.is_none() && !space.admits_anonymous() {
+            let reason = format!("address space {} does not admit anonymous clients", space.name());
             return Err((nameless(&NoSpace::Unnamed), Some(space), Some(reason)));
         }
-        if let Err(why) = space.welcomes(guest) {
+        if let Err(why) = space.admits(authenticated) {
             return Err((Error::new(condition::UNAUTHORIZED_ACCESS, why), Some(space), None));
         }
         match hostname.map_or(Meaning::Neutral, |hostname| self.meaning(hostname)) {
@@ -604,7 +613,7 @@ impl Table {
                 Err((Error::new(condition::NOT_ALLOWED, text), Some(space), None))
             }
             // Names within this process come from its own code.
-            Meaning::Unknown if guest.proof != Proof::Vouched => {
+            Meaning::Unknown if authenticated.proof != Proof::Vouched => {
                 let why = NoSpace::Unknown(hostname.unwrap_or_default().to_owned());
                 Err((Error::new(condition::NOT_FOUND, why.to_string()), Some(space), None))
             }
@@ -623,8 +632,8 @@ fn nameless(why: &NoSpace) -> Error {
         NoSpace::Nothing => Error::new(condition::NOT_FOUND, why.to_string()),
         NoSpace::Unnamed | NoSpace::Unknown(_) => Error::new(
             condition::UNAUTHORIZED_ACCESS,
-            "no address space of that name lets anybody in without a name; set the virtual host (hostname of the TLS \
-             handshake, of sasl-init or of open) to the name of one that does, or log in as user@space",
+            "no address space of that name admits anonymous clients; set the virtual host (hostname of the TLS \
+             handshake, of sasl-init or of open) to the name of one that admits them, or log in as user@space",
         ),
     }
 }

@@ -29,7 +29,7 @@ use enmasse_amqp::sasl::Mechanism;
 pub use address::{AddressEntry, Home};
 pub use compile::{LINK_CAPACITY_MAX, PlanError};
 pub use diff::Diff;
-pub use handshake::{Attempted, Granted, Guest, Handshake, Judged, Peer, Proof, Question, Refusal};
+pub use handshake::{Attempted, Authenticated, Granted, Handshake, Judged, Peer, Proof, Question, Refusal};
 pub use lookup::{Clues, NoSpace};
 pub use pace::{Allowance, Pace};
 pub use rights::Rights;

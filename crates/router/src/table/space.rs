@@ -11,7 +11,7 @@ use enmasse_amqp::types::{Error, condition};
 
 use super::compile::check_name;
 use super::dummy_credentials::DummyCredentials;
-use super::handshake::{Guest, Proof};
+use super::handshake::{Authenticated, Proof};
 use super::pace::Pace;
 use super::pattern::{Pattern, is_wildcard};
 use super::rights::Rights;
@@ -232,15 +232,15 @@ impl Space {
         self.authentication.service.as_deref()
     }
 
-    /// The rights of `guest` here: those declared for a user of that name, and those
+    /// The rights of `authenticated` here: those declared for a user of that name, and those
     /// granted at login. A user that does not exist any more may do nothing.
     #[must_use]
-    pub fn rights(&self, guest: &Guest) -> Rights {
+    pub fn rights(&self, authenticated: &Authenticated) -> Rights {
         if self.authentication.open {
             return Rights::EVERYTHING;
         }
-        let user = self.users.get(guest.user.as_deref().unwrap_or(Self::ANONYMOUS));
-        match (user, &guest.proof) {
+        let user = self.users.get(authenticated.user.as_deref().unwrap_or(Self::ANONYMOUS));
+        match (user, &authenticated.proof) {
             (Some(user), Proof::Granted(granted)) => user.rights.together(&granted.rights),
             (None, Proof::Granted(granted)) => granted.rights.clone(),
             (Some(user), _) => user.rights.clone(),
@@ -248,25 +248,25 @@ impl Space {
         }
     }
 
-    /// Whether the credentials of `guest` are still accepted.
+    /// Whether the credentials of `authenticated` are still accepted.
     ///
     /// # Errors
     /// Why it is not valid, for the peer, which was connected.
-    pub fn welcomes(&self, guest: &Guest) -> Result<(), &'static str> {
+    pub fn admits(&self, authenticated: &Authenticated) -> Result<(), &'static str> {
         if self.is_open() {
             return Ok(());
         }
-        let user = guest.user.as_deref().map(|name| self.users.get(name));
-        match (&guest.proof, user) {
+        let user = authenticated.user.as_deref().map(|name| self.users.get(name));
+        match (&authenticated.proof, user) {
             (Proof::Vouched, _) => Ok(()),
             (Proof::Granted(granted), _) if Some(&*granted.service) == self.service() => Ok(()),
             (Proof::Granted(_), _) => Err("the authentication service of the address space has changed; log in again"),
             (Proof::None, None) if self.admits_anonymous() => Ok(()),
-            (Proof::None, _) => Err("the address space lets nobody in any more without a login"),
+            (Proof::None, _) => Err("the address space no longer admits anonymous clients"),
             (Proof::Password(stamp), Some(Some(user))) if user.stamp == *stamp => Ok(()),
             (Proof::Password(_), Some(Some(_))) => Err("the password of this user has changed; log in again"),
             (Proof::Certificate, Some(Some(_))) => Ok(()),
-            (Proof::Password(_) | Proof::Certificate, _) => Err("this user is not there any more"),
+            (Proof::Password(_) | Proof::Certificate, _) => Err("this user was deleted"),
         }
     }
 

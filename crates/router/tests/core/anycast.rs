@@ -32,7 +32,7 @@ fn it_shuts_when_the_last_consumer_goes() {
     let consumer = bench.consumer();
     bench.hush();
     bench.leave(consumer);
-    assert_eq!(bench.reported(), ["p0 shut"], "the anonymous one is never told");
+    assert_eq!(bench.reported(), ["p0 shut"], "the anonymous one is never notified");
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn the_consumers_outcome_with_its_error_and_flags_is_the_producers() {
         bench.hush();
         let holder = if bench.is_holding(consumer) { consumer } else { other };
         bench.answer(holder, "m", &outcome);
-        assert_eq!(bench.reported(), [format!("p0 9 {recorded}")], "and nobody else gets it");
+        assert_eq!(bench.reported(), [format!("p0 9 {recorded}")], "and no other consumer gets it");
     }
 }
 
@@ -149,7 +149,7 @@ fn a_token_names_the_shard_that_gave_it_out() {
 fn nothing_is_accepted_that_no_consumer_accepted() {
     let mut bench = bench();
     let producer = bench.producer();
-    bench.send(producer, 0, "nobody there");
+    bench.send(producer, 0, "no consumer");
     let consumer = bench.consumer();
     bench.send(producer, 1, "waits");
     bench.leave(consumer);

@@ -286,7 +286,7 @@ impl Links for World {
 
     fn room(&mut self, _: AttachmentId, _: u32) {}
     fn set_held(&mut self, _attachment: AttachmentId, _hold: Hold) {
-        panic!("so little payload holds nobody back");
+        panic!("so little payload holds no producer back");
     }
 
     fn unsettled(&mut self, _: AttachmentId, _: Unsettled) {}
@@ -566,7 +566,10 @@ impl Model {
         if self.world.multicast {
             return;
         }
-        assert!(stats.waiting == 0 || !self.world.consumers.iter().any(|c| idle(&c)), "nobody idles while any waits");
+        assert!(
+            stats.waiting == 0 || !self.world.consumers.iter().any(|c| idle(&c)),
+            "no consumer is idle while a message waits"
+        );
         let windows = self.world.producers.len() + self.world.gone.len();
         assert!(!self.world.ordered || stats.waiting <= u64::from(CAPACITY) * windows as u64, "waiting is bounded");
     }

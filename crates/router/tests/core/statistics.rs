@@ -49,7 +49,7 @@ fn a_producer_that_has_to_wait_is_counted_once_until_it_may_continue() {
         assert_eq!(stalls(&mut bench), 1);
         bench.credit(consumer, 1);
         bench.send(producer, CAPACITY + 1, "m");
-        assert_eq!(stalls(&mut bench), 1, "it was not given its window anew in between");
+        assert_eq!(stalls(&mut bench), 1, "its window was not granted again in between");
         bench.credit(consumer, CAPACITY);
         for id in 0..CAPACITY {
             bench.send(producer, 2 * CAPACITY + id, "m");

@@ -70,7 +70,7 @@ fn an_attach_waits_for_its_address_and_continues_with_it() {
         net.settle(receiver, into, messages[0].0, &accepted());
         assert_eq!(net.outcomes(sender).pop().map(|(_, outcome)| outcome), Some(Outcome::Accepted));
         net.pass(2 * CREATE_TIMEOUT_MS);
-        assert!(is_attached(&net, sender, out), "the time is over for nobody any more");
+        assert!(is_attached(&net, sender, out), "no attach has timed out");
     }
 }
 
@@ -154,7 +154,7 @@ fn a_connection_that_goes_while_it_waits_leaves_nothing_behind() {
     net.apply(&created());
     let out = net.attach(other, sender_of(&[]));
     assert!(is_attached(&net, other, out));
-    assert_eq!(net.sendable(other, out), 0, "nobody is there");
+    assert_eq!(net.sendable(other, out), 0, "no consumer");
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn an_address_in_use_is_not_sealed_and_a_sealed_one_takes_no_link() {
         net.apply(&creating());
         net.clients[client].received.clear();
         let out = net.attach(client, sender_of(&[]));
-        net.apply(&created().replacen("\"made\"", "\"made anew\"", 1));
+        net.apply(&created().replacen("\"made\"", "\"recreated\"", 1));
         assert!(is_attached(&net, client, out));
     }
 }

@@ -229,7 +229,7 @@ fn names_below_a_multicast_and_wildcards() {
         let out = net.sender(sender, Some("multicast/7/temp"));
         let other = net.sender(sender, Some("multicast/7/humidity"));
         net.send(sender, out, b"21", true);
-        assert_eq!(net.sendable(sender, other), 0, "nobody listens to humidity");
+        assert_eq!(net.sendable(sender, other), 0, "humidity has no consumer");
         assert_eq!(net.messages(receiver).into_iter().map(|(_, body)| body).collect::<Vec<_>>(), [b"21".to_vec()]);
     }
 }
@@ -394,11 +394,11 @@ fn a_user_may_do_what_its_rights_say() {
     let wrong = net.client(0, peer(), Some(plain_init("alice", "wrong")), open());
     assert!(net.closed(wrong).is_some());
     let refused = net.facts.iter().find_map(|fact| if let Fact::LoginRefused(why) = fact { Some(why) } else { None });
-    let why = refused.expect("operators are told");
+    let why = refused.expect("operators are notified");
     assert_eq!((why.user.as_deref(), why.space.as_deref()), (Some("alice"), Some("default.default")));
     assert_eq!((why.mechanism, &*why.reason), (Some("PLAIN"), "unknown user or wrong password"));
     let nobody = net.plain(0, open());
-    assert!(net.closed(nobody).is_some(), "a closed space lets nobody in without a name");
+    assert!(net.closed(nobody).is_some(), "a closed space does not admit anonymous clients");
     let alice = net.client(0, peer(), Some(plain_init("alice", "pencil")), open());
     assert!(net.closed(alice).is_none());
     let let_in = net.facts.iter().find_map(|fact| match fact {

@@ -161,7 +161,7 @@ fn answers_go_to_what_a_receiver_of_the_node_calls_itself() {
         let other = recorded.iter().find(|it| it.to.as_deref() == Some("two")).expect("an answer");
         assert_eq!((queue.status, field(queue, "addressType")), (200, &string("queue")));
         assert_eq!((other.status, field(other, "addressType")), (200, &string("anycast")));
-        assert_eq!(*field(other, "depth"), Value::Ulong(0), "nobody has used it");
+        assert_eq!(*field(other, "depth"), Value::Ulong(0), "it is unused");
         // Another of that name would take answers that are not its own; one that has gone does not.
         let attach = Attach { name: "again".to_owned(), ..called("one") };
         net.attach(client, attach);
@@ -199,7 +199,7 @@ fn what_is_wrong_with_a_request_is_said_by_field() {
     let address = ("type", string("enmasse.address"));
     let cases: &[Case<'_>] = &[
         (&[], 400, "application-property \"operation\" is missing"),
-        (&[("operation", Value::Int(3))], 400, "application-property \"operation\" is to be a string"),
+        (&[("operation", Value::Int(3))], 400, "application-property \"operation\" must be a string"),
         (
             &[("operation", string("DELETE"))],
             501,
@@ -229,7 +229,7 @@ fn what_is_wrong_with_a_request_is_said_by_field() {
         (
             &[("operation", string("QUERY")), ("offset", Value::Int(-1))],
             400,
-            "application-property \"offset\" is to be a number from 0 on",
+            "application-property \"offset\" must be a number from 0 on",
         ),
         (
             &[("operation", string("QUERY")), ("entityType", string("queue"))],

@@ -116,7 +116,7 @@ impl Net {
             shards,
             clients: Vec::new(),
             facts: Vec::new(),
-            judge: Judged::Wrong("nobody knows".to_owned()),
+            judge: Judged::Wrong("no answer".to_owned()),
             requested: Vec::new(),
             wanted: Vec::new(),
             table,
@@ -307,7 +307,7 @@ impl Net {
 
     /// The node shuts down.
     pub(crate) fn shut_down(&mut self) {
-        let error = Error::new(condition::CONNECTION_FORCED, "the node is going down");
+        let error = Error::new(condition::CONNECTION_FORCED, "the node is shutting down");
         self.shards.iter_mut().for_each(|shard| shard.close_all(&error));
         self.run();
     }

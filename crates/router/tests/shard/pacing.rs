@@ -188,7 +188,7 @@ fn what_is_used_up_brings_no_credit_until_a_plan_says_otherwise() {
         net.apply(&bounded(OPEN_SPACE, "\"exhausted\": true"));
         let late = net.sender(sender, Some("anycast"));
         net.pass(10_000);
-        assert!(net.shards.iter().all(|shard| shard.next_share().is_none()), "nobody need wake for it");
+        assert!(net.shards.iter().all(|shard| shard.next_share().is_none()), "no wake-up is needed");
         assert_eq!(net.sendable(sender, late), 0);
         assert_eq!(send_all(&mut net, sender, out, b"x", true), 999, "the credit it has, which may be under way");
         net.grant(receiver, into, 2000);

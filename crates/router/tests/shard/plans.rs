@@ -144,7 +144,7 @@ fn a_right_that_is_withdrawn_ends_at_an_anonymous_link_too() {
     net.begin(alice);
     let out = net.sender(alice, None);
     net.send(alice, out, &message_to("orders", None, b""), false);
-    assert_eq!(net.outcomes(alice)[0].1, Outcome::Released, "nobody receives");
+    assert_eq!(net.outcomes(alice)[0].1, Outcome::Released, "no consumer");
     net.apply(&before.replace("\"send\"", "\"view\""));
     net.send(alice, out, &message_to("orders", None, b""), false);
     let recorded = net.outcomes(alice);

@@ -189,7 +189,7 @@ fn a_login_is_asked_about_again_before_it_ends_and_has_the_rights_of_that_moment
         let reported = |fact: &Fact| matches!(fact, Fact::LoginRefused(refusal) if refusal.reason == "disabled");
         assert!(net.facts.iter().any(reported), "operators learn why");
         net.pass(60_000);
-        assert_eq!(net.requested.len(), 3, "nobody is asked about one that is gone");
+        assert_eq!(net.requested.len(), 3, "no request for a closed connection");
     }
 }
 
@@ -252,7 +252,7 @@ fn a_password_that_changes_ends_the_connections_it_admitted_and_so_does_a_user_t
     for (from, to) in [
         // another password of alice, represented by bob's keys
         ("WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=", "2VQbJ2dhWdLmmJxyR6bYB8mu/2lUlwc0JSLC4kBbJCA="),
-        ("\"name\": \"alice\"", "\"name\": \"somebody-else\""),
+        ("\"name\": \"alice\"", "\"name\": \"another-user\""),
     ] {
         let mut net = Net::new(1, golden);
         let peer = || Peer { loopback: true, ..Peer::default() };

@@ -85,7 +85,7 @@ fn a_temporary_queue_keeps_messages_before_there_is_a_consumer() {
                 for (number, body) in bodies_sent.iter().enumerate() {
                     net.send(sender, links[number % 2], body, false);
                 }
-                assert_eq!(outcomes(&mut net, sender), ["Accepted"; 4], "nobody has to receive for that");
+                assert_eq!(outcomes(&mut net, sender), ["Accepted"; 4], "no consumer is needed for that");
                 let into = net.receiver(maker, &name, 10);
                 let messages = net.messages(maker);
                 assert_eq!(messages.iter().map(|(_, body)| body.clone()).collect::<Vec<_>>(), bodies_sent);

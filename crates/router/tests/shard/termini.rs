@@ -198,7 +198,7 @@ fn credit_that_is_in_use_is_not_taken_back_and_what_comes_without_a_consumer_is_
         net.detach(receiver, into);
         assert_eq!(net.sendable(sender, out), 999);
         for _ in 0..999 {
-            net.send(sender, out, b"nobody is there", false);
+            net.send(sender, out, b"no consumer", false);
         }
         let outcomes = net.outcomes(sender);
         let released = |(_, outcome): &(_, _)| *outcome == enmasse_amqp::types::Outcome::Released;

@@ -37,7 +37,8 @@ impl Client {
         }
         let bytes = std::mem::take(&mut link.partial);
         let Some(content) = Content::read(&bytes) else {
-            return ledger.violation(format!("link {number}: {} bytes that are no message of ours", bytes.len()));
+            return ledger
+                .violation(format!("link {number}: {} bytes that are not a message of the simulation", bytes.len()));
         };
         let Some(message) = ledger.received(number, &content, incoming.settled, &bytes) else { return };
         if !incoming.settled {

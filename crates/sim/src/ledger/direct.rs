@@ -75,20 +75,20 @@ impl Ledger {
         let anycast = message.route.kind == Some(AddressKind::Anycast);
         match outcome {
             OutcomeKind::Refused if known && !message.route.may_be_deleted => Err("the address is there".to_owned()),
-            OutcomeKind::Refused if !message.copies.is_empty() => Err("somebody has it".to_owned()),
+            OutcomeKind::Refused if !message.copies.is_empty() => Err("a consumer has it".to_owned()),
             OutcomeKind::Refused => Ok(()),
             OutcomeKind::Full => Err("nothing is stored".to_owned()),
             _ if !known => Err("there is no such address".to_owned()),
-            OutcomeKind::Accepted if !answered(OutcomeKind::Accepted) => Err("nobody accepted it".to_owned()),
-            OutcomeKind::Rejected if !answered(OutcomeKind::Rejected) => Err("nobody rejected it".to_owned()),
-            OutcomeKind::Modified if !answered(OutcomeKind::Modified) => Err("nobody modified it".to_owned()),
-            OutcomeKind::Accepted if certainly(OutcomeKind::Rejected) => Err("somebody rejected it".to_owned()),
+            OutcomeKind::Accepted if !answered(OutcomeKind::Accepted) => Err("no consumer accepted it".to_owned()),
+            OutcomeKind::Rejected if !answered(OutcomeKind::Rejected) => Err("no consumer rejected it".to_owned()),
+            OutcomeKind::Modified if !answered(OutcomeKind::Modified) => Err("no consumer modified it".to_owned()),
+            OutcomeKind::Accepted if certainly(OutcomeKind::Rejected) => Err("a consumer rejected it".to_owned()),
             OutcomeKind::Failed | OutcomeKind::Modified | OutcomeKind::Released
                 if certainly(OutcomeKind::Accepted) || certainly(OutcomeKind::Rejected) =>
             {
-                Err("somebody said otherwise".to_owned())
+                Err("a consumer gave another outcome".to_owned())
             }
-            OutcomeKind::Released if certainly(OutcomeKind::Modified) => Err("somebody modified it".to_owned()),
+            OutcomeKind::Released if certainly(OutcomeKind::Modified) => Err("a consumer modified it".to_owned()),
             OutcomeKind::Failed if message.route.may_be_deleted => Ok(()),
             OutcomeKind::Failed
                 if anycast && !message.copies.is_empty() && !someone_left && !answered(OutcomeKind::Failed) =>
@@ -212,7 +212,7 @@ mod tests {
         ledger.know_plan(|_, _| true);
         let later = ledger.sends(0, route("a", AddressKind::Anycast), false, None);
         ledger.sender_outcome(later, OutcomeKind::Refused, false);
-        assert!(ledger.first_violation().is_some(), "it is there again, and everybody knows");
+        assert!(ledger.first_violation().is_some(), "it is available again, as every client knows");
     }
 
     #[test]

@@ -309,7 +309,7 @@ impl Ledger {
         if !self.links[link].is_over() {
             let by_client = self.links[link].state == LinkState::Detaching;
             self.links[link].state = LinkState::Detached;
-            self.log(&format!("link {link} is over"));
+            self.log(&format!("link {link} has ended"));
             self.disturb(link);
             if !by_client {
                 // Its last messages may have met the node's detach.
@@ -478,7 +478,7 @@ impl Ledger {
         if message.settled || before.is_some() || message.progress == Progress::Aborted {
             let progress = message.progress;
             self.violation(format!(
-                "message {number} ({progress:?}) has one outcome too many: {before:?}, then {outcome:?}"
+                "message {number} ({progress:?}) has a second outcome: {before:?}, then {outcome:?}"
             ));
         }
         if let Some(transaction) = self.messages[number].transaction {

@@ -246,7 +246,7 @@ impl Ledger {
         } else if message.progress != Progress::Sent {
             Err("it was not sent in full".to_owned())
         } else if matches!(message.outcome, Some(OutcomeKind::Refused | OutcomeKind::Full)) {
-            Err("its sender was told that it is refused".to_owned())
+            Err("its sender was notified of a refusal".to_owned())
         } else if !content.is_same(&message.bytes) {
             Err("not the bare message that was sent".to_owned())
         } else {

@@ -43,7 +43,7 @@ impl<'a> ClientFirst<'a> {
         if !authzid.is_empty() {
             let authzid = authzid.strip_prefix("a=").ok_or(Malformed("SCRAM: the header holds no authzid"))?;
             if sasl_name(authzid)? != user {
-                return Err(Malformed("SCRAM: to act as another user is not offered"));
+                return Err(Malformed("SCRAM: acting as another user is not supported"));
             }
         }
         let gs2_header = &text[..text.len() - bare.len()];
@@ -66,7 +66,7 @@ impl<'a> ServerFirst<'a> {
         let nonce = printable(attributes.expect('r')?)?;
         let salt = base64(attributes.expect('s')?)?;
         let iterations = attributes.expect('i')?;
-        let iterations = iterations.parse().map_err(|_| Malformed("SCRAM: the number of rounds is none"))?;
+        let iterations = iterations.parse().map_err(|_| Malformed("SCRAM: the iteration count is not a number"))?;
         Ok(Self { nonce, salt, iterations })
     }
 
@@ -92,7 +92,7 @@ impl<'a> ClientFinal<'a> {
         let mut attributes = Attributes(text);
         let binding = base64(attributes.expect('c')?)?;
         let nonce = printable(attributes.expect('r')?)?;
-        let (without_proof, proof) = text.rsplit_once(",p=").ok_or(Malformed("SCRAM: there is no proof"))?;
+        let (without_proof, proof) = text.rsplit_once(",p=").ok_or(Malformed("SCRAM: the proof is missing"))?;
         Ok(Self { binding, nonce, proof: base64(proof)?, without_proof })
     }
 }
@@ -131,8 +131,8 @@ impl<'a> Attributes<'a> {
         self.0 = rest;
         match attribute.strip_prefix(name).and_then(|rest| rest.strip_prefix('=')) {
             Some(value) => Ok(value),
-            None if attribute.starts_with("m=") => Err(Malformed("SCRAM: a mandatory extension is not known")),
-            None => Err(Malformed("SCRAM: an attribute is missing or out of its place")),
+            None if attribute.starts_with("m=") => Err(Malformed("SCRAM: a mandatory extension is not supported")),
+            None => Err(Malformed("SCRAM: an attribute is missing or out of order")),
         }
     }
 }
@@ -153,7 +153,7 @@ fn printable(text: &str) -> Result<&str, Malformed> {
 
 /// A user name: `=2C` is a comma, `=3D` is `=`, any other `=` is wrong; prepared by SASLprep.
 fn sasl_name(text: &str) -> Result<String, Malformed> {
-    let wrong = Malformed("SCRAM: the user name is no usable text");
+    let wrong = Malformed("SCRAM: the user name is not valid text");
     let mut parts = text.split('=');
     let mut name = parts.next().unwrap_or_default().to_owned();
     for part in parts {

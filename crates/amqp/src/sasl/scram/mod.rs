@@ -119,11 +119,11 @@ impl ClientExchange {
         match first.iterations.get() {
             ..ITERATIONS_MIN => {
                 return Err(Malformed(
-                    "SCRAM: the server asks for less than 4,096 rounds, too few to guard a password",
+                    "SCRAM: the server asks for fewer than 4,096 iterations, too few to protect a password",
                 ));
             }
             ITERATIONS_MIN..=ITERATIONS_MAX => {}
-            _ => return Err(Malformed("SCRAM: the server asks for more than 1,000,000 rounds, which none needs")),
+            _ => return Err(Malformed("SCRAM: the server asks for more than 1,000,000 iterations, the limit")),
         }
         let derived = DerivedKeys::reuse(kept.take(), self.hash, &self.password, &first.salt, first.iterations);
         let keys = kept.insert(derived).keys();

@@ -10,7 +10,7 @@ const TOKEN: &str = "vF9dft4qmTc2Nvb3RlckBhbHRhdmlzdGEuY29tCg==";
 fn asked(step: Step) -> Claim {
     match step {
         Step::Ask(claim) => claim,
-        other => panic!("nobody is asked but {other:?}"),
+        other => panic!("expected an external login, not {other:?}"),
     }
 }
 

@@ -114,7 +114,7 @@ fn a_challenge_that_could_harm_is_refused() {
         client.start(&symbols(&["SCRAM-SHA-256"]), None).unwrap();
         let refused = client.challenge(challenge.as_bytes());
         assert!(matches!(refused, Err(ClientError::Protocol(_))), "{challenge}: {refused:?}");
-        assert!(client.challenge(b"again").is_err(), "it is over");
+        assert!(client.challenge(b"again").is_err(), "it has ended");
     }
 }
 
@@ -123,12 +123,12 @@ fn a_server_that_requests_too_few_or_too_many_rounds_is_distinguished_from_other
     use base64::Engine as _;
     let nonce = base64::engine::general_purpose::STANDARD.encode(NONCE);
     for (rounds, reported) in [
-        (1, Some("less than 4,096 rounds")),
-        (4_095, Some("less than 4,096 rounds")),
+        (1, Some("fewer than 4,096 iterations")),
+        (4_095, Some("fewer than 4,096 iterations")),
         (4_096, None),
         (1_000_000, None),
-        (1_000_001, Some("more than 1,000,000 rounds")),
-        (u32::MAX, Some("more than 1,000,000 rounds")),
+        (1_000_001, Some("more than 1,000,000 iterations")),
+        (u32::MAX, Some("more than 1,000,000 iterations")),
     ] {
         let mut client = Client::new(login("alice", "pencil"), NONCE);
         client.start(&symbols(&["SCRAM-SHA-256"]), None).unwrap();

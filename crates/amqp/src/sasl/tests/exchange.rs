@@ -16,7 +16,7 @@ fn meet(mechanism: Mechanism, login: Login, users: &Users) -> (Result<Identity, 
         step = match step {
             Step::Challenge(challenge) => server.response(&client.challenge(&challenge).unwrap(), users),
             Step::CheckPlain(check) => server.plain_checked(Some(check.verify())),
-            Step::Ask(claim) => panic!("nobody can be asked about {claim:?}"),
+            Step::Ask(claim) => panic!("unexpected external login {claim:?}"),
             Step::Accepted { identity, data } => {
                 let outcome = SaslOutcome { code: SaslCode::Ok, additional_data: data };
                 return (Ok(identity), client.outcome(&outcome));

@@ -27,7 +27,7 @@ fn meet(mechanism: Mechanism, user: &str, password: &str, users: &Users) -> Resu
         step = match step {
             Step::Challenge(challenge) => server.response(&say(Some(&challenge)).unwrap().1, users),
             Step::CheckPlain(check) => server.plain_checked(Some(check.verify())),
-            Step::Ask(claim) => panic!("nobody can be asked about {claim:?}"),
+            Step::Ask(claim) => panic!("unexpected external login {claim:?}"),
             Step::Refused { code, .. } => return Err(code),
             Step::Accepted { identity, data } => {
                 if let Some(data) = data {

@@ -63,10 +63,7 @@ fn scram_messages_that_begin_well() {
         }
         for beginning in [&b"r="[..], b"r=x,s=AAAA,i="] {
             let (exchange, _) = ClientExchange::begin_with(Hash::Sha256, "user", "pencil".into(), "y".into());
-            assert!(
-                exchange.prove(&[beginning, input].concat()).is_err(),
-                "a nonce of somebody else is never answered"
-            );
+            assert!(exchange.prove(&[beginning, input].concat()).is_err(), "a foreign nonce is never answered");
         }
     });
 }
@@ -84,7 +81,7 @@ fn servers() {
                 Step::Challenge(_) => server.response(response, &users),
                 Step::CheckPlain(_) => server.plain_checked(Some(false)),
                 Step::Ask(_) => server.judged(Verdict::Wrong),
-                Step::Accepted { identity, .. } => panic!("{identity:?} came in"),
+                Step::Accepted { identity, .. } => panic!("{identity:?} logged in"),
                 Step::Refused { .. } => break,
             };
         }

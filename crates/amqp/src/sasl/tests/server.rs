@@ -59,7 +59,7 @@ fn a_password_is_checked_elsewhere() {
     ] {
         let mut server = server();
         let Step::CheckPlain(check) = server.init(&init("PLAIN", Some(message)), &Users::alice()) else {
-            panic!("the password is to be checked");
+            panic!("expected a password check");
         };
         #[expect(clippy::disallowed_methods, reason = "a check may run on another thread, which is what is tested")]
         let answer = std::thread::scope(|scope| scope.spawn(|| check.verify()).join().unwrap());
@@ -84,7 +84,7 @@ fn a_check_for_which_there_is_no_room_may_be_tried_again() {
     let mut server = server();
     assert!(matches!(server.init(&init("PLAIN", Some(b"\0alice\0pencil")), &Users::alice()), Step::CheckPlain(_)));
     assert_eq!(refusal(&server.plain_checked(None)), SaslCode::SysTemp);
-    assert_eq!(refusal(&server.plain_checked(Some(true))), SaslCode::Sys, "it is over");
+    assert_eq!(refusal(&server.plain_checked(Some(true))), SaslCode::Sys, "it has ended");
 }
 
 #[test]

@@ -116,9 +116,10 @@ impl Router {
     /// The log takes nothing any more.
     fn abandon_notices(&mut self, notice: Notice, links: &mut impl Links) {
         if let Notice::Removed { operation } = notice {
-            return self.operation_removed(operation, Some("the log has stopped: what was removed may come back"));
+            return self.operation_removed(operation, Some("the log has stopped: removed messages may return"));
         }
-        let error = Error::new(condition::INTERNAL_ERROR, "the log has stopped: what the link holds cannot be kept");
+        let error =
+            Error::new(condition::INTERNAL_ERROR, "the log has stopped: the state of the link cannot be stored");
         if let Notice::Attached(attachment) = notice
             && (self.attachments.consumer(attachment).is_some() || self.attachments.producer(attachment).is_some())
         {
@@ -157,7 +158,7 @@ mod tests {
         let mut fences = Fences::default();
         fences.raise(notice(1));
         fences.dispatched(true, false, true);
-        assert_eq!(fences.returned(true), [], "the batch is to be offered again");
+        assert_eq!(fences.returned(true), [], "the batch must be offered again");
         fences.dispatched(true, false, false);
         assert_eq!(fences.returned(true), []);
         fences.raise(notice(2));

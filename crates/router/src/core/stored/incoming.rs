@@ -267,7 +267,7 @@ impl Router {
     /// A whole message for its producer's address.
     fn take_in(&mut self, from: Key, arriving: &Arriving, body: &[u8], links: &mut impl Links) {
         if self.producers[from].halted {
-            let what = "a message of this numbered producer was rejected before: attach the link anew";
+            let what = "an earlier message of this numbered producer was rejected: attach the link again";
             return self.refuse(from, arriving, Error::new(condition::PRECONDITION_FAILED, what), links);
         }
         if self.keep_plain(from, arriving, body, links) {
@@ -443,7 +443,7 @@ pub(super) fn address_deleted() -> Error {
 }
 
 fn not_transactional() -> Error {
-    let what = "addresses that store messages take part in transactions, others do not: send it outside of them";
+    let what = "only addresses that store messages take part in transactions: send it outside of the transaction";
     Error::new(condition::NOT_IMPLEMENTED, what)
 }
 

@@ -568,7 +568,9 @@ pub(in crate::core) fn not_stored(what: &str, refused: &Refused) -> Error {
     match refused {
         // Clients take any outcome but rejected for a success, or for a promise that it is not
         // stored.
-        Refused::Unsure(_) => Error::new(condition::INTERNAL_ERROR, format!("{what} may be stored or not: {refused}")),
+        Refused::Unsure(_) => {
+            Error::new(condition::INTERNAL_ERROR, format!("{what} may or may not be stored: {refused}"))
+        }
         Refused::Stopped(_) => Error::new(condition::INTERNAL_ERROR, format!("{what} cannot be stored: {refused}")),
         Refused::NoRoom(_) | Refused::TooLarge { .. } => {
             Error::new(condition::RESOURCE_LIMIT_EXCEEDED, format!("{what} cannot be stored: {refused}"))

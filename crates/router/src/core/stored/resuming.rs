@@ -180,7 +180,7 @@ pub(super) fn end(now_ms: u64, keep_s: u32) -> u64 {
 }
 
 pub(super) fn too_many_links() -> Error {
-    let what = format!("the address keeps something of {LINKS_MAX} links: close those that are done with it");
+    let what = format!("the address keeps the state of {LINKS_MAX} links, its limit: close unused links");
     Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what)
 }
 
@@ -248,8 +248,10 @@ impl Router {
 
     pub(super) fn steal(&mut self, attachment: AttachmentId, links: &mut impl Links) {
         self.detach(attachment, links);
-        links
-            .close(attachment, &Error::new(condition::LINK_STOLEN, "the link was attached anew on another connection"));
+        links.close(
+            attachment,
+            &Error::new(condition::LINK_STOLEN, "the link was attached again on another connection"),
+        );
     }
 
     /// Settlements are on disk: the attach of a resumable link is answered.

@@ -256,13 +256,13 @@ impl Router {
         let own = || Subscribing { selector, no_local, ..Subscribing::default() };
         let subscribing = consuming.subscribing.take().map_or_else(own, |subscribing| *subscribing);
         let Some(topic) = self.addresses[at].topic.as_ref() else {
-            return Err(Error::new(condition::NOT_FOUND, "the topic is not here any more"));
+            return Err(Error::new(condition::NOT_FOUND, "the topic was deleted"));
         };
         let most = topic.settings().limits.consumers;
         let mine =
             topic.subscriptions.iter().map(|key| &self.addresses[*key]).filter(|address| address.is_undeclared());
         if mine.map(|address| address.consumers.len()).sum::<usize>() >= most as usize {
-            let what = format!("the topic has {most} consumers, as many as it may");
+            let what = format!("the topic has {most} consumers, its limit");
             return Err(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what));
         }
         let known = subscribing.name.as_ref().and_then(|name| self.subscriptions.get(name).copied());
@@ -285,7 +285,7 @@ impl Router {
         if durable.count() < DURABLE_MAX {
             return Ok(());
         }
-        let what = format!("the topic has {DURABLE_MAX} durable subscriptions, its most: end one that nobody needs");
+        let what = format!("the topic has {DURABLE_MAX} durable subscriptions, its limit: end an unused one");
         Err(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what))
     }
 
@@ -306,12 +306,12 @@ impl Router {
         let refuse = |condition, what: &str| Err(Error::new(condition, format!("subscription {name:?} {what}")));
         let is_same = subscription.description == requested.description;
         if requested.allowed.as_ref().is_some_and(|allowed| !allowed.matches(&subscription.wanted)) {
-            let what = "is one to an address that the user may not receive from: use another container id or name";
+            let what = "belongs to an address that the user may not receive from: use another container id or name";
             return refuse(condition::UNAUTHORIZED_ACCESS, what);
         }
         match (address.consumers.is_empty(), subscription.shared, requested.shared) {
             (_, true, false) => refuse(condition::NOT_ALLOWED, "is shared: ask for the capability \"shared\""),
-            (_, false, true) => refuse(condition::NOT_ALLOWED, "is not shared: leave the capability \"shared\" out"),
+            (_, false, true) => refuse(condition::NOT_ALLOWED, "is not shared: omit the capability \"shared\""),
             (false, false, _) => refuse(condition::RESOURCE_LOCKED, "is in use: detach its consumer first"),
             (false, true, _) if !is_same => {
                 refuse(condition::RESOURCE_LOCKED, "is in use with another topic, filter or selector")

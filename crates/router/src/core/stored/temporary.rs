@@ -65,7 +65,7 @@ impl Budget {
             return None;
         };
         let what = format!(
-            "the temporary queues of its {whose} hold {} MiB, their most: their owner has to receive, or to delete some",
+            "the temporary queues of its {whose} hold {} MiB, their limit: receive messages, or delete a queue",
             most >> 20
         );
         Some(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what))
@@ -155,7 +155,7 @@ impl Router {
         links: &mut impl Links,
     ) {
         self.attachments.set(attachment, Occupant::Left(key));
-        let what = "the dynamic node is gone: it ended with the link or the connection that made it";
+        let what = "the dynamic node was deleted with the link or the connection that created it";
         links.attached(attachment, Err(Error::new(condition::NOT_FOUND, what)));
     }
 

@@ -176,7 +176,7 @@ fn gather(
 }
 
 fn no_map() -> Error {
-    Error::new(condition::DECODE_ERROR, "message-annotations: they are no map (3.2.3)")
+    Error::new(condition::DECODE_ERROR, "message-annotations: not a map (3.2.3)")
 }
 
 impl Stream {
@@ -217,8 +217,7 @@ impl Stream {
             (Some(number), _) if number < count => Ok(number),
             (Some(number), _) => {
                 let last = count - 1;
-                let what =
-                    format!("message-annotation \"x-opt-partition\" is {number}: use 0 to {last}, or leave it out");
+                let what = format!("message-annotation \"x-opt-partition\" is {number}: use 0 to {last}, or omit it");
                 Err(Error::new(condition::INVALID_FIELD, what))
             }
             _ if count == 1 => Ok(0),

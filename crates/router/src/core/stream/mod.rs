@@ -165,7 +165,7 @@ impl Stream {
     pub(super) fn attach_producer(&mut self) -> Result<(), Error> {
         let most = self.settings.limits.producers;
         if self.producers >= most {
-            return Err(exceeded(&format!("the address has {most} senders, the most it may have")));
+            return Err(exceeded(&format!("the address has {most} senders, its limit")));
         }
         self.producers += 1;
         Ok(())

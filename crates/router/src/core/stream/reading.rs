@@ -164,10 +164,10 @@ impl Stream {
     ) -> Result<Reading, Error> {
         let most = self.settings.limits.consumers;
         if others >= most as usize {
-            return Err(exceeded(&format!("the address has {most} receivers, the most it may have")));
+            return Err(exceeded(&format!("the address has {most} receivers, its limit")));
         }
         if consuming.exclusive {
-            let what = "readers of a stream take nothing from each other: attach without \"exclusive\"";
+            let what = "readers of a stream do not compete: attach without \"exclusive\"";
             return Err(Error::new(condition::NOT_IMPLEMENTED, what));
         }
         let count = self.parts.len() as u32;
@@ -181,8 +181,8 @@ impl Stream {
             }
         };
         if let (Start::Offset(_), 2..) = (consuming.start, wanted.len()) {
-            let what = "filter \"rabbitmq:stream-offset-spec\" is an offset and the stream has several partitions: say \
-                        which by filter \"enmasse:stream-partition\", or begin with first, last, next or a time";
+            let what = "filter \"rabbitmq:stream-offset-spec\" is an offset and the stream has several partitions: \
+                        select one by filter \"enmasse:stream-partition\", or begin with first, last, next or a time";
             return Err(Error::new(condition::INVALID_FIELD, what));
         }
         let positions = wanted.map(|number| position(number, &self.parts[number as usize].partition, consuming.start));
@@ -216,7 +216,7 @@ fn position(number: u32, partition: &Partition, start: Start) -> Result<Position
 
 fn overtaken(partition: u32, offset: u64, first: u64) -> Error {
     let what = format!(
-        "offset {offset} of partition {partition} is not kept any more, the first is {first}: begin there, or with \"first\""
+        "offset {offset} of partition {partition} is no longer kept, the first is {first}: begin there or at \"first\""
     );
     Error::new(condition::PRECONDITION_FAILED, what)
 }

@@ -10,7 +10,7 @@ use crate::plan::AddressType::Multicast;
 use crate::plan::Operation::{Recv, Send};
 use crate::plan::{Authentication, AuthenticationType, Plan, Right, Space};
 use crate::table::tests::{closed, plan, space, table, user};
-use crate::table::{Guest, Handshake, Judged, Peer, Proof, Question, Rights, Table};
+use crate::table::{Authenticated, Handshake, Judged, Peer, Proof, Question, Rights, Table};
 
 fn asking(kind: AuthenticationType, service: &str) -> Space {
     let authentication = Authentication {
@@ -34,10 +34,10 @@ fn init(mechanism: &str, message: &str) -> SaslInit {
 
 const TOKEN: &str = "n,,^Aauth=Bearer abc^A^A";
 
-fn question(handshake: &mut Handshake, step: Step<Guest>) -> Question {
+fn question(handshake: &mut Handshake, step: Step<Authenticated>) -> Question {
     match step {
-        Step::Ask(claim) => handshake.question(claim).expect("somebody is asked"),
-        other => panic!("nobody is asked but {other:?}"),
+        Step::Ask(claim) => handshake.question(claim).expect("an external login is requested"),
+        other => panic!("expected an external login, not {other:?}"),
     }
 }
 
@@ -46,13 +46,13 @@ fn right(user: &str, pattern: &str, until: Option<Time>) -> Judged {
     Judged::Right { user: user.into(), rights, until, renewable: false }
 }
 
-fn come_in(table: &Arc<Table>, judged: Judged) -> Guest {
+fn come_in(table: &Arc<Table>, judged: Judged) -> Authenticated {
     let mut handshake = handshake(table);
     let step = handshake.init(&init("OAUTHBEARER", TOKEN));
     question(&mut handshake, step);
     match handshake.judged(judged) {
         Step::Accepted { identity, .. } => identity,
-        other => panic!("not let in but {other:?}"),
+        other => panic!("not admitted: {other:?}"),
     }
 }
 
@@ -114,23 +114,25 @@ fn where_a_space_has_no_service_a_token_is_wrong() {
 }
 
 #[test]
-fn a_guest_stays_for_as_long_as_what_it_came_in_by_is_good() {
+fn a_peer_stays_for_as_long_as_its_credentials_are_valid() {
     let standard = |users| plan(2, [closed(space("s", &[]), users)]);
-    let alice = |proof| Guest { user: Some("alice".into()), proof, ..Guest::default() };
+    let alice = |proof| Authenticated { user: Some("alice".into()), proof, ..Authenticated::default() };
     let [first, second] =
         tables([plan(1, [asking(AuthenticationType::Standard, "idp/1")]), standard(vec![user("alice", &[])])]);
     let granted = come_in(&first, right("alice", "b", None));
     let space = |table: &Arc<Table>| table.spaces().next().unwrap().key();
-    let stays = |table: &Arc<Table>, guest: &Guest| table.space(space(table)).unwrap().welcomes(guest).is_ok();
+    let stays = |table: &Arc<Table>, authenticated: &Authenticated| {
+        table.space(space(table)).unwrap().admits(authenticated).is_ok()
+    };
     assert!(stays(&first, &granted) && !stays(&second, &granted), "another service, or none");
     let other = Arc::new(table(&plan(1, [asking(AuthenticationType::Standard, "idp/2")])));
     assert!(!stays(&other, &granted));
     let gone = Arc::new(table(&standard(Vec::new())));
     assert!(stays(&second, &alice(Proof::Certificate)) && !stays(&gone, &alice(Proof::Certificate)));
     assert!(stays(&gone, &alice(Proof::Vouched)));
-    assert!(!stays(&second, &alice(Proof::None)) && !stays(&second, &Guest::default()), "it was open then");
+    assert!(!stays(&second, &alice(Proof::None)) && !stays(&second, &Authenticated::default()), "it was open then");
     let open = Arc::new(table(&plan(1, [crate::table::tests::space("s", &[])])));
-    assert!(stays(&open, &Guest::default()) && stays(&open, &granted));
-    let late = Guest { space: Some(space(&gone)), ..alice(Proof::Certificate) };
+    assert!(stays(&open, &Authenticated::default()) && stays(&open, &granted));
+    let late = Authenticated { space: Some(space(&gone)), ..alice(Proof::Certificate) };
     assert_eq!(gone.open(&late, None).unwrap_err().0.condition, condition::UNAUTHORIZED_ACCESS);
 }

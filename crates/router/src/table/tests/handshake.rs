@@ -8,7 +8,7 @@ use enmasse_amqp::types::{SaslCode, SaslInit, SaslOutcome, Symbol, condition};
 use super::compile::golden;
 use crate::plan::Plan;
 use crate::table::tests::{SECRET, closed, plan, space, table, user};
-use crate::table::{Guest, Handshake, Peer, Proof, Refusal, Table};
+use crate::table::{Authenticated, Handshake, Peer, Proof, Refusal, Table};
 
 const NONCE: [u8; 18] = [5; 18];
 
@@ -31,7 +31,7 @@ fn password(user: &str, password: &str, mechanism: &str) -> Login {
 }
 
 /// Runs a whole exchange; the client checks the server as well.
-fn log_in(table: &Arc<Table>, peer: Peer, login: Login, hostname: Option<&str>) -> Result<Guest, SaslCode> {
+fn log_in(table: &Arc<Table>, peer: Peer, login: Login, hostname: Option<&str>) -> Result<Authenticated, SaslCode> {
     let mut handshake = Handshake::new(Arc::clone(table), peer, NONCE);
     let mut client = Client::new(login, NONCE);
     let init = client.start(&handshake.mechanisms(), hostname.map(str::to_owned)).map_err(|_| SaslCode::SysPerm)?;
@@ -44,21 +44,21 @@ fn log_in(table: &Arc<Table>, peer: Peer, login: Login, hostname: Option<&str>) 
             Step::Accepted { identity, data } => {
                 client.outcome(&SaslOutcome { code: SaslCode::Ok, additional_data: data }).unwrap();
                 // the mechanism of its login has its own tests
-                return Ok(Guest { proof: Proof::Vouched, ..identity });
+                return Ok(Authenticated { proof: Proof::Vouched, ..identity });
             }
-            Step::Ask(claim) => panic!("nobody can be asked about {claim:?}"),
+            Step::Ask(claim) => panic!("unexpected external login {claim:?}"),
         };
     }
 }
 
-fn guest(table: &Table, space: &str, user: Option<&str>) -> Guest {
+fn authenticated(table: &Table, space: &str, user: Option<&str>) -> Authenticated {
     let space = table.space_named(space);
-    Guest { space, user: user.map(str::to_owned), proof: Proof::Vouched, ..Guest::default() }
+    Authenticated { space, user: user.map(str::to_owned), proof: Proof::Vouched, ..Authenticated::default() }
 }
 
 /// Condition and text that the peer is closed with, and the reason for operators.
-fn refused(table: &Table, guest: &Guest, hostname: Option<&str>) -> (Symbol, String, Refusal) {
-    let (error, refusal) = table.open(guest, hostname).unwrap_err();
+fn refused(table: &Table, authenticated: &Authenticated, hostname: Option<&str>) -> (Symbol, String, Refusal) {
+    let (error, refusal) = table.open(authenticated, hostname).unwrap_err();
     (error.condition, error.description.unwrap(), *refusal)
 }
 
@@ -85,7 +85,7 @@ fn where_only_an_open_space_is_served_only_what_can_succeed_is_offered() {
     let two = shared(&plan(1, [space("one", &[]), space("two", &[])]));
     assert_eq!(offered(&two, &local()), ["PLAIN", "ANONYMOUS"]);
     let whoever = log_in(&two, local(), password("whoever@two", "x", "PLAIN"), None);
-    assert_eq!(whoever, Ok(guest(&two, "two", Some("whoever"))));
+    assert_eq!(whoever, Ok(authenticated(&two, "two", Some("whoever"))));
 }
 
 #[test]
@@ -119,12 +119,12 @@ fn the_list_of_mechanisms_is_never_empty() {
 #[test]
 fn in_an_open_space_everybody_comes_in() {
     let table = shared(&golden("open.json"));
-    assert_eq!(log_in(&table, local(), Login::default(), Some("default")), Ok(guest(&table, "default", None)));
-    let undecided = Guest { proof: Proof::Vouched, ..Guest::default() };
+    assert_eq!(log_in(&table, local(), Login::default(), Some("default")), Ok(authenticated(&table, "default", None)));
+    let undecided = Authenticated { proof: Proof::Vouched, ..Authenticated::default() };
     assert_eq!(log_in(&table, local(), Login::default(), None), Ok(undecided), "open may still name another space");
     let any = password("whoever", "whatever", "PLAIN");
-    assert_eq!(log_in(&table, local(), any, None), Ok(guest(&table, "default", Some("whoever"))));
-    let no_sasl = Guest::without_sasl(&table, &local());
+    assert_eq!(log_in(&table, local(), any, None), Ok(authenticated(&table, "default", Some("whoever"))));
+    let no_sasl = Authenticated::without_sasl(&table, &local());
     assert_eq!(table.open(&no_sasl, Some("localhost")), Ok(table.space_named("default").unwrap()));
 }
 
@@ -141,7 +141,7 @@ fn in_a_closed_space_only_users_with_their_passwords_do() {
         ("carol@example.com", "quill", "PLAIN"),
     ] {
         let found = log_in(&table, local(), password(user, secret, mechanism), Some("default"));
-        assert_eq!(found, Ok(guest(&table, "default", Some(user))), "{user} {mechanism}");
+        assert_eq!(found, Ok(authenticated(&table, "default", Some(user))), "{user} {mechanism}");
     }
     for (user, secret, mechanism) in [
         ("alice", "crayon", "SCRAM-SHA-512"),
@@ -155,7 +155,7 @@ fn in_a_closed_space_only_users_with_their_passwords_do() {
         assert_eq!(found, Err(SaslCode::Auth), "{user} {mechanism}");
     }
     assert_eq!(log_in(&table, local(), Login::default(), None), Err(SaslCode::SysPerm), "ANONYMOUS is not offered");
-    assert_eq!(refused(&table, &Guest::without_sasl(&table, &local()), None).0, condition::UNAUTHORIZED_ACCESS);
+    assert_eq!(refused(&table, &Authenticated::without_sasl(&table, &local()), None).0, condition::UNAUTHORIZED_ACCESS);
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn a_space_without_users_is_closed_too() {
 #[test]
 fn the_space_is_found_by_server_name_host_name_or_user_name() {
     let table = shared(&golden("many-spaces.json"));
-    let alice = Ok(guest(&table, "shop.north", Some("alice")));
+    let alice = Ok(authenticated(&table, "shop.north", Some("alice")));
     for mechanism in ["PLAIN", "SCRAM-SHA-256"] {
         let login = |user| password(user, "pencil", mechanism);
         assert_eq!(log_in(&table, named("shop.north"), login("alice"), None), alice);
@@ -207,14 +207,14 @@ fn a_mechanism_of_another_space_is_no_way_in() {
 fn a_suffix_that_names_the_space_is_taken_off_and_any_other_belongs_to_the_name() {
     let table = shared(&golden("closed.json"));
     let login = |user, host| log_in(&table, local(), password(user, "quill", "SCRAM-SHA-256"), host);
-    let carol = Ok(guest(&table, "default", Some("carol@example.com")));
+    let carol = Ok(authenticated(&table, "default", Some("carol@example.com")));
     assert_eq!(login("carol@example.com", Some("default")), carol);
     assert_eq!(login("carol@example.com@default", None), carol);
     assert_eq!(login("carol@example.com", None), Err(SaslCode::Auth), "it may be a mistyped space");
     assert_eq!(login("carol", Some("default")), Err(SaslCode::Auth));
     let open = shared(&golden("open.json"));
     let whoever = log_in(&open, local(), password("whoever@default.default", "x", "PLAIN"), None);
-    assert_eq!(whoever, Ok(guest(&open, "default", Some("whoever"))));
+    assert_eq!(whoever, Ok(authenticated(&open, "default", Some("whoever"))));
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn a_certificate_comes_in_where_external_is_allowed_and_the_user_exists() {
         let mechanisms = Some(vec![Mechanism::External]);
         log_in(&table, peer, Login { certificate: true, mechanisms, ..Login::default() }, None)
     };
-    assert_eq!(certificate("anonymous", "mixed"), Ok(guest(&table, "mixed", Some("anonymous"))));
+    assert_eq!(certificate("anonymous", "mixed"), Ok(authenticated(&table, "mixed", Some("anonymous"))));
     assert_eq!(certificate("mallory", "mixed"), Err(SaslCode::Auth));
     assert_eq!(certificate("alice", "shop.north"), Err(SaslCode::SysPerm), "not offered there");
     assert_eq!(certificate("alice", "localhost"), Err(SaslCode::Auth), "offered, but no space is named");
@@ -241,7 +241,12 @@ fn certified(names: &[&str]) -> Plan {
     plan(1, spaces)
 }
 
-fn with_certificate(table: &Arc<Table>, subject: &str, sni: &str, hostname: Option<&str>) -> Result<Guest, SaslCode> {
+fn with_certificate(
+    table: &Arc<Table>,
+    subject: &str,
+    sni: &str,
+    hostname: Option<&str>,
+) -> Result<Authenticated, SaslCode> {
     let peer = Peer { subject: Some(subject.into()), ..named(sni) };
     let mechanisms = Some(vec![Mechanism::External]);
     log_in(table, peer, Login { certificate: true, mechanisms, ..Login::default() }, hostname)
@@ -252,7 +257,7 @@ fn where_one_space_lets_certificates_in_their_common_name_is_the_user() {
     let mut plan = certified(&["north"]);
     plan.spaces.push(space("open", &[]));
     let table = shared(&plan);
-    let alice = Ok(guest(&table, "north", Some("alice")));
+    let alice = Ok(authenticated(&table, "north", Some("alice")));
     for subject in ["alice", "alice@north", "alice@north.test"] {
         assert_eq!(with_certificate(&table, subject, "north", None), alice, "{subject}");
         assert_eq!(with_certificate(&table, subject, "localhost", Some("north")), alice, "{subject}");
@@ -262,7 +267,7 @@ fn where_one_space_lets_certificates_in_their_common_name_is_the_user() {
 #[test]
 fn where_several_spaces_let_certificates_in_each_enters_the_one_in_its_name_only() {
     let table = shared(&certified(&["north", "south"]));
-    let alice = Ok(guest(&table, "north", Some("alice")));
+    let alice = Ok(authenticated(&table, "north", Some("alice")));
     for (sni, hostname) in [("localhost", None), ("north", None), ("north.test", Some("south")), ("::1", Some("north"))]
     {
         assert_eq!(with_certificate(&table, "alice@north.test", sni, hostname), alice, "{sni} {hostname:?}");
@@ -285,23 +290,23 @@ fn a_user_called_like_a_user_of_another_space_lets_no_certificate_of_that_in() {
     let table = shared(&plan);
     assert_eq!(with_certificate(&table, "alice@north.test", "south", None), Err(SaslCode::Auth));
     let twice = with_certificate(&table, "alice@north.test@south.test", "localhost", None);
-    assert_eq!(twice, Ok(guest(&table, "south", Some("alice@north.test"))));
+    assert_eq!(twice, Ok(authenticated(&table, "south", Some("alice@north.test"))));
 }
 
 #[test]
 fn without_a_name_the_host_name_of_open_decides() {
     let table = shared(&golden("many-spaces.json"));
     let waiting = log_in(&table, local(), Login::default(), None).unwrap();
-    assert_eq!(waiting, Guest { proof: Proof::Vouched, ..Guest::default() });
-    for guest in [waiting, Guest::without_sasl(&table, &named("localhost"))] {
-        assert_eq!(table.open(&guest, Some("lab")), Ok(table.space_named("lab").unwrap()));
-        let (condition, text, why) = refused(&table, &guest, Some("shop.north"));
+    assert_eq!(waiting, Authenticated { proof: Proof::Vouched, ..Authenticated::default() });
+    for authenticated in [waiting, Authenticated::without_sasl(&table, &named("localhost"))] {
+        assert_eq!(table.open(&authenticated, Some("lab")), Ok(table.space_named("lab").unwrap()));
+        let (condition, text, why) = refused(&table, &authenticated, Some("shop.north"));
         assert_eq!(condition, condition::UNAUTHORIZED_ACCESS);
         assert!(!text.contains("north"), "{text}");
-        assert_eq!(why.reason, "address space shop.north lets nobody in without a name");
+        assert_eq!(why.reason, "address space shop.north does not admit anonymous clients");
         assert_eq!(why.space.as_deref(), Some("shop.north"));
         for unknown in [None, Some("shop"), Some("nowhere"), Some("localhost")] {
-            let (same, text_too, why) = refused(&table, &guest, unknown);
+            let (same, text_too, why) = refused(&table, &authenticated, unknown);
             assert_eq!((same, &text_too), (condition::UNAUTHORIZED_ACCESS, &text), "{unknown:?}");
             let reason = match unknown {
                 None | Some("localhost") => "the connection names no address space",
@@ -316,12 +321,12 @@ fn without_a_name_the_host_name_of_open_decides() {
 fn a_space_that_lets_nobody_in_and_none_at_all_look_alike_to_an_anonymous_client() {
     let table = shared(&golden("many-spaces.json"));
     let recorded = |space| {
-        let guest = log_in(&table, local(), Login::default(), Some(space)).unwrap();
-        refused(&table, &guest, None)
+        let authenticated = log_in(&table, local(), Login::default(), Some(space)).unwrap();
+        refused(&table, &authenticated, None)
     };
     let (closed, none) = (recorded("shop.north"), recorded("nowhere"));
     assert_eq!((closed.0, closed.1), (none.0, none.1));
-    assert_ne!(closed.2.reason, none.2.reason, "operators are told");
+    assert_ne!(closed.2.reason, none.2.reason, "operators are notified");
 }
 
 /// Runs an exchange that ends in a refusal; returns the reason for operators.
@@ -334,7 +339,7 @@ fn recorded(table: &Arc<Table>, peer: Peer, login: Login, hostname: Option<&str>
             Step::Challenge(challenge) => handshake.response(&client.challenge(&challenge).unwrap()),
             Step::CheckPlain(check) => handshake.plain_checked(Some(check.verify())),
             Step::Refused { why, .. } => return handshake.refusal(why),
-            Step::Ask(claim) => panic!("nobody can be asked about {claim:?}"),
+            Step::Ask(claim) => panic!("unexpected external login {claim:?}"),
             Step::Accepted { .. } => panic!("came in"),
         };
     }
@@ -366,18 +371,18 @@ fn operators_are_told_the_real_reason_of_a_refused_login() {
 #[test]
 fn without_a_name_a_host_name_of_sasl_or_a_server_name_decides_at_once() {
     let table = shared(&golden("many-spaces.json"));
-    let lab = Ok(guest(&table, "lab", None));
+    let lab = Ok(authenticated(&table, "lab", None));
     assert_eq!(log_in(&table, local(), Login::default(), Some("lab")), lab);
     assert_eq!(log_in(&table, named("lab"), Login::default(), Some("mixed")), lab);
-    let guest = Guest::without_sasl(&table, &named("lab"));
-    assert_eq!(refused(&table, &guest, Some("mixed")).0, condition::NOT_ALLOWED);
-    assert_eq!(table.open(&guest, Some("lab.south")).ok(), table.space_named("lab"));
+    let authenticated = Authenticated::without_sasl(&table, &named("lab"));
+    assert_eq!(refused(&table, &authenticated, Some("mixed")).0, condition::NOT_ALLOWED);
+    assert_eq!(table.open(&authenticated, Some("lab.south")).ok(), table.space_named("lab"));
 }
 
 #[test]
 fn a_later_open_that_names_another_space_is_not_allowed() {
     let table = shared(&golden("many-spaces.json"));
-    let alice = guest(&table, "shop.north", Some("alice"));
+    let alice = authenticated(&table, "shop.north", Some("alice"));
     assert_eq!(refused(&table, &alice, Some("lab")).0, condition::NOT_ALLOWED);
     for fine in [None, Some("shop.north"), Some("localhost"), Some("127.0.0.1:5672")] {
         assert_eq!(table.open(&alice, fine).ok(), alice.space, "{fine:?}");
@@ -388,12 +393,16 @@ fn a_later_open_that_names_another_space_is_not_allowed() {
 fn an_open_with_an_unknown_host_name_is_not_found() {
     let table = shared(&golden("closed.json"));
     let login = password("alice", "pencil", "PLAIN");
-    let alice = Guest { proof: Proof::Password(7), ..log_in(&table, local(), login, None).unwrap() };
+    let alice = Authenticated { proof: Proof::Password(7), ..log_in(&table, local(), login, None).unwrap() };
     let (condition, text, why) = refused(&table, &alice, Some("defualt"));
     // a password that has changed since is not reported before
     assert!([condition::NOT_FOUND, condition::UNAUTHORIZED_ACCESS].contains(&condition), "{text} {why:?}");
-    let inside = guest(&table, "default", Some("alice"));
-    assert_eq!(table.open(&inside, Some("whatever")).ok(), inside.space, "within this process nobody mistypes");
+    let inside = authenticated(&table, "default", Some("alice"));
+    assert_eq!(
+        table.open(&inside, Some("whatever")).ok(),
+        inside.space,
+        "within this process names are never mistyped"
+    );
 }
 
 #[test]
@@ -443,14 +452,14 @@ fn an_anonymous_client_comes_in_nowhere_under_an_unknown_host_name() {
     for plan in [golden("open.json"), golden("many-spaces.json")] {
         let table = shared(&plan);
         let by_sasl = log_in(&table, local(), Login::default(), Some("nroth")).unwrap();
-        for guest in [by_sasl, Guest::without_sasl(&table, &named("nroth"))] {
+        for authenticated in [by_sasl, Authenticated::without_sasl(&table, &named("nroth"))] {
             for hostname in [None, Some("localhost"), Some("nroth"), Some("default"), Some("lab")] {
-                let (condition, _, why) = refused(&table, &guest, hostname);
+                let (condition, _, why) = refused(&table, &authenticated, hostname);
                 assert_eq!(condition, condition::UNAUTHORIZED_ACCESS, "{hostname:?}");
                 assert!(why.reason.contains("\"nroth\"") && why.space.is_none(), "{why:?}");
             }
         }
-        let (condition, ..) = refused(&table, &Guest::default(), Some("nroth"));
+        let (condition, ..) = refused(&table, &Authenticated::default(), Some("nroth"));
         assert_eq!(condition, condition::UNAUTHORIZED_ACCESS);
     }
 }
@@ -458,7 +467,7 @@ fn an_anonymous_client_comes_in_nowhere_under_an_unknown_host_name() {
 #[test]
 fn a_user_without_a_space_comes_in_nowhere() {
     let table = shared(&golden("open.json"));
-    let lost = Guest { user: Some("alice".into()), ..Guest::default() };
+    let lost = Authenticated { user: Some("alice".into()), ..Authenticated::default() };
     assert_eq!(refused(&table, &lost, Some("default")).0, condition::UNAUTHORIZED_ACCESS);
 }
 
@@ -466,9 +475,9 @@ fn a_user_without_a_space_comes_in_nowhere() {
 fn a_session_vouched_for_a_space_that_is_not_there_comes_in_nowhere() {
     let table = shared(&golden("open.json"));
     for user in [None, Some("alice".to_owned())] {
-        let inside = Guest::vouched(&table, "Default", user.clone());
+        let inside = Authenticated::vouched(&table, "Default", user.clone());
         assert_eq!((table.open(&inside, Some("localhost")).ok(), &inside.user), (table.space_named("default"), &user));
-        let astray = Guest::vouched(&table, "gone", user);
+        let astray = Authenticated::vouched(&table, "gone", user);
         for hostname in [None, Some("default"), Some("gone")] {
             let (condition, text, _) = refused(&table, &astray, hostname);
             assert_eq!(condition, condition::NOT_FOUND, "neither the only space nor the one that open names");
@@ -481,8 +490,8 @@ fn a_session_vouched_for_a_space_that_is_not_there_comes_in_nowhere() {
 fn a_host_name_of_open_that_is_no_clue_leads_to_the_only_space() {
     let table = shared(&golden("open.json"));
     for noise in ["localhost", "127.0.0.1", "::1", ""] {
-        for guest in [Guest::without_sasl(&table, &named(noise)), Guest::default()] {
-            assert_eq!(table.open(&guest, Some(noise)).ok(), table.space_named("default"), "{noise:?}");
+        for authenticated in [Authenticated::without_sasl(&table, &named(noise)), Authenticated::default()] {
+            assert_eq!(table.open(&authenticated, Some(noise)).ok(), table.space_named("default"), "{noise:?}");
         }
     }
 }
@@ -490,7 +499,7 @@ fn a_host_name_of_open_that_is_no_clue_leads_to_the_only_space() {
 #[test]
 fn where_there_is_no_space_nobody_comes_in() {
     let table = Arc::new(Table::empty(SECRET));
-    let (condition, text, _) = refused(&table, &Guest::without_sasl(&table, &local()), Some("localhost"));
+    let (condition, text, _) = refused(&table, &Authenticated::without_sasl(&table, &local()), Some("localhost"));
     assert_eq!(condition, condition::NOT_FOUND);
     assert!(text.contains("declare one"));
     assert_eq!(log_in(&table, local(), password("alice", "pencil", "SCRAM-SHA-256"), None), Err(SaslCode::Auth));
@@ -509,7 +518,7 @@ fn the_sasl_header_may_be_omitted_where_anonymous_is_admitted() {
 #[test]
 fn a_space_that_is_gone_by_open_is_not_found() {
     let first = table(&golden("many-spaces.json"));
-    let alice = guest(&first, "shop.north", Some("alice"));
+    let alice = authenticated(&first, "shop.north", Some("alice"));
     let second = Table::compile(&plan(10, [space("new", &[])]), &first).unwrap();
     assert_eq!(refused(&second, &alice, None).0, condition::NOT_FOUND);
 }
@@ -518,13 +527,13 @@ fn a_space_that_is_gone_by_open_is_not_found() {
 fn a_plan_applied_during_the_handshake_cannot_join_two_spaces() {
     let before = golden("many-spaces.json");
     let first = shared(&before);
-    let guest = log_in(&first, local(), password("alice@shop.north", "pencil", "SCRAM-SHA-256"), None).unwrap();
+    let authenticated = log_in(&first, local(), password("alice@shop.north", "pencil", "SCRAM-SHA-256"), None).unwrap();
     let mut swapped = before.clone();
     swapped.version += 1;
     (swapped.spaces[0].names, swapped.spaces[1].names) =
         (swapped.spaces[1].names.clone(), swapped.spaces[0].names.clone());
     let second = Table::compile(&swapped, &first).unwrap();
-    let key = second.open(&guest, None).unwrap();
+    let key = second.open(&authenticated, None).unwrap();
     assert_eq!(second.space(key).unwrap().uid(), "space-1", "the space of the password, whatever it is called now");
 }
 

@@ -5,11 +5,11 @@ use crate::plan::Operation::{Manage, Recv, Send, View};
 use crate::plan::{Operation, Plan};
 use crate::table::pattern::RUNS;
 use crate::table::tests::{closed, plan, space, table, user};
-use crate::table::{Guest, Rights};
+use crate::table::{Authenticated, Rights};
 
 fn of(plan: &Plan, name: Option<&str>) -> Rights {
-    let guest = Guest { user: name.map(str::to_owned), ..Guest::default() };
-    table(plan).spaces().next().unwrap().rights(&guest)
+    let authenticated = Authenticated { user: name.map(str::to_owned), ..Authenticated::default() };
+    table(plan).spaces().next().unwrap().rights(&authenticated)
 }
 
 fn alice(rights: &[(&str, &[Operation])]) -> Rights {

@@ -57,7 +57,7 @@ impl Schema {
     }
 
     fn members(&mut self, known: &Value, schema: &Value, name: &str, members: &serde_json::Map<String, Value>) -> bool {
-        assert_eq!(schema["additionalProperties"], Value::Bool(false), "{name} takes members nobody knows");
+        assert_eq!(schema["additionalProperties"], Value::Bool(false), "{name} takes unknown members");
         let required = schema["required"].as_array().unwrap();
         let complete = required.iter().all(|member| members.contains_key(member.as_str().unwrap()));
         members.iter().fold(complete, |good, (member, value)| {

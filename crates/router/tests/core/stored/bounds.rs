@@ -74,7 +74,7 @@ fn a_commit_waits_for_no_live_subscriber_and_does_not_fit_into_a_full_durable_on
     assert_eq!(house.texts_of(live).len(), 5);
     house.subscription(durable("sub"));
     reason(post(&mut house, 2), "\"news::client/sub\" has no room");
-    assert!(house.texts_of(live).is_empty(), "nobody has any of it");
+    assert!(house.texts_of(live).is_empty(), "no consumer has any of it");
 }
 
 #[test]

@@ -70,7 +70,7 @@ fn a_selector_reads_ten_thousand_messages_on_disk_in_order_and_in_bounds() {
     house.pump();
     assert_eq!(numbers(&mut house), (0..1000).map(|n| n * 10).collect::<Vec<_>>());
     assert!(house.most_wanted <= 200, "{} at once", house.most_wanted);
-    assert_eq!(house.router.fetched_bytes(), 0, "nothing is kept for nobody");
+    assert_eq!(house.router.fetched_bytes(), 0, "nothing is kept without a consumer");
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn what_comes_from_the_disk_for_a_consumer_without_room_is_not_overtaken() {
     house.router.fetched(later.into_iter().map(read).collect::<Vec<_>>(), &mut house.recorded);
     house.pump();
     assert_eq!(numbers(&mut house), (0..20).collect::<Vec<_>>());
-    assert_eq!(house.router.fetched_bytes(), 0, "nothing is kept for nobody");
+    assert_eq!(house.router.fetched_bytes(), 0, "nothing is kept without a consumer");
 }
 
 #[test]

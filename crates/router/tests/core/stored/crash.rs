@@ -85,7 +85,8 @@ impl History {
             if result.is_ok() {
                 let work = self.doubtful.remove(at);
                 self.happened(work);
-            } else if result.is_err_and(|error| !error.description.unwrap_or_default().contains("may be stored or not"))
+            } else if result
+                .is_err_and(|error| !error.description.unwrap_or_default().contains("may or may not be stored"))
             {
                 self.never.append(&mut self.doubtful.remove(at).posted);
             }
@@ -127,7 +128,7 @@ impl History {
         let lost: Vec<&Copy> = settlement.difference(&set).collect();
         assert!(lost.is_empty(), "lost: {lost:?}");
         let refused: Vec<&Copy> = self.rejected.intersection(&set).collect();
-        assert!(refused.is_empty(), "there though their producer was told that they are not: {refused:?}");
+        assert!(refused.is_empty(), "there though their producer was notified of a refusal: {refused:?}");
         let back: Vec<&Copy> = self.gone.intersection(&set).collect();
         assert!(back.is_empty(), "came back: {back:?}");
         // The disk has lost unconfirmed operations: they are repeated.

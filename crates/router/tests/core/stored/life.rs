@@ -427,7 +427,7 @@ fn a_failing_disk_is_an_internal_error_that_says_what_is_known() {
         assert_eq!(error.condition, condition::INTERNAL_ERROR);
         recorded.push(error.description.unwrap_or_default());
     }
-    assert!(recorded[0].starts_with("the message may be stored or not"), "{recorded:?}");
+    assert!(recorded[0].starts_with("the message may or may not be stored"), "{recorded:?}");
     assert!(recorded[1].starts_with("the message cannot be stored"), "{recorded:?}");
 }
 

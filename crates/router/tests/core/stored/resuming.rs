@@ -138,7 +138,7 @@ fn a_message_leaves_when_the_disk_knows_who_holds_it() {
     assert!(house.got().is_empty(), "the disk does not know");
     let mut other = House::on(Arc::new(house.disk.as_seen()), Settings::default());
     other.pump();
-    assert_eq!(others_get(&mut other), texts(&[("a", 0)]), "nobody holds it after a crash");
+    assert_eq!(others_get(&mut other), texts(&[("a", 0)]), "it is held for no link after a crash");
     house.pump();
     assert_eq!(house.texts(), ["a"]);
     let mut other = House::on(Arc::new(house.disk.as_seen()), Settings::default());

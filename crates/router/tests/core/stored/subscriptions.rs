@@ -160,7 +160,7 @@ fn links_share_a_subscription_and_its_messages() {
         }
         attachments.into_iter().for_each(|attachment| house.router.detach(attachment, &mut house.recorded));
     }
-    assert_eq!(house.recorded.refused, 2, "not with another selector or name while somebody is there");
+    assert_eq!(house.recorded.refused, 2, "not with another selector or name while a consumer is attached");
 }
 
 #[test]

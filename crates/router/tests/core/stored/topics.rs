@@ -163,7 +163,7 @@ fn one_that_takes_nothing_holds_producers_back_for_a_moment_and_then_misses_mess
     house.publish_all(["under way"]);
     assert_eq!((house.recorded.open, house.dropped()), (Some(false), 0));
     house.pass(1);
-    assert_eq!(house.recorded.open, Some(true), "nobody waits for it any more");
+    assert_eq!(house.recorded.open, Some(true), "no producer waits for it any more");
     house.publish_all(["missed"]);
     assert_eq!((house.dropped(), house.texts_of(fast).len()), (1, 2), "what it holds counts for nothing");
     house.router.credit(slow, 10_000, false, &mut house.recorded);
@@ -195,7 +195,7 @@ fn one_that_is_about_a_large_message_is_waited_for_longer() {
     assert_eq!((house.recorded.open, house.texts_of(slow).len()), (Some(true), 1));
     house.publish_all([&large; 2]);
     house.pass(11 * STALL_MS);
-    assert_eq!(house.recorded.open, Some(true), "nobody waits for it any more");
+    assert_eq!(house.recorded.open, Some(true), "no producer waits for it any more");
 }
 
 #[test]
@@ -322,7 +322,7 @@ fn what_is_moved_to_a_topic_goes_into_its_subscriptions_and_leaves_where_it_was(
     house.pump();
     house.pump();
     let done = house.router.take_operated().remove(0).1;
-    assert!(matches!(done.failed, Some(Failed::Full(_))), "nobody would have it: {done:?}");
+    assert!(matches!(done.failed, Some(Failed::Full(_))), "no subscription wants it: {done:?}");
     house.consumer(QUEUE, 10);
     assert_eq!(house.texts(), ["b"]);
 }

@@ -139,7 +139,7 @@ fn what_is_posted_is_there_all_at_once_with_the_commit_and_after_a_restart() {
         assert_eq!(house.recorded.provisional.pop(), Some(delivery));
     }
     house.pump();
-    assert!(house.got().is_empty() && house.recorded.settled.is_empty(), "nobody sees what is not committed");
+    assert!(house.got().is_empty() && house.recorded.settled.is_empty(), "uncommitted messages are invisible");
     assert_eq!(house.commit(id), Ok(()));
     let texts: BTreeSet<String> = house.texts().into_iter().collect();
     assert_eq!(texts.into_iter().collect::<Vec<_>>(), ["a", "b", "c", "d"]);
@@ -398,7 +398,7 @@ fn a_log_that_takes_nothing_leaves_everything_as_it_was() {
     house.post(id, memory, "b");
     house.retire(id, &got[0], &Outcome::Accepted, false);
     house.disk.fail(Call::Sync, 0);
-    reason(house.commit(id), "may be stored or not");
+    reason(house.commit(id), "may or may not be stored");
     assert!(house.seen(QUEUE).is_empty() && house.seen(MEMORY).is_empty());
     house.router.outcome(got[0].token, &Outcome::Released, &mut house.recorded);
     house.consumer(QUEUE, 1);

@@ -96,7 +96,7 @@ fn what_is_posted_gets_its_offset_with_the_commit() {
         }
         site.send_to(0, "plain");
         site.pump();
-        assert_eq!(site.texts(), lines(&[(0, "plain")]), "nobody sees what is not committed");
+        assert_eq!(site.texts(), lines(&[(0, "plain")]), "uncommitted messages are invisible");
         assert_eq!(site.discharge(id, false), Ok(()));
         let got: Vec<(u32, u64, String)> =
             site.got().into_iter().map(|got| (got.partition, got.offset, got.text)).collect();

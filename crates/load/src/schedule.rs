@@ -7,11 +7,11 @@
 use std::time::Duration;
 
 /// Shortest time between two bursts, in nanoseconds: below it a sleeping thread cannot keep the
-/// pace.
+/// rate.
 const TICK_MIN: u64 = 100_000;
 
 /// A schedule of messages; times are nanoseconds of the run's clock.
-pub(super) struct Pace {
+pub(super) struct SendSchedule {
     start: u64,
     tick: u64,
     /// messages a nanosecond
@@ -22,7 +22,7 @@ pub(super) struct Pace {
     taken: u64,
 }
 
-impl Pace {
+impl SendSchedule {
     /// `rate` messages a second from `start` on.
     pub(super) fn new(rate: f64, start: u64) -> Self {
         let tick = (1e9 / rate).round().max(TICK_MIN as f64) as u64;
@@ -58,44 +58,44 @@ impl Pace {
 mod tests {
     use std::time::Duration;
 
-    use super::Pace;
+    use super::SendSchedule;
 
     /// Takes all that is due at `now`.
-    fn take_all(pace: &mut Pace, now: u64) -> Vec<u64> {
-        std::iter::from_fn(|| pace.due(now).inspect(|_| pace.take())).collect()
+    fn take_all(schedule: &mut SendSchedule, now: u64) -> Vec<u64> {
+        std::iter::from_fn(|| schedule.due(now).inspect(|_| schedule.take())).collect()
     }
 
     #[test]
     fn one_message_a_tick_at_a_slow_rate() {
-        let mut pace = Pace::new(1000.0, 500);
-        assert_eq!(take_all(&mut pace, 500), [0; 0]);
-        assert_eq!(take_all(&mut pace, 1_000_499), [0; 0]);
-        assert_eq!(take_all(&mut pace, 1_000_500), [1_000_500]);
-        assert_eq!(pace.wait(1_000_600), Duration::from_nanos(999_900));
+        let mut schedule = SendSchedule::new(1000.0, 500);
+        assert_eq!(take_all(&mut schedule, 500), [0; 0]);
+        assert_eq!(take_all(&mut schedule, 1_000_499), [0; 0]);
+        assert_eq!(take_all(&mut schedule, 1_000_500), [1_000_500]);
+        assert_eq!(schedule.wait(1_000_600), Duration::from_nanos(999_900));
     }
 
     #[test]
     fn bursts_at_a_fast_rate() {
-        let mut pace = Pace::new(50_000.0, 0);
-        assert_eq!(take_all(&mut pace, 100_000), [100_000; 5]);
-        assert_eq!(take_all(&mut pace, 199_999), [0; 0]);
+        let mut schedule = SendSchedule::new(50_000.0, 0);
+        assert_eq!(take_all(&mut schedule, 100_000), [100_000; 5]);
+        assert_eq!(take_all(&mut schedule, 199_999), [0; 0]);
     }
 
     #[test]
     fn what_was_late_keeps_the_time_it_was_due() {
-        let mut pace = Pace::new(20_000.0, 0);
-        assert_eq!(take_all(&mut pace, 300_000), [100_000, 100_000, 200_000, 200_000, 300_000, 300_000]);
+        let mut schedule = SendSchedule::new(20_000.0, 0);
+        assert_eq!(take_all(&mut schedule, 300_000), [100_000, 100_000, 200_000, 200_000, 300_000, 300_000]);
         // not taken: it stays due
-        assert_eq!((pace.due(400_000), pace.due(900_000)), (Some(400_000), Some(400_000)));
+        assert_eq!((schedule.due(400_000), schedule.due(900_000)), (Some(400_000), Some(400_000)));
     }
 
     #[test]
     fn no_message_is_lost_over_time() {
         for rate in [3.0, 999.9, 12_345.6, 1_000_000.0] {
-            let mut pace = Pace::new(rate, 7);
+            let mut schedule = SendSchedule::new(rate, 7);
             let mut sent = 0;
             for now in (7..=10_000_000_007_u64).step_by(333_333) {
-                sent += take_all(&mut pace, now).len();
+                sent += take_all(&mut schedule, now).len();
             }
             assert!((sent as f64 - rate * 10.0).abs() <= rate / 1000.0 + 2.0, "{rate}: {sent}");
         }
