@@ -57,6 +57,11 @@ impl Segment {
         (self.bytes + needed).min(self.size)
     }
 
+    /// Bytes of records that fit into it.
+    fn room(&self) -> u64 {
+        self.size.saturating_sub(BLOCK_BYTES as u64)
+    }
+
     /// Grows with what keeps it besides messages.
     fn weight(&self) -> u64 {
         self.facts + self.removes_in.len() as u64
@@ -155,13 +160,14 @@ impl Space {
     }
 
     /// The segment with the smallest live share, if the log is larger than twice its live bytes
-    /// plus `slack`.
+    /// plus `slack`. The share is that of the room for records: two segments must fit into one, or
+    /// the log would write them again and again.
     pub(super) fn sparsest(&self, active: Option<u32>, slack_bytes: u64) -> Option<u32> {
         let (used, alive) = self.totals();
         if used <= alive * 2 + slack_bytes {
             return None;
         }
-        let share = |segment: &Segment| segment.alive() * 1024 / segment.size.max(1);
+        let share = |segment: &Segment| segment.alive() * 1024 / segment.room().max(1);
         self.segments
             .iter()
             .filter(|&(&number, segment)| Some(number) != active && segment.messages > 0)
@@ -169,5 +175,23 @@ impl Space {
             .min_by_key(|(_, segment)| share(segment))
             .filter(|(_, segment)| share(segment) <= 512)
             .map(|(&number, _)| number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn space(size: u64, alive: &[u64]) -> Space {
+        let segment = |bytes: &u64| Segment { size, messages: *bytes, bytes: *bytes, ..Segment::default() };
+        Space { segments: (1..).zip(alive.iter().map(segment)).collect() }
+    }
+
+    #[test]
+    fn segments_of_which_no_two_fit_one_are_left_alone() {
+        let (size, alive) = (16 << 10, [9122, 6344, 8000, 0]);
+        assert_eq!(space(size, &alive).sparsest(Some(4), size), None, "a first block is a quarter of them");
+        let large = alive.map(|bytes| bytes << 12);
+        assert_eq!(space(size << 12, &large).sparsest(Some(4), size << 12), Some(2));
     }
 }
