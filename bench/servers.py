@@ -144,11 +144,14 @@ def _neighbours(base: str) -> list[str]:
 
 
 @contextlib.contextmanager
-def node(folder: Path, kind: str = "node", checkout: Path = ROOT) -> Iterator[Server]:
+def node(
+    folder: Path, kind: str = "node", checkout: Path = ROOT, workers: int = 0
+) -> Iterator[Server]:
     """`enmasse up`; `secure` has users and TLS, `many` 10,000 addresses, `queues` 10,000 queues,
     `neighbours` a second space, `noisy`, with a bound, `tenants` one without, and a queue in each.
 
-    A second one of the same kind in the same folder finds what the first has left.
+    A second one of the same kind in the same folder finds what the first has left. `workers` as in
+    `enmasse up`.
     """
     data = folder / kind
     manifest = folder / f"{kind}.yaml"
@@ -163,6 +166,7 @@ def node(folder: Path, kind: str = "node", checkout: Path = ROOT) -> Iterator[Se
         "-f",
         str(manifest),
     ]
+    command += ["--workers", str(workers)]
     for name in ("amqp", "amqps", "http"):
         command += [f"--{name}-port", "0"]
     for name in ("ws", "wss", "https"):

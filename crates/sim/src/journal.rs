@@ -71,7 +71,7 @@ impl Journal {
     /// Takes a shard's batches for the journal.
     pub(crate) fn collect(&mut self, at: usize, shard: &mut Shard) {
         while let Some(batch) = shard.take_journal() {
-            self.commits.push(Lane { worker: at as u16, part: 0 }, batch);
+            self.commits.push(Lane { worker: at as u16, part: batch.part() }, batch);
         }
         let wanted = shard.take_wanted();
         if !wanted.is_empty() {

@@ -68,6 +68,8 @@ pub struct WriteBatch {
     grouping: bool,
     /// It has new messages, which must leave the reserve alone.
     pub(super) grows: bool,
+    /// See [`WriteBatch::part`].
+    part: u32,
 }
 
 impl WriteBatch {
@@ -89,6 +91,18 @@ impl WriteBatch {
         self.runs.clear();
         self.grouping = false;
         self.grows = false;
+    }
+
+    /// The part of its worker that it comes from: batches of different parts need no order among
+    /// each other ([`Lane`](super::Lane)).
+    #[must_use]
+    pub const fn part(&self) -> u32 {
+        self.part
+    }
+
+    /// Sets the part. `clear` keeps it.
+    pub const fn set_part(&mut self, part: u32) {
+        self.part = part;
     }
 
     /// Nothing in it that the log should know.
@@ -308,6 +322,12 @@ impl Removal {
     #[must_use]
     pub fn new(queue: u32) -> Self {
         Self { queue, ranges: Vec::new(), tidy: true, freed: Freed::default() }
+    }
+
+    /// Their queue.
+    #[must_use]
+    pub const fn queue(&self) -> u32 {
+        self.queue
     }
 
     /// Records of the log that become obsolete with them.

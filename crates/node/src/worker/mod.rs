@@ -300,7 +300,7 @@ impl Worker {
         }
         let Some(journal) = &self.shared.journal else { return };
         while let Some(batch) = self.shard.take_journal() {
-            journal.append(Lane { worker: self.index, part: 0 }, batch);
+            journal.append(Lane { worker: self.index, part: batch.part() }, batch);
         }
         let wanted = self.shard.take_wanted();
         if !wanted.is_empty() {

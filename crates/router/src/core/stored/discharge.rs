@@ -19,6 +19,7 @@ use super::super::stream::{MemoryBlock, PartitionIdentity};
 use super::super::{AddressKey, Links, Router, TransactionId};
 use super::incoming::{address_deleted, refused};
 use super::journal::{Commit, Completion, Queues, not_stored};
+use super::lanes::LaneId;
 use super::topic::Posted;
 use super::transactions::{Posting, Retirement, Transaction, rolled_back, unknown};
 
@@ -107,8 +108,9 @@ impl Router {
     fn await_commit(&mut self, id: TransactionId, links: &mut impl Links) {
         let Some(transaction) = self.transactions.open.get_mut(&id) else { return };
         transaction.committing = Some(Committing::default());
-        if !self.may_begin(id) || !self.transactions.waiting.is_empty() {
-            self.transactions.waiting.push_back(id);
+        let lane = self.lane_of_commit(id);
+        if !self.may_begin(id) || self.transactions.waiting.has(lane) {
+            self.transactions.waiting.push(lane, id);
         } else {
             self.begin_commit(id, links);
         }
@@ -133,14 +135,27 @@ impl Router {
         waiting.flat_map(|transaction| &transaction.partitions).copied().collect()
     }
 
-    /// Commits that have waited begin, in their order, as far as they may.
+    /// The lane of the address space of a transaction.
+    fn lane_of_commit(&self, id: TransactionId) -> LaneId {
+        let Some(transaction) = self.transactions.open.get(&id) else { return LaneId::default() };
+        let posted = transaction.postings.iter().filter_map(|posting| self.by_key.get(&posting.address).copied());
+        let retired = |it: &Retirement| self.pending.get(Key::unpack(it.token)).map(|pending| pending.address);
+        let mut addresses = posted.chain(transaction.retirements.iter().filter_map(retired));
+        let address = addresses.find_map(|at| self.addresses.get(at));
+        address.map_or_else(LaneId::default, |address| LaneId::of_space(address.declared.space))
+    }
+
+    /// Commits that have waited begin as far as they may, in their order within each space.
     pub(super) fn begin_waiting_commits(&mut self, links: &mut impl Links) {
-        while let Some(id) = self.transactions.waiting.front().copied()
-            && self.may_begin(id)
-        {
-            self.transactions.waiting.pop_front();
+        while let Some(id) = self.next_waiting_commit() {
             self.begin_commit(id, links);
         }
+    }
+
+    fn next_waiting_commit(&mut self) -> Option<TransactionId> {
+        let (lane, id) = self.transactions.waiting.firsts().find(|(_, id)| self.may_begin(*id))?;
+        self.transactions.waiting.pop(lane);
+        Some(id)
     }
 
     fn begin_commit(&mut self, id: TransactionId, links: &mut impl Links) {
@@ -175,11 +190,13 @@ impl Router {
         let mut removals = self.removals_of(id);
         self.transactions.committing += 1;
         let mut on_disk = offered.iter().filter_map(|it| Some((it.on_disk()?, &*it.posting.body))).peekable();
-        let grows = on_disk.peek().is_some() || self.has_for_log(&partitions);
-        if grows {
-            self.journal.begin_transaction();
+        let first = on_disk.peek().and_then(|(queues, _)| Some(queues.first()?.0));
+        let first = first.or_else(|| self.gathered_for_log(&partitions));
+        if let Some(log) = first {
+            self.journal.begin_transaction(log, postings.iter().map(|posting| posting.body.len()).sum());
             on_disk.for_each(|(queues, body)| self.journal.post(queues, body));
         }
+        let grows = first.is_some();
         let blocks = self.write_posted(&partitions);
         if let Some(transaction) = self.transactions.open.get_mut(&id) {
             transaction.committing = Some(Committing { in_memory, apart, blocks });
@@ -195,13 +212,13 @@ impl Router {
         }
     }
 
-    /// Whether partitions have something for the log.
-    fn has_for_log(&self, partitions: &BTreeSet<(Key, u32)>) -> bool {
-        let has = |(at, number): &(Key, u32)| {
+    /// The number in the log of a partition that has gathered something for it.
+    fn gathered_for_log(&self, partitions: &BTreeSet<(Key, u32)>) -> Option<u32> {
+        let gathered = |(at, number): &(Key, u32)| {
             let stream = self.addresses.get(*at).and_then(|address| address.stream.as_ref());
-            stream.is_some_and(|stream| stream.has_for_log(*number))
+            stream.and_then(|stream| stream.gathered_for_log(*number))
         };
-        partitions.iter().any(has)
+        partitions.iter().find_map(gathered)
     }
 
     /// Offers messages to their queues: all of them, or none.

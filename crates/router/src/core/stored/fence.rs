@@ -6,6 +6,7 @@ use enmasse_amqp::types::{Error, condition};
 
 use super::super::arena::Key;
 use super::super::{AttachmentId, Links, Router};
+use super::lanes::LaneId;
 
 /// Notices that wait for the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +21,7 @@ pub(super) enum Notice {
     Removed { operation: u32 },
 }
 
-/// Notices, in the order of the batches that they wait for.
+/// Notices of a lane, in the order of the batches that they wait for.
 #[derive(Debug, Default)]
 pub(super) struct Fences {
     /// some of the batches that they wait for are not with the log yet
@@ -74,6 +75,11 @@ impl Fences {
         due
     }
 
+    /// Nothing waits, and nothing is awaited.
+    pub(super) fn is_empty(&self) -> bool {
+        self.open.is_empty() && self.closed.is_empty() && self.dispatched == self.returned
+    }
+
     /// Those that wait for nothing that is not back.
     pub(super) fn take_due(&mut self) -> Vec<Notice> {
         let mut due = Vec::new();
@@ -85,10 +91,18 @@ impl Fences {
 }
 
 impl Router {
-    /// A batch is back from the log: sends the notices that waited for it alone.
-    pub(super) fn release_fences(&mut self, stopped: bool, links: &mut impl Links) {
-        let again = self.journal.offers_again();
-        for notice in self.journal.fences.returned(again) {
+    /// `notice` waits for all that the log has been given, or is to be given, of the space of an
+    /// address.
+    pub(super) fn raise_fence(&mut self, at: Key, notice: Notice) {
+        let lane = self.addresses.get(at).map(|address| LaneId::of_space(address.declared.space));
+        self.journal.lanes.at(lane.unwrap_or_default()).fences.raise(notice);
+    }
+
+    /// A batch of a lane is back from the log: sends the notices that waited for it alone.
+    pub(super) fn release_fences(&mut self, lane: LaneId, stopped: bool, links: &mut impl Links) {
+        let lane = self.journal.lanes.at(lane);
+        let again = lane.offers_again();
+        for notice in lane.fences.returned(again) {
             if stopped {
                 self.abandon_notices(notice, links);
             } else {
@@ -99,8 +113,7 @@ impl Router {
 
     /// Notices that wait for nothing are sent in the next turn.
     pub(in crate::core) fn release_open_fences(&mut self, links: &mut impl Links) {
-        self.journal.close_fences(false, false);
-        let due = self.journal.fences.take_due();
+        let due = self.journal.lanes.take_due();
         due.into_iter().for_each(|notice| self.send_notice(notice, links));
     }
 

@@ -1,6 +1,6 @@
 //! Records for the log, gathered during a turn, and the producers to answer when they are written.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::HashMap;
 
 use enmasse_amqp::types::{Error, Outcome, condition};
 use enmasse_journal::log::{Freed, Refused, Removal, Target, WriteBatch};
@@ -14,14 +14,8 @@ use super::super::received::Account;
 use super::super::stream::InFlightBlock;
 use super::super::{Links, Router, TransactionId};
 use super::compact::Copied;
-use super::fence::Fences;
+use super::lanes::{Growing, InFlightWrite, LaneId, Lanes, Spares};
 use super::state::{ANNOTATIONS, BARRED, FAILURES, SUBSCRIPTION, state_key};
-
-/// A batch of messages of this many bytes is closed, and further records go into the next one: the
-/// log accepts at most 2 GiB.
-const PART_BYTES: usize = 64 << 20;
-/// Time until records that a full disk refused are offered again, unless it accepts others before.
-const AGAIN_MS: u64 = 1000;
 
 /// The log's answer to a batch.
 #[derive(Debug)]
@@ -86,80 +80,38 @@ impl Completion {
     };
 }
 
-/// The content of an in-flight batch.
-#[derive(Debug)]
-enum InFlightWrite {
-    /// messages, declared subscriptions, and transactions whose postings are among the messages,
-    /// with their blocks
-    Store(Vec<Commit>, Vec<Key>, Vec<TransactionId>, Vec<InFlightBlock>),
-    Blocks(Vec<InFlightBlock>),
-    /// removals and state
-    Forget,
-    /// transactions that consist of removals
-    Retire(Vec<TransactionId>),
-    Copy(Copied),
-}
-
-/// Messages for the log, and their completions.
-#[derive(Debug, Default)]
-struct Growing {
-    batch: WriteBatch,
-    commits: Vec<Commit>,
-    /// subscriptions that the log is to know of
-    declared: Vec<Key>,
-    /// transactions of which there are groups
-    posting: Vec<TransactionId>,
-    /// blocks of those
-    blocks: Vec<InFlightBlock>,
-}
-
 /// The log as a shard sees it.
 #[derive(Debug, Default)]
 pub(in crate::core) struct Journal {
-    growing: Growing,
-    /// full batches, before that one
-    grown: VecDeque<Growing>,
-    /// blocks of streams
-    blocks: WriteBatch,
-    in_flight_blocks: Vec<InFlightBlock>,
-    /// removals and state: records that a full disk must still accept
-    shrinking: WriteBatch,
-    /// transactions that post nothing
-    retiring: (WriteBatch, Vec<TransactionId>),
-    removals: Vec<(u32, Removal)>,
-    spare_removals: Vec<Removal>,
-    /// removals and state that a full disk did not take, to be offered again when it has taken
-    /// something, or at that time.
-    again: Option<WriteBatch>,
-    again_ms: Option<u64>,
-    /// a batch of them is in flight: later ones wait
-    forgetting: bool,
-    has_room: bool,
+    pub(super) lanes: Lanes,
+    /// the lane of the group that is being written
+    open: LaneId,
+    /// the lane of the batch that is being answered
+    answering: LaneId,
+    spares: Spares,
     /// copies that are planned
     copying: Option<(WriteBatch, Copied)>,
     /// copies are planned, or with the log
     compacting: bool,
     /// copies are with the log
     copies_in_flight: bool,
-    /// the contents of the batches in flight
-    in_flight: VecDeque<InFlightWrite>,
-    spare_commits: Vec<Vec<Commit>>,
     /// messages of deleted queues whose removals are in flight: their locations
     leaving: HashMap<(u64, Seq), enmasse_journal::log::RecordLocation>,
-    /// keys of state that is to be forgotten
-    erased: BTreeSet<(u32, Box<[u8]>)>,
-    /// notices that wait for batches
-    pub(super) fences: Fences,
 }
 
 impl Journal {
+    /// A queue of the log belongs to an address space.
+    pub(in crate::core) fn join(&mut self, log: u32, space: u32) {
+        self.lanes.join(log, LaneId::of_space(space));
+    }
+
     /// Writes a message for one queue, by its number in the log, with what is to be done then.
     pub(super) fn store_one(&mut self, log: u32, admitted: &Admitted, mut commit: Commit, body: &[u8]) {
+        let growing = self.begin_group(log, body.len());
         if is_marked(admitted, &commit) {
-            self.growing.batch.begin();
+            growing.batch.begin();
         }
         let head = admitted.record.encode();
-        let growing = &mut self.growing;
         commit.number = growing.batch.message(&[target(log, admitted, &head)], body);
         put_markers(&mut growing.batch, log, admitted, &commit);
         growing.commits.push(commit);
@@ -167,20 +119,35 @@ impl Journal {
 
     /// Writes a message once, for several queues.
     pub(super) fn store(&mut self, queues: Queues<'_>, body: &[u8]) {
+        let Some((log, _, _)) = queues.first() else { return };
+        let growing = self.begin_group(*log, body.len());
         if queues.iter().any(|(_, admitted, commit)| is_marked(admitted, commit)) {
-            self.growing.batch.begin();
+            growing.batch.begin();
         }
         self.put(queues, body);
     }
 
+    /// A group of about this many bytes begins, in the lane of a queue.
+    fn begin_group(&mut self, log: u32, bytes: usize) -> &mut Growing {
+        self.open = self.lanes.lane_of(log);
+        self.lanes.at(self.open).begin_group(bytes)
+    }
+
+    /// The group that is being written, to which a queue of its space is added.
+    fn group(&mut self, log: u32) -> &mut Growing {
+        assert_eq!(self.lanes.lane_of(log), self.open, "a group of records is of one address space");
+        &mut self.lanes.at(self.open).growing
+    }
+
     fn put(&mut self, queues: Queues<'_>, body: &[u8]) {
+        let Some((log, _, _)) = queues.first() else { return };
         let heads: SmallVec<[[u8; RECORD_BYTES]; 1]> =
             queues.iter().map(|(_, admitted, _)| admitted.record.encode()).collect();
         let targets = queues.iter().zip(&heads).map(|((log, admitted, _), head)| target(*log, admitted, head));
         let targets: SmallVec<[Target<'_>; 1]> = targets.collect();
-        let growing = &mut self.growing;
-        let number = growing.batch.message(&targets, body);
+        let number = self.group(*log).batch.message(&targets, body);
         for (log, admitted, commit) in queues {
+            let growing = self.group(log);
             put_markers(&mut growing.batch, log, admitted, &commit);
             growing.commits.push(Commit { number, ..commit });
         }
@@ -188,12 +155,12 @@ impl Journal {
 
     /// Declares a subscription in the log, with its description.
     pub(super) fn declare(&mut self, at: Key, log: u32, uid: &[u8; 16], name: &str, description: &[u8]) {
-        let batch = &mut self.growing.batch;
-        batch.begin();
-        batch.declare(log, uid, name);
-        batch.state(log, SUBSCRIPTION, description);
-        batch.end();
-        self.growing.declared.push(at);
+        let growing = self.begin_group(log, description.len());
+        growing.batch.begin();
+        growing.batch.declare(log, uid, name);
+        growing.batch.state(log, SUBSCRIPTION, description);
+        growing.batch.end();
+        growing.declared.push(at);
     }
 
     /// Ends what [`Journal::store`] began, with the removal from where the message comes from.
@@ -201,22 +168,16 @@ impl Journal {
         if let Some((log, item)) = removed {
             let mut removal = Removal::new(log);
             removal.add(item.id.0, item.place);
-            self.growing.batch.remove(&mut removal);
+            self.group(log).batch.remove(&mut removal);
         }
-        self.end_group();
-    }
-
-    fn end_group(&mut self) {
-        self.growing.batch.end();
-        if self.growing.batch.bytes() >= PART_BYTES {
-            self.grown.push_back(std::mem::take(&mut self.growing));
-        }
+        self.lanes.at(self.open).growing.batch.end();
     }
 
     /// A transaction that has messages for the log is on disk as a whole or not at all: these, by
-    /// [`Journal::post`] and [`Journal::post_block`], then [`Journal::end_transaction`].
-    pub(super) fn begin_transaction(&mut self) {
-        self.growing.batch.begin();
+    /// [`Journal::post`] and [`Journal::post_block`], then [`Journal::end_transaction`]. `log` is
+    /// one of its queues, `bytes` about its size.
+    pub(super) fn begin_transaction(&mut self, log: u32, bytes: usize) {
+        self.begin_group(log, bytes).batch.begin();
     }
 
     /// A message of it, with the queues of the log it is for.
@@ -226,20 +187,27 @@ impl Journal {
 
     /// A block of it, for the partition `log` of a stream.
     pub(in crate::core) fn post_block(&mut self, log: u32, block: &FilledBlock<'_>, in_flight: InFlightBlock) {
-        let number = put_block(&mut self.growing.batch, log, block);
-        self.growing.blocks.push(in_flight.numbered(number));
+        let growing = self.group(log);
+        let number = put_block(&mut growing.batch, log, block);
+        growing.blocks.push(in_flight.numbered(number));
     }
 
     /// That is all of it, with the messages that leave their queues.
     pub(super) fn end_transaction(&mut self, transaction: TransactionId, removals: &mut [Removal]) {
-        removals.iter_mut().for_each(|removal| self.growing.batch.remove(removal));
-        self.growing.posting.push(transaction);
-        self.end_group();
+        for removal in removals {
+            self.group(removal.queue()).batch.remove(removal);
+        }
+        let growing = &mut self.lanes.at(self.open).growing;
+        growing.posting.push(transaction);
+        growing.batch.end();
     }
 
     /// A transaction in which messages leave their queues and none come.
     pub(super) fn retire(&mut self, transaction: TransactionId, removals: &mut [Removal]) {
-        let (batch, transactions) = &mut self.retiring;
+        let Some(first) = removals.first().map(|removal| self.lanes.lane_of(removal.queue())) else { return };
+        let mut lanes = removals.iter().map(|removal| self.lanes.lane_of(removal.queue()));
+        assert!(lanes.all(|lane| lane == first), "a group of records is of one address space");
+        let (batch, transactions) = &mut self.lanes.at(first).retiring;
         batch.begin();
         removals.iter_mut().for_each(|removal| batch.remove(removal));
         batch.end();
@@ -257,10 +225,10 @@ impl Journal {
     /// The log forgets the failures of a message, and the consumers it is barred from.
     fn forget_counts(&mut self, log: u32, item: &Item) {
         if item.failures > 0 {
-            self.shrinking.state(log, &state_key(FAILURES, item.id.0), &[]);
+            self.lanes.of(log).shrinking.state(log, &state_key(FAILURES, item.id.0), &[]);
         }
         if item.barred {
-            self.shrinking.state(log, &state_key(BARRED, item.id.0), &[]);
+            self.lanes.of(log).shrinking.state(log, &state_key(BARRED, item.id.0), &[]);
         }
     }
 
@@ -272,79 +240,65 @@ impl Journal {
 
     /// As above, one that its queue has never known.
     pub(in crate::core) fn remove_at(&mut self, log: u32, seq: u64, place: enmasse_journal::log::RecordLocation) {
-        let removal = match self.removals.iter_mut().rev().find(|(queue, _)| *queue == log) {
-            Some((_, removal)) => removal,
-            None => {
-                let mut removal = self.spare_removals.pop().unwrap_or_else(|| Removal::new(log));
-                removal.reset(log);
-                self.removals.push((log, removal));
-                let last = self.removals.len() - 1;
-                &mut self.removals[last].1
-            }
-        };
-        removal.add(seq, place);
+        let removals = &mut self.lanes.of(log).removals;
+        let at = removals.iter().rposition(|(queue, _)| *queue == log).unwrap_or_else(|| {
+            let mut removal = self.spares.removals.pop().unwrap_or_else(|| Removal::new(log));
+            removal.reset(log);
+            removals.push((log, removal));
+            removals.len() - 1
+        });
+        removals[at].1.add(seq, place);
     }
 
     /// The log keeps how often the delivery of a message has failed, and until when it waits.
     pub(super) fn count_failures(&mut self, log: u32, id: u64, failures: u16, due: Option<u64>) {
         let mut value: SmallVec<[u8; 10]> = SmallVec::from_slice(&failures.to_le_bytes());
         value.extend(due.iter().flat_map(|due| due.to_le_bytes()));
-        self.shrinking.state(log, &state_key(FAILURES, id), &value);
+        self.lanes.of(log).shrinking.state(log, &state_key(FAILURES, id), &value);
     }
 
     /// The log keeps which links a message is kept from.
     pub(super) fn keep_barred(&mut self, log: u32, id: u64, names: &[u64]) {
         let value: Vec<u8> = names.iter().flat_map(|name| name.to_le_bytes()).collect();
-        self.shrinking.state(log, &state_key(BARRED, id), &value);
+        self.lanes.of(log).shrinking.state(log, &state_key(BARRED, id), &value);
     }
 
     /// The log stores the modified annotations of a message.
     pub(super) fn keep_annotations(&mut self, log: u32, id: u64, annotations: &[u8]) {
-        self.shrinking.state(log, &state_key(ANNOTATIONS, id), annotations);
+        self.lanes.of(log).shrinking.state(log, &state_key(ANNOTATIONS, id), annotations);
     }
 
     /// The log forgets a state key of a queue whose message does not exist.
     pub(super) fn forget_orphan(&mut self, log: u32, key: &[u8]) {
-        self.shrinking.state(log, key, &[]);
+        self.lanes.of(log).shrinking.state(log, key, &[]);
     }
 
     /// The log keeps something else of a queue, which a full disk must still take.
     pub(super) fn note(&mut self, log: u32, key: &[u8], value: &[u8]) {
-        if !self.erased.is_empty() {
-            self.erased.remove(&(log, key.into()));
+        let lane = self.lanes.of(log);
+        if !lane.erased.is_empty() {
+            lane.erased.remove(&(log, key.into()));
         }
-        self.shrinking.state(log, key, value);
+        lane.shrinking.state(log, key, value);
     }
 
     /// Deletes a state key. It is written after removals, so that a torn batch never makes a held
     /// message available to other consumers.
     pub(super) fn erase(&mut self, log: u32, key: &[u8]) {
-        self.erased.insert((log, key.into()));
+        self.lanes.of(log).erased.insert((log, key.into()));
     }
 
     /// A message is to be written with state under this key: a pending deletion of the key goes
     /// first.
     pub(super) fn erase_before(&mut self, log: u32, key: &[u8]) {
-        if !self.erased.is_empty() && self.erased.remove(&(log, key.into())) {
-            self.growing.batch.state(log, key, &[]);
+        let lane = self.lanes.of(log);
+        if !lane.erased.is_empty() && lane.erased.remove(&(log, key.into())) {
+            lane.growing.batch.state(log, key, &[]);
         }
     }
 
-    /// There are batches that a full disk did not take.
-    pub(super) fn offers_again(&self) -> bool {
-        self.again.is_some()
-    }
-
-    /// A batch was passed to the log, or there was none; `again`: an earlier one had to be offered
-    /// again.
-    pub(in crate::core) fn close_fences(&mut self, dispatched: bool, again: bool) {
-        let shrinks = !(self.shrinking.is_empty() && self.removals.is_empty() && self.erased.is_empty());
-        let left = shrinks || !(self.growing.batch.is_empty() && self.grown.is_empty() && self.retiring.0.is_empty());
-        self.fences.dispatched(dispatched, again && self.again.is_none(), !left && self.again.is_none());
-    }
-
     pub(super) fn forget_annotations(&mut self, log: u32, id: u64) {
-        self.shrinking.state(log, &state_key(ANNOTATIONS, id), &[]);
+        self.lanes.of(log).shrinking.state(log, &state_key(ANNOTATIONS, id), &[]);
     }
 
     /// The log drops a queue with all its messages; the log has been notified to remove those in
@@ -354,8 +308,10 @@ impl Journal {
         // A message in flight has no location yet: it is freed when it has one.
         let here = queue.iter(Seq(0)).filter(|item| item.place.len > 0 && !gone(item));
         here.for_each(|item| freed.add(item.place));
-        self.erased.retain(|(queue, _)| *queue != log);
-        self.shrinking.drop_queue(log, &freed);
+        let lane = self.lanes.of(log);
+        lane.erased.retain(|(queue, _)| *queue != log);
+        lane.shrinking.drop_queue(log, &freed);
+        self.lanes.leave(log);
     }
 
     /// These go with the messages that they become, or, if the log does not take those, with their
@@ -367,7 +323,7 @@ impl Journal {
     /// Locations whose removals are not written any more because the queue is dropped.
     fn take_freed(&mut self, log: u32) -> Freed {
         let mut freed = Freed::default();
-        for (_, removal) in self.removals.extract_if(.., |(queue, _)| *queue == log) {
+        for (_, removal) in self.lanes.of(log).removals.extract_if(.., |(queue, _)| *queue == log) {
             freed.join(removal.freed());
         }
         freed
@@ -380,142 +336,56 @@ impl Journal {
         self.free_misplaced(&freed);
     }
 
-    /// The same of several.
+    /// The same of several. Their queue was dropped in the lane whose batch is being answered, and
+    /// they are freed behind that.
     pub(in crate::core) fn free_misplaced(&mut self, freed: &Freed) {
-        self.shrinking.free(freed);
+        self.lanes.at(self.answering).shrinking.free(freed);
     }
 
     /// Writes a block for the partition `log` of a stream.
     pub(in crate::core) fn store_block(&mut self, log: u32, block: &FilledBlock<'_>, in_flight: InFlightBlock) {
+        let lane = self.lanes.of(log);
         if !block.markers.is_empty() {
-            self.blocks.begin();
+            lane.blocks.begin();
         }
-        let number = put_block(&mut self.blocks, log, block);
-        self.blocks.end();
-        self.in_flight_blocks.push(in_flight.numbered(number));
+        let number = put_block(&mut lane.blocks, log, block);
+        lane.blocks.end();
+        lane.in_flight_blocks.push(in_flight.numbered(number));
     }
 
     /// Writes one block in the place of others.
     pub(in crate::core) fn store_merged(&mut self, log: u32, merge: &Merge, body: &[u8], in_flight: InFlightBlock) {
-        self.blocks.begin();
-        let number = self.blocks.message(&[Target { queue: log, seq: merge.record, head: &merge.head }], body);
+        let lane = self.lanes.of(log);
+        lane.blocks.begin();
+        let number = lane.blocks.message(&[Target { queue: log, seq: merge.record, head: &merge.head }], body);
         let mut removal = Removal::new(log);
         merge.blocks.iter().for_each(|(record, place)| removal.add(*record, *place));
-        self.blocks.remove(&mut removal);
-        self.blocks.end();
-        self.in_flight_blocks.push(in_flight.numbered(number));
+        lane.blocks.remove(&mut removal);
+        lane.blocks.end();
+        lane.in_flight_blocks.push(in_flight.numbered(number));
     }
 
     /// The log stores the state of a partition that has no block.
     pub(in crate::core) fn keep_ended(&mut self, log: u32, ended: &[u8]) {
-        self.shrinking.state(log, &ENDED_KEY, ended);
+        self.lanes.of(log).shrinking.state(log, &ENDED_KEY, ended);
     }
 
     /// The log forgets a partition with all its blocks.
     pub(in crate::core) fn drop_partition(&mut self, log: u32, freed: &Freed) {
         let mut all = self.take_freed(log);
         all.join(freed);
-        self.shrinking.drop_queue(log, &all);
+        self.lanes.of(log).shrinking.drop_queue(log, &all);
+        self.lanes.leave(log);
     }
 
     /// The producers of unwritten messages for an address: they are not notified about these any
     /// more.
     pub(in crate::core) fn take_settlements(&mut self, at: Key) -> Vec<SettlementTarget> {
-        let with_log = self.in_flight.iter_mut().filter_map(|in_flight| match in_flight {
-            InFlightWrite::Store(commits, ..) => Some(commits),
-            _ => None,
-        });
-        let to_come = self.grown.iter_mut().chain([&mut self.growing]).map(|growing| &mut growing.commits);
-        let completions = with_log.chain(to_come).flatten().map(|commit| &mut commit.completion);
+        let completions = self.lanes.commits_mut().map(|commit| &mut commit.completion);
         let mine = completions.filter(|completion| {
             completion.address == at && matches!(completion.settlement, SettlementTarget::Producer { .. })
         });
         mine.map(|completion| std::mem::replace(&mut completion.settlement, SettlementTarget::Nothing)).collect()
-    }
-
-    fn take_blocks(&mut self, spare: WriteBatch) -> Option<WriteBatch> {
-        if self.blocks.is_empty() {
-            return None;
-        }
-        self.in_flight.push_back(InFlightWrite::Blocks(std::mem::take(&mut self.in_flight_blocks)));
-        Some(std::mem::replace(&mut self.blocks, spare))
-    }
-
-    fn take_growing(&mut self, spare: WriteBatch) -> Option<WriteBatch> {
-        let Growing { batch, commits, declared, posting, blocks } = match self.grown.pop_front() {
-            Some(grown) => grown,
-            None if self.growing.batch.is_empty() => return None,
-            None => {
-                let commits = self.spare_commits.pop().unwrap_or_default();
-                std::mem::replace(&mut self.growing, Growing { batch: spare, commits, ..Growing::default() })
-            }
-        };
-        self.in_flight.push_back(InFlightWrite::Store(commits, declared, posting, blocks));
-        Some(batch)
-    }
-
-    fn take_retiring(&mut self) -> Option<WriteBatch> {
-        if self.retiring.0.is_empty() {
-            return None;
-        }
-        let (batch, transactions) = std::mem::take(&mut self.retiring);
-        self.in_flight.push_back(InFlightWrite::Retire(transactions));
-        Some(batch)
-    }
-
-    fn take_shrinking(&mut self, spare: WriteBatch) -> Option<WriteBatch> {
-        // One at a time: a later batch may concern the same keys, and must not be written before.
-        // While copies are with the log, a removal does not know every place of its message.
-        if self.forgetting || self.copies_in_flight {
-            return None;
-        }
-        if self.again.is_some() {
-            return self.take_again();
-        }
-        for (_, mut removal) in self.removals.drain(..) {
-            self.shrinking.remove(&mut removal);
-            self.spare_removals.push(removal);
-        }
-        for (log, key) in std::mem::take(&mut self.erased) {
-            self.shrinking.state(log, &key, &[]);
-        }
-        if self.shrinking.is_empty() {
-            return None;
-        }
-        self.forgetting = true;
-        self.in_flight.push_back(InFlightWrite::Forget);
-        Some(std::mem::replace(&mut self.shrinking, spare))
-    }
-
-    fn take_again(&mut self) -> Option<WriteBatch> {
-        if !std::mem::take(&mut self.has_room) {
-            return None;
-        }
-        self.forgetting = true;
-        self.in_flight.push_back(InFlightWrite::Forget);
-        self.again.take()
-    }
-
-    /// The latest time to offer records again that a full disk refused.
-    pub(super) fn next_timeout(&self) -> Option<u64> {
-        self.again_ms
-    }
-
-    /// Offers that again once its time has come.
-    pub(super) fn offer_again(&mut self, now_ms: u64) {
-        if self.again_ms.is_some_and(|at| at <= now_ms) {
-            self.again_ms = None;
-            self.has_room = true;
-        }
-    }
-
-    /// Nothing is pending for the log, and nothing is in flight. Records that a full disk refused
-    /// do not count.
-    fn is_idle(&self) -> bool {
-        let stored = self.growing.batch.is_empty() && self.grown.is_empty() && self.blocks.is_empty();
-        let removed = self.shrinking.is_empty() && self.removals.is_empty() && self.erased.is_empty();
-        let written = stored && self.retiring.0.is_empty() && (removed || self.again.is_some());
-        written && self.in_flight.is_empty() && self.copying.is_none()
     }
 
     /// Copies are planned; only one such batch is on its way at a time.
@@ -532,7 +402,8 @@ impl Journal {
     pub(super) fn end_copies(&mut self, freed: &Freed) {
         self.compacting = false;
         self.copies_in_flight = false;
-        self.shrinking.free(freed);
+        self.lanes.wake_all();
+        self.lanes.at(LaneId::COPIES).shrinking.free(freed);
     }
 
     /// Planned copies that are not in flight yet.
@@ -543,7 +414,39 @@ impl Journal {
     /// The batch of these copies goes to the log.
     pub(super) fn write_copies(&mut self, copied: Copied) {
         self.copies_in_flight = true;
-        self.in_flight.push_back(InFlightWrite::Copy(copied));
+        let lane = self.lanes.at(LaneId::COPIES);
+        lane.in_flight.push_back(InFlightWrite::Copy(copied));
+        lane.close_fences(true, false);
+    }
+
+    /// The next batch: each lane with records is asked until it has no more.
+    fn next_batch(&mut self, mut spare: impl FnMut() -> WriteBatch) -> Option<WriteBatch> {
+        while let Some(id) = self.lanes.next_ready() {
+            let lane = self.lanes.at(id);
+            let again = lane.offers_again();
+            let batch = lane.take(self.copies_in_flight, &mut self.spares, &mut spare);
+            lane.close_fences(batch.is_some(), again);
+            match batch {
+                Some(mut batch) => {
+                    batch.set_part(id.0);
+                    return Some(batch);
+                }
+                None => self.lanes.rest(),
+            }
+        }
+        None
+    }
+
+    /// The latest time to offer records again that a full disk refused.
+    pub(super) fn next_timeout(&self) -> Option<u64> {
+        self.lanes.next_timeout()
+    }
+
+    /// Offers that again once its time has come.
+    pub(super) fn offer_again(&mut self, now_ms: u64) {
+        if self.lanes.next_timeout().is_some_and(|at| at <= now_ms) {
+            self.lanes.offer_again();
+        }
     }
 }
 
@@ -590,49 +493,41 @@ fn put_marker(batch: &mut WriteBatch, log: u32, marker: &Marker) {
 }
 
 impl Router {
-    /// The next batch for the log after the turn, if any: to be passed on in this order.
+    /// The next batch for the log after the turn, if any: to be passed on in this order. Batches of
+    /// different [parts](WriteBatch::part) need no order among each other.
     pub fn take_journal(&mut self) -> Option<WriteBatch> {
-        let again = self.journal.offers_again();
-        let batch = self.next_batch();
-        self.journal.close_fences(batch.is_some(), again);
-        batch
+        let recent = &mut self.bodies.recent;
+        let batch = self.journal.next_batch(|| recent.spare());
+        batch.or_else(|| {
+            let mut copies = self.take_copies()?;
+            copies.set_part(LaneId::COPIES.0);
+            Some(copies)
+        })
     }
 
     /// Messages came in that the log has not answered for.
     #[must_use]
     pub fn is_storing(&self) -> bool {
-        !self.journal.is_idle() || !self.gathering.is_empty() || !self.transactions.waiting.is_empty()
+        let written = self.journal.lanes.is_idle() && self.journal.copying.is_none();
+        !written || !self.gathering.is_empty() || !self.transactions.waiting.is_empty()
     }
 
-    fn next_batch(&mut self) -> Option<WriteBatch> {
-        let spare = self.bodies.recent.spare();
-        if let Some(batch) = self.journal.take_growing(spare) {
-            return Some(batch);
-        }
-        let spare = self.bodies.recent.spare();
-        if let Some(batch) = self.journal.take_blocks(spare) {
-            return Some(batch);
-        }
-        if let Some(batch) = self.journal.take_retiring() {
-            return Some(batch);
-        }
-        let spare = self.bodies.recent.spare();
-        let shrinking = self.journal.take_shrinking(spare);
-        shrinking.or_else(|| self.take_copies())
-    }
-
-    /// A batch is back from the log, in the order of dispatch: its messages are available, and
-    /// their producers are answered.
+    /// A batch is back from the log, those of one [part](WriteBatch::part) in the order of
+    /// dispatch: its messages are available, and their producers are answered.
     pub fn journaled(&mut self, answer: Answer, links: &mut impl Links) {
         let stopped = matches!(answer.result, Err(Refused::Stopped(_) | Refused::Unsure(_)));
-        self.take_answer(answer, links);
-        self.release_fences(stopped, links);
+        let lane = LaneId(answer.batch.part());
+        self.take_answer(lane, answer, links);
+        self.release_fences(lane, stopped, links);
     }
 
-    fn take_answer(&mut self, answer: Answer, links: &mut impl Links) {
+    fn take_answer(&mut self, lane: LaneId, answer: Answer, links: &mut impl Links) {
         let Answer { batch, result } = answer;
-        self.journal.has_room |= result.is_ok();
-        let (mut commits, declared, transactions, blocks) = match self.journal.in_flight.pop_front() {
+        self.journal.answering = lane;
+        if result.is_ok() {
+            self.journal.lanes.offer_again();
+        }
+        let (mut commits, declared, transactions, blocks) = match self.journal.lanes.at(lane).in_flight.pop_front() {
             Some(InFlightWrite::Store(commits, declared, posting, blocks)) => (commits, declared, posting, blocks),
             Some(InFlightWrite::Blocks(in_flight_blocks)) => {
                 let dirty = self.blocks_journaled(&batch, &result, in_flight_blocks, links);
@@ -640,7 +535,7 @@ impl Router {
                 self.begin_waiting_commits(links);
                 return self.process_streams(dirty, links);
             }
-            Some(InFlightWrite::Forget) => return self.forgotten(batch, &result),
+            Some(InFlightWrite::Forget) => return self.forgotten(lane, batch, &result),
             Some(InFlightWrite::Retire(transactions)) => {
                 self.bodies.recent.recycle_batch(batch);
                 transactions.into_iter().for_each(|id| self.end_commit(id, &result, links));
@@ -664,7 +559,7 @@ impl Router {
                 }
             }
         }
-        self.journal.spare_commits.push(commits);
+        self.journal.spares.commits.push(commits);
         let dirty = self.blocks_journaled(&batch, &result, blocks, links);
         self.retain_body(batch, &result);
         for transaction in transactions {
@@ -683,14 +578,12 @@ impl Router {
     }
 
     /// Records that a full disk refused are offered again, before later ones.
-    fn forgotten(&mut self, batch: WriteBatch, result: &Result<(), Refused>) {
-        self.journal.forgetting = false;
+    fn forgotten(&mut self, lane: LaneId, batch: WriteBatch, result: &Result<(), Refused>) {
         if matches!(result, Err(Refused::NoRoom(_))) {
-            self.journal.again = Some(batch);
-            self.journal.again_ms = Some(self.now_ms.saturating_add(AGAIN_MS));
-        } else {
-            self.bodies.recent.recycle_batch(batch);
+            return self.journal.lanes.refuse(lane, batch, self.now_ms);
         }
+        self.journal.lanes.at(lane).forgotten();
+        self.bodies.recent.recycle_batch(batch);
     }
 
     fn commit(&mut self, commit: &Commit, place: enmasse_journal::queue::RecordLocation, links: &mut impl Links) {

@@ -464,7 +464,7 @@ impl Router {
         let on_disk = stored.is_some_and(|stored| stored.opened.log.is_some());
         if std::mem::take(&mut running.removed) && on_disk {
             running.open += 1;
-            self.journal.fences.raise(Notice::Removed { operation: running.operation.id });
+            self.raise_fence(running.at, Notice::Removed { operation: running.operation.id });
         }
     }
 

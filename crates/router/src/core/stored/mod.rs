@@ -17,6 +17,7 @@ mod discharge;
 mod fence;
 mod incoming;
 mod journal;
+mod lanes;
 mod manage;
 mod outgoing;
 mod plain;
@@ -216,6 +217,9 @@ impl Router {
         let (effects, damaged) = (std::mem::take(&mut opened.effects), std::mem::take(&mut opened.damaged));
         let (orphans, lost) = (std::mem::take(&mut opened.orphans), std::mem::take(&mut opened.lost));
         let (name, log) = (Arc::clone(&opened.name), opened.log);
+        if let Some(log) = log {
+            self.journal.join(log, declared.space);
+        }
         opened.resuming.begin(self.now_ms);
         self.addresses[key].stored = Some(Box::new(Stored::new(opened)));
         for (first, count) in lost {

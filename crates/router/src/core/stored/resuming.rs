@@ -228,7 +228,7 @@ impl Router {
         for (seq, outcome) in outcomes {
             self.settle_in_queue(at, Seq(seq), &outcome, links);
         }
-        self.journal.fences.raise(Notice::Attached(attachment));
+        self.raise_fence(at, Notice::Attached(attachment));
     }
 
     /// Whether an address keeps something of links: its messages are on disk.
@@ -291,7 +291,7 @@ impl Router {
         value[..8].copy_from_slice(&link.to_le_bytes());
         value[8..].copy_from_slice(&receiver.keep_s.to_le_bytes());
         self.journal.note(log, &state_key(HELD, item.id.0), &value);
-        self.journal.fences.raise(Notice::Held { at, up_to: resuming.holds });
+        self.journal.lanes.of(log).fences.raise(Notice::Held { at, up_to: resuming.holds });
         resuming.holds
     }
 
@@ -375,8 +375,9 @@ impl Router {
         outcome: &Outcome,
         links: &mut impl Links,
     ) {
+        let at = self.attachments.consumer(attachment).map_or(Key::NONE, |key| self.consumers[key].address);
         self.outcome(token, outcome, links);
-        self.journal.fences.raise(Notice::Settled { attachment, token });
+        self.raise_fence(at, Notice::Settled { attachment, token });
     }
 
     /// The link of a consumer has gone and may be resumed: its messages stay held. Messages of a

@@ -134,7 +134,8 @@ impl Router {
             settled.iter().for_each(|key| self.journal.erase(log, key));
         }
         self.producers[key].resumed = Some(link);
-        self.journal.fences.raise(Notice::Attached(attachment));
+        let at = self.producers[key].address;
+        self.raise_fence(at, Notice::Attached(attachment));
     }
 
     /// The deliveries in a sender's map are known.

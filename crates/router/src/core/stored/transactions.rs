@@ -20,6 +20,7 @@ use super::super::stream::PartitionIdentity;
 use super::super::{AddressKey, Ending, Links, Origin, Router, home_of_token};
 use super::discharge::Committing;
 use super::incoming::{Arriving, refused};
+use super::lanes::LaneId;
 
 /// Messages posted, and messages retired, of one transaction at most.
 pub const TRANSACTION_MESSAGES: usize = 100_000;
@@ -57,12 +58,50 @@ pub(in crate::core) struct Transactions {
     pub(super) bytes: usize,
     /// when to look for idle ones, if there are any
     check_ms: Option<u64>,
-    /// commits that wait for messages that are being written again
-    pub(super) waiting: VecDeque<TransactionId>,
+    /// commits that wait to begin
+    pub(super) waiting: WaitingCommits,
     /// commits that are with the log
     pub(super) committing: usize,
     /// the segment to compact when there are none
     pub(super) compaction: Option<u32>,
+}
+
+/// Commits that wait to begin, in their order within each address space.
+#[derive(Debug, Default)]
+pub(super) struct WaitingCommits(BTreeMap<LaneId, VecDeque<TransactionId>>);
+
+impl WaitingCommits {
+    pub(super) fn push(&mut self, lane: LaneId, id: TransactionId) {
+        self.0.entry(lane).or_default().push_back(id);
+    }
+
+    /// The first of a lane goes.
+    pub(super) fn pop(&mut self, lane: LaneId) {
+        if let Some(waiting) = self.0.get_mut(&lane) {
+            waiting.pop_front();
+            if waiting.is_empty() {
+                self.0.remove(&lane);
+            }
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether some of a lane wait.
+    pub(super) fn has(&self, lane: LaneId) -> bool {
+        self.0.contains_key(&lane)
+    }
+
+    /// The first of each lane.
+    pub(super) fn firsts(&self) -> impl Iterator<Item = (LaneId, TransactionId)> {
+        self.0.iter().filter_map(|(lane, waiting)| Some((*lane, *waiting.front()?)))
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &TransactionId> {
+        self.0.values().flatten()
+    }
 }
 
 impl Transactions {

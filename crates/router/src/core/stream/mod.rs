@@ -150,10 +150,10 @@ impl Stream {
         vec![(Symbol::constant(PROPERTY), self.described())]
     }
 
-    /// A partition on disk has gathered something.
-    pub(super) fn has_for_log(&self, number: u32) -> bool {
+    /// The number in the log of a partition that has gathered something for it.
+    pub(super) fn gathered_for_log(&self, number: u32) -> Option<u32> {
         let part = &self.parts[number as usize];
-        part.log.is_some() && part.partition.may_flush()
+        part.log.filter(|_| part.partition.may_flush())
     }
 
     /// Something of a partition is with the log.
@@ -221,6 +221,9 @@ impl Router {
         if self.addresses[key].stream.is_some() {
             return;
         }
+        for log in stream.parts.iter().filter_map(|part| part.log) {
+            self.journal.join(log, declared.space);
+        }
         for (log, record, place) in stream.superfluous.drain(..) {
             self.journal.remove_at(log, record, place);
         }
@@ -240,12 +243,16 @@ impl Router {
         links: &mut impl Links,
     ) {
         let Some(key) = self.by_key.get(&key).copied() else { return };
+        let space = self.addresses[key].declared.space;
         let Some(stream) = self.addresses[key].stream.as_mut() else { return };
         stream.settings = settings;
         for part in &mut stream.parts {
             part.partition.reconfigure(&stream.settings);
         }
         for log in more {
+            if let Some(log) = log {
+                self.journal.join(log, space);
+            }
             let partition = Partition::new(&stream.settings);
             stream.add(log, partition);
         }

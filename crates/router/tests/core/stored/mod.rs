@@ -6,6 +6,7 @@ mod compacting;
 mod consuming;
 mod crash;
 mod deleting;
+mod lanes;
 mod life;
 mod manage;
 mod plain;

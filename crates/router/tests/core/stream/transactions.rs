@@ -9,7 +9,10 @@ use enmasse_journal::stream::Settings;
 use enmasse_router::core::{Arrival, AttachmentId, AttachmentRole, Consuming, Declared, Start, TransactionId};
 
 use super::life::with_id;
-use super::{AddressKind, Got, PRODUCER, QUEUE, Site, declared, encode_message, lines, producer};
+use super::{
+    AddressKey, AddressKind, Got, OpenQueue, PRODUCER, QUEUE, Site, WriteBatch, declared, encode_message, lines,
+    producer, queue,
+};
 use crate::whole;
 
 const TO_QUEUE: AttachmentId = AttachmentId { index: 901, ..PRODUCER };
@@ -167,6 +170,34 @@ fn a_commit_goes_behind_what_is_with_the_log_and_before_what_follows() {
     let texts = lines(&[(0, "a"), (1, "b"), (2, "t"), (3, "c"), (4, "u")]);
     assert_eq!(site.all()[0], texts);
     assert_eq!(site.restarted().all(), [texts]);
+}
+
+#[test]
+fn a_commit_that_waits_holds_up_those_of_its_own_space_only() {
+    for (space, held) in [(declared().space, 1), (declared().space + 1, 2)] {
+        let mut site = Site::new(1, Settings::default());
+        let queue = Declared { key: AddressKey(70), kind: AddressKind::Stored, space, ..declared() };
+        let mut batch = WriteBatch::new();
+        batch.declare(70, &[70; 16], "others");
+        site.log.append(&mut batch).and_then(|()| site.log.sync()).expect("a disk that works");
+        let opened = OpenQueue::new("others".into(), queue::Settings::default(), Some(70));
+        site.router.open_queue(queue, opened, &mut site.recorded);
+        site.router.attach(TO_QUEUE, queue, producer(None), &mut site.recorded);
+        site.slow = true;
+        site.send("a");
+        site.turn();
+        let (one, other) = (site.begin(1), site.begin(2));
+        site.post(one, PRODUCER, &text("t"));
+        site.post(other, TO_QUEUE, &text("u"));
+        site.router.discharge(one, false, &mut site.recorded);
+        site.router.discharge(other, false, &mut site.recorded);
+        site.turn();
+        assert_eq!(site.held.len(), held, "the first waits for its partition");
+        site.slow = false;
+        site.answer();
+        site.pump();
+        assert_eq!(site.recorded.discharged.len(), 2);
+    }
 }
 
 #[test]
