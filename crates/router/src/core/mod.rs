@@ -181,8 +181,6 @@ pub struct Router {
     postponed: Vec<Diverting>,
     /// messages that the disk has lost, to be reported
     damaged: Vec<Damaged>,
-    /// bytes of messages for queues of which more parts are to come
-    assembling_bytes: usize,
     /// messages that were received and are not stored yet
     received: Received,
     /// turns so far
@@ -238,7 +236,6 @@ impl Router {
             to_divert: VecDeque::new(),
             postponed: Vec::new(),
             damaged: Vec::new(),
-            assembling_bytes: 0,
             received: Received::new(Arc::new(ReceiveBudget::new(u64::MAX))),
             turns: 1,
             operations: Operations::default(),
@@ -336,7 +333,7 @@ impl Router {
         self.release_open_fences(links);
         self.turn_operations(links);
         self.process_dirty(links);
-        self.received.tell((self.assembling_bytes + self.transactions.bytes()) as u64);
+        self.received.tell();
         for key in self.to_notify.drain(..) {
             let Some(producer) = self.producers.get_mut(key) else { continue };
             producer.to_notify = false;

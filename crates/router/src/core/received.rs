@@ -1,20 +1,23 @@
 //! Received bytes that are not stored yet, and the bound of all of them on a node: decisions only,
 //! no I/O.
 //!
-//! A shard counts for each address space the bytes that are with the journal, and for itself what
-//! else has come and is neither stored nor passed on. All shards of a node share one
-//! [`ReceiveBudget`]. A space may have as many bytes with the journal as the budget has left
-//! (Choudhury and Hahne, 1998): alone half of it, two spaces a third each. Producers of a space
-//! that has more are not read. All stored addresses of a space live on one shard, so that the count
-//! of the shard is that of the node.
+//! A shard counts for each address space the bytes that are with the journal, and those of partial
+//! deliveries and open transactions; for itself it counts what waits for direct consumers. All
+//! shards of a node share one [`ReceiveBudget`]. A space may have as many bytes of either kind as
+//! the budget has left (Choudhury and Hahne, 1998): alone half of it, two spaces a third each.
+//! Producers of a space that has more with the journal are not read. A partial delivery or a
+//! posting beyond the share is refused: to stop reading would stop the transfers that complete it.
+//! All stored addresses of a space live on one shard, so that the count of the shard is that of the
+//! node.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use enmasse_amqp::types::{Error, condition};
 use slab::Slab;
 
-/// Bytes that every space may have with the journal, however little the budget has left.
+/// Bytes of either kind that every space may have, however little the budget has left.
 pub const SPACE_BYTES_MIN: u64 = 1 << 20;
 /// The memory of a message, in addition to its body, until it is stored.
 const MESSAGE_BYTES: u64 = 256;
@@ -61,8 +64,17 @@ struct Space {
     space: u32,
     /// with the journal
     bytes: u64,
+    /// in partial deliveries and open transactions
+    held: u64,
     /// addresses of the space that live here
     addresses: u32,
+}
+
+/// Why a part of a message or a posting is refused: its space may hold no more bytes of these.
+pub(super) fn share_used_up() -> Error {
+    let what = "the incomplete messages and open transactions of the address space hold its share of the memory \
+                for received messages: complete or discharge some, or send again later";
+    Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what)
 }
 
 /// What one shard has received and not stored yet.
@@ -73,11 +85,14 @@ pub(super) struct Received {
     accounts: HashMap<u32, Account>,
     /// of all spaces
     journal_bytes: u64,
+    /// in partial deliveries and open transactions of all spaces
+    held_bytes: u64,
     /// what waits for consumers at direct addresses
     pub(super) waiting_bytes: u64,
-    /// the bytes last reported to the budget, and the share of them with the journal
+    /// the bytes last reported to the budget, and the shares of them with the journal and held
     notified: u64,
     journal_reported: u64,
+    held_reported: u64,
     /// what the budget had left then
     left: u64,
 }
@@ -90,9 +105,11 @@ impl Received {
             spaces: Slab::new(),
             accounts: HashMap::new(),
             journal_bytes: 0,
+            held_bytes: 0,
             waiting_bytes: 0,
             notified: 0,
             journal_reported: 0,
+            held_reported: 0,
             left,
         }
     }
@@ -103,7 +120,7 @@ impl Received {
         let account = *self
             .accounts
             .entry(space)
-            .or_insert_with(|| Account(spaces.insert(Space { space, bytes: 0, addresses: 0 }) as u32));
+            .or_insert_with(|| Account(spaces.insert(Space { space, bytes: 0, held: 0, addresses: 0 }) as u32));
         self.spaces[account.0 as usize].addresses += 1;
         account
     }
@@ -118,7 +135,7 @@ impl Received {
 
     fn forget_unused(&mut self, account: Account) {
         let space = &self.spaces[account.0 as usize];
-        if space.addresses == 0 && space.bytes == 0 {
+        if space.addresses == 0 && space.bytes == 0 && space.held == 0 {
             self.accounts.remove(&space.space);
             self.spaces.remove(account.0 as usize);
         }
@@ -152,20 +169,51 @@ impl Received {
     #[inline]
     pub(super) fn is_over(&self, account: Account, waits: bool) -> bool {
         let Some(space) = self.spaces.get(account.0 as usize) else { return false };
-        let left = self.left.saturating_sub(self.journal_bytes.saturating_sub(self.journal_reported));
-        let most = left.max(SPACE_BYTES_MIN);
+        let most = self.left_now().max(SPACE_BYTES_MIN);
         space.bytes > if waits { most / 2 } else { most }
     }
 
-    /// The end of a turn. `others`: bytes of partial deliveries and transactions.
-    pub(super) fn tell(&mut self, others: u64) {
-        let held = self.journal_bytes + self.waiting_bytes + others;
+    /// What the budget has left, less what this shard has taken since its last report.
+    #[inline]
+    fn left_now(&self) -> u64 {
+        let reported = self.journal_reported + self.held_reported;
+        self.left.saturating_add(reported).saturating_sub(self.journal_bytes + self.held_bytes)
+    }
+
+    /// Whether a space may have this many bytes more in partial deliveries and transactions.
+    pub(super) fn may_hold(&self, account: Account, bytes: usize) -> bool {
+        let Some(space) = self.spaces.get(account.0 as usize) else { return true };
+        space.held.saturating_add(bytes as u64) <= self.left_now().max(SPACE_BYTES_MIN)
+    }
+
+    /// Bytes of a partial delivery or of a transaction have come.
+    pub(super) fn hold(&mut self, account: Account, bytes: usize) {
+        self.held_bytes += bytes as u64;
+        if let Some(space) = self.spaces.get_mut(account.0 as usize) {
+            space.held += bytes as u64;
+        }
+    }
+
+    /// Bytes that were held are no longer: the message is complete, or gone.
+    pub(super) fn release(&mut self, account: Account, bytes: usize) {
+        self.held_bytes -= bytes as u64;
+        if let Some(space) = self.spaces.get_mut(account.0 as usize) {
+            space.held -= bytes as u64;
+            if space.addresses == 0 {
+                self.forget_unused(account);
+            }
+        }
+    }
+
+    /// The end of a turn.
+    pub(super) fn tell(&mut self) {
+        let held = self.journal_bytes + self.waiting_bytes + self.held_bytes;
         let change = held.wrapping_sub(self.notified);
         let before = match change {
             0 => self.budget.held.load(Ordering::Relaxed),
             _ => self.budget.held.fetch_add(change, Ordering::Relaxed),
         };
-        (self.notified, self.journal_reported) = (held, self.journal_bytes);
+        (self.notified, self.journal_reported, self.held_reported) = (held, self.journal_bytes, self.held_bytes);
         self.left = self.budget.bytes.saturating_sub(before.wrapping_add(change));
     }
 }
@@ -201,7 +249,7 @@ mod tests {
             let reads = !shard.is_over(account, false);
             if reads {
                 shard.add(account, 0, READ);
-                shard.tell(0);
+                shard.tell();
             }
             reads
         });
@@ -213,7 +261,7 @@ mod tests {
         let (budget, [mut one, mut other]) = shards(64 * MIB);
         let (first, second) = (one.open(1), other.open(2));
         assert_eq!(fill(&mut one, first), 32 * MIB + READ);
-        other.tell(0);
+        other.tell();
         assert!(fill(&mut other, second).abs_diff(16 * MIB) <= READ);
         assert!(budget.held() <= budget.bytes());
     }
@@ -223,8 +271,8 @@ mod tests {
         let (_, [mut one, mut other]) = shards(4 * MIB);
         let (full, new) = (one.open(1), other.open(2));
         one.add(full, 0, 100 * MIB);
-        one.tell(0);
-        other.tell(0);
+        one.tell();
+        other.tell();
         assert_eq!(fill(&mut other, new), MIB + READ);
     }
 
@@ -234,10 +282,10 @@ mod tests {
         let account = shard.open(1);
         let had = fill(&mut shard, account);
         shard.remove(account, 0, MIB);
-        shard.tell(0);
+        shard.tell();
         assert!(!shard.is_over(account, false) && shard.is_over(account, true));
         shard.remove(account, 0, had - 3 * MIB);
-        shard.tell(0);
+        shard.tell();
         assert!(!shard.is_over(account, true));
     }
 
@@ -246,19 +294,46 @@ mod tests {
         let (budget, [mut shard]) = shards(64 * MIB);
         let account = shard.open(1);
         shard.waiting_bytes = 16 * MIB as u64;
-        shard.tell(16 * MIB as u64);
-        assert_eq!(fill_with(&mut shard, account, 16 * MIB as u64), 16 * MIB + READ);
+        shard.hold(account, 16 * MIB);
+        shard.tell();
+        assert_eq!(fill(&mut shard, account), 16 * MIB + READ);
         assert_eq!(budget.held(), (48 * MIB + READ) as u64);
     }
 
-    fn fill_with(shard: &mut Received, account: Account, others: u64) -> usize {
-        let mut bytes = 0;
-        while !shard.is_over(account, false) {
-            shard.add(account, 0, READ);
-            shard.tell(others);
-            bytes += READ;
+    #[test]
+    fn partial_deliveries_of_one_space_leave_others_as_much_as_it_has_and_the_minimum() {
+        let (_, [mut shard]) = shards(64 * MIB);
+        let (greedy, other) = (shard.open(1), shard.open(2));
+        while shard.may_hold(greedy, READ) {
+            shard.hold(greedy, READ);
         }
-        bytes
+        shard.tell();
+        assert!(shard.may_hold(other, 32 * MIB) && !shard.may_hold(other, 32 * MIB + 1));
+        shard.waiting_bytes = 64 * MIB as u64;
+        shard.tell();
+        assert!(!shard.may_hold(greedy, 1));
+        assert!(shard.may_hold(other, MIB) && !shard.may_hold(other, MIB + 1));
+        shard.release(greedy, 32 * MIB);
+        assert!(shard.may_hold(greedy, MIB));
+    }
+
+    #[test]
+    fn one_message_may_take_all_that_the_budget_has() {
+        let (_, [mut shard]) = shards(64 * MIB);
+        let account = shard.open(1);
+        assert!(shard.may_hold(account, 64 * MIB) && !shard.may_hold(account, 64 * MIB + 1));
+    }
+
+    #[test]
+    fn a_space_without_addresses_is_known_as_long_as_it_holds_bytes() {
+        let (_, [mut shard]) = shards(64 * MIB);
+        let account = shard.open(1);
+        shard.hold(account, MIB);
+        shard.close(account);
+        assert_eq!(shard.open(1), account);
+        shard.close(account);
+        shard.release(account, MIB);
+        assert_eq!((shard.spaces.len(), shard.held_bytes), (0, 0));
     }
 
     #[test]
@@ -269,11 +344,11 @@ mod tests {
         shard.add(account, 1, 10);
         shard.close(account);
         shard.close(account);
-        shard.tell(0);
+        shard.tell();
         assert_eq!(budget.held(), 10 + MESSAGE_BYTES);
         shard.remove(account, 1, 10);
         shard.remove(Account::NONE, 1, 10);
-        shard.tell(0);
+        shard.tell();
         assert_eq!((budget.held(), shard.spaces.len(), shard.accounts.len()), (0, 0, 0));
     }
 
@@ -282,7 +357,8 @@ mod tests {
         let (budget, [mut one, other]) = shards(MIB);
         let account = one.open(1);
         one.add(account, 0, 100);
-        one.tell(5);
+        one.hold(account, 5);
+        one.tell();
         drop(other);
         assert_eq!(budget.held(), 105);
         drop(one);
@@ -300,7 +376,7 @@ mod tests {
             let mut held = [0usize; 6];
             for (space, reads, bytes) in steps {
                 let (shard, account) = (&mut shards[space % 3], accounts[space]);
-                shard.tell(0);
+                shard.tell();
                 if reads && !shard.is_over(account, false) {
                     shard.add(account, 0, bytes);
                     held[space] += bytes;
@@ -309,7 +385,7 @@ mod tests {
                     shard.remove(account, 0, back);
                     held[space] -= back;
                 }
-                shard.tell(0);
+                shard.tell();
                 let total: usize = held.iter().sum();
                 prop_assert_eq!(budget.held(), total as u64);
                 prop_assert!(total <= 8 * MIB + 6 * (SPACE_BYTES_MIN as usize + READ), "{held:?}");

@@ -370,7 +370,7 @@ impl Router {
 
     /// The log has a transaction, needs none of it, or has refused it.
     pub(super) fn end_commit(&mut self, id: TransactionId, result: &Result<(), Refused>, links: &mut impl Links) {
-        let Some(transaction) = self.transactions.remove(id) else { return };
+        let Some(transaction) = self.remove_transaction(id) else { return };
         let Committing { in_memory, apart, blocks } = transaction.committing.unwrap_or_default();
         match result {
             Ok(()) => {
@@ -404,7 +404,7 @@ impl Router {
         if !fail {
             return self.end_commit(id, &Ok(()), links);
         }
-        let Some(transaction) = self.transactions.remove(id) else { return };
+        let Some(transaction) = self.remove_transaction(id) else { return };
         let Committing { in_memory, .. } = transaction.committing.unwrap_or_default();
         let what = "the transaction of the message that it repeats was rolled back: send it again";
         self.withdraw_from_memory(in_memory, &Error::new(condition::RESOURCE_LOCKED, what), links);
@@ -492,7 +492,7 @@ impl Router {
 
     /// Nothing of a transaction happens.
     pub(super) fn roll_back(&mut self, id: TransactionId, links: &mut impl Links) {
-        if let Some(transaction) = self.transactions.remove(id) {
+        if let Some(transaction) = self.remove_transaction(id) {
             self.return_retirements(&transaction.retirements, links);
         }
     }

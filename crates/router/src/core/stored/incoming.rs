@@ -8,13 +8,9 @@ use super::super::address::Incoming;
 use super::super::arena::Key;
 use super::super::message::SettlementTarget;
 use super::super::outcome::Join;
+use super::super::received::{Account, share_used_up};
 use super::super::{Arrival, AttachmentId, Links, Router, TransactionId};
 use super::journal::{Commit, Completion};
-
-/// Bytes of all messages of a shard of which more parts are to come. A part that would be beyond
-/// them is refused with its message, unless no other is in parts: so one may always be as large as
-/// its address allows.
-const ASSEMBLING_BYTES: usize = 64 << 20;
 
 /// The known facts of a message before its bytes are parsed.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +38,8 @@ impl Arriving {
 #[derive(Debug)]
 pub(in crate::core) struct Assembly {
     arriving: Arriving,
+    /// whose bytes these are
+    account: Account,
     bytes: Vec<u8>,
 }
 
@@ -159,7 +157,7 @@ impl Router {
         let arriving = Arriving { transaction, ..self.arriving(from, arrival) };
         if arrival.more {
             self.producers[from].incoming = Incoming::Assembly;
-            return self.gather(from, Assembly { arriving, bytes: Vec::new() }, arrival, links);
+            return self.gather(from, Assembly { arriving, account: Account::NONE, bytes: Vec::new() }, arrival, links);
         }
         self.take_in(from, &arriving, arrival.payload, links);
     }
@@ -186,14 +184,13 @@ impl Router {
 
     /// The received parts of a message, and the next one.
     fn gather(&mut self, from: Key, mut assembly: Assembly, arrival: &Arrival<'_>, links: &mut impl Links) {
-        let others_bytes = self.assembling_bytes;
         let bytes = assembly.bytes.len() + arrival.payload.len();
-        let message_bytes = self.addresses[self.producers[from].address].message_bytes();
+        let address = &self.addresses[self.producers[from].address];
+        let (account, message_bytes) = (address.account, address.message_bytes());
         let refusal = if bytes > message_bytes as usize {
             Some(refused(Refusal::MessageSize(message_bytes)))
-        } else if others_bytes > 0 && others_bytes + bytes > ASSEMBLING_BYTES {
-            let what = format!("more than {ASSEMBLING_BYTES} bytes of messages that are not complete: send it again");
-            Some(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what))
+        } else if !self.received.may_hold(account, bytes) {
+            Some(share_used_up())
         } else {
             None
         };
@@ -205,7 +202,8 @@ impl Router {
         }
         assembly.bytes.extend_from_slice(arrival.payload);
         if arrival.more {
-            self.assembling_bytes += bytes;
+            assembly.account = account;
+            self.received.hold(account, bytes);
             self.producers[from].assembly = Some(Box::new(assembly));
         } else {
             self.take_in(from, &assembly.arriving, &assembly.bytes, links);
@@ -214,8 +212,9 @@ impl Router {
 
     /// Takes the received parts of a message from its producer.
     pub(in crate::core) fn take_assembly(&mut self, from: Key) -> Option<Box<Assembly>> {
-        let assembly = self.producers.get_mut(from)?.assembly.take()?;
-        self.assembling_bytes -= assembly.bytes.len();
+        let producer = self.producers.get_mut(from)?;
+        let assembly = producer.assembly.take()?;
+        self.received.release(assembly.account, assembly.bytes.len());
         Some(assembly)
     }
 

@@ -16,6 +16,7 @@ use enmasse_journal::queue::{Head, RecordLocation, Refusal};
 use super::super::arena::Key;
 use super::super::message::SettlementTarget;
 use super::super::outcome::Retiring;
+use super::super::received::{Account, Received, share_used_up};
 use super::super::stream::PartitionIdentity;
 use super::super::{AddressKey, Ending, Links, Origin, Router, home_of_token};
 use super::discharge::Committing;
@@ -27,8 +28,6 @@ pub const TRANSACTION_MESSAGES: usize = 100_000;
 /// Bytes of the messages posted in one transaction at most; one message alone may be as large as
 /// its address allows.
 const TRANSACTION_BYTES: usize = 64 << 20;
-/// The same of all transactions of a shard.
-const SHARD_BYTES: usize = 256 << 20;
 /// After so long without use a transaction is rolled back.
 const IDLE_MS: u64 = 300_000;
 /// Time between two searches for those, at least.
@@ -54,8 +53,6 @@ impl TransactionId {
 #[derive(Debug, Default)]
 pub(in crate::core) struct Transactions {
     pub(super) open: BTreeMap<TransactionId, Transaction>,
-    /// bytes of all messages held
-    pub(super) bytes: usize,
     /// when to look for idle ones, if there are any
     check_ms: Option<u64>,
     /// commits that wait to begin
@@ -110,11 +107,6 @@ impl Transactions {
         self.open.values().any(|transaction| transaction.postings.iter().any(|posting| posting.address == key))
     }
 
-    /// Bytes of what all of them hold.
-    pub(in crate::core) const fn bytes(&self) -> usize {
-        self.bytes
-    }
-
     pub(super) fn next_check(&self) -> Option<u64> {
         self.check_ms
     }
@@ -126,22 +118,16 @@ impl Transactions {
         self.compaction = wait.then_some(segment);
         wait
     }
-
-    pub(super) fn remove(&mut self, id: TransactionId) -> Option<Transaction> {
-        let transaction = self.open.remove(&id)?;
-        self.bytes -= transaction.bytes;
-        if self.open.is_empty() {
-            self.check_ms = None;
-        }
-        Some(transaction)
-    }
 }
 
 /// The contents of a transaction.
 #[derive(Debug, Default)]
 pub(super) struct Transaction {
     pub(super) postings: Vec<Posting>,
+    /// of its messages and outcomes
     bytes: usize,
+    /// whose bytes these are
+    account: Option<Account>,
     pub(super) retirements: Vec<Retirement>,
     /// partitions of streams that it has messages for
     pub(super) partitions: BTreeSet<(AddressKey, u32)>,
@@ -179,8 +165,8 @@ pub(super) struct Retirement {
 }
 
 impl Transaction {
-    /// Why a message of this many bytes cannot be held, if so; `held_bytes`: of all transactions.
-    fn refusal_of(&self, bytes: usize, held_bytes: usize) -> Option<Error> {
+    /// Why a message of this many bytes cannot be held, if so; `received`: what else is held.
+    fn refusal_of(&self, bytes: usize, account: Account, received: &Received) -> Option<Error> {
         if let Some(refusal) = &self.refusal {
             return Some(rolled_back(refusal));
         }
@@ -188,28 +174,45 @@ impl Transaction {
             let what = format!("a transaction may hold {TRANSACTION_MESSAGES} messages: commit more often");
             return Some(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what));
         }
-        self.excess_of(bytes, held_bytes)
+        self.excess_of(bytes, account, received)
     }
 
     /// Why no delivery more can be settled in it, with an outcome that takes this many bytes, if
     /// so.
-    fn refusal_to_settle(&self, bytes: usize, held_bytes: usize) -> Option<Error> {
+    fn refusal_to_settle(&self, bytes: usize, account: Account, received: &Received) -> Option<Error> {
         if self.retirements.len() >= TRANSACTION_MESSAGES {
             let what = format!("a transaction may settle {TRANSACTION_MESSAGES} deliveries: commit more often");
             return Some(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what));
         }
-        if bytes == 0 { None } else { self.excess_of(bytes, held_bytes) }
+        if bytes == 0 { None } else { self.excess_of(bytes, account, received) }
     }
 
-    fn excess_of(&self, bytes: usize, held_bytes: usize) -> Option<Error> {
+    fn excess_of(&self, bytes: usize, account: Account, received: &Received) -> Option<Error> {
         let what = if self.bytes > 0 && self.bytes + bytes > TRANSACTION_BYTES {
             format!("a transaction may hold {TRANSACTION_BYTES} bytes of messages and outcomes: commit more often")
-        } else if held_bytes > 0 && held_bytes + bytes > SHARD_BYTES {
-            format!("all transactions together may hold {SHARD_BYTES} bytes of messages: try again later")
+        } else if !received.may_hold(account, bytes) {
+            return Some(share_used_up());
         } else {
             return None;
         };
         Some(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what))
+    }
+
+    /// More bytes belong to it. All are of one space, that of its connection.
+    fn hold(&mut self, bytes: usize, account: Account, received: &mut Received) {
+        if bytes == 0 {
+            return;
+        }
+        let account = *self.account.get_or_insert(account);
+        self.bytes += bytes;
+        received.hold(account, bytes);
+    }
+
+    /// None of its bytes are held any longer.
+    fn release(&mut self, received: &mut Received) {
+        if let Some(account) = self.account.take() {
+            received.release(account, std::mem::take(&mut self.bytes));
+        }
     }
 
     /// Bytes that an outcome takes which is held, unless that of the delivery before is the same
@@ -253,6 +256,16 @@ impl Router {
         self.transactions.check_ms.get_or_insert(self.now_ms.saturating_add(IDLE_MS));
     }
 
+    /// A transaction is over here: its bytes are no longer held.
+    pub(super) fn remove_transaction(&mut self, id: TransactionId) -> Option<Transaction> {
+        let mut transaction = self.transactions.open.remove(&id)?;
+        transaction.release(&mut self.received);
+        if self.transactions.open.is_empty() {
+            self.transactions.check_ms = None;
+        }
+        Some(transaction)
+    }
+
     /// A transaction is in use at another of its homes, and so is not idle here.
     pub fn note_transaction_use(&mut self, id: TransactionId) {
         if let Some(transaction) = self.transactions.open.get_mut(&id) {
@@ -270,27 +283,25 @@ impl Router {
     ) {
         let id = arriving.transaction.unwrap_or(TransactionId::NONE);
         let address = &self.addresses[self.producers[from].address];
-        let key = address.declared.key;
+        let (key, account) = (address.declared.key, address.account);
         let limit = address.message_bytes();
         let (name, origin) = (self.producers[from].name.clone(), self.producers[from].origin.clone());
         if head.size_bytes > limit {
             return self.refuse(from, arriving, refused(Refusal::MessageSize(limit)), links);
         }
-        let (now_ms, held_bytes) = (self.now_ms, self.transactions.bytes);
+        let now_ms = self.now_ms;
         let open = self.transactions.open.get_mut(&id);
         let Some(transaction) = open.filter(|transaction| transaction.committing.is_none()) else {
             // It is part of no transaction: its outcome is not a transactional state.
             return self.refuse(from, &arriving.without_transaction(), unknown(), links);
         };
         transaction.used_ms = now_ms;
-        if let Some(error) = transaction.refusal_of(body.len(), held_bytes) {
+        if let Some(error) = transaction.refusal_of(body.len(), account, &self.received) {
             return self.refuse(from, arriving, error, links);
         }
         transaction.partitions.extend(place.map(|(number, _)| (key, number)));
         transaction.postings.push(Posting { address: key, name, head: *head, place, origin, body: body.into() });
-        let held = body.len() + size_of::<Posting>();
-        transaction.bytes += held;
-        self.transactions.bytes += held;
+        transaction.hold(body.len() + size_of::<Posting>(), account, &mut self.received);
         if let SettlementTarget::Producer { attachment, delivery_id } = arriving.settlement {
             links.provisional(attachment, delivery_id, id, &Outcome::Accepted);
         }
@@ -304,7 +315,7 @@ impl Router {
         let Some(transaction) = open.filter(|transaction| transaction.committing.is_none()) else { return };
         transaction.refusal.get_or_insert_with(|| cause.clone());
         transaction.postings = Vec::new();
-        self.transactions.bytes -= std::mem::take(&mut transaction.bytes);
+        transaction.release(&mut self.received);
     }
 
     /// The outcome of a posting that was refused; a transactional state if it names a transaction
@@ -342,10 +353,12 @@ impl Router {
         if home_of_token(token) != self.shard {
             return;
         }
-        let (now_ms, held_bytes) = (self.now_ms, self.transactions.bytes);
+        let now_ms = self.now_ms;
         let Some(pending) = self.pending.get_mut(Key::unpack(token)) else { return };
         let transaction = self.transactions.open.get_mut(&id).filter(|it| it.committing.is_none());
-        let stored = self.addresses.get_mut(pending.address).and_then(|address| address.stored.as_mut());
+        let address = self.addresses.get_mut(pending.address);
+        let account = address.as_ref().map_or(Account::NONE, |address| address.account);
+        let stored = address.and_then(|address| address.stored.as_mut());
         let (SettlementTarget::Queue(_) | SettlementTarget::Browsed(_), Some(transaction)) =
             (pending.settlement, transaction)
         else {
@@ -355,7 +368,7 @@ impl Router {
         };
         transaction.used_ms = now_ms;
         let held = transaction.more_to_hold(outcome);
-        if let Some(error) = transaction.refusal_to_settle(held, held_bytes) {
+        if let Some(error) = transaction.refusal_to_settle(held, account, &self.received) {
             self.mark_rollback_only(Some(id), &error);
             return if settled {
                 self.relinquish_one(token, Ending::RolledBack, false, links)
@@ -369,8 +382,7 @@ impl Router {
         if pending.retiring == Retiring::No && retires() {
             pending.retiring = Retiring::Held;
             transaction.retirements.push(Retirement { token, outcome: Arc::clone(outcome), logged: None });
-            transaction.bytes += held;
-            self.transactions.bytes += held;
+            transaction.hold(held, account, &mut self.received);
         }
         if settled && pending.retiring == Retiring::Held {
             pending.retiring = Retiring::SETTLED;

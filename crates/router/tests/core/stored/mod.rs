@@ -29,7 +29,7 @@ use enmasse_journal::log::{Config, Log, Recovered, WriteBatch};
 use enmasse_journal::queue::{Settings, Ttl};
 use enmasse_router::core::{
     AddressKey, AddressKind, Answer, AttachmentId, AttachmentRole, Consuming, Declared, Delivery, Hold, Links,
-    OpenQueue, OpenTopic, QueueNumbers, Read, Router, TransactionId, Unsettled,
+    OpenQueue, OpenTopic, QueueNumbers, Read, ReceiveBudget, Router, TransactionId, Unsettled,
 };
 
 use crate::whole;
@@ -39,6 +39,8 @@ const DEAD: AddressKey = AddressKey(2);
 const TOPIC: AddressKey = AddressKey(3);
 /// A declared subscription of the topic.
 const DECLARED: AddressKey = AddressKey(4);
+/// A queue in memory of another address space.
+const OTHER: AddressKey = AddressKey(31);
 /// The application property of last-value queues here.
 const KEY: &str = "key";
 
@@ -181,6 +183,8 @@ struct House {
 
 const PRODUCER: AttachmentId = AttachmentId { shard: 0, generation: 0, index: 0 };
 const PUBLISHER: AttachmentId = AttachmentId { shard: 0, generation: 0, index: 1 };
+/// Of the queue of another address space.
+const OTHER_PRODUCER: AttachmentId = AttachmentId { shard: 0, generation: 0, index: 400 };
 
 impl House {
     fn new(settings: Settings) -> Self {
@@ -191,7 +195,22 @@ impl House {
         Self::with_topic(disk, settings, Settings::default())
     }
 
+    /// With a budget for received bytes, and a queue in memory of another address space.
+    fn with_budget(budget_bytes: u64) -> Self {
+        let disk = Arc::new(SimulatedDisk::new(512, 7));
+        let mut house = Self::built(disk, Settings::default(), Settings::default(), budget_bytes);
+        let queue = OpenQueue::new("other".into(), Settings::default(), None);
+        house.router.open_queue(of_other_space(), queue, &mut house.recorded);
+        house.router.attach(OTHER_PRODUCER, of_other_space(), producer(), &mut house.recorded);
+        house.recorded = Recorded::default();
+        house
+    }
+
     fn with_topic(disk: Arc<SimulatedDisk>, settings: Settings, topic: Settings) -> Self {
+        Self::built(disk, settings, topic, u64::MAX)
+    }
+
+    fn built(disk: Arc<SimulatedDisk>, settings: Settings, topic: Settings, budget_bytes: u64) -> Self {
         let config = Config { segment_bytes: 64 << 10, secret: 1, ..Config::default() };
         let (log, recovered) = Log::open(Arc::clone(&disk), config).expect("a log");
         let (router, recorded) = (Router::new(0, 42), Recorded::default());
@@ -208,6 +227,7 @@ impl House {
             now_ms: 1_000_000,
             refused: false,
         };
+        house.router.set_receive_budget(Arc::new(ReceiveBudget::new(budget_bytes)));
         house.router.set_time(house.now_ms);
         house.open(&recovered);
         house.router.attach(PRODUCER, declared(QUEUE), producer(), &mut house.recorded);
@@ -355,6 +375,10 @@ fn states_on(disk: &SimulatedDisk, kind: u8) -> usize {
     let (_, recovered) = Log::open(Arc::new(disk.as_seen()), config).expect("a log");
     let queue = recovered.queues.iter().find(|queue| queue.queue == QUEUE.0).expect("the queue");
     queue.states.keys().filter(|key| key[0] == kind).count()
+}
+
+fn of_other_space() -> Declared {
+    Declared { space: 2, ..declared(OTHER) }
 }
 
 fn declared(key: AddressKey) -> Declared {

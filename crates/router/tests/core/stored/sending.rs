@@ -5,7 +5,7 @@ use enmasse_journal::log::Refused;
 use enmasse_journal::queue::{Duplicates, Settings};
 use enmasse_router::core::{Answer, Arrival, AttachmentId, AttachmentRole};
 
-use super::{House, KEY, QUEUE, declared, producer};
+use super::{House, KEY, OTHER_PRODUCER, PRODUCER, QUEUE, declared, producer};
 
 fn with_id(text: &str) -> Message {
     let properties = Properties { message_id: Some(MessageId::String(text.into())), ..Properties::default() };
@@ -198,26 +198,39 @@ fn part(house: &mut House, attachment: AttachmentId, delivery_id: u32, first: bo
 }
 
 #[test]
-fn links_in_the_middle_of_long_messages_cannot_fill_the_memory() {
-    let mut house = House::new(Settings::default());
+fn incomplete_messages_of_one_space_leave_others_their_share_of_the_budget() {
+    const MIB: usize = 1 << 20;
+    let mut house = House::with_budget(64 << 20);
     let attachments: Vec<AttachmentId> =
         (0..3).map(|n| AttachmentId { shard: 0, generation: 0, index: 500 + n }).collect();
     for attachment in &attachments {
         house.router.attach(*attachment, declared(QUEUE), producer(), &mut house.recorded);
     }
-    let half = vec![0; 30 << 20];
+    let third = vec![0; 20 * MIB];
     for (id, attachment) in (0..).zip(&attachments) {
-        part(&mut house, *attachment, id, true, &half);
+        part(&mut house, *attachment, id, true, &third);
     }
     let [(2, Outcome::Rejected(Some(error)))] = &house.recorded.settled[..] else {
         panic!("{:?}", house.recorded.settled)
     };
     assert_eq!(error.condition, condition::RESOURCE_LIMIT_EXCEEDED);
+    part(&mut house, OTHER_PRODUCER, 3, true, &third);
+    assert_eq!(house.recorded.settled.len(), 1, "the other space has held nothing");
     house.router.detach(attachments[0], &mut house.recorded);
-    part(&mut house, attachments[1], 1, false, &half);
-    part(&mut house, attachments[1], 1, false, &half);
-    assert_eq!(house.recorded.settled.len(), 1, "alone it may be as large as its address allows");
-    part(&mut house, attachments[2], 2, false, &half);
-    part(&mut house, attachments[2], 3, true, b"void from here on");
+    part(&mut house, attachments[1], 1, false, &third);
+    assert_eq!(house.recorded.settled.len(), 1, "what a link held is free when it ends");
+    part(&mut house, attachments[2], 2, false, &third);
+    part(&mut house, attachments[2], 4, true, b"void from here on");
     assert_eq!(house.recorded.settled.len(), 2);
+}
+
+#[test]
+fn one_incomplete_message_may_take_the_budget_and_leaves_each_other_space_a_mebibyte() {
+    const MIB: usize = 1 << 20;
+    let mut house = House::with_budget(64 << 20);
+    part(&mut house, PRODUCER, 0, true, &vec![0; 64 * MIB]);
+    part(&mut house, OTHER_PRODUCER, 1, true, &vec![0; MIB]);
+    assert!(house.recorded.settled.is_empty());
+    part(&mut house, OTHER_PRODUCER, 1, false, b"more");
+    let [(1, Outcome::Rejected(Some(_)))] = &house.recorded.settled[..] else { panic!("{:?}", house.recorded.settled) };
 }

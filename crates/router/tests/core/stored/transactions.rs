@@ -12,7 +12,7 @@ use enmasse_router::core::{
     TRANSACTION_MESSAGES, TransactionId,
 };
 
-use super::{DEAD, Got, House, PRODUCER, QUEUE, declared, failed, producer};
+use super::{DEAD, Got, House, OTHER_PRODUCER, PRODUCER, QUEUE, declared, failed, producer};
 use crate::whole;
 
 /// A queue whose messages are in memory only.
@@ -539,22 +539,25 @@ fn a_transaction_holds_so_many_messages_and_bytes_and_no_more() {
 }
 
 #[test]
-fn all_transactions_together_hold_so_much_and_no_more() {
-    let mut house = house(Settings::default());
+fn transactions_of_one_space_leave_others_their_share_of_the_budget() {
+    let mut house = House::with_budget(256 << 20);
     let long = "x".repeat(60 << 20);
-    for number in 1..=4 {
+    let post = |house: &mut House, number: u64, attachment: AttachmentId| {
         let id = house.declare(number);
-        house.post(id, PRODUCER, &long);
-    }
-    assert_eq!(house.recorded.provisional.len(), 4);
-    let id = house.declare(5);
-    let refused = house.post(id, PRODUCER, &long);
+        house.post(id, attachment, &long)
+    };
+    post(&mut house, 1, PRODUCER);
+    post(&mut house, 2, PRODUCER);
+    assert_eq!(house.recorded.provisional.len(), 2);
+    let refused = post(&mut house, 3, PRODUCER);
     let error = house.rejection(refused).expect("a bound");
-    assert!(error.description.as_deref().is_some_and(|text| text.contains("together")), "{error:?}");
+    assert_eq!(error.condition, condition::RESOURCE_LIMIT_EXCEEDED);
+    assert!(error.description.as_deref().is_some_and(|text| text.contains("open transactions")), "{error:?}");
+    post(&mut house, 4, OTHER_PRODUCER);
+    assert_eq!(house.recorded.provisional.len(), 3, "the other space has held nothing");
     house.roll_back(transaction(1));
-    let id = house.declare(6);
-    house.post(id, PRODUCER, &long);
-    assert_eq!(house.recorded.provisional.len(), 5, "there is room again");
+    post(&mut house, 5, PRODUCER);
+    assert_eq!(house.recorded.provisional.len(), 4, "there is room again");
 }
 
 #[test]
