@@ -124,6 +124,16 @@ async def test_a_resource_name_that_is_taken_is_passed_over(world: World) -> Non
     assert names["orders"].startswith("default.orders-")
 
 
+@pytest.mark.parametrize("name", ["jobs/b\u200bc", "jobs/\u202eabc"])
+async def test_a_name_that_no_address_may_have_is_refused_with_the_reason(
+    world: World, name: str
+) -> None:
+    await world.declare(creating())
+    refusal = await world.want(name)
+    assert refusal is not None and refusal.startswith("no address is created under this name: ")
+    assert not world.addresses() and not world.deeds
+
+
 async def test_a_quota_that_is_used_up_is_told_to_the_client_and_the_trail(world: World) -> None:
     plans = [address_plan("small", "queue", broker=1.0)]
     await world.declare(infra(), *plans, space_plan("tiny", plans, (1, 1, 1)))

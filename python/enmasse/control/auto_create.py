@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import structlog
 
 from enmasse.base.clock import Clock
-from enmasse.base.errors import Code, Conflict, EnMasseError
+from enmasse.base.errors import Code, Conflict, EnMasseError, Invalid
 from enmasse.control.admission import Admission
 from enmasse.engines import AddressFigures, Observed
 from enmasse.resources import Address, AddressSpace, Key, parse
@@ -88,7 +88,10 @@ class AutoCreation:
                 f"no {what} is created under the name {wanted['address']!r} in address space"
                 f" {name}; ask for another type, or declare the address"
             )
-        address = _address(space, wanted["address"], wanted["user"], creation, self._store)
+        try:
+            address = _address(space, wanted["address"], wanted["user"], creation, self._store)
+        except Invalid as error:  # such as a name with invisible characters
+            return f"no address is created under this name: {error.message}"
         try:
             await self._admission.create(address)
         except Conflict as error:
