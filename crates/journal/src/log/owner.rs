@@ -331,11 +331,11 @@ impl<D: Disk> Log<D> {
         let wanted = self.spares.len() < self.config.spare_segments_max;
         let changed = if wanted && size == u64::from(self.config.segment_bytes) {
             let spare = self.number();
-            self.spares.push_back(spare);
-            self.disk.recycle(number, spare)
+            self.disk.recycle(number, spare).map(|()| self.spares.push_back(spare))
         } else {
             self.disk.remove(number)
         };
+        let changed = changed.or_else(gone_already);
         // Removals in other segments are needed until this segment is deleted.
         let changed = changed.and_then(|()| self.disk.sync_folder());
         changed.map_err(|fault| self.stop("a segment cannot be released", &fault))?;
@@ -494,9 +494,9 @@ impl<D: Disk> Log<D> {
     fn renumber_spares(&mut self, above: u32) -> Result<(), Fault> {
         while self.spares.front().is_some_and(|&spare| spare < above) {
             let number = self.number();
-            self.disk.recycle(self.spares[0], number)?;
+            let raised = self.disk.recycle(self.spares[0], number).map(|()| self.spares.push_back(number));
+            raised.or_else(gone_already)?;
             self.spares.pop_front();
-            self.spares.push_back(number);
         }
         Ok(())
     }
@@ -683,5 +683,13 @@ impl DiskContents {
         let full = self.spares.extract_if(.., |spare| catalogued.full.contains_key(spare));
         self.used.extend(full);
         self.used.sort_unstable();
+    }
+}
+
+/// A file that no message needs, and that somebody else has removed, is as good as released.
+fn gone_already(fault: Fault) -> Result<(), Fault> {
+    match fault {
+        Fault::Missing => Ok(()),
+        fault => Err(fault),
     }
 }

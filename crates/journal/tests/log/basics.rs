@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use enmasse_journal::log::simulated::SimulatedDisk;
 use enmasse_journal::log::{
-    Config, Freed, Log, OpenError, RecordLocation, Recovered, Refused, Removal, Target, WriteBatch,
+    Config, Disk, Freed, Log, OpenError, RecordLocation, Recovered, Refused, Removal, Target, WriteBatch,
 };
 
 const QUEUE: u32 = 7;
@@ -132,6 +132,23 @@ fn segments_without_anything_alive_are_used_again() {
     assert!(queue.is_empty());
     assert_eq!(queue.states.len(), 1);
     assert_eq!(queue.declared, Some(([9; 16], "orders".to_owned())));
+}
+
+#[test]
+fn a_segment_file_that_somebody_removed_is_let_go_and_stops_nothing() {
+    let disk = Arc::new(SimulatedDisk::new(512, 1));
+    let mut log = declared(&disk);
+    let places = put(&mut log, 0..200);
+    for segment in [places[50].segment, places[150].segment] {
+        disk.remove(segment).expect("it is there");
+    }
+    remove(&mut log, 0..200, &places);
+    idle(&mut log);
+    assert_eq!(log.stopped(), None);
+    assert!(log.stats().segments <= 2, "{:?}", log.stats());
+    put(&mut log, 200..400);
+    let (_, recovered) = reopened(&disk);
+    assert_eq!(recovered.queues[0].messages().count(), 200);
 }
 
 #[test]
