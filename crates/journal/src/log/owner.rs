@@ -686,7 +686,7 @@ impl DiskContents {
     }
 }
 
-/// A file that no message needs, and that somebody else has removed, is as good as released.
+/// A file that no message needs counts as released when it is missing.
 fn gone_already(fault: Fault) -> Result<(), Fault> {
     match fault {
         Fault::Missing => Ok(()),
