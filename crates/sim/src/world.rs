@@ -15,8 +15,10 @@ use crate::node::Node;
 use crate::random::Random;
 use crate::scenario::{Profile, Scenario};
 
-/// Steps that a run may take to become quiet.
-const QUIESCE_STEPS: u32 = 3_000_000;
+/// Steps that a run may take to become quiet, and as many more for each message sent: a slow
+/// consumer of a stream with tens of thousands takes its time.
+const QUIESCE_STEPS: u64 = 3_000_000;
+const QUIESCE_STEPS_PER_MESSAGE: u64 = 1_000;
 /// Steps in which no client receives anything after which a run may be over: some half a second,
 /// and hundreds of turns for each.
 const QUIET_STEPS: u32 = 6_000;
@@ -232,7 +234,7 @@ impl World {
             self.apply()?;
         }
         let (mut quiet, mut events) = (0, 0);
-        for _ in 0..QUIESCE_STEPS {
+        for _ in 0..QUIESCE_STEPS + QUIESCE_STEPS_PER_MESSAGE * self.ledger.stats.sent {
             self.step(false)?;
             quiet = if self.ledger.events() == events { quiet + 1 } else { 0 };
             events = self.ledger.events();
