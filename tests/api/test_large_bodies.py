@@ -137,7 +137,7 @@ async def test_a_body_that_is_nested_too_deeply_is_refused(
 
 @pytest.mark.parametrize(
     "more",
-    ["spec: &a {x: *a}\n", "x: &a [*a]\n"]
+    ["spec: &a {x: *a}\n", "x: &a [*a]\n"]  # noqa: RUF005
     + ["a0: &a0 1\n" + "".join(
         f"a{one}: &a{one} {'[' * 60}*a{one - 1}{']' * 60}\n" for one in range(1, 40))],
     ids=["mapping", "list", "chain"],

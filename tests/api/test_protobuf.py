@@ -1,5 +1,7 @@
 """Bodies in protobuf, as kubectl sends the kinds of Kubernetes' own."""
 
+import contextlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -102,7 +104,5 @@ def test_what_is_none_is_refused(bad: bytes) -> None:
 @given(st.binary(max_size=200), st.sampled_from(["Secret", "ConfigMap", "Namespace"]))
 def test_no_bytes_break_the_reader(data: bytes, kind: str) -> None:
     for text in (MAGIC + data, body(kind, data)):
-        try:
+        with contextlib.suppress(Invalid):
             assert isinstance(document(text), dict)
-        except Invalid:
-            pass

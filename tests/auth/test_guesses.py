@@ -1,5 +1,7 @@
 """How long somebody who tries wrong API tokens has to wait."""
 
+import itertools
+
 import pytest
 
 from enmasse.auth.guesses import ENTRIES, FREE, KNOWN_S, Guesses
@@ -18,7 +20,7 @@ def guess(guesses: Guesses, name: str, source: str, now_s: float) -> bool:
 def test_after_a_few_wrong_tokens_a_source_waits_longer_and_longer_for_that_name_only() -> None:
     guesses = Guesses()
     begun = [t / 10 for t in range(4_000) if guess(guesses, "ci", HERE, t / 10)]
-    waits = [round(b - a, 1) for a, b in zip(begun, begun[1:], strict=False)]
+    waits = [round(b - a, 1) for a, b in itertools.pairwise(begun)]
     assert waits[:10] == [0.1] * 4 + [1, 2, 4, 8, 16, 32]
     assert set(waits[10:]) == {60.0}
     for name, source in (("cd", HERE), ("ci", ELSEWHERE)):

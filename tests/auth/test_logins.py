@@ -131,7 +131,7 @@ async def test_a_service_that_has_gone_lets_nobody_in() -> None:
 class Realm(Issuer):
     """A Keycloak's realm: it gives tokens for passwords."""
 
-    passwords = {"alice": "wonderland"}
+    passwords = {"alice": "wonderland"}  # noqa: RUF012
     answered = 0
     groups: Sequence[str] = ("manage",)
     lifespan_s = 3600

@@ -14,7 +14,7 @@ def test_one_text_is_one_message() -> None:
     (message,) = Template().messages("hello", None, None)
     assert message.body == Value("hello")
     assert message.header is None
-    assert list(Template().messages(None, None, None))[0].body == Value("")
+    assert next(iter(Template().messages(None, None, None))).body == Value("")
 
 
 def test_a_size_is_that_many_bytes() -> None:

@@ -38,11 +38,10 @@ async def test_a_message_comes_back_and_no_figures_tell_of_it(node: Node) -> Non
     canary = Canary(node, TestClock())
     proof = await engine.apply(plan())
     assert (proof.active, proof.failed) == ({"a"}, {})
-    async with connect_within(node, SPACE_NAME, "canary") as session:
-        async with session.sender("direct"):
-            await canary.fly()
-            assert await engine.connections() == []
-            assert (await engine.observe()).connections == 0
+    async with connect_within(node, SPACE_NAME, "canary") as session, session.sender("direct"):
+        await canary.fly()
+        assert await engine.connections() == []
+        assert (await engine.observe()).connections == 0
     assert canary.figures == CanaryFigures(sent=1, failed=0)
     assert [one.uid for one in (await engine.observe()).addresses] == ["a"]
     assert await engine.usage() == []

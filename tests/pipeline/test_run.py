@@ -48,7 +48,7 @@ def test_messages_become_tables_live_state_and_incidents(
     (told_last,) = run_once(spark, file)
     assert (told_last["messages"], told_last["readings"], told_last["quarantined"]) == (6, 3, 4)
     check_tables(file, sent)
-    pipeline, paths, db = open_pipeline(file)
+    _pipeline, paths, db = open_pipeline(file)
     refused = rows(paths, "quarantine")
     reasons = sorted(reason.split(":")[0][:12] for reason in refused["reason"].to_pylist())
     assert reasons == ["JSON", "holds no rea", "names no dev", "time 1970-01"]

@@ -76,7 +76,7 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "expected", "after_s", "step"), FAULTS, ids=lambda one: str(one))
+@pytest.mark.parametrize(("name", "expected", "after_s", "step"), FAULTS, ids=str)
 def test_faults_are_found(
     cities: dict[str, Readings], name: str, expected: set[str], after_s: int, step: float
 ) -> None:

@@ -1,6 +1,7 @@
 """A run that watches its queries, which are played: lag, silence, errors, the end."""
 
 import fcntl
+import itertools
 import json
 import os
 import signal
@@ -270,7 +271,7 @@ def test_a_query_that_dies_at_each_start_ends_the_run(watched: Watched) -> None:
     watched.run._start("s")
     with pytest.raises(Unavailable, match="^source s: Spark failed 9 times .*connect"):
         watched.run.watch(Passing(watched.clock))
-    pauses = [later - earlier for earlier, later in zip(begun, begun[1:], strict=False)]
+    pauses = [later - earlier for earlier, later in itertools.pairwise(begun)]
     assert pauses == [1, 2, 4, 8, 16, 30, 30, 30]
 
 
@@ -405,7 +406,7 @@ def test_the_password_of_the_database_is_in_a_file_and_the_folder_is_the_runners
     tmp_path: Path,
 ) -> None:
     Watched(tmp_path).db.close()
-    pipeline, paths = read(tmp_path / "pipeline.yaml")
+    pipeline, _paths = read(tmp_path / "pipeline.yaml")
     database = Database(url="postgresql://u@h/d?options=-csearch_path%3Ds", password_file="secret")
     spec = pipeline.spec.model_copy(update={"live": database})
     other = Paths(tmp_path / "pipeline.yaml", pipeline.model_copy(update={"spec": spec}))

@@ -105,7 +105,7 @@ async def test_T_AS_15_a_server_that_restarts_is_waited_for(
 
 async def test_what_the_server_no_longer_keeps_is_found_by_a_list(cluster: KubeServer) -> None:
     store = await KubernetesStore.open(cluster.url, SystemClock())
-    kept, changed, gone = await store.put([address("a"), address("b"), address("c")])
+    kept, _changed, gone = await store.put([address("a"), address("b"), address("c")])
     events = store.watch(store.version)
     cluster.request("PATCH", f"{ADDRESSES}/default.b", {"spec": {"plan": "large"}}, MERGE)
     cluster.request("DELETE", f"{ADDRESSES}/default.c")

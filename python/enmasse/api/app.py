@@ -185,7 +185,7 @@ class _Pages:
         return PlainTextResponse("starting or stopping\n", 503)
 
     async def messaging_ready(self, _request: Request) -> Response:
-        """This process serves messages, on disk too: false on a stand-by and with a stopped
+        """Whether this process serves messages, on disk too: false on a stand-by and with a stopped
         journal.
         """
         if not self._platform.is_ready():

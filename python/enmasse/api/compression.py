@@ -46,7 +46,8 @@ def takes_gzip(accepted: str) -> bool:
 
 class _Compressed:
     """Sends an answer on. One that is to be compressed says its length, and is held until its body
-    is there; a stream says none, and its head goes out at once."""
+    is there; a stream says none, and its head goes out at once.
+    """
 
     def __init__(self, send: Send) -> None:
         self._send = send

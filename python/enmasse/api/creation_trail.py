@@ -1,5 +1,6 @@
 """The audit trail of addresses that are created and deleted for links: as if they had asked the
-API."""
+API.
+"""
 
 from typing import Any
 

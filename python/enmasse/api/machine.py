@@ -14,7 +14,8 @@ from enmasse.base.data_dir import DataDir
 
 def register(registry: CollectorRegistry, data: DataDir | None) -> None:
     """Add the figures of the process (`process_*`, as Prometheus has them) and of its data folder,
-    if it has one."""
+    if it has one.
+    """
     ProcessCollector(registry=registry)
     if data is not None:
         registry.register(_Folder(data))

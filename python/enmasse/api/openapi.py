@@ -166,10 +166,11 @@ _LISTING = (
 )
 _WRITING = ("dryRun", "fieldManager", "fieldValidation")
 _PARAMETERS: dict[str, Document] = {
-    **dict.fromkeys(("limit", "timeoutSeconds"), {"type": "integer", "minimum": 0}),
-    **dict.fromkeys(
-        ("watch", "allowWatchBookmarks", "sendInitialEvents", "force"), {"type": "boolean"}
-    ),
+    **{key: {"type": "integer", "minimum": 0} for key in ("limit", "timeoutSeconds")},
+    **{
+        key: {"type": "boolean"}
+        for key in ("watch", "allowWatchBookmarks", "sendInitialEvents", "force")
+    },
     "dryRun": {"type": "string", "enum": ["All"]},
     "fieldValidation": {"type": "string", "enum": ["Ignore", "Warn", "Strict"]},
     "resourceVersionMatch": {"type": "string", "enum": ["", "Exact", "NotOlderThan"]},

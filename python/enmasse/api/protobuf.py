@@ -24,7 +24,7 @@ class _Field(NamedTuple):
 
     name: str
     type: str
-    message: "Mapping[int, _Field]" = {}
+    message: "Mapping[int, _Field]" = {}  # noqa: RUF012
     repeated: bool = False
 
 

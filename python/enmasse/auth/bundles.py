@@ -1,5 +1,6 @@
 """Validation of certificates that tenants provide. Pure."""
 
+import itertools
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -92,7 +93,7 @@ def read_bundle(chain_pem: str | None, key_pem: str | None) -> Bundle:
             "has a certificate that is not a server certificate;"
             " request extended key usage serverAuth"
         )
-    for signed, signer in zip(chain, chain[1:], strict=False):
+    for signed, signer in itertools.pairwise(chain):
         try:
             signed.verify_directly_issued_by(signer)
         except (InvalidSignature, *UNREADABLE):

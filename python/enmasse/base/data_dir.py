@@ -43,7 +43,8 @@ class DataDir:
 
     def __init__(self, path: Path, *, to_restore: bool = False, upgrade: bool = False) -> None:
         """Name what is in `path`. `to_restore`: a restore that has not ended is no hindrance;
-        `upgrade`: an older format is converted to this version's."""
+        `upgrade`: an older format is converted to this version's.
+        """
         self.path = path
         self._upgrade = upgrade
         self._to_restore = to_restore
@@ -162,7 +163,8 @@ def make_private(path: Path) -> None:
 
 def write_private(path: Path, content: str | bytes, *, sync: bool = True) -> None:
     """Replace a file in one step; only the owner may read it. Without `sync` it outlives the
-    process and not the machine."""
+    process and not the machine.
+    """
     data = content.encode() if isinstance(content, str) else content
     beside = path.with_name(f".{path.name}.new")
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)

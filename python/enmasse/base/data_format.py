@@ -53,7 +53,8 @@ def check(folder: Path, *, upgrade: bool) -> None:
 
 def steps(folder: Path) -> list[tuple[int, Callable[[Path], None]]]:
     """Return the steps that bring a folder to this version's format, each with the format that the
-    folder has after it."""
+    folder has after it.
+    """
     found = format_of(folder)
     return [] if found is None else [(one + 1, UPGRADES[one]) for one in range(found, FORMAT)]
 

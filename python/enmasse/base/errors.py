@@ -30,6 +30,7 @@ class Code(StrEnum):
     meaning: str
 
     def __new__(cls, value: str, meaning: str) -> Self:
+        """Make a member whose value is the code alone."""
         member = str.__new__(cls, value)
         member._value_ = value
         member.meaning = meaning

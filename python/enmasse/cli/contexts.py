@@ -173,7 +173,7 @@ _chosen: str | None = None
 
 def choose(name: str | None) -> None:
     """Select a context; None: by the environment variable, else the current one."""
-    global _chosen
+    global _chosen  # noqa: PLW0603
     _chosen = name
 
 

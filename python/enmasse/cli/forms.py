@@ -112,7 +112,7 @@ _WITH_VALUE = {
 
 def items_of(document: Document) -> Sequence[Document]:
     """Return the resources of a list, or a single one."""
-    items: Sequence[Document] = document["items"] if "items" in document else [document]
+    items: Sequence[Document] = document.get("items", [document])
     return items
 
 

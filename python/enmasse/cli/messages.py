@@ -33,7 +33,7 @@ class Template:
     priority: int | None = None
     ttl_ms: int | None = None
     annotations: tuple[tuple[str, Any], ...] = ()
-    standard: Properties = Properties()
+    standard: Properties = Properties()  # noqa: RUF009
 
     @classmethod
     def of(

@@ -22,7 +22,7 @@ def connect(
     capabilities: Sequence[str] = (),
     container_id: str | None = None,
 ) -> Connection:
-    """A session with the server at `url`, to be entered: `async with connect(url) as session`.
+    """Connect to the server at `url`; enter the result as `async with`.
 
     The certificate of an `amqps` or `wss` server is verified against the system's authorities, or
     those in the file `ca`, and has to be for `server_name`, by default the URL's host.

@@ -11,4 +11,4 @@ from enmasse.control.manager import Manager
 from enmasse.control.recorder import Recorder
 from enmasse.control.usage_file import UsageFile
 
-__all__ = ["Admission", "Change", "Events", "UsageFile", "Manager", "Recorder"]
+__all__ = ["Admission", "Change", "Events", "Manager", "Recorder", "UsageFile"]

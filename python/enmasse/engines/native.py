@@ -172,7 +172,8 @@ class NativeEngine:
 
     async def watch_journal(self, changed: Callable[[], None]) -> None:
         """Call `changed` when addresses have lost messages, and when the journal has stopped. The
-        latter is logged once."""
+        latter is logged once.
+        """
         damaged: Mapping[str, int] = {}
         while (trouble := _stopped(journal := self._node.journal())) is None:
             if journal and journal["damaged"] != damaged:

@@ -29,7 +29,8 @@ class Failure(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Proof:
     """What an engine serves now: the Plan's version, the uids of the addresses that it serves as
-    the Plan says, and why it does not so serve others."""
+    the Plan says, and why it does not so serve others.
+    """
 
     version: int
     active: frozenset[str]
@@ -142,7 +143,8 @@ class Connection(NamedTuple):
 
 class WorkerFigures(NamedTuple):
     """The figures of one thread that carries messages. All but the first two and the last count
-    since start."""
+    since start.
+    """
 
     connections: int = 0
     busy_permille: int = 0
@@ -161,7 +163,8 @@ class WorkerFigures(NamedTuple):
 class SpaceFigures(NamedTuple):
     """What one address space carries. `name` is `NAME.NAMESPACE`. The first two numbers are of this
     moment, the others count messages that clients sent, deliveries to clients, and bytes of both,
-    since the engine's start or the space's."""
+    since the engine's start or the space's.
+    """
 
     uid: str
     name: str

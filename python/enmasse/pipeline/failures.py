@@ -146,7 +146,8 @@ class Restarts:
 
     def failed(self, error: BaseException) -> None:
         """Schedule a restart. The error becomes `trouble` unless it is a failure of Spark, of
-        which there may be `len(PAUSES_S)` in a row."""
+        which there may be `len(PAUSES_S)` in a row.
+        """
         cause = spark_failure(error)
         if self._due_s is None and self._is_stable:
             self._failures, self._trouble = 0, None

@@ -209,7 +209,8 @@ class Run:
 
     def stop(self) -> None:
         """End each query after its batch in progress, if that ends in time; an interrupted batch
-        is repeated at the next start. Wait for maintenance of tables."""
+        is repeated at the next start. Wait for maintenance of tables.
+        """
         deadline = self._clock.monotonic() + STOP_S
         pause = threading.Event()
         before = {source: _last_batch(query) for source, query in self._queries.items()}

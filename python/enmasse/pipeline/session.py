@@ -198,7 +198,8 @@ def see_log(file: Path | None) -> str:
 @contextmanager
 def log_to_file(folder: Path) -> Iterator[None]:
     """Make a Spark that is started in the block log to a file of 10 MB and one older file, not to
-    stderr."""
+    stderr.
+    """
     file = log_file_of(folder)
     if file is None:
         yield

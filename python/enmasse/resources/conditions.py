@@ -68,7 +68,8 @@ def stated(
 
 def with_unmet(resource: D, kind: str, why: tuple[str, str] | None, now: datetime) -> D:
     """Return a resource whose status says that a condition does not hold and why: the reason for
-    programs, the message for people. None: it says nothing of that condition."""
+    programs, the message for people. None: it says nothing of that condition.
+    """
     status = resource.status
     if why is None and find(status.conditions, kind) is None:
         return resource

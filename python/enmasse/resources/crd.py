@@ -115,7 +115,8 @@ def _immutable(model: type[Resource]) -> list[Document]:
 
 def _structural(node: Document) -> Document:
     """Return a schema as an API server accepts it: of a number or a text only the type, of other
-    choices nothing, and no defaults, which belong to the reader of a stored resource."""
+    choices nothing, and no defaults, which belong to the reader of a stored resource.
+    """
     described = {name: node[name] for name in ("description",) if name in node}
     if "anyOf" in node and not node.get(_INT_OR_STRING):
         return {_ANYTHING: True} | described

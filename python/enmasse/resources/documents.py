@@ -186,7 +186,8 @@ def _remove(data: Any, location: Sequence[int | str]) -> None:
 
 def in_order(resources: Iterable[Resource]) -> list[Resource]:
     """Return resources so that each comes after those it needs: spaces first, then addresses that
-    others refer to."""
+    others refer to.
+    """
     kinds = list(KINDS)
     return sorted(resources, key=lambda one: (kinds.index(one.kind), one.needs_others))
 

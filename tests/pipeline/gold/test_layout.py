@@ -1,5 +1,6 @@
 """Which files a change of gold touches, and which it writes."""
 
+import itertools
 import random
 
 from enmasse.pipeline.gold.layout import FILE_ROWS, SHARED_ROWS, File, compactable, covering, groups
@@ -41,7 +42,7 @@ def test_groups_are_apart_and_have_every_start_once() -> None:
         starts = {start: dice.randrange(1, 2 * SHARED_ROWS) for start in dice.sample(range(40), 9)}
         found = sorted(groups(starts, files), key=lambda one: one.first)
         assert sorted(start for group in found for start in group.starts) == sorted(starts)
-        assert all(one.last < other.first for one, other in zip(found, found[1:], strict=False))
+        assert all(one.last < other.first for one, other in itertools.pairwise(found))
         held = [one for group in found for one in group.files]
         assert {one.path for one in held} == {
             one.path for one in covering(files, sorted(starts), 1)

@@ -1,5 +1,6 @@
 """Live state: what batches make of it, and that a repeated one changes nothing."""
 
+import itertools
 import json
 import random
 from collections.abc import Callable, Iterator, Mapping
@@ -391,7 +392,7 @@ def test_any_portions_of_a_stream_give_the_same_state(opened: Open, seed: int) -
     put_in(whole, batch(0, measured(*rows), known_to=time))
     parts = opened(HOT, SILENT, name="parts.db")
     cuts = sorted({0, 60, *dice.sample(range(60), 7)})
-    for number, (first, end) in enumerate(zip(cuts, cuts[1:], strict=False)):
+    for number, (first, end) in enumerate(itertools.pairwise(cuts)):
         known_to = float(rows[end - 1]["seconds"])  # type: ignore[arg-type]
         put_in(parts, batch(number, measured(*rows[first:end], first=first), known_to))
 

@@ -80,7 +80,6 @@ def generic(
 
     Example: enmasse create secret generic alice --from-file password=alice.pw
     """
-
     content = {"type": type_, "data": _encoded(from_literal, from_file)}
     with call.api() as api:
         _create(api, "Secret", {"name": name, "namespace": call.namespace}, content, call.output)

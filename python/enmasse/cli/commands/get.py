@@ -121,7 +121,8 @@ def _print(table: str, *, no_headers: bool) -> None:
 
 def _meant(api: "Api", wanted: "Named", scope: "Scope") -> "tuple[list[Document], list[Missing]]":
     """Return all of a kind, or those that its names mean in whatever space and namespace, and an
-    error for each name that means none."""
+    error for each name that means none.
+    """
     from enmasse.base.errors import Missing
     from enmasse.cli.names import FIELDS, find, looked_up, meaning
     from enmasse.cli.targets import listed

@@ -176,7 +176,7 @@ def _summed(rows: list[Row], connections: list[Row]) -> list[Row]:
         | {name: sum(row[name] for row in members) for name in _SUMS}
         | {"oldestAgeSeconds": max((row["oldestAgeSeconds"] for row in members), default=0.0)}
         | {"connections": peers[key], "links": links[key]}
-        for key, members in {**dict.fromkeys(peers, []), **spaces}.items()
+        for key, members in {**{peer: [] for peer in peers}, **spaces}.items()
     ]
 
 

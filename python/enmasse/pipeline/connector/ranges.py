@@ -134,7 +134,8 @@ def limited(start: Offsets, state: State, rows_max: int | None) -> Offsets:
 
 def spread(start: Offsets, end: Offsets, count: int) -> list[Slice]:
     """Split a batch into about `count` slices of equal length: at least one for each partition, at
-    most `TASKS_MAX` or the number of partitions."""
+    most `TASKS_MAX` or the number of partitions.
+    """
     uid = end.get("uid")
     total = sum(stop - at(number, start, uid) for number, stop in numbers(end).items())
     return slices(start, end, max(1, -(-total // count)))

@@ -29,7 +29,8 @@ class Progress:
 
 def gold_app_id(name: str, silver: DeltaTable) -> str:
     """Return the id of the transaction in which gold records a version of silver. A table that was
-    created again is another one."""
+    created again is another one.
+    """
     return f"{name}/gold/{silver.metadata().id}"
 
 

@@ -197,7 +197,8 @@ def read_files(
     spark: SparkSession, root: str, paths: Sequence[str], columns: StructType
 ) -> DataFrame:
     """Return the rows of files of a Delta table, with their file name as `file`, without partition
-    columns."""
+    columns.
+    """
     if not paths:
         return spark.createDataFrame([], columns).withColumn("file", F.lit(""))
     base = uris.for_spark(root)

@@ -184,7 +184,8 @@ def merge(old: DataFrame, new: DataFrame) -> DataFrame:
 
 def _complete(rows: DataFrame) -> DataFrame:
     """The columns of gold from count, sum, spread, last reading and sketch; known quantiles are in
-    the column `quantiles`."""
+    the column `quantiles`.
+    """
     wanted = F.array(*(F.lit(share) for share in QUANTILES.values()))
     quantiles = F.kll_sketch_get_quantile_double("sketch", wanted)
     if "quantiles" in rows.columns:

@@ -38,7 +38,8 @@ LIVE_TIMEOUT_S = 60.0
 
 class Batches:
     """The function of `foreachBatch` for one source: it plans the work of Spark's tasks and
-    commits the results."""
+    commits the results.
+    """
 
     def __init__(
         self,

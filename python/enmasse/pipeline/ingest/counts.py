@@ -61,7 +61,8 @@ def count_messages(messages: DataFrame) -> MessageCounts:
 
 def count_readings(parsed: DataFrame, shortest_ms: int) -> ReadingCounts:
     """Count the rows of `decoding.parsed`. A reading is late if it arrived later than the shortest
-    window after its time."""
+    window after its time.
+    """
     is_good = F.col("reason").isNull()
     delay_us = F.unix_micros("enqueued_time") - F.unix_micros("event_time")
     found = parsed.groupBy("space", "address", F.to_date("enqueued_time").alias("date")).agg(

@@ -65,7 +65,8 @@ class Forward:
 
     def __init__(self, to: Sink, server: Writing, rejected: str, path: str, tasks: int) -> None:
         """`rejected` is the folder of the table of rejected rows, `path` the field of the document;
-        connect to nothing yet."""
+        connect to nothing yet.
+        """
         self._sink = to
         self._path = path
         self._tasks = tasks

@@ -46,7 +46,8 @@ class Store:
 
     def maintain(self, keep_ms: int) -> None:
         """Compact small files and delete expired ones. Files of silver that gold has not read
-        stay."""
+        stay.
+        """
         for table in (self.bronze, self.silver, self.quarantine):
             with suppress(TableNotFoundError):
                 delta.compact(table)

@@ -54,7 +54,8 @@ def parse(layout: silver.Layout) -> Callable[[Batches], Batches]:
 
 def decoded(messages: pyarrow.Table, columns: Mapping[str, Any]) -> Iterator[pyarrow.Table]:
     """Yield messages as records, as the format `enmasse` does for a source, with
-    `silver.BATCH_TIME`."""
+    `silver.BATCH_TIME`.
+    """
     for batch in envelope.conform(messages).combine_chunks().to_batches():
         for part, time in _by_time(batch):
             replay = Replay(part, columns)
@@ -64,7 +65,8 @@ def decoded(messages: pyarrow.Table, columns: Mapping[str, Any]) -> Iterator[pya
 
 def _by_time(batch: pyarrow.RecordBatch) -> Iterator[tuple[pyarrow.RecordBatch, pyarrow.Scalar]]:
     """The messages of each `batch_time`. It replaces the missing time of arrival, which relative
-    times in bodies refer to."""
+    times in bodies refer to.
+    """
     runs, start = pc.run_end_encode(batch[envelope.BATCH_TIME]), 0
     for end, time in zip(runs.run_ends.to_pylist(), runs.values, strict=True):
         part = batch.slice(start, end - start)

@@ -165,7 +165,8 @@ class ServerAccess:
     @contextmanager
     def opened(self) -> Iterator[Session]:
         """Connect; stored rows are committed when the block ends. Raises Unavailable for an
-        unavailable server, Invalid for rows that it refuses."""
+        unavailable server, Invalid for rows that it refuses.
+        """
         import psycopg
 
         try:

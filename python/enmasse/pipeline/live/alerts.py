@@ -111,7 +111,8 @@ class AlertSender:
 
     def send(self, within_s: float | None = None) -> None:
         """Try each address with pending alerts that is due once, within a time or until all are
-        done. Raises as `start_pending`."""
+        done. Raises as `start_pending`.
+        """
         tried: set[tuple[str, str]] = set()
         deadline_s = None if within_s is None else self._clock.monotonic() + within_s
         while True:

@@ -104,7 +104,7 @@ def _apply_parts(
             f" {batch.source}, and executors wrote {expected}; a restart of the database"
             " discards staged rows: the batch is repeated",
         )
-    rows = sa.select(*(staged.c[name] for name in table.c.keys())).where(wanted)
+    rows = sa.select(*(staged.c[name] for name in table.c.keys())).where(wanted)  # noqa: SIM118
     upsert_select(connection, table, rows, newer, added)
     # and rows of failed attempts and killed drivers
     connection.execute(sa.delete(staged).where(mine & (staged.c.batch <= batch.batch_id)))

@@ -319,7 +319,7 @@ def _on_conflict(
     excluded = statement.excluded
     changed = {
         name: excluded[name] + table.c[name] if name in added else excluded[name]
-        for name in table.c.keys()
+        for name in table.c.keys()  # noqa: SIM118
         if name not in keys
     }
     old = sa.tuple_(*(table.c[name] for name in newer))

@@ -89,7 +89,8 @@ def append_all(
     spark: SparkSession, parts: Sequence[Part], app_id: str, batch_id: int
 ) -> list[Appended]:
     """Append parts of a batch as `append` does. Tasks of Spark write the files; one more job reads
-    the footers of all of them."""
+    the footers of all of them.
+    """
     every = [_stage(part, app_id, batch_id) for part in parts]
     new = [staged for staged in every if staged is not None]
     by_path = footers.read(spark, [path for staged in new for path in staged.paths])
@@ -267,7 +268,8 @@ def compact(table: Table) -> int:
 
 def vacuum(table: Table, keep_days: int) -> int:
     """Delete files that no version of the last days uses, and their log; return the number of
-    deleted data files."""
+    deleted data files.
+    """
     return delete_expired(DeltaTable(table.path), keep_days * HOURS_PER_DAY * HOUR_MS)
 
 
