@@ -7,7 +7,7 @@ use enmasse_amqp::types::{
     TerminusDurability, TerminusExpiryPolicy, Value,
 };
 
-use crate::ledger::{Ledger, LinkNumber, MessageNumber, TransactionNumber};
+use crate::ledger::{Ledger, LinkNumber, MessageNumber, Received, TransactionNumber};
 
 /// The purpose of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub(crate) struct Sending {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unsettled {
     pub(crate) delivery_id: u32,
-    pub(crate) message: MessageNumber,
+    pub(crate) received: Received,
 }
 
 #[derive(Debug)]

@@ -40,9 +40,9 @@ impl Client {
             return ledger
                 .violation(format!("link {number}: {} bytes that are not a message of the simulation", bytes.len()));
         };
-        let Some(message) = ledger.received(number, &content, incoming.settled, &bytes) else { return };
+        let Some(received) = ledger.received(number, &content, incoming.settled, &bytes) else { return };
         if !incoming.settled {
-            link.unsettled.push(Unsettled { delivery_id: incoming.delivery_id, message });
+            link.unsettled.push(Unsettled { delivery_id: incoming.delivery_id, received });
         }
         if let Some(reply_to) = content.reply_to.filter(|_| self.replies.len() < REPLIES_MAX) {
             let creator = ledger.creator_of(&reply_to);
@@ -68,7 +68,7 @@ impl Client {
                 Outcome::Modified(modified) if !direct && !modified.delivery_failed => Outcome::Released,
                 outcome => outcome,
             };
-            ledger.consumer_outcome(number, delivery.message, OutcomeKind::of(&outcome), None);
+            ledger.consumer_outcome(number, delivery.received, OutcomeKind::of(&outcome), None);
             live.machine.settle(id, delivery.delivery_id, &outcome);
         }
         let Some(live) = &mut self.live else { return };
@@ -102,7 +102,7 @@ impl Client {
             return false;
         }
         debug_assert!(self.links[at].is_attached(), "only deliveries of attached links are retired");
-        ledger.consumer_outcome(number, delivery.message, OutcomeKind::Accepted, Some(transaction));
+        ledger.consumer_outcome(number, delivery.received, OutcomeKind::Accepted, Some(transaction));
         let state = TransactionalState { txn_id, outcome: Some(Outcome::Accepted) };
         live.machine.settle_with(id, delivery.delivery_id, &DeliveryState::Transactional(Box::new(state)), true);
         true

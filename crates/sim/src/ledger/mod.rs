@@ -190,6 +190,30 @@ impl RunStats {
     }
 }
 
+/// A message that a consumer has received. A dead letter may have two copies of it, of two
+/// subscriptions: `delivery` tells them apart.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Received {
+    message: MessageNumber,
+    delivery: NotedDelivery,
+}
+
+/// Which delivery of its link a received message is.
+#[derive(Clone, Copy, Debug)]
+enum NotedDelivery {
+    /// the latest of the message that is not settled
+    Latest,
+    At(usize),
+    /// none: it comes from no queue, or from one that cannot be identified
+    None,
+}
+
+impl From<MessageNumber> for Received {
+    fn from(message: MessageNumber) -> Self {
+        Self { message, delivery: NotedDelivery::Latest }
+    }
+}
+
 impl Ledger {
     /// A ledger for addresses with these terms.
     pub(crate) fn new(terms: impl Iterator<Item = (String, Terms)>) -> Self {
@@ -419,7 +443,7 @@ impl Ledger {
         content: &Content,
         settled: bool,
         bytes: &[u8],
-    ) -> Option<MessageNumber> {
+    ) -> Option<Received> {
         self.stats.received += 1;
         let number = match content.number {
             Some(number) => number,
@@ -433,35 +457,42 @@ impl Ledger {
                 }
             },
         };
-        self.log(&format!("link {to} receives {number} settled={settled}"));
+        let origin =
+            content.dead_letter().map_or(String::new(), |(origin, cause)| format!(" from {origin}: {cause:?}"));
+        self.log(&format!("link {to} receives {number} settled={settled}{origin}"));
         if number >= self.messages.len() {
             self.violation(format!("link {to} received message {number}, which was never sent"));
             return None;
         }
+        let deliveries = self.links[to].deliveries.len();
         match self.links[to].source.clone() {
             Some(Source::Stream(name)) => self.received_from_stream(to, number, &name, content),
             Some(source) => self.received_from_queue(to, number, &source, content, settled),
             None if self.messages[number].route.temporary.is_some() => {}
             None => self.received_direct(to, number, settled, bytes),
         }
-        Some(number)
+        let is_noted = self.links[to].deliveries.len() > deliveries;
+        let delivery = if is_noted { NotedDelivery::At(deliveries) } else { NotedDelivery::None };
+        Some(Received { message: number, delivery })
     }
 
     /// A consumer settles a delivery.
     pub(crate) fn consumer_outcome(
         &mut self,
         to: LinkNumber,
-        number: MessageNumber,
+        received: impl Into<Received>,
         outcome: OutcomeKind,
         transaction: Option<TransactionNumber>,
     ) {
+        let received = received.into();
+        let number = received.message;
         let within = transaction.map_or(String::new(), |number| format!(" in transaction {number}"));
         self.log(&format!("link {to} settles {number} {outcome:?}{within}"));
         if outcome != OutcomeKind::Accepted {
             self.fault(Fault::Negative);
         }
         if self.links[to].source.is_some() {
-            return self.queue_outcome(to, number, outcome, transaction);
+            return self.queue_outcome(to, received, outcome, transaction);
         }
         let copies = self.messages.get_mut(number).map(|message| &mut message.copies);
         if let Some(copy) = copies.and_then(|copies| copies.iter_mut().find(|copy| copy.to == to)) {

@@ -11,7 +11,9 @@ use std::collections::BTreeSet;
 
 use enmasse_router::core::AddressKind;
 
-use super::{Ledger, LinkNumber, LinkState, MessageNumber, OutcomeKind, Progress, TransactionNumber};
+use super::{
+    Ledger, LinkNumber, LinkState, MessageNumber, NotedDelivery, OutcomeKind, Progress, Received, TransactionNumber,
+};
 use crate::address::{DEAD_LETTERS, Terms};
 use crate::message::Content;
 
@@ -337,12 +339,20 @@ impl Ledger {
     pub(super) fn queue_outcome(
         &mut self,
         to: LinkNumber,
-        number: MessageNumber,
+        received: Received,
         outcome: OutcomeKind,
         transaction: Option<TransactionNumber>,
     ) {
-        let mut open = self.links[to].deliveries.iter_mut().rev();
-        let Some(delivery) = open.find(|one| one.message == number && one.outcome.is_none()) else { return };
+        let number = received.message;
+        let deliveries = &mut self.links[to].deliveries;
+        let mut open = deliveries.iter_mut().enumerate().rev();
+        let is_wanted = |at: usize| match received.delivery {
+            NotedDelivery::Latest => true,
+            NotedDelivery::At(delivery) => delivery == at,
+            NotedDelivery::None => false,
+        };
+        let open = open.find(|(at, one)| one.message == number && one.outcome.is_none() && is_wanted(*at));
+        let Some((_, delivery)) = open else { return };
         delivery.outcome = Some(outcome);
         let queue = delivery.queue;
         let moves = self.queues[queue].terms.dead_letter;
