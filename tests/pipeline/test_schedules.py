@@ -27,7 +27,7 @@ from postgres_server import PostgresServer
 from published_streams import Log
 
 pytestmark = pytest.mark.timeout(1500)
-SCHEDULES = int(os.environ.get("ENMASSE_PIPELINE_KILLS", "5"))
+SCHEDULES = int(os.environ.get("ENMASSE_PIPELINE_KILLS", "2"))
 KILLS = 4
 """Kills of one schedule."""
 WAVE = 120
