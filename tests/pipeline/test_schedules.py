@@ -27,7 +27,7 @@ from postgres_server import PostgresServer
 from published_streams import Log
 
 pytestmark = pytest.mark.timeout(1500)
-SCHEDULES = int(os.environ.get("ENMASSE_PIPELINE_KILLS", "2"))
+SCHEDULES = int(os.environ.get("ENMASSE_PIPELINE_KILLS", "1"))
 KILLS = 4
 """Kills of one schedule."""
 WAVE = 120
@@ -150,6 +150,7 @@ def test_whatever_is_killed_every_figure_is_exact(
     assert found_by(file) == found_by(whole), kills
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True])
 def test_each_commit_of_a_spool_and_of_a_sink_is_survived(
     node: Node, tmp_path: Path, after: bool
