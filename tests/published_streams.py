@@ -55,3 +55,18 @@ def readings(first: int, count: int) -> list[Message]:
         )
         for number in range(first, first + count)
     ]
+
+
+def drained(url: str, address: str) -> list[Message]:
+    """Receive and accept all messages of a queue."""
+
+    async def receive() -> list[Message]:
+        async with connect(url) as session, session.receiver(address) as receiver:
+            await receiver.drain()
+            found = []
+            async for delivery in receiver:
+                delivery.settle()
+                found.append(delivery.message)
+            return found
+
+    return asyncio.run(receive())

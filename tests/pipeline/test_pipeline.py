@@ -1,6 +1,5 @@
 """A pipeline from end to end, on the Spark and the platform that all tests here share."""
 
-import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import closing
@@ -10,31 +9,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from enmasse.base.clock import SystemClock
-from enmasse.client import connect
-from enmasse.messaging import Message
 from enmasse.pipeline.ingest import batches, report
 from enmasse.pipeline.ingest.store import Store
 from enmasse.pipeline.live import database
 from pipeline_runs import check_tables, document, message, open_pipeline, run_once
 from platform_process import Platform
-from published_streams import Log
+from published_streams import Log, drained
 
 pytestmark = pytest.mark.timeout(400)
-
-
-def taken(url: str, address: str) -> list[Message]:
-    """All that a queue has."""
-
-    async def take() -> list[Message]:
-        async with connect(url) as session, session.receiver(address) as receiver:
-            await receiver.drain()
-            found = []
-            async for delivery in receiver:
-                delivery.settle()
-                found.append(delivery.message)
-            return found
-
-    return asyncio.run(take())
 
 
 def test_tables_alerts_and_what_goes_on_are_exact(
@@ -59,7 +41,7 @@ def test_tables_alerts_and_what_goes_on_are_exact(
     with closing(db):
         incidents = db.rows(database.ANOMALIES)
         assert db.status()["alerts"] == {"waiting": 0, "sent": 2, "rejected": 0}
-    alerts = taken(log.url, "q0")
+    alerts = drained(log.url, "q0")
     assert [one.properties.correlation_id for one in alerts] == [one["id"] for one in incidents]
     store = Store(pipeline, paths)
     (chosen,) = pipeline.spec.sources

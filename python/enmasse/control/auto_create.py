@@ -26,7 +26,7 @@ from enmasse.resources.auto_create import (
     expiry_ms,
 )
 from enmasse.resources.naming import hashed_name, resource_name
-from enmasse.store import Store
+from enmasse.store import Store, changed_keys
 
 log = structlog.get_logger(__name__)
 
@@ -195,14 +195,8 @@ class Expiry:
 
     def _take_in(self) -> None:
         """Take in what has been declared and deleted since the last look."""
-        try:
-            if self._taken_in is None:
-                keys = {one.key for one in self._store.list("Address")}
-            else:
-                keys = {event.resource.key for event in self._store.changes(self._taken_in)}
-        except Conflict as error:
-            if error.code != Code.VERSION_EXPIRED:
-                raise
+        keys = changed_keys(self._store, self._taken_in)
+        if keys is None:
             keys = {*self._watched, *(one.key for one in self._store.list("Address"))}
         self._taken_in = self._store.version
         for key in keys:

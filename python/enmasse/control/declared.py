@@ -4,10 +4,9 @@ Admission and the compiler read the same state, so it never contains what a requ
 requests are decided in overlays, and enter the state once they are in the store.
 """
 
-from enmasse.base.errors import Code, Conflict
 from enmasse.plan import DeclaredState
 from enmasse.resources import Declared, Key, Resource
-from enmasse.store import Store
+from enmasse.store import Store, changed_keys
 
 
 class StoreState:
@@ -40,14 +39,10 @@ class StoreState:
 
     def _changed(self) -> set[Key]:
         """Return the keys that may have changed since the last call."""
-        try:
-            if self._version is not None:
-                changes = self._store.changes(self._version)
-                return {event.resource.key for event in changes}
-        except Conflict as error:
-            if error.code != Code.VERSION_EXPIRED:
-                raise
-        return {*self._state.keys(), *(one.key for one in self._store.list())}
+        changed = changed_keys(self._store, self._version)
+        if changed is None:
+            return {*self._state.keys(), *(one.key for one in self._store.list())}
+        return changed
 
     def _apply(self, key: Key, now: Resource | None) -> None:
         before = self._state.get(key)

@@ -7,10 +7,9 @@ addresses by uid.
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from enmasse.base.errors import Code, Conflict
 from enmasse.plan import PLATFORM
 from enmasse.resources import AddressSpace, Declared, Key, Resource
-from enmasse.store import EventType, Store
+from enmasse.store import EventType, Store, changed_keys
 from enmasse.store.protocol import Event
 
 ATTACHED = ("ConfigMap", "Secret", "Service")
@@ -84,16 +83,10 @@ class Inventory:
     def pending(self) -> Pending:
         """Return the keys that may have changed since the last `take`."""
         version = self._store.version
-        try:
-            if self._version is None:
-                return Pending(version, {one.key for one in self._store.list()})
-            changes = self._store.changes(self._version)
-            return Pending(version, {event.resource.key for event in changes})
-        except Conflict as error:
-            if error.code != Code.VERSION_EXPIRED:
-                raise
-        there = {one.key for one in self._store.list()}
-        return Pending(version, {PLATFORM, *self._identities} | there)
+        changed = changed_keys(self._store, self._version)
+        if changed is None:
+            changed = {PLATFORM, *self._identities, *(one.key for one in self._store.list())}
+        return Pending(version, changed)
 
     def ended_spaces(self, keys: Iterable[Key]) -> set[Key]:
         """Return the address spaces among some keys that were deleted or replaced."""

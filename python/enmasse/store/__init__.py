@@ -5,7 +5,8 @@ writes every change to disk before it is visible. `PostgresStore` (`enmasse.stor
 `KubernetesStore` (`enmasse.store.kubernetes`) are shared by several processes.
 """
 
+from enmasse.store.changes import changed_keys
 from enmasse.store.memory import MemoryStore
 from enmasse.store.protocol import Event, EventType, Leadership, Store, Turn
 
-__all__ = ["Event", "EventType", "Leadership", "MemoryStore", "Store", "Turn"]
+__all__ = ["Event", "EventType", "Leadership", "MemoryStore", "Store", "Turn", "changed_keys"]

@@ -1,6 +1,5 @@
 """Alerts and commands at a real platform: one for each incident, whatever is cut off."""
 
-import asyncio
 import json
 import threading
 from collections import Counter
@@ -13,14 +12,14 @@ import pytest
 from doubles import TestClock
 from enmasse.base.clock import Clock
 from enmasse.base.errors import Unavailable
-from enmasse.client import connect
-from enmasse.messaging import Data, Message
+from enmasse.messaging import Data
 from enmasse.pipeline.connector import options as option_table
 from enmasse.pipeline.live import alerts, database
 from enmasse.pipeline.live.alerts import CONCURRENT_MAX, PAUSES_S, AlertSender
 from enmasse.pipeline.live.database import Live
 from enmasse.resources.pipeline import PipelineSpec
 from platform_process import Platform, running
+from published_streams import drained
 from silver_readings import Batch, measured, put_in, us
 from stream_documents import SPACE, address, stream
 
@@ -77,21 +76,6 @@ def sender(db: Live, platform: Platform, clock: Clock | None = None) -> AlertSen
     return AlertSender("p", db, servers, clock or TestClock())
 
 
-def drained(platform: Platform, name: str) -> list[Message]:
-    """Take all that a queue has."""
-
-    async def take() -> list[Message]:
-        async with connect(platform.url()) as session, session.receiver(name) as receiver:
-            await receiver.drain()
-            found = []
-            async for delivery in receiver:
-                delivery.settle()
-                found.append(delivery.message)
-            return found
-
-    return asyncio.run(take())
-
-
 def test_an_incident_is_told_once_though_the_telling_was_cut_off(
     queues: Platform, opened: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,7 +92,7 @@ def test_an_incident_is_told_once_though_the_telling_was_cut_off(
     sender(again, queues).send()
     sender(again, queues).send()
     assert again.status()["alerts"] == {"waiting": 0, "sent": 3, "rejected": 0}
-    messages = drained(queues, "alerts")
+    messages = drained(queues.url(), "alerts")
     ids = [row["id"] for row in again.rows(database.ANOMALIES)]
     assert [message.properties.correlation_id for message in messages] == ids
     first = messages[0]
@@ -137,7 +121,7 @@ def test_a_device_is_sent_its_command_once_it_has_an_address(
     sends.send()
     assert db.pending() == []
     for name in ("to-a", "to-b", "to-c"):
-        (message,) = drained(queues, name)
+        (message,) = drained(queues.url(), name)
         assert message.properties.subject == "cool"
         assert message.body == Data((b'{"valve": "open"}',))
 
@@ -155,12 +139,12 @@ def test_an_address_that_is_full_holds_up_its_own_alerts_only(
         clock.advance(PAUSES_S[-1])
     assert [row["address"] for row in db.rows(database.ALERTS) if not row["outcome"]] != []
     assert [place[2] for place in db.pending()] == ["full"]
-    assert len(drained(queues, "alerts")) == 3
-    found = drained(queues, "full")
+    assert len(drained(queues.url(), "alerts")) == 3
+    found = drained(queues.url(), "full")
     while db.pending():
         clock.advance(PAUSES_S[-1])
         sends.send()
-        found += drained(queues, "full")
+        found += drained(queues.url(), "full")
     assert sorted(message.properties.group_id or "" for message in found) == ["a", "b", "c"]
 
 
@@ -203,7 +187,7 @@ def test_addresses_that_take_nothing_leave_room_for_those_that_do(
     troubles = db.status()["troubles"]["address"]
     assert sorted(troubles) == [f"mute{n}" for n in range(CONCURRENT_MAX + 2)]
     assert troubles["mute0"]["error"] == "mute0 takes nothing" and troubles["mute0"]["tries"] == 0
-    assert [message.properties.group_id for message in drained(queues, "alerts")] == ["a"]
+    assert [message.properties.group_id for message in drained(queues.url(), "alerts")] == ["a"]
     # before its pause is over nobody is tried again
     tried.clear()
     sends.send()
@@ -214,7 +198,7 @@ def test_addresses_that_take_nothing_leave_room_for_those_that_do(
     find(db, tmp_path, 1, "b")
     while ("s", str(tmp_path), "alerts") in db.pending():
         sends.start_pending()
-    assert [message.properties.group_id for message in drained(queues, "alerts")] == ["b"]
+    assert [message.properties.group_id for message in drained(queues.url(), "alerts")] == ["b"]
     assert sum(tried.values()) == CONCURRENT_MAX
     held.set()
     sends.send()

@@ -78,7 +78,7 @@ fn trouble(shard: &Shard, dice: &mut Dice) {
 fn check_alive(shard: &mut Shard, dice: &mut Dice) {
     // A batch written in chunks may count before its completion.
     if shard.staged.is_none() {
-        assert_eq!(shard.log.stats().alive_messages, shard.known.len() as u64, "the count of what is alive is wrong");
+        assert_eq!(shard.log.stats().alive_messages, shard.known.len() as u64, "alive messages");
     }
     shard.read(0, usize::MAX);
     if dice.percent(30) && shard.settle().is_ok() {

@@ -333,7 +333,7 @@ impl Router {
         self.release_open_fences(links);
         self.turn_operations(links);
         self.process_dirty(links);
-        self.received.tell();
+        self.received.report();
         for key in self.to_notify.drain(..) {
             let Some(producer) = self.producers.get_mut(key) else { continue };
             producer.to_notify = false;

@@ -90,7 +90,7 @@ pub(super) struct Received {
     /// what waits for consumers at direct addresses
     pub(super) waiting_bytes: u64,
     /// the bytes last reported to the budget, and the shares of them with the journal and held
-    notified: u64,
+    reported: u64,
     journal_reported: u64,
     held_reported: u64,
     /// what the budget had left then
@@ -107,7 +107,7 @@ impl Received {
             journal_bytes: 0,
             held_bytes: 0,
             waiting_bytes: 0,
-            notified: 0,
+            reported: 0,
             journal_reported: 0,
             held_reported: 0,
             left,
@@ -205,22 +205,22 @@ impl Received {
         }
     }
 
-    /// The end of a turn.
-    pub(super) fn tell(&mut self) {
+    /// The end of a turn: reports the bytes to the budget, and learns what it has left.
+    pub(super) fn report(&mut self) {
         let held = self.journal_bytes + self.waiting_bytes + self.held_bytes;
-        let change = held.wrapping_sub(self.notified);
+        let change = held.wrapping_sub(self.reported);
         let before = match change {
             0 => self.budget.held.load(Ordering::Relaxed),
             _ => self.budget.held.fetch_add(change, Ordering::Relaxed),
         };
-        (self.notified, self.journal_reported, self.held_reported) = (held, self.journal_bytes, self.held_bytes);
+        (self.reported, self.journal_reported, self.held_reported) = (held, self.journal_bytes, self.held_bytes);
         self.left = self.budget.bytes.saturating_sub(before.wrapping_add(change));
     }
 }
 
 impl Drop for Received {
     fn drop(&mut self) {
-        self.budget.held.fetch_sub(self.notified, Ordering::Relaxed);
+        self.budget.held.fetch_sub(self.reported, Ordering::Relaxed);
     }
 }
 
@@ -249,7 +249,7 @@ mod tests {
             let reads = !shard.is_over(account, false);
             if reads {
                 shard.add(account, 0, READ);
-                shard.tell();
+                shard.report();
             }
             reads
         });
@@ -261,7 +261,7 @@ mod tests {
         let (budget, [mut one, mut other]) = shards(64 * MIB);
         let (first, second) = (one.open(1), other.open(2));
         assert_eq!(fill(&mut one, first), 32 * MIB + READ);
-        other.tell();
+        other.report();
         assert!(fill(&mut other, second).abs_diff(16 * MIB) <= READ);
         assert!(budget.held() <= budget.bytes());
     }
@@ -271,8 +271,8 @@ mod tests {
         let (_, [mut one, mut other]) = shards(4 * MIB);
         let (full, new) = (one.open(1), other.open(2));
         one.add(full, 0, 100 * MIB);
-        one.tell();
-        other.tell();
+        one.report();
+        other.report();
         assert_eq!(fill(&mut other, new), MIB + READ);
     }
 
@@ -282,10 +282,10 @@ mod tests {
         let account = shard.open(1);
         let had = fill(&mut shard, account);
         shard.remove(account, 0, MIB);
-        shard.tell();
+        shard.report();
         assert!(!shard.is_over(account, false) && shard.is_over(account, true));
         shard.remove(account, 0, had - 3 * MIB);
-        shard.tell();
+        shard.report();
         assert!(!shard.is_over(account, true));
     }
 
@@ -295,7 +295,7 @@ mod tests {
         let account = shard.open(1);
         shard.waiting_bytes = 16 * MIB as u64;
         shard.hold(account, 16 * MIB);
-        shard.tell();
+        shard.report();
         assert_eq!(fill(&mut shard, account), 16 * MIB + READ);
         assert_eq!(budget.held(), (48 * MIB + READ) as u64);
     }
@@ -307,10 +307,10 @@ mod tests {
         while shard.may_hold(greedy, READ) {
             shard.hold(greedy, READ);
         }
-        shard.tell();
+        shard.report();
         assert!(shard.may_hold(other, 32 * MIB) && !shard.may_hold(other, 32 * MIB + 1));
         shard.waiting_bytes = 64 * MIB as u64;
-        shard.tell();
+        shard.report();
         assert!(!shard.may_hold(greedy, 1));
         assert!(shard.may_hold(other, MIB) && !shard.may_hold(other, MIB + 1));
         shard.release(greedy, 32 * MIB);
@@ -344,11 +344,11 @@ mod tests {
         shard.add(account, 1, 10);
         shard.close(account);
         shard.close(account);
-        shard.tell();
+        shard.report();
         assert_eq!(budget.held(), 10 + MESSAGE_BYTES);
         shard.remove(account, 1, 10);
         shard.remove(Account::NONE, 1, 10);
-        shard.tell();
+        shard.report();
         assert_eq!((budget.held(), shard.spaces.len(), shard.accounts.len()), (0, 0, 0));
     }
 
@@ -358,7 +358,7 @@ mod tests {
         let account = one.open(1);
         one.add(account, 0, 100);
         one.hold(account, 5);
-        one.tell();
+        one.report();
         drop(other);
         assert_eq!(budget.held(), 105);
         drop(one);
@@ -376,7 +376,7 @@ mod tests {
             let mut held = [0usize; 6];
             for (space, reads, bytes) in steps {
                 let (shard, account) = (&mut shards[space % 3], accounts[space]);
-                shard.tell();
+                shard.report();
                 if reads && !shard.is_over(account, false) {
                     shard.add(account, 0, bytes);
                     held[space] += bytes;
@@ -385,7 +385,7 @@ mod tests {
                     shard.remove(account, 0, back);
                     held[space] -= back;
                 }
-                shard.tell();
+                shard.report();
                 let total: usize = held.iter().sum();
                 prop_assert_eq!(budget.held(), total as u64);
                 prop_assert!(total <= 8 * MIB + 6 * (SPACE_BYTES_MIN as usize + READ), "{held:?}");

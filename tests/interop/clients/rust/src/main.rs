@@ -301,8 +301,7 @@ async fn drain(session: &mut Session_, given: &Options) -> Json {
     for ending in endings {
         within(ending).await.expect("an outcome");
     }
-    // The library tells nobody when the peer has answered; what can be seen is that the link works
-    // on afterwards.
+    // The library does not report the end of the drain. That the link still works shows it.
     incoming.drain().await.expect("the drain is asked for");
     let another = sender(session, "another", given.address.as_str()).await; // what it answers comes after the drain's end
     incoming.set_credit(1).await.expect("credit is given");
