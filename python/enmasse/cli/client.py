@@ -9,6 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import httpx2
+
 from enmasse.base.clock import Clock, SystemClock
 from enmasse.base.data_dir import DataDir, default_data_dir
 from enmasse.base.errors import (
@@ -25,7 +27,6 @@ from enmasse.base.errors import (
 )
 from enmasse.base.kinds import API_VERSION, KINDS
 from enmasse.cli import contexts, kinds, network
-from enmasse.cli.http_client import HttpClient, Response, Unreachable
 
 BASE = f"/apis/{API_VERSION}"
 TIMEOUT_S = 30.0
@@ -45,12 +46,13 @@ class Api:
         self, url: str, token: str, ca: str | None = None, timeout_s: float = TIMEOUT_S
     ) -> None:
         self.clock: Clock = SystemClock()
-        self._timeout_s = timeout_s
-        self._http = HttpClient(
-            url,
-            {"Authorization": f"Bearer {token}"},
-            timeout_s=timeout_s,
-            trusted=_trusting(ca) if ca else None,
+        self._http = httpx2.Client(
+            base_url=url,
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=timeout_s,
+            trust_env=False,
+            # Loading the system's CAs takes as long as a request: only for TLS.
+            verify=_trusting(ca) if ca else not url.startswith("http:"),
         )
 
     @classmethod
@@ -221,10 +223,12 @@ class Api:
         with (
             open(to, "wb", opener=_privately) as file,
             self._reached(),
-            self._http.stream(path, parameters=parameters, silence_s=self._timeout_s) as answer,
+            self._http.stream("GET", path, params=parameters) as answer,
         ):
-            _check_stream(answer)
-            for chunk in answer.chunks():
+            if answer.status_code != 200:
+                answer.read()
+            _check(answer)
+            for chunk in answer.iter_raw():
                 file.write(chunk)
             file.flush()
             os.fsync(file.fileno())
@@ -243,29 +247,30 @@ class Api:
         Raises: Unavailable while the platform starts or stops.
         """
         with self._reached():
-            answer, body = self._http.request("GET", "/readyz")
-        text = body.decode(errors="replace").strip()
-        if answer.status == 503:
-            raise Unavailable(Code.NOT_AVAILABLE, text)
-        return text if answer.is_success else "ok"
+            answer = self._http.get("/readyz")
+        if answer.status_code == 503:
+            raise Unavailable(Code.NOT_AVAILABLE, answer.text.strip())
+        return answer.text.strip() if answer.is_success else "ok"
 
     def logs(self, tail: int, *, follow: bool) -> Iterator[str]:
         """Yield log records: the last `tail`, then new ones."""
         parameters = {"tail": str(tail), "follow": "true" if follow else "false"}
+        timeout = httpx2.Timeout(TIMEOUT_S, read=None)
         with (
             self._reached(),
-            self._http.stream(f"{BASE}/logs", parameters=parameters, silence_s=None) as answer,
+            self._http.stream("GET", f"{BASE}/logs", params=parameters, timeout=timeout) as answer,
         ):
-            _check_stream(answer)
-            yield from answer.lines()
+            if answer.status_code != 200:
+                answer.read()
+            _check(answer)
+            yield from answer.iter_lines()
 
     def audit(self, tail: int, of: str = "requests") -> Sequence[Document]:
         """Return the latest records of the audit trail, oldest first: of requests or logins."""
         with self._reached():
-            parameters = {"tail": str(tail), "of": of}
-            answer, body = self._http.request("GET", f"{BASE}/audit", parameters=parameters)
-        _check(answer, body)
-        return [json.loads(line) for line in body.splitlines()]
+            answer = self._http.get(f"{BASE}/audit", params={"tail": str(tail), "of": of})
+        _check(answer)
+        return [json.loads(line) for line in answer.text.splitlines()]
 
     def wait_ready(self, plural: str, document: Document) -> Document:
         """Return the resource once it is ready.
@@ -367,14 +372,17 @@ class Api:
         headers: Mapping[str, str],
     ) -> Iterator[Document]:
         """Yield the events of a watch; `silence_s` is its maximum idle time."""
+        timeout = httpx2.Timeout(TIMEOUT_S, read=silence_s)
         with (
             self._reached(),
             self._http.stream(
-                path, parameters=parameters, headers=headers, silence_s=silence_s
+                "GET", path, params=parameters, timeout=timeout, headers=headers
             ) as answer,
         ):
-            _check_stream(answer)
-            for line in answer.lines():
+            if answer.status_code != 200:
+                answer.read()
+            _check(answer)
+            for line in answer.iter_lines():
                 event = json.loads(line)
                 if event["type"] == "ERROR":
                     raise _ended(event["object"])
@@ -389,15 +397,13 @@ class Api:
         headers: Mapping[str, str] | None = None,
     ) -> Document:
         with self._reached():
-            answer, found = self._http.request(
-                method, path, parameters=parameters, document=body, headers=headers
-            )
-        _check(answer, found)
-        document: Document = json.loads(found)
+            answer = self._http.request(method, path, json=body, params=parameters, headers=headers)
+        _check(answer)
+        document: Document = answer.json()
         return document
 
     def _reached(self) -> "_Reached":
-        return _Reached(self._http.url)
+        return _Reached(str(self._http.base_url))
 
 
 class _Reached:
@@ -415,7 +421,7 @@ class _Reached:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if isinstance(error, Unreachable):
+        if isinstance(error, httpx2.HTTPError):
             if _is_untrusted(error):
                 message = (
                     f"the certificate of {self._url} is not trusted; set its CA:"
@@ -455,7 +461,7 @@ _FOREIGN: dict[int, Code] = {
 """Error codes for HTTP statuses of a Kubernetes server."""
 
 
-def _foreign(answer: Response, status: Document) -> str:
+def _foreign(answer: httpx2.Response, status: Document) -> str:
     """Return our code for an error without one.
 
     Raises: KeyError if the response is not a Kubernetes Status.
@@ -464,26 +470,20 @@ def _foreign(answer: Response, status: Document) -> str:
         raise KeyError("kind")
     if status.get("reason") == "AlreadyExists":
         return Code.ALREADY_EXISTS
-    other = Code.REQUEST_INVALID if answer.status < 500 else Code.NOT_AVAILABLE
-    return _FOREIGN.get(answer.status, other)
+    other = Code.REQUEST_INVALID if answer.status_code < 500 else Code.NOT_AVAILABLE
+    return _FOREIGN.get(answer.status_code, other)
 
 
 def _privately(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
-def _check_stream(answer: Response) -> None:
-    """Raise the error of a refusal, which is read whole."""
-    if not answer.is_success:
-        _check(answer, answer.read())
-
-
-def _check(answer: Response, body: bytes) -> None:
+def _check(answer: httpx2.Response) -> None:
     """Raise the error of a refusal."""
     if answer.is_success:
         return
     try:
-        status = json.loads(body)
+        status = answer.json()
         message = status["message"]
         details = status.get("details") or {}
         code: str = details["code"] if "code" in details else _foreign(answer, status)
@@ -493,7 +493,7 @@ def _check(answer: Response, body: bytes) -> None:
     except (ValueError, KeyError, TypeError, AttributeError, IndexError):
         raise PeerError(
             Code.PROTOCOL_BROKEN,
-            f"{answer.url} answered {answer.status}, which is not an EnMasse response",
+            f"{answer.url} answered {answer.status_code}, which is not an EnMasse response",
         ) from None
     raise kind(code, message, faults=faults)
 
