@@ -235,6 +235,7 @@ impl Connection {
     /// Forgets a link whose end the driver knows: its name and deliveries at once, its place when
     /// the peer has detached too.
     pub(super) fn forget_link(&mut self, place: u32) {
+        self.partial.remove(&place);
         self.take_unsettled(LinkId(place), |_| {});
         let Some(link) = self.links.get(place as usize) else { return };
         let names = &mut self.names[link.role as usize];
@@ -294,11 +295,9 @@ impl Connection {
         session.into_iter().flat_map(Session::places).map(LinkId)
     }
 
-    /// Receiving link: whether a delivery has begun on it and not ended.
-    #[must_use]
-    pub fn is_receiving(&self, link: LinkId) -> bool {
-        let link = self.links.get(link.0 as usize);
-        link.is_some_and(|link| link.role == Role::Receiver && link.delivery.in_progress)
+    /// Receiving links on which a delivery has begun and not ended.
+    pub fn receiving(&self) -> impl Iterator<Item = LinkId> {
+        self.partial.iter().map(|place| LinkId(*place))
     }
 
     /// Sending link, after `Credit` with `drain`: returns what credit is left (2.6.7). Written at

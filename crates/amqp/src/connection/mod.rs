@@ -22,7 +22,7 @@ mod state;
 mod timers;
 mod transfers;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 pub use config::{Config, SaslPolicy};
@@ -59,6 +59,8 @@ pub struct Connection {
     /// by the peer's channel
     channels: Slots,
     links: Slab<Link>,
+    /// receiving links on which a delivery has begun and not ended
+    partial: BTreeSet<u32>,
     /// sessions with something to write at the end of the turn, each once
     due: Vec<u32>,
     timers: Timers,
@@ -118,6 +120,7 @@ impl Connection {
             sessions: Slab::new(),
             channels: Slots::default(),
             links: Slab::new(),
+            partial: BTreeSet::new(),
             due: Vec::new(),
             timers: Timers::new(&config, now),
             events: VecDeque::new(),

@@ -1,6 +1,8 @@
 //! Transfers both ways (2.6.12, 2.6.14, 2.7.5): the hot path. Numbers index arrays, nothing is
 //! hashed, and nothing is allocated but the bytes written.
 
+use std::collections::BTreeSet;
+
 use super::fault::Fault;
 use super::state::State;
 use super::{Connection, Event, Incoming, LinkId, Outgoing, SendError, Tag};
@@ -89,6 +91,9 @@ impl Connection {
                 return Err(Box::new(Fault::Link(place, error)));
             }
         };
+        if first == link.delivery.in_progress {
+            note_partial(&mut self.partial, place, first);
+        }
         if first {
             if let Err(expected) = session.count_delivery(link.delivery.id) {
                 return Err(out_of_sequence(index, link.delivery.id, expected));
@@ -126,6 +131,16 @@ fn posting_lost(state: &[u8], error: &Error) -> Option<Event<'static>> {
             Some(Event::PostingRefused { txn_id: state.txn_id, error: error.clone() })
         }
         _ => None,
+    }
+}
+
+/// A delivery of several frames begins, or ends.
+#[cold]
+fn note_partial(partial: &mut BTreeSet<u32>, place: u32, begins: bool) {
+    if begins {
+        partial.insert(place);
+    } else {
+        partial.remove(&place);
     }
 }
 

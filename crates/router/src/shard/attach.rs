@@ -357,7 +357,7 @@ impl Shard {
         let mut reply = reply(attach, &terminus, size);
         settle_first(&mut reply, attach.role, conn.insists_on_settle_mode);
         conn.machine.accept(link, reply);
-        if let Some(credit) = conn.window(link.0).and_then(|window| window.open()) {
+        if let Some(credit) = conn.credit(link.0, Window::open) {
             self.fabric.grant(id.key, link.0, credit);
         }
     }

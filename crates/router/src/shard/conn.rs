@@ -1,6 +1,6 @@
 //! One connection of a shard: the protocol machine, the peer's identity, and its links.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -159,6 +159,8 @@ pub(super) struct Conn {
     /// its space and rights, once it is open
     pub(super) home: Option<Home>,
     pub(super) links: Vec<Link>,
+    /// the numbers of all links that may be held
+    pub(super) held_links: BTreeSet<u32>,
     /// the dynamic nodes of its links: deleted with link or connection
     pub(super) dynamic: Vec<DynamicNode>,
     /// the budget of its temporary queues, once it has had one
@@ -228,6 +230,7 @@ impl Conn {
             insists_on_settle_mode: false,
             home: None,
             links: Vec::new(),
+            held_links: BTreeSet::new(),
             dynamic: Vec::new(),
             temporary: None,
             questions: Vec::new(),
@@ -268,17 +271,26 @@ impl Conn {
             self.links.resize_with(index + 1, || Link::Vacant);
         }
         self.links[index] = link;
-        self.share_out(index);
     }
 
-    /// Gives a sending link the share of its connection. The credit to grant if that changes it.
-    pub(super) fn share_out(&mut self, index: usize) -> Option<u32> {
+    /// Changes the window of a link that sends to us. `change` gets the credit that may be granted
+    /// at a time, and returns the credit to grant, if any. A link that has to do without waits for
+    /// the next share of its space.
+    #[inline]
+    pub(super) fn credit(&mut self, id: u32, change: impl FnOnce(&mut Window, u32) -> Option<u32>) -> Option<u32> {
         let share = self.pacing.share();
-        match self.links.get_mut(index)? {
-            Link::Producer { window, .. } => window.set_share(share),
-            Link::Anonymous(anonymous) if anonymous.requests.is_none() => anonymous.window.set_share(share),
-            Link::Anonymous(_) | Link::Vacant | Link::Consumer { .. } | Link::Coordinator(_) => None,
+        let (window, share) = match self.links.get_mut(id as usize)? {
+            Link::Producer { window, .. } => (window, share),
+            Link::Anonymous(anonymous) if anonymous.requests.is_none() => (&mut anonymous.window, share),
+            Link::Anonymous(anonymous) => (&mut anonymous.window, u32::MAX),
+            Link::Coordinator(coordinator) => (&mut coordinator.window, u32::MAX),
+            Link::Vacant | Link::Consumer { .. } => return None,
+        };
+        let credit = change(window, share);
+        if share == 0 && credit.is_none() {
+            self.pacing.starved.insert(id);
         }
+        credit
     }
 
     pub(super) fn take_link(&mut self, id: LinkId) -> Link {
@@ -340,17 +352,6 @@ impl Conn {
     /// Whether a link we send to listens to several addresses.
     pub(super) fn is_shared(&self, id: u32) -> bool {
         matches!(self.links.get(id as usize), Some(Link::Consumer { attachments, .. }) if attachments.len() > 1)
-    }
-
-    /// The window of a link that sends to us.
-    #[inline]
-    pub(super) fn window(&mut self, id: u32) -> Option<&mut Window> {
-        match self.links.get_mut(id as usize)? {
-            Link::Producer { window, .. } => Some(window),
-            Link::Anonymous(anonymous) => Some(&mut anonymous.window),
-            Link::Coordinator(coordinator) => Some(&mut coordinator.window),
-            Link::Vacant | Link::Consumer { .. } => None,
-        }
     }
 
     /// Whether more bytes may be read from it now.

@@ -130,7 +130,7 @@ impl Shard {
         let window = Window::new(CONTROLS_MAX);
         conn.set_link(link, Link::Coordinator(Box::new(Coordinator { window, beginning: Vec::new(), rejects })));
         conn.machine.accept(link, answer);
-        if let Some(credit) = conn.window(link.0).and_then(|window| window.open()) {
+        if let Some(credit) = conn.credit(link.0, Window::open) {
             self.fabric.grant(id.key, link.0, credit);
         }
         Ok(())

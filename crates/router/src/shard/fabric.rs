@@ -17,6 +17,7 @@ use super::conn::{Attaching, Conn, Link};
 use super::coordinator::within;
 use super::partial_deliveries::{PIECE_BYTES, PartialDeliveries};
 use super::subscribing::Description;
+use super::window::Window;
 use super::work::{DELIVERY_NANOS, WEIGHED_NANOS, Work};
 use crate::core::{AttachmentId, Delivery, Ending, Hold, Links, TransactionId, Unsettled};
 use crate::plan::Operation;
@@ -101,7 +102,7 @@ impl Fabric {
     pub(super) fn link_taken(&mut self, conn: u32, link: u32, count: u32) {
         let Some(state) = self.conns.get_mut(conn as usize) else { return };
         let count = state.resuming.as_mut().map_or(count, |resuming| resuming.credited(link, count));
-        if let Some(credit) = state.window(link).and_then(|window| window.taken(count)) {
+        if let Some(credit) = state.credit(link, |window, share| window.taken(count, share)) {
             self.grant(conn, link, credit);
         }
     }
@@ -184,18 +185,25 @@ impl Fabric {
                 state.held_bytes = 0;
             }
         }
-        // The link continues only when all of its addresses may.
-        let hold = match state.links.get_mut(link as usize) {
-            Some(Link::Anonymous(anonymous)) => {
-                anonymous.held = if hold { anonymous.held + 1 } else { anonymous.held.saturating_sub(1) };
-                anonymous.held > 0
-            }
-            _ => hold,
-        };
-        if !hold {
+        if let Some(Link::Anonymous(anonymous)) = state.links.get_mut(link as usize) {
+            anonymous.held = if hold { anonymous.held + 1 } else { anonymous.held.saturating_sub(1) };
+        }
+        self.note_hold(conn, link, hold);
+        self.update_hold_back_pressure(conn);
+    }
+
+    /// An address holds a link, or lets it go. The link continues only when all of its addresses
+    /// may, and an older link of its number may end late.
+    fn note_hold(&mut self, conn: u32, link: u32, hold: bool) {
+        let state = self.conns.get(conn as usize).and_then(|state| state.links.get(link as usize));
+        let held = hold || state.is_some_and(|link| self.is_held(link));
+        let Some(state) = self.conns.get_mut(conn as usize) else { return };
+        if held {
+            state.held_links.insert(link);
+        } else {
+            state.held_links.remove(&link);
             state.machine.set_held(LinkId(link), false);
         }
-        self.update_hold_back_pressure(conn);
     }
 
     fn is_held(&self, link: &Link) -> bool {
@@ -223,15 +231,15 @@ impl Fabric {
     #[cold]
     pub(super) fn update_hold_back_pressure(&mut self, conn: u32) {
         let Some(state) = self.conns.get(conn as usize) else { return };
-        self.work.nanos += state.links.len() as u64 * WEIGHED_NANOS;
-        let links = || state.links.iter().enumerate().map(|(link, state)| (LinkId(link as u32), self.is_held(state)));
-        let continues = |link: LinkId| {
-            let sends_to_us = !matches!(state.links[link.0 as usize], Link::Vacant | Link::Consumer { .. });
-            sends_to_us && state.machine.is_receiving(link)
+        let is_held = |link: &LinkId| state.links.get(link.0 as usize).is_some_and(|link| self.is_held(link));
+        let held: Vec<LinkId> = state.held_links.iter().map(|link| LinkId(*link)).filter(is_held).collect();
+        let sends_to_us = |link: &LinkId| {
+            let link = state.links.get(link.0 as usize);
+            link.is_some_and(|link| !matches!(link, Link::Vacant | Link::Consumer { .. }))
         };
-        let going_on = links().filter(|(link, held)| !held && continues(*link));
-        let open: Vec<_> = going_on.filter_map(|(link, _)| state.machine.link_session(link)).collect();
-        let held: Vec<LinkId> = links().filter(|(_, held)| *held).map(|(link, _)| link).collect();
+        let going_on = state.machine.receiving().filter(|link| sends_to_us(link) && !is_held(link));
+        let open: BTreeSet<_> = going_on.filter_map(|link| state.machine.link_session(link)).collect();
+        self.work.nanos += (held.len() + open.len()) as u64 * WEIGHED_NANOS;
         let Some(state) = self.conns.get_mut(conn as usize) else { return };
         for link in held {
             let continues = state.machine.link_session(link).is_some_and(|session| open.contains(&session));
@@ -485,8 +493,10 @@ impl Links for Fabric {
         let Some(attachment) = self.attachments.get(producer).copied() else { return };
         let Some(state) = self.conns.get_mut(attachment.conn as usize) else { return };
         // The anonymous terminus has credit regardless of its addresses (`contracts.md` 7).
-        if let Some(Link::Producer { window, .. }) = state.links.get_mut(attachment.link as usize)
-            && let Some(credit) = if open { window.open() } else { window.close(self.now) }
+        let now = self.now;
+        let change = |window: &mut Window, share| if open { window.open(share) } else { window.close(now) };
+        if let Some(Link::Producer { .. }) = state.links.get(attachment.link as usize)
+            && let Some(credit) = state.credit(attachment.link, change)
         {
             self.grant(attachment.conn, attachment.link, credit);
         }
@@ -499,8 +509,8 @@ impl Links for Fabric {
         }
         let Some(attachment) = self.attachments.get(producer).copied() else { return };
         let Some(state) = self.conns.get_mut(attachment.conn as usize) else { return };
-        if let Some(Link::Producer { window, .. }) = state.links.get_mut(attachment.link as usize)
-            && let Some(credit) = window.set_room(room)
+        if let Some(Link::Producer { .. }) = state.links.get(attachment.link as usize)
+            && let Some(credit) = state.credit(attachment.link, |window, share| window.set_room(room, share))
         {
             self.grant(attachment.conn, attachment.link, credit);
         }

@@ -240,7 +240,7 @@ impl Shard {
         conn.set_link(link, Link::Anonymous(Box::new(node)));
         let terminus = Terminus { name: Some(MANAGEMENT), kind: None, dynamic: false, terms: None };
         conn.machine.accept(link, reply(attach, &terminus, Some(REQUEST_BYTES)));
-        if let Some(credit) = conn.window(link.0).and_then(|window| window.open()) {
+        if let Some(credit) = conn.credit(link.0, Window::open) {
             self.fabric.grant(id.key, link.0, credit);
         }
     }

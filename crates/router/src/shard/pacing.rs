@@ -1,11 +1,13 @@
 //! The traffic of connections, and rate limits: once a turn it is counted and charged to their
 //! space, and the windows of their links follow the rest of the space's budget.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use enmasse_amqp::time::Time;
 
 use super::fabric::Fabric;
+use super::window::Window;
 use super::{ConnId, Shard};
 use crate::table::{Allowance, Carried, Pace, Space, Traffic};
 
@@ -19,6 +21,8 @@ pub(super) struct Pacing {
     traffic: Option<Arc<Traffic>>,
     pace: Option<Arc<Pace>>,
     allowance: Allowance,
+    /// its links whose windows changed while there was no share
+    pub(super) starved: BTreeSet<u32>,
     /// its entry among those that wait
     waits: Option<Time>,
 }
@@ -31,6 +35,7 @@ impl Default for Pacing {
             traffic: None,
             pace: None,
             allowance: UNBOUND,
+            starved: BTreeSet::new(),
             waits: None,
         }
     }
@@ -164,14 +169,22 @@ impl Fabric {
             state.pacing.waits = Some(due);
             self.paced.insert((due, conn));
         }
-        if !changed {
+        let share = state.pacing.share();
+        if !changed || share == 0 {
             return;
         }
-        for link in 0..state.links.len() {
-            let Some(state) = self.conns.get_mut(conn as usize) else { return };
-            if let Some(credit) = state.share_out(link) {
-                self.grant(conn, link as u32, credit);
-            }
+        let starved = std::mem::take(&mut state.pacing.starved);
+        if share == u32::MAX {
+            // There is no bound any more: all of every window may be granted.
+            (0..state.links.len() as u32).for_each(|link| self.widen(conn, link));
+        } else {
+            starved.into_iter().for_each(|link| self.widen(conn, link));
+        }
+    }
+
+    fn widen(&mut self, conn: u32, link: u32) {
+        if let Some(credit) = self.conns.get_mut(conn as usize).and_then(|state| state.credit(link, Window::widen)) {
+            self.grant(conn, link, credit);
         }
     }
 }

@@ -17,8 +17,6 @@ pub(super) struct Window {
     /// sent and not taken by a consumer
     waiting: u32,
     open: bool,
-    /// most that may be granted at a time, by the pace of the space; 0: nothing for now
-    share: u32,
     /// deliveries that the address has room for, of those that are not there yet
     room: u32,
     /// when the peer began a delivery last
@@ -27,7 +25,7 @@ pub(super) struct Window {
 
 impl Window {
     pub(super) fn new(capacity: u32) -> Self {
-        Self { capacity, granted: 0, waiting: 0, open: false, share: u32::MAX, room: u32::MAX, used: None }
+        Self { capacity, granted: 0, waiting: 0, open: false, room: u32::MAX, used: None }
     }
 
     /// A delivery has begun to arrive.
@@ -41,41 +39,39 @@ impl Window {
     /// `count` deliveries have left for a consumer, or were answered without one. The credit to
     /// grant, if it is time for a flow: when half of the window is used up, so that a flow costs
     /// little a message.
+    ///
+    /// `share`, here and below: the credit that may be granted at a time, by the pace of the space;
+    /// 0: none for now.
     #[inline]
-    pub(super) fn taken(&mut self, count: u32) -> Option<u32> {
+    pub(super) fn taken(&mut self, count: u32, share: u32) -> Option<u32> {
         self.waiting = self.waiting.saturating_sub(count);
-        self.replenish()
+        self.replenish(share)
     }
 
-    fn replenish(&mut self) -> Option<u32> {
-        let target = self.target();
-        let most = self.capacity.min(self.share).min(self.room);
+    fn replenish(&mut self, share: u32) -> Option<u32> {
+        let target = self.target(share);
+        let most = self.capacity.min(share).min(self.room);
         let due = target.saturating_sub(self.granted) >= most.div_ceil(2).max(1);
         due.then(|| self.grant(target))
     }
 
     /// The address has room for so many deliveries of this peer. The credit to grant if a flow is
     /// due; earlier grants are not revoked.
-    pub(super) fn set_room(&mut self, room: u32) -> Option<u32> {
+    pub(super) fn set_room(&mut self, room: u32, share: u32) -> Option<u32> {
         self.room = room;
-        self.replenish()
+        self.replenish(share)
     }
 
-    /// As many may be granted at a time as `share` from now on; 0: no more for now. The credit to
-    /// grant if there was none before, or all of the window is open again; otherwise the share
-    /// limits the next grant.
-    pub(super) fn set_share(&mut self, share: u32) -> Option<u32> {
-        let opens = self.share == 0 || share == u32::MAX;
-        self.share = share;
-        let target = self.target();
-        (opens && target > self.granted).then(|| self.grant(target))
+    /// There was no share, or the pace has no bound any more. The credit to grant if that raises it.
+    pub(super) fn widen(&mut self, share: u32) -> Option<u32> {
+        let target = self.target(share);
+        (target > self.granted).then(|| self.grant(target))
     }
 
     /// The address has a consumer now, or room. The credit to grant if that raises it.
-    pub(super) fn open(&mut self) -> Option<u32> {
+    pub(super) fn open(&mut self, share: u32) -> Option<u32> {
         self.open = true;
-        let target = self.target();
-        (target > self.granted).then(|| self.grant(target))
+        self.widen(share)
     }
 
     /// The address has no consumer any more, or no room: nothing more is granted. The credit of an
@@ -86,8 +82,8 @@ impl Window {
         (rests && self.granted > 0).then(|| self.grant(0))
     }
 
-    fn target(&self) -> u32 {
-        if self.open { self.capacity.min(self.room).saturating_sub(self.waiting).min(self.share) } else { 0 }
+    fn target(&self, share: u32) -> u32 {
+        if self.open { self.capacity.min(self.room).saturating_sub(self.waiting).min(share) } else { 0 }
     }
 
     fn grant(&mut self, credit: u32) -> u32 {
@@ -100,110 +96,107 @@ impl Window {
 mod tests {
     use super::*;
 
+    /// The share where there is no bound.
+    const ANY: u32 = u32::MAX;
+
     #[test]
     fn a_closed_window_grants_nothing() {
         let mut window = Window::new(10);
         window.received(Time::ZERO);
-        assert_eq!(window.taken(1), None);
+        assert_eq!(window.taken(1, ANY), None);
     }
 
     #[test]
     fn opening_grants_what_does_not_wait() {
         let mut window = Window::new(10);
         window.received(Time::ZERO);
-        assert_eq!(window.open(), Some(9));
-        assert_eq!(window.open(), None);
+        assert_eq!(window.open(ANY), Some(9));
+        assert_eq!(window.open(ANY), None);
     }
 
     #[test]
     fn credit_is_taken_back_from_a_peer_at_rest_only() {
         let mut window = Window::new(10);
-        assert_eq!(window.open(), Some(10));
+        assert_eq!(window.open(ANY), Some(10));
         assert_eq!(window.close(Time::ZERO), Some(0), "it never sent");
         assert_eq!(window.close(Time::ZERO), None, "it has none");
-        assert_eq!(window.open(), Some(10));
+        assert_eq!(window.open(ANY), Some(10));
         window.received(Time::from_micros(5));
         assert_eq!(window.close(Time::from_micros(4 + REST_US)), None, "more may be under way");
         window.received(Time::from_micros(6));
-        assert_eq!(window.taken(2), None, "and brings nothing");
+        assert_eq!(window.taken(2, ANY), None, "and brings nothing");
         assert_eq!(window.close(Time::from_micros(6 + REST_US)), Some(0));
-        assert_eq!(window.open(), Some(10));
+        assert_eq!(window.open(ANY), Some(10));
     }
 
     #[test]
     fn a_flow_is_due_when_half_is_used_up() {
         let mut window = Window::new(10);
-        assert_eq!(window.open(), Some(10));
+        assert_eq!(window.open(ANY), Some(10));
         for _ in 0..5 {
             window.received(Time::ZERO);
         }
-        assert_eq!(window.taken(4), None, "nine may be outstanding, five are: four to give is under half");
-        assert_eq!(window.taken(1), Some(10));
+        assert_eq!(window.taken(4, ANY), None, "nine may be outstanding, five are: four to give is under half");
+        assert_eq!(window.taken(1, ANY), Some(10));
     }
 
     #[test]
     fn a_window_of_one_opens_again_after_each() {
         let mut window = Window::new(1);
-        assert_eq!(window.open(), Some(1));
+        assert_eq!(window.open(ANY), Some(1));
         window.received(Time::ZERO);
-        assert_eq!(window.taken(1), Some(1));
+        assert_eq!(window.taken(1, ANY), Some(1));
     }
 
     #[test]
     fn a_share_bounds_what_is_granted_and_takes_nothing_back() {
         let mut window = Window::new(10);
-        assert_eq!(window.set_share(4), None, "it is closed");
-        assert_eq!(window.open(), Some(4));
+        assert_eq!(window.widen(4), None, "it is closed");
+        assert_eq!(window.open(4), Some(4));
         window.received(Time::ZERO);
-        assert_eq!(window.taken(1), None, "less than half of the share");
+        assert_eq!(window.taken(1, 4), None, "less than half of the share");
         window.received(Time::ZERO);
-        assert_eq!(window.taken(1), Some(4));
-        assert_eq!(window.set_share(0), None, "what is out may be used");
+        assert_eq!(window.taken(1, 4), Some(4));
         for _ in 0..3 {
             window.received(Time::ZERO);
         }
-        assert_eq!(window.taken(3), None, "and brings nothing");
-        assert_eq!(window.set_share(2), Some(2));
-        assert_eq!(window.set_share(4), None, "it holds for the next grant");
-        assert_eq!(window.set_share(u32::MAX), Some(10), "there is no bound any more");
-        assert_eq!(window.set_share(4), None);
-        assert_eq!(window.open(), None, "less than what is out");
-        assert_eq!(window.set_share(0), None);
-        assert_eq!(window.set_share(4), None);
+        assert_eq!(window.taken(3, 0), None, "what is out may be used, and brings nothing");
+        assert_eq!(window.widen(2), Some(2));
+        assert_eq!(window.widen(u32::MAX), Some(10), "there is no bound any more");
+        assert_eq!(window.open(4), None, "less than what is out");
     }
 
     #[test]
     fn a_window_is_no_wider_than_the_room_at_the_address() {
         let mut window = Window::new(10);
-        assert_eq!(window.set_room(6), None, "it is closed");
-        assert_eq!(window.open(), Some(6));
+        assert_eq!(window.set_room(6, ANY), None, "it is closed");
+        assert_eq!(window.open(ANY), Some(6));
         for _ in 0..4 {
             window.received(Time::ZERO);
         }
-        assert_eq!(window.set_room(2), None, "four have arrived, and two may come");
-        assert_eq!(window.taken(4), None);
+        assert_eq!(window.set_room(2, ANY), None, "four have arrived, and two may come");
+        assert_eq!(window.taken(4, ANY), None);
         window.received(Time::ZERO);
         window.received(Time::ZERO);
-        assert_eq!((window.set_room(0), window.taken(2)), (None, None), "there is no room");
-        assert_eq!(window.set_room(5), Some(5));
-        assert_eq!(window.set_room(6), None, "a flow for one delivery costs too much");
-        assert_eq!(window.set_room(u32::MAX), Some(10));
+        assert_eq!((window.set_room(0, ANY), window.taken(2, ANY)), (None, None), "there is no room");
+        assert_eq!(window.set_room(5, ANY), Some(5));
+        assert_eq!(window.set_room(6, ANY), None, "a flow for one delivery costs too much");
+        assert_eq!(window.set_room(u32::MAX, ANY), Some(10));
     }
 
     #[test]
     fn a_closed_window_opens_with_its_share_only() {
         let mut window = Window::new(10);
-        assert_eq!(window.set_share(0), None);
-        assert_eq!(window.open(), None);
-        assert_eq!(window.set_share(3), Some(3));
+        assert_eq!(window.open(0), None);
+        assert_eq!(window.widen(3), Some(3));
         assert_eq!(window.close(Time::ZERO), Some(0));
-        assert_eq!(window.set_share(0), None);
+        assert_eq!(window.widen(3), None);
     }
 
     #[test]
     fn granted_plus_waiting_never_exceeds_the_capacity() {
         let mut window = Window::new(8);
-        let mut peer = window.open().unwrap_or(0);
+        let mut peer = window.open(ANY).unwrap_or(0);
         let mut waiting = 0;
         for step in 0..1000u32 {
             if step % 3 != 0 && peer > 0 {
@@ -212,7 +205,7 @@ mod tests {
                 waiting += 1;
             } else if waiting > 0 {
                 waiting -= 1;
-                if let Some(credit) = window.taken(1) {
+                if let Some(credit) = window.taken(1, ANY) {
                     peer = credit;
                 }
             }

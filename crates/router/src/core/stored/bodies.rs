@@ -8,13 +8,11 @@ use enmasse_journal::log::{self, Recent};
 use enmasse_journal::queue::RecordLocation;
 
 use super::super::{Links, Router};
+use super::memory::Memory;
 use super::reads::{Read, Retries};
 
 /// The newest part of the log that a shard keeps in memory, in bytes.
 const RECENT_BYTES: usize = 16 << 20;
-/// Bytes of a chunk of memory for messages that are not on disk; a larger message has a chunk of
-/// its own.
-const CHUNK_BYTES: usize = 128 << 10;
 /// Bytes of bodies from the disk, from when they are requested until they are needed no more:
 /// beyond, an address, or a consumer that looks before it takes, has one message read at a time.
 const FETCHED_BYTES: u64 = 16 << 20;
@@ -26,8 +24,6 @@ const IDLE_BODIES: usize = 16 << 10;
 /// Entries of bodies that are not idle any more, among those that are, that are not worth clearing
 /// away.
 const IDLE_SLACK: usize = 1024;
-/// Emptied chunks kept for their room.
-const SPARE_CHUNKS: usize = 16;
 
 /// Bodies of one shard.
 #[derive(Debug)]
@@ -47,10 +43,7 @@ pub(in crate::core) struct Bodies {
     wanted: Vec<RecordLocation>,
     /// reads that failed
     retries: Retries,
-    chunks: Vec<Chunk>,
-    filling: Option<u32>,
-    free: Vec<u32>,
-    spares: Vec<Vec<u8>>,
+    memory: Memory,
 }
 
 /// A body from the disk.
@@ -105,14 +98,6 @@ impl Hasher for LocationHasher {
     }
 }
 
-/// Memory for some messages: it goes when all of them have.
-#[derive(Debug, Default)]
-struct Chunk {
-    bytes: Vec<u8>,
-    /// and holders of the same message count each
-    messages: u32,
-}
-
 impl Default for Bodies {
     fn default() -> Self {
         Self {
@@ -125,10 +110,7 @@ impl Default for Bodies {
             rests: 0,
             wanted: Vec::new(),
             retries: Retries::default(),
-            chunks: Vec::new(),
-            filling: None,
-            free: Vec::new(),
-            spares: Vec::new(),
+            memory: Memory::default(),
         }
     }
 }
@@ -136,57 +118,12 @@ impl Default for Bodies {
 impl Bodies {
     /// Keeps a body in memory, until it is freed as often as there are `holders`.
     pub(in crate::core) fn put(&mut self, body: &[u8], holders: u32) -> RecordLocation {
-        let fits = |chunk: &Chunk| chunk.bytes.len() + body.len() <= CHUNK_BYTES;
-        let segment = match self.filling {
-            Some(segment) if fits(&self.chunks[segment as usize]) => segment,
-            _ => self.begin_chunk(body.len()),
-        };
-        let chunk = &mut self.chunks[segment as usize];
-        let offset = chunk.bytes.len() as u32;
-        chunk.bytes.extend_from_slice(body);
-        chunk.messages += holders;
-        RecordLocation { segment, offset, len: body.len() as u32 }
-    }
-
-    fn begin_chunk(&mut self, bytes: usize) -> u32 {
-        if let Some(full) = self.filling.take()
-            && self.chunks[full as usize].messages == 0
-        {
-            self.empty(full);
-        }
-        let segment = self.free.pop().unwrap_or_else(|| {
-            self.chunks.push(Chunk::default());
-            (self.chunks.len() - 1) as u32
-        });
-        let room = self.spares.pop().unwrap_or_default();
-        let chunk = &mut self.chunks[segment as usize];
-        chunk.bytes = room;
-        chunk.bytes.reserve(bytes.max(CHUNK_BYTES));
-        self.filling = Some(segment);
-        segment
+        self.memory.put(body, holders)
     }
 
     /// One of the holders of a body that was put in memory needs it no more.
     pub(in crate::core) fn free(&mut self, place: RecordLocation) {
-        let Some(chunk) = self.chunks.get_mut(place.segment as usize) else { return };
-        chunk.messages = chunk.messages.saturating_sub(1);
-        if chunk.messages > 0 {
-            return;
-        }
-        if self.filling == Some(place.segment) {
-            chunk.bytes.clear();
-        } else {
-            self.empty(place.segment);
-        }
-    }
-
-    fn empty(&mut self, segment: u32) {
-        let mut bytes = std::mem::take(&mut self.chunks[segment as usize].bytes);
-        bytes.clear();
-        if self.spares.len() < SPARE_CHUNKS && bytes.capacity() <= 2 * CHUNK_BYTES {
-            self.spares.push(bytes);
-        }
-        self.free.push(segment);
+        self.memory.free(place);
     }
 
     /// The body of a message, if it is in memory; `on_disk` states whether its location is one in
@@ -194,8 +131,7 @@ impl Bodies {
     #[inline]
     pub(in crate::core) fn get(&self, place: RecordLocation, on_disk: bool) -> Option<&[u8]> {
         if !on_disk {
-            let chunk = self.chunks.get(place.segment as usize)?;
-            return chunk.bytes.get(place.offset as usize..)?.get(..place.len as usize);
+            return self.memory.get(place);
         }
         let recent = self.recent.body(place);
         recent.or_else(|| self.fetched.get(&place).and_then(Fetched::body))
@@ -407,31 +343,6 @@ impl Router {
 mod tests {
     use super::*;
 
-    #[test]
-    fn memory_is_used_again_when_its_messages_have_gone() {
-        let mut bodies = Bodies::default();
-        let body = vec![7; CHUNK_BYTES / 4];
-        for _ in 0..50 {
-            let places: Vec<RecordLocation> = (0..8).map(|_| bodies.put(&body, 1)).collect();
-            assert!(places.iter().all(|place| bodies.get(*place, false) == Some(&body[..])));
-            places.into_iter().for_each(|place| bodies.free(place));
-        }
-        assert!(bodies.chunks.len() <= 3, "{} chunks", bodies.chunks.len());
-    }
-
-    #[test]
-    fn a_shared_body_stays_for_the_last_of_its_holders() {
-        let mut bodies = Bodies::default();
-        let shared = bodies.put(b"shared", 3);
-        bodies.put(&vec![1; CHUNK_BYTES], 1);
-        for _ in 0..2 {
-            bodies.free(shared);
-            assert_eq!(bodies.get(shared, false), Some(&b"shared"[..]));
-        }
-        bodies.free(shared);
-        assert_eq!(bodies.get(shared, false), None);
-    }
-
     fn on_disk(number: u32, len: u32) -> RecordLocation {
         RecordLocation { segment: 1 + number % 3, offset: number, len }
     }
@@ -485,17 +396,5 @@ mod tests {
         assert!(
             bodies.idle.len() <= 2 * bodies.idle_count + IDLE_SLACK + 1 && bodies.fetched.len() == bodies.idle_count
         );
-    }
-
-    #[test]
-    fn a_message_larger_than_a_chunk_has_its_own() {
-        let mut bodies = Bodies::default();
-        let small = bodies.put(b"small", 1);
-        let large = bodies.put(&vec![1; 3 * CHUNK_BYTES], 1);
-        let next = bodies.put(b"next", 1);
-        assert_eq!(bodies.get(large, false).map(<[u8]>::len), Some(3 * CHUNK_BYTES));
-        assert_eq!((bodies.get(small, false), bodies.get(next, false)), (Some(&b"small"[..]), Some(&b"next"[..])));
-        bodies.free(large);
-        assert!(bodies.get(large, false).is_none());
     }
 }

@@ -19,6 +19,7 @@ mod incoming;
 mod journal;
 mod lanes;
 mod manage;
+mod memory;
 mod outgoing;
 mod plain;
 mod reads;
