@@ -1,15 +1,21 @@
 """Why an address is not ready: one case for each check."""
 
 import json
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from cli_platform import Obeying
 from doubles import address, address_plan, infra, queue, space, space_plan, subscription
-from enmasse.cli.diagnosis import CHECKS, REASONS, Facts, State, diagnose
+from enmasse.base.data_dir import DataDir, Leftovers, left_by_platform
+from enmasse.cli import app
+from enmasse.cli.diagnosis import CHECKS, Facts, State, diagnose, explain_stopped
 from enmasse.engines import AddressFigures
 from enmasse.plan import Compiler
+from enmasse.plan.reasons import REMEDIES
 from enmasse.resources import Address, Resource
 
 SMALL = address_plan("small", "queue", router=0.01, broker=0.1)
@@ -176,7 +182,7 @@ def test_of_what_is_well_every_check_says_so() -> None:
 
 
 def test_every_reason_belongs_to_a_check() -> None:
-    assert {check for check, _ in REASONS.values()} <= CHECKS.keys()
+    assert {remedy.about for remedy in REMEDIES.values()} <= CHECKS.keys()
 
 
 def test_the_command_tells_all_and_ends_with_what_it_found(shop: Obeying) -> None:
@@ -195,3 +201,44 @@ def test_the_command_tells_all_and_ends_with_what_it_found(shop: Obeying) -> Non
     assert found["clients"]["message"] == "3 messages are stored and there is no receiver"
     assert "Remedies:" in shop.enmasse("doctor", "orders").stdout
     assert "did you mean 'orders'" in shop.enmasse("doctor", "order").stderr
+
+
+@pytest.mark.parametrize(
+    ("left", "check", "state", "message", "mend"),
+    [
+        (
+            Leftovers(False, False, False, None),
+            "data",
+            State.NOTE,
+            "no platform has used",
+            "--data",
+        ),
+        (Leftovers(True, True, False, None), "data", State.TROUBLE, "not restored", "restore"),
+        (Leftovers(True, False, True, "7"), "process", State.TROUBLE, "process 7 uses", "wait"),
+        (Leftovers(True, False, True, None), "process", State.NOTE, "ended without", "output"),
+    ],
+)
+def test_a_platform_that_does_not_run_is_explained_by_its_folder(
+    left: Leftovers, check: str, state: State, message: str, mend: str
+) -> None:
+    first, second = explain_stopped("no platform runs", left)
+    assert (first.check, first.state, first.mend) == ("platform", State.TROUBLE, "enmasse up")
+    assert (second.check, second.state) == (check, state)
+    assert message in second.message and mend in second.mend
+
+
+def test_a_folder_tells_what_a_platform_left_in_it(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    assert left_by_platform(folder) == Leftovers(False, False, False, None)
+    with DataDir(folder) as data:
+        data.write_endpoint({})
+        assert left_by_platform(folder) == Leftovers(True, False, True, str(os.getpid()))
+    assert left_by_platform(folder) == Leftovers(True, False, False, None)
+
+
+def test_without_a_platform_the_command_shows_the_findings_and_ends_with_7(tmp_path: Path) -> None:
+    ended = CliRunner().invoke(app, ["doctor", "orders", "--data", str(tmp_path), "-o", "json"])
+    assert ended.exit_code == 7
+    assert "no platform runs on data folder" in ended.stderr
+    found = json.loads(ended.stdout)["findings"]
+    assert [one["check"] for one in found] == ["platform", "data"]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from doubles import address, deadletter, queue, space, subscription, topic, user
-from enmasse.plan import Compiler, compile, is_open
+from enmasse.plan import Compiler, DeclaredState, compile, open_spaces
 from enmasse.plan.login import BEARER_MECHANISMS, STANDARD_MECHANISMS
 from enmasse.resources import Address, Key, MessagingUser, Resource, Verifier, parse
 from enmasse.resources.messaging_user import WILDCARDS_MAX, Authorization
@@ -239,7 +239,7 @@ def test_who_may_come_in(service: dict[str, str] | None, with_user: bool, open_:
     resources: list[Resource] = [space, *users] if with_user else [space]
     (planned,) = compile(resources, version=1).plan.spaces
     assert planned.authentication.anonymous is open_
-    assert is_open(space, users if with_user else []) is open_
+    assert bool(open_spaces(DeclaredState(resources), exposed=False)) is open_
     assert bool(planned.users) is (with_user and not open_)
 
 

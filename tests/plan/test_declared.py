@@ -8,7 +8,7 @@ import pytest
 
 from doubles import address, address_plan, infra, queue, space, space_plan, user
 from enmasse.plan import Declarations, DeclaredState, Overlay
-from enmasse.plan.declared import group_of, home_of, host_names, unique_names
+from enmasse.plan.declared import group_of, home_of, served_names, unique_names
 from enmasse.resources import Key, Resource, Secret, Status
 from enmasse.resources.core import NamedMetadata
 
@@ -36,7 +36,7 @@ FORMS: tuple[tuple[Resource, ...], ...] = (
 """Forms of a few resources, which contest names and use each other."""
 
 EVERY = [form for forms in FORMS for form in forms]
-NAMES = {name for one in EVERY for name in (*unique_names(one), *host_names(one))}
+NAMES = {name for one in EVERY for name in (*unique_names(one), *served_names(one))}
 CHOICES = (("AddressPlan", "large"), ("AddressSpacePlan", "small"))
 
 

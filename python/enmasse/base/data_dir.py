@@ -26,7 +26,7 @@ import json
 import os
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from enmasse.base import data_format, disk_reserve
 from enmasse.base.errors import Code, Conflict, Unavailable
@@ -36,6 +36,44 @@ def default_data_dir() -> Path:
     """Return `$XDG_DATA_HOME/enmasse`, by default `~/.local/share/enmasse`."""
     base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
     return Path(base) / "enmasse"
+
+
+class Leftovers(NamedTuple):
+    """What a platform that does not answer left in its data folder."""
+
+    has_data: bool
+    is_restoring: bool
+    """Whether a restore has begun and not ended."""
+
+    has_endpoint: bool
+    """Whether a process was ready and has not stopped in order."""
+
+    owner: str | None
+    """The process that holds the folder, or None."""
+
+
+def left_by_platform(path: Path) -> Leftovers:
+    """Return what is in a data folder; nothing is changed."""
+    folder = DataDir(path)
+    return Leftovers(
+        (path / "format").exists(),
+        folder.restoring.exists(),
+        folder.endpoint.exists(),
+        _owner(path),
+    )
+
+
+def _owner(path: Path) -> str | None:
+    try:
+        with open(path / "lock") as lock:
+            try:
+                # Shared, so that two who look do not see each other.
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return lock.read(32).strip() or "unknown"
+    except OSError:
+        pass
+    return None
 
 
 class DataDir:

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from enmasse.base.data_dir import Leftovers
 from enmasse.base.kinds import STORED
+from enmasse.plan.reasons import REMEDIES
 
 Document = Mapping[str, Any]
 
@@ -76,6 +78,25 @@ class Facts:
         return found
 
 
+def explain_stopped(reason: str, left: Leftovers) -> list[Finding]:
+    """Return why no platform answers, by what one left in its data folder."""
+    found = [Finding("platform", State.TROUBLE, reason, "enmasse up")]
+    if not left.has_data:
+        message = "the data folder is empty or missing: no platform has used it"
+        found.append(Finding("data", State.NOTE, message, "set --data, or ENMASSE_DATA"))
+    if left.is_restoring:
+        message = "a backup was not restored completely; no platform starts on the folder"
+        found.append(Finding("data", State.TROUBLE, message, "repeat enmasse restore"))
+    if left.owner is not None:
+        message = f"process {left.owner} uses the folder and does not answer"
+        mend = "wait if it starts or stops; otherwise see its output, and end it"
+        found.append(Finding("process", State.TROUBLE, message, mend))
+    elif left.has_endpoint:
+        message = "the last process ended without stopping in order"
+        found.append(Finding("process", State.NOTE, message, "see its output for the reason"))
+    return found
+
+
 def diagnose(facts: Facts) -> list[Finding]:
     """Return the findings of all checks in order; a check without a finding is ok."""
     found = []
@@ -105,38 +126,15 @@ def _space(facts: Facts) -> Iterator[Finding]:
         )
 
 
-_CHOOSE = "choose an offered plan with enmasse edit address {address}"
-_ROOM = (
-    "delete addresses, choose smaller plans, or a larger plan for the space (enmasse plan usage)"
-)
-_REFERENCE = "declare it first, or name another"
-
-REASONS: dict[str, tuple[str, str]] = {
-    "AddressTaken": ("name", "delete one of the two; the older one is served"),
-    **dict.fromkeys(
-        ("TypeNotOffered", "PlanUnknown", "PlanWrongType", "PlanNotOffered"), ("plan", _CHOOSE)
-    ),
-    **dict.fromkeys(("QuotaExceeded", "ReferenceWaits"), ("quota", _ROOM)),
-    **dict.fromkeys(
-        ("TopicMissing", "DeadletterMissing", "ExpiryMissing"), ("references", _REFERENCE)
-    ),
-    "TopicWrongType": ("references", "name one of type topic"),
-    **dict.fromkeys(
-        ("DeadletterWrongType", "ExpiryWrongType"), ("references", "name one of type deadletter")
-    ),
-}
-"""The check and the remedy of reasons why an address is not ready."""
-
-
 def _declared(check: str) -> Callable[[Facts], Iterator[Finding]]:
-    """Return the check that reports a reason of REASONS."""
+    """Return the check of the reasons that are about one part of the address."""
 
     def find(facts: Facts) -> Iterator[Finding]:
         ready = _ready(facts)
-        name, mend = REASONS.get(ready.get("reason", ""), ("", ""))
-        if name == check and ready.get("status") != "True":
-            remedy = mend.format(address=facts.name)
-            yield Finding(check, State.TROUBLE, ready.get("message", ""), remedy)
+        remedy = REMEDIES.get(ready.get("reason", ""))
+        if remedy is not None and remedy.about == check and ready.get("status") != "True":
+            text = remedy.text.format(address=facts.name)
+            yield Finding(check, State.TROUBLE, ready.get("message", ""), text)
 
     return find
 
@@ -168,15 +166,10 @@ def _control(facts: Facts) -> Iterator[Finding]:
             State.TROUBLE,
             f"not ready since {ready.get('lastTransitionTime', 'it was made')}: {reason}"
             + (f": {message}" if message else ""),
-            _MENDS.get(reason, "follow the remedies above; otherwise see enmasse logs"),
+            remedy.text
+            if (remedy := REMEDIES.get(reason)) and remedy.about == "control"
+            else "follow the remedies above; otherwise see enmasse logs",
         )
-
-
-_MENDS = {
-    "PlanRefused": "run enmasse logs --level warning for the reason",
-    "PlanNotApplied": "wait; if it persists, check enmasse logs",
-    "NotActive": "wait; if it persists, check enmasse logs",
-}
 
 
 def _node(facts: Facts) -> Iterator[Finding]:
@@ -240,32 +233,49 @@ def _clients(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _allowance(facts: Facts) -> Iterator[Finding]:
-    for one in _conditions(facts):
-        if one["type"] == "Sending" and one["status"] == "False":
-            yield Finding(
-                "allowance",
-                State.TROUBLE,
-                f"senders of the space get no credit: {one['message']}",
-                "wait for the next period, or choose a larger plan (enmasse plan usage)",
-            )
+class _OfSpace(NamedTuple):
+    """What a condition of the address space means for its addresses, while it is false."""
+
+    check: str
+    state: State
+    message: str = "{}"
+    mend: str = ""
 
 
-def _access(facts: Facts) -> Iterator[Finding]:
-    for one in _conditions(facts):
-        if one["type"] == "LoginPossible" and one["status"] == "False":
-            yield Finding(
-                "access",
-                State.NOTE,
-                f"address space {facts.space_name!r}: {one['message']}",
-                f"enmasse user create NAME --space {facts.space_name}",
-            )
+_CONDITIONS = {
+    "Sending": _OfSpace(
+        "allowance",
+        State.TROUBLE,
+        "senders of the space get no credit: {}",
+        "wait for the next period, or choose a larger plan (enmasse plan usage)",
+    ),
+    "LoginPossible": _OfSpace(
+        "access",
+        State.NOTE,
+        "address space {space!r}: {}",
+        "enmasse user create NAME --space {space}",
+    ),
+    "CertificateProvided": _OfSpace(
+        "certificate",
+        State.NOTE,
+        mend="trust status.caCert of the space, or remove spec.endpoints[].cert",
+    ),
+}
 
 
-def _conditions(facts: Facts) -> list[Document]:
-    """Return the finding in the address space's conditions."""
-    found: list[Document] = (facts.space or {}).get("status", {}).get("conditions", [])
-    return found
+def _of_space(check: str) -> Callable[[Facts], Iterator[Finding]]:
+    """Return the check of the space's conditions."""
+
+    def find(facts: Facts) -> Iterator[Finding]:
+        conditions = (facts.space or {}).get("status", {}).get("conditions", [])
+        for one in conditions:
+            meant = _CONDITIONS.get(one["type"])
+            if meant is not None and meant.check == check and one["status"] == "False":
+                message = meant.message.format(one["message"], space=facts.space_name)
+                mend = meant.mend.format(space=facts.space_name)
+                yield Finding(check, meant.state, message, mend)
+
+    return find
 
 
 def _ready(facts: Facts) -> Document:
@@ -274,10 +284,7 @@ def _ready(facts: Facts) -> Document:
 
 
 def _certificate(facts: Facts) -> Iterator[Finding]:
-    for one in _conditions(facts):
-        if one["type"] == "CertificateProvided" and one["status"] == "False":
-            mend = "trust status.caCert of the space, or remove spec.endpoints[].cert"
-            yield Finding("certificate", State.NOTE, one["message"], mend)
+    yield from _of_space("certificate")(facts)
     if facts.handshake is not None:
         mend = "see enmasse logs for certificate errors"
         yield Finding("certificate", State.TROUBLE, facts.handshake, mend)
@@ -290,9 +297,9 @@ CHECKS: dict[str, Callable[[Facts], Iterator[Finding]]] = {
     "node": _node,
     "certificate": _certificate,
     "room": _room,
-    "allowance": _allowance,
+    "allowance": _of_space("allowance"),
     "clients": _clients,
-    "access": _access,
+    "access": _of_space("access"),
 }
 """The checks, in order."""
 

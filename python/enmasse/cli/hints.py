@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from enmasse.base.data_dir import default_data_dir
-from enmasse.plan import FIRST_DEFAULT, PLATFORM, default_space, is_open
-from enmasse.resources import Address, AddressSpace, MessagingUser, Resource
+from enmasse.plan import FIRST_DEFAULT, PLATFORM, DeclaredState, default_space, open_spaces
+from enmasse.plan.declared import full_name, home_of
+from enmasse.resources import Address, Resource
 
 
 class Meeting(NamedTuple):
@@ -26,21 +27,17 @@ def meeting(resources: Iterable[Resource], *, exposed: bool = False) -> Meeting 
 
     `exposed`: other machines can reach a listener unintentionally.
     """
-    declared = list(resources)
-    users = [one for one in declared if isinstance(one, MessagingUser)]
-    spaces = [one for one in declared if isinstance(one, AddressSpace)]
-    open_spaces = {
-        (one.metadata.namespace, one.metadata.name)
-        for one in spaces
-        if is_open(one, users, exposed=exposed)
-    }
-    default = next((default_space(one) for one in declared if one.key == PLATFORM), None)
-    for one in declared:
-        home = (one.metadata.namespace, one.space)
-        if isinstance(one, Address) and one.spec.type == "anycast" and home in open_spaces:
-            name = f"{home[1]}.{home[0]}"
-            first = len(spaces) == 1 or home == FIRST_DEFAULT
-            return Meeting(one.name, name, first if default is None else name == default)
+    every = list(resources)
+    # Whether a space is open does not depend on its addresses, of which there may be many.
+    declared = DeclaredState(one for one in every if not isinstance(one, Address))
+    names = {home_of(one): full_name(one) for one in open_spaces(declared, exposed=exposed)}
+    default = default_space(declared.get(PLATFORM))
+    for one in every:
+        if isinstance(one, Address) and one.spec.type == "anycast":
+            home = home_of(one)
+            if (name := names.get(home)) is not None:
+                first = len([*declared.spaces()]) == 1 or home == FIRST_DEFAULT
+                return Meeting(one.name, name, first if default is None else name == default)
     return None
 
 

@@ -9,6 +9,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 import typer
@@ -60,6 +61,19 @@ class Invocation(Options):
         from enmasse.cli.client import Api
 
         return Api.find(self.data, self.server, self.token_file)
+
+    def local_folder(self) -> Path | None:
+        """Return the data folder of the platform; None for one of another machine."""
+        from enmasse.base.data_dir import default_data_dir
+        from enmasse.cli import contexts
+
+        if self.server is not None:
+            return None
+        context = contexts.chosen() if self.data is None else None
+        if context is not None and context.server is not None:
+            return None
+        said = self.data or (Path(context.data) if context and context.data else None)
+        return said or default_data_dir()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,22 +5,20 @@ or the error that refuses the request.
 """
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from enmasse.base.errors import Code, Conflict, Denied, EnMasseError, Exhausted, Fault, Invalid
 from enmasse.base.settings import NAMESPACE_DATA_BYTES_MAX, NAMESPACE_RESOURCES_MAX
 from enmasse.plan import (
     ADDRESSES,
     PLATFORM,
-    Catalogue,
     Demand,
     Excess,
     Overlay,
     Problem,
     dangling,
     default_space,
-    exceeded,
-    outgrown,
+    open_spaces,
 )
 from enmasse.plan.declared import (
     Home,
@@ -30,6 +28,7 @@ from enmasse.plan.declared import (
     host_name,
     unique_names,
 )
+from enmasse.plan.growth import lost_room, outgrown_quota
 from enmasse.resources import (
     DEFAULT_NAMESPACE,
     Address,
@@ -103,22 +102,6 @@ class World:
         owners = self.after.owners(("Address", beside.metadata.namespace, beside.space, name))
         found = self.after.get(owners[0]) if owners else None
         return found if isinstance(found, Address) else None
-
-    def open_spaces(self) -> list[AddressSpace]:
-        """Return the spaces that admit every client."""
-        services = self.after.catalogue.authentications
-        found = [self.after.get(key) for key in sorted(self.after.spaces())]
-        return [
-            space
-            for space in found
-            if isinstance(space, AddressSpace)
-            and space.authentication(
-                has_users=self.after.users(home_of(space)) > 0,
-                services=services,
-                exposed=self.exposed,
-            )
-            == "none"
-        ]
 
 
 Check = Callable[[Resource, Resource | None, World], EnMasseError | None]
@@ -195,7 +178,7 @@ def reference_dangling(
     if not isinstance(resource, Address):
         return None
     faults = [
-        Fault(f"spec.{reference.field}", f"{reference.problem}; {reference.mend}")
+        Fault(f"spec.{reference.field}", f"{reference.problem}; {reference.remedy}")
         for reference in dangling(resource, lambda name: world.address_named(resource, name))
         if not isinstance(before, Address)
         or getattr(before.spec, reference.field) != getattr(resource.spec, reference.field)
@@ -328,57 +311,37 @@ def namespace_full(changed: Changed, world: World) -> EnMasseError | None:
 
 
 def quota_exceeded(changed: Changed, world: World) -> EnMasseError | None:
-    """An address space exceeds its quota.
-
-    All addresses count, pending ones too, so that the decision does not depend on the progress of
-    the controller. Only additional use is refused, so other changes are possible after a quota has
-    shrunk.
-    """
+    """An address space exceeds its quota, or gets a plan that its addresses do not fit."""
     homes: dict[Home, list[tuple[Resource, Resource | None]]] = {}
     for resource, before in changed:
         if isinstance(resource, AddressSpace | Address):
             homes.setdefault(home_of(resource), []).append((resource, before))
     for home, members in homes.items():
-        if (error := _quota_exceeded(home, members, world)) is not None:
-            return error
+        space = world.after.get(Key("AddressSpace", *home))
+        if not isinstance(space, AddressSpace):
+            continue
+        if lost := lost_room(world.after, home):
+            return _no_room(space, space, lost)
+        if excess := outgrown_quota(world.after, home):
+            return _no_room(_last_grown(members, excess, world) or space, space, excess)
     return None
 
 
-def _quota_exceeded(home: Home, members: Changed, world: World) -> EnMasseError | None:
-    catalogue = world.after.catalogue
-    space = world.after.get(Key("AddressSpace", *home))
-    plan = catalogue.plan_of_space(space) if isinstance(space, AddressSpace) else None
-    if plan is None or not isinstance(space, AddressSpace):
-        return None
-    demands = catalogue.demands(world.after.choices(home))
-    had = catalogue.demands(world.after.base.choices(home))
-    for one, before in members:
-        if isinstance(before, AddressSpace) and before.spec.plan != space.spec.plan:
-            old = catalogue.plan_of_space(before)
-            held = {excess.resource: excess.limit for excess in exceeded(had, old)} if old else {}
-            lost = [
-                excess
-                for excess in exceeded(demands, plan)
-                if excess.limit < held.get(excess.resource, excess.needed)
-            ]
-            if lost:
-                return _no_room(one, space, plan.metadata.name, lost)
-    if not (excess := outgrown(had, demands, plan)):
-        return None
+def _last_grown(members: Changed, excess: Sequence[Excess], world: World) -> Address | None:
+    """Return the last address of a request that needs more than before."""
     counted = any(one.resource == ADDRESSES for one in excess)
-    grown: list[Resource] = [
+    grown = [
         one
         for one, before in members
         if isinstance(one, Address)
         and (not isinstance(before, Address) or before.spec.plan != one.spec.plan)
-        and (counted or _demand(catalogue, one) != Demand())
+        and (counted or world.after.catalogue.demand(one.spec.type, one.spec.plan) != Demand())
     ]
-    return _no_room(grown[-1] if grown else space, space, plan.metadata.name, excess)
+    return grown[-1] if grown else None
 
 
-def _no_room(
-    resource: Resource, space: AddressSpace, plan: str, excess: Sequence[Excess]
-) -> EnMasseError:
+def _no_room(resource: Resource, space: AddressSpace, excess: Sequence[Excess]) -> EnMasseError:
+    plan = space.spec.plan
     amounts = ", ".join(map(str, excess))
     if isinstance(resource, AddressSpace):
         problem = (
@@ -396,10 +359,6 @@ def _no_room(
     return Exhausted(
         Code.QUOTA_EXCEEDED, f"{resource.key} is forbidden: {fault}", faults=[fault], name=name
     )
-
-
-def _demand(catalogue: Catalogue, address: Address) -> Demand:
-    return catalogue.demand(address.spec.type, address.spec.plan)
 
 
 def default_space_unknown(
@@ -443,15 +402,15 @@ def space_opened(world: World) -> EnMasseError | None:
     """
     if not world.exposed:
         return None
-    before = replace(world, after=Overlay(world.after.base, {}))
-    return space_exposed(world, {space.key for space in before.open_spaces()})
+    return space_exposed(world, {one.key for one in open_spaces(world.after.base, exposed=True)})
 
 
 def space_exposed(world: World, known: Collection[Key] = ()) -> EnMasseError | None:
     """A space that admits every client, other than `known`, is reachable from other machines."""
     if not world.exposed:
         return None
-    if not (spaces := [one for one in world.open_spaces() if one.key not in known]):
+    spaces = [one for one in open_spaces(world.after, exposed=True) if one.key not in known]
+    if not spaces:
         return None
     names = ", ".join(space.metadata.name for space in spaces)
     return Invalid(

@@ -14,9 +14,9 @@ from enmasse.plan.compiler import (
     Compiler,
     compile,
     default_space,
-    is_open,
 )
 from enmasse.plan.declared import Declarations, DeclaredState
+from enmasse.plan.login import open_spaces
 from enmasse.plan.model import Plan, PlannedAddress, PlannedSpace
 from enmasse.plan.naming import names_of
 from enmasse.plan.overlay import Overlay
@@ -49,8 +49,8 @@ __all__ = [
     "default_space",
     "demand",
     "exceeded",
-    "is_open",
     "names_of",
+    "open_spaces",
     "outgrown",
     "shown",
     "used",

@@ -7,13 +7,13 @@ in the Plan, because a node deletes the messages of addresses that the Plan lack
 waiting.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from enmasse.plan.catalogue import Catalogue
 from enmasse.plan.declared import CATALOGUED_KINDS, DeclaredState, Home, home_of_key
 from enmasse.plan.model import LINK_CAPACITY, Plan, PlannedSpace
-from enmasse.plan.naming import Naming
+from enmasse.plan.naming import lost_names, platform_names, rivals
 from enmasse.plan.space import NOTHING, LeftOut, Outcome, SpaceState
 from enmasse.resources import (
     DEFAULT_NAMESPACE,
@@ -22,7 +22,6 @@ from enmasse.resources import (
     MessagingUser,
     Resource,
 )
-from enmasse.resources.address_space import BUILT_IN, Authentication
 from enmasse.resources.model import DEFAULT_SPACE_ANNOTATION, INFRA_NAMESPACE
 
 _MEMBERS = ("AddressSpace", "Address", "MessagingUser")
@@ -65,7 +64,7 @@ class Compiler:
         self._exposed = exposed
         self._link_credit = link_credit
         self._hosts = tuple(sorted(hosts))
-        self._naming = Naming(self._hosts)
+        self._platform = platform_names(self._hosts)
         self._spaces: dict[Home, SpaceState] = {}
         self._due: set[Home] = set()
         self._renamed: set[Home] = set()
@@ -76,8 +75,9 @@ class Compiler:
         self._chosen_anew = False
         self._exhausted: frozenset[Home] = frozenset()
         for home in self._declared.homes():
-            self._name(home, self._state(home).space)
+            self._state(home)
             self._due.add(home)
+        self._renamed |= self._due
         self._chosen_anew = bool(self._declared.chosen_from())
         self._declared.follow(self._note)
 
@@ -109,10 +109,7 @@ class Compiler:
             self._state(home).note(key, before, now)
             self._due.add(home)
             if key.kind == "AddressSpace":
-                self._name(home, now)
-
-    def _name(self, home: Home, space: Resource | None) -> None:
-        self._renamed |= self._naming.put(home, space if isinstance(space, AddressSpace) else None)
+                self._renamed |= rivals(self._declared, before, now)
 
     def _state(self, home: Home) -> SpaceState:
         members = self._declared.members(home)
@@ -133,8 +130,8 @@ class Compiler:
             self._catalogue = self._declared.catalogue
             differing |= self._note_problems()
         for home in self._renamed:
-            if self._spaces[home].space is not None:
-                self._spaces[home].lose_names(self._naming.lost(home))
+            if (space := self._spaces[home].space) is not None:
+                self._spaces[home].lose_names(lost_names(self._declared, space, self._platform))
         self._due |= self._renamed
         for home in self._spaces if self._chosen_anew else self._due:
             state = self._spaces[home]
@@ -208,21 +205,6 @@ def compile(resources: Iterable[Resource], version: int) -> Compiled:
         {key: one.left_out for key, one in outcomes if one.left_out is not None},
         {key: one.waiting for key, one in outcomes if one.waiting is not None},
     )
-
-
-def is_open(
-    space: AddressSpace,
-    users: Iterable[MessagingUser],
-    services: Mapping[str, Authentication] = BUILT_IN,
-    *,
-    exposed: bool = False,
-) -> bool:
-    """Whether a space admits anonymous clients; `users` are those of all spaces. `exposed`: other
-    machines can reach a listener unintentionally.
-    """
-    has_users = any(home_of_key(user.key) == home_of_key(space.key) for user in users)
-    kind = space.authentication(has_users=has_users, services=services, exposed=exposed)
-    return kind == "none"
 
 
 def default_space(platform: Resource | None) -> str | None:

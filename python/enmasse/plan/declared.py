@@ -203,7 +203,7 @@ class DeclaredState:
             else:
                 self._chosen_from.pop(key, None)
         if key.kind not in _IN_SPACE:
-            for name in (*unique_names(resource), *host_names(resource)):
+            for name in (*unique_names(resource), *served_names(resource)):
                 put_owner(self._owners, name, key, step)
         for choice in chosen(resource):
             put_member(self._using, choice, key, step)
@@ -248,16 +248,22 @@ def unique_names(resource: Resource) -> list[Name]:
     return [(resource.kind, resource.metadata.namespace, resource.space, name) for name in names]
 
 
-def host_names(resource: Resource) -> list[Name]:
-    """Return the host names of a resource as unique names."""
+def served_names(resource: Resource | None) -> list[Name]:
+    """Return the names under which clients reach a space; several spaces may declare one."""
     if not isinstance(resource, AddressSpace):
         return []
-    return [host_name(host) for host in {full_name(resource), *resource.spec.hosts}]
+    hosts = {full_name(resource), *resource.spec.hosts}
+    return [short_name(resource.metadata.name), *sorted(map(host_name, hosts))]
 
 
 def host_name(host: str) -> Name:
-    """Return a host name as a unique name."""
-    return "host", "", "", host
+    """Return a host name as a declared name."""
+    return "host", "", "", host.lower()
+
+
+def short_name(name: str) -> Name:
+    """Return the name of a space without its namespace as a declared name."""
+    return "short", "", "", name.lower()
 
 
 def full_name(space: AddressSpace) -> str:

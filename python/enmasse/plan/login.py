@@ -1,5 +1,7 @@
 """How clients log in to an address space, and what users may do, in the node's form. Pure."""
 
+from enmasse.plan.catalogue import Catalogue
+from enmasse.plan.declared import Declarations, home_of
 from enmasse.plan.model import EVERY_NAME, Authentication, PlannedUser, Right
 from enmasse.resources import AddressSpace, AuthenticationService, MessagingUser
 
@@ -16,6 +18,28 @@ BEARER_MECHANISMS = ("OAUTHBEARER", "XOAUTH2")
 
 DELEGATED_MECHANISMS = (*BEARER_MECHANISMS, "PLAIN")
 """With an external authentication service."""
+
+
+def kind_of(space: AddressSpace, users: int, catalogue: Catalogue, *, exposed: bool) -> str:
+    """Return how clients of a space with so many users authenticate; `none`: everyone is admitted.
+
+    `exposed`: other machines can reach a listener unintentionally.
+    """
+    return space.authentication(
+        has_users=users > 0, services=catalogue.authentications, exposed=exposed
+    )
+
+
+def open_spaces(declared: Declarations, *, exposed: bool) -> list[AddressSpace]:
+    """Return the spaces that admit every client."""
+    catalogue = declared.catalogue
+    found = [declared.get(key) for key in sorted(declared.spaces())]
+    return [
+        space
+        for space in found
+        if isinstance(space, AddressSpace)
+        and kind_of(space, declared.users(home_of(space)), catalogue, exposed=exposed) == "none"
+    ]
 
 
 def authentication(

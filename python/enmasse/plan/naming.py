@@ -1,4 +1,4 @@
-"""Assigns names that several address spaces claim. Pure.
+"""Assigns names that several address spaces declare. Pure.
 
 Full names, `NAME.NAMESPACE`, are unique. A short name, `NAME`, and the host names of endpoints
 belong to the first space that claims them, so that a tenant cannot break another tenant's logins by
@@ -6,80 +6,60 @@ declaring a space with the same short name. The first space is the one created f
 with the smaller uid; both survive restarts, backups and a change of the store.
 """
 
-from collections import defaultdict
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
 
-from enmasse.resources import AddressSpace
+from enmasse.plan.declared import (
+    Declarations,
+    Home,
+    full_name,
+    home_of_key,
+    host_name,
+    served_names,
+    short_name,
+)
+from enmasse.resources import AddressSpace, Key, Resource
 
 LOCALHOST = "localhost"
-
-_Home = tuple[str, str]
 
 
 def names_of(space: AddressSpace) -> tuple[str, ...]:
     """Return the names that a space claims: its short name, the host names of its endpoints, and,
     last, its full name.
     """
-    full = f"{space.metadata.name}.{space.metadata.namespace}"
+    full = full_name(space)
     return (space.metadata.name, *(one for one in space.spec.hosts if one != full), full)
 
 
-@dataclass(frozen=True, slots=True)
-class _Claim:
-    names: tuple[str, ...]
-    since: tuple[str, str]
-    """creationTimestamp and uid"""
+def platform_names(hosts: Iterable[str]) -> frozenset[str]:
+    """Return the names of the platform itself, which no space can have."""
+    return frozenset({LOCALHOST, *(host.lower() for host in hosts)})
 
 
-class Naming:
-    """The claimed names, kept so that the cost of a change is proportional to it."""
+def rivals(declared: Declarations, before: Resource | None, now: Resource | None) -> set[Home]:
+    """Return the spaces whose names may have changed with a change of one space."""
+    names = {*served_names(before), *served_names(now)}
+    return {home_of_key(key) for name in names for key in declared.owners(name)}
 
-    def __init__(self, platform: Collection[str] = ()) -> None:
-        """`platform`: names of the platform itself, which no space can have."""
-        self._platform = {LOCALHOST, *(name.lower() for name in platform)}
-        self._claims: dict[_Home, _Claim] = {}
-        self._claimants: defaultdict[str, set[_Home]] = defaultdict(set)
 
-    def put(self, home: _Home, space: AddressSpace | None) -> set[_Home]:
-        """Apply the present state of a space; return the homes of all spaces whose names may
-        change.
-        """
-        before = self._claims.pop(home, None)
-        touched = set(before.names) if before else set()
-        for name in touched:
-            self._claimants[name].discard(home)
-        if space is not None:
-            names = tuple(name.lower() for name in names_of(space))
-            metadata = space.metadata
-            since = (metadata.creation_timestamp or "", metadata.uid or "")
-            self._claims[home] = _Claim(names, since)
-            for name in names:
-                self._claimants[name].add(home)
-            touched.update(names)
-        homes = {home} if space is not None else set()
-        for name in touched:
-            homes |= self._claimants[name]
-            if not self._claimants[name]:
-                del self._claimants[name]
-        return homes
+def lost_names(
+    declared: Declarations, space: AddressSpace, platform: Collection[str]
+) -> frozenset[str]:
+    """Return the names that a space claims but another owner has, in lower case."""
+    *others, _ = names_of(space)
+    names = {name.lower() for name in others}
+    return frozenset(name for name in names if _owner(declared, name, platform) != space.key)
 
-    def lost(self, home: _Home) -> frozenset[str]:
-        """Return the names that a space claims but another owner has, in lower case."""
-        claim = self._claims[home]
-        full = claim.names[-1]
-        return frozenset(name for name in claim.names if name != full and self._owner(name) != home)
 
-    def _owner(self, name: str) -> _Home | None:
-        """Return the space that has a name; None: it is the platform's."""
-        if name in self._platform:
-            return None
-        # A full name always belongs to its space, even if another one claimed it first.
-        return min(
-            self._claimants[name],
-            key=lambda home: (
-                self._claims[home].names[-1] != name,
-                *self._claims[home].since,
-                home,
-            ),
-        )
+def _owner(declared: Declarations, name: str, platform: Collection[str]) -> Key | None:
+    """Return the space that has a name; None: it is the platform's."""
+    if name in platform:
+        return None
+    claimants = {*declared.owners(short_name(name)), *declared.owners(host_name(name))}
+    spaces = [one for key in claimants if isinstance(one := declared.get(key), AddressSpace)]
+    # A full name always belongs to its space, even if another one claimed it first.
+    return min(spaces, key=lambda one: (full_name(one).lower() != name, _since(one))).key
+
+
+def _since(space: AddressSpace) -> tuple[str, str, Key]:
+    metadata = space.metadata
+    return metadata.creation_timestamp or "", metadata.uid or "", space.key

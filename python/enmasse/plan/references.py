@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from enmasse.plan.reasons import REMEDIES
 from enmasse.resources import Address
 
 _KINDS = (
@@ -15,12 +16,16 @@ _KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class Dangling:
-    """An invalid reference: field, reason, error, remedy."""
+    """An invalid reference: field, reason, error."""
 
     field: str
     reason: str
     problem: str
-    mend: str
+
+    @property
+    def remedy(self) -> str:
+        """What to do about it."""
+        return REMEDIES[self.reason].text
 
 
 def dangling(address: Address, named: Callable[[str], Address | None]) -> list[Dangling]:
@@ -36,14 +41,11 @@ def dangling(address: Address, named: Callable[[str], Address | None]) -> list[D
         target = named(name)
         if target is None:
             problem = f"references {what} {name!r} that does not exist"
-            mend = "declare it first, or name another"
-            found.append(Dangling(field, f"{reason}Missing", problem, mend))
+            found.append(Dangling(field, f"{reason}Missing", problem))
         elif target.spec.type != type_:
             problem = (
                 f"references {what} {name!r} ({target.metadata.name}) that is not of type {type_}"
                 f" but {target.spec.type}"
             )
-            found.append(
-                Dangling(field, f"{reason}WrongType", problem, f"name one of type {type_}")
-            )
+            found.append(Dangling(field, f"{reason}WrongType", problem))
     return found

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from enmasse.plan.catalogue import UNBOUNDED, Bounds, Catalogue
 from enmasse.plan.effective import with_plan
-from enmasse.plan.login import authentication, planned_user
+from enmasse.plan.login import authentication, kind_of, planned_user
 from enmasse.plan.members import Choice, Members
 from enmasse.plan.model import (
     LINK_CAPACITY,
@@ -431,10 +431,7 @@ class SpaceState:
             self.planned = now
 
     def _kind_of_authentication(self, space: AddressSpace, catalogue: Catalogue) -> str:
-        services = catalogue.authentications
-        return space.authentication(
-            has_users=bool(self.members.users), services=services, exposed=self._exposed
-        )
+        return kind_of(space, len(self.members.users), catalogue, exposed=self._exposed)
 
     def _outcome_of_space(self, space: AddressSpace, catalogue: Catalogue) -> Outcome:
         if (problem := catalogue.problem_of_space(space)) is not None:

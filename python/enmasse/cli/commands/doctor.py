@@ -20,18 +20,31 @@ def doctor(
     """Explain why an address is not ready, or why no messages pass, and say what mends it.
 
     It looks at its space, name, plan, quota, references, the control loop, the node, the
-    certificate, room, and who is there. The exit code is 1 if there is trouble.
+    certificate, room, and who is there. The exit code is 1 if there is trouble. If no platform
+    runs, it looks at the data folder; the exit code is 7.
 
     Example: enmasse doctor orders --space shop
     """
+    from enmasse.base.data_dir import left_by_platform
+    from enmasse.base.errors import Code, Unavailable
     from enmasse.cli import errors
-    from enmasse.cli.diagnosis import State, diagnose
+    from enmasse.cli.diagnosis import State, diagnose, explain_stopped
     from enmasse.cli.output import show
 
-    with call.api() as api:
-        found = diagnose(_facts(api, address, call.space, call.namespace))
+    stopped: Unavailable | None = None
+    try:
+        with call.api() as api:
+            found = diagnose(_facts(api, address, call.space, call.namespace))
+    except Unavailable as error:
+        folder = call.local_folder()
+        if error.code != Code.SERVER_UNREACHABLE or folder is None:
+            raise
+        stopped = error
+        found = explain_stopped(error.message, left_by_platform(folder))
     document = {"address": address, "findings": [_plain(one) for one in found]}
     show(document, call.output, lambda: _text(found))
+    if stopped is not None:
+        raise stopped
     if any(one.state is State.TROUBLE for one in found):
         raise typer.Exit(errors.FAILED)
 

@@ -1,0 +1,46 @@
+"""What a request may not add to an address space, by the space's quota. Pure.
+
+The compiler applies the same limits to what is declared already: there, resources wait for room.
+"""
+
+from enmasse.plan.declared import Home
+from enmasse.plan.overlay import Overlay
+from enmasse.plan.quota import Excess, exceeded, outgrown
+from enmasse.resources import AddressSpace, Key
+
+
+def lost_room(after: Overlay, home: Home) -> list[Excess]:
+    """Return the limits that a request has a space choose, and that its addresses exceed.
+
+    A limit that the addresses exceeded before, and that does not shrink, is none of them.
+    """
+    key = Key("AddressSpace", *home)
+    now, before = after.get(key), after.base.get(key)
+    if not isinstance(now, AddressSpace) or not isinstance(before, AddressSpace):
+        return []
+    plan = after.catalogue.plan_of_space(now)
+    if plan is None or now.spec.plan == before.spec.plan:
+        return []
+    former = after.catalogue.plan_of_space(before)
+    had = after.catalogue.demands(after.base.choices(home))
+    held = {one.resource: one.limit for one in exceeded(had, former)} if former else {}
+    demands = after.catalogue.demands(after.choices(home))
+    return [
+        one for one in exceeded(demands, plan) if one.limit < held.get(one.resource, one.needed)
+    ]
+
+
+def outgrown_quota(after: Overlay, home: Home) -> list[Excess]:
+    """Return the limits of a space's plan that its addresses exceed by more than before.
+
+    All addresses count, pending ones too, so that the answer does not depend on the progress of
+    the controller. Only additional use counts, so other changes are possible after a quota has
+    shrunk.
+    """
+    space = after.get(Key("AddressSpace", *home))
+    catalogue = after.catalogue
+    plan = catalogue.plan_of_space(space) if isinstance(space, AddressSpace) else None
+    if plan is None:
+        return []
+    had = catalogue.demands(after.base.choices(home))
+    return outgrown(had, catalogue.demands(after.choices(home)), plan)
