@@ -1,8 +1,10 @@
 """The tree of commands."""
 
+import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -94,6 +96,28 @@ def test_a_command_builds_no_other() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_get_runs_without_what_it_does_not_need(tmp_path: Path) -> None:
+    """Imports are most of the CPU time of a command. The list holds that without a clock."""
+    program = (
+        "import sys\n"
+        f"sys.argv = ['enmasse', 'get', 'addresses', '--data', {str(tmp_path)!r}]\n"
+        "from enmasse.cli import client, main\n"
+        "listed = {'apiVersion': 'enmasse.io/v1beta1', 'items': []}\n"
+        "client.Api._ask = lambda *arguments, **named: listed\n"
+        "try: main()\n"
+        "except SystemExit as end: assert not end.code, end.code\n"
+        "heavy = {'yaml', 'rich', 'cryptography', 'structlog', 'starlette', 'uvicorn',\n"
+        "    'prometheus_client', 'joserfc', 'enmasse._native', 'enmasse.resources',\n"
+        "    'enmasse.plan', 'enmasse.client', 'enmasse.control', 'enmasse.api'}\n"
+        "print(sorted(heavy & set(sys.modules)))\n"
+    )
+    (tmp_path / "token").write_text("secret")
+    endpoints = {"http": {"host": "127.0.0.1", "port": 1}}
+    (tmp_path / "endpoint.json").write_text(json.dumps({"pid": 1, "endpoints": endpoints}))
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["[]"]), done.stderr
 
 
 @pytest.mark.parametrize("module", ["enmasse.cli", "enmasse.cli.client"])
