@@ -1,7 +1,8 @@
 """OpenAPI v2 of the resource paths: one document, made from those of v3.
 
-kubectl before 1.27 reads it, and asks for it in protobuf alone (`openapi_wire`): `apply`, `explain`
-and `diff` do nothing without it. Where v2 has no word for something it says less, never another
+client-go's `OpenAPISchema()` reads it, so Argo CD and Terraform do, and kubectl before 1.27, whose
+`apply`, `explain` and `diff` do nothing without it. They ask for it in protobuf alone
+(`openapi_wire`). Where v2 has no word for something it says less, never another
 thing.
 """
 
