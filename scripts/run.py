@@ -16,8 +16,8 @@ from types import FrameType
 from typing import Any
 
 from enmasse.base.settings import load
-from enmasse.cli.client import Api
-from enmasse.cli.hints import Meeting, meeting, next_commands
+from enmasse.cli.connect.client import Api
+from enmasse.cli.serve.hints import Meeting, meeting, next_commands
 from enmasse.resources import Resource, parse
 
 ENMASSE = Path(sys.executable).with_name("enmasse")

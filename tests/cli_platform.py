@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from asgi_platform import TOKEN
 from doubles import FakeEngine, TestClock
 from enmasse.api import Platform, Server, bind, create_app
-from enmasse.api.statistics import Statistics
+from enmasse.api.monitoring.statistics import Statistics
 from enmasse.base.rotated import RotatedFile
 from enmasse.cli import app
 from enmasse.control import Admission, Manager

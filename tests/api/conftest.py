@@ -10,7 +10,7 @@ import pytest
 from asgi_platform import TOKEN, Served
 from doubles import FakeEngine, TestClock
 from enmasse.api import Platform, create_app
-from enmasse.api.statistics import Statistics
+from enmasse.api.monitoring.statistics import Statistics
 from enmasse.base.rotated import RotatedFile
 from enmasse.control import Admission, Manager
 from enmasse.resources.address import TYPES

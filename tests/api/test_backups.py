@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect
 
 import doubles
 from enmasse.api import Platform, create_app
-from enmasse.api.statistics import Statistics
+from enmasse.api.monitoring.statistics import Statistics
 from enmasse.base.data_dir import DataDir
 from enmasse.base.rotated import RotatedFile
 from enmasse.control import Admission

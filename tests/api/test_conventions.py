@@ -9,7 +9,7 @@ import pytest
 from asgi_platform import ADDRESSES, SPACES, TOKEN, Served, body
 from doubles import queue, space
 from enmasse.api import Server, bind
-from enmasse.api.guard import BODY_BYTES_MAX
+from enmasse.api.access.guard import BODY_BYTES_MAX
 from enmasse.auth.certificates import ensure_certificates
 from enmasse.base.clock import SystemClock
 

@@ -74,7 +74,10 @@ def test_a_refusal_is_one_line_and_its_exit_code(tmp_path: Any) -> None:
     assert len(answer.stderr.splitlines()) == 1
 
 
-GET = "client commands.get names forms tables targets".split()
+GET = [
+    *("connect.client", "commands.get", "output.formats", "output.tables"),
+    *("resources.names", "resources.targets"),
+]
 
 
 @pytest.mark.parametrize("module", [f"enmasse.cli.{name}" for name in GET])
@@ -103,7 +106,8 @@ def test_get_runs_without_what_it_does_not_need(tmp_path: Path) -> None:
     program = (
         "import sys\n"
         f"sys.argv = ['enmasse', 'get', 'addresses', '--data', {str(tmp_path)!r}]\n"
-        "from enmasse.cli import client, main\n"
+        "from enmasse.cli import main\n"
+        "from enmasse.cli.connect import client\n"
         "listed = {'apiVersion': 'enmasse.io/v1beta1', 'items': []}\n"
         "client.Api._ask = lambda *arguments, **named: listed\n"
         "try: main()\n"
@@ -120,7 +124,7 @@ def test_get_runs_without_what_it_does_not_need(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["[]"]), done.stderr
 
 
-@pytest.mark.parametrize("module", ["enmasse.cli", "enmasse.cli.client"])
+@pytest.mark.parametrize("module", ["enmasse.cli", "enmasse.cli.connect.client"])
 def test_a_command_imports_nothing_that_only_the_platform_needs(module: str) -> None:
     program = (
         f"import sys; import {module};"
@@ -133,7 +137,9 @@ def test_a_command_imports_nothing_that_only_the_platform_needs(module: str) -> 
 
 
 def test_a_start_imports_nothing_that_only_metrics_need() -> None:
-    program = "import sys; import enmasse.cli.launcher;print('prometheus_client' in sys.modules)"
+    program = (
+        "import sys; import enmasse.cli.serve.launcher;print('prometheus_client' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout.strip() == "False", done.stderr
 

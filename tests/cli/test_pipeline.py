@@ -13,7 +13,7 @@ from enmasse.base.data_dir import DataDir
 from enmasse.base.errors import Conflict
 from enmasse.cli import app
 from enmasse.cli.commands import pipeline as command
-from enmasse.cli.options import Output
+from enmasse.cli.options.shared import Output
 from enmasse.pipeline.failures import Trouble
 from enmasse.pipeline.live.database import Live
 from enmasse.pipeline.paths import read

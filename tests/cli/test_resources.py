@@ -13,7 +13,7 @@ import yaml
 
 from cli_platform import Obeying
 from doubles import address_plan, infra, queue, space_plan
-from enmasse.cli import completing
+from enmasse.cli.options import completion
 from enmasse.engines import AddressFigures, Connection
 
 SMALL = address_plan("small", "queue", router=0.25, broker=0.5, shortDescription="Half a broker")
@@ -152,9 +152,9 @@ def test_a_shell_completes_kinds_and_names(shop: Obeying) -> None:
     assert completed(shop, "enmasse get nothing x") == []
     url = shop.environment["ENMASSE_SERVER"]
     place = SimpleNamespace(params={"server": url, "token_file": shop.token})
-    assert completing.addresses(place, "de") == ["dead"]
+    assert completion.addresses(place, "de") == ["dead"]
     place.params["token_file"] = shop.token.with_name("none")
-    assert completing.addresses(place, "de") == [], "what cannot be learnt is no error"
+    assert completion.addresses(place, "de") == [], "what cannot be learnt is no error"
 
 
 def test_describe_of_a_user_shows_no_secret(shop: Obeying) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from cli_platform import Obeying
 from enmasse.base.errors import Code, Exhausted
-from enmasse.cli import output
+from enmasse.cli.output import printing
 from enmasse.engines import AddressFigures, Operation, Slice, SliceDone, StoredMessage
 from enmasse.messaging import Message, Value
 
@@ -189,7 +189,7 @@ def test_a_subscription_is_named_with_its_topic(shop: Obeying) -> None:
 def test_somebody_at_a_terminal_is_asked(
     shop: Obeying, monkeypatch: pytest.MonkeyPatch, answer: str, left: int
 ) -> None:
-    monkeypatch.setattr(output, "can_ask", lambda: True)
+    monkeypatch.setattr(printing, "can_ask", lambda: True)
     shop.engine.figures = figures(shop, 5)
     asked: Any = shop.enmasse("delete", "address", "orders", stdin=answer)
     assert "orders holds 5 messages. Delete them too? [y/N]" in asked.output

@@ -13,7 +13,7 @@ import pytest
 from proton import Message
 
 from cuttable_proxy import way_to
-from enmasse.cli.trust import handshake_problem
+from enmasse.cli.connect.trust import handshake_problem
 from platform_process import ENMASSE, LISTENERS, Platform, running
 from postgres_server import PostgresServer
 from proton_client import connected, exchange

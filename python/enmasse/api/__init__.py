@@ -20,6 +20,6 @@ of the data folder; `/metrics` wants it from other machines only.
 """
 
 from enmasse.api.app import Platform, create_app
-from enmasse.api.server import Server, bind
+from enmasse.api.http.server import Server, bind
 
 __all__ = ["Platform", "Server", "bind", "create_app"]

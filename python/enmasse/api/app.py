@@ -11,11 +11,9 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from enmasse.api import audit, openapi_v2
-from enmasse.api.access import AccessReviews, while_allowed
-from enmasse.api.audit import Audit
+from enmasse.api.access.guard import Guard
+from enmasse.api.access.reviews import AccessReviews, while_allowed
 from enmasse.api.backups import BackupPages
-from enmasse.api.compression import Compression
 from enmasse.api.discovery import (
     ACCESS_VERSION,
     DEFINITIONS,
@@ -25,13 +23,16 @@ from enmasse.api.discovery import (
     named_groups,
 )
 from enmasse.api.errors import error_response, handle_error
-from enmasse.api.guard import Guard
+from enmasse.api.http.compression import Compression
 from enmasse.api.kinds import SERVED, of_group_version
-from enmasse.api.openapi import OpenApiPages
+from enmasse.api.openapi import v2
+from enmasse.api.openapi.v3 import OpenApiPages
 from enmasse.api.operations import OperationHandlers
 from enmasse.api.platform import Platform
-from enmasse.api.queries import flag, number
-from enmasse.api.resources import ResourceHandlers
+from enmasse.api.resources.handlers import ResourceHandlers
+from enmasse.api.resources.queries import flag, number
+from enmasse.api.trail import audit
+from enmasse.api.trail.audit import Audit
 from enmasse.auth.callers import Callers
 from enmasse.base.errors import (
     Code,
@@ -122,7 +123,7 @@ def _discovery() -> list[Route]:
         ),
         # kubectl looks here before it says that there is no such kind.
         Route(DEFINITIONS, pages.definitions),
-        Route("/openapi/v2", openapi_v2.page),
+        Route("/openapi/v2", v2.page),
         Route("/openapi/v3", schemas.index),
         Route("/openapi/v3/{path:path}", schemas.document),
         Route(f"{access}/selfsubjectaccessreviews", reviews.access, methods=["POST"]),
@@ -196,7 +197,7 @@ class _Pages:
     async def metrics(self, request: Request) -> Response:
         """Metrics for Prometheus; `?addresses=all` includes every address."""
         # With the client of Prometheus, which a start does without.
-        from enmasse.api import metrics
+        from enmasse.api.monitoring import metrics
 
         text = metrics.render(
             await self._platform.engine.observe(),

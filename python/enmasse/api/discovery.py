@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from enmasse import __version__
-from enmasse.api.accept import accepted
+from enmasse.api.http.accept import accepted
 from enmasse.api.kinds import SERVED, Kind, of_group_version
 from enmasse.engines import Operation
 from enmasse.resources import API_VERSION

@@ -12,8 +12,8 @@ from pydantic import Field, ValidationError
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from enmasse.api.http.bodies import object_body
 from enmasse.api.platform import Platform
-from enmasse.api.requests import object_body
 from enmasse.base.clock import rfc3339
 from enmasse.base.errors import Code, Fault, Invalid, Missing
 from enmasse.engines import Operation, Slice, SliceDone, StoredMessage

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from enmasse.api.statistics import Statistics
+from enmasse.api.monitoring.statistics import Statistics
 from enmasse.base.clock import Clock
 from enmasse.base.data_dir import DataDir
 from enmasse.control import Admission

@@ -8,8 +8,8 @@ from typer.core import TyperGroup
 from enmasse import __version__
 from enmasse.base.errors import EnMasseError
 from enmasse.cli import errors
-from enmasse.cli.contexts import Context, choose, chosen
-from enmasse.cli.home import defaults_of
+from enmasse.cli.connect.contexts import Context, choose, chosen
+from enmasse.cli.connect.default_space import defaults_of
 from enmasse.cli.tree import Commands
 
 INTERRUPTED = 130

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import typer
 
-from enmasse.cli.invocation import Group
+from enmasse.cli.options.invocation import Group
 
 RUN = "Run and declare"
 PIPELINE = "Turn messages into tables"

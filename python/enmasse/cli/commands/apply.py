@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from enmasse.cli.invocation import Namespaced
-from enmasse.cli.options import Files, Recursive, Wait
+from enmasse.cli.options.invocation import Namespaced
+from enmasse.cli.options.shared import Files, Recursive, Wait
 
 if TYPE_CHECKING:
     from enmasse.resources import Resource
@@ -36,7 +36,7 @@ def apply(
 
       cat addresses.yaml | enmasse apply -f - -n shop
     """
-    from enmasse.cli.files import load_files
+    from enmasse.cli.resources.files import load_files
     from enmasse.resources import in_order
 
     resources = in_order(load_files(file, recursive=recursive, namespace=call.namespace))

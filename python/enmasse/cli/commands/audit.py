@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from enmasse.cli.invocation import Reporting
+from enmasse.cli.options.invocation import Reporting
 
 
 def audit(
@@ -29,7 +29,7 @@ def audit(
 
       enmasse audit --logins --tail 200
     """
-    from enmasse.cli.output import columns, show
+    from enmasse.cli.output.printing import columns, show
 
     of = "logins" if logins else "requests"
     with call.api() as api:

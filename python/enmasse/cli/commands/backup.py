@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from enmasse.cli.invocation import Reporting
-from enmasse.cli.options import Data, Output, OutputForm
+from enmasse.cli.options.invocation import Reporting
+from enmasse.cli.options.shared import Data, Output, OutputForm
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The backup, a gzipped tar.")]
 
@@ -38,8 +38,8 @@ def backup(
       enmasse backup everything.tar.gz --secrets
     """
     from enmasse.base.errors import Code, Conflict
-    from enmasse.cli.output import show
-    from enmasse.cli.restoring import lines
+    from enmasse.cli.output.printing import show
+    from enmasse.cli.serve.restore import lines
     from enmasse.store.archive import Archive
 
     if file.exists() and not overwrite:
@@ -98,8 +98,8 @@ def restore(
 
     from enmasse.base import log
     from enmasse.base.settings import load
-    from enmasse.cli.output import show
-    from enmasse.cli.restoring import lines, restored
+    from enmasse.cli.output.printing import show
+    from enmasse.cli.serve.restore import lines, restored
 
     log.configure("warning")
     settings, _ = load({"data": data, "store": store}, os.environ)

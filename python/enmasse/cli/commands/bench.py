@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from enmasse.cli.invocation import MessagingReporting
-from enmasse.cli.options import Durable
+from enmasse.cli.options.invocation import MessagingReporting
+from enmasse.cli.options.shared import Durable
 
 _LOAD = "Load"
 
@@ -97,8 +97,8 @@ def bench(
 
       enmasse bench --mode idle --connections 10000
     """
-    from enmasse.cli.load import run
-    from enmasse.cli.output import show
+    from enmasse.cli.messaging.load import run
+    from enmasse.cli.output.printing import show
 
     server = call.connection()
     options: dict[str, Any] = {
@@ -129,7 +129,7 @@ def bench(
 
 def lines(report: dict[str, Any], prefix: str = "") -> list[str]:
     """Return a report as lines of name and value."""
-    from enmasse.cli.output import text
+    from enmasse.cli.output.printing import text
 
     found = []
     for name, value in report.items():

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from enmasse.cli.invocation import Invocation
+from enmasse.cli.options.invocation import Invocation
 
 
 def trace(

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from enmasse.cli.invocation import Group
-from enmasse.cli.options import Output, OutputForm
+from enmasse.cli.options.invocation import Group
+from enmasse.cli.options.shared import Output, OutputForm
 
 if TYPE_CHECKING:
-    from enmasse.cli.contexts import Context
+    from enmasse.cli.connect.contexts import Context
 
 app = Group(no_args_is_help=True, help="Manage contexts: named platforms.")
 
@@ -27,8 +27,8 @@ def list_(output: OutputForm = Output.TABLE) -> None:
 
     Example: enmasse context list
     """
-    from enmasse.cli.contexts import load
-    from enmasse.cli.output import columns, show
+    from enmasse.cli.connect.contexts import load
+    from enmasse.cli.output.printing import columns, show
 
     known = load()
     rows = [
@@ -52,7 +52,7 @@ def use(name: Name) -> None:
 
     Example: enmasse context use shop
     """
-    from enmasse.cli.contexts import Contexts, load, save
+    from enmasse.cli.connect.contexts import Contexts, load, save
 
     known = load()
     known.named(name)
@@ -94,7 +94,7 @@ def set_(
 
       enmasse context set shop --server https://mq.example.com:6443 --ca ca.crt --token - < token
     """
-    from enmasse.cli.contexts import Context, Contexts, load, save
+    from enmasse.cli.connect.contexts import Context, Contexts, load, save
 
     given = {
         "server": server,
@@ -122,7 +122,7 @@ def delete(name: Name) -> None:
 
     Example: enmasse context delete shop
     """
-    from enmasse.cli.contexts import Contexts, folder, load, save
+    from enmasse.cli.connect.contexts import Contexts, folder, load, save
 
     known = load()
     known.named(name)
@@ -157,7 +157,7 @@ def _absolute(path: Path | None) -> str | None:
 def _from_stdin(name: str, given: str | None) -> str | None:
     import sys
 
-    from enmasse.cli.contexts import keep_secret
+    from enmasse.cli.connect.contexts import keep_secret
 
     if given is None:
         return None
@@ -179,7 +179,7 @@ def _from_kubeconfig(name: str, file: Path) -> dict[str, str]:
     import yaml
 
     from enmasse.base.errors import Code, Invalid
-    from enmasse.cli.contexts import keep_secret
+    from enmasse.cli.connect.contexts import keep_secret
 
     try:
         document = yaml.safe_load(file.read_text())

@@ -4,11 +4,11 @@ from typing import Annotated, Any
 
 import typer
 
-from enmasse.cli import stored_options as stored
 from enmasse.cli.commands import create_core
 from enmasse.cli.group import Aliases
-from enmasse.cli.invocation import Group, NamespacedReporting, Reporting, SpacedReporting
-from enmasse.cli.options import Output, Wait
+from enmasse.cli.options import stored
+from enmasse.cli.options.invocation import Group, NamespacedReporting, Reporting, SpacedReporting
+from enmasse.cli.options.shared import Output, Wait
 
 AddressName = Annotated[
     str, typer.Argument(help=("Address name for clients, such as orders or news/europe."))
@@ -92,7 +92,7 @@ def address(
 
       enmasse create address news/europe --type multicast --space shop
     """
-    from enmasse.cli.names import in_space
+    from enmasse.cli.resources.names import in_space
     from enmasse.resources.naming import resource_name
 
     # The resource is named after its address, unless --address names another one.
@@ -156,7 +156,7 @@ def addressspace(
     document = _document("AddressSpace", name, call.namespace, spec)
     _create("addressspaces", document, wait, call)
     if call.output is Output.TABLE:
-        from enmasse.cli.home import default_home, entering
+        from enmasse.cli.connect.default_space import default_home, entering
 
         typer.echo(
             entering((call.namespace, name), default_home(call.data, call.server, call.token_file))
@@ -231,7 +231,7 @@ def _asked_password() -> str:
 
     Raises: BadParameter if there is none.
     """
-    from enmasse.cli.output import can_ask
+    from enmasse.cli.output.printing import can_ask
 
     if not can_ask():
         raise typer.BadParameter(
@@ -255,7 +255,7 @@ def _create(
     wait: bool,
     call: Reporting,
 ) -> None:
-    from enmasse.cli.output import show
+    from enmasse.cli.output.printing import show
 
     with call.api() as api:
         created = api.create(plural, document)

@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from enmasse.cli.invocation import Group, Namespaced, NamespacedReporting, Reporting
-from enmasse.cli.options import Output, Recursive, SomeFiles
+from enmasse.cli.options.invocation import Group, Namespaced, NamespacedReporting, Reporting
+from enmasse.cli.options.shared import Output, Recursive, SomeFiles
 
 if TYPE_CHECKING:
-    from enmasse.cli.client import Api
+    from enmasse.cli.connect.client import Api
 
 Literals = Annotated[
     list[str] | None,
@@ -42,7 +42,7 @@ def files(
         return
     if not file:
         raise typer.BadParameter("must specify one of -f and a kind", param_hint="-f")
-    from enmasse.cli.files import load_files
+    from enmasse.cli.resources.files import load_files
     from enmasse.resources import in_order
 
     resources = in_order(load_files(file, recursive=recursive, namespace=call.namespace))
@@ -142,8 +142,8 @@ def _encoded(literals: list[str] | None, given: list[str] | None) -> dict[str, s
 def _create(
     api: "Api", kind: str, metadata: dict[str, str], content: dict[str, Any], output: Output
 ) -> None:
-    from enmasse.cli import kinds
-    from enmasse.cli.output import show
+    from enmasse.cli.output.printing import show
+    from enmasse.cli.resources import kinds
 
     document = {"apiVersion": "v1", "kind": kind, "metadata": metadata, **content}
     created = api.create(kinds.named(kind).plural, document)

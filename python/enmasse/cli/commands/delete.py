@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from enmasse.cli.invocation import Spaced
-from enmasse.cli.options import (
+from enmasse.cli.options.invocation import Spaced
+from enmasse.cli.options.shared import (
     AllNamespaces,
     Every,
     Fields,
@@ -19,7 +19,7 @@ from enmasse.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from enmasse.cli.client import Api
+    from enmasse.cli.connect.client import Api
 
 Document = dict[str, Any]
 
@@ -61,8 +61,9 @@ def delete(
 
       enmasse delete addresses --all --space trial
     """
-    from enmasse.cli import errors, kinds
-    from enmasse.cli.targets import Meant, Scope, found, seconds
+    from enmasse.cli import errors
+    from enmasse.cli.resources import kinds
+    from enmasse.cli.resources.targets import Meant, Scope, found, seconds
 
     longest_s = seconds(timeout)
     scope = Scope(None if all_namespaces else call.namespace, call.space, selector, field_selector)
@@ -96,7 +97,7 @@ def _agree(api: "Api", items: list[Document]) -> None:
     Raises: Conflict if there are some and no terminal to ask.
     """
     from enmasse.base.errors import Code, Conflict
-    from enmasse.cli.output import can_ask, text
+    from enmasse.cli.output.printing import can_ask, text
 
     homes: dict[str, set[tuple[str, ...]]] = defaultdict(set)
     for one in items:

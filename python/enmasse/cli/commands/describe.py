@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from enmasse.cli.invocation import Spaced
-from enmasse.cli.options import AllNamespaces, Fields, Labels, Recursive, SomeFiles, Words
+from enmasse.cli.options.invocation import Spaced
+from enmasse.cli.options.shared import AllNamespaces, Fields, Labels, Recursive, SomeFiles, Words
 
 
 def describe(
@@ -32,8 +32,8 @@ def describe(
       enmasse describe addressspace/shop address/orders
     """
     from enmasse.cli import errors
-    from enmasse.cli.description import text
-    from enmasse.cli.targets import Meant, Scope, found
+    from enmasse.cli.output.description import text
+    from enmasse.cli.resources.targets import Meant, Scope, found
 
     scope = Scope(None if all_namespaces else call.namespace, call.space, selector, field_selector)
     given = words or []

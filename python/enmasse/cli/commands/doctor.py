@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from enmasse.cli.invocation import SpacedReporting
-from enmasse.cli.options import Address
+from enmasse.cli.options.invocation import SpacedReporting
+from enmasse.cli.options.shared import Address
 
 if TYPE_CHECKING:
-    from enmasse.cli.client import Api
-    from enmasse.cli.diagnosis import Facts, Finding
+    from enmasse.cli.connect.client import Api
+    from enmasse.cli.resources.diagnosis import Facts, Finding
 
 
 def doctor(
@@ -28,8 +28,8 @@ def doctor(
     from enmasse.base.data_dir import left_by_platform
     from enmasse.base.errors import Code, Unavailable
     from enmasse.cli import errors
-    from enmasse.cli.diagnosis import State, diagnose, explain_stopped
-    from enmasse.cli.output import show
+    from enmasse.cli.output.printing import show
+    from enmasse.cli.resources.diagnosis import State, diagnose, explain_stopped
 
     stopped: Unavailable | None = None
     try:
@@ -52,9 +52,9 @@ def doctor(
 def _facts(api: "Api", name: str, space: str, namespace: str) -> "Facts":
     from enmasse.base.errors import Unavailable
     from enmasse.base.kinds import KINDS
-    from enmasse.cli.diagnosis import Facts
-    from enmasse.cli.names import find
-    from enmasse.cli.trust import handshake_problem
+    from enmasse.cli.connect.trust import handshake_problem
+    from enmasse.cli.resources.diagnosis import Facts
+    from enmasse.cli.resources.names import find
 
     addresses = api.list("addresses", namespace, statistics=True)["items"]
     document = find(addresses, KINDS["Address"], name, space)
@@ -74,8 +74,8 @@ def _plain(finding: "Finding") -> dict[str, str]:
 
 
 def _text(found: "list[Finding]") -> str:
-    from enmasse.cli.diagnosis import State
-    from enmasse.cli.output import columns
+    from enmasse.cli.output.printing import columns
+    from enmasse.cli.resources.diagnosis import State
 
     rows = [[one.check, one.state, one.message] for one in found]
     table = columns(["CHECK", "STATE", "WHAT"], rows)

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from enmasse.cli.invocation import Spaced
-from enmasse.cli.options import Wait, Words
+from enmasse.cli.options.invocation import Spaced
+from enmasse.cli.options.shared import Wait, Words
 
 if TYPE_CHECKING:
     from enmasse.base.kinds import Kind
-    from enmasse.cli.client import Api
+    from enmasse.cli.connect.client import Api
 
 Document = dict[str, Any]
 
@@ -32,8 +32,8 @@ def edit(
 
     Example: EDITOR=nano enmasse edit address orders
     """
-    from enmasse.cli import kinds
-    from enmasse.cli.targets import Scope, only
+    from enmasse.cli.resources import kinds
+    from enmasse.cli.resources.targets import Scope, only
 
     with call.api() as api:
         before = only(api, words or (), Scope(call.namespace, call.space))
@@ -52,7 +52,7 @@ def _edited(api: "Api", model: "Kind", before: Document) -> Document | None:
     import yaml
 
     from enmasse.base.errors import EnMasseError, Exhausted, Invalid
-    from enmasse.cli.editing import difference, editable
+    from enmasse.cli.resources.editing import difference, editable
 
     shown = editable(before)
     plain = yaml.safe_dump(shown, sort_keys=False, allow_unicode=True)
@@ -90,8 +90,8 @@ def _patched(api: "Api", model: "Kind", before: Document, patch: Document, text:
     Raises: Conflict if it is the same; what was edited is in a file then.
     """
     from enmasse.base.errors import Code, Conflict
-    from enmasse.cli.client import ATTEMPTS
-    from enmasse.cli.editing import difference, disputed, editable
+    from enmasse.cli.connect.client import ATTEMPTS
+    from enmasse.cli.resources.editing import difference, disputed, editable
 
     where, name = before["metadata"].get("namespace", ""), before["metadata"]["name"]
     now = before

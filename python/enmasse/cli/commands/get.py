@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from enmasse.cli.invocation import Listing
-from enmasse.cli.options import AllNamespaces, Fields, IgnoreMissing, Labels, Words
+from enmasse.cli.options.invocation import Listing
+from enmasse.cli.options.shared import AllNamespaces, Fields, IgnoreMissing, Labels, Words
 
 if TYPE_CHECKING:
     from enmasse.base.errors import Missing
-    from enmasse.cli.client import Api
-    from enmasse.cli.forms import Form
-    from enmasse.cli.targets import Named, Scope
+    from enmasse.cli.connect.client import Api
+    from enmasse.cli.output.formats import Form
+    from enmasse.cli.resources.targets import Named, Scope
 
 Document = dict[str, Any]
 
@@ -54,8 +54,8 @@ def get(
 
       enmasse get address orders -w
     """
-    from enmasse.cli.forms import form
-    from enmasse.cli.targets import NOTHING_SAID, Scope, named
+    from enmasse.cli.output.formats import form
+    from enmasse.cli.resources.targets import NOTHING_SAID, Scope, named
 
     how = form(call.output)
     wanted_words = words or []
@@ -88,7 +88,7 @@ def show(
     Raises: Missing for the first name that does not exist, once the others are printed.
     """
     from enmasse.cli import errors
-    from enmasse.cli.forms import list_of
+    from enmasse.cli.output.formats import list_of
 
     items: dict[str, list[Document]] = {}
     refusals: list[Missing] = []
@@ -124,8 +124,8 @@ def _meant(api: "Api", wanted: "Named", scope: "Scope") -> "tuple[list[Document]
     error for each name that means none.
     """
     from enmasse.base.errors import Missing
-    from enmasse.cli.names import FIELDS, find, looked_up, meaning
-    from enmasse.cli.targets import listed
+    from enmasse.cli.resources.names import FIELDS, find, looked_up, meaning
+    from enmasse.cli.resources.targets import listed
 
     model, names = wanted
     is_listed = not names or scope.selects or model.plural in {*FIELDS, "addressspaces"}
@@ -147,8 +147,8 @@ def _meant(api: "Api", wanted: "Named", scope: "Scope") -> "tuple[list[Document]
 
 
 def _table(api: "Api", plural: str, items: Sequence[Document], scope: "Scope", how: "Form") -> str:
-    from enmasse.cli import kinds
-    from enmasse.cli.tables import TABLES, ServerTable
+    from enmasse.cli.output.tables import TABLES, ServerTable
+    from enmasse.cli.resources import kinds
 
     if (own := TABLES.get(plural)) is not None:
         return own.text(items, wide=how.wide)
@@ -165,7 +165,7 @@ def _follow(
     api: "Api", wanted: "Sequence[Named]", scope: "Scope", how: "Form", *, watch_only: bool
 ) -> None:
     """Print the resources of one kind, and each change of them, until Ctrl-C."""
-    from enmasse.cli.following import follow
+    from enmasse.cli.output.watching import follow
 
     if len(wanted) != 1 or len(wanted[0].names) > 1:
         raise typer.BadParameter(
@@ -177,7 +177,7 @@ def _follow(
 
 
 def _connections(api: "Api", how: "Form") -> str:
-    from enmasse.cli.output import columns
+    from enmasse.cli.output.printing import columns
 
     document = api.connections()
     if not how.is_table:

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from enmasse.cli.invocation import Invocation
-from enmasse.cli.options import Form
+from enmasse.cli.options.invocation import Invocation
+from enmasse.cli.options.shared import Form
 
 LEVELS = ("debug", "info", "warning", "error", "critical")
 _FIRST = ("timestamp", "level", "event", "logger")

@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from enmasse.cli.invocation import SpacedReporting
-from enmasse.cli.options import Address, Data, ServerUrl, TokenFile
+from enmasse.cli.options.invocation import SpacedReporting
+from enmasse.cli.options.shared import Address, Data, ServerUrl, TokenFile
 
 Place = tuple[Data, ServerUrl, TokenFile]
 Selector = Annotated[
@@ -37,7 +37,7 @@ def peek(
 
       enmasse peek dead --selector "team = 'north'" --output json
     """
-    from enmasse.cli.output import columns, show
+    from enmasse.cli.output.printing import columns, show
 
     request = {"selector": selector, "limit": limit}
     answers = _answers("peek", address, request, call)
@@ -130,7 +130,7 @@ def _operate(
 
     An error half-way is printed after the messages until then.
     """
-    from enmasse.cli.output import show, text
+    from enmasse.cli.output.printing import show, text
 
     done = {"operation": operation, "address": address, "dryRun": request["dryRun"]}
     messages, size, ended = 0, 0, False
@@ -150,7 +150,7 @@ def _answers(
     operation: str, address: str, request: dict[str, Any], call: SpacedReporting
 ) -> Iterator[dict[str, Any]]:
     from enmasse.base.kinds import KINDS
-    from enmasse.cli.names import looked_up
+    from enmasse.cli.resources.names import looked_up
 
     said = {name: value for name, value in request.items() if value is not None}
     with call.api() as api:

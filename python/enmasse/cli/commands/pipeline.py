@@ -9,8 +9,8 @@ import typer
 from enmasse.cli.commands.pipeline_backfill import backfill
 from enmasse.cli.commands.pipeline_package import FILE, Package, packed
 from enmasse.cli.commands.pipeline_package import package as write_package
-from enmasse.cli.invocation import Group
-from enmasse.cli.options import Data, Output, OutputForm
+from enmasse.cli.options.invocation import Group
+from enmasse.cli.options.shared import Data, Output, OutputForm
 
 if TYPE_CHECKING:
     from enmasse.pipeline.paths import Paths
@@ -53,7 +53,7 @@ def init(
     Example: enmasse pipeline init --address readings
     """
     from enmasse.base.errors import Code, Conflict, Unavailable
-    from enmasse.cli.output import show
+    from enmasse.cli.output.printing import show
     from enmasse.pipeline import template
     from enmasse.resources import load
 
@@ -152,7 +152,7 @@ def status(file: File = DOCUMENT, output: OutputForm = Output.TABLE) -> None:
     """
     from enmasse.base.clock import SystemClock
     from enmasse.cli.errors import FAILED
-    from enmasse.cli.output import show
+    from enmasse.cli.output.printing import show
 
     pipeline, paths = document_of(file)
     document = _status(pipeline, paths, SystemClock().now().timestamp())
@@ -173,7 +173,7 @@ def stop(file: File = DOCUMENT, output: OutputForm = Output.TABLE) -> None:
 
     from enmasse.base.clock import SystemClock
     from enmasse.base.errors import Code, Unavailable
-    from enmasse.cli.output import show
+    from enmasse.cli.output.printing import show
 
     pipeline, paths = document_of(file)
     clock, name = SystemClock(), pipeline.metadata.name
@@ -219,7 +219,7 @@ def reconcile(
     """
     from enmasse.base.errors import Code, Missing
     from enmasse.cli.errors import FAILED
-    from enmasse.cli.output import show
+    from enmasse.cli.output.printing import show
 
     pipeline, paths = document_of(file)
 
@@ -267,7 +267,7 @@ def document_of(file: Path) -> "tuple[Pipeline, Paths]":
 def _platform_url(data: Path | None) -> str:
     """The server of the platform on this machine; where none runs, where one would listen."""
     from enmasse.base.errors import Unavailable
-    from enmasse.cli.connect import Server
+    from enmasse.cli.connect.servers import Server
 
     try:
         return Server(None, data, None, None).platform_url()
@@ -388,7 +388,7 @@ def _gold(
 
 
 def _status_text(document: dict[str, Any]) -> str:
-    from enmasse.cli.output import columns
+    from enmasse.cli.output.printing import columns
 
     running = f"running as process {document['pid']}" if document["running"] else "not running"
     if document["metrics"]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from enmasse.cli.options import Output, OutputForm
+from enmasse.cli.options.shared import Output, OutputForm
 
 if TYPE_CHECKING:
     from enmasse.pipeline.paths import Paths
@@ -47,7 +47,7 @@ def backfill(
     """
     from enmasse.base.errors import Code, Invalid
     from enmasse.cli.commands.pipeline import document_of
-    from enmasse.cli.output import progress, show
+    from enmasse.cli.output.printing import progress, show
 
     pipeline, paths = document_of(file)
     if gold_only and (source, start, end) != (None, "earliest", "latest"):

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from enmasse.cli.options import Output, OutputForm
+from enmasse.cli.options.shared import Output, OutputForm
 
 FILE = Path("enmasse-package.tar.gz")
 OFF = "off"
@@ -35,7 +35,7 @@ def package(
     Example: enmasse pipeline package --also scikit-learn
     """
     from enmasse.cli.commands.pipeline import needs_spark
-    from enmasse.cli.output import show
+    from enmasse.cli.output.printing import show
 
     needs_spark()
 

@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from enmasse.cli.invocation import Group, Reporting
-from enmasse.cli.options import AnyNamespace
+from enmasse.cli.options.invocation import Group, Reporting
+from enmasse.cli.options.shared import AnyNamespace
 
 app = Group(no_args_is_help=True, help="Plans and quota usage.")
 
@@ -27,7 +27,7 @@ def list_(
 
     Example: enmasse plan list --type queue
     """
-    from enmasse.cli.output import columns, show
+    from enmasse.cli.output.printing import columns, show
 
     with call.api() as api:
         spaces = [] if type_ else api.list("addressspaceplans", None)["items"]
@@ -59,8 +59,8 @@ def usage(
     Example: enmasse plan usage shop
     """
     from enmasse.base.errors import Code, Missing
-    from enmasse.cli import usage as using
-    from enmasse.cli.output import columns, show
+    from enmasse.cli.output.printing import columns, show
+    from enmasse.cli.resources import quota_usage as using
     from enmasse.plan import ADDRESSES
 
     with call.api() as api:

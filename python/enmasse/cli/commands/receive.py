@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from enmasse.cli.invocation import Messaging
-from enmasse.cli.options import (
+from enmasse.cli.options.invocation import Messaging
+from enmasse.cli.options.shared import (
     Address,
     Form,
     MessageForm,
@@ -62,7 +62,8 @@ def receive(
     """
     import asyncio
 
-    from enmasse.cli import errors, transfer
+    from enmasse.cli import errors
+    from enmasse.cli.messaging import transfer
 
     start = _start(offset, partition)
 

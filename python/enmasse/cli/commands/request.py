@@ -5,8 +5,8 @@ from typing import Annotated
 import typer
 
 from enmasse.cli.commands.receive import written
-from enmasse.cli.invocation import Messaging
-from enmasse.cli.options import (
+from enmasse.cli.options.invocation import Messaging
+from enmasse.cli.options.shared import (
     Address,
     Body,
     Durable,
@@ -40,8 +40,8 @@ def request(
     """
     import asyncio
 
-    from enmasse.cli import transfer
-    from enmasse.cli.messages import Template
+    from enmasse.cli.messaging import transfer
+    from enmasse.cli.messaging.messages import Template
 
     messages = Template.of(properties, durable).messages(body, size, count)
 

@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from enmasse.cli.invocation import MessagingReporting
-from enmasse.cli.options import Address, Durable, Property, ReceiveCount, Size
+from enmasse.cli.options.invocation import MessagingReporting
+from enmasse.cli.options.shared import Address, Durable, Property, ReceiveCount, Size
 
 if TYPE_CHECKING:
-    from enmasse.cli.transfer import Tally
+    from enmasse.cli.messaging.transfer import Tally
     from enmasse.messaging import Message
 
 
@@ -33,10 +33,10 @@ def respond(
     """
     import asyncio
 
-    from enmasse.cli import transfer
     from enmasse.cli.commands.send import summary
-    from enmasse.cli.messages import Template
-    from enmasse.cli.output import show
+    from enmasse.cli.messaging import transfer
+    from enmasse.cli.messaging.messages import Template
+    from enmasse.cli.output.printing import show
 
     made = Template.of(properties, durable)
 

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from enmasse.cli.invocation import MessagingReporting
-from enmasse.cli.options import (
+from enmasse.cli.options.invocation import MessagingReporting
+from enmasse.cli.options.shared import (
     Address,
     Annotation,
     Body,
@@ -26,7 +26,7 @@ from enmasse.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from enmasse.cli.transfer import Tally
+    from enmasse.cli.messaging.transfer import Tally
 
 
 def send(
@@ -68,9 +68,9 @@ def send(
     import asyncio
 
     from enmasse.base.clock import SystemClock
-    from enmasse.cli import transfer
-    from enmasse.cli.messages import Template
-    from enmasse.cli.output import progress, show
+    from enmasse.cli.messaging import transfer
+    from enmasse.cli.messaging.messages import Template
+    from enmasse.cli.output.printing import progress, show
     from enmasse.messaging import Properties
 
     standard = Properties(
@@ -105,7 +105,7 @@ def send(
 
 def summary(tally: "Tally") -> str:
     """Return what became of messages, for people."""
-    from enmasse.cli.transfer import SETTLED
+    from enmasse.cli.messaging.transfer import SETTLED
 
     outcomes = ", ".join(
         f"{count:,} {'sent ' * (name == SETTLED)}{name}" for name, count in tally.outcomes.items()

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from enmasse.cli.options import Output, OutputForm
+from enmasse.cli.options.shared import Output, OutputForm
 
 
 def settings(
@@ -21,7 +21,7 @@ def settings(
     import os
 
     from enmasse.base.settings import Settings, load
-    from enmasse.cli.output import columns, show
+    from enmasse.cli.output.printing import columns, show
 
     values, origins = load({}, os.environ, config)
     fields = Settings.model_fields

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from enmasse.cli.invocation import Group, Invocation, Reporting
+from enmasse.cli.options.invocation import Group, Invocation, Reporting
 
 app = Group(no_args_is_help=True, help="API tokens: create, list, delete.")
 
@@ -77,7 +77,7 @@ def list_(
     """
     from enmasse.auth.callers import caller_of
     from enmasse.base.clock import rfc3339
-    from enmasse.cli.output import columns, show
+    from enmasse.cli.output.printing import columns, show
     from enmasse.resources import Secret
     from enmasse.resources.api_token import TOKEN_TYPE, TOKENS_NAMESPACE
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from enmasse.cli.invocation import AnywhereReporting
+from enmasse.cli.options.invocation import AnywhereReporting
 
 if TYPE_CHECKING:
-    from enmasse.cli.client import Api
+    from enmasse.cli.connect.client import Api
 
 REFRESH_S = 1.0
 Document = dict[str, Any]
@@ -87,7 +87,7 @@ def top(
 
       enmasse top connections --sort bytes
     """
-    from enmasse.cli.output import repeat, show
+    from enmasse.cli.output.printing import repeat, show
 
     order = _CONNECTION_ORDER if what is What.CONNECTIONS else _ORDER
     if sort not in order:
@@ -139,7 +139,7 @@ def _connection(one: Document) -> Row:
 
 
 def _row(one: Document) -> Row:
-    from enmasse.cli.names import called
+    from enmasse.cli.resources.names import called
 
     figures = one.get("status", {}).get("statistics", {})
     stored = figures.get("stored", {})
@@ -181,7 +181,7 @@ def _summed(rows: list[Row], connections: list[Row]) -> list[Row]:
 
 
 def _table(rows: list[Row], what: What) -> str:
-    from enmasse.cli.output import columns
+    from enmasse.cli.output.printing import columns
 
     fields = _COLUMNS[what]
     headings = [_HEADINGS.get(name, name).upper() for name in fields]

@@ -11,7 +11,7 @@ import typer
 
 if TYPE_CHECKING:
     from enmasse.base.settings import Settings
-    from enmasse.cli.launcher import Ready
+    from enmasse.cli.serve.launcher import Ready
 
 
 class Output(StrEnum):
@@ -280,7 +280,7 @@ def _run(
     from enmasse.base.errors import EnMasseError
     from enmasse.base.settings import load
     from enmasse.cli import errors
-    from enmasse.cli.launcher import serve
+    from enmasse.cli.serve.launcher import serve
 
     def announce(ready: "Ready") -> None:
         gc.freeze()
@@ -315,7 +315,8 @@ def _end(code: int) -> NoReturn:
 
 def welcome(settings: "Settings", ready: "Ready") -> str:
     """Return what a person reads once the platform is up."""
-    from enmasse.cli import hints, network
+    from enmasse.cli.connect import network
+    from enmasse.cli.serve import hints
 
     places = "\n".join(
         f"  {name:6} {network.url(name, *place)}" for name, place in ready.endpoints.items()

@@ -5,8 +5,8 @@ from typing import Annotated, Any
 import typer
 
 from enmasse.cli.commands import create as creating
-from enmasse.cli.invocation import Group, Listing, Spaced
-from enmasse.cli.options import Labels, Wait
+from enmasse.cli.options.invocation import Group, Listing, Spaced
+from enmasse.cli.options.shared import Labels, Wait
 
 app = Group(no_args_is_help=True, help=("Users of address spaces: create, list, change."))
 
@@ -135,7 +135,7 @@ def _change(
     wait: bool,
 ) -> None:
     from enmasse.base.kinds import KINDS
-    from enmasse.cli.names import looked_up
+    from enmasse.cli.resources.names import looked_up
 
     model = KINDS["MessagingUser"]
     with call.api() as api:

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from enmasse.cli.invocation import Spaced
-from enmasse.cli.options import (
+from enmasse.cli.options.invocation import Spaced
+from enmasse.cli.options.shared import (
     AllNamespaces,
     Every,
     Fields,
@@ -56,8 +56,8 @@ def wait(
       enmasse wait addressspace shop --for delete
     """
     from enmasse.base.errors import Code, Missing
-    from enmasse.cli import kinds
-    from enmasse.cli.targets import Meant, Scope, found, seconds
+    from enmasse.cli.resources import kinds
+    from enmasse.cli.resources.targets import Meant, Scope, found, seconds
 
     deleted, is_so, what = _wanted(for_)
     longest_s = seconds(timeout)
@@ -114,7 +114,7 @@ def _value(text: str) -> "tuple[Callable[[Document], bool], str]":
 
     Raises: BadParameter if there is no such path.
     """
-    from enmasse.cli.jsonpath import path, text_of
+    from enmasse.cli.output.jsonpath import path, text_of
 
     # A filter has an = too: the value is behind the last brace.
     braced, closed, rest = text.rpartition("}")

@@ -1,0 +1,1 @@
+"""Who is let in: tokens, roles, impersonation, and reviews of access."""

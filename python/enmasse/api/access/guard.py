@@ -1,0 +1,197 @@
+"""Checks requests: Host header, bearer token and roles, body size, concurrency. Plain ASGI.
+
+A web page on this machine can reach a loopback port but does not know the token. A page that makes
+its own name resolve to this machine (DNS rebinding) sends that name as Host, which is refused. An
+IP address as Host cannot be such a name.
+"""
+
+import ipaddress
+from collections import Counter
+from collections.abc import Collection
+from functools import partial
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from enmasse.api.access.impersonation import Impersonating, acting
+from enmasse.api.access.reviews import CALLER, STILL, forbidden
+from enmasse.api.errors import error_response
+from enmasse.api.http.attributes import attributes_of
+from enmasse.api.http.bodies import TURN
+from enmasse.api.http.body_turns import BodyTurns
+from enmasse.api.trail.audit import AS, WHO
+from enmasse.auth.callers import Callers
+from enmasse.auth.roles import OWNER_CALLER, Caller
+from enmasse.base.errors import Code, Denied, EnMasseError, Exhausted
+from enmasse.base.hosts import is_loopback
+
+BODY_BYTES_MAX = 1 << 20
+"""Maximum request body. A resource has some hundred bytes; Kubernetes allows 3 MiB."""
+
+REQUESTS_MAX = 512
+"""Maximum concurrent requests, watches included. Health pages are exempt."""
+
+REQUESTS_OF_ONE_MAX = 128
+"""Maximum per token. The owner is exempt."""
+
+RESERVED = 64
+"""Slots reserved for the owner."""
+
+OPEN_PATHS = frozenset({"/healthz", "/readyz", "/readyz/messaging"})
+"""Public paths, which reveal nothing about tenants."""
+
+LOCALLY_OPEN_PATHS = frozenset({"/metrics"})
+"""Paths without a token on this machine; they contain address names, so other machines need one."""
+
+
+class Guard:
+    """Passes a request to the application or refuses it."""
+
+    def __init__(
+        self, app: ASGIApp, *, callers: Callers, hosts: Collection[str], exposed: bool = False
+    ) -> None:
+        """Guard `app`. `hosts` are the accepted host names; `exposed`: other machines can connect,
+        and their clear-text requests are refused.
+        """
+        self._app = app
+        self._callers = callers
+        self._exposed = exposed
+        self._hosts = {host.lower() for host in hosts}
+        self._running: Counter[str] = Counter()
+        self._turns = BodyTurns()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        if (error := self._refusal(scope, headers)) is not None:
+            await error_response(error, error.context)(scope, receive, send)
+            return
+        who = scope.get(WHO, "")
+        self._running[who] += 1
+        try:
+            await self._app(scope, _bounded(receive), send)
+        finally:
+            self._running[who] -= 1
+            if not self._running[who]:
+                del self._running[who]
+
+    def _refusal(self, scope: Scope, headers: Headers) -> EnMasseError | None:
+        host = headers.get("host", "")
+        if not self._is_ours(host):
+            return Denied(
+                Code.HOST_REFUSED,
+                f"this server does not have the name {host!r}; use its address or localhost",
+            )
+        # Transfer-Encoding overrides Content-Length (RFC 9112, 6.3).
+        chunked = "transfer-encoding" in headers
+        length = "0" if chunked else headers.get("content-length", "0")
+        if not length.isdecimal() or int(length) > BODY_BYTES_MAX:
+            return _too_large()
+        path = scope["path"]
+        if path in OPEN_PATHS:
+            return None
+        if self._exposed and scope["scheme"] == "http" and not _is_local(scope):
+            return Denied(
+                Code.TLS_REQUIRED,
+                "the API serves other machines over TLS only: use the port of"
+                " --https-port, or start the platform with --insecure",
+            )
+        open_here = path in LOCALLY_OPEN_PATHS and _is_local(scope)
+        try:
+            caller = self._asks(scope, headers)
+        except EnMasseError as error:
+            return error
+        if caller is None and not open_here:
+            return Denied(
+                Code.TOKEN_REQUIRED,
+                "send `Authorization: Bearer TOKEN`, with the token from the"
+                " file `token` of the data folder or from `enmasse token"
+                " create`",
+            )
+        if caller is not None:
+            asked = attributes_of(scope)
+            by = caller.by if isinstance(caller, Impersonating) else caller
+            scope[WHO], scope[CALLER] = by.name, caller
+            if by is not caller:
+                scope[AS] = caller.name
+            scope[TURN] = partial(self._turns.run, by.name)
+            scope[STILL] = lambda: (now := self._caller(headers)) and now.may(asked)
+            if not open_here and not caller.may(asked):
+                return forbidden(caller, asked)
+        return self._crowded(caller)
+
+    def _asks(self, scope: Scope, headers: Headers) -> Caller | None:
+        """As `_caller`, of a new request: wrong tokens count against the address of the peer.
+
+        Raises: Exhausted if it is too early for another one.
+        """
+        source = (scope.get("client") or ("", 0))[0]
+        caller = self._callers.asks(headers.get("authorization"), source)
+        return acting(caller, headers, self._callers) if caller is not None else None
+
+    def _caller(self, headers: Headers) -> Caller | None:
+        """Return the caller; None if unknown.
+
+        Raises: Denied or Invalid if it requests an impersonation without the right.
+        """
+        caller = self._callers.bearer(headers.get("authorization"))
+        return acting(caller, headers, self._callers) if caller is not None else None
+
+    def _crowded(self, caller: Caller | None) -> EnMasseError | None:
+        """Return the refusal if the limit of concurrent requests is reached, or None."""
+        running, room, whose = self._running.total(), REQUESTS_MAX, ""
+        if caller is not OWNER_CALLER:
+            room -= RESERVED
+            of_one = self._running[caller.name if caller else ""]
+            if of_one >= REQUESTS_OF_ONE_MAX:
+                running, room, whose = of_one, REQUESTS_OF_ONE_MAX, " of this token"
+        if running < room:
+            return None
+        return Exhausted(
+            Code.LIMIT_REACHED,
+            f"{running} requests{whose} are in progress; try again later",
+            retry_after_s=1.0,
+        )
+
+    def _is_ours(self, host: str) -> bool:
+        name = host.rpartition("]")[0].lstrip("[") if host.startswith("[") else host
+        name = name.partition(":")[0] if name.count(":") == 1 else name
+        return name.lower() in self._hosts or _is_address(name)
+
+
+def _is_local(scope: Scope) -> bool:
+    """Whether the peer is on this machine: on loopback, or at the address that it connected to."""
+    peer, own = ((scope.get(name) or ("", 0))[0] for name in ("client", "server"))
+    return is_loopback(peer) or (peer == own and _is_address(peer))
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _bounded(receive: Receive) -> Receive:
+    """Count the bytes of a body without Content-Length."""
+    received = 0
+
+    async def bounded() -> Message:
+        nonlocal received
+        message = await receive()
+        received += len(message.get("body", b""))
+        if received > BODY_BYTES_MAX:
+            raise _too_large()
+        return message
+
+    return bounded
+
+
+def _too_large() -> Exhausted:
+    return Exhausted(
+        Code.REQUEST_TOO_LARGE, f"the request body must have at most {BODY_BYTES_MAX} bytes"
+    )

@@ -1,0 +1,1 @@
+"""The resource paths: reads, writes, patches and watches of all kinds."""

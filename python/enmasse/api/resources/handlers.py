@@ -1,0 +1,208 @@
+"""Handlers for all kinds: list, watch, create, get, replace, patch, delete."""
+
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+
+from enmasse.api.access.reviews import while_allowed
+from enmasse.api.http.accept import WHOLE, Form, form_of
+from enmasse.api.http.bodies import object_body
+from enmasse.api.kinds import Kind
+from enmasse.api.platform import Platform
+from enmasse.api.resources import representations
+from enmasse.api.resources.paging import Asked, Page, Snapshots
+from enmasse.api.resources.queries import ListQuery, WriteQuery
+from enmasse.api.resources.watch import Watched, check_version, watch_lines
+from enmasse.api.resources.writes import Write
+from enmasse.api.trail.audit import WHO
+from enmasse.base.errors import Code, Conflict, Fault, Invalid, Missing
+from enmasse.resources import Key, Resource
+
+Document = dict[str, Any]
+
+
+class ResourceHandlers:
+    """The verbs of resource paths."""
+
+    def __init__(self, platform: Platform) -> None:
+        self._platform = platform
+        self._snapshots = Snapshots(platform.clock)
+
+    async def collection(self, kind: Kind, request: Request) -> Response:
+        """Handle GET, POST and DELETE on a collection."""
+        namespace = request.path_params.get("namespace")
+        if request.method == "POST":
+            return await Write(self._platform, kind, request).create(namespace)
+        form = form_of(request.headers.get("accept"))
+        query = ListQuery.of(request.query_params, kind.model)
+        # Version 0 accepts any state, however old.
+        if query.resource_version != 0 and not query.continue_:
+            await self._platform.store_of(kind.model).refresh()
+        if request.method == "DELETE":
+            return await self._delete_all(kind, request, namespace, query)
+        store = self._platform.store_of(kind.model)
+        if query.watch:
+            watched = Watched(store, kind, namespace, form, _shown(kind, {}), self._platform.clock)
+            lines = while_allowed(request, watch_lines(watched, query))
+            return StreamingResponse(_encoded(lines), media_type="application/json")
+        page = self._page(request, kind, query)
+        metadata: Document = {"resourceVersion": str(page.version)}
+        if page.continue_:
+            metadata["continue"] = page.continue_
+            if not any(query.selectors):
+                metadata["remainingItemCount"] = page.remaining
+        figures = await self._figures(request, kind, form)
+        shown = _shown(kind, figures)
+        now = self._platform.clock.now()
+        return JSONResponse(
+            representations.several(
+                kind, form, page.resources, shown, now, metadata, query.include, figures
+            )
+        )
+
+    async def one(self, kind: Kind, request: Request) -> Response:
+        """Handle GET, PUT, PATCH and DELETE on one resource."""
+        key = _key(kind, request)
+        form = form_of(request.headers.get("accept"))
+        if request.method == "DELETE":
+            return await self._delete(kind, request, key)
+        await self._platform.store_of(kind.model).refresh()
+        if request.method == "PUT":
+            return await Write(self._platform, kind, request).replace(key)
+        if request.method == "PATCH":
+            return await Write(self._platform, kind, request).patch(key)
+        figures = await self._figures(request, kind, form)
+        shown = _shown(kind, figures)
+        found = self._get(kind, key)
+        now = self._platform.clock.now()
+        return JSONResponse(representations.one(kind, form, found, shown, now, figures))
+
+    def _page(self, request: Request, kind: Kind, query: ListQuery) -> Page:
+        namespace = request.path_params.get("namespace")
+        asked = Asked(
+            request.scope[WHO], f"{kind.group_version}/{kind.name}", namespace, query.selectors
+        )
+        if query.continue_:
+            return self._snapshots.next(asked, query.continue_, query.limit)
+        store = self._platform.store_of(kind.model)
+        check_version(store, query.resource_version)
+        if query.match == "Exact" and query.resource_version != store.version:
+            raise Conflict(
+                Code.VERSION_EXPIRED,
+                f"resourceVersion {query.resource_version} has been compacted"
+                f" (current: {store.version})",
+            )
+        found = [one for one in store.list(kind.name, namespace) if query.selects(one)]
+        return self._snapshots.first(asked, store.version, found, query.limit)
+
+    async def _delete(self, kind: Kind, request: Request, key: Key) -> Response:
+        options, dry_run = await _delete_options(request)
+        conditions = _member(options, "preconditions")
+        deleted = await self._platform.admission.delete(
+            key,
+            uid=conditions.get("uid"),
+            version=conditions.get("resourceVersion"),
+            dry_run=dry_run,
+        )
+        if deleted.metadata.finalizers:
+            return JSONResponse(_shown(kind, {})(deleted))
+        details = {"kind": deleted.plural, "name": key.name, "uid": deleted.metadata.uid}
+        return JSONResponse(
+            {
+                "kind": "Status",
+                "apiVersion": "v1",
+                "metadata": {},
+                "status": "Success",
+                "details": details | ({"group": kind.group} if kind.group else {}),
+            }
+        )
+
+    async def _delete_all(
+        self, kind: Kind, request: Request, namespace: str | None, query: ListQuery
+    ) -> Response:
+        """Delete the resources of a list; skip those deleted concurrently."""
+        _, dry_run = await _delete_options(request)
+        store = self._platform.store_of(kind.model)
+        deleted = []
+        for resource in store.list(kind.name, namespace):
+            if not query.selects(resource):
+                continue
+            try:
+                deleted.append(
+                    await self._platform.admission.delete(
+                        resource.key, uid=resource.metadata.uid, dry_run=dry_run
+                    )
+                )
+            except (Missing, Conflict) as error:
+                if error.code not in (Code.RESOURCE_MISSING, Code.VERSION_CONFLICT):
+                    raise
+        now = self._platform.clock.now()
+        metadata: Document = {"resourceVersion": str(store.version)}
+        shown = _shown(kind, {})
+        return JSONResponse(representations.several(kind, WHOLE, deleted, shown, now, metadata))
+
+    def _get(self, kind: Kind, key: Key) -> Resource:
+        resource = self._platform.store_of(kind.model).get(key)
+        if resource is None:
+            raise Missing(Code.RESOURCE_MISSING, f'{kind.qualified} "{key.name}" not found')
+        return resource
+
+    async def _figures(self, request: Request, kind: Kind, form: Form) -> dict[str, dict[str, Any]]:
+        """Return statistics by uid for a table, or if requested: they take up to half a second."""
+        wanted = form.kind == "Table" or request.query_params.get("statistics") in ("true", "1")
+        if not wanted or not kind.model.live_columns:
+            return {}
+        return await self._platform.statistics.by_uid()
+
+
+def _shown(kind: Kind, figures: Mapping[str, dict[str, Any]]) -> Callable[[Resource], Document]:
+    """Return the serialiser for a group version."""
+
+    def shown(resource: Resource) -> Document:
+        document = resource.public().document() | {"apiVersion": kind.group_version}
+        if found := figures.get(resource.metadata.uid or ""):
+            document["status"]["statistics"] = found
+        return document
+
+    return shown
+
+
+def _key(kind: Kind, request: Request) -> Key:
+    namespace = request.path_params["namespace"] if kind.model.namespaced else ""
+    return Key(kind.name, namespace, request.path_params["name"])
+
+
+async def _delete_options(request: Request) -> tuple[Document, bool]:
+    """Return the options of a delete, and whether it is a dry run."""
+    options = await object_body(request) if await request.body() else {}
+    query = WriteQuery.of(request.query_params, "")
+    asked = options.get("dryRun") or []
+    if asked not in ([], ["All"]):
+        fault = Fault("dryRun", "can only be All")
+        raise Invalid(Code.PARAMETER_INVALID, str(fault), faults=[fault])
+    for policy in (options.get("propagationPolicy"), request.query_params.get("propagationPolicy")):
+        if policy is not None and policy not in _PROPAGATIONS:
+            fault = Fault(
+                "propagationPolicy",
+                f"Unsupported value: {json.dumps(policy)}: supported values:"
+                f" {', '.join(map(json.dumps, _PROPAGATIONS))}",
+            )
+            raise Invalid(Code.PARAMETER_INVALID, str(fault), faults=[fault])
+    return options, query.dry_run or bool(asked)
+
+
+_PROPAGATIONS = ("Background", "Foreground", "Orphan")
+"""Deletion of dependents. Owner references have no effect here, so all policies are equivalent."""
+
+
+def _member(data: Document, name: str) -> Document:
+    value = data.get(name)
+    return dict(value) if isinstance(value, dict) else {}
+
+
+async def _encoded(lines: AsyncIterator[Document]) -> AsyncIterator[bytes]:
+    async for line in lines:
+        yield json.dumps(line, separators=(",", ":")).encode() + b"\n"

@@ -1,0 +1,1 @@
+"""Options of the commands, and their completion in shells."""

@@ -1,0 +1,1 @@
+"""What commands are about: kinds, names, files, patches, quotas and diagnosis."""

@@ -1,0 +1,1 @@
+"""`enmasse up` and `enmasse restore`: the platform in this process."""

@@ -1,0 +1,81 @@
+"""Live figures and rates."""
+
+from asgi_platform import ADDRESSES, SPACES, Served
+from doubles import FakeEngine, TestClock, address, space
+from enmasse.api.monitoring.statistics import Statistics
+from enmasse.engines import AddressFigures, Observed
+
+
+class Growing(FakeEngine):
+    """An engine through which 100 messages of 10 bytes pass each second of a clock."""
+
+    def __init__(self, clock: TestClock) -> None:
+        super().__init__()
+        self.clock = clock
+        self.observed = 0
+
+    async def observe(self) -> Observed:
+        self.observed += 1
+        count = round(100 * self.clock.monotonic())
+        figures = AddressFigures("u", "s", "a", 1, 2, delivered=count, bytes=10 * count)
+        return Observed(1, [figures])
+
+
+async def test_the_first_question_takes_two_samples() -> None:
+    clock = TestClock()
+    engine = Growing(clock)
+    figures = (await Statistics(engine, clock).by_uid())["u"]
+    assert engine.observed == 2
+    assert clock.elapsed_s == 0.5
+    assert figures["deliveredPerSecond"] == 100.0
+    assert figures["bytesPerSecond"] == 1000.0
+    assert (figures["senders"], figures["receivers"]) == (1, 2)
+
+
+async def test_the_next_question_takes_the_time_since() -> None:
+    clock = TestClock()
+    engine = Growing(clock)
+    statistics = Statistics(engine, clock)
+    await statistics.by_uid()
+    clock.advance(4.0)
+    assert (await statistics.by_uid())["u"]["deliveredPerSecond"] == 100.0
+    assert engine.observed == 3
+    assert clock.elapsed_s == 4.5
+
+
+async def test_an_old_sample_is_not_used() -> None:
+    clock = TestClock()
+    engine = Growing(clock)
+    statistics = Statistics(engine, clock)
+    await statistics.by_uid()
+    clock.advance(3600)
+    assert (await statistics.by_uid())["u"]["deliveredPerSecond"] == 100.0
+    assert engine.observed == 4
+
+
+async def test_an_address_made_again_has_no_negative_rate() -> None:
+    clock = TestClock()
+    engine = FakeEngine()
+    statistics = Statistics(engine, clock)
+    engine.figures = [AddressFigures("u", "s", "a", delivered=50)]
+    await statistics.by_uid()
+    clock.advance(1.0)
+    engine.figures = [AddressFigures("u", "s", "a", delivered=10)]
+    assert (await statistics.by_uid())["u"]["deliveredPerSecond"] == 0.0
+
+
+async def test_figures_are_shown_when_asked_for(served: Served) -> None:
+    await served.http.post(SPACES, json={"metadata": {"name": "default"}, **space_spec()})
+    made = (await served.http.post(ADDRESSES, json=address().document() | {"status": {}})).json()
+    served.engine.figures = [AddressFigures(made["metadata"]["uid"], "s", "orders", 3, 4)]
+    plain = (await served.http.get(f"{ADDRESSES}/default.orders")).json()
+    assert "statistics" not in plain["status"]
+    for path in (ADDRESSES, f"{ADDRESSES}/default.orders"):
+        answer = (await served.http.get(path, params={"statistics": "true"})).json()
+        shown = answer["items"][0] if "items" in answer else answer
+        assert shown["status"]["statistics"]["senders"] == 3
+        assert shown["status"]["statistics"]["receivers"] == 4
+
+
+def space_spec() -> dict[str, object]:
+    return {"spec": space().document()["spec"]}

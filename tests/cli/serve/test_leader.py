@@ -1,0 +1,134 @@
+"""A leader within its process, with the real node."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from enmasse.api.trail.creations import CreationTrail
+from enmasse.api.trail.logins import LoginTrail
+from enmasse.base.clock import SystemClock
+from enmasse.base.data_dir import DataDir
+from enmasse.base.errors import Unavailable
+from enmasse.base.rotated import RotatedFile
+from enmasse.base.settings import Settings
+from enmasse.cli.serve.leader import Certificates, Leader
+from enmasse.control import Admission
+from enmasse.control.defaults import default_resources
+from enmasse.resources import Declared
+from enmasse.store import MemoryStore
+from enmasse.store.leading import replaced
+
+pytestmark = pytest.mark.anyio
+
+
+class Led(MemoryStore):
+    """A store whose lease another process takes when it is told to."""
+
+    def __init__(self, clock: SystemClock) -> None:
+        super().__init__(clock)
+        self.taken = asyncio.Event()
+
+    @property
+    def leads(self) -> bool:
+        return True
+
+    @property
+    def leadership(self) -> "Led":
+        return self
+
+    async def take(self) -> bool:
+        """Nobody else does yet."""
+        return not self.taken.is_set()
+
+    async def gain(self) -> None:
+        """At once."""
+
+    async def keep(self, grace_s: float | None) -> None:
+        """Until it is told."""
+        await self.taken.wait()
+        raise replaced()
+
+
+@contextmanager
+def leading(data: DataDir, store: Led, clock: SystemClock) -> Iterator[Leader]:
+    """Yield a leader that has not started."""
+    logins = RotatedFile(data.logins, file_bytes_max=1 << 20, files=1)
+    leader = Leader(
+        Settings(data=data.path, amqp_port=0),
+        data,
+        (store, MemoryStore(clock)),
+        Certificates(data.tls, ["localhost"], clock),
+        (CreationTrail(logins, clock), LoginTrail(logins, clock)),
+        Admission(store, exposed=False),
+    )
+    try:
+        yield leader
+    finally:
+        leader.stop()
+        logins.close()
+
+
+async def test_a_lease_lost_as_the_start_ends_is_lost(tmp_path: Path) -> None:
+    class Late(Led):
+        """Which is lost with the last thing that a start asks."""
+
+        async def take(self) -> bool:
+            self.taken.set()
+            await asyncio.sleep(0)
+            return True
+
+    clock = SystemClock()
+    with DataDir(tmp_path) as data, leading(data, Late(clock), clock) as leader:
+        with pytest.raises(Unavailable, match="another process of the same database leads"):
+            await leader.start()
+
+
+async def test_who_was_replaced_while_it_started_never_listens(tmp_path: Path) -> None:
+    class Slow(Led):
+        """Whose lease is over by the time that the node has read its journal."""
+
+        async def keep(self, grace_s: float | None) -> None:
+            await asyncio.Event().wait()
+
+        async def put_status(self, resources: Sequence[Declared]) -> None:
+            self.taken.set()
+            await super().put_status(resources)
+
+    clock = SystemClock()
+    store = Slow(clock)
+    await store.put(default_resources())
+    with DataDir(tmp_path) as data, leading(data, store, clock) as leader:
+        with pytest.raises(Unavailable, match="another process of the same database leads"):
+            await leader.start()
+
+
+async def test_a_leader_that_is_replaced_closes_though_all_threads_wait_for_something_else(
+    tmp_path: Path,
+) -> None:
+    clock, released = SystemClock(), threading.Event()
+    with DataDir(tmp_path) as data, ThreadPoolExecutor(1) as shared:
+        store = Led(clock)
+        with leading(data, store, clock) as leader:
+            try:
+                _, endpoints = await leader.start()
+                running = asyncio.ensure_future(leader.run())
+                place = endpoints["amqp"]
+                socket.create_connection(place).close()
+                # As names do that nobody resolves, when the machine is cut off.
+                asyncio.get_running_loop().set_default_executor(shared)
+                waiting = asyncio.get_running_loop().run_in_executor(None, released.wait)
+                store.taken.set()
+                with pytest.raises(Unavailable):
+                    async with asyncio.timeout(30):
+                        await running
+                with pytest.raises(ConnectionRefusedError):
+                    socket.create_connection(place)
+            finally:
+                released.set()
+            await waiting
