@@ -14,6 +14,9 @@ SETUP_INPUTS := scripts/setup.sh pyproject.toml requirements.lock
 NATIVE_INPUTS := Cargo.toml Cargo.lock pyproject.toml $(wildcard rust-toolchain.toml .cargo/config.toml) \
   $(shell find crates -name tests -prune -o \( -type d -o -name '*.rs' -o -name Cargo.toml \) -print)
 
+# Tests of packages that need neither the native core nor a server.
+PURE := tests/base% tests/plan% tests/resources%
+
 # Narrow a run:  make test T=tests/plan    make test-rust C=router    make run ARGS="--amqp-port 0"
 T ?= tests
 C ?=
@@ -60,7 +63,7 @@ test: test-rust test-python ## all tests but the slow ones
 test-rust: ## Rust tests; C=router narrows to one crate
 	$(CARGO) test --release --locked $(if $(C),-p enmasse-$(C),$(CRATES))
 
-test-python: setup-dev ## Python tests; T=tests/plan narrows to a part
+test-python: $(if $(filter-out $(PURE),$(T)),setup-dev,$(STAMPS)/unit) ## Python tests; T=tests/plan narrows to a part
 	$(BIN)/pytest -m "not slow" --durations=15 $(T) $(ARGS)
 
 test-spark: setup-dev ## the pipeline's tests of Spark on another PySpark; SPARK=4.3.0 says which

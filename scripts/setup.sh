@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Sets up what a task needs and nothing more. Usage: scripts/setup.sh run|docs|dev|interop
+# Sets up what a task needs and nothing more. Usage: scripts/setup.sh unit|run|docs|dev|interop
+#   unit     Python environment with pytest, without the native core: enough for `make test-python T=tests/plan`
 #   run      Python environment and build tools: enough for `make run`
 #   docs     run + the builder of the documentation: enough for `make docs`
 #   dev      run + linters, pytest and its clients, Node.js, Java, Spark, systemd-analyze: enough for `make test` and `make check`
@@ -34,7 +35,7 @@ install_packages() {
 system() {
   have "$python" || packages+=(python3 python3-venv)
   if have "$python" && ! "$python" -c 'import ensurepip' 2>/dev/null; then packages+=(python3-venv); fi
-  need cc gcc libc6-dev
+  [ "$level" = unit ] || need cc gcc libc6-dev
   if [ "$level" = dev ] || [ "$level" = interop ]; then
     # qpid-proton compiles C: OpenSSL for its TLS, Cyrus for its SCRAM.
     need g++ g++
@@ -65,6 +66,7 @@ toolchains() {
   local seen
   "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
     || stop "Python 3.11 or newer is needed, $python is $("$python" -V 2>&1); name another one: make PYTHON=python3.12 ..."
+  [ "$level" != unit ] || return 0
   have cargo || stop "missing: Rust $rust_minimum or newer; install it with rustup (https://rustup.rs)"
   if ! seen=$(rustc --version 2>&1) || ! cargo --version >/dev/null 2>&1; then
     stop "cargo is there but no Rust toolchain; run: rustup default stable"
@@ -85,11 +87,16 @@ environment() {
   local what=(-r pyproject.toml "maturin>=1.16,<2")
   # Spark gives a Python worker 10 s to start: the first one is not to compile what it imports
   case $level in
+    # Nothing that compiles or runs a server; the core is not installed, so Python finds its sources by a path.
+    unit) what=(-r pyproject.toml --extra unit) ;;
     docs) what+=(--extra docs) ;;
     dev | interop) what=(-r pyproject.toml --extra dev --compile-bytecode) ;;
   esac
   $uv pip install --quiet --python .venv/bin/python --constraint requirements.lock "${what[@]}"
-  case $level in dev | interop) proton_with_sasl ;; esac
+  case $level in
+    unit) echo "$PWD/python" >"$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/enmasse.pth" ;;
+    dev | interop) proton_with_sasl ;;
+  esac
 }
 
 # Proton compiles without an error where the headers of Cyrus SASL are missing, and then knows neither SCRAM nor
@@ -103,7 +110,10 @@ proton_with_sasl() {
   .venv/bin/python -c "$extended" || stop "qpid-proton has no SASL though libsasl2-dev is installed"
 }
 
-case $level in run | docs | dev | interop) ;; *) stop "unknown level '$level': run, docs, dev or interop" ;; esac
+case $level in
+  unit | run | docs | dev | interop) ;;
+  *) stop "unknown level '$level': unit, run, docs, dev or interop" ;;
+esac
 system
 toolchains
 environment

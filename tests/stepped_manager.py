@@ -4,7 +4,7 @@ import base64
 from datetime import UTC, datetime
 from typing import Any
 
-from doubles import document, node_identity
+from doubles import document
 from enmasse.control import Manager
 from enmasse.control.certificate_choice import NodeIdentity
 from enmasse.control.endpoints import Place
@@ -13,6 +13,7 @@ from enmasse.resources import AddressSpace, Key, Secret
 from enmasse.resources.conditions import find
 from enmasse.resources.model import Condition
 from enmasse.store import MemoryStore
+from fake_engine import node_identity
 from managed_store import Controlled
 
 HOST = "mq.example.com"

@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -70,3 +71,37 @@ def test_stages_end_with_their_durations_and_at_the_first_failure(tmp_path: Path
     assert [line.split()[0] for line in durations] == ["good", "bad"]
     assert durations[1].endswith("(failed)")
     assert not (tmp_path / "ran").exists()
+
+
+PURE = ("base", "plan", "resources")
+
+
+def recipe(*arguments: str) -> str:
+    """Return what make would run in a clean clone."""
+    environment = {name: one for name, one in os.environ.items() if not name.startswith("MAKE")}
+    command = ["make", "-n", "-W", "scripts/setup.sh", *arguments]
+    done = subprocess.run(
+        command, cwd=ROOT, check=True, env=environment, capture_output=True, text=True
+    )
+    return done.stdout
+
+
+def test_tests_without_the_core_compile_nothing_and_install_no_servers() -> None:
+    pure = recipe("test-python", "T=tests/plan tests/base/test_clock.py")
+    assert "setup.sh unit" in pure
+    assert "setup.sh dev" not in pure and "maturin" not in pure
+    for folders in ("tests", "tests/plan tests/control", "tests/messaging"):
+        assert "setup.sh dev" in recipe("test-python", f"T={folders}")
+
+
+def test_tests_without_the_core_do_not_import_it() -> None:
+    folders = [str(ROOT / "tests" / name) for name in PURE]
+    program = (
+        "import sys, pytest; sys.modules['enmasse._native'] = None\n"
+        f"sys.exit(pytest.main(['--collect-only', '-qq', *{folders!r}]))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert (
+        f"PURE := {' '.join(f'tests/{name}%' for name in PURE)}" in (ROOT / "Makefile").read_text()
+    )

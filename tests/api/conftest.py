@@ -8,13 +8,14 @@ import httpx2
 import pytest
 
 from asgi_platform import TOKEN, Served
-from doubles import FakeEngine, TestClock
+from doubles import TestClock
 from enmasse.api import Platform, create_app
 from enmasse.api.monitoring.statistics import Statistics
 from enmasse.base.rotated import RotatedFile
 from enmasse.control import Admission, Manager
 from enmasse.resources.address import TYPES
 from enmasse.store import MemoryStore
+from fake_engine import FakeEngine
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from enmasse.engines import AddressFigures
 from enmasse.resources import one_document, parse
 from enmasse.store import MemoryStore
 from enmasse.store.archive import PRIVATE, Archive
+from fake_engine import FakeEngine
 
 PATH = "/apis/enmasse.io/v1beta1/backup"
 SECRET = """
@@ -31,7 +32,7 @@ SECRET = """
 @pytest.fixture
 async def platform(tmp_path: Path) -> Platform:
     clock = doubles.TestClock()
-    store, engine = MemoryStore(clock), doubles.FakeEngine()
+    store, engine = MemoryStore(clock), FakeEngine()
     await store.put([doubles.space(), doubles.queue(), parse(one_document(SECRET))])
     engine.figures = [AddressFigures("uid-1", "default", "orders", stored=3)]
     data = DataDir(tmp_path / "data")

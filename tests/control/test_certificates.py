@@ -12,7 +12,6 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from doubles import FakeEngine, node_identity
 from enmasse.auth import authority as signing
 from enmasse.auth.authority import Authority, Certificate
 from enmasse.base.errors import Code, Unavailable
@@ -21,6 +20,7 @@ from enmasse.engines import ServerCertificate, Unshown
 from enmasse.plan import names_of
 from enmasse.resources import AddressSpace, ConfigMap, Key, parse
 from enmasse.resources.model import INFRA_NAMESPACE
+from fake_engine import FakeEngine, node_identity
 from stepped_manager import HOST, NOVEMBER, SHOP, Platform, endpoint, route, secret, space, text
 
 TENANT = "shop.example.com"

@@ -7,17 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from doubles import (
-    FakeEngine,
-    TestClock,
-    address,
-    deadletter,
-    queue,
-    space,
-    subscription,
-    topic,
-    user,
-)
+from doubles import TestClock, address, deadletter, queue, space, subscription, topic, user
 from enmasse.base.errors import Code, Invalid, Unavailable
 from enmasse.base.tasks import Backoff
 from enmasse.control import Admission, Manager
@@ -30,6 +20,7 @@ from enmasse.resources.address import TYPES
 from enmasse.resources.model import Phase
 from enmasse.store import MemoryStore
 from enmasse.store.history import CAPACITY
+from fake_engine import FakeEngine
 
 ORDERS = Key("Address", "default", "default.orders")
 

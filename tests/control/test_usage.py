@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from doubles import FakeEngine, TestClock, address_plan, infra, space, space_plan
+from doubles import TestClock, address_plan, infra, space, space_plan
 from enmasse.base.errors import Code, Unavailable
 from enmasse.base.tasks import Backoff
 from enmasse.control import Admission, Manager, Recorder, UsageFile
@@ -25,6 +25,7 @@ from enmasse.resources.address_space_plan import Allowance
 from enmasse.resources.conditions import find
 from enmasse.resources.core import DATA_BYTES_MAX, NamedMetadata
 from enmasse.store import MemoryStore
+from fake_engine import FakeEngine
 
 SPACE = Key("AddressSpace", "default", "default")
 DAY = Allowance(period="day", messages=100)

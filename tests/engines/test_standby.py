@@ -2,11 +2,11 @@
 
 import pytest
 
-from doubles import FakeEngine
 from enmasse.base.errors import Code, Unavailable
 from enmasse.engines import Connection, Observed, Operation, Slice, SliceDone
 from enmasse.engines.standby import Standby
 from enmasse.plan import Plan
+from fake_engine import FakeEngine
 
 
 async def test_while_standing_by_there_is_nothing_to_see() -> None:

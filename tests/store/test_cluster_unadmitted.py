@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import doubles
-from doubles import FakeEngine, TestClock
+from doubles import TestClock
 from enmasse.auth.passwords import verify
 from enmasse.base.clock import SystemClock
 from enmasse.control import Admission, Manager
@@ -19,6 +19,7 @@ from enmasse.resources import Address, AddressSpace, Key, MessagingUser, Resourc
 from enmasse.resources.messaging_user import LAST_APPLIED
 from enmasse.store import MemoryStore
 from enmasse.store.kubernetes import KubernetesStore
+from fake_engine import FakeEngine
 from kube.go_programs import BUILD_TIMEOUT_S
 from kube.server import KubeServer
 from replicas import opened

@@ -1,9 +1,10 @@
 """Live figures and rates."""
 
 from asgi_platform import ADDRESSES, SPACES, Served
-from doubles import FakeEngine, TestClock, address, space
+from doubles import TestClock, address, space
 from enmasse.api.monitoring.statistics import Statistics
 from enmasse.engines import AddressFigures, Observed
+from fake_engine import FakeEngine
 
 
 class Growing(FakeEngine):

@@ -7,11 +7,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from doubles import node_identity, space
+from doubles import space
 from enmasse.base.errors import Code, Unavailable
 from enmasse.control.reconcilers import SpaceCertificates
 from enmasse.control.work_queue import Batch
 from enmasse.resources import Key
+from fake_engine import node_identity
 from reconciler_setup import Surroundings, batch_of
 
 SPACE = Key("AddressSpace", "default", "default")
