@@ -320,7 +320,8 @@ def quota_exceeded(changed: Changed, world: World) -> EnMasseError | None:
         space = world.after.get(Key("AddressSpace", *home))
         if not isinstance(space, AddressSpace):
             continue
-        if lost := lost_room(world.after, home):
+        chooses = any(isinstance(one, AddressSpace) for one, _ in members)
+        if chooses and (lost := lost_room(world.after, home)):
             return _no_room(space, space, lost)
         if excess := outgrown_quota(world.after, home):
             return _no_room(_last_grown(members, excess, world) or space, space, excess)

@@ -42,5 +42,8 @@ def outgrown_quota(after: Overlay, home: Home) -> list[Excess]:
     plan = catalogue.plan_of_space(space) if isinstance(space, AddressSpace) else None
     if plan is None:
         return []
-    had = catalogue.demands(after.base.choices(home))
-    return outgrown(had, catalogue.demands(after.choices(home)), plan)
+    demands = catalogue.demands(after.choices(home))
+    # Most requests fit; what the space needed before matters to the others only.
+    if not exceeded(demands, plan):
+        return []
+    return outgrown(catalogue.demands(after.base.choices(home)), demands, plan)
