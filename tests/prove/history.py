@@ -18,7 +18,7 @@ class What(StrEnum):
     TAKEN = "taken"
     """The consumer accepted it; the platform may not know yet."""
     CONFIRMED = "confirmed"
-    """The platform knows: it accepted what the consumer's connection sent after that."""
+    """The transaction in which the consumer accepted it was committed."""
     RETURNED = "returned"
     """The consumer released, modified or rejected it: it is to come again."""
     LEFT = "left"

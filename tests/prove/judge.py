@@ -97,7 +97,7 @@ def _received(message: _Message, event: Event, ended: set[int]) -> None:
     if message.refused and not message.accepted:
         message.faults.append("seen though its producer was told that it was refused")
     if message.confirmed:
-        message.faults.append("seen again after its acceptance was confirmed")
+        message.faults.append("delivered again after the commit of its acceptance")
     elif message.holder is not None and message.holder not in ended:
         state = "accepted" if message.taken else "held"
         message.faults.append(f"seen again while {state} by a connection that lives")

@@ -66,7 +66,7 @@ def prove(
     declared = folder / "addresses.yaml"
     declared.write_text(documents(durability))
     history = History()
-    load = Load(history, seed)
+    load = Load(history, seed, seconds)
     load.start()
     try:
         left_over = _live_and_die(load, declared, seconds, random.Random(seed), death)

@@ -3,7 +3,9 @@
 They write down what they are told.
 """
 
+import os
 import random
+import socket
 import threading
 import time
 import zlib
@@ -16,20 +18,23 @@ from proton.reactor import Container
 
 from prove.history import Event, History, What
 
-ORDERS, PAYMENTS, ONCE, DEAD, BARRIERS = "orders", "payments", "once", "dead", "barriers"
-ADDRESSES = (ORDERS, PAYMENTS, ONCE, DEAD, BARRIERS)
-"""ORDERS and PAYMENTS give up to DEAD; ONCE detects duplicates; BARRIERS confirm acceptances."""
+ORDERS, PAYMENTS, ONCE, DEAD = "orders", "payments", "once", "dead"
+ADDRESSES = (ORDERS, PAYMENTS, ONCE, DEAD)
+"""DEAD is the dead letter of ORDERS and PAYMENTS; ONCE detects duplicates."""
 PRODUCERS = {ORDERS: 2, PAYMENTS: 1, ONCE: 1}
-CONSUMERS = {ORDERS: 2, PAYMENTS: 2, ONCE: 1, DEAD: 1, BARRIERS: 1}
+CONSUMERS = {ORDERS: 2, PAYMENTS: 2, ONCE: 1, DEAD: 1}
 
 PULSE_S = 0.05
 UNSETTLED_MAX = 100
 """Messages that a producer has on the way."""
 BACKLOG_MAX = 5_000
 """Messages sent and not taken; producers wait then."""
-MESSAGES_MAX = 300_000
-"""In a run: producers are done then."""
-BARRIER_EVERY = 50
+MESSAGES_MAX = 600_000
+"""Messages of a run, which bound its history; a long run spreads them evenly over its time."""
+COMMITTED_SHARE = 0.3
+"""Share of a consumer's groups that it accepts in a transaction."""
+LEAVING_SHARE = 0.0005
+"""Share of messages at which a consumer closes or drops its connection."""
 LARGE_BYTES = 200_000
 
 
@@ -43,8 +48,9 @@ def body_of(name: str) -> str:
 class Load:
     """All clients, in one thread: what they write down is in the order in which it happened."""
 
-    def __init__(self, history: History, seed: int) -> None:
+    def __init__(self, history: History, seed: int, seconds: float) -> None:
         self.history = history
+        self._rate = MESSAGES_MAX / seconds
         self.port: int | None = None
         """Where the platform listens; None while it does not."""
         self.draining = False
@@ -87,7 +93,8 @@ class Load:
     @property
     def may_send(self) -> bool:
         """Whether producers may send more."""
-        room = self.sent - self.taken < BACKLOG_MAX and self.sent < MESSAGES_MAX
+        due = min(MESSAGES_MAX, BACKLOG_MAX + self._rate * self.now_s())
+        room = self.sent - self.taken < BACKLOG_MAX and self.sent < due
         return room and not self.draining
 
     def now_s(self) -> float:
@@ -152,15 +159,28 @@ class _Client(MessagingHandler, ABC):  # type: ignore[misc]
             self.link = self.load.next_link()
             url = f"amqp://127.0.0.1:{self.load.port}"
             self.connection = container.connect(url, handler=self, reconnect=False)
+            # Proton names every coordinator link "txn-ctrl". In one container id an equal name
+            # steals the link.
+            self.connection.container = f"prove-{id(self)}"
             self.attach(container)
 
     def leave(self) -> None:
-        """The connection has ended, or is to end with all that it holds."""
+        """Close the connection, unless it has ended, with all that it holds."""
         if self.connection is not None:
             self.load.write(What.LEFT, link=self.link)
             self.connection.close()
             self.connection = None
             self.forget()
+
+    def drop(self) -> None:
+        """Cut the TCP connection without a close frame."""
+        # Proton's reactor keeps the socket there; it has no public way to cut it.
+        fd = os.dup(self.connection.transport._selectable.fileno())
+        with socket.socket(fileno=fd) as cut:
+            cut.shutdown(socket.SHUT_RDWR)
+        self.load.write(What.LEFT, link=self.link)
+        self.connection = None
+        self.forget()
 
     def _lost(self, event: Any) -> None:
         if event.connection == self.connection:
@@ -188,7 +208,7 @@ class _Client(MessagingHandler, ABC):  # type: ignore[misc]
 
 
 class _Sending:
-    """Messages on the way to an address, and what their producer is told of them."""
+    """Messages in flight to an address, and their outcomes."""
 
     def __init__(self, load: Load) -> None:
         self.load = load
@@ -267,34 +287,32 @@ class _Producer(_Client):
 
 
 class _Consumer(_Client):
-    """Takes most of what it gets, gives back the rest, and sometimes leaves with it in hand."""
+    """Accepts most messages, returns the rest, and sometimes closes or drops its
+    connection while it holds messages.
+
+    Some groups are accepted in a transaction. Only those are confirmed: the contract promises a
+    settlement to be on disk once its discharge is accepted, and no other.
+    """
 
     def __init__(self, load: Load, chance: random.Random, of: str) -> None:
         super().__init__(load, chance)
         self._of = of
         self._held: list[tuple[Any, str]] = []
         self._group = 1
-        self._unconfirmed: list[str] = []
-        self._covered: list[str] = []
-        self._barrier: Any = None
-        self._barriers = _Sending(load)
+        self._container: Any = None
+        self._committing: list[tuple[Any, str]] = []
 
     @property
     def quiet(self) -> bool:
-        return not self._held and not self._covered and not self._unconfirmed
+        return not self._held and not self._committing
 
     def attach(self, container: Container) -> None:
+        self._container = container
         container.create_receiver(self.connection, self._of, name=f"of-{id(self)}")
-        if self._of != BARRIERS:
-            self._barrier = container.create_sender(
-                self.connection, BARRIERS, name=f"barriers-{id(self)}"
-            )
 
     def forget(self) -> None:
         self._held.clear()
-        self._unconfirmed.clear()
-        self._covered.clear()
-        self._barriers.unsettled.clear()
+        self._committing.clear()
 
     def on_message(self, event: Any) -> None:
         if event.connection != self.connection:
@@ -303,41 +321,58 @@ class _Consumer(_Client):
         intact = event.message.body == body_of(name)
         self.load.write(What.RECEIVED if intact else What.SPOILED, name, self.link)
         self._held.append((event.delivery, name))
-        if not self.load.draining and self.chance.random() < 0.0005:
-            self.leave()
+        if not self.load.draining and self.chance.random() < LEAVING_SHARE:
+            self.chance.choice((self.leave, self.drop))()
         elif len(self._held) >= self._group:
             self._settle()
 
     def tick(self) -> None:
         self._settle()
-        waits = len(self._unconfirmed) >= BARRIER_EVERY or self.load.draining
-        if self._covered or not self._unconfirmed or not waits or not self._barrier.credit:
-            return
-        # Outcomes are framed after transfers of the same turn: they have to be written by now.
-        if self.connection.transport.pending() == 0:
-            self._covered, self._unconfirmed = self._unconfirmed, []
-            self._barriers.send(self._barrier, f"barrier-{self.link}-{self.load.sent}")
-
-    def on_settled(self, event: Any) -> None:
-        if self._barriers.answered(event.delivery) is None:
-            return
-        if event.delivery.remote_state == Delivery.ACCEPTED:
-            for name in self._covered:
-                self.load.write(What.CONFIRMED, name, self.link)
-        self._covered = []
 
     def _settle(self) -> None:
-        for delivery, name in self._held:
-            self._decide(delivery, name)
-        self._held.clear()
+        group, self._held = self._held, []
         self._group = self.chance.randint(1, 40)
+        if not group:
+            return
+        if not self._committing and self.chance.random() < COMMITTED_SHARE:
+            self._committing = group
+            self._container.declare_transaction(
+                self.connection, handler=self, settle_before_discharge=True
+            )
+            return
+        for delivery, name in group:
+            self._decide(delivery, name)
+
+    def on_transaction_declared(self, event: Any) -> None:
+        if event.connection != self.connection:
+            return
+        for delivery, name in self._committing:
+            self.load.taken += 1
+            self.load.write(What.TAKEN, name, self.link)
+            event.transaction.accept(delivery)
+        event.transaction.commit()
+
+    def on_transaction_committed(self, event: Any) -> None:
+        self._end_transaction(event, What.CONFIRMED)
+
+    def on_transaction_commit_failed(self, event: Any) -> None:
+        self._end_transaction(event, What.RETURNED)
+
+    def on_transaction_declare_failed(self, event: Any) -> None:
+        if event.connection == self.connection:
+            self.leave()
+
+    def _end_transaction(self, event: Any, end: What) -> None:
+        if event.connection != self.connection:
+            return
+        for _, name in self._committing:
+            self.load.write(end, name, self.link)
+        self._committing = []
 
     def _decide(self, delivery: Any, name: str) -> None:
         roll = 0.0 if self.load.draining else self.chance.random()
         if roll < 0.85:
             self.load.taken += 1
-            if self._of != BARRIERS:
-                self._unconfirmed.append(name)
             self.load.write(What.TAKEN, name, self.link)
             self.accept(delivery)
             return

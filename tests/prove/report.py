@@ -19,7 +19,7 @@ COLOURS = {
 MEANINGS = {
     Verdict.OK: "stored and consumed, or refused and never seen",
     Verdict.LOST: "accepted, and no consumer ever got it: a fault",
-    Verdict.DUPLICATE: "delivered again although its consumer's acceptance was confirmed: a fault",
+    Verdict.DUPLICATE: "delivered again after its acceptance was committed: a fault",
     Verdict.UNKNOWN: "the platform died before it answered the producer, and nothing of the message"
     " was stored; the producer has to send it again, so this is no fault",
 }
@@ -27,7 +27,6 @@ ROWS = {
     "orders": "a queue with two producers and two consumers; rejections go to the dead letter",
     "payments": "a queue with one producer and two consumers, and the same dead letter",
     "once": "a queue that detects duplicates; its producer sends again what was not answered",
-    "barrier": "markers of consumers: once one comes back, acceptances before it are on disk",
 }
 """What passes through the addresses that the rows of the picture are named after."""
 

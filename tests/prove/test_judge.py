@@ -55,7 +55,7 @@ def test_another_content_is_a_loss() -> None:
 @pytest.mark.parametrize(
     ("steps", "why"),
     [
-        ([RECEIVED, TAKEN, CONFIRMED, LEFT, (RECEIVED, 2)], "confirmed"),
+        ([RECEIVED, TAKEN, CONFIRMED, LEFT, (RECEIVED, 2)], "after the commit"),
         ([RECEIVED, TAKEN, (RECEIVED, 2)], "accepted by a connection that lives"),
         ([RECEIVED, (RECEIVED, 2)], "held by a connection that lives"),
         ([RECEIVED, RECEIVED, TAKEN], "held by a connection that lives"),
