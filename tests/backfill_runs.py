@@ -11,17 +11,16 @@ from enmasse.pipeline.ingest.backfill import Backfill, Part
 from enmasse.pipeline.live.database import Live
 from enmasse.pipeline.tables import delta
 from pipeline_runs import open_pipeline
+from spark_session import session
 
 
 def run_backfill(file: Path, *parts: Part) -> list[backfill.BackfillResult]:
-    """What the command does, without the command, and without gold, which needs Spark."""
+    """What the command does, without the command, and without gold."""
     pipeline, paths, db = open_pipeline(file)
-    with closing(db), paths.locked():
+    with closing(db), paths.locked(), session(file.parent / "spark") as spark:
         work = Backfill(pipeline, paths, db)
         found = work.parts(parts or [Part("s")])
-        told: list[int] = []
-        done = work.run(found, None, told.append)
-        assert sum(told) == work.messages(found)
+        done = work.run(spark, found)
         work.finish(found)
     return done
 

@@ -309,7 +309,7 @@ def test_a_backfill_takes_the_steps_of_today(spark: SparkSession, log: Log, tmp_
     with closing(db), paths.locked():
         work = Backfill(pipeline, paths, db)
         parts = work.parts([Part("s")])
-        (done,) = work.run(parts, spark, lambda _: None)
+        (done,) = work.run(spark, parts)
         work.gold(spark, whole=False)
         work.finish(parts)
     assert (done.messages, done.readings) == (20, 20)

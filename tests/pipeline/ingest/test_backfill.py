@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 import batch_engine
@@ -30,7 +31,7 @@ from platform_process import ENMASSE, Platform, running
 from published_streams import Log
 from stream_documents import SPACE, stream
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("spark")]
 STREAMS = 14
 OLD = {"device": "device", "metrics": ["temperature"]}
 NEW = {"device": ["device", "id"], "metrics": ["temperature", {"name": "level", "unit": "m"}]}
@@ -171,13 +172,11 @@ def _inside(found: dict[str, Any], begin: dict[str, int], end: dict[str, int]) -
     )
 
 
-@pytest.mark.parametrize("after", [False, True])
-def test_one_that_is_killed_is_run_again_and_nobody_runs_the_pipeline_before(
-    log: Log, tmp_path: Path, after: bool
-) -> None:
+def test_a_killed_backfill_is_repeated_before_the_pipeline_runs(log: Log, tmp_path: Path) -> None:
     file = filled(tmp_path / "p", log)
     document(tmp_path / "p", log, NEW)
-    for point in range(len(POINTS)):
+    # before each change of a table, and after the last
+    for point, after in [*((point, False) for point in range(len(POINTS))), (-1, True)]:
         process = PROCESSES.Process(target=killed_backfill, args=(file, point, after))
         process.start()
         process.join()
@@ -260,18 +259,18 @@ def test_what_cannot_be_made_anew_is_refused_and_changes_nothing(log: Log, tmp_p
         run_backfill(file, Part("s", end="2100-01-01"))
 
 
-def test_figures_are_those_of_the_tables(log: Log, tmp_path: Path) -> None:
+def test_counters_follow_from_the_tables(spark: SparkSession, log: Log, tmp_path: Path) -> None:
     file = filled(tmp_path / "p", log)
     pipeline, paths, db = open_pipeline(file)
     with closing(db):
-        found = backfill.totals(Store(pipeline, paths), pipeline, "s")
-        assert (found.readings.total(), found.quarantined.total()) == (40, 60)
+        found = backfill.totals(spark, Store(pipeline, paths), pipeline, "s")
+        assert (found.counters["readings"], found.counters["quarantined"]) == (40, 60)
         held = content(file)
         db.recount("s", found)
         assert content(file) == held
-        # of a source that has nothing there is nothing
-        nothing = backfill.totals(Store(pipeline, paths), pipeline, "other")
-        assert (nothing.readings.total(), len(nothing.latest)) == (0, 0)
+        # a source without rows has no counts
+        nothing = backfill.totals(spark, Store(pipeline, paths), pipeline, "other")
+        assert (nothing.counters["readings"], nothing.usage, len(nothing.latest)) == (0, [], 0)
 
 
 def test_a_backfill_that_makes_no_sense_is_refused(log: Log, tmp_path: Path) -> None:

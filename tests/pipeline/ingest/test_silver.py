@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow
+import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from hypothesis import given, settings
@@ -30,6 +31,13 @@ def parsed(of: Source, *records: dict[str, Any]) -> list[dict[str, Any]]:
     assert found.schema == silver.SCHEMA
     rows: list[dict[str, Any]] = found.to_pylist()
     return rows
+
+
+def split(rows: pyarrow.Table) -> tuple[pyarrow.Table, pyarrow.Table]:
+    """Rows of silver, and rows of quarantine."""
+    is_good = pc.is_null(rows["reason"])
+    good, refused = rows.filter(is_good), rows.filter(pc.invert(is_good))
+    return good.select(silver.READING), refused.select(silver.QUARANTINE)
 
 
 def test_a_record_with_a_value_is_a_reading() -> None:
@@ -112,7 +120,7 @@ def test_what_no_server_says_the_arrival_of_came_when_it_was_measured() -> None:
     batch = decoded(source(), {"device": "d", "value": 1.0, "time": NOW}, {"device": "e"})
     place = batch.schema.get_field_index("enqueued_time")
     silent = batch.set_column(place, "enqueued_time", pyarrow.nulls(len(batch), silver.TIME))
-    good, refused = silver.split_rows(silver.parse(silent, source()))
+    good, refused = split(silver.parse(silent, source()))
     assert good["enqueued_time"].to_pylist() == good["event_time"].to_pylist() == [NOW]
     assert refused["reason"].to_pylist() == ["has no time, nor has its message"]
 
@@ -181,7 +189,7 @@ ODD_US = [-(9 * 10**18), -62167219201 * 10**6, 0, 253402300800 * 10**6, 9 * 10**
 
 def test_what_says_an_odd_time_lies_by_its_arrival(tmp_path: Path) -> None:
     rows = silver.parse(with_times("time", *ODD_US), source())
-    good, refused = silver.split_rows(rows)
+    good, refused = split(rows)
     assert good["clamped"].to_pylist() == [True, True]
     says = [reason.split(" is ")[1] for reason in refused["reason"].to_pylist()]
     late = "more than 604800 s before its message came"

@@ -69,12 +69,6 @@ def contents(db: Live) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-def test_rows_have_the_columns_of_the_tables() -> None:
-    assert set(rows.TABLES) == set(schema.STAGED)
-    for name, table in schema.STAGED.items():
-        assert rows.TABLES[name].names == table.c.keys()
-
-
 def test_tasks_of_spark_find_what_one_finds(
     spark: SparkSession, mortal_database: PostgresServer, tmp_path: Path
 ) -> None:

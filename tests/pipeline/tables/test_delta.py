@@ -202,16 +202,6 @@ def test_a_table_that_is_tidied_takes_a_batch_meanwhile(
     assert sorted(DeltaTable(table.path).to_pyarrow_table()["id"].to_pylist()) == [0, 1]
 
 
-def test_rows_are_read_without_asking_python_for_files(tmp_path: Path) -> None:
-    table = Table(str(tmp_path / "a b"), ("address",))
-    addresses = ["far/a=5%+é", "x y", None]
-    rows = pyarrow.table({"address": addresses, "offset": [0, 1, 2]})
-    delta.append_arrow(rows, table, "q", 0)
-    found = delta.dataset(DeltaTable(table.path), table.path)
-    assert not isinstance(found.filesystem.base_fs, pyarrow.fs.PyFileSystem)
-    assert found.to_table().sort_by("offset").select(rows.column_names) == rows
-
-
 def test_spark_reads_the_names_that_folders_have(spark: SparkSession, tmp_path: Path) -> None:
     table = Table(str(tmp_path / "a b"), ("address",))
     names = ["far/a=5%+é", "x y", "日本", "%41", None]

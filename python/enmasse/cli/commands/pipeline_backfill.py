@@ -1,5 +1,6 @@
 """`enmasse pipeline backfill`: tables recomputed with the current document."""
 
+import sys
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -47,7 +48,7 @@ def backfill(
     """
     from enmasse.base.errors import Code, Invalid
     from enmasse.cli.commands.pipeline import document_of
-    from enmasse.cli.output.printing import progress, show
+    from enmasse.cli.output.printing import show
 
     pipeline, paths = document_of(file)
     if gold_only and (source, start, end) != (None, "earliest", "latest"):
@@ -69,16 +70,14 @@ def backfill(
         document: dict[str, Any] = {"pipeline": pipeline.metadata.name, "sources": []}
         spark = stack.enter_context(_spark(pipeline, paths))
         if parts:
-            with progress("messages", work.messages(parts)) as advance:
-                done = work.run(parts, spark, advance)
-            document["sources"] = [one.document() for one in done]
+            document["sources"] = [one.document() for one in work.run(spark, parts)]
         document["windows"] = work.gold(spark, whole=gold_only)
         work.finish(parts)
     show(document, output, lambda: _text(document))
 
 
 def _spark(pipeline: "Pipeline", paths: "Paths") -> Any:
-    """A session for gold, and for the steps of the document."""
+    """Start Spark, which decodes messages and computes gold."""
     from enmasse.cli.commands.pipeline import LOCAL, needs_java
 
     needs_java()
@@ -86,7 +85,10 @@ def _spark(pipeline: "Pipeline", paths: "Paths") -> Any:
 
     from enmasse.pipeline.session import session
 
-    return session(pipeline.metadata.name, LOCAL, pipeline.spec.memory, paths.state)
+    return session(
+        *(pipeline.metadata.name, LOCAL, pipeline.spec.memory, paths.state),
+        shows_progress=sys.stderr.isatty(),
+    )
 
 
 def _text(document: dict[str, Any]) -> str:

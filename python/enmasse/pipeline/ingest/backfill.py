@@ -1,14 +1,14 @@
 """Rebuilds silver and quarantine from bronze by the current document.
 
-The rows of a source and range are replaced, each table in one transaction that also remembers the
-last batch of the query, so that a batch that Spark repeats is not counted twice. A note next
-to the tables marks an unfinished backfill: it has to be run again before the pipeline can run.
+Spark decodes the messages of each range into files next to the tables. The rows of the range are
+then replaced, each table in one transaction that also remembers the last batch of the query, so
+that a batch that Spark repeats is not counted twice. A note next to the tables marks an unfinished
+backfill: it has to be run again before the pipeline can run.
 """
 
 import json
 import shutil
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -16,36 +16,28 @@ from typing import Any
 
 import pyarrow
 import pyarrow.compute as pc
-from deltalake import DeltaTable, QueryBuilder
-from pyspark.sql import SparkSession
+import pyarrow.dataset
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from enmasse.base.errors import Code, Conflict, Invalid, Missing
 from enmasse.pipeline import functions
 from enmasse.pipeline.connector import options
-from enmasse.pipeline.functions import Step
-from enmasse.pipeline.ingest import batches, compatibility, decoding, envelope, silver
+from enmasse.pipeline.ingest import batches, compatibility, counts, decoding, envelope, silver
 from enmasse.pipeline.ingest.store import Store
-from enmasse.pipeline.live.database import Day, Live, Totals
+from enmasse.pipeline.live.database import Live, Totals
 from enmasse.pipeline.live.schema import PROGRESS
+from enmasse.pipeline.live.updates import COLUMNS
 from enmasse.pipeline.paths import Paths
 from enmasse.pipeline.tables import delta
-from enmasse.pipeline.tables.delta import Table
 from enmasse.resources import Pipeline
 from enmasse.resources.pipeline import Source
 
-PORTION_ROWS = 4096
-"""Messages in memory at a time."""
 FOLDER, NOTE = "_backfill", "unfinished.json"
-_DAY = """coalesce(space, '') AS space, coalesce(address, '') AS address,
-    coalesce(CAST(CAST(enqueued_time AS DATE) AS VARCHAR), '') AS date"""
-_READINGS = """SELECT {day}, count(*) AS count,
-    count(*) FILTER (WHERE enqueued_time - event_time > INTERVAL '{late_ms} milliseconds') AS late,
-    count(*) FILTER (WHERE clamped) AS clamped
-    FROM rows WHERE source = {source} GROUP BY 1, 2, 3"""
-_QUARANTINED = "SELECT {day}, count(*) AS count FROM rows WHERE source = {source} GROUP BY 1, 2, 3"
-_LATEST = """SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY device, metric
-    ORDER BY event_time DESC, "partition" DESC, "offset" DESC, "index" DESC) AS place
-    FROM rows WHERE source = {source}) WHERE place = 1"""
+TABLES = {"silver": silver.READING, "quarantine": silver.QUARANTINE}
+"""The columns of the tables that are rebuilt."""
 
 
 @dataclass(frozen=True)
@@ -66,36 +58,30 @@ class Span:
     begin: options.Position
     end: options.Position
 
-    def filter(self) -> pc.Expression:
-        """Return a filter for rows of bronze."""
-        space = pc.field("space")
-        chosen = space.is_null() if self.space is None else space == self.space
-        chosen &= pc.field("address") == self.address
-        for position, is_begin in ((self.begin, True), (self.end, False)):
-            if isinstance(position, datetime):
-                time = pc.field("enqueued_time")
-                chosen &= time >= position if is_begin else time < position
-            elif isinstance(position, dict):
-                for number, offset in position.items():
-                    matches = (
-                        pc.field("offset") >= offset if is_begin else pc.field("offset") < offset
-                    )
-                    chosen &= (pc.field("partition") != number) | matches
-        return chosen
+    def of(self, bronze: DataFrame) -> DataFrame:
+        """Return the messages of the part."""
+        address = F.col("address") == self.address
+        space = F.col("space").eqNullSafe(F.lit(self.space).cast("string"))
+        return bronze.where(" AND ".join(["true", *self._bounds()])).where(address & space)
 
     def predicate(self, source: str) -> str:
         """Return an SQL condition for rows of silver or quarantine of a source."""
-        parts = [f"source = {_quoted(source)}", f"address = {_quoted(self.address)}"]
-        parts.append("space IS NULL" if self.space is None else f"space = {_quoted(self.space)}")
+        space = "space IS NULL" if self.space is None else f"space = {_quoted(self.space)}"
+        named = [f"source = {_quoted(source)}", f"address = {_quoted(self.address)}", space]
+        return " AND ".join([*named, *self._bounds()])
+
+    def _bounds(self) -> list[str]:
+        """The conditions of the range, in SQL for Spark and for delta-rs."""
+        found = []
         for position, sign in ((self.begin, ">="), (self.end, "<")):
             if isinstance(position, datetime):
-                parts.append(f"enqueued_time {sign} '{position:%Y-%m-%dT%H:%M:%S.%fZ}'")
+                found.append(f"enqueued_time {sign} '{position:%Y-%m-%dT%H:%M:%S.%fZ}'")
             elif isinstance(position, dict):
-                parts += [
-                    f'("partition" <> {number} OR "offset" {sign} {offset})'
+                found += [
+                    f"(`partition` <> {number} OR `offset` {sign} {offset})"
                     for number, offset in position.items()
                 ]
-        return " AND ".join(parts)
+        return found
 
 
 @dataclass(frozen=True)
@@ -135,31 +121,25 @@ class Backfill:
         wanted = [*left, *(part for part in requested if part not in left)]
         for part in wanted:
             self._check(part.source)
-            self._check_times(self._span(part))
+            self._span(part)
         return wanted
 
-    def messages(self, parts: Sequence[Part]) -> int:
-        """Return the number of messages of these parts in bronze."""
-        return sum(len(self._messages(part)) for part in parts)
-
-    def run(
-        self, parts: Sequence[Part], spark: SparkSession | None, advance: Callable[[int], None]
-    ) -> list[BackfillResult]:
+    def run(self, spark: SparkSession, parts: Sequence[Part]) -> list[BackfillResult]:
         """Replace these parts of silver and quarantine; `gold` has to follow.
 
-        `advance` is called with the number of decoded messages. Tables change after all messages
-        are decoded.
+        Tables change after all messages are decoded. Raises Invalid for a range of time where
+        messages have no time of arrival.
         """
         shutil.rmtree(self._folder / "rows", ignore_errors=True)
         (self._folder / "rows").mkdir(parents=True)
-        staged = [self._stage(number, part, spark, advance) for number, part in enumerate(parts)]
+        staged = [self._stage(spark, number, part) for number, part in enumerate(parts)]
         self._note(parts)
         for number, part in enumerate(parts):
-            for name in ("silver", "quarantine"):
+            for name in TABLES:
                 self._replace(number, part, name)
         for source in {part.source for part in parts}:
             if source in self._queries:
-                self._live.recount(source, totals(self._store, self._pipeline, source))
+                self._live.recount(source, totals(spark, self._store, self._pipeline, source))
         return staged
 
     def finish(self, parts: Sequence[Part]) -> None:
@@ -226,124 +206,84 @@ class Backfill:
                 f" that it began with: enmasse pipeline run --once -f {self._paths.document}",
             )
 
-    def _check_times(self, span: Span) -> None:
-        """Raise Invalid for a range of time where messages have no time of arrival."""
-        if isinstance(span.begin, datetime) or isinstance(span.end, datetime):
-            whole = Span(span.space, span.address, "earliest", "latest").filter()
-            timeless = whole & pc.field("enqueued_time").is_null()
-            if len(_Messages(self._store.bronze.path, timeless)):
-                raise Invalid(
-                    Code.REQUEST_INVALID,
-                    f"{span.address}: its server reports no time of arrival: give the range as"
-                    ' offsets, such as {"0": 17}',
-                )
-
     def _app_id(self, source: str) -> str:
         return batches.app_id(self._pipeline, source, self._queries[source]["query_id"])
 
-    def _messages(self, part: Part) -> "_Messages":
-        return _Messages(self._store.bronze.path, self._span(part).filter())
-
-    def _stage(
-        self, number: int, part: Part, spark: SparkSession | None, advance: Callable[[int], None]
-    ) -> BackfillResult:
+    def _stage(self, spark: SparkSession, number: int, part: Part) -> BackfillResult:
         """Write the new rows of a part to files next to the tables."""
-        source = self._source(part.source)
+        source, span = self._source(part.source), self._span(part)
+        bronze = _table(spark, self._store.bronze.path, [*envelope.STORED, _DATE])
+        messages = span.of(bronze)
+        _check_times(bronze, span)
         steps = functions.of_source(self._steps, source.name)
-        counts: Counter[str] = Counter()
-        with (
-            self._writer(number, "silver", silver.READING) as good,
-            self._writer(number, "quarantine", silver.QUARANTINE) as bad,
-        ):
-            for portion in self._messages(part):
-                readings, refused = _parsed(portion, source, steps, spark)
-                good.write_table(readings)
-                bad.write_table(refused)
-                counts += Counter(
-                    messages=len(portion), readings=len(readings), quarantined=len(refused)
-                )
-                advance(len(portion))
-        names = ("messages", "readings", "quarantined")
-        return BackfillResult(source.name, *(counts[name] for name in names))
+        with functions.computing(steps):
+            parsed = decoding.parsed(messages, source, steps)
+            delta.write_parquet(parsed, str(self._rows(number)))
+        rows = pyarrow.dataset.dataset(self._rows(number), silver.SCHEMA)
+        readings = rows.count_rows(filter=_chosen("silver"))
+        refused = rows.count_rows(filter=_chosen("quarantine"))
+        return BackfillResult(source.name, messages.count(), readings, refused)
 
-    def _file(self, number: int, name: str) -> Path:
-        return self._folder / "rows" / f"{name}-{number}.arrow"
-
-    def _writer(self, number: int, name: str, columns: Sequence[str]) -> Any:
-        schema = pyarrow.schema([silver.SCHEMA.field(column) for column in columns])
-        packed = pyarrow.ipc.IpcWriteOptions(compression="zstd")
-        return pyarrow.ipc.new_stream(str(self._file(number, name)), schema, options=packed)
+    def _rows(self, number: int) -> Path:
+        return self._folder / "rows" / str(number)
 
     def _replace(self, number: int, part: Part, name: str) -> None:
-        table = getattr(self._store, name)
+        rows = pyarrow.dataset.dataset(self._rows(number), silver.SCHEMA)
+        chosen = rows.scanner(columns=TABLES[name], filter=_chosen(name)).to_reader()
         query = self._queries.get(part.source)
         done = {} if query is None else {self._app_id(part.source): query["batch_id"]}
-        with pyarrow.ipc.open_stream(str(self._file(number, name))) as rows:
-            delta.replace_arrow(rows, table, self._span(part).predicate(part.source), done)
+        where = self._span(part).predicate(part.source)
+        delta.replace_arrow(chosen, getattr(self._store, name), where, done)
 
 
-class _Messages:
-    """Messages of bronze, in portions."""
-
-    def __init__(self, path: str, chosen: pc.Expression) -> None:
-        exists = DeltaTable.is_deltatable(path)
-        self._dataset = delta.dataset(DeltaTable(path), path) if exists else None
-        self._chosen = chosen
-
-    def __len__(self) -> int:
-        return 0 if self._dataset is None else int(self._dataset.count_rows(filter=self._chosen))
-
-    def __iter__(self) -> Iterator[pyarrow.Table]:
-        if self._dataset is None:
-            return
-        # tables of earlier versions have no batch_time
-        known = self._dataset.schema.names
-        for batch in self._dataset.to_batches(
-            columns=[name for name in envelope.STORED.names if name in known],
-            filter=self._chosen,
-            batch_size=PORTION_ROWS,
-            batch_readahead=1,
-            fragment_readahead=1,
-        ):
-            if len(batch):
-                yield envelope.conform(pyarrow.Table.from_batches([batch]))
+_DATE = pyarrow.field("date", pyarrow.date32())
 
 
-def _parsed(
-    messages: pyarrow.Table, source: Source, steps: Sequence[Step], spark: SparkSession | None
-) -> tuple[pyarrow.Table, pyarrow.Table]:
-    """The readings and quarantined rows of messages; steps need Spark."""
-    if not steps or spark is None:
-        return decoding.parsed_here(messages, source)
-    with functions.computing(steps):
-        found = decoding.parsed(spark.createDataFrame(messages), source, steps).toArrow()
-    return silver.split_rows(found.cast(silver.SCHEMA))
+def _chosen(name: str) -> pc.Expression:
+    """A filter for the rows of a table."""
+    is_reading = pc.field("reason").is_null()
+    return is_reading if name == "silver" else ~is_reading
 
 
-def totals(store: Store, pipeline: Pipeline, source: str) -> Totals:
+def _table(spark: SparkSession, path: str, fields: Iterable[pyarrow.Field]) -> DataFrame:
+    """The rows of a table; none if it does not exist."""
+    if DeltaTable.is_deltatable(path):
+        return delta.read(spark, delta.Table(path))
+    return spark.createDataFrame([], from_arrow_schema(pyarrow.schema(fields)))
+
+
+def _check_times(bronze: DataFrame, span: Span) -> None:
+    """Raise Invalid for a range of time where messages have no time of arrival."""
+    if isinstance(span.begin, datetime) or isinstance(span.end, datetime):
+        every = Span(span.space, span.address, "earliest", "latest").of(bronze)
+        if not every.where("enqueued_time IS NULL").isEmpty():
+            raise Invalid(
+                Code.REQUEST_INVALID,
+                f"{span.address}: its server reports no time of arrival: give the range as"
+                ' offsets, such as {"0": 17}',
+            )
+
+
+def totals(spark: SparkSession, store: Store, pipeline: Pipeline, source: str) -> Totals:
     """Return the counters and last values of a source, computed from its tables."""
-    late_ms = min(pipeline.spec.windows)
-    readings = _query(store.silver, _READINGS, source, late_ms=late_ms).to_pylist()
-    quarantined = _query(store.quarantine, _QUARANTINED, source).to_pylist()
+
+    def rows(name: str) -> DataFrame:
+        fields = [silver.SCHEMA.field(column) for column in TABLES[name]]
+        return _table(spark, getattr(store, name).path, fields).where(F.col("source") == source)
+
+    readings = rows("silver")
+    good = readings.withColumn("reason", F.lit(None).cast("string"))
+    every = good.unionByName(rows("quarantine"), allowMissingColumns=True)
+    counted = counts.count_readings(every, min(pipeline.spec.windows))
+    newest = F.max_by(
+        F.struct(*COLUMNS), F.struct("event_time", "partition", "offset", "index")
+    ).alias("newest")
+    latest = readings.groupBy("device", "metric").agg(newest).select("newest.*")
     return Totals(
-        _by_day(readings),
-        _by_day(quarantined),
-        late=sum(row["late"] for row in readings),
-        clamped=sum(row["clamped"] for row in readings),
-        latest=_query(store.silver, _LATEST, source),
+        counts.usage(counts.MessageCounts([]), counted),
+        {name: counted.sum(name) for name in ("readings", "quarantined", "late", "clamped")},
+        latest.toArrow(),
     )
-
-
-def _query(table: Table, sql: str, source: str, **values: object) -> pyarrow.Table:
-    """Return the result of a query over `rows` of a table; no rows without a table."""
-    if not DeltaTable.is_deltatable(table.path):
-        return pyarrow.table({})
-    query = QueryBuilder().register("rows", DeltaTable(table.path))
-    return pyarrow.table(query.execute(sql.format(day=_DAY, source=_quoted(source), **values)))
-
-
-def _by_day(rows: Sequence[dict[str, Any]]) -> Counter[Day]:
-    return Counter({(row["space"], row["address"], row["date"]): row["count"] for row in rows})
 
 
 def check_finished(paths: Paths) -> None:

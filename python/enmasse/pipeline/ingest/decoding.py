@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-import pyarrow
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -46,10 +45,3 @@ def parsed(messages: DataFrame, source: Source, steps: Sequence[Step]) -> DataFr
         tasks.decode(columns), f"{declare_columns(columns)}, {silver.BATCH_TIME} timestamp"
     )
     return functions.apply(records, steps).mapInArrow(tasks.parse(layout), schema)
-
-
-def parsed_here(messages: pyarrow.Table, source: Source) -> tuple[pyarrow.Table, pyarrow.Table]:
-    """Return the readings and quarantined rows of messages, computed by this process."""
-    layout = silver.Layout.of(source)
-    parts = [silver.parse(some, layout) for some in tasks.decoded(messages, columns_of(source))]
-    return silver.split_rows(pyarrow.concat_tables([silver.SCHEMA.empty_table(), *parts]))

@@ -183,12 +183,6 @@ def days(times: pyarrow.Array) -> pyarrow.Array:
     return pc.cast(within_years(times), pyarrow.date32())
 
 
-def split_rows(rows: pyarrow.Table) -> tuple[pyarrow.Table, pyarrow.Table]:
-    """Split the result of `parse` into rows of silver and rows of quarantine."""
-    is_good = pc.is_null(rows["reason"])
-    return rows.filter(is_good).select(READING), rows.filter(pc.invert(is_good)).select(QUARANTINE)
-
-
 def split_frame(rows: "DataFrame") -> "tuple[DataFrame, DataFrame]":
     """Split rows of `SCHEMA` into rows of silver and rows of quarantine."""
     is_good = rows["reason"].isNull()

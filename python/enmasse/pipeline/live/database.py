@@ -6,7 +6,7 @@ neither counts twice nor alerts twice. Times are microseconds since 1970 in UTC.
 """
 
 import threading
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -48,18 +48,18 @@ from enmasse.resources.pipeline import Detector, PipelineSpec
 US_PER_MS, US_PER_S = 1000, 1_000_000
 ALERTS_PER_READ = 1000
 """Alerts returned at once."""
-Day = tuple[str, str, str]
-"""Space, address and day of arrival: the key of usage."""
 
 
 @dataclass(frozen=True)
 class Totals:
     """Counters and last values of one source, computed from silver and quarantine."""
 
-    readings: Counter[Day]
-    quarantined: Counter[Day]
-    late: int
-    clamped: int
+    usage: Sequence[Mapping[str, Any]]
+    """Rows of `USAGE`, without messages and bytes."""
+
+    counters: Mapping[str, int]
+    """Counters of `PROGRESS`."""
+
     latest: pyarrow.Table
     """The newest reading of each device and metric."""
 
@@ -252,20 +252,12 @@ class Live:
         Devices, sessions, incidents and alerts stay: they depend on times of arrival.
         """
         of = PROGRESS.c.source == source
-        sums = {name: sum(getattr(found, name).values()) for name in ("readings", "quarantined")}
-        sums |= {"late": found.late, "clamped": found.clamped}
-        days = found.readings.keys() | found.quarantined.keys()
         with self._begin() as connection:
-            connection.execute(sa.update(PROGRESS).where(of).values(sums))
-            for space, address in {(space, address) for space, address, _ in days}:
+            connection.execute(sa.update(PROGRESS).where(of).values(dict(found.counters)))
+            for space, address in {(row["space"], row["address"]) for row in found.usage}:
                 mine = (USAGE.c.space == space) & (USAGE.c.address == address)
                 connection.execute(sa.update(USAGE).where(mine).values(readings=0, quarantined=0))
-            counted = [
-                {"space": day[0], "address": day[1], "date": day[2], "messages": 0, "bytes": 0}
-                | {name: getattr(found, name)[day] for name in ("readings", "quarantined")}
-                for day in days
-            ]
-            upsert(connection, USAGE, counted, added=USED)
+            upsert(connection, USAGE, found.usage, added=USED)
             connection.execute(sa.delete(LATEST).where(LATEST.c.source == source))
             if len(found.latest):
                 upsert(connection, LATEST, updates.latest_rows(source, found.latest).to_pylist())

@@ -1,7 +1,6 @@
 """Arrow schemas of live state, for the exchange between executors and the driver.
 
-The columns are those of the tables in `schema`, which executors cannot import: only the driver has
-SQLAlchemy.
+`schema` makes tables of them, which executors cannot import: only the driver has SQLAlchemy.
 """
 
 import io

@@ -9,11 +9,17 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 import enmasse
 from enmasse.base.errors import Code, Conflict, Invalid
+from enmasse.pipeline.live import rows
 
 METADATA = sa.MetaData()
-COPIED_MIN = 64
-"""Minimum rows for COPY in PostgreSQL."""
 _NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+_SQL = {
+    rows.TEXT: sa.String,
+    rows.LONG: sa.BigInteger,
+    rows.NUMBER: sa.Double,
+    pyarrow.bool_(): sa.Boolean,
+}
+"""Types of columns by those of Arrow."""
 
 
 def _key(name: str, kind: Any = sa.String) -> sa.Column[Any]:
@@ -24,36 +30,35 @@ def _col(name: str, kind: Any = sa.BigInteger, *, empty: bool = False) -> sa.Col
     return sa.Column(name, kind, nullable=empty)
 
 
-LATEST = sa.Table(
-    "device_latest",
-    METADATA,
-    *(_key("source"), _key("device"), _key("metric")),
-    *(_col("value", sa.Double, empty=True), _col("text", sa.String, empty=True)),
-    *(
-        _col("unit", sa.String, empty=True),
-        _col("event_time_us"),
-        _col("enqueued_time_us"),
-    ),
-    *(_col("partition"), _col("offset"), _col("index")),
+def _exchanged(
+    name: str, columns: pyarrow.Schema, keys: Sequence[str], empty: Sequence[str] = ()
+) -> sa.Table:
+    """A table that executors read and write, with the columns of its Arrow schema."""
+    return sa.Table(
+        name,
+        METADATA,
+        *(
+            _key(one.name, _SQL[one.type])
+            if one.name in keys
+            else _col(one.name, _SQL[one.type], empty=one.name in empty)
+            for one in columns
+        ),
+    )
+
+
+LATEST = _exchanged(
+    "device_latest", rows.LATEST, ("source", "device", "metric"), ("value", "text", "unit")
 )
 """The newest reading of each device and metric."""
 
-DEVICES = sa.Table(
-    "devices",
-    METADATA,
-    *(_key("source"), _key("device")),
-    *(_col("first_seen_us"), _col("last_seen_us"), _col("session_began_us")),
-    *(_col("is_online", sa.Boolean), _col("readings")),
-)
+DEVICES = _exchanged("devices", rows.DEVICES, ("source", "device"))
 """Devices, the times of their messages, and whether they are online."""
 
-SESSIONS = sa.Table(
-    "sessions",
-    METADATA,
-    *(_key("source"), _key("device"), _key("began_us", sa.BigInteger)),
-    *(_col("last_us"), _col("readings")),
-)
+SESSIONS = _exchanged("sessions", rows.SESSIONS, ("source", "device", "began_us"))
 """Periods in which a device was never silent for longer than `offlineAfter`."""
+
+STATES = _exchanged("detector_states", rows.STATES, ("detector", "source", "device"), ("recent",))
+"""States of detectors. `recent`: for a rate, the extremes of its period in JSON; null before."""
 
 USAGE = sa.Table(
     "usage",
@@ -87,21 +92,6 @@ ALERTS = sa.Table(
 )
 """Messages for incidents, numbered from 1 for each address. `outcome`: accepted, or the cause of a
 rejection; null while pending."""
-
-STATES = sa.Table(
-    "detector_states",
-    METADATA,
-    *(_key("detector"), _key("source"), _key("device")),
-    *(_col("time_us"), _col("value", sa.Double), _col("is_open", sa.Boolean)),
-    *(
-        _col("began_us"),
-        _col("count"),
-        _col("mean", sa.Double),
-        _col("variance", sa.Double),
-    ),
-    _col("recent", sa.String, empty=True),
-)
-"""States of detectors. `recent`: for a rate, the extremes of its period in JSON; null before."""
 
 PROGRESS = sa.Table(
     "progress",
@@ -266,7 +256,7 @@ def insert(connection: sa.Connection, table: sa.Table) -> Any:
 def upsert(
     connection: sa.Connection,
     table: sa.Table,
-    rows: Sequence[Mapping[str, Any]],
+    changed: Sequence[Mapping[str, Any]],
     newer: Sequence[str] = (),
     added: Sequence[str] = (),
 ) -> None:
@@ -274,19 +264,15 @@ def upsert(
 
     Columns `added` are added to existing values. Keys of the rows are distinct.
     """
-    if not rows:
-        return
-    if connection.dialect.name == "postgresql" and len(rows) >= COPIED_MIN:
-        copied = _copied(connection, table, rows)
-        upsert_select(connection, table, sa.select(copied), newer, added)
-        return
-    connection.execute(_on_conflict(table, insert(connection, table), newer, added), list(rows))
+    if changed:
+        statement = _on_conflict(table, insert(connection, table), newer, added)
+        connection.execute(statement, list(changed))
 
 
 def upsert_arrow(
     connection: sa.Connection,
     table: sa.Table,
-    rows: pyarrow.Table,
+    changed: pyarrow.Table,
     newer: Sequence[str] = (),
     added: Sequence[str] = (),
 ) -> None:
@@ -296,19 +282,19 @@ def upsert_arrow(
     """
     upsert = _on_conflict(table, insert(connection, table), newer, added)
     compiled: Any = upsert.compile(dialect=connection.dialect, column_keys=table.c.keys())
-    columns = [rows[name].to_pylist() for name in compiled.positiontup]
+    columns = [changed[name].to_pylist() for name in compiled.positiontup]
     connection.exec_driver_sql(str(compiled), list(zip(*columns, strict=True)))
 
 
 def upsert_select(
     connection: sa.Connection,
     table: sa.Table,
-    rows: sa.Select[Any],
+    changed: sa.Select[Any],
     newer: Sequence[str] = (),
     added: Sequence[str] = (),
 ) -> None:
     """Upsert the rows of a query."""
-    statement = insert(connection, table).from_select(table.c.keys(), rows)
+    statement = insert(connection, table).from_select(table.c.keys(), changed)
     connection.execute(_on_conflict(table, statement, newer, added))
 
 
@@ -326,21 +312,3 @@ def _on_conflict(
     new = sa.tuple_(*(excluded[name] for name in newer))
     where = new > old if newer else None
     return statement.on_conflict_do_update(index_elements=keys, set_=changed, where=where)
-
-
-def _copied(
-    connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]]
-) -> sa.TableClause:
-    """Copy rows to a temporary table, the fastest way to load many rows into PostgreSQL."""
-    name = f"copied_{table.name}"
-    quote = connection.dialect.identifier_preparer.quote
-    made = f"CREATE TEMP TABLE IF NOT EXISTS {name} (LIKE {quote(table.name)}) ON COMMIT DROP"
-    connection.execute(sa.text(made))
-    connection.execute(sa.text(f"TRUNCATE {name}"))
-    names = table.c.keys()
-    driver: Any = connection.connection.driver_connection
-    columns = ", ".join(quote(column) for column in names)
-    with driver.cursor() as cursor, cursor.copy(f"COPY {name} ({columns}) FROM STDIN") as copy:
-        for row in rows:
-            copy.write_row([row[column] for column in names])
-    return sa.table(name, *(sa.column(column) for column in names))

@@ -8,7 +8,6 @@ recorded batch is not written again.
 import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, unquote
@@ -128,9 +127,7 @@ def _stage(part: Part, app_id: str, batch_id: int) -> _Staged | None:
     staged = f"{target.root}/{STAGING}/{name}"
     if part.rows is not None:
         frame = frame.coalesce(-(-part.rows // FILE_ROWS))
-    writer = frame.write.mode("overwrite").option("compression", "zstd")
-    with _microseconds(frame.sparkSession):
-        writer.partitionBy(*part.table.partition_by).parquet(f"{target.prefix}{staged}")
+    write_parquet(frame, f"{target.prefix}{staged}", part.table.partition_by)
     found = list(_files(target.files, staged))
     stem = _file_stem(app_id)
     moves = [
@@ -247,16 +244,6 @@ def read(spark: SparkSession, table: Table) -> DataFrame:
     return _with_partition_values(reader.parquet(*(f"{root}/{path}" for path in paths)), paths)
 
 
-def dataset(opened: DeltaTable, path: str) -> Any:
-    """Return a Delta table at a path as a pyarrow dataset.
-
-    pyarrow reads the files itself. Through delta-rs its threads would call Python, and abort a
-    process that ends meanwhile, which happens with files of a bucket.
-    """
-    files, root = uris.files(path)
-    return opened.to_pyarrow_dataset(filesystem=pyarrow.fs.SubTreeFileSystem(root, files))
-
-
 def compact(table: Table) -> int:
     """Compact small files; return the number of removed files. One process at a time does it."""
     # one core, and no rewriting of large files: batches run meanwhile
@@ -357,7 +344,9 @@ class _Target:
         if table is None:
             raise Missing("E3000", f"{self.table.path} is no Delta table; write to it first")
         schema = from_arrow_schema(pyarrow.schema(table.schema().to_arrow()))
-        return list(dataset(table, self.table.path).files), schema
+        # paths in the log are URL-encoded
+        paths = pyarrow.table(table.get_add_actions())["path"].to_pylist()
+        return [unquote(path) for path in paths], schema
 
 
 def _with_partition_values(frame: DataFrame, paths: Iterable[str]) -> DataFrame:
@@ -412,12 +401,13 @@ def _added(file: _File, now_ms: int) -> AddAction:
     return AddAction(file.path, footer.size, file.values, now_ms, True, footer.statistics)
 
 
-@contextmanager
-def _microseconds(spark: SparkSession) -> Iterator[None]:
-    """Make Spark write times as Delta requires them, not as Hive."""
-    before = spark.conf.get(TIMESTAMPS)
-    spark.conf.set(TIMESTAMPS, "TIMESTAMP_MICROS")
+def write_parquet(frame: DataFrame, path: str, partition_by: Sequence[str] = ()) -> None:
+    """Write a folder of Parquet files, with times as Delta requires them, not as Hive."""
+    settings = frame.sparkSession.conf
+    before = settings.get(TIMESTAMPS)
+    settings.set(TIMESTAMPS, "TIMESTAMP_MICROS")
     try:
-        yield
+        writer = frame.write.mode("overwrite").option("compression", "zstd")
+        writer.partitionBy(*partition_by).parquet(path)
     finally:
-        spark.conf.set(TIMESTAMPS, str(before))
+        settings.set(TIMESTAMPS, str(before))
