@@ -1,10 +1,16 @@
-"""Write the pages of reference into docs/reference: `.venv/bin/python scripts/reference.py`."""
+"""Write what follows from the models: the pages of docs/reference, and the schema of the Plan in
+vectors/plans: `.venv/bin/python scripts/reference.py`.
+"""
 
+import json
 from pathlib import Path
 
+from enmasse.plan.schema import plan_schema
 from enmasse.resources.reference import pages
 
-FOLDER = Path(__file__).parent.parent / "docs" / "reference"
+ROOT = Path(__file__).parent.parent
+FOLDER = ROOT / "docs" / "reference"
+SCHEMA = ROOT / "vectors" / "plans" / "schema.json"
 
 
 def main() -> None:
@@ -16,6 +22,7 @@ def main() -> None:
             file.unlink()
     for name, text in made.items():
         (FOLDER / name).write_text(text, encoding="utf-8")
+    SCHEMA.write_text(json.dumps(plan_schema(), indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

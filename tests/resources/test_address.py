@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from doubles import address, deadletter, queue, subscription, topic
 from enmasse.base.errors import EnMasseError, Invalid
+from enmasse.plan.schema import plan_schema
 from enmasse.resources import Address, in_order, parse
-from enmasse.resources.address import TYPES, AddressSpec
+from enmasse.resources.address import TYPES, AddressSpec, NodeSettings
 from enmasse.resources.address_rules import ALLOWED, NOT_ON_STREAMS, ONLY_ON_STREAMS
 
 VALUES: dict[str, Any] = {
@@ -35,6 +36,18 @@ VALUES: dict[str, Any] = {
     "groups": "perKey",
     "forwarders": [{"name": "f", "remoteAddress": "far/a", "direction": "out"}],
 }
+
+
+def sample(alias: str) -> Any:
+    """A value of a setting that the node gets as it is."""
+    first = plan_schema()["$defs"]["PlannedAddress"]["properties"][alias]["anyOf"][0]
+    if "enum" in first:
+        return first["enum"][0]
+    return {"integer": first.get("minimum", 0), "boolean": True, "string": "x"}[first["type"]]
+
+
+for setting in NodeSettings.model_fields.values():
+    VALUES.setdefault(setting.alias or "", sample(setting.alias or ""))
 
 
 def spec_with(type_: str, names: list[str]) -> dict[str, Any]:

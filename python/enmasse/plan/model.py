@@ -4,10 +4,11 @@
 """
 
 from functools import cached_property
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
+from enmasse.resources.address import TYPES, Limits, NodeSettings
 from enmasse.resources.messaging_user import Operation, Verifier
 from enmasse.resources.model import Model
 
@@ -18,6 +19,15 @@ LINK_CAPACITY = 1000
 """Default credit of a sender."""
 
 
+LINK_CAPACITY_MAX = 100_000
+
+U32 = Annotated[int, Field(ge=0, le=2**32 - 1)]
+U64 = Annotated[int, Field(ge=0, le=2**64 - 1)]
+LinkCapacity = Annotated[int, Field(ge=1, le=LINK_CAPACITY_MAX)]
+Name = Annotated[str, Field(min_length=1)]
+AddressType = Annotated[str, Field(json_schema_extra={"enum": [*TYPES]})]
+
+
 class Sparse(Model):
     """A part of a Plan; absent members are omitted."""
 
@@ -26,20 +36,11 @@ class Sparse(Model):
         return {name: value for name, value in serialize(self).items() if value is not None}
 
 
-class AddressLimits(Model):
-    """Limits of an address; None means unlimited."""
+class AddressLimits(Limits):
+    """Limits of an address, as declared, and the credit of a sender; None means unlimited."""
 
-    link_capacity: int = LINK_CAPACITY
-    """Credit of a sender: deliveries in flight on one link."""
-
-    message_size: int | None = None
-    """Maximum message size in bytes."""
-
-    messages: int | None = None
-    bytes: int | None = None
-    consumers: int | None = None
-    producers: int | None = None
-    on_full: Literal["block", "reject", "dropOldest"] | None = None
+    link_capacity: LinkCapacity = LINK_CAPACITY
+    """Deliveries in flight on one link."""
 
     @model_serializer(mode="wrap")
     def _said(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -54,47 +55,49 @@ class AddressLimits(Model):
 class PlannedTtl(Sparse):
     """Bounds of the time to live."""
 
-    minimum_ms: int | None = None
-    maximum_ms: int | None = None
+    minimum_ms: U64 | None = None
+    maximum_ms: U64 | None = None
 
 
 class PlannedRedelivery(Sparse):
     """Delivery attempts and delays."""
 
-    attempts: int | None = None
-    delay_ms: int | None = None
-    delay_multiplier: float | None = None
-    delay_maximum_ms: int | None = None
+    attempts: U32 | None = None
+    delay_ms: U64 | None = None
+    delay_multiplier: Annotated[float, Field(ge=1)] | None = None
+    delay_maximum_ms: U64 | None = None
     reject_is_failure: bool | None = None
 
 
 class PlannedRetention(Sparse):
     """Retention of a stream."""
 
-    bytes: int | None = None
-    age_ms: int | None = None
+    bytes: U64 | None = None
+    age_ms: U64 | None = None
 
 
 class PlannedDuplicateDetection(Model):
     """Duplicate detection."""
 
-    ids: int
-    window_ms: int
+    ids: U32
+    window_ms: U64
 
 
 class PlannedSubscription(Model):
     """The topic of a subscription."""
 
-    topic: str
-    max_consumers: int
+    topic: Name
+    max_consumers: U32
 
 
-class PlannedAddress(Sparse):
-    """One address. A subscription's name is `topic::address`."""
+class PlannedAddress(Sparse, NodeSettings):
+    """One address, with the settings that reach a node as they are declared. A subscription's name
+    is `topic::address`.
+    """
 
     uid: str
-    name: str
-    type: str
+    name: Name
+    type: AddressType
     limits: AddressLimits = AddressLimits()
     durability: Literal["disk", "memory"] | None = None
     ttl: PlannedTtl | None = None
@@ -102,12 +105,9 @@ class PlannedAddress(Sparse):
     deadletter: str | None = None
     expiry: str | None = None
     retention: PlannedRetention | None = None
-    partitions: int | None = None
+    partitions: U32 | None = None
     duplicate_detection: PlannedDuplicateDetection | None = None
     subscription: PlannedSubscription | None = None
-    last_value_key: str | None = None
-    single_active_consumer: bool | None = None
-    groups: Literal["none", "sticky", "perKey"] | None = None
 
     @cached_property
     def json_text(self) -> str:
@@ -145,11 +145,11 @@ class Authentication(Sparse):
 class SpaceLimits(Model):
     """Limits of a space on one node; None means unlimited."""
 
-    connections: int | None = None
-    links: int | None = None
-    links_per_connection: int | None = None
-    messages_per_second: int | None = None
-    bytes_per_second: int | None = None
+    connections: U32 | None = None
+    links: U32 | None = None
+    links_per_connection: U32 | None = None
+    messages_per_second: U64 | None = None
+    bytes_per_second: U64 | None = None
     exhausted: bool = False
     """The allowance of the period is used up: senders get no credit."""
 
@@ -193,7 +193,7 @@ class PlannedSpace(Model):
 class Plan(Model):
     """Everything a node serves. `version` increases with every change."""
 
-    version: int
+    version: U64
     default_space: str | None = None
     """Full name of the default space; None: the only space, if there is one."""
 

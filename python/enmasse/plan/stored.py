@@ -23,6 +23,7 @@ from enmasse.resources.address import (
     Limits,
     MessageRedelivery,
     MessageTtl,
+    NodeSettings,
     Retention,
 )
 from enmasse.resources.model import Model, filled
@@ -80,9 +81,7 @@ def planned(
             _duplicate_detection(spec.duplicate_detection) if spec.duplicate_detection else None
         ),
         subscription=_subscription(address),
-        last_value_key=spec.last_value_key,
-        single_active_consumer=spec.single_active_consumer or None,
-        groups=spec.groups,
+        **{name: getattr(spec, name) or None for name in NodeSettings.model_fields},
     )
 
 

@@ -169,8 +169,8 @@ class Limits(Model):
     """
 
 
-class AddressSpec(Model):
-    """Specification of an address. Fields that its type does not support are refused."""
+class _AddressSpec(Model):
+    """Settings of an address that the control plane interprets."""
 
     type: Annotated[str, AfterValidator(_known_type)]
     """How messages are handled: anycast (one consumer each), multicast (every consumer), queue or
@@ -221,6 +221,14 @@ class AddressSpec(Model):
     limits: Limits | None = None
     """Limits of the address."""
 
+
+class NodeSettings(Model):
+    """Settings of an address that a node gets as they are declared.
+
+    The Plan has them too (`enmasse.plan.model`), so a field of this class needs no other line of
+    Python. The node's struct is checked against the schema of the Plan.
+    """
+
     last_value_key: Annotated[str, Field(min_length=1, max_length=255)] | None = None
     """Application property; the queue keeps the latest message of each value."""
 
@@ -229,6 +237,10 @@ class AddressSpec(Model):
 
     groups: Literal["none", "sticky", "perKey"] | None = None
     """Handling of messages with the same group-id: none, the same consumer, or their order only."""
+
+
+class AddressSpec(NodeSettings, _AddressSpec):
+    """Specification of an address. Fields that its type does not support are refused."""
 
     forwarders: Annotated[tuple[Forwarder, ...], Field(max_length=FORWARDERS_MAX)] | None = None
     """Forwarders between the address and addresses of connectors. Stored but not implemented."""
