@@ -159,14 +159,27 @@ def test_it_learns_what_there_is(kubectl: Kubectl) -> None:
 
 def test_it_explains_a_field(kubectl: Kubectl) -> None:
     said = kubectl("explain", "address.spec.messageTtl.maximum")
-    assert "Longest life, in milliseconds" in said
+    assert "Maximum time to live, in milliseconds" in said
     assert "VERSION:    v1beta1" in said
     assert "one-of" not in kubectl("explain", "messaginguser.spec", "--recursive")
 
 
 def test_it_shows_tables_and_documents(kubectl: Kubectl, orders: str) -> None:
     head, row = kubectl("get", "address", orders).splitlines()
-    assert head.split() == ["NAME", "ADDRESS", "TYPE", "PLAN", "READY", "PHASE", "STATUS", "AGE"]
+    assert head.split() == [
+        "NAME",
+        "ADDRESS",
+        "TYPE",
+        "PLAN",
+        "READY",
+        "PHASE",
+        "STATUS",
+        "STORED",
+        "SENDERS",
+        "RECEIVERS",
+        "OUT/S",
+        "AGE",
+    ]
     assert row.split()[:6] == [orders, "orders", "queue", "standard-small-queue", "true", "Active"]
     assert "DEAD LETTER" in kubectl("get", "addr", "-o", "wide")
     shown = json.loads(kubectl("get", "addr", orders, "-o", "json"))

@@ -51,7 +51,7 @@ def test_it_refuses_a_field_that_is_none(older: Kubectl) -> None:
 
 
 def test_it_explains_a_field(older: Kubectl) -> None:
-    assert "Longest life" in older("explain", "address.spec.messageTtl.maximum")
+    assert "Maximum time to live" in older("explain", "address.spec.messageTtl.maximum")
     assert "VERSION:  user.enmasse.io/v1beta1" in older(
         "explain", "messaginguser.spec", "--api-version=user.enmasse.io/v1beta1"
     )
