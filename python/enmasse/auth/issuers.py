@@ -79,6 +79,7 @@ class TokenChecker:
             form["client_secret"] = login.client_secret
         answer = await self._fetch(login.endpoint, form=form, ca=self._issuer.ca)
         document = answer.document()
+        # Only these are about the user (RFC 6749, 5.2); other statuses leave the question open.
         if answer.status in (400, 401):
             said = str(document.get("error_description") or document.get("error") or "refused")
             raise Refused(f"{login.endpoint} says: {said[:200]}")

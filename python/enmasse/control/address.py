@@ -45,6 +45,7 @@ def with_losses(address: Address, seen: Seen) -> Address:
 
 def with_effective(address: Address, outcome: Outcome) -> Address:
     """Return an address whose status contains its effective settings, as in the Plan."""
+    # From the Plan, not from the spec: it has the defaults, and the values of plans and topic.
     planned = outcome.planned
     limits = planned and Limits(
         **{name: getattr(planned.limits, name) for name in Limits.model_fields}

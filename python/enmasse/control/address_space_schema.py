@@ -68,6 +68,7 @@ def schemas(catalogue: Catalogue) -> list[AddressSpaceSchema]:
 
 def _schema(catalogue: Catalogue, type_: str) -> AddressSpaceSchema:
     plans = catalogue.space_plans_of(type_)
+    # Address plans that no space plan of the type offers cannot be chosen in such a space.
     offered = {name for plan in plans for name in plan.spec.address_plans}
     return AddressSpaceSchema(
         metadata=AddressSpaceSchemaMetadata(name=type_),

@@ -141,6 +141,7 @@ def choose(question: ChoiceInput, node: NodeIdentity, now: datetime) -> Decision
 
 def _decided(question: ChoiceInput, node: NodeIdentity, now: datetime) -> Decision:
     names = names_of(question.space)
+    # The CA first: it signs the rest. An unreadable one is not replaced, since clients trust it.
     try:
         before = from_texts(question.kept) if question.kept is not None else None
     except signing.UNREADABLE as error:
@@ -158,6 +159,7 @@ def _decided(question: ChoiceInput, node: NodeIdentity, now: datetime) -> Decisi
     chain = [own]
     if node.signer.ends > now:
         chain.append(signing.vouched(succession.current, node.signer, now))
+    # A name has one certificate: the tenant's, else the node's, else one of the CA of the space.
     elsewhere = choice.bundles.keys() | choice.of_node
     left = tuple(name for name in names if name not in elsewhere)
     certificates = [*_of_bundles(choice.bundles)]
@@ -223,6 +225,8 @@ def _choose_bundle(
     choice: _Choice, question: ChoiceInput, endpoint: Endpoint, now: datetime
 ) -> None:
     space = question.space
+    # Readable, in time, and for the right names, in that order: the tenant can correct one problem
+    # at a time. A bundle that begins later is examined again at that time.
     secret = secret_name(space, endpoint)
     texts = question.bundles.get(secret, {})
     try:
@@ -264,6 +268,7 @@ def _told(succession: Succession, choice: _Choice, node: NodeIdentity) -> Choice
         told = signing.chain_pem(succession.trusted)
     if choice.by_wish:
         told += _told_of(node)
+    # A condition has one reason: problems come before what could not be listed.
     if choice.problems:
         reasons = "; ".join(message for _, message in choice.problems)
         message = f"{reasons}. A certificate signed by the CA of the space is used instead"

@@ -64,6 +64,7 @@ def with_endpoints(
     """Return a space whose status has its endpoints, certificates and unimplemented parts."""
     status = space.status
     said = [one for one in _conditions(space, place, shown, export_problem) if one is not None]
+    # Each condition is removed first, so that one that no longer applies does not stay.
     for kind in (CERTIFICATE, EXPOSED, EXPORTED, NETWORK_POLICY, CONNECTORS):
         conditions = without(status.conditions, kind)
         for one in said:
@@ -207,6 +208,7 @@ def _exposed_said(space: AddressSpace, place: Place) -> Said | None:
                 f"{endpoint.name}: loadBalancerSourceRanges are stored but not"
                 " implemented; use a firewall"
             )
+        # With a host, clients reach it: only what was requested and is missing is reported.
         if _outside(endpoint, place)[0] is not None:
             continue
         if expose.type == "route" and expose.route_host is None:

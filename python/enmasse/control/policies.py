@@ -287,6 +287,7 @@ def namespace_full(changed: Changed, world: World) -> EnMasseError | None:
         now, before = world.after.held(group), world.after.base.held(group)
         bounds = world.bounds
         kind, namespace = group
+        # A namespace beyond its limits, which were lowered, may change and shrink, but not grow.
         if now.resources > max(bounds.resources, before.resources):
             there = f"{now.resources} {kind} of {bounds.resources}"
             setting = "namespace-resources-max"

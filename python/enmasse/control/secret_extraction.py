@@ -34,6 +34,7 @@ def extract_secrets(space: AddressSpace, before: Resource | None, get: Get) -> W
     Raises: Invalid if a Secret of that name has another purpose.
     """
     known = before.spec.endpoints if isinstance(before, AddressSpace) else ()
+    # A request that repeats what is stored changes no Secret: it may have been renewed since.
     certificates = {one.name: one.cert.tls_cert for one in known if one.cert}
     secrets: list[Secret] = []
     endpoints: list[Endpoint] = []

@@ -167,6 +167,7 @@ class Catalogue:
         plan = self.plan_of_space(space)
         if plan is None:
             return UNBOUNDED
+        # Where the plan and its infra config limit the same, the smaller applies.
         own = plan.spec.limits or SpaceLimits()
         infra = self._infra_of(plan)
         router = infra.spec.router if isinstance(infra, StandardInfraConfig) else None

@@ -46,6 +46,7 @@ def token_faults(namespace: str, texts: Mapping[str, str]) -> list[Fault]:
         found.append(
             Fault(f"data.{DIGEST}", "must be the SHA-256 of the token, 64 hexadecimal digits")
         )
+    # Every fault is reported, so that one correction is enough.
     for name, text in texts.items():
         if name == DIGEST:
             continue

@@ -194,6 +194,8 @@ class ClusterApi:
             status = self._document(text)
         except Unavailable:
             status = {}
+        # Missing rights and outdated definitions are for the operator of this process to correct;
+        # all other refusals concern the request.
         said = str(status.get("message") or f"HTTP {code}")
         reason, details = status.get("reason"), status.get("details") or {}
         if code == 404:

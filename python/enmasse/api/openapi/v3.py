@@ -185,6 +185,7 @@ def _operation(
     body: Document | None = None,
     status: int = 200,
 ) -> Document:
+    # Every path can refuse, with the same document: it is the default response.
     operation: Document = {
         "tags": [kind.group_version.replace("/", "_")],
         "parameters": [

@@ -182,6 +182,7 @@ def applied(
 
 def _without(entries: list[Entry], changing: set[Path], *, force: bool) -> list[Entry]:
     reaches = [(one.manager, _Reach(one.paths)) for one in entries]
+    # All conflicts are reported at once, so that one more attempt is enough.
     contested = [
         (manager, path)
         for manager, reach in reaches

@@ -109,6 +109,7 @@ def _table(
     include: str,
     figures: Figures,
 ) -> Document:
+    # The last column is the age; kubectl shows it last in every table.
     *leading, last = kind.model.columns
     live = kind.model.live_columns
     columns = (_NAME, *leading, *live, last)

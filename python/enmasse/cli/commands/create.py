@@ -155,6 +155,7 @@ def addressspace(
         spec["authenticationService"] = {"type": authentication}
     document = _document("AddressSpace", name, call.namespace, spec)
     _create("addressspaces", document, wait, call)
+    # For people only; programs get the document alone.
     if call.output is Output.TABLE:
         from enmasse.cli.connect.default_space import default_home, entering
 

@@ -125,6 +125,7 @@ def _encoded(literals: list[str] | None, given: list[str] | None) -> dict[str, s
     ]:
         hint = "--from-file" if is_file else "--from-literal"
         key, equals, value = text.partition("=")
+        # As kubectl: a file without a key is stored under its own name.
         if is_file and not equals:
             key, value = Path(text).name, text
         elif not equals or not key:

@@ -99,6 +99,7 @@ def _agree(api: "Api", items: list[Document]) -> None:
     from enmasse.base.errors import Code, Conflict
     from enmasse.cli.output.printing import can_ask, text
 
+    # By namespace, so that the number of requests does not depend on the number of resources.
     homes: dict[str, set[tuple[str, ...]]] = defaultdict(set)
     for one in items:
         metadata = one["metadata"]

@@ -104,6 +104,7 @@ def _patched(api: "Api", model: "Kind", before: Document, patch: Document, text:
                 raise
             if attempt == ATTEMPTS:
                 raise
+        # Repeated on the new version, unless others changed the same field: that needs a person.
         now = api.get(model, where, name)
         fields = disputed(patch, difference(editable(before), editable(now)))
         if fields:
@@ -144,6 +145,7 @@ def _in_editor(text: str) -> str | None:
             Code.SETTING_INVALID,
             f"editor {editor!r} exited with {done.returncode}; nothing changed",
         )
+    # Only the header is a comment; `#` further down may be data.
     lines = given.splitlines(keepends=True)
     while lines and lines[0].startswith("#"):
         lines.pop(0)

@@ -92,6 +92,7 @@ def show(
 
     items: dict[str, list[Document]] = {}
     refusals: list[Missing] = []
+    # What exists is printed even if other names are missing, as kubectl does.
     for one in wanted:
         found, missing = _meant(api, one, scope)
         refusals += missing

@@ -113,6 +113,7 @@ def _start(offset: str | None, partition: int | None) -> "Start | None":
             return Start("next", partition)
         case "first" | "last" | "next":
             return Start(offset, partition)
+    # Digits alone are an offset, never a year.
     if offset.isdecimal() and int(offset) <= OFFSET_MAX:
         return Start(int(offset), partition)
     try:

@@ -99,6 +99,7 @@ def _wanted(text: str) -> "tuple[bool, Callable[[Document], bool], str]":
     wanted = (truth or "True").capitalize()
 
     def is_so(document: Document) -> bool:
+        # A status of an older generation describes another spec.
         status = document.get("status", {})
         seen = status.get("observedGeneration", 0)
         return seen >= document["metadata"].get("generation", 0) and any(

@@ -167,6 +167,8 @@ class Api:
             except Missing:
                 collection = _collection(plural, document)
                 return self._ask("POST", collection, document, parameters), "created"
+            # By the version that was read, the PUT fails if somebody else writes in between, and
+            # shows whether it changed anything.
             version = before["metadata"]["resourceVersion"]
             metadata = {"resourceVersion": version} | document["metadata"]
             try:
@@ -296,6 +298,7 @@ class Api:
             return document
         uid, name = document["metadata"]["uid"], document["metadata"]["name"]
         for event in self._watch(plural, document, timeout_s):
+            # Another resource may have the name by now.
             if event["object"].get("metadata", {}).get("uid") != uid:
                 continue
             document = event["object"]

@@ -196,6 +196,7 @@ async def respond(
         session.receiver(address, credit=CREDIT, count=count) as receiver,
     ):
         async for delivery in receiver:
+            # The reply first: if this process ends in between, the request is repeated, not lost.
             reply = reply_to(delivery.message, answer)
             if reply is not None:
                 tally.add(await sender.send(reply))

@@ -79,6 +79,7 @@ def form(text: str) -> Form:
     Raises: BadParameter if it is unknown or its template is malformed.
     """
     word, has_value, value = text.partition("=")
+    # Every mistake ends in one message, worded as kubectl's.
     try:
         listing = Listing(word)
         if bool(has_value) != (listing in _WITH_VALUE):

@@ -77,6 +77,7 @@ def template(text: str) -> Template:
 
     Raises: ValueError with the reason.
     """
+    # The open ranges, each with its parts so far; the template itself is at the bottom.
     stack: list[tuple[Path | None, list[Part]]] = [(None, [])]
     at = 0
     while at < len(text):

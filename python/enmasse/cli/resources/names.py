@@ -25,6 +25,7 @@ def find(
     """
     field = FIELDS.get(model.plural, "")
     prefix = f"{space}." if space else ""
+    # The name for clients comes first; a resource name is often derived from it.
     for document in listed:
         own = document["metadata"]["name"]
         if field and own.startswith(prefix) and name in called(document, field):

@@ -139,6 +139,7 @@ async def _counted(settings: Settings, data: DataDir, expected: Sequence[Resourc
 
     Raises: Unavailable if resources differ from the backup, or messages are damaged.
     """
+    # What a start would refuse is found while the backup is at hand.
     store = await open_store(settings, data, SystemClock())
     try:
         found = list(store.list())

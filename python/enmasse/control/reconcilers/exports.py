@@ -118,6 +118,7 @@ class Exports:
         problems = []
         for endpoint in space.spec.endpoints:
             for export in endpoint.exports:
+                # An export that cannot be written does not keep the others from being written.
                 status = statuses.get(endpoint.name)
                 if status is None:
                     problems.append(
@@ -175,6 +176,8 @@ class Exports:
 def exported(space: AddressSpace, status: EndpointStatus, export: Export) -> Resource | None:
     """Return the content of an export of an endpoint; None if such a Service is impossible."""
     uid = space.metadata.uid or ""
+    # By the label this space finds its exports again; by the owner reference Kubernetes deletes
+    # them with the space.
     metadata = NamedMetadata(
         name=export.name,
         namespace=space.metadata.namespace,
@@ -191,6 +194,7 @@ def exported(space: AddressSpace, status: EndpointStatus, export: Export) -> Res
         ),
     )
     if export.kind == "Service":
+        # An ExternalName is a DNS name; an IP address cannot be one.
         host = status.service_host or ""
         if not is_host_name(host):
             host = status.external_host or ""
