@@ -172,9 +172,9 @@ class Node:
         operators only, the peer learns less), `attach-refused` (address, condition, reason, space,
         user), `closed` (condition, description), `handshake-failed` (reason), `cut-off`
         (waitingBytes), `accept-paused` (reason), `certificate-unusable` (reason), `message-damaged`
-        (address, space, message), `journal-damaged` (segment, offset, bytes), `journal-mended`
-        (records), `trace` (direction, frames), `lost` (count). At most 10,000 wait; a loss is told
-        by `lost`.
+        (address, space, message, partition?, count), `journal-damaged` (segment, offset, bytes),
+        `journal-unnamed` (queue, messages), `journal-mended` (records), `trace` (direction,
+        frames), `lost` (count). At most 10,000 wait; a loss is told by `lost`.
         """
 
     def event_fd(self) -> int:

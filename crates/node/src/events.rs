@@ -110,14 +110,14 @@ pub enum EventKind {
         /// which file, why, and the remedy
         reason: String,
     },
-    /// a stored message, or several of a stream, cannot be read back from the disk
+    /// stored messages, one or several consecutive ones, cannot be read back from the disk
     MessageDamaged {
-        /// the address that had it
+        /// the address that had them
         address: String,
         /// its address space
         space: String,
-        /// the number by which the journal knew it, as `peek` shows it; of a stream the offset of
-        /// the first
+        /// the number by which the journal knew the first, as `peek` shows it; of a stream its
+        /// offset
         message: u64,
         /// the partition, of a stream
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -125,14 +125,14 @@ pub enum EventKind {
         /// how many they are
         count: u64,
     },
-    /// durable bytes of the journal are damaged; the lost messages are reported one by one where
-    /// known
+    /// durable bytes of a segment are damaged; the lost messages are reported by their addresses
+    /// where known
     JournalDamaged {
         /// number of the segment's file
         segment: u32,
-        /// where they begin in it
+        /// where the first of them is
         offset: u32,
-        /// how many
+        /// how many in all
         bytes: u32,
     },
     /// the journal has messages whose address is unknown: its declaration is lost

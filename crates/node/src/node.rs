@@ -427,11 +427,12 @@ fn no_answer(worker: u16, error: RecvTimeoutError) -> NodeError {
     }
 }
 
-/// Damage and repairs of the journal are one event each; the affected messages are reported by
-/// their addresses.
+/// The damage of a segment is one event, and so are all repairs; the affected messages are reported
+/// by their addresses.
 fn report_damage(recovered: &Recovered, events: &EventQueue) {
-    for gap in &recovered.gaps {
-        let (segment, offset, bytes) = (gap.segment, gap.offset, gap.bytes);
+    for gaps in recovered.gaps.chunk_by(|one, next| one.segment == next.segment) {
+        let (segment, offset) = (gaps[0].segment, gaps[0].offset);
+        let bytes = gaps.iter().map(|gap| gap.bytes).fold(0, u32::saturating_add);
         events.push(NodeEvent::new(EventKind::JournalDamaged { segment, offset, bytes }));
     }
     for queue in recovered.queues.iter().filter(|queue| queue.declared.is_none()) {

@@ -7,7 +7,7 @@
 //! The shard's thread does the work that grows with bytes (the copy and its CRC); the owner stamps
 //! heads and writes.
 
-use super::frame::{HEAD_BYTES, Head, MORE, padded};
+use super::frame::{COPY, HEAD_BYTES, Head, MORE, padded};
 use super::place::{Freed, RecordLocation};
 use super::record::{Kind, Line, SeqRange, Target, put_declare, put_drop, put_remove, put_state, put_targets};
 
@@ -171,9 +171,19 @@ impl WriteBatch {
 
     /// As `message`, with a body in several parts.
     pub fn message_of(&mut self, targets: &[Target<'_>], body: &[&[u8]]) -> usize {
+        self.put_message(0, targets, body)
+    }
+
+    /// As `message`, for one that takes the place of older messages of its queue: it is not the
+    /// newest.
+    pub fn merged(&mut self, target: Target<'_>, body: &[u8]) -> usize {
+        self.put_message(COPY, &[target], &[body])
+    }
+
+    fn put_message(&mut self, flags: u8, targets: &[Target<'_>], body: &[&[u8]]) -> usize {
         self.grows = true;
         self.messages.push(self.frames.len() as u32);
-        self.push(Kind::Message, 0, targets.len() as u32, |meta| put_targets(meta, targets), body);
+        self.push(Kind::Message, flags, targets.len() as u32, |meta| put_targets(meta, targets), body);
         self.messages.len() - 1
     }
 

@@ -1,27 +1,29 @@
 //! A second copy of the facts that one damaged record must not destroy: the queues, and the
-//! messages of each full segment. It lies in a file of its own, number 0, which no segment has.
+//! messages of each segment. It lies in a file of its own, number 0, which no segment has.
 //!
 //! ```text
 //!  0  magic "EnMasCat", u32 version
 //! 12  entries: u32 CRC-32C of the rest, u32 bytes, then
 //!       1  queue, uid (16 bytes), name                       declared
-//!       2  segment, end, queues: count, each with ranges     full: these messages lie in it
+//!       2  segment, end, contents                            full: these messages lie in it
 //!       3  segment                                           let go on purpose
+//!       4  segment, end, contents                            in use: durable since its last entry
 //! ```
 //!
-//! Recovery never needs it. With it a lost declaration is found again, and a segment that is
-//! missing, short or damaged is known by the messages it had. A release that does not know the file
-//! takes it for an empty segment and removes it; without it nothing is checked, and it is
-//! rewritten.
+//! Contents are described in `contents`. Recovery never needs the file. With it a lost declaration
+//! is found again, and a segment that is missing, short or damaged is known by the messages it had.
+//! A release that does not know the file takes it for an empty segment and removes it; without it
+//! nothing is checked, and it is rewritten. A release that does not know a kind skips the entry.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::IoSlice;
 
 use super::batch::WriteBatch;
+use super::contents::{Contents, Ranges, add, cut};
 use super::disk::{Disk, Fault};
 use super::frame::Salt;
-use super::owner::Log;
-use super::record::{Kind, Line, Record, SeqRange};
+use super::owner::{ListedUpTo, Log};
+use super::record::{Line, Record};
 use super::recover::{Recovered, lines};
 use super::scan::Known as Extent;
 use super::wire::{Take, put_varint, u32_at};
@@ -34,86 +36,83 @@ const HEADER_BYTES: usize = 12;
 const ENTRY_BYTES: usize = 8;
 /// Room for new entries in a file that is rewritten, at least.
 const ROOM_BYTES: usize = 64 << 10;
+/// The segment in use gets an entry each time so large a share of it is written.
+const ENTRIES_OF_SEGMENT: u32 = 4;
 
 const QUEUE: u8 = 1;
 const FULL: u8 = 2;
 const GONE: u8 = 3;
+const IN_USE: u8 = 4;
 
-/// Numbers of one queue.
-pub(super) type Ranges = BTreeMap<u64, u64>;
-
-/// A full segment as the catalog knows it.
+/// A segment as the catalog knows it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Full {
-    /// where its records ended
-    pub(super) end: u32,
-    /// its entry
-    payload: Vec<u8>,
+pub(super) struct Listed {
+    /// Where its records end, or ended when the last entry was made.
+    end: u32,
+    /// It has no further records.
+    full: bool,
+    /// Its entries: one if it is full.
+    payloads: Vec<Vec<u8>>,
 }
 
-impl Full {
-    /// The contents of a segment with these lines.
-    pub(super) fn of(segment: u32, end: u32, lines: &[u8]) -> Self {
-        let mut messages: BTreeMap<u32, Vec<SeqRange>> = BTreeMap::new();
-        let mut take = Take::new(lines);
-        while let Some(line) = Line::take(&mut take) {
-            let Line::Frame { kind, meta, .. } = line else { continue };
-            if kind != Kind::Message as u8 {
-                continue;
-            }
-            let Some(Record::Message(targets)) = Record::decode(kind, meta) else { continue };
-            for target in targets {
-                let ranges = messages.entry(target.queue).or_default();
-                match ranges.last_mut() {
-                    Some(range) if range.last.checked_add(1) == Some(target.seq) => range.last = target.seq,
-                    _ => ranges.push(SeqRange { first: target.seq, last: target.seq }),
-                }
-            }
-        }
-        let mut payload = vec![FULL];
-        put_varint(&mut payload, segment.into());
-        put_varint(&mut payload, end.into());
-        put_varint(&mut payload, messages.len() as u64);
-        for (queue, ranges) in &messages {
-            put_varint(&mut payload, (*queue).into());
-            put_varint(&mut payload, ranges.len() as u64);
-            for range in ranges {
-                put_varint(&mut payload, range.first);
-                put_varint(&mut payload, range.last - range.first);
-            }
-        }
-        Self { end, payload }
+impl Listed {
+    /// A full segment with these lines.
+    pub(super) fn full(segment: u32, end: u32, lines: &[u8]) -> Self {
+        Self { end, full: true, payloads: vec![payload(FULL, segment, end, &Contents::of(lines))] }
     }
 
-    /// Its messages, queue by queue.
-    pub(super) fn messages(&self) -> BTreeMap<u32, Ranges> {
-        let mut messages = BTreeMap::new();
-        let mut take = Take::new(&self.payload);
-        let mut read = || {
-            take.byte()?;
-            let (_segment, _end) = (take.varint()?, take.varint()?);
-            for _ in 0..take.varint()? {
-                let queue = take.small()?;
-                let ranges: &mut Ranges = messages.entry(queue).or_default();
-                for _ in 0..take.varint()? {
-                    let first = take.varint()?;
-                    ranges.insert(first, first.checked_add(take.varint()?)?);
-                }
-            }
-            Some(())
-        };
-        read();
-        messages
+    /// It has all records that the catalog knows of.
+    pub(super) fn is_whole(&self, found_end: u32) -> bool {
+        if self.full { found_end == self.end } else { found_end >= self.end }
     }
+
+    /// Where its records ended.
+    pub(super) fn end(&self) -> u32 {
+        self.end
+    }
+
+    /// No record is to follow: its seal is on disk.
+    pub(super) fn is_full(&self) -> bool {
+        self.full
+    }
+
+    fn contents(&self) -> Contents {
+        let mut contents = Contents::default();
+        for payload in &self.payloads {
+            let mut take = Take::new(payload);
+            let head = (take.byte(), take.varint(), take.varint());
+            if let (Some(_), Some(_segment), Some(_end)) = head {
+                contents.join(Contents::take(&mut take));
+            }
+        }
+        contents
+    }
+
+    /// The same in one entry.
+    fn joined(self, segment: u32) -> Self {
+        if self.payloads.len() < 2 {
+            return self;
+        }
+        let payload = payload(IN_USE, segment, self.end, &self.contents());
+        Self { payloads: vec![payload], ..self }
+    }
+}
+
+fn payload(kind: u8, segment: u32, end: u32, contents: &Contents) -> Vec<u8> {
+    let mut payload = vec![kind];
+    put_varint(&mut payload, segment.into());
+    put_varint(&mut payload, end.into());
+    contents.put(&mut payload);
+    payload
 }
 
 /// The contents of the catalog when it was opened.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     pub(super) queues: BTreeMap<u32, ([u8; 16], String)>,
-    /// full segments that were not let go; none if the catalog has no whole end, for then it may
-    /// lack what followed
-    pub(super) full: BTreeMap<u32, Full>,
+    /// segments that were not let go; none if the catalog has no whole end, for then it may lack
+    /// what followed
+    pub(super) segments: BTreeMap<u32, Listed>,
 }
 
 impl Known {
@@ -140,7 +139,7 @@ impl Known {
             rest = &rest[ENTRY_BYTES + payload.len()..];
         }
         if rest.iter().take(ENTRY_BYTES).any(|byte| *byte != 0) {
-            known.full.clear();
+            known.segments.clear();
         }
         Ok(known)
     }
@@ -154,6 +153,15 @@ impl Known {
         }
     }
 
+    /// How far a segment is known to be durable; `last`: no later one has records.
+    pub(super) fn extent(&self, segment: u32, last: bool) -> Extent {
+        match self.segments.get(&segment) {
+            Some(listed) if last && !listed.full => Extent::UpTo(listed.end),
+            None if last => Extent::UpTo(0),
+            _ => Extent::Whole,
+        }
+    }
+
     fn apply(&mut self, payload: &[u8]) -> Option<()> {
         let mut take = Take::new(payload);
         match take.byte()? {
@@ -164,10 +172,15 @@ impl Known {
             }
             FULL => {
                 let (segment, end) = (take.small()?, take.small()?);
-                self.full.insert(segment, Full { end, payload: payload.to_vec() });
+                self.segments.insert(segment, Listed { end, full: true, payloads: vec![payload.to_vec()] });
             }
             GONE => {
-                self.full.remove(&take.small()?);
+                self.segments.remove(&take.small()?);
+            }
+            IN_USE => {
+                let listed = self.segments.entry(take.small()?).or_default();
+                listed.end = listed.end.max(take.small()?);
+                listed.payloads.push(payload.to_vec());
             }
             _ => {}
         }
@@ -218,13 +231,14 @@ impl Catalog {
     pub(super) fn create<'a, D: Disk + ?Sized>(
         disk: &D,
         queues: impl Iterator<Item = (u32, &'a [u8; 16], &'a str)>,
-        full: &BTreeMap<u32, Full>,
+        segments: &BTreeMap<u32, Listed>,
     ) -> Result<Self, Fault> {
         let mut content = Vec::new();
         content.extend_from_slice(MAGIC);
         content.extend_from_slice(&VERSION.to_le_bytes());
         queues.for_each(|(queue, uid, name)| put_entry(&mut content, &queue_payload(queue, uid, name)));
-        full.values().for_each(|full| put_entry(&mut content, &full.payload));
+        let payloads = segments.values().flat_map(|listed| &listed.payloads);
+        payloads.for_each(|payload| put_entry(&mut content, payload));
         let end = content.len();
         let size = end * 2 + ROOM_BYTES;
         content.resize(size, 0);
@@ -244,8 +258,8 @@ impl Catalog {
         put_entry(&mut self.pending, &queue_payload(queue, uid, name));
     }
 
-    pub(super) fn fill(&mut self, full: &Full) {
-        put_entry(&mut self.pending, &full.payload);
+    pub(super) fn list(&mut self, listed: &Listed) {
+        listed.payloads.iter().for_each(|payload| put_entry(&mut self.pending, payload));
     }
 
     pub(super) fn release(&mut self, segment: u32) {
@@ -277,21 +291,47 @@ impl Catalog {
 #[derive(Debug, Default)]
 pub(super) struct Losses {
     pub(super) queues: BTreeMap<u32, Ranges>,
+    /// For each queue of those segments a number above all of its messages there.
+    pub(super) next_seqs: BTreeMap<u32, u64>,
+    /// For each queue of those segments what was stored with its newest message there.
+    pub(super) newest: BTreeMap<u32, Vec<u8>>,
+    /// What was stored with the first message of each of those segments, by queue and number.
+    oldest: BTreeMap<(u32, u64), Vec<u8>>,
 }
 
 impl Losses {
     pub(super) fn of(suspects: &BTreeSet<u32>, known: &Known) -> Self {
         let mut losses = Self::default();
-        for full in suspects.iter().filter_map(|segment| known.full.get(segment)) {
-            for (queue, ranges) in full.messages() {
+        let mut removed = BTreeMap::new();
+        for listed in suspects.iter().filter_map(|segment| known.segments.get(segment)) {
+            for (queue, listing) in listed.contents().queues {
                 let all = losses.queues.entry(queue).or_default();
-                ranges.into_iter().for_each(|(first, last)| add(all, first, last));
+                listing.messages.iter().for_each(|range| add(all, range.first, range.last));
+                let last = listing.messages.iter().chain(&listing.removed).map(|range| range.last).max();
+                let next = losses.next_seqs.entry(queue).or_default();
+                *next = last.map_or(*next, |last| last.saturating_add(1).max(*next));
+                removed.entry(queue).or_insert_with(Vec::new).extend(listing.removed);
+                if let Some(first) = listing.messages.first().filter(|_| !listing.oldest.is_empty()) {
+                    losses.oldest.insert((queue, first.first), listing.oldest);
+                }
+                if !listing.newest.is_empty() {
+                    losses.newest.insert(queue, listing.newest);
+                }
             }
+        }
+        for (queue, lost) in &mut losses.queues {
+            removed.get(queue).into_iter().flatten().for_each(|range| cut(lost, range.first, range.last));
         }
         losses
     }
 
-    /// The catalog entries that follow from the lines of a segment.
+    /// What was stored with the first lost message of a queue, if that is known.
+    pub(super) fn oldest(&self, queue: u32) -> Option<&Vec<u8>> {
+        let (&first, _) = self.queues.get(&queue)?.first_key_value()?;
+        self.oldest.get(&(queue, first))
+    }
+
+    /// Takes out what the lines of a segment have or remove.
     pub(super) fn collect(&mut self, lines: &[u8]) {
         let mut take = Take::new(lines);
         while let Some(line) = Line::take(&mut take) {
@@ -316,29 +356,6 @@ impl Losses {
     }
 }
 
-fn add(ranges: &mut Ranges, first: u64, last: u64) {
-    // The same message may be in two of them: it was copied from one to the other.
-    cut(ranges, first, last);
-    ranges.insert(first, last);
-}
-
-/// Take numbers out.
-fn cut(ranges: &mut Ranges, first: u64, last: u64) {
-    let before = ranges.range(..first).next_back().map(|(from, to)| (*from, *to));
-    if let Some((from, to)) = before.filter(|(_, to)| *to >= first) {
-        ranges.insert(from, first - 1);
-        if to > last {
-            ranges.insert(last + 1, to);
-        }
-    }
-    while let Some((from, to)) = ranges.range(first..=last).next().map(|(from, to)| (*from, *to)) {
-        ranges.remove(&from);
-        if to > last {
-            ranges.insert(last + 1, to);
-        }
-    }
-}
-
 impl<D: Disk> Log<D> {
     /// Declarations that damage took, and the catalog had: the log has them again if there is room.
     pub(super) fn declare_again(&mut self, recovered: &Recovered) {
@@ -357,9 +374,9 @@ impl<D: Disk> Log<D> {
     pub(super) fn create_catalog<'a>(
         &mut self,
         queues: impl Iterator<Item = (u32, &'a [u8; 16], &'a str)>,
-        full: &BTreeMap<u32, Full>,
+        segments: &BTreeMap<u32, Listed>,
     ) {
-        self.catalog = Catalog::create(&*self.disk, queues, full).ok();
+        self.catalog = Catalog::create(&*self.disk, queues, segments).ok();
         if self.catalog.is_none() {
             self.drop_catalog();
         }
@@ -378,6 +395,25 @@ impl<D: Disk> Log<D> {
         }
     }
 
+    /// An entry for the durable records of the segment in use that have none, if there are so many
+    /// bytes of them.
+    pub(super) fn list_active(&mut self, bytes: u32) {
+        let (Some(active), Some(catalog)) = (&mut self.active, &mut self.catalog) else { return };
+        if active.synced - active.listed.end >= bytes.max(1) {
+            let (segment, end) = (active.number, active.synced);
+            let contents = Contents::of(&active.index[active.listed.lines..active.synced_lines]);
+            catalog.list(&Listed { end, full: false, payloads: vec![payload(IN_USE, segment, end, &contents)] });
+            active.listed = ListedUpTo { end, lines: active.synced_lines };
+        }
+    }
+
+    /// Lists the records of the segment in use when the catalog is to be written anyway, and when
+    /// they have become many.
+    pub(super) fn list_active_in_turn(&mut self) {
+        let is_due = self.catalog.as_ref().is_some_and(Catalog::has_pending);
+        self.list_active(if is_due { 1 } else { self.config.segment_bytes / ENTRIES_OF_SEGMENT });
+    }
+
     /// Writes the new entries to the catalog, durably.
     pub(super) fn keep_catalog(&mut self) {
         let Some(catalog) = self.catalog.as_mut().filter(|catalog| catalog.has_pending()) else { return };
@@ -392,9 +428,10 @@ impl<D: Disk> Log<D> {
         let Some(catalog) = self.catalog.take() else { return };
         let Ok(mut known) = Known::on(&*self.disk) else { return self.drop_catalog() };
         known.collect(&catalog);
-        known.full.retain(|segment, _| self.space.exists(*segment));
+        let segments = known.segments.into_iter().filter(|(segment, _)| self.space.exists(*segment));
+        let segments = segments.map(|(segment, listed)| (segment, listed.joined(segment))).collect();
         let queues: Vec<_> = known.queues.iter().filter(|(queue, _)| self.facts.exists(**queue)).collect();
-        self.create_catalog(queues.into_iter().map(|(queue, (uid, name))| (*queue, uid, name.as_str())), &known.full);
+        self.create_catalog(queues.into_iter().map(|(queue, (uid, name))| (*queue, uid, name.as_str())), &segments);
     }
 }
 
@@ -409,37 +446,9 @@ pub(super) fn losses<D: Disk + ?Sized>(
     let mut losses = Losses::of(suspects, catalogued);
     if !losses.queues.is_empty() {
         for (at, &number) in used.iter().enumerate() {
-            let known = if at + 1 == used.len() { Extent::ByMarks } else { Extent::Whole };
-            losses.collect(&lines(disk, number, Salt::of(secret, number).0, known)?.index);
+            let extent = catalogued.extent(number, at + 1 == used.len());
+            losses.collect(&lines(disk, number, Salt::of(secret, number).0, extent)?.index);
         }
     }
     Ok(losses)
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        #[test]
-        fn numbers_are_put_in_and_taken_out(steps in prop::collection::vec((any::<bool>(), 0u64..60, 0u64..20), 0..40)) {
-            let mut ranges = Ranges::new();
-            let mut model = BTreeSet::new();
-            for (put, first, len) in steps {
-                if put {
-                    add(&mut ranges, first, first + len);
-                    model.extend(first..=first + len);
-                } else {
-                    cut(&mut ranges, first, first + len);
-                    model.retain(|seq| !(first..=first + len).contains(seq));
-                }
-                let found: BTreeSet<u64> = ranges.iter().flat_map(|(first, last)| *first..=*last).collect();
-                prop_assert_eq!(&found, &model);
-                let count: u64 = ranges.iter().map(|(first, last)| last - first + 1).sum();
-                prop_assert_eq!(count, model.len() as u64);
-            }
-        }
-    }
 }

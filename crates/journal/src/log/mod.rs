@@ -27,8 +27,9 @@
 //! batch.remove(&mut removal);
 //! ```
 //!
-//! Declarations and the messages of each full segment are written a second time (`catalog`), so
-//! that the loss of a declaration or of a whole segment is known by queue and number.
+//! Declarations and the numbers of the messages of each segment are written a second time
+//! (`catalog`), so that the loss of a declaration or of a segment is known by queue and number: for
+//! the segment in use up to [`Log::close`], or to the last entry before a crash.
 //!
 //! After a crash or power loss the log is a prefix of what was appended, at least up to the last
 //! successful fsync, with whole groups, in order. A flipped bit costs at most its own record. A
@@ -41,6 +42,7 @@ mod batch;
 mod catalog;
 mod commits;
 mod config;
+mod contents;
 mod disk;
 mod entries;
 mod facts;

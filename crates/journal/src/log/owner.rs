@@ -5,7 +5,7 @@ use std::io::IoSlice;
 use std::sync::Arc;
 
 use super::batch::{Frame, Run, WriteBatch};
-use super::catalog::{CATALOG, Catalog, Full, Known as Catalogued, losses};
+use super::catalog::{CATALOG, Catalog, Known as Catalogued, Listed, losses};
 use super::config::{Config, GROUP_BYTES_MAX, LogStats, OpenError, Refused};
 use super::disk::{Disk, Fault};
 use super::facts::Facts;
@@ -13,7 +13,7 @@ use super::frame::{COPY, Salt, stamp};
 use super::read::Reader;
 use super::record::{Kind, Record, Target, put_targets};
 use super::recover::{Lines, Recovered, Replay, lines};
-use super::scan::Known;
+use super::scan::Known as Extent;
 use super::segment::{BLOCK_BYTES, FORMAT_VERSION, Opened, Seal, first_block, open, sealed_block};
 use super::space::Space;
 use super::staged::Staged;
@@ -34,12 +34,37 @@ pub(super) struct Active {
     /// `end` after the last mark.
     pub(super) marked: u32,
     pub(super) index: Vec<u8>,
+    /// Bytes of the index whose records are durable.
+    pub(super) synced_lines: usize,
+    pub(super) listed: ListedUpTo,
+}
+
+/// What of a segment the catalog lists.
+pub(super) struct ListedUpTo {
+    pub(super) end: u32,
+    /// Bytes of the index.
+    pub(super) lines: usize,
 }
 
 impl Active {
     pub(super) fn new(number: u32, size: u32) -> Self {
         let first = BLOCK_BYTES as u32;
-        Self { number, size, begun: false, end: first, synced: first, marked: first, index: Vec::new() }
+        Self {
+            number,
+            size,
+            begun: false,
+            end: first,
+            synced: first,
+            marked: first,
+            index: Vec::new(),
+            synced_lines: 0,
+            listed: ListedUpTo { end: first, lines: 0 },
+        }
+    }
+
+    /// All of it is durable.
+    pub(super) fn is_synced(&mut self) {
+        (self.synced, self.synced_lines) = (self.end, self.index.len());
     }
 
     /// Bytes that frames and their lines may still take.
@@ -104,24 +129,26 @@ impl<D: Disk> Log<D> {
         found.trust(&catalogued);
         let secret = found.secret.unwrap_or(config.secret);
         let mut replay = Replay::default();
-        let (mut tail, mut full) = (None, BTreeMap::new());
-        let mut suspects: BTreeSet<u32> = catalogued.full.keys().copied().collect();
+        let (mut tail, mut segments) = (None, BTreeMap::new());
+        let mut suspects: BTreeSet<u32> = catalogued.segments.keys().copied().collect();
         for (at, &number) in found.used.iter().enumerate() {
-            let known = if at + 1 == found.used.len() { Known::ByMarks } else { Known::Whole };
-            let lines = lines(&*disk, number, Salt::of(secret, number).0, known)?;
-            let known_full = catalogued.full.get(&number).filter(|full| full.end == lines.end && lines.gaps.is_empty());
-            if known_full.is_some() {
+            let extent = catalogued.extent(number, at + 1 == found.used.len());
+            let lines = lines(&*disk, number, Salt::of(secret, number).0, extent)?;
+            let listed = catalogued.segments.get(&number);
+            let listed = listed.filter(|listed| listed.is_whole(lines.end) && lines.gaps.is_empty());
+            if listed.is_some() {
                 suspects.remove(&number);
             }
-            full.insert(number, known_full.cloned().unwrap_or_else(|| Full::of(number, lines.end, &lines.index)));
+            let full = listed.filter(|listed| listed.is_full()).cloned();
+            segments.insert(number, full.unwrap_or_else(|| Listed::full(number, lines.end, &lines.index)));
             replay.segment(number, disk.length(number)?, &lines);
-            if known == Known::ByMarks {
+            if extent != Extent::Whole {
                 tail = Some((number, lines));
             }
         }
         let losses = losses(&*disk, &found.used, secret, &suspects, &catalogued)?;
-        for (segment, lost) in suspects.iter().filter_map(|it| Some((it, catalogued.full.get(it)?))) {
-            replay.miss(*segment, lost.end);
+        for (segment, lost) in suspects.iter().filter_map(|it| Some((it, catalogued.segments.get(it)?))) {
+            replay.miss(*segment, lost.end());
         }
         let (recovered, space, facts) = replay.finish(&catalogued, &losses);
         let mut log = Self {
@@ -147,7 +174,7 @@ impl<D: Disk> Log<D> {
             return Ok((log, recovered));
         }
         let named = recovered.queues.iter().filter_map(|queue| Some((queue.queue, queue.declared.as_ref()?)));
-        log.create_catalog(named.map(|(queue, (uid, name))| (queue, uid, name.as_str())), &full);
+        log.create_catalog(named.map(|(queue, (uid, name))| (queue, uid, name.as_str())), &segments);
         log.declare_again(&recovered);
         Ok((log, recovered))
     }
@@ -263,7 +290,7 @@ impl<D: Disk> Log<D> {
             if let Err(fault) = self.disk.sync(active.number) {
                 return Err(self.stop("a sync failed", &fault));
             }
-            active.synced = active.end;
+            active.is_synced();
             self.stats.syncs += 1;
         }
         self.dirty = false;
@@ -343,14 +370,31 @@ impl<D: Disk> Log<D> {
         Ok(())
     }
 
+    /// Ends the log in order: what was appended is durable, and all of it is listed in the catalog,
+    /// so that the loss of a file is known at the next start.
+    ///
+    /// # Errors
+    /// `Unsure` when the disk fails, `Stopped` ever after.
+    pub fn close(&mut self) -> Result<(), Refused> {
+        self.sync()?;
+        self.close_active()?;
+        self.keep_catalog();
+        self.check()
+    }
+
     /// Records how far the log is durable. Call it after some idle time (a second, for example).
     /// The next batch records the same, but until then damage to the last records would look like
-    /// an unfinished write. Costs a small write and no sync.
+    /// an unfinished write. Costs a small write, and one with a sync in the catalog.
     ///
     /// # Errors
     /// `Unsure` when the disk fails, `Stopped` ever after.
     pub fn rest(&mut self) -> Result<(), Refused> {
         self.check()?;
+        if !self.dirty {
+            self.list_active(1);
+            self.keep_catalog();
+            self.check()?;
+        }
         let secret = self.secret;
         let dirty = self.dirty;
         let Some(active) = self.active.as_mut() else { return Ok(()) };
@@ -528,7 +572,7 @@ impl<D: Disk> Log<D> {
                 return Err(self.stop("a full segment cannot be closed", &fault));
             }
             if let Some(catalog) = &mut self.catalog {
-                catalog.fill(&Full::of(active.number, active.end, &active.index));
+                catalog.list(&Listed::full(active.number, active.end, &active.index));
             }
         }
         Ok(())
@@ -678,11 +722,14 @@ impl DiskContents {
         Ok(found)
     }
 
-    /// A segment that the catalog knows to be full has lost its first block, and is no spare.
+    /// A segment that the catalog lists has lost its first block, and is no spare. No number is
+    /// used again, not even that of a file which is missing.
     fn trust(&mut self, catalogued: &Catalogued) {
-        let full = self.spares.extract_if(.., |spare| catalogued.full.contains_key(spare));
-        self.used.extend(full);
+        let listed = self.spares.extract_if(.., |spare| catalogued.segments.contains_key(spare));
+        self.used.extend(listed);
         self.used.sort_unstable();
+        let last = catalogued.segments.last_key_value();
+        self.next_number = last.map_or(0, |(&last, _)| last + 1).max(self.next_number);
     }
 }
 

@@ -23,6 +23,7 @@ impl<D: Disk> Log<D> {
     /// nor is a segment that cannot be read ([`Log::take_read_fault`]): the step is left for later.
     pub fn turn(&mut self) -> Result<bool, Refused> {
         self.check()?;
+        self.list_active_in_turn();
         self.keep_catalog();
         self.check()?;
         // Nothing goes before all that takes its place is durable.

@@ -55,6 +55,11 @@ pub struct RecoveredQueue {
     /// Messages it should have, and has not: the segment where they lay is missing, short or
     /// damaged. In order; none of them is in `messages`.
     pub lost: Vec<SeqRange>,
+    /// What was stored with its newest message in the last one of those segments, copies omitted.
+    /// The message may be in `messages`, or have been removed.
+    pub newest_listed: Option<Vec<u8>>,
+    /// What was stored with the first message of `lost`, if that is known.
+    pub oldest_lost: Option<Vec<u8>>,
     /// Its declaration was damaged, and comes from the second copy.
     pub(super) lost_declaration: bool,
     entries: Entries,
@@ -227,8 +232,8 @@ impl Replay {
         }
     }
 
-    /// A full segment is shorter than when it was sealed: records that it lacks are damaged unless
-    /// none of its bytes is.
+    /// A segment is shorter than the catalog knows it: records that it lacks are damaged unless none
+    /// of its bytes is.
     pub(super) fn miss(&mut self, segment: u32, end: u32) {
         if self.gaps.iter().any(|gap| gap.segment == segment) {
             return;
@@ -274,13 +279,15 @@ impl Replay {
             }
             let lost = losses.queues.get(&number).into_iter().flatten();
             let lost: Vec<SeqRange> = lost.map(|(first, last)| SeqRange { first: *first, last: *last }).collect();
-            let last = lost.last().map_or(0, |range| range.last.saturating_add(1));
+            let next = losses.next_seqs.get(&number).copied().unwrap_or(0);
             let states = queue.states.into_iter().filter(|(_, (_, fact))| !fact.gone);
             recovered.queues.push(RecoveredQueue {
                 queue: number,
                 declared: queue.declared,
-                next_seq: queue.next_seq.max(last),
+                next_seq: queue.next_seq.max(next),
                 lost,
+                newest_listed: losses.newest.get(&number).cloned(),
+                oldest_lost: losses.oldest(number).cloned(),
                 lost_declaration: lost_declarations.contains(&number),
                 states: states.map(|(key, (value, _))| (key, value)).collect(),
                 entries: queue.entries,

@@ -21,8 +21,8 @@ const META_BYTES_MAX: u32 = 64 << 20;
 pub(super) enum Known {
     /// All of it: its seal states its end, or a later segment exists.
     Whole,
-    /// As its frames state.
-    ByMarks,
+    /// So many bytes, and as much as its frames state.
+    UpTo(u32),
 }
 
 /// The result of a scan.
@@ -165,7 +165,7 @@ impl<D: Disk + ?Sized> Scan<'_, D> {
     fn judge(self, known: Known) -> Scanned {
         let durable = match known {
             Known::Whole => u32::MAX,
-            Known::ByMarks => self.found.iter().map(|found| found.head.synced).max().unwrap_or(0),
+            Known::UpTo(end) => self.found.iter().map(|found| found.head.synced).max().unwrap_or(0).max(end),
         };
         let mut scanned = Scanned { end: BLOCK_BYTES as u32, repaired: self.repaired, ..Scanned::default() };
         // Where the index and the records end if the group that is open is not finished.

@@ -138,13 +138,12 @@ impl<D: Disk> Log<D> {
         let mut active = Active::new(staged.number, staged.size);
         active.begun = true;
         active.end += staged.batch.bytes.len() as u32;
-        active.synced = active.end;
         active.index.extend_from_slice(&staged.batch.index);
         // A mark at the end says that all of it is durable: what is wrong there is damage.
         let salt = Salt::of(self.secret, staged.number);
         let mut mark = WriteBatch::new();
         mark.push(Kind::Mark, 0, 0, |_| {}, &[]);
-        stamp(&mut mark.bytes, 0, salt, active.end, active.synced);
+        stamp(&mut mark.bytes, 0, salt, active.end, active.end);
         let marked = self.disk.write(staged.number, active.end.into(), &[IoSlice::new(&mark.bytes)]);
         active.end += mark.bytes.len() as u32;
         active.marked = active.end;
@@ -152,7 +151,7 @@ impl<D: Disk> Log<D> {
         let block = first_block(staged.number, salt.0);
         let written = marked.and_then(|()| self.disk.write(staged.number, 0, &[IoSlice::new(&block)]));
         let synced = written.and_then(|()| self.disk.sync(staged.number));
-        active.synced = active.end;
+        active.is_synced();
         self.active = Some(active);
         self.dirty = synced.is_err();
         self.stats.syncs += 1;

@@ -31,13 +31,33 @@ pub struct Restored {
 }
 
 impl Restored {
+    /// Blocks that the log misses behind the last one: their offsets are not used again.
+    fn note_lost_end(&mut self, recovered: &RecoveredQueue) {
+        let newest = recovered.newest_listed.as_deref().and_then(BlockHead::decode);
+        let Some(newest) = newest else { return };
+        let (end, partition) = (newest.first.saturating_add(newest.count.into()), &mut self.partition);
+        if end > partition.next {
+            if !partition.blocks.is_empty() {
+                self.lost.push(Lost { first: partition.next, last: end - 1 });
+            }
+            (partition.next, partition.newest_ms) = (end, partition.newest_ms.max(newest.last_ms));
+        }
+    }
+
     /// Blocks that the log misses and that lay before the first one left no gap between offsets.
-    /// Each had at least one message; the exact number is unknown.
+    /// Where the head of the oldest is unknown, so is the number of messages: each block had at
+    /// least one.
     fn note_lost_front(&mut self, first: u64, recovered: &RecoveredQueue) {
         let blocks: u64 = recovered.lost.iter().map(|range| range.last - range.first + 1).sum();
         let end = if self.partition.blocks.is_empty() { self.partition.next } else { first };
-        if blocks > 0 && self.lost.is_empty() && end > 0 {
-            self.lost.push(Lost { first: end.saturating_sub(blocks), last: end - 1 });
+        let oldest = recovered.oldest_lost.as_deref().and_then(BlockHead::decode);
+        let from = match oldest {
+            Some(oldest) => oldest.first,
+            None if self.lost.is_empty() => end.saturating_sub(blocks),
+            None => end,
+        };
+        if from < end {
+            self.lost.push(Lost { first: from, last: end - 1 });
         }
     }
 }
@@ -92,6 +112,7 @@ impl Partition {
             partition.push(block);
         }
         restored.partition.restore_states(recovered);
+        restored.note_lost_end(recovered);
         restored.note_lost_front(first, recovered);
         restored
     }

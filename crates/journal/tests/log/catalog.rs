@@ -173,6 +173,128 @@ fn segments_that_were_let_go_are_not_missed() {
     assert_eq!((lost(&recovered, 1), lost(&recovered, 2), recovered.gaps.len()), (vec![], vec![], 0));
 }
 
+/// Changes to the file in use, by the bytes that are left of it; `None`: it is removed.
+const LEFT: [Option<u64>; 6] = [None, Some(0), Some(100), Some(4096), Some(5000), Some(8000)];
+
+/// The disk after the file that held the last message has lost its end.
+fn shortened(log: &Log<SimulatedDisk>, last: u32, left: Option<u64>) -> SimulatedDisk {
+    let disk = log.disk().as_seen();
+    match left {
+        None => disk.remove(last).expect("it is there"),
+        Some(bytes) => disk.truncate(last, bytes),
+    }
+    disk
+}
+
+#[test]
+fn the_messages_of_the_file_in_use_are_named_after_a_close() {
+    let (mut log, places) = filled();
+    let last = places[119].segment;
+    log.close().expect("the disk works");
+    for left in LEFT {
+        let (mut log, recovered) = open(shortened(&log, last, left));
+        let cut = |place: &RecordLocation| {
+            place.segment == last && left.is_none_or(|bytes| u64::from(place.offset + place.len) > bytes)
+        };
+        assert!(places.iter().any(cut), "{left:?}");
+        for queue in [1, 2] {
+            assert_eq!(lost(&recovered, queue), seqs(&places, queue, cut), "{left:?} bytes are left");
+            assert_eq!(found(&recovered, queue), seqs(&places, queue, |place| !cut(place)));
+        }
+        assert!(recovered.queues.iter().all(|queue| queue.next_seq == 60), "no number is used again");
+        assert_eq!(recovered.gaps.iter().filter(|gap| gap.segment == last).count(), 1);
+        idle(&mut log);
+        let (_, again) = open(log.disk().as_seen());
+        assert_eq!((lost(&again, 1), lost(&again, 2)), (vec![], vec![]), "it is reported once");
+    }
+}
+
+#[test]
+fn after_a_crash_the_messages_up_to_the_last_rest_are_named() {
+    let (mut log, places) = filled();
+    let last = places[119].segment;
+    log.rest().expect("the disk works");
+    let mut batch = WriteBatch::new();
+    batch.message(&[Target { queue: 1, seq: 60, head: &[] }], &[1; 200]);
+    log.append(&mut batch).expect("there is room");
+    log.sync().expect("the disk works");
+    assert_eq!(batch.place(0).segment, last);
+    for left in LEFT {
+        let (_, recovered) = open(shortened(&log, last, left));
+        let cut = |place: &RecordLocation| {
+            place.segment == last && left.is_none_or(|bytes| u64::from(place.offset + place.len) > bytes)
+        };
+        for queue in [1, 2] {
+            assert_eq!(lost(&recovered, queue), seqs(&places, queue, cut), "{left:?} bytes are left");
+        }
+    }
+    let (_, whole) = open(log.disk().as_seen());
+    assert_eq!((lost(&whole, 1), found(&whole, 1).len(), whole.gaps.len()), (vec![], 61, 0));
+}
+
+#[test]
+fn a_quarter_of_a_segment_is_listed_without_a_rest() {
+    let (log, places) = filled();
+    let last = places[119].segment;
+    let disk = log.disk().as_seen();
+    disk.remove(last).expect("it is there");
+    let (_, recovered) = open(disk);
+    let missing = seqs(&places, 1, |place| place.segment == last);
+    let named = lost(&recovered, 1);
+    assert!(!named.is_empty() && missing.starts_with(&named), "{named:?} of {missing:?}");
+    assert!(missing.len() - named.len() <= 3, "{named:?} of {missing:?}");
+}
+
+#[test]
+fn what_the_file_in_use_removed_or_dropped_is_not_missed() {
+    let (mut log, _) = open(SimulatedDisk::new(512, 1));
+    let mut batch = WriteBatch::new();
+    for queue in [1, 2] {
+        batch.declare(queue, &[queue as u8; 16], "orders");
+        for seq in 0..10 {
+            batch.message(&[Target { queue, seq, head: &[seq as u8] }], b"body");
+        }
+    }
+    log.append(&mut batch).expect("there is room");
+    log.rest().expect("nothing to do");
+    log.sync().expect("the disk works");
+    log.rest().expect("the disk works");
+    let mut removal = Removal::new(1);
+    (3..10).for_each(|seq| removal.add(seq, batch.place(seq as usize)));
+    let mut later = WriteBatch::new();
+    later.remove(&mut removal);
+    let mut freed = enmasse_journal::log::Freed::default();
+    (10..20).for_each(|number| freed.add(batch.place(number)));
+    later.drop_queue(2, &freed);
+    log.append(&mut later).expect("there is room");
+    let segment = batch.place(0).segment;
+    log.close().expect("the disk works");
+    let disk = log.disk().as_seen();
+    disk.remove(segment).expect("it is there");
+    let (_, recovered) = open(disk);
+    assert_eq!(lost(&recovered, 1), [0, 1, 2]);
+    let queue = &recovered.queues[0];
+    assert_eq!((queue.queue, queue.next_seq), (1, 10));
+    assert_eq!((queue.oldest_lost.as_deref(), queue.newest_listed.as_deref()), (Some(&[0][..]), Some(&[9][..])));
+    assert_eq!(recovered.queues.len(), 1, "a queue that was dropped has lost nothing");
+}
+
+#[test]
+fn records_that_the_catalog_lists_are_damaged_and_no_unfinished_end() {
+    for close in [false, true] {
+        let (mut log, places) = filled();
+        if close { log.close() } else { log.rest() }.expect("the disk works");
+        let disk = log.disk().as_seen();
+        let place = places[119];
+        disk.write(place.segment, place.offset.into(), &[IoSlice::new(&[0xEE; 600])]).expect("the disk works");
+        // Without the index of the closed segment, and the mark of one at rest.
+        disk.truncate(place.segment, u64::from(place.offset + place.len) + 4);
+        let (_, recovered) = open(disk);
+        assert_eq!((lost(&recovered, 1), lost(&recovered, 2)), (vec![], vec![59]), "{close}");
+        assert_eq!(recovered.gaps.len(), 1);
+    }
+}
+
 #[test]
 fn a_damaged_or_missing_catalog_costs_nothing() {
     let (log, places) = filled();

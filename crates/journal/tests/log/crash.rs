@@ -56,6 +56,10 @@ fn live(seed: u64) -> u64 {
         } else {
             check_stopped(&mut shard);
         }
+        if alive && dice.percent(20) {
+            let closed = shard.close();
+            assert!(closed.is_ok() || shard.log.stopped().is_some());
+        }
         shard = crash(shard, &mut dice, &mut flipped);
     }
     crashes

@@ -103,6 +103,12 @@ impl Shard {
         Ok(())
     }
 
+    /// Ends the log in order, as before a planned stop.
+    pub(crate) fn close(&mut self) -> Result<(), Refused> {
+        self.sync()?;
+        self.log.close()
+    }
+
     /// A large message, to be written in chunks.
     fn stage(&mut self) -> Result<(), Refused> {
         let queues: Vec<u32> = self.contents.queues.keys().copied().collect();

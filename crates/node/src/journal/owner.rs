@@ -78,6 +78,8 @@ impl<D: Disk> Owner<D> {
             }
             self.commit();
             if stop && self.commits.is_empty() {
+                // A stopped log has nothing to list.
+                let _ = self.log.close();
                 return;
             }
             wait = if self.tidy(Instant::now()) { Duration::ZERO } else { REST };

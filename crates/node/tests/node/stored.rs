@@ -259,6 +259,47 @@ fn a_missing_file_of_the_journal_is_told_by_address_and_count() {
 }
 
 #[test]
+fn the_messages_of_the_file_in_use_at_a_stop_are_told_by_address_and_count() {
+    for left in [None, Some(20_000)] {
+        let folder = Folder::new("stored");
+        let first = site(2, &folder, ORDERS);
+        let text = "x".repeat(200);
+        store(&mut first.client(Amqp), "orders", &vec![&text[..]; 300]);
+        let mut consumer = first.client(Amqp);
+        let into = consumer.receiver("orders", 10);
+        for _ in 0..10 {
+            let (_, delivery_id, _) = consumer.receive();
+            consumer.settle(into, delivery_id, &Outcome::Accepted);
+        }
+        consumer.close();
+        first.node.stop(std::time::Duration::from_secs(5));
+        shorten(&folder.path("journal").join("0000000001.log"), left);
+        let second = site(2, &folder, ORDERS);
+        let (address, count) = second.event(|event| match &event.what {
+            EventKind::MessageDamaged { address, count, .. } => Some((address.clone(), *count)),
+            _ => None,
+        });
+        let stats = second.stats();
+        let line = &stats.addresses[0];
+        assert_eq!((&address[..], line.damaged), ("orders", count), "{left:?}");
+        match left {
+            // What consumers accepted is not lost with the file.
+            None => assert_eq!((count, line.stored), (290, 0)),
+            // The removals were at the end of the file: those messages come again.
+            Some(_) => assert_eq!((count + line.stored, line.stored > 10), (300, true)),
+        }
+    }
+}
+
+/// Removes a file, or its end.
+pub(crate) fn shorten(path: &Path, left: Option<u64>) {
+    match left {
+        None => std::fs::remove_file(path).unwrap(),
+        Some(bytes) => std::fs::File::options().write(true).open(path).unwrap().set_len(bytes).unwrap(),
+    }
+}
+
+#[test]
 fn a_message_without_sections_comes_as_it_was_sent() {
     let folder = Folder::new("stored");
     let site = site(1, &folder, &[ORDERS, DIRECT].join(","));

@@ -8,10 +8,10 @@ use enmasse_amqp::codec::decode_message;
 use enmasse_amqp::codec::stamp::Stamp;
 use enmasse_amqp::types::{Body, Outcome, Source, Symbol, Value, condition};
 use enmasse_node::ListenerKind::Amqp;
-use enmasse_node::NodeConfig;
+use enmasse_node::{EventKind, NodeConfig};
 
 use crate::harness::{Client, Site, workers};
-use crate::stored::{message, plan};
+use crate::stored::{message, plan, shorten};
 use crate::testing::Folder;
 
 fn events(members: &str) -> String {
@@ -87,6 +87,37 @@ fn a_stream_is_read_again_and_again_also_after_a_restart() {
         }
         let line = after.stats().addresses[0].clone();
         assert_eq!((line.stored, line.enqueued, line.receivers, line.damaged), (501, 1, 2, 0));
+    }
+}
+
+#[test]
+fn messages_of_a_lost_file_are_counted_and_their_offsets_are_not_used_again() {
+    for left in [None, Some(20_000)] {
+        let folder = Folder::new("streams");
+        let journal = folder.path("journal");
+        let before = site(1, &journal, &events(""));
+        // Many small blocks, of which some become one.
+        let mut client = before.client(Amqp);
+        for n in 0..150 {
+            store(&mut client, [n.to_string()]);
+        }
+        store(&mut client, (150..500).map(|n| n.to_string()));
+        before.node.stop(Duration::from_secs(2));
+        shorten(&journal.join("0000000001.log"), left);
+        let after = site(1, &journal, &events(""));
+        let count = after.event(|event| match &event.what {
+            EventKind::MessageDamaged { count, .. } => Some(*count),
+            _ => None,
+        });
+        assert_eq!(after.stats().addresses[0].damaged, count);
+        assert_eq!(count == 500, left.is_none(), "{count}");
+        let mut reader = after.client(Amqp);
+        reader.receiver_of(first(), 1000);
+        for n in 0..500 - count {
+            assert_eq!(receive(&mut reader), (n, n.to_string()));
+        }
+        store(&mut after.client(Amqp), ["new".to_owned()]);
+        assert_eq!(receive(&mut reader), (500, "new".to_owned()));
     }
 }
 

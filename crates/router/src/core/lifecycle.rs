@@ -295,7 +295,7 @@ impl Router {
         let Some(at) = self.by_key.get(&key).copied() else { return };
         self.end_subscriptions(at, error, links);
         self.by_key.remove(&key);
-        self.damaged.retain(|damaged| damaged.address != key);
+        self.damaged.forget(key);
         self.release_anonymous(at, links);
         self.clear_queue(at);
         self.clear_stream(at);

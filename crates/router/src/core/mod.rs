@@ -180,7 +180,7 @@ pub struct Router {
     /// those that wait for the end of a compaction
     postponed: Vec<Diverting>,
     /// messages that the disk has lost, to be reported
-    damaged: Vec<Damaged>,
+    damaged: stored::LossReports,
     /// messages that were received and are not stored yet
     received: Received,
     /// turns so far
@@ -235,7 +235,7 @@ impl Router {
             diverting: Vec::new(),
             to_divert: VecDeque::new(),
             postponed: Vec::new(),
-            damaged: Vec::new(),
+            damaged: stored::LossReports::default(),
             received: Received::new(Arc::new(ReceiveBudget::new(u64::MAX))),
             turns: 1,
             operations: Operations::default(),

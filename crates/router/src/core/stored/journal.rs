@@ -357,7 +357,7 @@ impl Journal {
     pub(in crate::core) fn store_merged(&mut self, log: u32, merge: &Merge, body: &[u8], in_flight: InFlightBlock) {
         let lane = self.lanes.of(log);
         lane.blocks.begin();
-        let number = lane.blocks.message(&[Target { queue: log, seq: merge.record, head: &merge.head }], body);
+        let number = lane.blocks.merged(Target { queue: log, seq: merge.record, head: &merge.head }, body);
         let mut removal = Removal::new(log);
         merge.blocks.iter().for_each(|(record, place)| removal.add(*record, *place));
         lane.blocks.remove(&mut removal);

@@ -47,6 +47,7 @@ use super::{AddressKey, AttachmentId, Consuming, Declared, Links, Router};
 pub(super) use bodies::Bodies;
 use changed::Changed;
 pub use damaged::Damaged;
+pub(in crate::core) use damaged::LossReports;
 pub use digest::Digests;
 pub(super) use incoming::{Arriving, Assembly, PendingDuplicate, refused};
 pub use journal::Answer;
