@@ -10,6 +10,7 @@ import threading
 import time
 import zlib
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from typing import Any
 
 from proton import Delivery, Message
@@ -176,7 +177,8 @@ class _Client(MessagingHandler, ABC):  # type: ignore[misc]
         """Cut the TCP connection without a close frame."""
         # Proton's reactor keeps the socket there; it has no public way to cut it.
         fd = os.dup(self.connection.transport._selectable.fileno())
-        with socket.socket(fileno=fd) as cut:
+        # A killed platform has closed it already.
+        with socket.socket(fileno=fd) as cut, suppress(OSError):
             cut.shutdown(socket.SHUT_RDWR)
         self.load.write(What.LEFT, link=self.link)
         self.connection = None
