@@ -1,4 +1,4 @@
-"""`make bench-baseline AGAINST=DIR`: this checkout beside another one, interleaved, as ratios.
+"""`make bench-baseline AGAINST=DIR`: the ratio of this checkout to another one, interleaved.
 
 `DIR` is a checkout in which `make setup` has run. Both nodes run at the same time, one of them
 under load. Each round measures every case on both, and the order of the two alternates, so that
@@ -26,7 +26,7 @@ from request_reply import measure as measure_replies
 
 TIMEOUT_S = 180
 REST_S = 1.0
-"""Between two loads, so that the statistics of the first do not count for the second."""
+"""Pause between two loads, so that the statistics of the first do not count for the second."""
 RATIO_MIN = 0.97
 """Ratio of medians below which a case counts as slower."""
 
@@ -40,10 +40,10 @@ class Case:
     options: dict[str, str]
     ratio_min: float = RATIO_MIN
     requesters: int = 0
-    """Request and reply with so many requesters, in place of the load tool."""
+    """Number of requesters; a positive number runs request and reply instead of the load tool."""
 
     window: int = 1
-    """Requests of one requester under way."""
+    """Outstanding requests of one requester."""
 
 
 CASES = (

@@ -2,12 +2,12 @@
 
     .venv/bin/python bench/budget.py [--producers 300] [--budget 512MiB] [--seconds 10]
 
-The journal lies on a file system of its own, which is frozen (`fsfreeze`): no write comes back.
-Producers of one space then send to a queue as fast as their sockets take it, whatever credit and
-session windows say, while the load tool sends direct messages in another space. Goals: resident
-memory grows by at most the budget and 256 MiB; the direct messages keep four fifths of their rate.
+The journal is on a file system of its own, which is frozen (`fsfreeze`): no write completes.
+Producers of one space then send to a queue as fast as their sockets accept bytes, regardless of
+credit and session windows, while the load tool sends direct messages in another space. Goals: the
+resident memory grows by at most the budget and 256 MiB; direct messages keep 80 % of their rate.
 
-Needs root, ext4 and loop devices. `cargo build --release -p enmasse-load` leaves the load tool.
+Needs root, ext4 and loop devices. `cargo build --release -p enmasse-load` builds the load tool.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ DISK_MIB = 2_048
 SLACK_BYTES = 256 << 20
 RATE_MIN = 0.8
 SETTLING_S = 8.0
-"""How long the producers send before the rate beside them is measured."""
+"""Seconds that the producers send before the direct rate is measured."""
 
 
 @contextlib.contextmanager
@@ -56,7 +56,7 @@ def disk(image: Path, mount: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def frozen(mount: Path) -> Iterator[None]:
-    """No write to the file system comes back meanwhile."""
+    """Freeze the file system: no write completes until the context ends."""
     subprocess.run(["fsfreeze", "-f", mount], check=True)
     try:
         yield
@@ -91,10 +91,10 @@ SOURCE = b"\x00\x53\x28\x45"
 
 
 class Producer:
-    """A peer that sends without an end and looks at nothing that it is told."""
+    """A peer that sends without end and ignores every frame it receives."""
 
     def __init__(self, number: int, host: str, port: int, space: str) -> None:
-        """Connect, and say all that comes before the first message."""
+        """Connect, and queue the frames before the first transfer: open, begin, attach."""
         target = b"\x00\x53\x29" + composite(text("queue"))
         name = text(f"budget-{number}")
         self._waiting = b"AMQP\x00\x01\x00\x00" + b"".join(
@@ -108,8 +108,8 @@ class Producer:
         self.socket = socket.create_connection((host, port), timeout=30)
         self.socket.setblocking(False)
 
-    def go_on(self) -> None:
-        """Send some of what the socket takes, and throw away what has come."""
+    def send_more(self) -> None:
+        """Write some of what the socket accepts, and discard received bytes."""
         with contextlib.suppress(BlockingIOError):
             while self.socket.recv(1 << 16):
                 pass
@@ -128,7 +128,7 @@ class Producer:
 
 
 class Producers(threading.Thread):
-    """Many of them, on one thread."""
+    """Several producers on one thread."""
 
     def __init__(self, url: str, count: int, space: str) -> None:
         """Connect them."""
@@ -147,13 +147,13 @@ class Producers(threading.Thread):
             while not self._stopping.is_set():
                 for key, _ in ready.select(0.1):
                     try:
-                        key.data.go_on()
+                        key.data.send_more()
                     except OSError:
                         ready.unregister(key.fileobj)
                         self.broken += 1
 
     def stop(self) -> None:
-        """Cut all connections."""
+        """Close all connections."""
         self._stopping.set()
         self.join()
         for one in self._all:
@@ -165,23 +165,23 @@ def resident(server: servers.Server) -> int:
     return int(Path(f"/proc/{server.pids[0]}/statm").read_text().split()[1]) * 4096
 
 
-class Most(threading.Thread):
-    """Looks at the resident memory until it is asked for the most."""
+class PeakMemory(threading.Thread):
+    """Samples the resident memory until stopped."""
 
     def __init__(self, server: servers.Server) -> None:
-        """Look at this platform."""
+        """Sample this platform."""
         super().__init__(daemon=True)
         self._server = server
         self._stopping = threading.Event()
         self.bytes = 0
 
     def run(self) -> None:
-        """Look ten times a second."""
+        """Sample ten times a second."""
         while not self._stopping.wait(0.1):
             self.bytes = max(self.bytes, resident(self._server))
 
     def stop(self) -> int:
-        """Return the most."""
+        """Stop, and return the maximum."""
         self._stopping.set()
         self.join()
         return self.bytes
@@ -194,7 +194,7 @@ def rate(server: servers.Server, seconds: float) -> float:
 
 
 def main() -> None:
-    """Measure, and print what was reached."""
+    """Measure, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--producers", type=int, default=300)
     parser.add_argument("--budget", default="512MiB", help="the setting receive-memory")
@@ -209,7 +209,10 @@ def main() -> None:
             alone = rate(node, arguments.seconds)
             idle = resident(node)
             with frozen(mount):
-                most, producers = Most(node), Producers(node.url, arguments.producers, "noisy")
+                most, producers = (
+                    PeakMemory(node),
+                    Producers(node.url, arguments.producers, "noisy"),
+                )
                 most.start()
                 producers.start()
                 time.sleep(SETTLING_S)

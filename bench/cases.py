@@ -1,4 +1,4 @@
-"""The cases of `make bench`: what the load tool is asked to do, and the figure to reach."""
+"""The cases of `make bench`: the options of the load tool, and the required result."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ Report = dict[str, Any]
 """What the load tool printed for one run."""
 
 JOURNAL = "the journal alone"
-"""The limit of a stored case: commits of as many records as its syncs had, before and after."""
+"""Limit of a stored case: the journal alone, with as many records per commit as the node's syncs
+had, measured before and after the case."""
 STORED = 1_000_000
 """Messages that are stored where memory and restart are measured."""
 SMALL, LARGE = 2_000_000, 10_000
@@ -19,18 +20,18 @@ READERS = 10
 """Readers of one stream at once."""
 
 FORWARDER_RATE_MIN = 4_000_000
-"""Messages a second (100 B, presettled) through the bare forwarder, or no ratio counts."""
+"""Messages a second (100 B, presettled) through the bare forwarder; below it no ratio counts."""
 
 
 @dataclass(frozen=True)
 class Case:
     """One row of the table.
 
-    `figure` takes the number out of a report; `reach` is the least (or, with `lower_is_better`,
-    the most) share of the bare forwarder's figure, or with `absolute` the figure itself.
+    `figure` extracts the number from a report. `reach` is the minimum (with `lower_is_better` the
+    maximum) share of the bare forwarder's number, or with `absolute` of the number itself.
     `server_us_max` is microseconds of server CPU a message. `rivals`: also run on the brokers.
-    `against`: the limit is not the forwarder's figure but that of another case, or `JOURNAL`: what
-    the journal alone can do. `step`: a part of what a server is put through, not a load of its own.
+    `against`: the limit is the number of another case, or `JOURNAL`, the rate of the journal alone.
+    `step`: the case is one step of a sequence on a server, not a load of its own.
     """
 
     name: str
@@ -57,7 +58,7 @@ def rate(report: Report) -> float:
 
 
 def latency(quantile: str) -> Callable[[Report], float]:
-    """Microseconds from when a message was due to its arrival."""
+    """Microseconds from the scheduled time of a message to its arrival."""
     return lambda report: float(report["latency"][quantile])
 
 
@@ -69,7 +70,7 @@ def dropped_percent(report: Report) -> float:
 
 
 def accepted(quantile: str) -> Callable[[Report], float]:
-    """Microseconds from when a message was due until its producer had the outcome."""
+    """Microseconds from the scheduled time of a message to its outcome at the producer."""
     return lambda report: float(report["settlement"][quantile])
 
 
@@ -84,12 +85,12 @@ def server_us(report: Report) -> float:
 
 
 def reader_mib_per_s(report: Report) -> float:
-    """MiB of messages that each receiver had a second."""
+    """MiB of messages a second to each receiver."""
     return float(report["mib_per_s"]) / int(report["receivers"])
 
 
 def disk_share(report: Report) -> float:
-    """Bytes that the server had from the disk for each byte of the messages stored."""
+    """Bytes that the server read from the disk for each byte of the stored messages."""
     stored = reader_mib_per_s(report) * float(report["seconds"]) * 2**20
     return float(report["disk_bytes"]) / stored
 
@@ -357,7 +358,7 @@ CASES = (
         absolute=True,
         lower_is_better=True,
         runs=1,
-        # memory that an earlier case left free would be taken for none
+        # Memory that an earlier case freed would be reused, and the measured growth too small.
         server="fresh",
     ),
     Case(

@@ -1,10 +1,10 @@
-"""What the control plane costs: addresses through the API until they are Active, one more, idling,
-memory, what messages notice of it, and a restart with them.
+"""The cost of the control plane: addresses through the API until they are Active, one more, idling,
+memory, the effect on messages, and a restart with them.
 
     .venv/bin/python bench/control.py [--addresses 10000] [--spaces 1] [--clients 8]
 
-Client and platform share the machine. A platform of its own is started, on loopback. What messages
-notice is measured where `cargo build --release -p enmasse-load` has left the load tool.
+Client and platform share the machine. The script starts a platform of its own on loopback. The
+effect on messages is measured if `cargo build --release -p enmasse-load` has built the load tool.
 """
 
 import argparse
@@ -33,10 +33,10 @@ ONE_MORE = 100
 
 IDLE_S = 10.0
 SETTLE_S = 2.0
-"""Time for what the last of them left to do."""
+"""Time for the work that the last of them caused."""
 
 POLL_S = 0.1
-CARRIED_S = 8
+LATENCY_S = 8
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", Path(__file__).parents[1] / "target"))
 TOOL = TARGET / "release" / "enmasse-load"
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -72,7 +72,7 @@ class Api:
         return str(answer.json()["metadata"]["resourceVersion"])
 
     async def all_active(self) -> bool:
-        """Whether no address is anything but Active."""
+        """Whether every address is Active."""
         parameters = {"fieldSelector": "status.phase!=Active", "limit": "1"}
         answer = await self.http.get(f"{BASE}/addresses", params=parameters)
         answer.raise_for_status()
@@ -115,22 +115,22 @@ async def each(clients: int, bodies: Iterable[tuple[str, dict[str, Any]]], api: 
 
 
 async def until_settled(api: Api) -> float:
-    """Return when no address waits any more."""
+    """Return the seconds until every address is Active."""
     while True:
         if await api.all_active():
             return time.monotonic()
         await asyncio.sleep(POLL_S)
 
 
-async def carried(platform: Platform) -> str:
-    """Return how long messages took through one anycast address, 1,000 a second."""
+async def message_latency(platform: Platform) -> str:
+    """Return the latency of messages through one anycast address, 1,000 a second."""
     tool = await asyncio.create_subprocess_exec(
         *(TOOL, "--url", platform.url(), "--address", "anycast", "--hostname", "default"),
-        *("--rate", "1000", "--duration", str(CARRIED_S), "--warmup", "1"),
+        *("--rate", "1000", "--duration", str(LATENCY_S), "--warmup", "1"),
         stdout=asyncio.subprocess.PIPE,
     )
-    said, _ = await tool.communicate()
-    latency = json.loads(said)["latency"]
+    tool_output, _ = await tool.communicate()
+    latency = json.loads(tool_output)["latency"]
     return ", ".join(f"{name} {latency[f'{name}_us'] / 1000:.2f} ms" for name in ("p50", "p99"))
 
 
@@ -146,17 +146,17 @@ async def one_more(api: Api, space: str, numbers: Iterable[int]) -> list[float]:
     return sorted(took)
 
 
-async def notice(platform: Platform, api: Api, space: str, first: int) -> None:
-    """Print what messages notice of addresses that come one after the other."""
-    print(f"messages while nothing changes: {await carried(platform)}")
+async def latency_during_creation(platform: Platform, api: Api, space: str, first: int) -> None:
+    """Print the latency of messages while addresses are created one after the other."""
+    print(f"messages without changes: {await message_latency(platform)}")
     changing = asyncio.ensure_future(one_more(api, space, count(first)))
-    print(f"messages while addresses come one after the other: {await carried(platform)}")
+    print(f"messages while addresses are created: {await message_latency(platform)}")
     changing.cancel()
     await asyncio.gather(changing, return_exceptions=True)
 
 
 async def measure(platform: Platform, arguments: argparse.Namespace) -> None:
-    """Fill a platform, and print what it cost."""
+    """Fill a platform, and print the cost."""
     api, pid = Api(platform), platform.process.pid
     addresses, clients = arguments.addresses, arguments.clients
     empty = memory_mib(pid)
@@ -180,7 +180,7 @@ async def measure(platform: Platform, arguments: argparse.Namespace) -> None:
     await asyncio.sleep(IDLE_S)
     print(f"idle: {(cpu_s(pid) - idle) / IDLE_S:.1%} of a core, {memory_mib(pid):.0f} MiB")
     if TOOL.exists():
-        await notice(platform, api, spaces[0], addresses + ONE_MORE)
+        await latency_during_creation(platform, api, spaces[0], addresses + ONE_MORE)
     print(f"load average of the machine: {os.getloadavg()[0]:.1f}")
     await api.http.aclose()
 

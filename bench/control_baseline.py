@@ -1,4 +1,4 @@
-"""What creating addresses costs on a leader and through a stand-by, beside another checkout.
+"""The cost of creating addresses on a leader and through a stand-by, and its ratio to a checkout.
 
     .venv/bin/python bench/control_baseline.py --against DIR [--addresses 10000] [--rounds 3]
 
@@ -26,7 +26,7 @@ Costs = dict[str, list[float]]
 
 
 async def create(through: Platform, leader: Platform, arguments: argparse.Namespace) -> Costs:
-    """Create addresses; return the seconds that it took, and processor seconds by process."""
+    """Create addresses; return the elapsed seconds, and processor seconds by process."""
     api = Api(through)
     await api.create("addressspaces", document("AddressSpace", "s0", {"type": "standard"}))
     pids = {"leader": leader.process.pid, "stand-by": through.process.pid}
@@ -47,8 +47,8 @@ async def create(through: Platform, leader: Platform, arguments: argparse.Namesp
 def platforms(
     checkout: Path, folder: Path, postgres: PostgresServer | None
 ) -> Iterator[tuple[Platform, Platform]]:
-    """Run a platform of a checkout, and a stand-by if there is a database; yield the process that
-    takes requests, and the leader.
+    """Run a platform of a checkout, and with a database also a stand-by; yield the process that
+    receives requests, and the leader.
     """
     environment = {"PYTHONPATH": str(checkout / "python")}
     if postgres is not None:

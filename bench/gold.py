@@ -1,9 +1,9 @@
-"""`python bench/gold.py`: what gold costs at `--rate` readings a second of `--devices` devices.
+"""`python bench/gold.py`: the cost of gold at `--rate` readings a second of `--devices` devices.
 
-Silver is written by hand, `--trigger` seconds of readings at a time, and the gold query takes each
-as a step; longer windows are merged every five minutes of that time. Printed are processor seconds
-for a million readings (JVM and Python, after the warm-up), how long a step takes, and the bytes of
-the files that gold writes, for an hour. Values are sums of random steps rounded to `--digits`;
+The script writes silver itself, `--trigger` seconds of readings at a time, and the gold query
+processes each as one batch; longer windows are merged every five minutes of that time. It prints
+processor seconds for a million readings (JVM and Python, after the warm-up), the duration of a
+batch, and the bytes an hour that gold writes. Values are random walks rounded to `--digits`;
 `--digits 17` leaves nothing to compress.
 """
 
@@ -32,14 +32,14 @@ from enmasse.pipeline.tables import delta, log
 from enmasse.pipeline.tables.delta import Table
 from spark_session import session
 
-# steps do not end with minutes: a minute is written three times
+# A batch does not end with a minute: each minute is written three times.
 BEGIN = datetime(2026, 1, 31, 12, 0, 10, tzinfo=UTC)
 WINDOWS = (60_000, 3_600_000)
 HOUR_S = 3600
 
 
 class Readings:
-    """Readings of devices in turn, as silver has them."""
+    """Readings of devices in turn, in the form of silver."""
 
     def __init__(self, rate: int, devices: int, digits: int) -> None:
         self._rate = rate
@@ -50,10 +50,10 @@ class Readings:
         self._next = 0
 
     def batch(self, count: int) -> pyarrow.Table:
-        """Return so many more of them."""
+        """Return the next `count` readings."""
         number = numpy.arange(self._next, self._next + count)
         device = number % len(self._names)
-        # a device comes once in each round; what it measures goes on from there
+        # Each round has one reading of each device, which continues its random walk.
         steps = self._dice.normal(0, 0.1, count)
         values = numpy.empty(count)
         for first in range(0, count, len(self._names)):
@@ -93,14 +93,14 @@ def jvm_of(spark: SparkSession) -> int:
 
 
 def written(gold: str, since: int) -> int:
-    """Bytes of the files that gold got after a version."""
+    """Bytes of the files that gold has written since a version."""
     root = Path(gold)
     commits = log.commits(gold, since, DeltaTable(gold).version(), "start")
     return sum((root / file.path).stat().st_size for one in commits for file in one.added)
 
 
 def main() -> None:
-    """Take the steps, and print what they cost."""
+    """Run the batches, and print the cost."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rate", type=int, default=20_000)
     parser.add_argument("--devices", type=int, default=10_000)

@@ -2,11 +2,11 @@
 
     .venv/bin/python bench/half_open.py [--count 3000] [--only amqps,https] [--rest 60]
 
-For each listener one connection that says only the beginning of its handshake is timed alone; then
-so many come at once. Goals: a half-open one is closed after 10 s and a second; at most 1,024 of a
-listener are held, and all of them take 1,024 times 32 KiB at most; and resident memory is back
-within a fifth of what it was after a minute. The HTTPS listener holds fewer that have sent all of
-their first record, because OpenSSL takes more for each.
+For each listener the script times one connection that sends only the beginning of its handshake,
+then opens `--count` of them at once. Goals: a half-open connection is closed after 10 s and a
+second; a listener holds at most 1,024, which use at most 1,024 times 32 KiB; and one minute later
+resident memory is within a fifth of its start. The HTTPS listener holds fewer connections that have
+sent their whole first record, because OpenSSL allocates more for each.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ LISTENERS = ("amqp", "amqps", "ws", "wss", "https")
 LONGEST_S = 11.0
 HELD_MAX = 1_024
 OTHER_FILES = 8
-"""Descriptors that a platform at rest opens and closes for itself."""
+"""Descriptors that an idle platform opens and closes for itself."""
 
 BYTES_MAX = HELD_MAX * (32 << 10)
 GROWTH_MAX = 0.2
 GIVE_UP_S = 90.0
 
 
-class Found(NamedTuple):
-    """What a listener came to."""
+class Result(NamedTuple):
+    """Result of one listener."""
 
     listener: str
     alone_s: float
@@ -49,14 +49,14 @@ class Found(NamedTuple):
 
     @property
     def is_reached(self) -> bool:
-        """Whether all goals are."""
+        """Whether all goals are met."""
         in_number = self.held <= HELD_MAX + OTHER_FILES
         bounded = in_number and self.bytes <= BYTES_MAX
         return self.alone_s <= LONGEST_S and bounded and self.growth <= GROWTH_MAX
 
 
 def beginning(listener: str) -> bytes:
-    """All that a half-open peer says: as much as costs the server most."""
+    """The bytes of a half-open peer: the beginning that costs the server most."""
     if listener == "amqp":
         return b"AMQP"
     if listener == "ws":
@@ -81,22 +81,22 @@ def descriptors(pid: int) -> int:
     return len(os.listdir(f"/proc/{pid}/fd"))
 
 
-class Crowd:
-    """Peers that say the beginning of a handshake and then nothing."""
+class HalfOpenPeers:
+    """Peers that send the beginning of a handshake and then nothing."""
 
-    def __init__(self, port: int, count: int, said: bytes) -> None:
+    def __init__(self, port: int, count: int, first_bytes: bytes) -> None:
         """Connect."""
         self._ready = selectors.DefaultSelector()
         self.left = count
         self._began = time.monotonic()
         for _ in range(count):
             one = socket.create_connection(("127.0.0.1", port), timeout=30)
-            one.sendall(said)
+            one.sendall(first_bytes)
             one.setblocking(False)
             self._ready.register(one, selectors.EVENT_READ)
 
-    def look(self, seconds: float) -> None:
-        """Note for so long which were closed."""
+    def poll(self, seconds: float) -> None:
+        """Count the connections that the server closes within this time."""
         for key, _ in self._ready.select(seconds):
             one = key.fileobj
             assert isinstance(one, socket.socket)
@@ -116,36 +116,36 @@ class Crowd:
         return time.monotonic() - self._began
 
     def close(self) -> None:
-        """Go."""
+        """Close the remaining connections."""
         for key in list(self._ready.get_map().values()):
             assert isinstance(key.fileobj, socket.socket)
             key.fileobj.close()
         self._ready.close()
 
 
-def measure(pid: int, listener: str, port: int, count: int, rest_s: float) -> Found:
+def measure(pid: int, listener: str, port: int, count: int, rest_s: float) -> Result:
     """Measure one listener."""
-    said = beginning(listener)
-    alone = Crowd(port, 1, said)
+    first_bytes = beginning(listener)
+    alone = HalfOpenPeers(port, 1, first_bytes)
     while alone.left and alone.elapsed_s() < GIVE_UP_S:
-        alone.look(0.1)
+        alone.poll(0.1)
     alone_s = alone.elapsed_s()
     alone.close()
     before, before_files = resident(pid), descriptors(pid)
-    crowd = Crowd(port, count, said)
+    crowd = HalfOpenPeers(port, count, first_bytes)
     held, most = 0, before
     while crowd.left and crowd.elapsed_s() < GIVE_UP_S:
-        crowd.look(0.05)
+        crowd.poll(0.05)
         held = max(held, descriptors(pid) - before_files)
         most = max(most, resident(pid))
     all_s = crowd.elapsed_s()
     crowd.close()
     time.sleep(rest_s)
     growth = resident(pid) / before - 1
-    return Found(listener, alone_s, held, most - before, all_s, growth)
+    return Result(listener, alone_s, held, most - before, all_s, growth)
 
 
-def run(count: int, only: Sequence[str], rest_s: float) -> list[Found]:
+def run(count: int, only: Sequence[str], rest_s: float) -> list[Result]:
     """Start a platform and measure its listeners, one after the other."""
     with tempfile.TemporaryDirectory(prefix="enmasse-half-open-") as folder:
         ports = [part for name in (*LISTENERS, "http") for part in (f"--{name}-port", "0")]

@@ -1,8 +1,8 @@
-"""`make bench-instructions AGAINST=DIR`: instructions a message beside another checkout.
+"""`make bench-instructions AGAINST=DIR`: instructions a message, compared with another checkout.
 
-Valgrind counts them, so that other load on the machine does not matter. Counted is what a shard
-does with its protocol (`crates/router/examples/shard_cost.rs`), without sockets and without the
-thread of the journal. Caches, branches and system calls are not in the figure:
+Valgrind counts them, so other load on the machine does not matter. The count covers the work of a
+shard with its protocol (`crates/router/examples/shard_cost.rs`), without sockets and without the
+thread of the journal. It excludes caches, branches and system calls:
 `make bench-baseline` measures rates.
 """
 

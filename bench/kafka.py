@@ -1,4 +1,4 @@
-"""A Kafka of one node on loopback, and the jars by which Spark reads it: the control of streams."""
+"""A Kafka broker on loopback, and the jars by which Spark reads it: the control for streams."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ offsets.topic.replication.factor=1
 
 @dataclass(frozen=True)
 class Broker:
-    """A running broker. A topic has two partitions, and comes into being with the first write."""
+    """A running broker. The first write creates a topic, with two partitions."""
 
     process: int
     address: str
 
 
 def jars(of: str) -> list[Path]:
-    """Return the jars of `kafka-broker` or `kafka-connector`; Maven fetches what is not there."""
+    """Return the jars of `kafka-broker` or `kafka-connector`; Maven fetches missing ones."""
     folder = CACHE / of
     if not folder.is_dir():
         fresh = folder.with_suffix(".new")
@@ -50,7 +50,7 @@ def jars(of: str) -> list[Path]:
 
 @contextmanager
 def kafka(folder: Path) -> Iterator[Broker]:
-    """Start a broker whose files lie in a folder, and end it.
+    """Start a broker with its files in a folder, and stop it.
 
     Raises Unavailable, of `servers`, if it does not start.
     """

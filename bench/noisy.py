@@ -1,19 +1,19 @@
-"""A noisy neighbour: what a tenant that sends ten times its limit does to the latency of another.
+"""A noisy neighbour: the latency of a tenant while another sends ten times its limit.
 
     .venv/bin/python bench/noisy.py [--seconds 10] [--rounds 3] [--connections 20]
     .venv/bin/python bench/noisy.py --stored [--workers 1] [--mebibytes 5 16 60]
 
-A quiet client sends 1,000 messages a second through its space, alone and while a noisy one tries
-to send ten times what the plan of its own space allows. The control is the bare forwarder with the
-same two clients. The goal: the quiet one's p99 beside the noise is within twice the control's.
+A quiet client sends 1,000 messages a second through its space, alone and while a noisy client tries
+to send ten times the limit of its own space's plan. The control is the bare forwarder with the same
+two clients. The goal: the quiet client's p99 under noise is within twice that of the control.
 
 With `--stored` the quiet client sends 100 durable messages of 1 KiB a second, and the noisy one
 durable messages of 5, 16 and 60 MiB in turn as fast as it can, both to queues. With `--workers 1`
-the two share a worker. The goal: the quiet one's p99 beside the noise is within five times its own
+the two share a worker. The goal: the quiet client's p99 under noise is within five times its p99
 alone. The forwarder stores nothing and is no control.
 
 Client and server share the machine. `cargo build --release -p enmasse-load -p enmasse-forwarder`
-leaves the load tool and the forwarder.
+builds the load tool and the forwarder.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ DIRECT_QUIET = {"address": "anycast", "rate": str(QUIET_RATE)}
 STORED_QUIET = {"address": "queue", "body": "1024", "durable": "true", "rate": "100"}
 STORED_NOISE = {"address": "queue", "durable": "true", "credit": "2"}
 STORED_MEBIBYTES = (5, 16, 60)
-"""Sizes of the noise: one commit of the journal, chunks of a segment, most of a segment."""
+"""Message sizes of the noise: one commit of the journal, chunks of a segment, most of a segment."""
 STORED_RATIO_MAX = 5.0
 HEAD_S = 2.0
-"""The noise begins so long before the quiet client, and outlasts it."""
+"""The noise starts this many seconds before the quiet client, and ends after it."""
 
 
 def quiet(server: servers.Server, seconds: float, options: dict[str, str]) -> Report:
-    """One run of the quiet client; raises `servers.Unavailable` with what the tool said."""
+    """One run of the quiet client; raises `servers.Unavailable` with the output of the tool."""
     return load(server, options | {"duration": str(seconds)} | host(server, "default"))
 
 
@@ -56,9 +56,9 @@ def host(server: servers.Server, space: str) -> dict[str, str]:
 
 
 def direct_noise(server: servers.Server, connections: int) -> dict[str, str]:
-    """What the noisy client of direct addresses does."""
+    """The options of the noisy client of direct addresses."""
     return {
-        # The forwarder knows addresses and no spaces: there the noise has an address of its own.
+        # The forwarder knows addresses but no spaces: the noise uses an address of its own.
         "address": "noise" if server.name == "forwarder" else "anycast",
         "senders": str(connections // 2),
         "receivers": str(connections - connections // 2),
@@ -83,19 +83,19 @@ def noise(server: servers.Server, seconds: float, options: dict[str, str]) -> su
 def beside(
     server: servers.Server, seconds: float, calm: dict[str, str], loud: dict[str, str]
 ) -> tuple[Report, float]:
-    """One run beside the noise, and the messages a second that the noise came to."""
+    """One run under noise; returns its report and the rate of the noise in messages a second."""
     noisy = noise(server, seconds, loud)
     try:
         time.sleep(HEAD_S)
         report = quiet(server, seconds, calm)
-        said, _ = noisy.communicate(timeout=60)
+        tool_output, _ = noisy.communicate(timeout=60)
     finally:
         servers.stop(noisy)
-    return report, float(json.loads(said)["messages_per_s"])
+    return report, float(json.loads(tool_output)["messages_per_s"])
 
 
 def stored(seconds: float, rounds: int, workers: int, mebibytes: list[int]) -> None:
-    """Measure durable messages, alone and beside each size of noise, and print medians."""
+    """Measure durable messages, alone and under each size of noise, and print medians."""
     found: defaultdict[tuple[int, str], list[float]] = defaultdict(list)
     with (
         tempfile.TemporaryDirectory(prefix="enmasse-noisy-") as folder,
@@ -130,9 +130,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--connections", type=int, default=20, help="of the noisy client")
+    parser.add_argument("--connections", type=int, default=20, help="noisy connections")
     parser.add_argument("--stored", action="store_true", help="durable messages, through queues")
-    parser.add_argument("--workers", type=int, default=0, help="with --stored: of the node")
+    parser.add_argument("--workers", type=int, default=0, help="with --stored: workers of the node")
     parser.add_argument("--mebibytes", type=int, nargs="+", default=list(STORED_MEBIBYTES))
     arguments = parser.parse_args()
     if arguments.stored:

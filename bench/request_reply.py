@@ -1,8 +1,8 @@
 """Requests and replies: requesters with reply addresses of their own, and one service.
 
-The service receives from an anycast address and answers over the anonymous terminus. It and the
-requesters are processes of their own, with qpid-proton; each requester has so many requests under
-way. Started by `bench/baseline.py`; as a script it is one side of the load.
+The service receives from an anycast address and answers over the anonymous terminus. The service
+and the requesters are separate processes, with qpid-proton; each requester has `--window`
+outstanding requests. `bench/baseline.py` starts them; as a script it is one side of the load.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TIMEOUT_S = 120
 
 @dataclass(frozen=True)
 class Result:
-    """What one run came to."""
+    """Result of one run."""
 
     replies_per_s: float
     server_us: float
@@ -54,7 +54,7 @@ class _Service(MessagingHandler):  # type: ignore[misc]
 
 
 class _Requesters(MessagingHandler):  # type: ignore[misc]
-    """Each asks again as soon as it has a reply."""
+    """Each requester sends its next request when it receives a reply."""
 
     def __init__(self, url: str, count: int, links: int, window: int, seconds: float) -> None:
         super().__init__(prefetch=100)
@@ -73,10 +73,10 @@ class _Requesters(MessagingHandler):  # type: ignore[misc]
     def on_start(self, event: Any) -> None:
         for number in range(self._count):
             if number % self._links == 0:
-                # a connection of its own, not the one that the container shares
+                # A connection of its own: by default the container shares one.
                 connection = event.container.connect(self._url, reconnect=False)
                 self._connections.append(connection)
-                # A name of its own: an equal one on another connection of the container is stolen.
+                # A unique name: the same name on another connection would steal the link.
                 sender = event.container.create_sender(
                     connection, ADDRESS, name=f"requests-{number}", options=AtMostOnce()
                 )
@@ -92,7 +92,7 @@ class _Requesters(MessagingHandler):  # type: ignore[misc]
                 event.container.schedule(WARM_S, self)
                 for receiver in self._senders:
                     for _ in range(self._window):
-                        self._ask(receiver)
+                        self._send_request(receiver)
 
     def on_timer_task(self, event: Any) -> None:
         now = time.monotonic()
@@ -107,9 +107,9 @@ class _Requesters(MessagingHandler):  # type: ignore[misc]
     def on_message(self, event: Any) -> None:
         self._replies += 1
         if not self.replies_per_s:
-            self._ask(event.link)
+            self._send_request(event.link)
 
-    def _ask(self, receiver: Any) -> None:
+    def _send_request(self, receiver: Any) -> None:
         self._senders[receiver].send(
             Message(id=1, reply_to=receiver.remote_source.address, body=BODY)
         )
@@ -129,7 +129,7 @@ def measure(url: str, pids: list[int], requesters: int, window: int, seconds: fl
     command = [sys.executable, str(Path(__file__)), "--url", url]
     service = subprocess.Popen([*command, "--serve"])
     try:
-        # with everything that comes before and after: the same for both sides of a ratio
+        # Includes start and end, which are the same on both sides of a ratio.
         before = _cpu_s(pids)
         asking = subprocess.run(
             [
@@ -156,7 +156,7 @@ def main() -> None:
     parser.add_argument("--serve", action="store_true", help="answer, until stopped")
     parser.add_argument("--count", type=int, default=1, help="requesters")
     parser.add_argument("--links", type=int, default=10, help="requesters of one connection")
-    parser.add_argument("--window", type=int, default=1, help="requests of one under way")
+    parser.add_argument("--window", type=int, default=1, help="outstanding requests of a requester")
     parser.add_argument("--seconds", type=float, default=3.0)
     given = parser.parse_args()
     if given.serve:

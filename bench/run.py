@@ -1,4 +1,4 @@
-"""`make bench`: the node beside the bare forwarder, Artemis and RabbitMQ, interleaved, as ratios.
+"""`make bench`: the node against the bare forwarder, Artemis and RabbitMQ, interleaved, as ratios.
 
 Each case runs on one server after the other, `--runs` times over; the median counts. A ratio counts
 only if in this run the tool drove the forwarder at `FORWARDER_RATE_MIN`: a slow tool flatters.
@@ -32,9 +32,9 @@ TIMEOUT_S = 180
 KINDS = ("node", "stored", "queues", "fresh", "secure", "many")
 """Nodes in the order in which they are started."""
 STEPS = {"depth": depth, "streams": streams}
-"""Those that are put through steps, which start them."""
+"""Servers that run a sequence of steps; the steps start them."""
 REST_S = 1.0
-"""Between two loads."""
+"""Pause between two loads."""
 RUN = itertools.count(1)
 """Numbers the runs."""
 
@@ -43,9 +43,9 @@ Results = dict[tuple[str, str], list[Report]]
 
 
 def measure(case: Case, server: servers.Server, seconds: float) -> Report:
-    """One run of a case; raises `servers.Unavailable` with what the tool said."""
+    """One run of a case; raises `servers.Unavailable` with the output of the tool."""
     options = dict(case.options)
-    # a queue of its own: what an earlier run left behind would be counted, or wait in front
+    # A queue of its own: leftovers of an earlier run would be counted, or delay this one.
     run = next(RUN)
     named = f"{server.address}-{run}" if server.address else case.address
     if server.stored and "durable" in options:
@@ -76,7 +76,7 @@ def run_cases(
     arguments: argparse.Namespace,
     into: Results,
 ) -> None:
-    """Interleaves: every round measures every case on every server."""
+    """Interleave: every round measures every case on every server."""
     seen: set[str] = set()
     for case in cases:
         # Latency percentiles of one load come from the same runs.
@@ -102,7 +102,7 @@ def run_cases(
                     file=sys.stderr,
                     flush=True,
                 )
-                # what a server says of itself after the load before is no longer so
+                # The statistics of a server still cover the load before.
                 time.sleep(REST_S)
                 try:
                     report = measured(case, server, beside, arguments.seconds)
@@ -114,13 +114,13 @@ def run_cases(
 
 
 def measured(case: Case, server: servers.Server, beside: Beside, seconds: float) -> Report:
-    """One run, with what stands beside it where messages are stored."""
+    """One run; a stored case also measures its journal limit."""
     limit = case.against == JOURNAL and server.name == "EnMasse"
     return beside.measure(server, limit, lambda: measure(case, server, seconds))
 
 
 def warm(case: Case, server: servers.Server) -> None:
-    """Lets a server that is slow at first work for a while, once."""
+    """Run a load once on a server that is slow at first."""
     if server.cold_s > 0:
         seconds, server.cold_s = server.cold_s, 0
         with contextlib.suppress(servers.Unavailable, subprocess.TimeoutExpired):
@@ -128,7 +128,7 @@ def warm(case: Case, server: servers.Server) -> None:
 
 
 def run_steps(kind: str, cases: list[Case], folder: Path, rounds: int, into: Results) -> None:
-    """What one server is put through, step by step; each case is about one of them."""
+    """Run the steps of one server; each case belongs to one step."""
     print(f"  steps of {kind}", file=sys.stderr, flush=True)
     reports = STEPS[kind](folder, load, rounds)
     for case in cases:
@@ -148,7 +148,7 @@ def _cpu(results: Results, case: Case, server: str, what: str) -> float | None:
 
 
 def _limit(results: Results, case: Case) -> float | None:
-    """What a case is compared with."""
+    """The number that a case is compared with."""
     if case.against == JOURNAL:
         reports = results.get((case.name, "EnMasse"), [])
         return statistics.median(float(report["journal_per_s"]) for report in reports)
@@ -226,7 +226,7 @@ def verdict(results: Results) -> str:
 
 
 def main() -> int:
-    """Runs what was asked for and prints the table."""
+    """Run the selected cases and print the table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -240,7 +240,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="write every report to this file")
     arguments = parser.parse_args()
     cases = [case for case in CASES if arguments.only in case.name]
-    # whoever ends the run ends the servers with it
+    # SIGTERM must also stop the servers.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -256,7 +256,7 @@ def main() -> int:
                 try:
                     rivals.append(stack.enter_context(start(folder)))
                 except servers.Unavailable as why:
-                    print(f"left out: {why}", file=sys.stderr)
+                    print(f"excluded: {why}", file=sys.stderr)
             for kind in KINDS:
                 if chosen := [case for case in cases if case.server == kind]:
                     with contextlib.ExitStack() as own:

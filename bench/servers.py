@@ -21,9 +21,9 @@ CACHE = ROOT / ".cache" / "bench"
 START_S = 90
 """How long a broker may take to start."""
 WARM_S = 30
-"""A Java broker shows its speed after half a minute."""
+"""A Java broker reaches its speed after half a minute."""
 QUEUES = 40
-"""Queues of each kind beside which a run finds one of its own."""
+"""Queues of each kind; each run uses a fresh one."""
 NOISY_LIMIT = 10_000
 """Messages a second that the plan of the noisy neighbour allows."""
 STREAMS = ("stream/small", "stream/large")
@@ -33,7 +33,7 @@ PASSWORD = "bench-password"
 
 @dataclass
 class Server:
-    """A running server: where it listens, whose CPU counts, and what its clients must say."""
+    """A running server: its URL, the processes whose CPU counts, and the options of its clients."""
 
     name: str
     url: str
@@ -41,25 +41,25 @@ class Server:
     options: dict[str, str] = field(default_factory=dict)
     address: str | None = None
     stored: str | None = None
-    """Address of a queue that syncs what it accepts, if another; `{run}` becomes a number."""
+    """Address of a queue with synced writes, if it differs; a number replaces `{run}`."""
     http: str | None = None
     cold_s: float = 0
-    """How long it has to work before its speed is its own."""
+    """Seconds of load until the server reaches its speed."""
 
 
 class Unavailable(Exception):
-    """The server cannot be had here; the text is one line for the user."""
+    """The server is not available here; the text is one line for the user."""
 
 
 def free_port() -> int:
-    """A port nobody listens on now."""
+    """A free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def stop(process: subprocess.Popen[str]) -> None:
-    """Ask a process to end, and make it end."""
+    """Terminate a process; kill it if it does not end."""
     process.terminate()
     try:
         process.wait(10)
@@ -69,7 +69,7 @@ def stop(process: subprocess.Popen[str]) -> None:
 
 
 def await_port(port: int, process: subprocess.Popen[str], what: str) -> None:
-    """Return once somebody listens there; raises Unavailable if nobody does."""
+    """Return once a process listens on a port; raises Unavailable after `START_S`."""
     end = time.monotonic() + START_S
     while time.monotonic() < end:
         if process.poll() is not None:
@@ -150,7 +150,7 @@ def node(
     """`enmasse up`; `secure` has users and TLS, `many` 10,000 addresses, `queues` 10,000 queues,
     `neighbours` a second space, `noisy`, with a bound, `tenants` one without, and a queue in each.
 
-    A second one of the same kind in the same folder finds what the first has left. `workers` as in
+    A second node of the same kind in the same folder reuses the data of the first. `workers` as in
     `enmasse up`.
     """
     data = folder / kind
@@ -171,7 +171,7 @@ def node(
         command += [f"--{name}-port", "0"]
     for name in ("ws", "wss", "https"):
         command += [f"--{name}-port", "off"]
-    # as it is installed: without its bytecode a start is for the most part compiling
+    # As installed: without its bytecode a start is mostly compilation.
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     with (folder / f"{kind}.log").open("w") as log:
         process = subprocess.Popen(
@@ -196,7 +196,7 @@ def node(
 
 @contextlib.contextmanager
 def forwarder() -> Iterator[Server]:
-    """The bare forwarder: what the machine allows."""
+    """The bare forwarder: the limit of the machine."""
     program = TARGET / "enmasse-forwarder"
     process = subprocess.Popen([str(program)], stdout=subprocess.PIPE, text=True)
     try:
@@ -231,7 +231,7 @@ def _artemis_home() -> Path:
 
 @contextlib.contextmanager
 def artemis(folder: Path) -> Iterator[Server]:
-    """Apache Artemis with its NIO journal, which rests while messages are not durable."""
+    """Apache Artemis with its NIO journal, which is idle while messages are not durable."""
     home, port, instance = _artemis_home(), free_port(), folder / "artemis"
     create = [
         str(home / "bin/artemis"),
@@ -293,13 +293,13 @@ def resident_kib(pids: list[int]) -> int:
 
 def cpu_s(pids: list[int]) -> float:
     """Seconds of CPU that processes have used so far."""
-    # utime and stime stand behind the name, which may hold blanks
+    # utime and stime follow the name, which may contain blanks.
     fields = (Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids)
     return sum(int(field[11]) + int(field[12]) for field in fields) / os.sysconf("SC_CLK_TCK")
 
 
 def disk_bytes(pids: list[int]) -> int:
-    """Bytes that processes have had from the disk so far; what the page cache gave is none."""
+    """Bytes that processes have read from the disk so far, without reads from the page cache."""
     found = 0
     for pid in pids:
         lines = Path(f"/proc/{pid}/io").read_text().splitlines()
@@ -318,8 +318,8 @@ def _children(pid: int) -> list[int]:
 
 @contextlib.contextmanager
 def rabbitmq(folder: Path) -> Iterator[Server]:
-    """RabbitMQ of the distribution with its AMQP 1.0 plugin: classic queues, made on attach, and
-    quorum queues for what is stored, since classic ones accept before they have synced.
+    """The distribution's RabbitMQ with its AMQP 1.0 plugin: classic queues, which attach creates,
+    and quorum queues for stored messages, because a classic queue accepts before its fsync.
     """
     programs = sorted(Path("/usr/lib/rabbitmq/lib").glob("rabbitmq_server-*/sbin/rabbitmq-server"))
     if not programs:
@@ -374,7 +374,7 @@ def rabbitmq(folder: Path) -> Iterator[Server]:
 
 
 def _declare_quorum_queues(control: Path, environment: dict[str, str]) -> None:
-    """The plugin makes classic queues only."""
+    """Create quorum queues: the plugin creates classic ones only."""
     name = '{resource, <<"/">>, queue, iolist_to_binary(["quorum-", integer_to_list(N)])}'
     kind = '[{<<"x-queue-type">>, longstr, <<"quorum">>}]'
     declare = f'rabbit_amqqueue:declare({name}, true, false, {kind}, none, <<"bench">>)'

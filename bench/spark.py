@@ -2,9 +2,9 @@
 
 Starts `enmasse up` and a Kafka, fills streams of two partitions, and runs each case `--runs` times
 with its control, interleaved; the medians count. Processor time is that of the JVM and its Python
-workers, not of the servers, and begins with the second batch of a query: what a start takes
-`python bench/spark_pipeline.py` says. `--only` takes cases whose names begin so, `--no-kafka`
-leaves out the control that Maven has to fetch.
+workers without the servers, from the second batch of a query: `python bench/spark_pipeline.py`
+measures starts. `--only` selects cases by prefix, `--no-kafka` omits the control that Maven has to
+fetch.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from spark_session import session
 from stream_documents import SPACE, stream
 
 TICKS = os.sysconf("SC_CLK_TCK")
-LOOK_S, POLL_S = 0.5, 0.02
-"""How often processes are looked at, and a query for its first batch."""
+SAMPLE_S, POLL_S = 0.5, 0.02
+"""Interval at which processes are sampled, and a query polled for its first batch."""
 COLUMNS = "address, partition, offset, enqueued_time, message_id, subject, group_id, body"
 BATCH_ROWS = "200000"
 MINUTES_BATCHES = 4
-"""Batches of as many readings as other cases have rows: what Spark does for each batch, whatever is
-in it, is a quarter of a small one."""
+"""Batches of as many readings as other cases have rows. The fixed cost of a batch is a quarter of a
+small one."""
 HEADERS = ("message_id", "subject", "group_id")
 CONNECTOR = "kafka-connector"
 DEVICES = 10_000
@@ -55,13 +55,13 @@ READING = "device string, temperature double, ts timestamp"
 
 @dataclass(frozen=True)
 class Goal:
-    """What a case has to reach."""
+    """The goal of a case."""
 
     control: str | None = None
-    """The case that it is compared with, in the same run, by processor time."""
+    """The case it is compared with, in the same run, by processor time."""
     ratio: float = 0.0
     per_second: float = 0.0
-    """Rows per second on the clock."""
+    """Rows per second of wall time."""
 
 
 GOALS = {
@@ -74,50 +74,50 @@ GOALS = {
 
 
 @dataclass(frozen=True)
-class Taken:
-    """What work of so many rows took."""
+class Cost:
+    """The cost of some rows."""
 
     rows: int
     wall_s: float
     cpu_s: float
     others_s: float
-    """Processor time of whatever else the machine did, servers of the case among it."""
+    """Processor time of all other processes of the machine, servers of the case included."""
 
 
-class Processors:
-    """Processor time of this process and what it started, the JVM and its workers, but servers.
+class CpuSampler:
+    """Processor time of this process and its descendants, the JVM and its workers, without servers.
 
-    A worker of Spark that ends takes its time along, for nobody waits for it: so all of them are
-    looked at again and again, and what was seen last of each counts.
+    The time of a worker of Spark is lost when it ends, because no process waits for it. A thread
+    therefore samples all of them, and the last sample of each counts.
     """
 
     def __init__(self, without: Collection[int]) -> None:
-        """Leave out these processes and what they start."""
+        """Exclude these processes and their descendants."""
         self._without = without
         self._known: dict[tuple[int, str], tuple[bool, int]] = {}
         self._own_s = 0.0
         self._lock = threading.Lock()
         self._ended = threading.Event()
-        self._looker = threading.Thread(target=self._look_on, daemon=True)
-        self._looker.start()
+        self._sampler = threading.Thread(target=self._sample_until_closed, daemon=True)
+        self._sampler.start()
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop sampling."""
         self._ended.set()
-        self._looker.join()
+        self._sampler.join()
 
     def seconds(self) -> float:
-        """Return the time up to now, without that of looking."""
+        """Return the time until now, without that of sampling."""
         with self._lock:
-            self._look()
+            self._sample()
             return sum(ticks for ours, ticks in self._known.values() if ours) / TICKS - self._own_s
 
-    def _look_on(self) -> None:
-        while not self._ended.wait(LOOK_S):
+    def _sample_until_closed(self) -> None:
+        while not self._ended.wait(SAMPLE_S):
             with self._lock:
-                self._look()
+                self._sample()
 
-    def _look(self) -> None:
+    def _sample(self) -> None:
         begun = time.thread_time()
         found: dict[int, tuple[int, str, int]] = {}
         for stat in Path("/proc").glob("[0-9]*/stat"):
@@ -125,7 +125,7 @@ class Processors:
                 fields = stat.read_text().rpartition(")")[2].split()
             except OSError:
                 continue
-            # parent, when it began, and its user and system time
+            # parent, start time, and user and system time
             found[int(stat.parent.name)] = (
                 int(fields[1]),
                 fields[19],
@@ -143,20 +143,20 @@ class Processors:
 
 
 class Meter:
-    """Measures work."""
+    """Measures the cost of work."""
 
-    def __init__(self, processors: Processors) -> None:
-        """Count the time of these."""
+    def __init__(self, processors: CpuSampler) -> None:
+        """Count the time of these processes."""
         self._processors = processors
 
-    def batch(self, count: int, work: Callable[[], object]) -> Taken:
-        """Return what work of so many rows takes."""
+    def batch(self, count: int, work: Callable[[], object]) -> Cost:
+        """Return the cost of work on `count` rows."""
         begun = self._now()
         work()
         return self._since(begun, count)
 
-    def stream(self, query: StreamingQuery, count: int) -> Taken:
-        """Return what a query that ends after so many rows takes after its first batch."""
+    def stream(self, query: StreamingQuery, count: int) -> Cost:
+        """Return the cost of a query after its first batch; it ends after `count` rows."""
         while query.lastProgress is None and query.isActive:
             time.sleep(POLL_S)
         begun = self._now()
@@ -167,15 +167,15 @@ class Meter:
     def _now(self) -> tuple[float, float, float]:
         return time.monotonic(), self._processors.seconds(), busy_s()
 
-    def _since(self, begun: tuple[float, float, float], count: int) -> Taken:
+    def _since(self, begun: tuple[float, float, float], count: int) -> Cost:
         wall_s, cpu_s, all_s = (now - then for now, then in zip(self._now(), begun, strict=True))
-        return Taken(count, wall_s, cpu_s, all_s - cpu_s)
+        return Cost(count, wall_s, cpu_s, all_s - cpu_s)
 
 
 def busy_s() -> float:
     """Processor time that the machine was not idle."""
     words = Path("/proc/stat").read_text().split(maxsplit=9)
-    # user, nice, system; after idle and waiting for disks the interrupts
+    # user, nice, system; the interrupts follow idle and disk wait
     return sum(map(int, (*words[1:4], *words[6:8]))) / TICKS
 
 
@@ -198,7 +198,7 @@ def telemetry(spark: SparkSession, count: int) -> DataFrame:
 
 
 def minutes(readings: DataFrame) -> DataFrame:
-    """Statistics of each minute, and the last value of each device out of them."""
+    """Statistics of each minute, and from them the last value of each device."""
     value = F.col("temperature")
     found = readings.groupBy("device", F.window("ts", "1 minute").alias("window")).agg(
         F.count(value).alias("count"),
@@ -212,7 +212,7 @@ def minutes(readings: DataFrame) -> DataFrame:
 
 
 class Cases:
-    """What is measured."""
+    """The measured cases."""
 
     def __init__(
         self,
@@ -232,7 +232,7 @@ class Cases:
         self._number = iter(range(1_000_000))
 
     def fill(self) -> None:
-        """Fill what is read."""
+        """Fill the streams to read."""
         for address, made in (
             ("read", rows(self._spark, self._count)),
             ("telemetry", telemetry(self._spark, MINUTES_BATCHES * self._count)),
@@ -249,8 +249,8 @@ class Cases:
             writer = made.write.format("kafka").option("topic", "read")
             writer.option("kafka.bootstrap.servers", self._kafka).save()
 
-    def by_name(self) -> dict[str, Callable[[], Taken]]:
-        """Return them by their names; a control stands beside its case."""
+    def by_name(self) -> dict[str, Callable[[], Cost]]:
+        """Return the cases by name; a control is next to its case."""
         cases = {
             "sink": self._sink,
             "source to noop": lambda: self._into(self._envelopes(), "noop"),
@@ -273,7 +273,7 @@ class Cases:
             if self._kafka is not None or not name.startswith("Kafka")
         }
 
-    def _sink(self) -> Taken:
+    def _sink(self) -> Cost:
         writer = rows(self._spark, self._count).write.format("enmasse").mode("append")
         writer = writer.options(url=self._url, address="written")
         writer = writer.options(producer="bench", batch=next(self._number))
@@ -301,11 +301,11 @@ class Cases:
         envelope = ("topic as address", "partition", "offset", "timestamp as enqueued_time")
         return found.selectExpr(*envelope, *text, "value as body")
 
-    def _place(self) -> Path:
+    def _new_folder(self) -> Path:
         return self._folder / f"run-{next(self._number)}"
 
-    def _into(self, frame: DataFrame, format: str) -> Taken:
-        place = self._place()
+    def _into(self, frame: DataFrame, format: str) -> Cost:
+        place = self._new_folder()
         writer = frame.writeStream.format(format)
         if format == "parquet":
             writer = writer.option("path", str(place / "t")).option("compression", "zstd")
@@ -313,17 +313,17 @@ class Cases:
 
     def _batches(
         self, frame: DataFrame, count: int, put: Callable[[DataFrame, int], object]
-    ) -> Taken:
-        return self._run(frame.writeStream.foreachBatch(put), self._place(), count)
+    ) -> Cost:
+        return self._run(frame.writeStream.foreachBatch(put), self._new_folder(), count)
 
-    def _run(self, writer: DataStreamWriter, place: Path, count: int) -> Taken:
+    def _run(self, writer: DataStreamWriter, place: Path, count: int) -> Cost:
         writer = writer.option("checkpointLocation", str(place / "c")).trigger(availableNow=True)
         taken = self._meter.stream(writer.start(), count)
         shutil.rmtree(place)
         return taken
 
-    def _delta(self) -> Taken:
-        folder = self._place()
+    def _delta(self) -> Cost:
+        folder = self._new_folder()
         table = Table(str(folder))
         taken = self._batches(
             self._envelopes(),
@@ -333,15 +333,15 @@ class Cases:
         shutil.rmtree(folder)
         return taken
 
-    def _minutes(self, readings: DataFrame) -> Taken:
+    def _minutes(self, readings: DataFrame) -> Cost:
         def put(batch: DataFrame, _: int) -> None:
             minutes(batch).write.format("noop").mode("overwrite").save()
 
         return self._batches(readings, MINUTES_BATCHES * self._count, put)
 
 
-def short_of(report: dict[str, dict[str, float]]) -> list[str]:
-    """Return what is below its goal, and by how much."""
+def below_goal(report: dict[str, dict[str, float]]) -> list[str]:
+    """Return the cases below their goals, and by how much."""
     found = []
     for case, goal in GOALS.items():
         if case not in report:
@@ -354,8 +354,8 @@ def short_of(report: dict[str, dict[str, float]]) -> list[str]:
     return found
 
 
-def medians(results: dict[str, list[Taken]]) -> dict[str, dict[str, float]]:
-    """Return rates by case, what they are of those of their controls, and how busy the rest was."""
+def medians(results: dict[str, list[Cost]]) -> dict[str, dict[str, float]]:
+    """Return rates by case, their ratios to the controls, and the load of other processes."""
     report: dict[str, dict[str, float]] = {}
     for case, runs in results.items():
         report[case] = {
@@ -370,7 +370,7 @@ def medians(results: dict[str, list[Taken]]) -> dict[str, dict[str, float]]:
     return report
 
 
-def printed(report: dict[str, dict[str, float]]) -> None:
+def print_report(report: dict[str, dict[str, float]]) -> None:
     """Print a line for each case."""
     for case, has in report.items():
         ratio = f"{has['ratio']:6.2f} of {GOALS[case].control}" if "ratio" in has else ""
@@ -379,7 +379,7 @@ def printed(report: dict[str, dict[str, float]]) -> None:
 
 
 def chosen_of(cases: Collection[str], only: str) -> set[str]:
-    """Return the cases whose names begin so, and their controls."""
+    """Return the cases with this prefix, and their controls."""
     chosen = {case for case in cases if case.startswith(only)}
     return chosen | {
         goal.control
@@ -388,9 +388,9 @@ def chosen_of(cases: Collection[str], only: str) -> set[str]:
     }
 
 
-def rounds(cases: dict[str, Callable[[], Taken]], runs: int) -> dict[str, list[Taken]]:
+def rounds(cases: dict[str, Callable[[], Cost]], runs: int) -> dict[str, list[Cost]]:
     """Run the cases in turns; the first round warms the JVM up and does not count."""
-    results: dict[str, list[Taken]] = defaultdict(list)
+    results: dict[str, list[Cost]] = defaultdict(list)
     for run in range(runs + 1):
         for case, work in cases.items():
             taken = work()
@@ -404,7 +404,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rows", type=int, default=1_000_000, help="more than two batches")
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--only", default="", help="cases whose names begin so, and controls")
+    parser.add_argument("--only", default="", help="prefix of the cases to run; adds controls")
     parser.add_argument("--no-kafka", action="store_true")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
@@ -418,7 +418,7 @@ def main() -> None:
         more = {} if broker is None else {"spark.jars": ",".join(map(str, jars(CONNECTOR)))}
         spark = life.enter_context(session(folder / "spark", more))
         servers = {platform.process.pid, *([broker.process] if broker else [])}
-        processors = life.enter_context(closing(Processors(servers)))
+        processors = life.enter_context(closing(CpuSampler(servers)))
         address = broker.address if broker else None
         meter = Meter(processors)
         cases = Cases(spark, platform.url(), address, folder, arguments.rows, meter)
@@ -429,10 +429,10 @@ def main() -> None:
             {name: by_name[name] for name in by_name if name in chosen}, arguments.runs
         )
     report = medians(results)
-    printed(report)
+    print_report(report)
     if arguments.json:
         arguments.json.write_text(json.dumps(report, indent=1))
-    short = short_of(report)
+    short = below_goal(report)
     sys.exit("below the goal: " + "; ".join(short) if short else 0)
 
 

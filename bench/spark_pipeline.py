@@ -1,15 +1,15 @@
 """`python bench/spark_pipeline.py`: a whole pipeline as `enmasse pipeline run` runs it.
 
-- visible: `--rate` readings a second for `--seconds`, trigger 1 s; how long from a reading's
-  publication until its value stands in the live table. Its control is the time from publication to
+- visible: `--rate` readings a second for `--seconds`, trigger 1 s; the time from a reading's
+  publication until its value is in the live table. Its control is the time from publication to
   a plain receiver of the same stream, in the same run.
 - start: from the command to the end of the first batch, and the same after kill -9 with a backlog
   of `--backlog` messages; its control is the start of a bare Spark that counts a range.
-- memory: what all processes of a pipeline have for themselves once it runs and nothing comes.
+- memory: private memory of all processes of an idle pipeline after its start.
 - kills: kill -9 of all its processes, `--kills` times, with `--batches` batches before each, while
-  readings come; then `enmasse pipeline reconcile` has to find each message once.
+  readings arrive; then `enmasse pipeline reconcile` must find each message once.
 
-`--only` takes those that it names. The load of the machine stands beside the figures.
+`--only` selects measurements by name. The output includes the load of the machine.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ GOALS = {
     "double": 0,
     "inexact": 0,
 }
-"""The most of each: seconds, bytes, messages, exit code."""
-TICK_S, LOOK_S = 0.1, 0.02
+"""Maximum of each: seconds, bytes, messages, exit code."""
+TICK_S, POLL_S = 0.1, 0.02
 DEVICES = 10_000
 PROBE = "probe"
 
 
 class Publisher:
-    """Readings into a stream; each call has one of the device `probe`, whose value is a number."""
+    """Publishes readings to a stream; the value of the device `probe` identifies each call."""
 
     def __init__(self, url: str, address: str) -> None:
         chosen = option_table.write({"url": url, "address": address})
@@ -66,7 +66,7 @@ class Publisher:
         self._device = 0
 
     def publish(self, count: int, probe: int) -> None:
-        """Send so many readings, and return when they are stored."""
+        """Send `count` readings, and return when they are stored."""
         bodies = []
         for _ in range(count - 1):
             self._device = (self._device + 1) % DEVICES
@@ -99,7 +99,7 @@ class Started:
         )
 
     def until(self, event: str) -> float:
-        """Return how many seconds after its start it first told of an event."""
+        """Return the seconds from its start until it first logs an event."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
             if json.loads(line)["event"] == event:
@@ -107,7 +107,7 @@ class Started:
         raise SystemExit(f"the pipeline ended with {self.process.wait()}")
 
     def end(self, sign: int) -> None:
-        """Send it a signal, and wait; only one that asks leaves it the JVM to end with."""
+        """Send a signal, and wait; on SIGTERM the pipeline itself stops the JVM."""
         if sign == signal.SIGTERM:
             self.process.terminate()
         else:
@@ -117,11 +117,11 @@ class Started:
         self.process.stdout.close()
 
     def memory(self) -> int:
-        """Bytes that its processes have for themselves."""
+        """Private memory of its processes, in bytes."""
         total = 0
         for stat in Path("/proc").glob("[0-9]*/stat"):
             try:
-                # workers of Spark have groups of their own in the same session
+                # Workers of Spark have process groups of their own in the same session.
                 if int(stat.read_text().rpartition(")")[2].split()[3]) != self.process.pid:
                     continue
                 lines = (stat.parent / "smaps_rollup").read_text()
@@ -145,20 +145,22 @@ def started(file: Path, sign: int = signal.SIGTERM) -> Iterator[Started]:
 
 
 def visible(platform: Platform, folder: Path, rate: int, seconds: float) -> dict[str, float]:
-    """Measure how long readings take into the live table."""
+    """Measure the time until readings are in the live table."""
     url = platform.url()
     file = document(folder, url, "visible")
     publisher = Publisher(url, "visible")
     publisher.publish(100, 0)
     sent: list[float] = [0.0]
     seen: dict[int, float] = {}
-    heard: dict[int, float] = {}
+    received: dict[int, float] = {}
     done = threading.Event()
     with started(file) as run:
         run.until("batch")
         threads = [
-            threading.Thread(target=_look, args=(folder / "tables" / "live.db", seen, done)),
-            threading.Thread(target=_hear, args=(url, heard, done)),
+            threading.Thread(
+                target=_poll_live_table, args=(folder / "tables" / "live.db", seen, done)
+            ),
+            threading.Thread(target=_receive_probes, args=(url, received, done)),
         ]
         for thread in threads:
             thread.start()
@@ -168,7 +170,7 @@ def visible(platform: Platform, folder: Path, rate: int, seconds: float) -> dict
             sent.append(time.monotonic())
             time.sleep(max(0.0, begun + number * TICK_S - time.monotonic()))
         while max(seen, default=0) < len(sent) - 1:
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
         done.set()
         for thread in threads:
             thread.join()
@@ -177,22 +179,22 @@ def visible(platform: Platform, folder: Path, rate: int, seconds: float) -> dict
         "rate": count / (sent[-1] - begun),
         "p50": statistics.median(_delays(sent, seen)),
         "p99": _p99(_delays(sent, seen)),
-        "receiverP99": _p99(_delays(sent, heard)),
+        "receiverP99": _p99(_delays(sent, received)),
     }
 
 
-def _look(database: Path, seen: dict[int, float], done: threading.Event) -> None:
+def _poll_live_table(database: Path, seen: dict[int, float], done: threading.Event) -> None:
     asked = "SELECT value FROM device_latest WHERE device = ?"
     with closing(sqlite3.connect(database)) as live:
         while not done.is_set():
             row = live.execute(asked, (PROBE,)).fetchone()
             if row is not None:
                 seen.setdefault(int(row[0]), time.monotonic())
-            done.wait(LOOK_S)
+            done.wait(POLL_S)
 
 
-def _hear(url: str, heard: dict[int, float], done: threading.Event) -> None:
-    """The control: a reader of the stream, which asks for what is new as often."""
+def _receive_probes(url: str, received: dict[int, float], done: threading.Event) -> None:
+    """The control: a reader of the stream that polls at the same interval."""
     chosen = {"url": url, "address": "visible", "decode": "json"}
     options = option_table.read(chosen | {"columns": "device string, value double"})
     nexts = {number: part.next for number, part in reading.state(options).partitions.items()}
@@ -202,13 +204,13 @@ def _hear(url: str, heard: dict[int, float], done: threading.Event) -> None:
                 rows = zip(batch["device"].to_pylist(), batch["value"].to_pylist(), strict=True)
                 for device, value in rows:
                     if device == PROBE:
-                        heard.setdefault(int(value), time.monotonic())
+                        received.setdefault(int(value), time.monotonic())
             nexts[number] = part.next
-        done.wait(LOOK_S)
+        done.wait(POLL_S)
 
 
 def _delays(sent: Sequence[float], seen: dict[int, float]) -> list[float]:
-    """How long each probe took until it, or a later one, was seen."""
+    """Time until each probe, or a later one, was seen."""
     found, soonest = [], float("inf")
     for number in range(len(sent) - 1, 0, -1):
         soonest = min(soonest, seen.get(number, float("inf")))
@@ -222,7 +224,7 @@ def _p99(delays: Sequence[float]) -> float:
 
 
 def kills(platform: Platform, folder: Path, rate: int, times: int, least: int) -> dict[str, float]:
-    """Kill a pipeline again and again while readings come; count what is missing or double."""
+    """Kill a pipeline repeatedly while readings arrive; count missing and duplicate messages."""
     url = platform.url()
     file = document(folder, url, "kills")
     publisher = Publisher(url, "kills")
@@ -286,7 +288,7 @@ def starts(platform: Platform, folder: Path, backlog: int) -> dict[str, float]:
     publisher.publish(100, 0)
     with started(file, signal.SIGKILL) as run:
         first = run.until("batch")
-        # the next trigger finds nothing, so all that a batch needs is given back
+        # The next trigger finds nothing, so the memory of the batch is released.
         time.sleep(2.0)
         memory = run.memory()
     for sent in range(0, backlog, 50_000):
@@ -301,7 +303,7 @@ ADDRESSES = ("visible", "starts", "kills")
 
 
 def one_run(folder: Path, arguments: argparse.Namespace) -> dict[str, float]:
-    """Measure what is asked for, on a platform of its own."""
+    """Run the selected measurements on a platform of their own."""
     declared = folder / "streams.yaml"
     declared.write_text("---\n".join([SPACE, *map(stream, ADDRESSES)]))
     found: dict[str, float] = {}
@@ -316,7 +318,7 @@ def one_run(folder: Path, arguments: argparse.Namespace) -> dict[str, float]:
     return found | {"load": os.getloadavg()[1]}
 
 
-def printed(report: dict[str, float]) -> None:
+def print_report(report: dict[str, float]) -> None:
     """Print the medians."""
     if "p99" in report:
         p50, p99 = report["p50"], report["p99"]
@@ -350,7 +352,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as name:
             runs.append(one_run(Path(name), arguments))
     report = {name: statistics.median(run[name] for run in runs) for name in runs[0]}
-    printed(report)
+    print_report(report)
     if arguments.json:
         arguments.json.write_text(json.dumps(report, indent=1))
     short = [name for name, most in GOALS.items() if report.get(name, most) > most]

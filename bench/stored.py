@@ -1,4 +1,4 @@
-"""What stored cases need beside a load: counted syncs, the journal alone, depth and a restart."""
+"""Additional measurements of stored cases: syncs, the journal alone, depth and a restart."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cases import STORED, Report
 
 TOOL = servers.TARGET / "enmasse-journal-bench"
 FIRST_GROUP = 200
-"""Records in a commit of the journal alone before it is known how many a sync of the node has."""
+"""Records in a commit of the journal alone before the node's records per sync are known."""
 SYNCS = re.compile(r"^enmasse_journal_syncs_total (\S+)$", re.MULTILINE)
 QUEUE = "queue/0"
 
@@ -23,7 +23,7 @@ Measure = Callable[[servers.Server, dict[str, str]], Report]
 
 
 def syncs(server: servers.Server) -> float | None:
-    """How often the server has synced its journal; `None` if it does not say."""
+    """Number of journal syncs of the server; `None` if it does not report them."""
     if server.http is None:
         return None
     with urllib.request.urlopen(f"{server.http}/metrics", timeout=10) as answer:
@@ -32,7 +32,7 @@ def syncs(server: servers.Server) -> float | None:
 
 
 def journal_alone(folder: Path, group: int, seconds: float = 1.0) -> float:
-    """Records of 1 KiB a second in synced commits of `group`, in segments that are used again."""
+    """Records of 1 KiB a second in synced commits of `group`, in recycled segments."""
     command = [str(TOOL), "--folder", str(folder / "journal"), "--stored", "-"]
     command += ["--seconds", str(seconds), "--groups", str(group)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -42,14 +42,14 @@ def journal_alone(folder: Path, group: int, seconds: float = 1.0) -> float:
 
 
 class Beside:
-    """Puts the journal's own limit and the number of syncs beside loads of stored messages."""
+    """Adds the limit of the journal and the number of syncs to reports of stored messages."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._group = FIRST_GROUP
 
     def measure(self, server: servers.Server, limit: bool, load: Callable[[], Report]) -> Report:
-        """A load, with the journal alone directly before and after it if `limit`."""
+        """Run a load; with `limit` measure the journal alone directly before and after it."""
         before = journal_alone(self._folder, self._group) if limit else 0.0
         first = syncs(server)
         report = load()
@@ -66,7 +66,7 @@ class Beside:
 
 
 def started(folder: Path, kind: str) -> Report:
-    """How long a node takes until it is ready, on the wall and of CPU, and its memory then."""
+    """Time until a node is ready, wall and CPU, and its memory then."""
     begun = time.monotonic()
     with servers.node(folder, kind) as server:
         return {
@@ -78,13 +78,13 @@ def started(folder: Path, kind: str) -> Report:
 
 
 def depth(folder: Path, measure: Measure, rounds: int) -> dict[str, list[Report]]:
-    """A million messages stored, the node started again, all taken: the reports of each step."""
+    """Store a million messages, restart the node, drain them: the reports of each step."""
     options = {"address": QUEUE, "body": "1024", "durable": "true", "messages": str(STORED)}
     with servers.node(folder, "depth") as server:
         enqueue = measure(server, {**options, "senders": "1", "receivers": "0"})
     restarts = []
     for _ in range(rounds):
-        # an empty one beside it: what is the start, and what the messages
+        # An empty node as the control: it separates the cost of the start from that of messages.
         empty = started(folder, "empty")
         restarts.append({**started(folder, "depth"), "empty": empty})
     with servers.node(folder, "depth") as server:

@@ -1,4 +1,4 @@
-"""What streams are put through: filled, the node started again, read from the start."""
+"""The steps of streams: fill, restart the node, read from the start."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from cases import LARGE, READERS, SMALL, Report
 from stored import Measure, syncs
 
 DIRECT_S = "3"
-"""How long the direct load beside the streams is measured."""
+"""Seconds of the direct load during a step."""
 PIECE_BYTES = 256 * 1024
-"""Read at once where the page cache is measured."""
+"""Bytes of one read when the page cache is measured."""
 BODIES = {"small": "100", "large": "65536"}
 COUNTS = {"small": SMALL, "large": LARGE}
 ADDRESSES = dict(zip(BODIES, servers.STREAMS, strict=True))
@@ -24,8 +24,8 @@ def _files(data: Path) -> Iterator[Path]:
     return (path for path in data.rglob("*") if path.is_file() and "journal" in path.parts)
 
 
-def forget(data: Path) -> None:
-    """Takes the journal out of the page cache, so that what is read comes from the disk."""
+def drop_page_cache(data: Path) -> None:
+    """Drop the journal from the page cache, so that reads go to the disk."""
     for path in _files(data):
         with path.open("rb") as file:
             os.fsync(file.fileno())
@@ -33,7 +33,7 @@ def forget(data: Path) -> None:
 
 
 def page_cache_mib_per_s(data: Path) -> float:
-    """How fast the journal is read from the page cache: twice over, the second time counts."""
+    """Rate of reading the journal from the page cache; the second of two passes counts."""
     room = bytearray(PIECE_BYTES)
     rate = 0.0
     for _ in range(2):
@@ -57,7 +57,7 @@ def _enqueue(server: servers.Server, size: str, measure: Measure) -> Report:
 
 
 def _replay(server: servers.Server, size: str, readers: int, measure: Measure) -> Report:
-    """All messages from the first on, to each of the readers, from the disk."""
+    """All messages from the first, to each of the readers, from the disk."""
     options = {"address": ADDRESSES[size], "body": BODIES[size], "messages": str(COUNTS[size])}
     options |= {"offset": "first", "presettled": "true"}
     before = servers.disk_bytes(server.pids)
@@ -73,7 +73,7 @@ def _direct(server: servers.Server, size: str, measure: Measure) -> Report:
 
 
 def streams(folder: Path, measure: Measure, rounds: int) -> dict[str, list[Report]]:
-    """Two streams filled, then read by a node without any of it in memory, direct loads beside."""
+    """Fill two streams, read them with a cold page cache, and run direct loads meanwhile."""
     data = folder / "streams"
     reports: dict[str, list[Report]] = {}
     with servers.node(folder, "streams") as server:
@@ -82,7 +82,7 @@ def streams(folder: Path, measure: Measure, rounds: int) -> dict[str, list[Repor
     for _ in range(rounds):
         for size, readers in (("small", 1), ("large", 1), ("small", READERS)):
             cached = page_cache_mib_per_s(data)
-            forget(data)
+            drop_page_cache(data)
             with servers.node(folder, "streams") as server:
                 report = _replay(server, size, readers, measure)
                 report["page_cache_mib_per_s"] = cached

@@ -1,15 +1,15 @@
-"""A multicast consumer that settles nothing: what it costs the sender and the other consumer.
+"""A multicast consumer that settles nothing: its cost to the sender and the other consumer.
 
     .venv/bin/python bench/stuck_consumer.py [--seconds 20] [--rounds 3]
 
-A sender of unsettled messages and a consumer that accepts them run alone and beside a second
-consumer that leaves all its deliveries unsettled, alternating, on one node. The goal: beside it the
-sender keeps nine tenths of its rate. The settlement timeout (1 s) is part of the measured time.
+A sender of unsettled messages and a consumer that accepts them run alone and together with a second
+consumer that leaves all its deliveries unsettled, alternating, on one node. The goal: with it the
+sender keeps 90 % of its rate. The settlement timeout (1 s) is part of the measured time.
 
-The node has one worker: with two, the second consumer changes which worker has the address and
-which one the connections, and that costs a fifth of the rate by itself.
+The node has one worker: with two, the second consumer changes which worker owns the address and
+which one the connections, and that alone costs a fifth of the rate.
 
-`cargo build --release -p enmasse-load` leaves the load tool.
+`cargo build --release -p enmasse-load` builds the load tool.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ RATIO_MIN = 0.9
 
 @contextlib.asynccontextmanager
 async def stuck_consumer(server: servers.Server) -> AsyncIterator[None]:
-    """A receiver with credit whose deliveries nobody settles."""
+    """A receiver with credit that never settles its deliveries."""
     async with (
         connect(server.url) as session,
         session.receiver(ADDRESS, credit=STUCK_CREDIT),
@@ -50,7 +50,7 @@ async def rate(server: servers.Server, seconds: float, *, stuck: bool) -> float:
         "multicast": "true",
         "body": "100",
         "duration": str(seconds),
-        # The consumer is overdue once in a run: that must lie within the measured time.
+        # The consumer becomes overdue once in a run, which must be within the measured time.
         "warmup": "0",
     }
     async with contextlib.AsyncExitStack() as stack:

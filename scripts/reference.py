@@ -14,13 +14,13 @@ SCHEMA = ROOT / "vectors" / "plans" / "schema.json"
 
 
 def main() -> None:
-    """Write every page, and take away those of kinds that are no more."""
+    """Write every page, and delete pages of removed kinds."""
     FOLDER.mkdir(exist_ok=True)
-    made = pages()
+    generated = pages()
     for file in FOLDER.glob("*.md"):
-        if file.name not in made:
+        if file.name not in generated:
             file.unlink()
-    for name, text in made.items():
+    for name, text in generated.items():
         (FOLDER / name).write_text(text, encoding="utf-8")
     SCHEMA.write_text(json.dumps(plan_schema(), indent=2) + "\n", encoding="utf-8")
 

@@ -1,8 +1,8 @@
-"""`make run`: start the platform, pass one message through it, say where things are.
+"""`make run`: start the platform, pass one message through it, print the endpoints.
 
-It stays until Ctrl-C or SIGTERM. Arguments go to `enmasse up` unchanged, except `--once`: stop
-after the first message. That message needs an address that takes one from anybody: an `anycast`
-address of an open space. Without one it is left out; the platform runs all the same.
+It runs until Ctrl-C or SIGTERM. Arguments go to `enmasse up` unchanged, except `--once`: stop after
+the first message. That message needs an `anycast` address of a space that admits everyone. Without
+one the platform runs without a first message.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from typing import Any
 
 from enmasse.base.settings import load
 from enmasse.cli.connect.client import Api
-from enmasse.cli.serve.hints import Meeting, meeting, next_commands
+from enmasse.cli.serve.hints import SuggestedAddress, next_commands, suggested_address
 from enmasse.resources import Resource, parse
 
 ENMASSE = Path(sys.executable).with_name("enmasse")
@@ -27,12 +27,12 @@ STOP_TIMEOUT_S = 10.0
 
 
 def main(arguments: list[str]) -> int:
-    """Run the platform until it ends or this is told to stop; return its exit code."""
+    """Run the platform until it ends or is stopped; return its exit code."""
     once = "--once" in arguments
     arguments = [argument for argument in arguments if argument != "--once"]
     signal.signal(signal.SIGTERM, interrupt)
     signal.signal(signal.SIGHUP, interrupt)
-    # A group of its own: Ctrl-C comes here alone and is passed on once; a second one ends it.
+    # A process group of its own: this process receives Ctrl-C and forwards it once.
     platform = subprocess.Popen(
         [ENMASSE, "up", "--output", "json", *arguments],
         stdout=subprocess.PIPE,
@@ -43,12 +43,12 @@ def main(arguments: list[str]) -> int:
         assert platform.stdout is not None
         line = platform.stdout.readline()
         if not line:
-            return platform.wait()  # it has said why on stderr
+            return platform.wait()  # It has printed the reason on stderr.
         ready = json.loads(line)
         data = data_folder(arguments)
-        where = meeting(declared(data)) if "http" in ready["endpoints"] else None
-        said = first_message(ready["endpoints"], where, data)
-        print(welcome(ready, data, said, where), flush=True)
+        where = suggested_address(declared(data)) if "http" in ready["endpoints"] else None
+        result = first_message(ready["endpoints"], where, data)
+        print(welcome(ready, data, result, where), flush=True)
         return 0 if once else platform.wait()
     except KeyboardInterrupt:
         return 0
@@ -57,12 +57,12 @@ def main(arguments: list[str]) -> int:
 
 
 def interrupt(_number: int, _frame: FrameType | None) -> None:
-    """Take a signal as Ctrl-C is taken."""
+    """Handle a signal like Ctrl-C."""
     raise KeyboardInterrupt
 
 
 def stop(platform: "subprocess.Popen[str]") -> None:
-    """Tell the platform to stop, and see that it does."""
+    """Stop the platform, and kill it if it does not end."""
     if platform.poll() is None:
         platform.terminate()
         try:
@@ -72,7 +72,7 @@ def stop(platform: "subprocess.Popen[str]") -> None:
 
 
 def data_folder(arguments: list[str]) -> Path:
-    """Return the data folder that `enmasse up` has with these arguments."""
+    """Return the data folder of `enmasse up` with these arguments."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--data")
     parser.add_argument("--config", type=Path)
@@ -81,8 +81,8 @@ def data_folder(arguments: list[str]) -> Path:
     return settings.data
 
 
-def first_message(endpoints: dict[str, Any], where: Meeting | None, data: Path) -> str:
-    """Pass one message by command line, if there is a way; return what to say of it."""
+def first_message(endpoints: dict[str, Any], where: SuggestedAddress | None, data: Path) -> str:
+    """Pass one message by command line if possible; return the result as text."""
     for listener in ("amqp", "http"):
         if listener not in endpoints:
             return f"no first message was sent: --{listener}-port is off"
@@ -93,8 +93,8 @@ def first_message(endpoints: dict[str, Any], where: Meeting | None, data: Path) 
     return f"a first message did not arrive at address {where.address} of space {where.space}"
 
 
-def passed(where: Meeting, data: Path) -> bool:
-    """Send a message and receive it; return whether it came."""
+def passed(where: SuggestedAddress, data: Path) -> bool:
+    """Send a message and receive it; return whether it arrived."""
     place = [where.address, "--space", where.space, "--data", str(data)]
     place += ["--timeout", str(MESSAGE_TIMEOUT_S)]
     receive = [ENMASSE, "receive", *place, "--count", "1"]
@@ -109,7 +109,7 @@ def passed(where: Meeting, data: Path) -> bool:
 
 
 def declared(data: Path) -> list[Resource]:
-    """Return what the platform of a data folder has."""
+    """Return the resources of the platform with a data folder."""
     with Api.find(data, None, None) as api:
         return [
             parse(document, stored=True)
@@ -118,13 +118,13 @@ def declared(data: Path) -> list[Resource]:
         ]
 
 
-def welcome(ready: dict[str, Any], data: Path, said: str, where: Meeting | None) -> str:
-    """The text a newcomer reads: endpoints and the next commands."""
+def welcome(ready: dict[str, Any], data: Path, result: str, where: SuggestedAddress | None) -> str:
+    """Return the first text for the user: endpoints and the next commands."""
     places = "\n".join(
         f"  {name:6} {place['host']}:{place['port']}" for name, place in ready["endpoints"].items()
     )
     return f"""
-EnMasse is up (process {ready["pid"]}): {said}.
+EnMasse is up (process {ready["pid"]}): {result}.
 
 {places}
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sets up what a task needs and nothing more. Usage: scripts/setup.sh unit|run|docs|dev|interop
+# Sets up the environment of a task. Usage: scripts/setup.sh unit|run|docs|dev|interop
 #   unit     Python environment with pytest, without the native core: enough for `make test-python T=tests/plan`
 #   run      Python environment and build tools: enough for `make run`
 #   docs     run + the builder of the documentation: enough for `make docs`

@@ -8,7 +8,7 @@ from enmasse.auth import authority as signing
 from enmasse.base.errors import Code, EnMasseError, Missing, Unavailable
 from enmasse.control.certificate_choice import NodeIdentity
 from enmasse.engines import (
-    AddressFigures,
+    AddressStatistics,
     Connection,
     Failure,
     Observed,
@@ -17,8 +17,8 @@ from enmasse.engines import (
     ServerCertificate,
     Slice,
     SliceDone,
-    SpaceFigures,
-    Unshown,
+    SpaceStatistics,
+    UnusableCertificate,
 )
 from enmasse.plan import Plan
 
@@ -32,8 +32,8 @@ class FakeEngine:
         self.unserved: set[str] = set()
         self.failed: dict[str, Failure] = {}
         self.proved = 0
-        self.figures: list[AddressFigures] = []
-        self.carried: list[SpaceFigures] = []
+        self.figures: list[AddressStatistics] = []
+        self.carried: list[SpaceStatistics] = []
         self.open: list[Connection] = []
         self.troubled: str | None = None
         self.traced: dict[int, bool] = {}
@@ -65,13 +65,13 @@ class FakeEngine:
 
     async def show_certificates(
         self, spaces: Mapping[str, Sequence[ServerCertificate]]
-    ) -> Sequence[Unshown]:
+    ) -> Sequence[UnusableCertificate]:
         await asyncio.sleep(0)
         if self.show_refusals:
             raise self.show_refusals.pop(0)
         self.shown |= spaces
         return [
-            Unshown(uid, one.names, self.not_shown[one.chain])
+            UnusableCertificate(uid, one.names, self.not_shown[one.chain])
             for uid, certificates in spaces.items()
             for one in certificates
             if one.chain in self.not_shown
@@ -80,7 +80,7 @@ class FakeEngine:
     async def observe(self) -> Observed:
         return Observed(len(self.open), self.figures)
 
-    async def usage(self) -> Sequence[SpaceFigures]:
+    async def usage(self) -> Sequence[SpaceStatistics]:
         return self.carried
 
     def trouble(self) -> str | None:

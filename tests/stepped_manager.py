@@ -7,7 +7,7 @@ from typing import Any
 from doubles import document
 from enmasse.control import Manager
 from enmasse.control.certificate_choice import NodeIdentity
-from enmasse.control.endpoints import Place
+from enmasse.control.endpoints import PlatformListeners
 from enmasse.engines import Engine
 from enmasse.resources import AddressSpace, Key, Secret
 from enmasse.resources.conditions import find
@@ -41,7 +41,7 @@ class Platform(Controlled):
         """Begin anew with the store as it is."""
         self.manager = Manager(self.store, self._serving, self.clock, MemoryStore(self.clock))
         self.manager.certificates.set_node(self.identity)
-        self.manager.exports.set_place(Place(HOST, PORTS))
+        self.manager.exports.set_listeners(PlatformListeners(HOST, PORTS))
 
     async def settle(self) -> None:
         """Have the manager work until it has nothing more to write."""

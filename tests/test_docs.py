@@ -1,4 +1,4 @@
-"""The documents say what is there: targets, links, commands, settings, parts of the tree."""
+"""Documents match the repository: targets, links, commands, settings, parts of the tree."""
 
 import itertools
 import re
@@ -44,7 +44,7 @@ def test_links_resolve(document: Path) -> None:
             continue
         name, _, anchor = link.partition("#")
         target = (document.parent / name).resolve() if name else document
-        assert target.exists(), f"{link} leads nowhere"
+        assert target.exists(), f"{link}: no such file"
         if anchor:
             assert anchor in anchors(target), f"{link}: no such heading"
 
@@ -61,14 +61,14 @@ def test_readme_opens_with_run_and_test() -> None:
     assert "make run" in opening and "make test" in opening
 
 
-def test_contracts_are_there() -> None:
+def test_contracts_are_numbered_from_1_to_10() -> None:
     contracts = (ROOT / "docs" / "contracts.md").read_text()
     numbers = re.findall(r"^## (\d+)\. ", contracts, re.MULTILINE)
     assert numbers == [str(number) for number in range(1, 11)]
 
 
 @pytest.mark.parametrize("record", DECISIONS, ids=lambda path: path.stem)
-def test_decisions_have_their_parts_and_stay_short(record: Path) -> None:
+def test_decisions_have_the_required_sections_and_length(record: Path) -> None:
     text = record.read_text()
     number = int(record.name[:4])
     assert re.match(rf"# {number}\. \S.*\n\n- Status: (accepted|replaced by \d+)", text)
@@ -90,7 +90,7 @@ def test_every_page_is_in_the_navigation() -> None:
 
 
 def commands(command: object, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
-    """Every command of the command line, as the words one types."""
+    """The words of every command of the command line."""
     nested = getattr(command, "commands", None)
     if nested is None:
         return [path]
@@ -109,7 +109,7 @@ def shell_commands(text: str) -> list[list[str]]:
         for line in block.replace("\\\n", " ").splitlines():
             lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
             lexer.wordchars += "@:{}[]!%+,^$"
-            # At the beginning, and after a pipe and the like, stands a command.
+            # A command follows the beginning of a line or a control operator.
             for ends, words in itertools.groupby(lexer, lambda word: set(word) <= set("|;&()<>")):
                 command = " ".join(map(shlex.quote, () if ends else words))
                 prefix = r"(?:sudo -u \S+ )?(?:[A-Z_]+=\S* )*(?:\S+/)?enmasse(?: |$)"
@@ -128,7 +128,7 @@ def parse_command(command: Any, arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize("document", documents(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_commands_in_shell_blocks_can_be_typed_as_they_stand(document: Path) -> None:
+def test_commands_in_shell_blocks_parse(document: Path) -> None:
     for arguments in shell_commands(document.read_text()):
         try:
             parse_command(typer.main.get_command(app), arguments)
@@ -143,7 +143,7 @@ def test_every_setting_is_in_the_guide(setting: str) -> None:
     assert f"`--{setting.replace('_', '-')}`" in (GUIDE / "command-line.md").read_text()
 
 
-def test_the_architecture_names_every_part_and_no_other() -> None:
+def test_architecture_names_exactly_the_parts_of_the_tree() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text()
     crates = [path.parent for path in (ROOT / "crates").glob("*/Cargo.toml")]
     packages = [path.parent for path in (ROOT / "python/enmasse").glob("*/__init__.py")]
@@ -152,10 +152,10 @@ def test_the_architecture_names_every_part_and_no_other() -> None:
     for named in re.findall(
         r"`((?:crates|python|tests|docs|bench|vectors|examples)/[\w./-]+)`", text
     ):
-        assert (ROOT / named).exists(), f"{named} is not there"
+        assert (ROOT / named).exists(), f"{named} does not exist"
 
 
-def test_what_acceptance_says_holds_has_a_test_named_after_its_id() -> None:
+def test_each_acceptance_row_that_holds_has_a_test_with_its_id() -> None:
     """The test is in a file that the row names, if it names any."""
     rows = re.findall(
         r"^\| T-([A-Z]+)-([\d, ]+) \|[^|]*\| (holds[^|]*)\|$",

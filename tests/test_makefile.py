@@ -1,4 +1,4 @@
-"""The Makefile: what is built again, and what is not."""
+"""The Makefile: incremental builds and stages."""
 
 import os
 import shutil
@@ -31,7 +31,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 def builds(tree: Path) -> int:
-    """Build the native core; return how often it was compiled so far."""
+    """Build the native core; return the number of compilations so far."""
     environment = {name: one for name, one in os.environ.items() if not name.startswith("MAKE")}
     subprocess.run(["make", "build"], cwd=tree, check=True, env=environment, capture_output=True)
     return len((tree / "compiled.log").read_text().splitlines())
@@ -41,7 +41,7 @@ def test_an_unchanged_tree_is_not_compiled_again(tree: Path) -> None:
     assert [builds(tree), builds(tree)] == [1, 1]
 
 
-def test_a_changed_or_removed_source_and_a_missing_module_are_compiled(tree: Path) -> None:
+def test_changed_or_removed_source_or_missing_module_triggers_a_build(tree: Path) -> None:
     assert builds(tree) == 1
     built = (tree / ".cache/setup/native").stat().st_mtime
     os.utime(tree / "crates/node/src/lib.rs", (built + 1, built + 1))
@@ -55,7 +55,7 @@ def test_a_changed_or_removed_source_and_a_missing_module_are_compiled(tree: Pat
     assert builds(tree) == 4
 
 
-def test_stages_end_with_their_durations_and_at_the_first_failure(tmp_path: Path) -> None:
+def test_stages_stop_at_the_first_failure_and_report_durations(tmp_path: Path) -> None:
     (tmp_path / "Makefile").write_text("good:\n\t@true\nbad:\n\t@exit 3\nlast:\n\t@touch ran\n")
     script = ROOT / "scripts" / "stages.sh"
     environment = {name: one for name, one in os.environ.items() if not name.startswith("MAKE")}

@@ -253,7 +253,7 @@ def retired_python_names(text: str, retired: dict[str, str]) -> set[str]:
         ("let shelves = bookshelf;", set()),
     ],
 )
-def test_names_are_found(text: str, expected: set[str]) -> None:
+def test_retired_rust_names_are_found(text: str, expected: set[str]) -> None:
     assert retired_names(text, {"shelf": "open queue", "letter": "request"}) == expected
 
 
@@ -266,18 +266,18 @@ def test_names_are_found(text: str, expected: set[str]) -> None:
         ("untold = bold", set()),
     ],
 )
-def test_python_names_are_found(text: str, expected: set[str]) -> None:
+def test_retired_python_names_are_found(text: str, expected: set[str]) -> None:
     assert retired_python_names(text, {"told": "notified"}) == expected
 
 
 @pytest.mark.parametrize("part", RETIRED)
-def test_no_name_is_retired(part: str) -> None:
+def test_no_identifier_has_a_retired_word(part: str) -> None:
     retired_in = retired_python_names if part.startswith("python/") else retired_names
     found = {
         f"{path.relative_to(ROOT)}: {name}"
         for path in tracked(part)
         for name in retired_in(path.read_text(), RETIRED[part])
-        # The sentences that name tests are not held to the terms of the code.
+        # Test names are sentences, so the terms of the code do not apply to them.
         if name.count("_") < 4
     }
     assert not found, f"see docs/glossary.md: {sorted(found)}"
@@ -294,23 +294,23 @@ def phrases_in(phrases: dict[str, str], prose: Callable[[str], str]) -> list[str
     ]
 
 
-def test_no_phrase_of_a_comment_is_retired() -> None:
+def test_no_comment_has_a_retired_phrase() -> None:
     found = phrases_in(PHRASES, comments_of)
     assert not found, f"see docs/glossary.md: {found}"
 
 
-def test_no_phrase_of_a_text_is_retired() -> None:
+def test_no_string_literal_has_a_retired_phrase() -> None:
     found = phrases_in(TEXT_PHRASES, texts_of)
     assert not found, f"see docs/glossary.md: {found}"
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_no_module_is_retired(name: str) -> None:
+def test_no_helper_module_has_a_retired_name(name: str) -> None:
     assert not (ROOT / "tests" / f"{name}.py").exists(), f"it is {MODULES[name]}.py now"
     assert (ROOT / "tests" / f"{MODULES[name]}.py").exists()
 
 
-def test_no_phrase_is_retired_in_the_pipeline() -> None:
+def test_pipeline_prose_has_no_retired_phrase() -> None:
     pattern = re.compile(r"\b(" + "|".join(PYTHON_PHRASES) + r")s?\b", re.IGNORECASE)
     found = [
         f"{path.relative_to(ROOT)}: ..{line[max(0, hit.start() - 30) : hit.end() + 30]}.."

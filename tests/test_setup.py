@@ -1,4 +1,4 @@
-"""`scripts/setup.sh`: what is missing is one line."""
+"""`scripts/setup.sh`: a missing prerequisite is reported in one line."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ RUSTUP_SAYS = "error: rustup could not choose a version of %s to run, because on
     ],
     ids=["no toolchain", "no cargo", "old"],
 )
-def test_a_toolchain_that_is_no_use_is_one_line(
+def test_unusable_toolchain_fails_with_a_one_line_remedy(
     tmp_path: Path, rustc: str, cargo: str, said: str
 ) -> None:
     for name, does in (("rustc", rustc), ("cargo", cargo)):
@@ -53,10 +53,10 @@ case "$*" in *"--reinstall-package python-qpid-proton"*) {rebuilds} ;; esac
     [(True, "exit 1", 0), (False, "touch built", 0), (False, "exit 0", 1)],
     ids=["has SASL", "cached without", "without again"],
 )
-def test_a_proton_without_sasl_is_built_again_without_the_cache(
+def test_proton_without_sasl_is_rebuilt_without_the_cache(
     tmp_path: Path, before: bool, rebuilds: str, code: int
 ) -> None:
-    """`environment` of the script alone: the programs of the environment are stand-ins."""
+    """Runs only the `environment` function of the script, with stubs for its programs."""
     programs = tmp_path / ".venv" / "bin"
     programs.mkdir(parents=True)
     for name, does in (("python", PROTON), ("uv", UV.format(rebuilds=rebuilds))):

@@ -1,4 +1,4 @@
-"""House rules that no linter keeps: sizes, names, leftovers, and each part's companions."""
+"""Repository rules that no linter checks: sizes, names, leftovers, required files."""
 
 import ast
 import re
@@ -38,7 +38,7 @@ def name_of(path: Path) -> str:
 
 
 def matches(pattern: str, paths: list[Path]) -> list[str]:
-    """`file:line: text` of each line that the pattern finds; this file is passed over."""
+    """`file:line: text` of each line that matches the pattern; this file is skipped."""
     found = re.compile(pattern)
     return [
         f"{name_of(path)}:{number}: {line.strip()[:100]}"
@@ -55,7 +55,7 @@ def test_files_stay_short() -> None:
         for path in CODE
         if (lines := len(path.read_text().splitlines())) > FILE_LINES_MAX
     }
-    assert not long, f"over {FILE_LINES_MAX} lines, which two rooms is each of them? {long}"
+    assert not long, f"over {FILE_LINES_MAX} lines, split by responsibility: {long}"
 
 
 def python_functions(text: str) -> Iterator[tuple[str, int]]:
@@ -140,33 +140,33 @@ def test_functions_stay_short() -> None:
     assert not long, f"over {FUNCTION_LINES_MAX} lines: {long}"
 
 
-def test_nothing_is_left_for_later() -> None:
+def test_code_has_no_unfinished_markers() -> None:
     unfinished = matches(
         r"\b(TODO|FIXME|XXX|HACK)\b|\b(todo|unimplemented)!\(|NotImplementedError", CODE
     )
     assert not unfinished
 
 
-# Only root can mount disks and cut their power; what the others need has to be fetched.
+# Disk faults need root; the other modules need programs that have to be downloaded.
 MAY_SKIP = tuple(
     ROOT / "tests" / name
     for name in ("e2e/disks.py", "keycloak/server.py", "kube/go_programs.py", "object_store.py")
 )
 
 
-def test_no_test_is_switched_off() -> None:
+def test_no_test_is_skipped() -> None:
     code = [path for path in CODE if path not in MAY_SKIP]
     skipped = matches(r"#\[ignore|pytest\.(mark\.)?(skip|xfail|importorskip)|\bassert True\b", code)
     assert not skipped
 
 
-def test_no_test_waits_by_the_clock() -> None:
+def test_no_test_sleeps() -> None:
     tests = [path for path in CODE if "tests" in path.parts or path.name == "tests.rs"]
     sleeps = matches(r"\btime\.sleep\(|asyncio\.sleep\((?!0\))|thread::sleep", tests)
     assert not sleeps, "wait for the event instead"
 
 
-def test_names_say_something() -> None:
+def test_file_names_are_specific() -> None:
     vague = [
         name_of(path)
         for path in FILES
@@ -177,13 +177,13 @@ def test_names_say_something() -> None:
     assert not vague
 
 
-def test_no_place_of_one_machine_is_named() -> None:
+def test_no_machine_specific_path_or_mirror_is_named() -> None:
     texts = [path for path in FILES if path.name not in LOCK_FILES]
     assert not matches(r"(?<![\w.])/(work|tmp|root|home/\w+)/", texts)
     assert not matches(r"https?://[a-z0-9.-]*(pypi|npmjs|crates|maven|debian)\.", texts)
 
 
-def test_every_module_tells_its_story() -> None:
+def test_every_module_has_a_docstring() -> None:
     silent = [
         name_of(path)
         for path in CODE
@@ -219,7 +219,7 @@ def test_everything_public_has_a_docstring() -> None:
     assert not silent
 
 
-def test_every_crate_keeps_the_workspace_lints() -> None:
+def test_every_crate_inherits_the_workspace_lints() -> None:
     for manifest in [
         path for path in FILES if path.name == "Cargo.toml" and "crates" in path.parts
     ]:
@@ -242,16 +242,16 @@ EXAMPLES = {
     **dict.fromkeys(("competing-consumers", "fan-out", "request-reply"), "test_examples.py"),
     "sensor-pipeline": "test_sensor_pipeline.py",
 }
-"""The tests of `tests/e2e` that run each of them."""
+"""The test module in `tests/e2e` that runs each example."""
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_every_example_is_whole(example: str) -> None:
+def test_every_example_is_complete_and_tested(example: str) -> None:
     folder, test = ROOT / "examples" / example, EXAMPLES[example]
     present = {path.name for path in folder.iterdir()}
     assert {"README.md", "addresses.yaml"} <= present
     assert any(name.endswith(".py") for name in present)
-    # messaging is shown in two languages, Spark is Python
+    # Messaging examples exist in two languages, the pipeline example in Python.
     assert any(name.endswith(".js") for name in present) or "pipeline.yaml" in present
     assert example in (ROOT / "tests/e2e" / test).read_text()
 

@@ -1,7 +1,7 @@
 """The native core: the data plane and the client machine.
 
-Only `enmasse.native` imports this. Data crosses as JSON text or in batches; nothing here calls back
-into Python, and every call that may wait releases the GIL.
+Only `enmasse.native` imports this. Data crosses the boundary as JSON text or in batches. The core
+calls no Python except `progress` of `bench`, and every blocking call releases the GIL.
 """
 
 from collections.abc import Callable
@@ -28,10 +28,10 @@ __all__ = [
 ]
 
 class NativeError(Exception):
-    """An answer other than the one asked for.
+    """A failed call.
 
     `args` is `(kind, code, message)`: the name of a class of `enmasse.base.errors`, a code of
-    `enmasse.base.errors.Code`, and one line that names what and the mend.
+    `enmasse.base.errors.Code`, and one line with the error and its remedy.
     """
 
     args: tuple[str, str, str]
@@ -48,80 +48,80 @@ class Node:
         """Start the threads.
 
         `config_json`: `{"workers": 0, "containerId": "enmasse", "insecure": false,
-        "decoySecret": null, "limits": {}}`, every member optional. `workers` 0 is one a core;
-        `insecure` lets passwords cross connections without TLS from other machines; `decoySecret`
-        (null: random) makes up the salts of users that do not exist. `limits`: `connections` (null:
-        the limit of open files less 64), `handshakeTimeoutMs` (10000), `idleTimeoutMs` (60000,
+        "decoySecret": null, "limits": {}}`, every member optional. `workers` 0 means one per core;
+        `insecure` allows passwords on connections without TLS from other machines; `decoySecret`
+        (null: random) determines the salts of unknown users. `limits`: `connections` (null: the
+        limit of open files less 64), `handshakeTimeoutMs` (10000), `idleTimeoutMs` (60000,
         null: never), `maxFrameSizeBytes` (131072), `outputHardBytes` (8388608), `lingerMs` (1000),
         `multicastSettleTimeoutMs` (1000).
-        `journal` (null: none) is the folder of messages on disk, in files of `journalSegmentBytes`
-        (67108864), of which it has three at once.
+        `journal` (null: none) is the folder of stored messages, in files of `journalSegmentBytes`
+        (67108864), of which at least three exist.
 
         Raises NativeError: Invalid for an unknown member or a value out of bounds; Unavailable if
-        the system gives no threads or descriptors.
+        the system provides no threads or descriptors.
         """
 
     def listen(self, kind: str, host: str, port: int, tls_json: str | None = None) -> int:
-        """Listen on one more address and return the bound port.
+        """Listen on an additional address and return the bound port.
 
         `kind`: `amqp`, `amqps`, `ws` or `wss`. `port` 0 is a free one. `tls_json`, for the secure
         kinds only: `{"certificate": path, "key": path, "clientCa": path or null}`, PEM files that
-        are looked at again at each new connection.
+        are read again for each new connection.
 
         Raises NativeError: Invalid for a wrong kind or unusable files; Unavailable if the port is
         taken.
         """
 
     def allow_web(self, rules_json: str) -> None:
-        """Let web pages open WebSockets by these rules from the next handshake on.
+        """Set the rules for WebSockets of web pages, from the next handshake on.
 
         `rules_json`: `{"origins": [], "hosts": []}`. `origins` are those of pages, as browsers
-        write them, `*` is any; pages of a route host of the Plan and of the host and port that
-        they ask are let in besides. `hosts` are names by which the node may be asked in clear
-        text, besides IP addresses, `localhost`, route hosts and the hosts of `origins`.
+        write them, `*` is any; pages of a route host of the Plan, and of the requested host and
+        port, are always allowed. `hosts` are accepted host names of clear-text requests, besides
+        IP addresses, `localhost`, route hosts and the hosts of `origins`.
 
         Raises NativeError: Invalid for an unknown member; Unavailable after `stop`.
         """
 
     def apply(self, plan_json: str) -> str:
-        """Put a Plan in force on every worker before returning.
+        """Apply a Plan on every worker before returning.
 
-        What did not change notices nothing, and what can be served is. Returns the proof as JSON,
-        with `"added": 1, "removed": 0, "changed": 0`.
+        Unchanged parts are unaffected, and everything that can be served is. Returns the proof as
+        JSON, with `"added": 1, "removed": 0, "changed": 0`.
 
-        Raises NativeError: Invalid names the member that makes no sense, or a version older than
-        the one in force; then nothing has changed. Unavailable: apply it again.
+        Raises NativeError: Invalid naming the invalid member, or for a version older than the one
+        in force; nothing has changed then. Unavailable: apply it again.
         """
 
     def proof(self) -> str:
-        """Return what is served at this moment, as JSON.
+        """Return what is served now, as JSON.
 
         `{"version": 7, "active": ["uid", ..], "failed": [{"uid", "reason", "message"}]}`; `reason`
-        is `NotOpened` (applied again, the Plan may do) or `JournalStopped`.
+        is `NotOpened` (applying the Plan again may help) or `JournalStopped`.
 
         Raises NativeError: Unavailable once the node is stopped.
         """
 
     def show_certificates(self, spaces_json: str) -> str:
-        """Show certificates of spaces from the next TLS handshake on; return what cannot be shown.
+        """Use certificates of spaces from the next TLS handshake on; return the unusable ones.
 
         `spaces_json`: `[{"uid", "certificates": [{"names": ["x.default"], "chain", "key"}]}]`, PEM
-        texts of at most 64 KiB and 64 certificates a space. They take the place of all that the
-        space showed; none gives its names the node's. Spaces that are not named go on as before.
-        The answer: `[{"uid", "names", "reason"}]`. It waits for nobody.
+        texts of at most 64 KiB and 64 certificates a space. They replace all certificates of a
+        space; without any, its names use that of the node. Other spaces are unaffected.
+        The result: `[{"uid", "names", "reason"}]`. Does not block.
 
-        Raises NativeError: Invalid for JSON that is no such list; Misuse once stopped.
+        Raises NativeError: Invalid for malformed JSON; Misuse once stopped.
         """
 
     def usage(self) -> str:
-        """Return what has passed through every space that has or had clients, as JSON.
+        """Return the traffic of every space that has or had clients, as JSON.
 
         `[{"uid", "name", "connections", "links", "messagesIn", "bytesIn", "messagesOut",
-        "bytesOut"}]`. It waits for nobody.
+        "bytesOut"}]`. Does not block.
         """
 
     def stats(self) -> str:
-        """Return what was counted since the start, as JSON.
+        """Return the statistics since the start, as JSON.
 
         `{"planVersion", "connections", "connectionsMax", "acceptPauses", "receivedBytes",
         "receiveBudgetBytes",
@@ -137,24 +137,24 @@ class Node:
         """
 
     def journal(self) -> str:
-        """Return what the journal is and has done, as JSON; `null` if there is none.
+        """Return the state and statistics of the journal, as JSON; `null` without one.
 
-        `{"usedBytes", "aliveBytes", "appendedBytes", "syncs", "stopped"}`; `stopped` is why it
-        takes nothing any more, or null.
+        `{"usedBytes", "aliveBytes", "appendedBytes", "syncs", "stopped"}`; `stopped` is the reason
+        why it stores nothing, or null.
         """
 
     def manage(self, request_json: str) -> tuple[str, list[bytes | None]]:
-        """Do one slice of an operation on the messages of an address that nobody holds.
+        """Run one slice of an operation on the messages of an address that no consumer holds.
 
         `request_json`: `{"address": uid, "operation": "purge" | "peek" | "move" | "copy" |
         "redrive", "limit": 1000, "selector": null, "dryRun": false, "to": uid or null, "after":
-        null or "rest" of the answer before}`. Returns `{"messages", "bytes", "rest", "found":
+        null or "rest" of the previous result}`. Returns `{"messages", "bytes", "rest", "found":
         [{"id", "state", "bytes", "enqueuedMs", "expiresMs", "dueMs", "attempts"}]}` and, of `peek`,
-        the encoded messages that were found, None for those of more than 65,536 bytes.
+        the encoded messages that were found, None for larger ones than 65,536 bytes.
 
-        Raises NativeError: Missing if no such address stores messages; Invalid names the member
-        that makes no sense; Exhausted if messages find no room where they are to go; Unavailable
-        if the disk takes no more, or no answer comes in time.
+        Raises NativeError: Missing if no such address stores messages; Invalid naming the invalid
+        member; Exhausted if the destination is full; Unavailable if the disk fails or the request
+        times out.
         """
 
     def connections(self) -> str:
@@ -174,104 +174,105 @@ class Node:
         (waitingBytes), `accept-paused` (reason), `certificate-unusable` (reason), `message-damaged`
         (address, space, message, partition?, count), `journal-damaged` (segment, offset, bytes),
         `journal-unnamed` (queue, messages), `journal-mended` (records), `trace` (direction,
-        frames), `lost` (count). At most 10,000 wait; a loss is told by `lost`.
+        frames), `lost` (count). At most 10,000 are queued; `lost` reports the number of dropped
+        ones.
         """
 
     def event_fd(self) -> int:
         """Return a descriptor that is readable while there are events. It belongs to the node."""
 
     def logins(self, max_count: int) -> list[str]:
-        """Take up to `max_count` logins that somebody else has to decide, each a JSON object.
+        """Take up to `max_count` logins for external decision, each a JSON object.
 
         `{"id", "space": NAME.NAMESPACE, "service", "mechanism": "PLAIN" | "OAUTHBEARER" |
-        "XOAUTH2", "user": name or null, "secret": the password or the token}`. At most 1,024 have
-        no answer at one time; each waits as long as a handshake may take.
+        "XOAUTH2", "user": name or null, "secret": the password or the token}`. At most 1,024 are
+        pending at a time; each waits until the handshake time-out.
         """
 
     def login_fd(self) -> int:
-        """Return a descriptor that is readable while there are logins to decide."""
+        """Return a descriptor that is readable while there are pending logins."""
 
     def answer_login(self, answer_json: str) -> None:
-        """Decide a login; one that nobody waits for any more is passed over.
+        """Decide a login; ignored if the peer has disconnected.
 
         `{"id", "user", "rights": [{"pattern", "operations"}], "expiresMs": milliseconds since 1970
         or null, "renewable"}`, or `{"id", "refused": reason}`, or `{"id", "unavailable": reason}`.
-        The same login comes again 30 s before the end of an answer that is `renewable` (at half of
-        a shorter time), and every 10 s while there is no answer: a refusal ends the connection,
-        other rights end links.
+        A `renewable` login is asked again 30 s before the answer expires (halfway for a shorter
+        validity), and every 10 s without an answer: a refusal ends the connection, changed rights
+        end links.
 
-        Raises NativeError: Invalid names the member that makes no sense.
+        Raises NativeError: Invalid naming the invalid member.
         """
 
     def creations(self, max_count: int) -> list[str]:
-        """Take up to `max_count` addresses that links want created, each a JSON object.
+        """Take up to `max_count` creation requests of links, each a JSON object.
 
         `{"id", "space": NAME.NAMESPACE, "address": name, "type": "anycast" | "multicast" |
-        "queue" | "topic" or null, "patterns": those of `autoCreate` that stand for the name,
-        "user": name or null}`. At most 256 have no answer at one time; links wait for 2 s.
+        "queue" | "topic" or null, "patterns": those of `autoCreate` that match the name,
+        "user": name or null}`. At most 256 are pending at a time; links wait for 2 s.
         """
 
     def creation_fd(self) -> int:
-        """Return a descriptor that is readable while there are addresses to create."""
+        """Return a descriptor that is readable while there are creation requests."""
 
     def answer_creation(self, answer_json: str) -> None:
-        """End the question about an address: `{"id", "refused": reason or null}`.
+        """Answer a creation request: `{"id", "refused": reason or null}`.
 
-        Links that wait are refused with the reason; without one they go on with the Plan that has
-        the address. One that nobody waits for any more is passed over.
+        Waiting links are refused with the reason; without one they continue with the Plan that has
+        the address. Ignored if no link waits.
 
-        Raises NativeError: Invalid if it is no such object.
+        Raises NativeError: Invalid for a malformed object.
         """
 
     def seal_unused(self, uid: str, seal: bool) -> bool:
         """Seal an address that has no messages, links or subscriptions, or lift the seal.
 
-        Returns whether it is sealed now. No link attaches to a sealed address.
+        Returns whether it is sealed. No link attaches to a sealed address.
 
         Raises NativeError: Unavailable if a worker does not answer.
         """
 
     def trace(self, connection_id: int, on: bool) -> None:
-        """Switch the protocol trace of one connection on or off: its frames become events."""
+        """Start or stop the protocol trace of one connection: its frames become events."""
 
     def connect(self, space: str, user: str | None = None) -> int:
         """Return the descriptor of a socket connected to `space` as `user` within this process.
 
-        The caller owns it and speaks AMQP over it without a SASL layer; hand it to `Client`.
+        The caller owns it and speaks AMQP over it without a SASL layer; pass it to `Client`.
 
-        Raises NativeError: Missing for an unknown space; Exhausted at the bound of connections.
+        Raises NativeError: Missing for an unknown space; Exhausted at the connection limit.
         """
 
     def stop(self, timeout_s: float) -> None:
-        """Stop: close listeners, close every connection with `amqp:connection:forced`, write what
-        waits, end the threads. Returns when done, at most after `timeout_s`, when the rest is cut
-        off. A second call does nothing.
+        """Stop: close listeners, close every connection with `amqp:connection:forced`, write queued
+        output, end the threads. Returns when done, at the latest after `timeout_s`, when remaining
+        connections are aborted. A second call does nothing.
         """
 
 @final
 class Client:
-    """One connection to an AMQP 1.0 server; all of a process share one I/O thread.
+    """One connection to an AMQP 1.0 server; all connections of a process share one I/O thread.
 
-    No call waits for the network. Back-pressure is credit, both ways. Dropping it closes it.
+    No call blocks. Back-pressure is credit, in both directions. Dropping the object closes it.
     """
 
     def __new__(cls, options_json: str) -> Client:
-        """Begin to connect; `opened` or `closed` tells how that went.
+        """Start connecting; the event `opened` or `closed` reports the result.
 
         `options_json`: `{"url": "amqp[s]|ws[s]://[user[:password]@]host[:port][/path]"}`, or
-        `{"fd": n}` with a connected socket that is given away (`Node.connect`), and, all optional:
-        `ca`, `certificate`, `key` (PEM files), `insecure` (take any certificate), `saslMechanisms`
-        (the only ones to be used; empty: no SASL), `hostname` (of sasl-init and open),
-        `serverName` (asked for by TLS, which the certificate has to be for; else the URL's host),
-        `token` (to log in with in place of a password), `desiredCapabilities` (of open),
+        `{"fd": n}` with a connected socket, whose ownership passes (`Node.connect`). Optional:
+        `ca`, `certificate`, `key` (PEM files), `insecure` (accept any certificate),
+        `saslMechanisms` (the only mechanisms to use; empty: no SASL), `hostname` (of sasl-init and
+        open), `serverName` (TLS server name, which the certificate must contain; else the URL's
+        host), `token` (replaces the password), `desiredCapabilities` (of open),
         `containerId`, `idleTimeoutMs` (60000; null: never), `connectTimeoutMs` (15000).
 
-        Raises NativeError: Invalid for options or files that cannot be used; Denied if only PLAIN
-        is left and others could listen.
+        Raises NativeError: Invalid for unusable options or files; Denied if only PLAIN is available
+        and the connection is unprotected.
         """
 
     def event_fd(self) -> int:
-        """Return a descriptor that is readable while `poll` has something. It is the client's."""
+        """Return a descriptor that is readable while `poll` has events. The client owns it."""
 
     def poll(self, max_count: int) -> list[tuple[Any, ...]]:
         """Take up to `max_count` events, oldest first.
@@ -280,15 +281,15 @@ class Client:
         `("refused", link, condition, description)`,
         `("detached", link, condition, description)`, `("credit", link, count)`,
         `("message", link, delivery, settled, bytes)`, `("settled", link, first, last, outcome)`,
-        `("drained", link)`, `("closed", condition, description)`. Conditions are None where the
-        end was asked for. `count` is what `send` takes now; `delivery`, `first` and `last` count
+        `("drained", link)`, `("closed", condition, description)`. Conditions are None if the end
+        was requested. `count` is what `send` accepts now; `delivery`, `first` and `last` count
         from 0 for each link. An outcome is `("accepted",)`, `("released",)`,
         `("rejected", condition, description)` or
         `("modified", delivery_failed, undeliverable_here)`.
         """
 
     def attach_sender(self, address: str | None, options_json: str = "{}") -> int:
-        """Ask for a link to send by and return its number; None is the anonymous terminus.
+        """Attach a sender and return its number; None is the anonymous terminus.
 
         `options_json`: `name`, `settled`, `capabilities`. `attached` or `refused` follows.
 
@@ -296,7 +297,7 @@ class Client:
         """
 
     def attach_receiver(self, address: str | None, options_json: str = "{}") -> int:
-        """Ask for a link to receive by and return its number; None asks for a dynamic node.
+        """Attach a receiver and return its number; None requests a dynamic node.
 
         `options_json`: `name`, `settled`, `browse`, `capabilities`, `selector`, `maxMessageSize`
         (bytes, 64 MiB), `stream` (`{"from": "first" | "last" | "next" | {"offset": N} |
@@ -304,84 +305,84 @@ class Client:
         """
 
     def send(self, link: int, messages: list[bytes], settled: bool = False) -> int:
-        """Take encoded messages from the front and return how many.
+        """Queue encoded messages from the front and return the number accepted.
 
-        As many as there is credit for, and 4 MiB of them at a time: `credit` tells when more would
-        be taken. Raises NativeError: Unavailable if the link is gone.
+        Limited by the credit and 4 MiB at a time: the event `credit` reports new room. Raises
+        NativeError: Unavailable if the link is gone.
         """
 
     def credit(self, link: int, count: int) -> None:
-        """Let so many more messages come in."""
+        """Grant credit for `count` more messages."""
 
     def drain(self, link: int) -> None:
-        """Ask for what there is now, and take back the rest of the credit: `drained`."""
+        """Drain the credit; the event `drained` follows."""
 
     def settle(self, link: int, first: int, last: int, outcome: tuple[Any, ...]) -> None:
-        """Give messages `first` to `last` their outcome; those that have one are passed over."""
+        """Settle deliveries `first` to `last` with an outcome; settled ones are skipped."""
 
     def detach(self, link: int) -> None:
-        """End a link: `detached`."""
+        """Detach a link; the event `detached` follows."""
 
     def close(self) -> None:
-        """End the connection: `closed`."""
+        """Close the connection; the event `closed` follows."""
 
 @final
 class Stream:
-    """One connection that reads a stream into record batches; no object for a message is made.
+    """One connection that reads a stream into record batches, without an object per message.
 
-    Calls wait for the server and let other threads run; no two may run at a time.
+    Calls block and release the GIL; only one may run at a time.
     """
 
     def __new__(cls, options_json: str) -> Stream:
-        """Connect to the first of the servers that answers.
+        """Connect to the first server that responds.
 
-        `options_json`: `urls` (servers in the order in which to try them), `client` (as of
-        `Client`, without `url`), `address`, `space` (null, or what the column `space` is to hold),
-        `selector` (null), `silenceMs` (how long the server may say nothing).
+        `options_json`: `urls` (servers in the order of attempts), `client` (as of `Client`, without
+        `url`), `address`, `space` (null, or the value of the column `space`), `selector` (null),
+        `silenceMs` (maximum time without a response of the server).
 
-        Raises NativeError: Invalid for options or files that cannot be used; what the last server
-        said otherwise.
+        Raises NativeError: Invalid for unusable options or files; otherwise the error of the last
+        server.
         """
 
     def state(self) -> str:
         """Return `{"uid": "..", "partitions": [{"partition": 0, "first": 0, "next": 7}]}`.
 
-        Messages `first` to `next` (exclusive) are kept. `uid` is null where the server does not
-        say; the partition is then looked at. Ends what is being read. Raises NativeError: Invalid
-        if the address is no stream, or what the server says.
+        Messages `first` to `next` (exclusive) are retained. `uid` is null if the server does not
+        report it; the partition is then probed. Ends a running read. Raises NativeError: Invalid
+        if the address is not a stream; otherwise the error of the server.
         """
 
     def offset_at(self, partition: int, time_ms: int) -> int | None:
-        """Return the first offset from a time on (milliseconds since 1970), if there is one.
+        """Return the first offset at or after a time (milliseconds since 1970), or None.
 
-        Servers that keep messages in blocks may answer with one somewhat before it. Raises as
+        Servers that store messages in blocks may return a slightly smaller one. Raises as
         `state`.
         """
 
     def begin(self, range_json: str, columns_json: str) -> None:
-        """Begin to read `{"partition": 0, "from": 0, "to": 7, "uid": null, "tolerant": false}`.
+        """Start reading `{"partition": 0, "from": 0, "to": 7, "uid": null, "tolerant": false}`.
 
-        `uid`, if given, is what the stream has to have; `tolerant`: messages that are no longer
-        kept are counted instead of being an error. `columns_json` is as of `declare_columns`.
+        `uid`, if given, is the required uid of the stream; `tolerant`: messages removed by
+        retention are counted instead of being an error. `columns_json` is as of `declare_columns`.
         Raises as `state`, and Conflict if the stream is another one or messages are missing.
         """
 
     def next_batch(self) -> Rows | None:
         """Return the next rows of the range, None after the last.
 
-        About 32,768 rows or 16 MiB of messages; those of one message are never parted. Raises as
+        About 32,768 rows or 16 MiB of messages; the rows of one message stay together. Raises as
         `begin`.
         """
 
     def missing(self) -> int:
-        """Return how many messages of the range at hand were no longer kept so far."""
+        """Return the messages of the current range that retention had removed, so far."""
 
     def marked(self) -> int:
-        """Return how many messages of the range at hand could not be decoded so far."""
+        """Return the messages of the current range that could not be decoded, so far."""
 
 @final
 class Rows:
-    """A record batch, for `pyarrow.record_batch` and whoever else knows the Arrow C interface."""
+    """A record batch, for `pyarrow.record_batch` and other users of the Arrow C interface."""
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -399,100 +400,100 @@ class Rows:
 
 @final
 class Outbox:
-    """Rows on their way to addresses; no object for a row is made.
+    """Rows to send to addresses, without an object per row.
 
-    Calls wait for the server and let other threads run; no two may run at a time.
+    Calls block and release the GIL; only one may run at a time.
     """
 
     def __new__(cls, options_json: str) -> Outbox:
-        """Check the options; connect to nothing yet.
+        """Validate the options, without connecting.
 
-        `options_json`: `urls`, `client`, `silenceMs` as of `Stream`, `address` (null: each row
-        names its own), `space` (null, or what `Rows` of rejected messages are to hold), `producer`
-        (null, or the name under which messages are numbered, `docs/contracts.md` 8).
+        `options_json`: `urls`, `client`, `silenceMs` as of `Stream`, `address` (null: each row has
+        its own), `space` (null, or the value of that column in `Rows` of rejected messages),
+        `producer` (null, or the producer name for numbering, `docs/contracts.md` 8).
 
-        Raises NativeError: Invalid for options or files that cannot be used.
+        Raises NativeError: Invalid for unusable options or files.
         """
 
     def __len__(self) -> int:
-        """Return the number of rows that wait."""
+        """Return the number of pending rows."""
 
     @property
     def size(self) -> int:
-        """Bytes of the messages that wait."""
+        """Bytes of the pending messages."""
 
     def add(self, batch: object) -> None:
-        """Put in the rows of a record batch (whatever has `__arrow_c_array__`).
+        """Add the rows of a record batch (any object with `__arrow_c_array__`).
 
-        Columns are those of the envelope (`docs/guide/spark.md`). A row that no message can be made
-        of counts as rejected. Raises NativeError: Invalid for a column that is no part of a message
-        or of another type; then no row of the batch is in.
+        Columns are those of the envelope (`docs/guide/spark.md`). A row that forms no message
+        counts as rejected. Raises NativeError: Invalid for an unknown column or one of another
+        type; then no row of the batch is added.
         """
 
     def sort(self) -> None:
-        """Put the rows into an order that nothing but their addresses and bytes decides."""
+        """Sort the rows into an order determined by their addresses and bytes."""
 
     def send(self, first: int) -> tuple[bool, list[tuple[int, str, str]], Rows]:
-        """Send what waits, numbered `first`, `first` + 1, .. in the order of the rows.
+        """Send pending rows, numbered `first`, `first` + 1, .. in their order.
 
-        Returns whether it is done, of rejected rows the row (as it was put in), condition and
-        description, and the same messages with the columns of the envelope. Numbered rows are not
-        done as soon as some are rejected: keep those, then call it again with the same number. None
-        later is stored before, and a rejected one counts as stored after that. Once it is done
-        nothing waits. Raises NativeError: Unavailable if the server is away or stores nothing: call
-        it again with the same number; else what the server says.
+        Returns whether all is done; of each rejected row its number, condition and description; and
+        the rejected messages with the columns of the envelope. Numbered rows are not done as soon
+        as some are rejected: store those, then call again with the same number. No later row is
+        stored before that, and a rejected one then counts as stored. Once done, no row is pending.
+        Raises NativeError: Unavailable if the server is unreachable or cannot store: call again
+        with the same number; otherwise the error of the server.
         """
 
 @final
 class Intake:
-    """Takes messages from a queue, those that it has not taken before.
+    """Consumes messages from a queue, excluding those that it has consumed before.
 
-    Calls wait for the server and let other threads run; no two may run at a time. It connects when
-    asked, and anew after an error. Between calls of `pull` the server sends nothing.
+    Calls block and release the GIL; only one may run at a time. It connects on demand, and again
+    after an error. Between calls of `pull` the server sends nothing.
     """
 
     def __new__(cls, options_json: str, key: str) -> Intake:
-        """Check the options; connect to nothing yet.
+        """Validate the options, without connecting.
 
-        `options_json` is as of `Stream`, of a queue, a subscription or whatever else gives each
-        message to one receiver. `key`, 32 hexadecimal digits, goes into identities.
+        `options_json` is as of `Stream`, for a queue, a subscription or another address that
+        delivers each message to one receiver. `key`, 32 hexadecimal digits, is part of identities.
 
-        Raises NativeError: Invalid for options or files that cannot be used.
+        Raises NativeError: Invalid for unusable options or files.
         """
 
     def pull(self, first: int, rows: int, size: int) -> Segment:
-        """Take about so many messages and bytes of what waits, as a file that begins at `first`.
+        """Pull about that many messages and bytes, as a spool file that begins at `first`.
 
-        What is known is left out. `settle` before the next one: until then the server has them.
-        Raises NativeError: Unavailable if the server is away, Invalid if the address is a stream or
-        a topic, else what the server says; what was pulled goes back.
+        Known messages are excluded. Call `settle` before the next pull: until then the server keeps
+        them. Raises NativeError: Unavailable if the server is unreachable, Invalid if the address
+        is a stream or a topic, otherwise the error of the server; the messages are then released.
         """
 
     def settle(self, accepted: bool) -> None:
-        """Accept what was pulled, and know it from now on, or release it."""
+        """Accept the pulled messages and remember their identities, or release them."""
 
     def know(self, file: bytes) -> bytes:
-        """Know the messages of a file of the spool; return their identities, 16 bytes each.
+        """Remember the messages of a spool file; return their identities, 16 bytes each.
 
         An identity is a digest of the bare message, which has a message-id. Raises NativeError:
-        Conflict if the file is torn.
+        Conflict if the file is incomplete.
         """
 
     def keep(self, count: int) -> None:
-        """Forget the oldest identities beyond so many."""
+        """Forget the oldest identities beyond `count`."""
 
     def known(self) -> int:
-        """Return how many identities are known."""
+        """Return the number of known identities."""
 
     def depth(self) -> int | None:
-        """Return how many messages wait, None where the server does not say. Raises as `pull`."""
+        """Return the number of available messages, None if unknown. Raises as `pull`."""
 
     def close(self) -> None:
-        """End the connection; what was not settled goes back."""
+        """Close the connection; unsettled messages return to the queue."""
 
 @final
 class Segment:
-    """Messages that were pulled, as a file of the spool."""
+    """Pulled messages, as a spool file."""
 
     @property
     def data(self) -> bytes:
@@ -508,36 +509,36 @@ class Segment:
 
     @property
     def pulled(self) -> int:
-        """Messages that came."""
+        """Received messages."""
 
     @property
     def repeated(self) -> int:
-        """Those of them that are known, and left out."""
+        """Excluded messages: duplicates of known ones."""
 
     @property
     def anonymous(self) -> int:
-        """Those without a message-id, of which nobody knows."""
+        """Messages without a message-id, whose duplicates cannot be detected."""
 
     @property
     def doubtful(self) -> int:
-        """Those without a message-id that the server has handed out before."""
+        """Messages without a message-id that the server has delivered before."""
 
     @property
     def more(self) -> bool:
-        """Whether more may wait."""
+        """Whether more messages may be available."""
 
 @final
 class Spooled:
-    """Messages of a file of a spool as rows."""
+    """Messages of a spool file as rows."""
 
     def __new__(cls, file: bytes, wanted_json: str) -> Spooled:
-        """Check a file.
+        """Verify a file.
 
         `wanted_json`: `{"address": "..", "space": null, "from": 0, "to": 7, "takenMs": 0,
-        "columns": {}}`, the last as of `declare_columns`; offsets `from` to `to` (exclusive), as
-        far as they are in it. `takenMs`, since 1970, is the time of messages that do not say when
-        their server took them.
-        Raises NativeError: Conflict if it is torn; Invalid for columns.
+        "columns": {}}`, the last as of `declare_columns`; offsets `from` to `to` (exclusive), if
+        they are in the file. `takenMs`, since 1970, is the time of messages without an enqueued
+        time of the server.
+        Raises NativeError: Conflict if the file is incomplete; Invalid for columns.
         """
 
     def next_batch(self) -> Rows | None:
@@ -548,55 +549,55 @@ class Replay:
     """Messages of a table as rows, decoded as `Stream` decodes those of a stream."""
 
     def __new__(cls, batch: object, columns_json: str) -> Replay:
-        """Take a record batch (whatever has `__arrow_c_array__`) of whole messages.
+        """Read a record batch (any object with `__arrow_c_array__`) of whole messages.
 
-        Its columns are all of the envelope (`docs/guide/spark.md`), others are passed over;
+        Its columns are all of the envelope (`docs/guide/spark.md`), others are ignored;
         `columns_json` is as of `declare_columns`. Raises NativeError: Invalid for a column that is
-        missing or of another type, or a declaration that cannot be used.
+        missing or of another type, or an invalid declaration.
         """
 
     def next_batch(self) -> Rows | None:
         """Return the next rows, as of `Stream`, None after the last."""
 
 def pack_ids(ids: bytes, first: int, next: int) -> bytes:
-    """Return the file that remembers messages `first` to `next` by the identities of some."""
+    """Return the spool file that stores messages `first` to `next` by some of their identities."""
 
 def declare_columns(columns_json: str) -> str:
-    """Check a declaration of columns and return it in SQL, with every name and type.
+    """Validate a declaration of columns and return it in SQL, with every name and type.
 
     `columns_json`, every member optional: `columns` (names with types as in SQL, null: the whole
     envelope), `decode` (`json`, `senml-json`, `cbor`, `senml-cbor`, `csv` or `auto`), `timeUnit`
     (`s`, `ms`, `us` or `ns`), `csvHeader` (false), `csvDelimiter`.
 
-    Raises NativeError: Invalid names what is wrong and the mend.
+    Raises NativeError: Invalid with the error and its remedy.
     """
 
 def follow_batch(
     rules_json: str, readings: object, devices: object, latest: object, states: object
 ) -> tuple[Rows, Rows, Rows, Rows, Rows, int]:
-    """Follow the readings of a batch by device, whatever their order is.
+    """Process the readings of a batch by device, in any order.
 
     `rules_json`: `{"offlineAfterUs": 300000000, "detectors": [{"name": "hot", "cooldownUs": 0,
     "rule": {"above": {"metric": "m", "limit": 30.0, "clear": 28.0}}}]}`; the other rules are
-    `below` alike, `rate` (`metric`, `above`, `perUs`), `ewma` (`metric`, `deviations`, `alpha`,
+    `below`, `rate` (`metric`, `above`, `perUs`), `ewma` (`metric`, `deviations`, `alpha`,
     `warmup`) and `heartbeat` (`timeoutUs`). The rest are record batches: readings with columns of
-    silver, and what is known of their devices, with columns of the live tables `devices`,
+    silver, and the state of their devices, with columns of the live tables `devices`,
     `device_latest` and `detector_states`.
 
     Returns the numbers of the rows that are the newest of their device and metric (`row`), rows of
     `devices`, `sessions` and `detector_states`, incidents that began or ended (`detector`,
-    `device`, `is_open`, `time_us`, `value`, `began_us`, `reason`), and how many readings are older
-    than the newest of an earlier batch, so that detectors skip them.
+    `device`, `is_open`, `time_us`, `value`, `began_us`, `reason`), and the number of readings older
+    than the newest of an earlier batch, which detectors skip.
 
-    Raises NativeError: Invalid names the member or the column that is wrong.
+    Raises NativeError: Invalid naming the invalid member or column.
     """
 
 def follow_silences(rules_json: str, states: object, now_us: int) -> tuple[Rows, Rows]:
-    """Follow the silence of devices up to a time, by rows of `detector_states` of heartbeats.
+    """Detect silent devices at a time, from rows of `detector_states` of heartbeats.
 
     Returns the rows of `detector_states` that change, and the incidents that began.
 
-    Raises NativeError: Invalid names the member or the column that is wrong.
+    Raises NativeError: Invalid naming the invalid member or column.
     """
 
 def encode_message(sections: tuple[Any, ...]) -> bytes:
@@ -604,26 +605,26 @@ def encode_message(sections: tuple[Any, ...]) -> bytes:
 
     `(header, delivery_annotations, annotations, properties, application_properties, body, footer)`:
     header `(durable, priority, ttl_ms, first_acquirer, delivery_count)` or None, properties a tuple
-    of the thirteen in the order of the wire or None, body `("data", parts)`, `("sequence", parts)`,
-    `("value", value)` or None; the rest are mappings. Values are plain or of
-    `enmasse.messaging.types`.
+    of the thirteen fields in the order of the wire or None, body `("data", parts)`,
+    `("sequence", parts)`, `("value", value)` or None; the others are mappings. Values are plain or
+    of `enmasse.messaging.types`.
 
-    Raises NativeError: Invalid names the member that cannot be sent.
+    Raises NativeError: Invalid naming the member that cannot be encoded.
     """
 
 def decode_message(data: bytes) -> tuple[Any, ...]:
     """Decode a message into its sections, as `encode_message` takes them.
 
-    Raises NativeError: PeerError if the bytes are no message.
+    Raises NativeError: PeerError if the bytes are malformed.
     """
 
 def bench(options_json: str, progress: Callable[[str, float, int], object] | None = None) -> str:
-    """Run a load to its end and return the result as JSON.
+    """Run a load to its end and return the report as JSON.
 
-    `options_json`: an object of options by the names that `enmasse bench --help` lists.
-    `progress(phase, fraction, count)` is called a few times a second; an exception of it ends the
+    `options_json`: an object of options by the names in `enmasse bench --help`.
+    `progress(phase, fraction, count)` is called a few times a second; an exception in it ends the
     load and is raised.
 
-    Raises NativeError: Invalid for options that make no sense; Unavailable, Denied and others as
-    the server gives reason.
+    Raises NativeError: Invalid for invalid options; Unavailable, Denied and others as reported by
+    the server.
     """

@@ -127,10 +127,10 @@ class Node:
     def show_certificates(self, spaces: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Use certificates of spaces from the next handshake on; return those that are unusable."""
         with translated():
-            unshown: list[dict[str, Any]] = json.loads(
+            unusable: list[dict[str, Any]] = json.loads(
                 self._node.show_certificates(json.dumps(spaces))
             )
-        return unshown
+        return unusable
 
     def stats(self) -> dict[str, Any]:
         """Return the statistics since the start."""
@@ -187,16 +187,16 @@ class Node:
             self._node.answer_login(json.dumps(dict(answer)))
 
     def creations(self, count_max: int) -> list[dict[str, Any]]:
-        """Take the oldest addresses that links want created, without waiting."""
+        """Take the oldest creation requests of links, without blocking."""
         with translated():
             return [_object(one) for one in self._node.creations(count_max)]
 
     def creation_fd(self) -> int:
-        """Return a descriptor that is readable while there are addresses to create."""
+        """Return a descriptor that is readable while there are creation requests."""
         return self._node.creation_fd()
 
     def answer_creation(self, number: int, refused: str | None) -> None:
-        """Say why there will be no address, or that a Plan has it or will have it."""
+        """Answer a creation request with the reason of a refusal; None: the address exists."""
         with translated():
             self._node.answer_creation(json.dumps({"id": number, "refused": refused}))
 
@@ -477,7 +477,7 @@ def declare_columns(columns: Mapping[str, Any]) -> str:
 
 
 class Followed(NamedTuple):
-    """What the readings of a batch change, as record batches. See `_native.pyi`."""
+    """The changes of live state by a batch of readings, as record batches. See `_native.pyi`."""
 
     latest: "_native.Rows"
     """Numbers of rows."""

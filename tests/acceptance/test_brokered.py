@@ -1,4 +1,4 @@
-"""What brokered spaces had and every space has here, T-BR-1 to T-BR-6 of docs/acceptance.md."""
+"""Features of brokered spaces, T-BR-1 to T-BR-6 of docs/acceptance.md; every space has them."""
 
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -49,7 +49,7 @@ def platform(start_platform: Start, tmp_path_factory: pytest.TempPathFactory) ->
     return start_platform("-f", document(folder, *ADDRESSES))
 
 
-def test_T_BR_1_all_of_a_message_group_go_to_one_consumer(platform: Platform) -> None:
+def test_T_BR_1_message_group_goes_to_one_consumer(platform: Platform) -> None:
     groups = ["A"] * 15 + ["B"] * 5
     messages = [Message(body=(group, n), group_id=group) for n, group in enumerate(groups)]
     with connected(platform) as connection:
@@ -62,7 +62,7 @@ def test_T_BR_1_all_of_a_message_group_go_to_one_consumer(platform: Platform) ->
     assert sorted(of_a, key=len) == [[], list(range(15))]
 
 
-def test_T_BR_2_transactions(platform: Platform) -> None:
+def test_T_BR_2_transactions_commit_and_roll_back(platform: Platform) -> None:
     bodies = [f"message {number}" for number in range(50)]
     assert Sending(platform, "transacted", "commit").run() == "committed"
     receiving = Receiving(platform, "transacted", "commit")
@@ -77,7 +77,7 @@ def test_T_BR_2_transactions(platform: Platform) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_T_BR_3_load_in_two_batches(platform: Platform) -> None:
+def test_T_BR_3_load_in_two_batches_arrives_in_order(platform: Platform) -> None:
     half = LOAD // 2
     for first, count in ((0, half), (half, LOAD - half)):
         Container(Pumping(platform, "loaded", first, count)).run()
@@ -99,7 +99,7 @@ WILDCARDS = {
 }
 
 
-def test_T_BR_4_wildcards_at_several_levels(platform: Platform) -> None:
+def test_T_BR_4_wildcards_match_at_several_levels(platform: Platform) -> None:
     names = sorted({name for names in WILDCARDS.values() for name in names})
     with connected(platform) as connection:
         receivers = {
@@ -113,7 +113,7 @@ def test_T_BR_4_wildcards_at_several_levels(platform: Platform) -> None:
         assert all(nothing_more(receiver, 0.1) for receiver in receivers.values())
 
 
-def test_T_BR_5_a_subscription_that_is_not_durable(platform: Platform) -> None:
+def test_T_BR_5_non_durable_subscription_ends_with_its_link(platform: Platform) -> None:
     with connected(platform) as connection:
         receiver = connection.create_receiver("news", credit=20, name="own")
         send(platform, "news", *numbered(0, 10))
@@ -124,7 +124,7 @@ def test_T_BR_5_a_subscription_that_is_not_durable(platform: Platform) -> None:
         assert nothing_more(receiver)
 
 
-def test_T_BR_5_a_durable_subscription(platform: Platform) -> None:
+def test_T_BR_5_durable_subscription_stores_messages_while_detached(platform: Platform) -> None:
     with connected(platform, "durable") as connection:
         durable = DurableSubscription()
         receiver = connection.create_receiver("news", credit=20, name="sub", options=durable)
@@ -151,7 +151,7 @@ class Subscribing(Receiving):
         )
 
 
-def test_T_BR_5_a_durable_subscription_in_a_transaction(platform: Platform) -> None:
+def test_T_BR_5_durable_subscription_is_consumed_in_a_transaction(platform: Platform) -> None:
     with connected(platform, "transacted") as connection:
         receiver = connection.create_receiver("held", name="sub", options=DurableSubscription())
         receiver.link.detach()
@@ -177,7 +177,9 @@ SHARED: dict[str, tuple[str, LinkOption]] = {
 
 
 @pytest.mark.parametrize("kind", SHARED)
-def test_T_BR_5_a_shared_subscription(platform: Platform, kind: str) -> None:
+def test_T_BR_5_shared_subscription_divides_messages_among_its_links(
+    platform: Platform, kind: str
+) -> None:
     link, options = SHARED[kind]
     with connected(platform) as connection:
         receivers = [
@@ -194,7 +196,7 @@ def test_T_BR_5_a_shared_subscription(platform: Platform, kind: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_T_BR_5_subscriptions_of_JMS(platform: Platform) -> None:
+def test_T_BR_5_jms_subscriptions_of_every_kind_work(platform: Platform) -> None:
     client = CLIENTS["java"]
     client.prepare()
     answer = client.call("subscriptions", address="news", **place(platform))
@@ -206,7 +208,9 @@ def test_T_BR_5_subscriptions_of_JMS(platform: Platform) -> None:
 
 @pytest.mark.parametrize("durable", [False, True], ids=["not-durable", "durable"])
 @pytest.mark.parametrize("size", SIZES)
-def test_T_BR_6_large_messages(platform: Platform, size: int, durable: bool) -> None:
+def test_T_BR_6_large_messages_pass_queues_and_topics(
+    platform: Platform, size: int, durable: bool
+) -> None:
     body = "x" * size
     messages = [Message(body=body, durable=durable)] * 5
     send(platform, "queue", *messages)

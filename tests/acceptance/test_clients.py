@@ -54,7 +54,7 @@ queue_client = prepared(c for c in CLIENTS.values() if c.queues)
 websocket_client = prepared(c for c in CLIENTS.values() if c.websocket)
 
 
-def test_T_CL_1_ten_messages(client: Client, platform: Platform) -> None:
+def test_T_CL_1_ten_messages_are_delivered_in_order(client: Client, platform: Platform) -> None:
     options = {"count": 10, "size": 100, "settled": False, **place(platform)}
     answer = client.call("exchange", address="orders", **options)
     assert (answer["received"], answer["in_order"], answer["intact"]) == (10, True, True)
@@ -62,7 +62,7 @@ def test_T_CL_1_ten_messages(client: Client, platform: Platform) -> None:
 
 
 @pytest.mark.parametrize("listener", ["ws", "wss"])
-def test_T_CL_3_ten_messages_over_a_websocket(
+def test_T_CL_3_ten_messages_are_delivered_over_a_websocket(
     websocket_client: Client, platform: Platform, listener: str
 ) -> None:
     options = {"count": 10, "size": 100, "settled": False, **place(platform, listener)}
@@ -70,7 +70,7 @@ def test_T_CL_3_ten_messages_over_a_websocket(
     assert answer["outcomes"] == {"accepted": 10}
 
 
-def test_T_CL_4_two_receivers_take_turns(platform: Platform) -> None:
+def test_T_CL_4_two_receivers_share_messages_evenly(platform: Platform) -> None:
     with connected(platform) as connection:
         receivers = [connection.create_receiver("orders", credit=5, name=name) for name in "ab"]
         send(platform, "orders", *numbered(0, 10))
@@ -79,7 +79,9 @@ def test_T_CL_4_two_receivers_take_turns(platform: Platform) -> None:
         assert len(one) == len(other) == 5
 
 
-def test_T_CL_5_every_receiver_of_a_topic_gets_all(client: Client, platform: Platform) -> None:
+def test_T_CL_5_every_receiver_of_a_topic_gets_every_message(
+    client: Client, platform: Platform
+) -> None:
     answer = client.call("multicast", address="news", count=50, **place(platform))
     assert answer == {"received": [50, 50, 50]}
 
@@ -98,13 +100,15 @@ def test_T_CL_6_browse_then_consume_with_proton(platform: Platform) -> None:
     assert received(platform, "orders", 10) == list(range(10))
 
 
-def test_T_CL_7_drain(client: Client, platform: Platform) -> None:
+def test_T_CL_7_drain_returns_the_available_messages(client: Client, platform: Platform) -> None:
     answer = client.call("drain", address="orders", count=3, **place(platform))
     assert answer["received"] == 3
     platform.enmasse("purge", "orders")
 
 
-def test_T_CL_8_a_selector_on_a_queue(queue_client: Client, platform: Platform) -> None:
+def test_T_CL_8_selector_on_a_queue_leaves_the_rest(
+    queue_client: Client, platform: Platform
+) -> None:
     answer = queue_client.call(
         "select",
         address="orders",
@@ -116,7 +120,7 @@ def test_T_CL_8_a_selector_on_a_queue(queue_client: Client, platform: Platform) 
     assert answer == {"selected": [0, 2, 4, 6, 8], "rest": [1, 3, 5, 7, 9]}
 
 
-def test_T_CL_8_a_selector_on_a_queue_with_proton(platform: Platform) -> None:
+def test_T_CL_8_selector_on_a_queue_leaves_the_rest_with_proton(platform: Platform) -> None:
     colours = ("red", "blue")
     messages = [Message(body=n, properties={"colour": colours[n % 2]}) for n in range(10)]
     send(platform, "orders", *messages)
@@ -129,7 +133,7 @@ def test_T_CL_8_a_selector_on_a_queue_with_proton(platform: Platform) -> None:
     assert received(platform, "orders", 5) == [1, 3, 5, 7, 9]
 
 
-def test_T_CL_9_a_selector_on_a_topic(platform: Platform) -> None:
+def test_T_CL_9_selector_on_a_topic_filters_messages(platform: Platform) -> None:
     messages = [Message(body=n, properties={"n": n}) for n in range(10)]
     with connected(platform) as connection, ThreadPoolExecutor(1) as beside:
         receiver = connection.create_receiver("news", credit=20, options=Selector("n > 6"))

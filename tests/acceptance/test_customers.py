@@ -70,7 +70,7 @@ class Customer:
 
     def _use(self, user: str, first: int) -> None:
         for number in range(QUEUES):
-            # Each begins with another queue, so that they meet at none.
+            # Each user starts with another queue, so that no two use one queue at a time.
             name = self.queues[(first * 2 + number) % QUEUES]
             send(self._platform, name, *numbered(0, MESSAGES), **login(user))
             with connected(self._platform, **login(user)) as connection:
@@ -82,8 +82,8 @@ def login(user: str) -> dict[str, Any]:
     return {"user": user, "password": PASSWORD, "allowed_mechs": "PLAIN"}
 
 
-def test_T_ST_6_customers_at_once(tmp_path: Path) -> None:
-    keeper = user("keeper")  # a space that names no service opens with its last user
+def test_T_ST_6_many_customers_work_concurrently(tmp_path: Path) -> None:
+    keeper = user("keeper")  # Without users, a space that names no service would be open.
     with running(tmp_path / "data", "-f", str(document(tmp_path, keeper))) as platform:
         customers = [Customer(platform, number) for number in range(CUSTOMERS)]
         with ThreadPoolExecutor(CUSTOMERS) as threads:

@@ -56,7 +56,7 @@ def status(client: httpx2.Client, name: str) -> dict[str, Any]:
 
 
 def until(client: httpx2.Client, name: str, ready: bool) -> dict[str, Any]:
-    """The status of an address once it is ready, or is not."""
+    """Wait until an address is ready, or is not ready; return its status."""
     deadline = time.monotonic() + 20
     while (found := status(client, name))["isReady"] is not ready:
         assert time.monotonic() < deadline, found
@@ -64,7 +64,7 @@ def until(client: httpx2.Client, name: str, ready: bool) -> dict[str, Any]:
 
 
 def lives(platform: Platform, to: str, ttl_s: float | None) -> tuple[Any, float, float]:
-    """The body of a message that expires, and the fewest and most seconds it can have lived."""
+    """The body of an expired message, and the bounds of its lifetime in seconds."""
     with connected(platform) as connection:
         receiver = connection.create_receiver("expired", credit=1)
         message = Message(body=f"{to} {ttl_s}")
@@ -91,17 +91,17 @@ def lives(platform: Platform, to: str, ttl_s: float | None) -> tuple[Any, float,
         ("timed", 60.0, 0.6),
     ],
 )
-def test_T_DL_1_a_time_to_live_is_brought_between_the_bounds(
+def test_T_DL_1_ttl_is_clamped_to_the_bounds_of_the_address(
     platform: Platform, to: str, ttl_s: float | None, lives_s: float
 ) -> None:
     body, fewest_s, most_s = lives(platform, to, ttl_s)
     assert body == f"{to} {ttl_s}"
-    # A tenth for the two clocks; a second for the expiry of an idle queue, two for a busy machine.
+    # Tolerances: 0.1 s between two clocks, 1 s for expiry on an idle queue, 2 s for a busy machine.
     assert lives_s - 0.1 <= most_s
     assert fewest_s <= lives_s + 3
 
 
-def test_T_DL_1_status_tells_what_holds_and_removal_restores(platform: Platform) -> None:
+def test_T_DL_1_status_shows_ttl_bounds_until_they_are_removed(platform: Platform) -> None:
     with http(platform) as client:
         assert status(client, "clamped")["messageTtl"] == {"minimum": 500, "maximum": 5000}
         platform.enmasse("create", "address", "freed", "--type", "queue", "--ttl-max", "500ms")
@@ -126,7 +126,7 @@ def test_T_DL_1_status_tells_what_holds_and_removal_restores(platform: Platform)
 
 
 def given_up(platform: Platform, receiver: BlockingReceiver, origin: str) -> None:
-    """A message fails twice, and is a dead letter then."""
+    """Fail a message twice and check that it becomes a dead letter."""
     for attempt in range(2):
         assert receiver.receive(timeout=20).delivery_count == attempt
         fail(receiver)
@@ -142,7 +142,7 @@ def given_up(platform: Platform, receiver: BlockingReceiver, origin: str) -> Non
 
 
 @pytest.mark.parametrize(("to", "source"), [("tried", "tried"), ("news", "news::reader")])
-def test_T_DL_2_a_message_that_fails_twice_is_a_dead_letter(
+def test_T_DL_2_message_is_dead_lettered_after_two_failed_attempts(
     platform: Platform, to: str, source: str
 ) -> None:
     send(platform, to, Message(body="bad"))
@@ -150,7 +150,7 @@ def test_T_DL_2_a_message_that_fails_twice_is_a_dead_letter(
         given_up(platform, connection.create_receiver(source, credit=1), source)
 
 
-def test_T_DL_2_what_is_released_has_not_failed(platform: Platform) -> None:
+def test_T_DL_2_released_delivery_is_not_a_failed_attempt(platform: Platform) -> None:
     send(platform, "tried", Message(body="again"))
     with connected(platform) as connection:
         receiver = connection.create_receiver("tried", credit=1)
@@ -161,7 +161,7 @@ def test_T_DL_2_what_is_released_has_not_failed(platform: Platform) -> None:
     assert received(platform, "dead", 0) == []
 
 
-def test_T_DL_2_without_a_limit_they_come_back(platform: Platform) -> None:
+def test_T_DL_2_failed_message_is_redelivered_without_an_attempt_limit(platform: Platform) -> None:
     send(platform, "patient", Message(body="again"))
     with connected(platform) as connection:
         receiver = connection.create_receiver("patient", credit=1)
@@ -181,7 +181,7 @@ def test_T_DL_3_a_rejected_message_is_a_dead_letter_at_once(platform: Platform) 
     assert received(platform, "dead", 1) == ["poison"]
 
 
-def test_T_DL_4_an_address_waits_for_the_dead_letter_it_names(platform: Platform) -> None:
+def test_T_DL_4_address_is_not_ready_without_its_dead_letter_address(platform: Platform) -> None:
     resource = {
         "apiVersion": "enmasse.io/v1beta1",
         "kind": "Address",
@@ -203,6 +203,6 @@ def test_T_DL_4_an_address_waits_for_the_dead_letter_it_names(platform: Platform
 
 
 @pytest.mark.parametrize("to", ["clamped", "timed"])
-def test_T_DL_5_expired_messages_are_at_the_expiry_address(platform: Platform, to: str) -> None:
+def test_T_DL_5_expired_messages_go_to_the_expiry_address(platform: Platform, to: str) -> None:
     send(platform, to, *[Message(body=f"{to} {number}", ttl=0.5) for number in range(5)])
     assert received(platform, "expired", 5) == [f"{to} {number}" for number in range(5)]

@@ -1,7 +1,7 @@
 """Plans under traffic, T-PL-6, T-PL-12 to T-PL-16, T-AS-3 and T-AS-14 of docs/acceptance.md.
 
-Where the original moved queues between brokers and started routers, nothing moves here; what its
-tests count must hold all the same.
+The original moved queues between brokers and started routers. Here nothing moves, but the message
+counts of its tests must hold too.
 """
 
 import time
@@ -33,7 +33,7 @@ INFRA = "/apis/admin.enmasse.io/v1beta1/namespaces/enmasse-infra/standardinfraco
 MERGE = {"content-type": "application/merge-patch+json"}
 BATCH = 450
 ROUTERS_FOR, ROUTERS_LESS = 210, 120
-"""Anycast addresses that are made, and that are deleted again."""
+"""Numbers of anycast addresses that are created, and of those that are deleted."""
 
 DECLARED = """
 apiVersion: admin.enmasse.io/v1beta1
@@ -110,10 +110,10 @@ def http(platform: Platform) -> Iterator[httpx2.Client]:
 
 
 def until(is_so: Callable[[], bool]) -> None:
-    """Wait until something is so."""
+    """Wait until a condition holds."""
     deadline = time.monotonic() + 60
     while not is_so():
-        assert time.monotonic() < deadline, "it has not come to be so"
+        assert time.monotonic() < deadline, "the condition does not hold in time"
 
 
 def patch(http: httpx2.Client, path: str, spec: dict[str, Any]) -> None:
@@ -122,7 +122,7 @@ def patch(http: httpx2.Client, path: str, spec: dict[str, Any]) -> None:
 
 
 def change(http: httpx2.Client, name: str, plan: str) -> None:
-    """Give an address another plan and wait until it holds."""
+    """Give an address another plan and wait until it is in force."""
     path = f"{ADDRESSES}/default.{name}"
     patch(http, path, {"plan": plan})
     until(
@@ -134,14 +134,14 @@ def change(http: httpx2.Client, name: str, plan: str) -> None:
 
 
 def taken(platform: Platform, name: str, count: int) -> list[Any]:
-    """Take so many messages of an address that has more."""
+    """Receive `count` messages of an address that has more."""
     with connected(platform) as connection:
         bodies = take(connection.create_receiver(name, credit=50), count)
         heard(connection)
         return bodies
 
 
-def test_T_AS_3_messages_through_one_of_each_type(platform: Platform) -> None:
+def test_T_AS_3_each_address_type_passes_messages(platform: Platform) -> None:
     with connected(platform) as connection, ThreadPoolExecutor(1) as beside:
         for name in ("direct", "copies", "news"):
             receiver = connection.create_receiver(name, credit=10)
@@ -155,9 +155,7 @@ def test_T_AS_3_messages_through_one_of_each_type(platform: Platform) -> None:
     assert received(platform, "up", 10) == list(range(10))
 
 
-def test_T_AS_14_names_that_differ_in_case_alone_are_two_addresses(
-    platform: Platform, http: httpx2.Client
-) -> None:
+def test_T_AS_14_addresses_are_case_sensitive(platform: Platform, http: httpx2.Client) -> None:
     head = {"apiVersion": "enmasse.io/v1beta1", "kind": "Address"}
     for number, name in enumerate(("Orders", "orders")):
         spec = {"address": name, "type": "queue", "plan": "standard-small-queue"}
@@ -170,7 +168,7 @@ def test_T_AS_14_names_that_differ_in_case_alone_are_two_addresses(
         assert received(platform, name, 1) == [name]
 
 
-def test_T_PL_6_what_queues_hold_outlives_those_beside_them(
+def test_T_PL_6_messages_survive_the_deletion_of_other_queues(
     platform: Platform, http: httpx2.Client
 ) -> None:
     for name in QUEUES:
@@ -183,7 +181,7 @@ def test_T_PL_6_what_queues_hold_outlives_those_beside_them(
 
 
 @pytest.mark.parametrize("kind", ["anycast"])
-def test_T_PL_12_many_addresses_come_and_go_and_messages_pass_throughout(
+def test_T_PL_12_messages_pass_while_addresses_are_created_and_deleted(
     platform: Platform, http: httpx2.Client, kind: str
 ) -> None:
     names = [f"many-{number}" for number in range(ROUTERS_FOR)]
@@ -223,7 +221,7 @@ def _is_ready(http: httpx2.Client, name: str) -> bool:
     [("up", ["large", "xlarge"]), ("down", ["large", "small"])],
     ids=["T_PL_13", "T_PL_14"],
 )
-def test_T_PL_13_14_counts_are_exact_while_the_plan_of_a_queue_changes(
+def test_T_PL_13_14_plan_change_of_a_queue_loses_no_message(
     platform: Platform, http: httpx2.Client, name: str, sizes: list[str]
 ) -> None:
     sent, got = 0, []
@@ -244,7 +242,7 @@ def test_T_PL_13_14_counts_are_exact_while_the_plan_of_a_queue_changes(
     assert sorted(got) == list(range(sent))
 
 
-def test_T_PL_15_16_an_infra_config_bounds_the_size_of_messages(
+def test_T_PL_15_16_infra_config_limits_the_message_size(
     platform: Platform, http: httpx2.Client
 ) -> None:
     def is_refused(size: int) -> bool:
@@ -263,11 +261,11 @@ def test_T_PL_15_16_an_infra_config_bounds_the_size_of_messages(
     until(lambda: not is_refused(10_000))
 
 
-def test_T_PL_16_an_infra_config_says_what_a_rejection_is(
+def test_T_PL_16_infra_config_decides_if_rejected_messages_are_redelivered(
     platform: Platform, http: httpx2.Client
 ) -> None:
-    def comes_back() -> bool:
-        """Whether a rejected message is tried again; it ends as a dead letter either way."""
+    def is_redelivered() -> bool:
+        """Whether a rejected message is redelivered; it becomes a dead letter either way."""
         send(platform, "tried", Message(body="poison"))
         rejections = 0
         with connected(platform) as connection:
@@ -286,8 +284,8 @@ def test_T_PL_16_an_infra_config_says_what_a_rejection_is(
             heard(connection)
         return rejections > 1
 
-    assert not comes_back()
+    assert not is_redelivered()
     patch(http, INFRA, {"broker": {"treatRejectAsUnmodifiedDeliveryFailed": True}})
-    until(comes_back)
+    until(is_redelivered)
     patch(http, INFRA, {"broker": {"treatRejectAsUnmodifiedDeliveryFailed": False}})
-    until(lambda: not comes_back())
+    until(lambda: not is_redelivered())

@@ -34,7 +34,7 @@ ALICE: dict[str, Any] = {"user": "alice", "password": PASSWORD, "allowed_mechs":
 
 
 @pytest.mark.parametrize("killed", [False, True], ids=["SIGTERM", "SIGKILL"])
-def test_T_RS_1_and_2_a_restart_keeps_spaces_users_addresses_and_messages(
+def test_T_RS_1_and_2_spaces_users_addresses_and_messages_survive_a_restart(
     tmp_path: Path, killed: bool
 ) -> None:
     declared = document(tmp_path, *map(address, QUEUES), user("alice", "*"))
@@ -61,7 +61,7 @@ FULL = f"{{bytes: {HALF_MB}, onFull: reject}}"
 
 
 @pytest.mark.parametrize("relief", ["delete", "drain"])
-def test_T_RS_4_a_full_queue_refuses_and_the_other_works(tmp_path: Path, relief: str) -> None:
+def test_T_RS_4_full_queue_rejects_while_another_queue_works(tmp_path: Path, relief: str) -> None:
     addresses = (address("full", limits=FULL), address("other", limits=FULL))
     declared = document(tmp_path, *addresses)
     with running(tmp_path / "data", "-f", str(declared)) as up:
@@ -91,7 +91,7 @@ def soak(up: Platform, name: str, count: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_T_RS_5_ten_queues_and_ten_topics_under_load(
+def test_T_RS_5_ten_queues_and_ten_topics_lose_no_message_under_load(
     start_platform: Start, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     topics = [f"topic-{number}" for number in range(10)]
@@ -120,7 +120,7 @@ def space_of(name: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_T_RS_6_spaces_come_and_go_under_load(tmp_path: Path) -> None:
+def test_T_RS_6_spaces_are_created_and_deleted_under_load(tmp_path: Path) -> None:
     with running(tmp_path / "data") as up:
         for turn in range(2):
             names = [f"space-{turn}-{number}" for number in range(5)]
@@ -149,7 +149,7 @@ def fill(up: Platform, space: str, queue: int) -> None:
         assert take(receiver, 1023) == list(range(1023))
 
 
-def test_T_RS_11_figures_tell_what_is_ready(tmp_path: Path) -> None:
+def test_T_RS_11_metrics_report_readiness_and_address_count(tmp_path: Path) -> None:
     with running(tmp_path / "data") as up:
         page = httpx2.get(f"{up.url('http')}/metrics").text
         assert "\nenmasse_ready 1.0\n" in page

@@ -79,7 +79,7 @@ def test_T_ST_2_multicast_copies_to_every_receiver(platform: Platform) -> None:
         sent.result()
 
 
-def test_T_ST_3_small_queues_beside_each_other(platform: Platform) -> None:
+def test_T_ST_3_concurrent_small_queues_are_independent(platform: Platform) -> None:
     names = [f"small-{number}" for number in range(3)]
     with ThreadPoolExecutor(3) as threads:
         list(threads.map(lambda name: send(platform, name, *numbered(0, 512)), names))
@@ -88,7 +88,9 @@ def test_T_ST_3_small_queues_beside_each_other(platform: Platform) -> None:
 
 
 @pytest.mark.parametrize("name", ["Large_Queue", "xlarge-queue"])
-def test_T_ST_4_a_large_queue_shared_by_two_receivers(platform: Platform, name: str) -> None:
+def test_T_ST_4_large_queue_is_shared_by_two_receivers_in_order(
+    platform: Platform, name: str
+) -> None:
     send(platform, name, *numbered(0, 512))
     with connected(platform) as connection:
         receivers = [connection.create_receiver(name, credit=16, name=link) for link in "ab"]
@@ -97,7 +99,7 @@ def test_T_ST_4_a_large_queue_shared_by_two_receivers(platform: Platform, name: 
     assert one == sorted(one) and other == sorted(other)
 
 
-def test_T_ST_5_priorities(platform: Platform) -> None:
+def test_T_ST_5_queue_delivers_by_priority_then_order(platform: Platform) -> None:
     messages = [Message(body=number, priority=number * 7 % 10) for number in range(1024)]
     send(platform, "prioritized", *messages)
     got = received(platform, "prioritized", 1024)
@@ -106,7 +108,7 @@ def test_T_ST_5_priorities(platform: Platform) -> None:
 
 @pytest.mark.parametrize("durable", [False, True], ids=["not-durable", "durable"])
 @pytest.mark.parametrize("size", SIZES)
-def test_T_ST_7_large_messages_on_queues(platform: Platform, size: int, durable: bool) -> None:
+def test_T_ST_7_large_messages_pass_a_queue(platform: Platform, size: int, durable: bool) -> None:
     body = "x" * size
     send(platform, "small-0", *[Message(body=body, durable=durable)] * 10)
     assert received(platform, "small-0", 10) == [body] * 10
@@ -114,12 +116,12 @@ def test_T_ST_7_large_messages_on_queues(platform: Platform, size: int, durable:
 
 @pytest.mark.parametrize("durable", [False, True], ids=["not-durable", "durable"])
 @pytest.mark.parametrize("size", SIZES)
-def test_T_ST_7_large_messages_on_topics(platform: Platform, size: int, durable: bool) -> None:
+def test_T_ST_7_large_messages_pass_a_topic(platform: Platform, size: int, durable: bool) -> None:
     body = "x" * size
     messages = [Message(body=body, durable=durable)] * 10
     with connected(platform) as connection, ThreadPoolExecutor(1) as beside:
         receivers = [connection.create_receiver("t", credit=20, name=name) for name in "ab"]
-        # Who does not read while they are sent misses some of them.
+        # A receiver that does not read during the sends misses messages.
         sent = beside.submit(send, platform, "t", *messages)
         for receiver in receivers:
             assert take(receiver, 10) == [body] * 10
@@ -154,7 +156,7 @@ SELECTORS = {
 
 
 @pytest.mark.parametrize("selector", SELECTORS)
-def test_T_ST_9_a_selector_takes_its_messages_and_another_gets_the_rest(
+def test_T_ST_9_selector_and_its_negation_divide_the_messages(
     platform: Platform, selector: str
 ) -> None:
     messages = [
@@ -179,7 +181,7 @@ def test_T_ST_9_a_selector_takes_its_messages_and_another_gets_the_rest(
         assert nothing_more(some) and nothing_more(others)
 
 
-def test_T_ST_10_wildcards_of_a_declared_topic(platform: Platform) -> None:
+def test_T_ST_10_wildcards_match_below_a_declared_topic(platform: Platform) -> None:
     with connected(platform) as connection:
         below = connection.create_receiver("t/#", credit=100)
         children = connection.create_receiver("t/world/+", credit=100)
@@ -194,7 +196,7 @@ def test_T_ST_10_wildcards_of_a_declared_topic(platform: Platform) -> None:
 
 
 @pytest.mark.parametrize("source", ["diary::kept", "archive::kept-too", "news"])
-def test_T_ST_11_a_durable_subscription_keeps_what_comes_meanwhile(
+def test_T_ST_11_durable_subscription_stores_messages_while_detached(
     platform: Platform, source: str
 ) -> None:
     topic, _, declared = source.partition("::")
@@ -212,7 +214,7 @@ def test_T_ST_11_a_durable_subscription_keeps_what_comes_meanwhile(
         receiver.close()
 
 
-def test_T_ST_12_a_subscription_has_as_many_consumers_as_it_says(platform: Platform) -> None:
+def test_T_ST_12_subscription_enforces_its_consumer_limit(platform: Platform) -> None:
     with connected(platform) as connection:
         connection.create_receiver("held::one", name="first")
         with pytest.raises((LinkDetached, LinkException), match="consumer limit"):

@@ -33,7 +33,7 @@ class Api:
     """The HTTP API of a platform."""
 
     def __init__(self, platform: Platform, http: httpx2.Client) -> None:
-        """Ask a platform by a client, which whoever made it closes."""
+        """Use a client that its creator closes."""
         token = (platform.data / "token").read_text().strip()
         http.base_url = platform.url("http")
         http.headers["authorization"] = f"Bearer {token}"
@@ -91,7 +91,7 @@ def login(name: str = "alice", password: str = PASSWORD) -> dict[str, Any]:
 
 
 def allowed(platform: Platform, name: str, **who: Any) -> tuple[bool, bool]:
-    """Whether one may send to an address, and receive from it."""
+    """Whether a user may send to an address, and receive from it."""
     answers = []
     for attach in ("create_sender", "create_receiver"):
         with connected(platform, **who) as connection:
@@ -123,7 +123,7 @@ ADDRESSED = (
 
 @pytest.fixture(scope="module")
 def platform(start_platform: Start, tmp_path_factory: pytest.TempPathFactory) -> Platform:
-    """A platform whose space has a user who may do nothing, so that it is closed."""
+    """A platform whose space has a user without rights, so that it is closed."""
     folder = tmp_path_factory.mktemp("documents")
     return start_platform("-f", document(folder, *ADDRESSED, user("keeper")))
 
@@ -151,7 +151,7 @@ def make_alice(api: Api) -> Callable[..., None]:
     ("operations", "may"),
     [(["send"], (True, False)), (["recv"], (False, True)), (["view", "manage"], (False, False))],
 )
-def test_T_AU_1_only_the_operation_on_the_address(
+def test_T_AU_1_user_may_only_use_granted_operations_and_addresses(
     platform: Platform,
     make_alice: Callable[..., None],
     operations: list[str],
@@ -175,7 +175,7 @@ def test_T_AU_1_only_the_operation_on_the_address(
         ("#", ["orders", "news/a/b", "all"], []),
     ],
 )
-def test_T_AU_2_patterns_of_every_type(
+def test_T_AU_2_rights_match_address_patterns(
     platform: Platform,
     make_alice: Callable[..., None],
     pattern: str,
@@ -190,13 +190,13 @@ def test_T_AU_2_patterns_of_every_type(
 
 
 def ended(connection: BlockingConnection) -> Any:
-    """Wait until the other end has ended a link; return the condition."""
+    """Wait until the node has detached a link; return the condition."""
     with pytest.raises(LinkDetached) as detached:
         connection.wait(lambda: False, timeout=WAIT_S)
     return detached.value.condition
 
 
-def test_T_AU_3_a_right_that_is_taken_away_ends_the_links_that_need_it(
+def test_T_AU_3_revoked_right_detaches_its_links(
     platform: Platform, api: Api, make_alice: Callable[..., None]
 ) -> None:
     make_alice((["orders", "other"], ["send", "recv"]))
@@ -218,7 +218,7 @@ def test_T_AU_3_a_right_that_is_taken_away_ends_the_links_that_need_it(
         f"{USERS}/default.alice",
         authorization=[{"addresses": ["#"], "operations": ["recv"]}],
     )
-    assert stored(platform, "orders") == 5, "what was held came back"
+    assert stored(platform, "orders") == 5, "the unsettled delivery must be released"
     with connected(platform, **login()) as connection:
         receiver = connection.create_receiver("orders", credit=5)
         bodies = []
@@ -233,7 +233,7 @@ def test_T_AU_3_a_right_that_is_taken_away_ends_the_links_that_need_it(
 
 @contextmanager
 def cut_off(platform: Platform, **who: Any) -> Iterator[None]:
-    """A connection that is open before, and closed by the node for want of a right after."""
+    """A connection that the node closes as unauthorized within the block."""
     with connected(platform, **who) as connection:
         connection.create_receiver("orders")
         yield
@@ -241,7 +241,7 @@ def cut_off(platform: Platform, **who: Any) -> Iterator[None]:
             connection.wait(lambda: False, timeout=WAIT_S)
 
 
-def test_T_AU_3_a_user_that_goes_and_a_password_that_changes_end_connections(
+def test_T_AU_3_deleted_user_or_changed_password_closes_connections(
     platform: Platform, api: Api, make_alice: Callable[..., None]
 ) -> None:
     make_alice((["orders"], ["recv"]))
@@ -256,7 +256,7 @@ def test_T_AU_3_a_user_that_goes_and_a_password_that_changes_end_connections(
 
 
 @pytest.mark.parametrize("name", ["a", "a.b@c:d-e_f", "9lives", "x" * 255])
-def test_T_AU_4_names_that_are_allowed(platform: Platform, api: Api, name: str) -> None:
+def test_T_AU_4_valid_user_names_are_accepted(platform: Platform, api: Api, name: str) -> None:
     spec = a_user(name, PASSWORD, (["orders"], ["send"]))
     assert api.make(USERS, "MessagingUser", "default.alice", spec).status_code == 201
     api.ready(f"{USERS}/default.alice")
@@ -265,12 +265,12 @@ def test_T_AU_4_names_that_are_allowed(platform: Platform, api: Api, name: str) 
 
 
 @pytest.mark.parametrize("name", ["Alice", "alice!", "-alice", "alice.", "_a", "", "al ice", "ä"])
-def test_T_AU_4_names_that_are_refused(api: Api, name: str) -> None:
+def test_T_AU_4_invalid_user_names_are_refused(api: Api, name: str) -> None:
     answer = api.make(USERS, "MessagingUser", "default.alice", a_user(name))
     assert answer.status_code == 422 and "spec.username" in answer.text
 
 
-def test_T_AU_4_the_life_of_a_user(platform: Platform, api: Api) -> None:
+def test_T_AU_4_user_is_created_changed_and_deleted(platform: Platform, api: Api) -> None:
     path = f"{USERS}/default.alice"
     wrong = a_user("alice", PASSWORD, (["orders"], ["browse"]))
     assert "operations" in api.make(USERS, "MessagingUser", "default.alice", wrong).text
@@ -287,7 +287,7 @@ def test_T_AU_4_the_life_of_a_user(platform: Platform, api: Api) -> None:
     assert allowed(platform, "orders", **login()) == (True, False)
     federated = {"type": "federated", "password": None}
     api.change(path, authentication=federated)
-    assert not comes_in(platform, **login()), "one who has no password"
+    assert not comes_in(platform, **login()), "a federated user has no password"
     assert api.http.delete(path).status_code == 200
     until(lambda: not comes_in(platform, **login()), "the user has gone")
 
@@ -296,7 +296,7 @@ def guarded(service: str) -> dict[str, Any]:
     return {"type": "standard", "authenticationService": {"name": service}}
 
 
-def test_T_AU_5_services_beside_one_another(tmp_path: Path) -> None:
+def test_T_AU_5_spaces_use_different_authentication_services(tmp_path: Path) -> None:
     with (
         authenticator() as known,
         running(tmp_path / "data") as up,
@@ -334,7 +334,7 @@ def test_T_AU_5_services_beside_one_another(tmp_path: Path) -> None:
         assert not comes_in(up, **at("at-elsewhere", "alice", PASSWORD))
         assert {host for _, host in known.asked} == {"default-at-elsewhere"}
 
-        # a service that is used stays; a space may turn to another, and its clients with it
+        # A used service cannot be deleted. A space that changes its service closes connections.
         assert api.http.delete(f"{SERVICES}/elsewhere").status_code == 409
         with connected(up, **at("at-elsewhere", "carol", "external")) as connection:
             api.change(f"{SPACES}/at-elsewhere", authenticationService={"name": "closed"})
@@ -344,7 +344,7 @@ def test_T_AU_5_services_beside_one_another(tmp_path: Path) -> None:
         assert api.http.delete(f"{SERVICES}/elsewhere").status_code == 200
 
 
-def test_T_AU_6_a_restart_loses_no_user(tmp_path: Path) -> None:
+def test_T_AU_6_users_survive_a_restart(tmp_path: Path) -> None:
     declared = document(tmp_path, address("orders"), user("alice", "orders"))
     for arguments in (["-f", str(declared)], []):
         with running(tmp_path / "data", *arguments) as up:

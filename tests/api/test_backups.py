@@ -17,7 +17,7 @@ from enmasse.api.monitoring.statistics import Statistics
 from enmasse.base.data_dir import DataDir
 from enmasse.base.rotated import RotatedFile
 from enmasse.control import Admission
-from enmasse.engines import AddressFigures
+from enmasse.engines import AddressStatistics
 from enmasse.resources import one_document, parse
 from enmasse.store import MemoryStore
 from enmasse.store.archive import PRIVATE, Archive
@@ -34,7 +34,7 @@ async def platform(tmp_path: Path) -> Platform:
     clock = doubles.TestClock()
     store, engine = MemoryStore(clock), FakeEngine()
     await store.put([doubles.space(), doubles.queue(), parse(one_document(SECRET))])
-    engine.figures = [AddressFigures("uid-1", "default", "orders", stored=3)]
+    engine.figures = [AddressStatistics("uid-1", "default", "orders", stored=3)]
     data = DataDir(tmp_path / "data")
     with data:
         data.token.write_text("secret")
@@ -60,7 +60,7 @@ def client(served: Platform | Starlette, token: str = "secret") -> httpx2.AsyncC
     return httpx2.AsyncClient(transport=transport, base_url="http://localhost", headers=headers)
 
 
-async def test_it_has_resources_and_messages_and_no_secrets(
+async def test_backup_contains_resources_and_messages_but_no_secrets(
     platform: Platform, tmp_path: Path
 ) -> None:
     async with client(platform) as http:
@@ -81,7 +81,7 @@ async def test_it_has_resources_and_messages_and_no_secrets(
     assert [name for name in manifest.entries if name != "resources.jsonl"] == ["journal/1.log"]
 
 
-async def test_secrets_are_in_it_if_asked_for(platform: Platform, tmp_path: Path) -> None:
+async def test_backup_contains_secrets_on_request(platform: Platform, tmp_path: Path) -> None:
     async with client(platform) as http:
         answer = await http.get(PATH, params={"secrets": "true"})
     file = tmp_path / "backup"
@@ -93,7 +93,7 @@ async def test_secrets_are_in_it_if_asked_for(platform: Platform, tmp_path: Path
     assert f"{PRIVATE}token" in manifest.entries
 
 
-async def test_who_goes_before_the_first_byte_is_written_down_and_keeps_others_from_nothing(
+async def test_disconnect_before_the_first_byte_is_audited_and_releases_the_backup(
     platform: Platform, trail: RotatedFile
 ) -> None:
     app = create_app(platform, token="secret", hosts=["localhost"], trail=trail)
@@ -123,12 +123,12 @@ async def test_who_goes_before_the_first_byte_is_written_down_and_keeps_others_f
         assert (one["resource"], one["decision"]) == ("backup", "allowed")
 
 
-async def test_a_process_that_stands_by_has_no_messages(platform: Platform) -> None:
+async def test_backup_from_a_stand_by_process_is_unavailable(platform: Platform) -> None:
     async with client(replace(platform, data=lambda: None)) as http:
         answer = await http.get(PATH)
     assert (answer.status_code, answer.json()["details"]["code"]) == (503, "E6008")
 
 
-async def test_it_is_for_those_who_know_the_token(platform: Platform) -> None:
+async def test_backup_requires_the_token(platform: Platform) -> None:
     async with client(platform, token="guess") as http:
         assert (await http.get(PATH)).status_code == 401

@@ -1,4 +1,4 @@
-"""Details in which clients rely on an API server of Kubernetes."""
+"""Conventions of the Kubernetes API server on which clients rely."""
 
 import asyncio
 import ssl
@@ -14,7 +14,7 @@ from enmasse.auth.certificates import ensure_certificates
 from enmasse.base.clock import SystemClock
 
 
-async def test_messaging_is_not_ready_with_a_stopped_journal_and_on_a_stand_by(
+async def test_messaging_readiness_fails_on_a_stopped_journal_and_on_a_stand_by(
     served: Served,
 ) -> None:
     stranger = served.client()
@@ -23,14 +23,16 @@ async def test_messaging_is_not_ready_with_a_stopped_journal_and_on_a_stand_by(
     served.engine.troubled = "the journal has stopped: no space"
     stopped = await stranger.get("/readyz/messaging")
     assert (stopped.status_code, stopped.text) == (503, "the journal has stopped: no space\n")
-    assert (await stranger.get("/readyz")).status_code == 200, "the API goes on"
+    assert (await stranger.get("/readyz")).status_code == 200, "the API is still ready"
     served.engine.troubled = None
     served.ready = False
     assert (await stranger.get("/readyz/messaging")).status_code == 503
 
 
 @pytest.mark.parametrize("where", ["query", "body"])
-async def test_an_unknown_propagation_policy_deletes_nothing(served: Served, where: str) -> None:
+async def test_delete_with_an_unknown_propagation_policy_is_refused(
+    served: Served, where: str
+) -> None:
     await served.http.post(SPACES, json=body(space()))
     said = {"propagationPolicy": "Bogus"}
     given = {"params": said} if where == "query" else {"json": said}
@@ -54,14 +56,14 @@ async def test_a_put_without_a_version_is_invalid(served: Served) -> None:
     assert "metadata.resourceVersion" in refused.json()["message"]
     made["metadata"]["resourceVersion"] = version
     assert (await served.http.put(one, json=made)).status_code == 200
-    # Kinds of v1 take it, as there.
+    # As in Kubernetes, kinds of v1 accept a PUT without a version.
     maps = "/api/v1/namespaces/default/configmaps"
     config = {"metadata": {"name": "some"}, "data": {"a": "1"}}
     assert (await served.http.post(maps, json=config)).status_code == 201
     assert (await served.http.put(f"{maps}/some", json=config)).status_code == 200
 
 
-async def test_of_a_length_and_a_transfer_coding_the_coding_counts(served: Served) -> None:
+async def test_transfer_encoding_overrides_content_length(served: Served) -> None:
     listener = bind("127.0.0.1", 0)
     server = Server(served.app, listener)
     running = asyncio.ensure_future(server.run_until_stopped())
@@ -82,7 +84,7 @@ async def test_of_a_length_and_a_transfer_coding_the_coding_counts(served: Serve
 
 @pytest.mark.parametrize("secure", [False, True])
 @pytest.mark.parametrize("coded", [False, True], ids=["length", "chunked"])
-async def test_who_sends_too_much_reads_why(
+async def test_oversized_request_reads_the_413_response(
     served: Served, tmp_path: Path, secure: bool, coded: bool
 ) -> None:
     tls = ensure_certificates(tmp_path, ["localhost"], SystemClock()) if secure else None

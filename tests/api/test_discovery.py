@@ -1,4 +1,4 @@
-"""Discovery, in both forms, and what clients ask before they ask for anything else."""
+"""Discovery in both forms, and the other requests that clients send first."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from asgi_platform import Served
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 
-async def test_the_groups_and_their_versions_are_listed(served: Served) -> None:
+async def test_discovery_lists_groups_and_versions(served: Served) -> None:
     groups = (await served.http.get("/apis")).json()
     assert groups["kind"] == "APIGroupList"
     names = [group["name"] for group in groups["groups"]]
@@ -19,7 +19,7 @@ async def test_the_groups_and_their_versions_are_listed(served: Served) -> None:
     assert (core["kind"], core["versions"]) == ("APIVersions", ["v1"])
 
 
-async def test_the_kinds_of_a_group_are_listed_with_their_verbs(served: Served) -> None:
+async def test_discovery_lists_kinds_with_their_verbs(served: Served) -> None:
     listed = (await served.http.get("/apis/enmasse.io/v1beta1")).json()["resources"]
     kinds = {kind["name"]: kind for kind in listed}
     operations = ("purge", "peek", "move", "copy", "redrive")
@@ -44,7 +44,7 @@ async def test_the_kinds_of_a_group_are_listed_with_their_verbs(served: Served) 
     ]  # fmt: skip
 
 
-async def test_a_kind_of_two_groups_has_its_short_name_in_one(served: Served) -> None:
+async def test_kind_in_two_groups_has_its_short_name_in_only_one(served: Served) -> None:
     listed = (await served.http.get("/apis/user.enmasse.io/v1beta1")).json()["resources"]
     assert [kind["name"] for kind in listed] == ["messagingusers", "messagingusers/status"]
     assert "shortNames" not in listed[0]
@@ -54,7 +54,7 @@ async def test_a_kind_of_two_groups_has_its_short_name_in_one(served: Served) ->
     ("path", "group", "resource"),
     [("/apis", "enmasse.io", "addresses"), ("/api", "", "namespaces")],
 )
-async def test_all_of_it_comes_in_one_document(
+async def test_aggregated_discovery_returns_one_document(
     served: Served, path: str, group: str, resource: str
 ) -> None:
     accept = f"{AGGREGATED},application/json"
@@ -72,20 +72,20 @@ async def test_all_of_it_comes_in_one_document(
     assert ("purge" in parts) is (group != "")
 
 
-async def test_who_prefers_the_plain_form_gets_it(served: Served) -> None:
+async def test_discovery_prefers_the_first_accepted_form(served: Served) -> None:
     accept = f"application/json,{AGGREGATED}"
     answer = await served.http.get("/apis", headers={"Accept": accept})
     assert answer.json()["kind"] == "APIGroupList"
 
 
-async def test_the_version_reads_as_one_of_kubernetes(served: Served) -> None:
+async def test_version_has_the_fields_of_a_kubernetes_version(served: Served) -> None:
     version = (await served.http.get("/version")).json()
     assert version["gitVersion"].startswith(f"v{version['major']}.{version['minor']}.0+enmasse-")
     required = {"gitCommit", "gitTreeState", "buildDate", "goVersion", "compiler", "platform"}
     assert all(isinstance(version[name], str) for name in required)
 
 
-async def test_the_bearer_may_do_everything_and_is_told_so(served: Served) -> None:
+async def test_self_subject_reviews_allow_the_owner_everything(served: Served) -> None:
     base = "/apis/authorization.k8s.io/v1"
     asked = {"spec": {"resourceAttributes": {"verb": "create", "resource": "addresses"}}}
     answer = await served.http.post(f"{base}/selfsubjectaccessreviews", json=asked)
@@ -104,7 +104,7 @@ async def test_the_bearer_may_do_everything_and_is_told_so(served: Served) -> No
     assert who.json()["status"]["userInfo"]["username"] == "enmasse:token"
 
 
-async def test_the_newest_version_of_a_group_comes_first(served: Served) -> None:
+async def test_discovery_lists_the_newest_version_first(served: Served) -> None:
     group = (await served.http.get("/apis/admin.enmasse.io")).json()
     assert group["preferredVersion"]["version"] == "v1beta2"
     assert [one["version"] for one in group["versions"]] == ["v1beta2", "v1beta1"]
@@ -119,8 +119,8 @@ async def test_the_newest_version_of_a_group_comes_first(served: Served) -> None
     assert {"standardinfraconfigs", "brokeredinfraconfigs", "authenticationservices"} < older
 
 
-async def test_there_are_no_definitions_of_other_kinds(served: Served) -> None:
-    """kubectl asks before it says that there are no matches for a kind."""
+async def test_list_of_custom_resource_definitions_is_empty(served: Served) -> None:
+    """kubectl lists these before it reports that a kind has no matches."""
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     listed = (await served.http.get(path)).json()
     assert (listed["kind"], listed["items"]) == ("CustomResourceDefinitionList", [])

@@ -19,7 +19,7 @@ def logged() -> None:
     log.configure("info", io.StringIO())
 
 
-async def test_T_AS_16_the_last_records_are_told_without_secrets(served: Served) -> None:
+async def test_T_AS_16_last_log_records_are_returned_without_secrets(served: Served) -> None:
     logger = structlog.get_logger("enmasse.test")
     for number in range(3):
         logger.info("counted", number=number, password="pencil")
@@ -32,7 +32,7 @@ async def test_T_AS_16_the_last_records_are_told_without_secrets(served: Served)
     assert (await served.client().get(f"{BASE}/logs")).status_code == 401
 
 
-async def test_who_follows_gets_what_comes() -> None:
+async def test_follow_yields_records_as_they_are_logged() -> None:
     recent = log.Recent(maximum=3)
     record = logging.LogRecord("enmasse", logging.INFO, "", 0, "%s", ("first",), None)
     recent.emit(record)
@@ -47,7 +47,7 @@ async def test_who_follows_gets_what_comes() -> None:
         await anext(lines)
 
 
-async def test_who_falls_behind_is_told_what_was_missed() -> None:
+async def test_slow_follower_receives_the_count_of_missed_records() -> None:
     recent = log.Recent(maximum=3)
     lines = recent.follow(tail=0)
     waiting = asyncio.ensure_future(anext(lines))

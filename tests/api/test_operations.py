@@ -1,4 +1,4 @@
-"""Operations on stored messages: what is asked of the engine, and what is refused before."""
+"""Operations on stored messages: requests to the engine, and requests refused before it."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def uid(served: Served, name: str) -> str:
     return found.metadata.uid or ""
 
 
-async def test_an_operation_is_one_slice_of_the_engine(stored: Served) -> None:
+async def test_message_operation_runs_as_one_slice_of_the_engine(stored: Served) -> None:
     stored.engine.answers = [SliceDone(1000, 5000, rest="17"), SliceDone(20, 90)]
     asked = {"selector": "a = 1", "limit": 5000, "dryRun": True}
     first = await stored.http.post(f"{ORDERS}/purge", json=asked)
@@ -57,7 +57,7 @@ async def test_an_operation_is_one_slice_of_the_engine(stored: Served) -> None:
     ]
 
 
-async def test_messages_are_shown(stored: Served) -> None:
+async def test_peek_returns_stored_messages_with_their_state(stored: Served) -> None:
     message = Message(Value("hello"), Properties(message_id="m1"))
     stored.engine.answers = [
         SliceDone(
@@ -92,7 +92,9 @@ async def test_messages_are_shown(stored: Served) -> None:
 
 
 @pytest.mark.parametrize("operation", ["move", "copy"])
-async def test_messages_go_to_an_address_of_the_same_space(stored: Served, operation: str) -> None:
+async def test_move_and_copy_accept_an_address_of_the_same_space(
+    stored: Served, operation: str
+) -> None:
     stored.engine.answers = [SliceDone(1, 1)] * 2
     for to in ("orders", "news"):
         answer = await stored.http.post(f"{DEAD}/{operation}", json={"to": to})
@@ -123,7 +125,9 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("why", REFUSED)
-async def test_what_makes_no_sense_is_refused_before_the_engine(stored: Served, why: str) -> None:
+async def test_invalid_message_operation_is_refused_before_the_engine(
+    stored: Served, why: str
+) -> None:
     path, body, says = REFUSED[why]
     answer = await stored.http.post(f"{ADDRESSES}/default.{path}", json=body)
     assert answer.status_code == 422
@@ -131,14 +135,14 @@ async def test_what_makes_no_sense_is_refused_before_the_engine(stored: Served, 
     assert stored.engine.managed == []
 
 
-async def test_what_is_not_there_is_missing(stored: Served) -> None:
+async def test_operation_on_an_unknown_address_or_path_returns_404(stored: Served) -> None:
     assert (await stored.http.post(f"{ADDRESSES}/default.x/purge", json={})).status_code == 404
     assert (await stored.http.post(f"{ORDERS}/drink", json={})).status_code == 404
     assert (await stored.http.get(f"{ORDERS}/purge")).status_code == 405
     assert (await stored.http.post(f"{ORDERS}/purge", content=b"[]")).status_code == 400
 
 
-async def test_what_the_engine_cannot_do_is_said(stored: Served) -> None:
+async def test_operation_unsupported_by_the_engine_returns_501(stored: Served) -> None:
     answer = await stored.http.post(f"{ORDERS}/purge", json={})
     assert answer.status_code == 501
     status = answer.json()

@@ -1,4 +1,4 @@
-"""Reading what another process of the same store has written."""
+"""Reads of resources that another process of the same store wrote."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ ADDRESSES = "/apis/enmasse.io/v1beta1/namespaces/default/addresses"
 
 @pytest.fixture
 def elsewhere(served: Served, monkeypatch: pytest.MonkeyPatch) -> list[Resource]:
-    """What another process has written and this one has not seen until it looks."""
+    """Resources that another process wrote and that this one sees after a refresh."""
     written: list[Resource] = [doubles.space(), doubles.address()]
 
     async def refresh() -> None:
@@ -24,18 +24,24 @@ def elsewhere(served: Served, monkeypatch: pytest.MonkeyPatch) -> list[Resource]
     return written
 
 
-async def test_a_list_has_all_that_is_written(served: Served, elsewhere: list[Resource]) -> None:
+async def test_list_includes_writes_of_other_processes(
+    served: Served, elsewhere: list[Resource]
+) -> None:
     listed: dict[str, Any] = (await served.http.get(ADDRESSES)).json()
     assert [one["metadata"]["name"] for one in listed["items"]] == ["default.orders"]
 
 
-async def test_version_0_is_what_is_at_hand(served: Served, elsewhere: list[Resource]) -> None:
+async def test_list_at_version_0_is_served_without_refresh(
+    served: Served, elsewhere: list[Resource]
+) -> None:
     listed: dict[str, Any] = (await served.http.get(f"{ADDRESSES}?resourceVersion=0")).json()
     assert listed["items"] == []
 
 
 @pytest.mark.parametrize("verb", ["GET", "PATCH"])
-async def test_a_resource_is_found(served: Served, elsewhere: list[Resource], verb: str) -> None:
+async def test_get_and_patch_find_a_resource_of_another_process(
+    served: Served, elsewhere: list[Resource], verb: str
+) -> None:
     patch: dict[str, Any] = {"metadata": {"labels": {"a": "b"}}}
     answer = await served.http.request(
         verb,
@@ -46,6 +52,8 @@ async def test_a_resource_is_found(served: Served, elsewhere: list[Resource], ve
     assert answer.status_code == 200
 
 
-async def test_an_operation_finds_its_address(served: Served, elsewhere: list[Resource]) -> None:
+async def test_message_operation_finds_an_address_of_another_process(
+    served: Served, elsewhere: list[Resource]
+) -> None:
     answer = await served.http.post(f"{ADDRESSES}/default.orders/peek", json={})
-    assert answer.json()["details"]["code"] == "E1013"  # it is no queue
+    assert answer.json()["details"]["code"] == "E1013"  # The address is not a queue.

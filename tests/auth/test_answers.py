@@ -1,4 +1,4 @@
-"""Whatever another server answers: it is bounded, and comes to a grant or to a clear refusal."""
+"""Responses of authentication servers are bounded, and yield a grant or a clear refusal."""
 
 import gzip
 import json
@@ -38,7 +38,7 @@ JSON = st.recursive(
 
 @contextmanager
 def replying(replies: Replies) -> Iterator[str]:
-    """Serve these answers, each by its path; `/endless` goes on, `/silent` says nothing more."""
+    """Serve each response at its path; `/endless` never ends, `/silent` sends headers only."""
     ended = threading.Event()
 
     class Handler(Quiet):
@@ -63,7 +63,7 @@ def replying(replies: Replies) -> Iterator[str]:
             ended.set()
 
 
-async def test_a_redirect_is_not_followed_and_a_page_is_no_document() -> None:
+async def test_fetch_follows_no_redirect_and_reads_no_html_as_json() -> None:
     replies: Replies = {
         "/moved": (302, {"location": "/there"}, b""),
         "/there": (200, {}, b'{"keys": []}'),
@@ -74,11 +74,11 @@ async def test_a_redirect_is_not_followed_and_a_page_is_no_document() -> None:
         moved = await fetch(f"{url}/moved")
         assert (moved.status, moved.document()) == (302, {})
         assert (await fetch(f"{url}/page")).document() == {}
-        # What it is called does not matter, only what it is.
+        # The content decides, not the content type.
         assert (await fetch(f"{url}/named")).document() == {"keys": []}
 
 
-async def test_an_answer_has_a_bound_of_bytes_and_of_time() -> None:
+async def test_fetch_bounds_the_size_and_the_time_of_a_response() -> None:
     bomb = gzip.compress(b" " * (DOCUMENT_BYTES_MAX * 64))
     whole = json.dumps({"pad": "x" * (DOCUMENT_BYTES_MAX - 20)}).encode()
     replies: Replies = {
@@ -91,24 +91,24 @@ async def test_an_answer_has_a_bound_of_bytes_and_of_time() -> None:
         for path in ("large", "endless"):
             with pytest.raises(Unanswered, match=f"more than {DOCUMENT_BYTES_MAX} bytes"):
                 await fetch(f"{url}/{path}")
-        assert (await fetch(f"{url}/bomb")).document() == {}, "nothing is unpacked"
+        assert (await fetch(f"{url}/bomb")).document() == {}, "content is not decompressed"
         with pytest.raises(Unanswered, match="does not answer"):
             await fetch(f"{url}/silent", timeout_s=0.2)
 
 
 @given(st.binary(max_size=200) | JSON.map(lambda value: json.dumps(value).encode()))
-def test_a_body_is_an_object_or_an_empty_one(body: bytes) -> None:
+def test_any_response_body_reads_as_an_object_or_an_empty_one(body: bytes) -> None:
     assert isinstance(Answer(200, body).document(), dict)
     assert all(isinstance(one, dict) for one in Answer(200, body).members())
 
 
-def test_a_body_that_is_nested_without_end_is_none() -> None:
+def test_deeply_nested_response_body_reads_as_empty() -> None:
     assert Answer(200, b"[" * 200_000).document() == {}
     assert Answer(200, b'{"a":' * 100_000).members() == []
 
 
 class Answering(Issuer):
-    """A realm of a Keycloak that answers about passwords whatever it is told to."""
+    """A Keycloak realm that gives a fixed response to every password."""
 
     def __init__(self, status: int, body: bytes) -> None:
         super().__init__("https://keycloak.example/realms/r")
@@ -121,7 +121,7 @@ class Answering(Issuer):
 
 
 async def decided(realm: Answering) -> Grant | Refused | Unanswered:
-    """Return what becomes of a password."""
+    """Return the grant or the refusal for a password."""
     issuer = realm_of_keycloak(
         *("https://keycloak.example", "r"),
         audience=None,
@@ -151,7 +151,7 @@ DOCUMENTS = st.fixed_dictionaries(
     st.binary(max_size=50) | (DOCUMENTS | JSON).map(lambda value: json.dumps(value).encode()),
 )
 @settings(deadline=None)
-async def test_no_answer_about_a_password_lets_in_without_a_good_token(
+async def test_password_response_without_a_valid_token_admits_no_user(
     status: int, body: bytes
 ) -> None:
     verdict = await decided(Answering(status, body))
@@ -175,21 +175,21 @@ CLAIMS = st.fixed_dictionaries(
 
 @given(TOKENS)
 @settings(deadline=None)
-async def test_what_is_no_token_is_refused(token: str) -> None:
+async def test_malformed_access_token_is_rejected(token: str) -> None:
     verdict = await decided(Answering(200, json.dumps({"access_token": token}).encode()))
     assert isinstance(verdict, Refused | Unanswered)
 
 
 @given(CLAIMS)
 @settings(deadline=None, max_examples=50)
-async def test_signed_claims_come_to_a_named_user_with_an_end_or_to_a_refusal(
+async def test_signed_claims_yield_a_grant_with_user_and_expiry_or_a_refusal(
     claims: dict[str, Any],
 ) -> None:
     realm = Answering(200, b"")
     try:
         token = realm.token(KEY, **{"exp": None, "aud": None, "sub": None} | claims)
     except (ValueError, TypeError):
-        return  # no issuer could write that down
+        return  # These claims have no JSON form.
     realm._answer = Answer(200, json.dumps({"access_token": token}).encode())
     verdict = await decided(realm)
     if isinstance(verdict, Grant):
@@ -201,7 +201,7 @@ async def test_signed_claims_come_to_a_named_user_with_an_end_or_to_a_refusal(
 
 
 @given(JSON)
-def test_a_set_of_keys_is_read_as_far_as_it_makes_sense(document: object) -> None:
+def test_key_set_skips_malformed_keys_and_is_bounded(document: object) -> None:
     good = KEY.as_dict(private=False)
     odd = [{"kty": kind, "n": document, "e": document} for kind in ("RSA", "EC", "oct")]
     assert public_keys({"keys": document}) == []
@@ -224,7 +224,7 @@ PROPERTIES = st.fixed_dictionaries(
 
 
 def bounded(grant: Grant) -> None:
-    """See that a grant is one that the node takes."""
+    """Check that a grant is within the bounds of the node."""
     assert len(grant.rights) <= 2 * PATTERNS_MAX
     assert all(right.operations for right in grant.rights)
     wild = [right for right in grant.rights if has_wildcard(right.pattern)]
@@ -233,7 +233,7 @@ def bounded(grant: Grant) -> None:
 
 @given(PROPERTIES)
 @settings(deadline=None)
-def test_what_an_external_service_says_is_a_named_user_with_bounded_rights_or_a_refusal(
+def test_external_properties_yield_a_bounded_grant_or_a_refusal(
     said: dict[str, Any],
 ) -> None:
     try:

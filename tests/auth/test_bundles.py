@@ -1,4 +1,4 @@
-"""What of a certificate that a tenant brings is looked at, by itself."""
+"""Checks of a certificate that a tenant supplies."""
 
 import random
 import ssl
@@ -17,7 +17,7 @@ from enmasse.base.errors import Invalid
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
 
 
-def test_a_name_covers_hosts_as_clients_have_it() -> None:
+def test_certificate_names_and_wildcards_cover_hosts_as_in_clients() -> None:
     authority = signing.new_authority("some", NOW)
     names = ["a.example.com", "*.b.example.com"]
     certificate = signing.issue(authority, signing.new_key(), "one", names, NOW)
@@ -29,7 +29,7 @@ def test_a_name_covers_hosts_as_clients_have_it() -> None:
 
 
 @pytest.mark.parametrize("kind", list(trustme.KeyType))
-def test_what_other_authorities_sign_is_read_with_its_chain(kind: trustme.KeyType) -> None:
+def test_certificate_of_an_intermediate_ca_is_read_with_its_chain(kind: trustme.KeyType) -> None:
     authority = trustme.CA(key_type=kind).create_child_ca(key_type=kind)
     issued = authority.issue_cert("shop.example.com", key_type=kind)
     chain = b"".join(one.bytes() for one in issued.cert_chain_pems).decode()
@@ -39,17 +39,17 @@ def test_what_other_authorities_sign_is_read_with_its_chain(kind: trustme.KeyTyp
     assert "PRIVATE" not in repr(bundle)
 
 
-def test_one_that_is_signed_by_itself_is_its_own_authority() -> None:
+def test_self_signed_certificate_is_its_own_authority() -> None:
     key = signing.new_key()
     alone = signing.renewed_authority(key, "shop", NOW)
     bundle = read_bundle(signing.chain_pem([alone.certificate]), signing.key_pem(key))
     assert bundle.authorities == [alone.certificate]
-    assert bundle.untimely(NOW) is None
-    assert "not valid before" in (bundle.untimely(NOW - timedelta(days=1)) or "")
-    assert "expired on 2036" in (bundle.untimely(NOW + timedelta(days=3651)) or "")
+    assert bundle.validity_problem(NOW) is None
+    assert "not valid before" in (bundle.validity_problem(NOW - timedelta(days=1)) or "")
+    assert "expired on 2036" in (bundle.validity_problem(NOW + timedelta(days=3651)) or "")
 
 
-def test_one_for_clients_is_not_for_servers() -> None:
+def test_client_certificate_is_rejected_as_a_server_certificate() -> None:
     key = signing.new_key()
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "alice")])
     certificate = (
@@ -63,8 +63,8 @@ def test_one_for_clients_is_not_for_servers() -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.filterwarnings("ignore:Parsed a serial number")
-def test_whatever_a_tenant_writes_is_refused_or_can_be_told_of(seed: int) -> None:
-    """One that breaks in another way than by a refusal would hold up all spaces."""
+def test_mutated_certificate_is_rejected_or_fully_readable(seed: int) -> None:
+    """Any other exception than Invalid would block the reconciler for all spaces."""
     drawn, key = random.Random(seed), signing.new_key()
     authority = signing.new_authority("some", NOW)
     leaf = signing.issue(authority, key, "one", ["a.example.com", "*.b.example.com"], NOW)
@@ -80,13 +80,13 @@ def test_whatever_a_tenant_writes_is_refused_or_can_be_told_of(seed: int) -> Non
         except Invalid:
             refused += 1
             continue
-        bundle.untimely(NOW)
+        bundle.validity_problem(NOW)
         covers(bundle.chain[0], "x.example.com")
         signing.chain_pem(bundle.authorities)
     assert 0 < refused < 1500
 
 
-def test_one_of_a_version_that_is_none_is_refused() -> None:
+def test_certificate_of_an_invalid_version_is_rejected() -> None:
     key = signing.new_key()
     own = signing.renewed_authority(key, "shop", NOW).certificate
     der = own.public_bytes(serialization.Encoding.DER)
@@ -96,7 +96,7 @@ def test_one_of_a_version_that_is_none_is_refused() -> None:
         read_bundle(odd, signing.key_pem(key))
 
 
-def test_a_key_that_would_keep_others_waiting_is_refused() -> None:
+def test_oversized_rsa_key_or_bundle_is_rejected_before_use() -> None:
     p, q, e = 2**2203 - 1, 2**2281 - 1, 65537
     d = pow(e, -1, (p - 1) * (q - 1))
     exponents = rsa.rsa_crt_dmp1(d, p), rsa.rsa_crt_dmq1(d, q), rsa.rsa_crt_iqmp(p, q)
@@ -110,7 +110,7 @@ def test_a_key_that_would_keep_others_waiting_is_refused() -> None:
     pem = key.private_bytes(serialization.Encoding.PEM, form, plain).decode()
     with pytest.raises(Invalid, match="RSA key of 4484 bits; the maximum is 4096"):
         read_bundle(chain, pem)
-    # It is not asked first whether the longer key belongs to the certificate.
+    # The size of the key is checked before the match with the certificate.
     own = signing.renewed_authority(signing.new_key(), "shop", NOW).certificate
     with pytest.raises(Invalid, match="RSA key of 4484 bits"):
         read_bundle(signing.chain_pem([own]), pem)

@@ -1,4 +1,4 @@
-"""Who the bearer of a token is."""
+"""The caller that an API token identifies."""
 
 from base64 import b64encode
 from datetime import timedelta
@@ -34,7 +34,9 @@ def callers(store: MemoryStore, clock: TestClock) -> Callers:
     return Callers(store, OWN, clock)
 
 
-async def test_a_token_is_known_by_its_digest(store: MemoryStore, callers: Callers) -> None:
+async def test_bearer_is_found_by_the_digest_of_its_token(
+    store: MemoryStore, callers: Callers
+) -> None:
     await store.put([token_secret(TOKEN, tenant_edit="a, b", tenant_view="*")])
     found = callers.bearer(f"Bearer {TOKEN}")
     assert found is not None
@@ -58,19 +60,23 @@ async def test_a_token_is_known_by_its_digest(store: MemoryStore, callers: Calle
         f"Bearer {TOKEN}x",
     ],
 )
-async def test_nobody_else_is_known(store: MemoryStore, callers: Callers, header: str) -> None:
+async def test_malformed_or_unknown_authorization_header_has_no_caller(
+    store: MemoryStore, callers: Callers, header: str
+) -> None:
     await store.put([token_secret(TOKEN, tenant_edit="a")])
     assert callers.bearer(header) is None
 
 
-async def test_the_digest_is_no_token(store: MemoryStore, callers: Callers) -> None:
+async def test_stored_digest_is_not_accepted_as_a_token(
+    store: MemoryStore, callers: Callers
+) -> None:
     secret = token_secret(TOKEN)
     await store.put([secret])
     assert callers.bearer(f"Bearer ci.north.{secret.text('sha256')}") is None
     assert callers.bearer(f"Bearer {secret.text('sha256')}") is None
 
 
-async def test_a_token_counts_until_it_ends_or_is_taken_back(
+async def test_token_is_valid_until_it_expires_or_its_secret_is_deleted(
     store: MemoryStore, callers: Callers, clock: TestClock
 ) -> None:
     ends = rfc3339(clock.now() + timedelta(hours=1))
@@ -90,7 +96,7 @@ async def test_a_token_counts_until_it_ends_or_is_taken_back(
 @pytest.mark.parametrize(
     "texts", [{"tenant-edit": "A"}, {"tenant-own": "a"}, {"expires": "tomorrow"}]
 )
-async def test_one_that_admission_would_refuse_lets_nobody_in(
+async def test_token_secret_that_admission_would_refuse_is_not_accepted(
     store: MemoryStore, callers: Callers, texts: dict[str, str]
 ) -> None:
     secret = token_secret(TOKEN, tenant_edit="a")
@@ -110,7 +116,9 @@ async def test_one_that_admission_would_refuse_lets_nobody_in(
         ({"namespace": "shop"}, "metadata.namespace"),
     ],
 )
-def test_the_secret_of_a_token_is_checked(texts: dict[str, str], field: str) -> None:
+def test_invalid_token_secret_is_rejected_naming_the_field(
+    texts: dict[str, str], field: str
+) -> None:
     with pytest.raises(Invalid) as refused:
         token_secret(TOKEN, **texts)
     assert [one.field for one in refused.value.faults] == [field]

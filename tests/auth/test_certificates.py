@@ -1,4 +1,4 @@
-"""The CA and the server's certificate."""
+"""The CA and the server certificate."""
 
 import ssl
 from datetime import UTC, datetime, timedelta
@@ -52,21 +52,21 @@ def test_T_EP_1_clients_that_trust_the_ca_accept_the_server(
     handshake(ensure_certificates(tmp_path, LOOPBACK_NAMES, clock), name)
 
 
-def test_keys_are_private_and_certificates_are_not(tmp_path: Path, clock: TestClock) -> None:
+def test_keys_have_mode_0600_and_certificates_mode_0644(tmp_path: Path, clock: TestClock) -> None:
     files = ensure_certificates(tmp_path, LOOPBACK_NAMES, clock)
     modes = {file.name: file.stat().st_mode & 0o777 for file in tmp_path.iterdir()}
     assert modes == {"ca.crt": 0o644, "ca.key": 0o600, "tls.crt": 0o644, "tls.key": 0o600}
     assert files.ca.parent == tmp_path
 
 
-def test_a_second_start_keeps_everything(tmp_path: Path, clock: TestClock) -> None:
+def test_second_start_keeps_keys_and_certificates(tmp_path: Path, clock: TestClock) -> None:
     first = ensure_certificates(tmp_path, LOOPBACK_NAMES, clock)
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
     assert ensure_certificates(tmp_path, LOOPBACK_NAMES, clock) == first
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
 
 
-def test_T_EP_1_a_certificate_near_its_end_is_renewed_by_the_same_ca(
+def test_T_EP_1_certificate_near_expiry_is_renewed_by_the_same_ca(
     tmp_path: Path, clock: TestClock
 ) -> None:
     files = ensure_certificates(tmp_path, LOOPBACK_NAMES, clock)
@@ -78,7 +78,9 @@ def test_T_EP_1_a_certificate_near_its_end_is_renewed_by_the_same_ca(
     assert files.ca.read_bytes() == authority
 
 
-def test_a_ca_near_its_end_is_replaced_with_all_it_signed(tmp_path: Path, clock: TestClock) -> None:
+def test_ca_near_expiry_is_replaced_together_with_what_it_signed(
+    tmp_path: Path, clock: TestClock
+) -> None:
     files = ensure_certificates(tmp_path, LOOPBACK_NAMES, clock)
     authority, first = files.ca.read_bytes(), serial(files)
     clock.moment += timedelta(days=3300)
@@ -87,7 +89,7 @@ def test_a_ca_near_its_end_is_replaced_with_all_it_signed(tmp_path: Path, clock:
     assert serial(files) != first
 
 
-def test_a_new_name_is_a_new_certificate(tmp_path: Path, clock: TestClock) -> None:
+def test_added_host_name_issues_a_new_certificate(tmp_path: Path, clock: TestClock) -> None:
     files = ensure_certificates(tmp_path, LOOPBACK_NAMES, clock)
     first = serial(files)
     ensure_certificates(tmp_path, (*LOOPBACK_NAMES, "mq.example.com", "192.0.2.7"), clock)
@@ -96,7 +98,7 @@ def test_a_new_name_is_a_new_certificate(tmp_path: Path, clock: TestClock) -> No
     handshake(files, "192.0.2.7")
 
 
-def test_other_names_are_signed_for_the_same_key(tmp_path: Path, clock: TestClock) -> None:
+def test_changed_host_names_are_signed_for_the_same_key(tmp_path: Path, clock: TestClock) -> None:
     files = ensure_certificates(tmp_path, (*LOOPBACK_NAMES, "shop", "shop.default"), clock)
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
     handshake(files, "shop")
@@ -109,7 +111,7 @@ def test_other_names_are_signed_for_the_same_key(tmp_path: Path, clock: TestCloc
         handshake(files, "shop")
 
 
-def test_a_certificate_that_does_not_fit_its_key_or_ca_is_replaced(
+def test_certificate_that_does_not_match_its_key_or_ca_is_replaced(
     tmp_path: Path, clock: TestClock
 ) -> None:
     elsewhere = tmp_path / "elsewhere"
@@ -124,7 +126,9 @@ def test_a_certificate_that_does_not_fit_its_key_or_ca_is_replaced(
     handshake(files, "localhost")
 
 
-def test_T_EP_1_the_owners_own_certificate_is_left_alone(tmp_path: Path, clock: TestClock) -> None:
+def test_T_EP_1_certificate_of_the_operator_is_never_replaced(
+    tmp_path: Path, clock: TestClock
+) -> None:
     authority = trustme.CA()
     own = authority.issue_cert("mq.example.com")
     own.cert_chain_pems[0].write_to_path(str(tmp_path / "tls.crt"))
@@ -134,7 +138,9 @@ def test_T_EP_1_the_owners_own_certificate_is_left_alone(tmp_path: Path, clock: 
 
 
 @pytest.mark.parametrize("file", ["ca.crt", "ca.key", "tls.crt", "tls.key"])
-def test_half_a_pair_is_never_replaced(tmp_path: Path, clock: TestClock, file: str) -> None:
+def test_incomplete_key_pair_is_an_error_and_is_never_replaced(
+    tmp_path: Path, clock: TestClock, file: str
+) -> None:
     ensure_certificates(tmp_path, LOOPBACK_NAMES, clock)
     (tmp_path / file).unlink()
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
@@ -146,14 +152,16 @@ def test_half_a_pair_is_never_replaced(tmp_path: Path, clock: TestClock, file: s
 
 
 @pytest.mark.parametrize("file", ["ca.crt", "ca.key", "tls.crt", "tls.key"])
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, clock: TestClock, file: str) -> None:
+def test_unreadable_tls_file_is_an_error_with_a_remedy(
+    tmp_path: Path, clock: TestClock, file: str
+) -> None:
     ensure_certificates(tmp_path, LOOPBACK_NAMES, clock)
     (tmp_path / file).write_text("nonsense")
     with pytest.raises(Unavailable, match="restore it, or delete it"):
         ensure_certificates(tmp_path, LOOPBACK_NAMES, clock)
 
 
-def test_a_ca_that_may_not_sign_others_is_given_a_certificate_by_which_it_may(
+def test_ca_that_may_not_sign_authorities_is_renewed_with_the_same_key(
     tmp_path: Path, clock: TestClock
 ) -> None:
     old = signing.new_authority("EnMasse CA", clock.now())

@@ -11,7 +11,7 @@ from enmasse.auth.grants import Refused, Unanswered
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_service_says_who_somebody_is_and_what_they_may_do() -> None:
+async def test_external_service_returns_the_user_and_its_rights() -> None:
     with authenticator() as known:
         known.passwords = {"alice@corp": "p:ä/@ word"}
         known.authz = {"orders": ["send", "recv"], "news/#": ["recv", "mend"]}
@@ -31,7 +31,7 @@ async def test_a_service_says_who_somebody_is_and_what_they_may_do() -> None:
             await ask(server, "OAUTHBEARER", None, "token")
 
 
-async def test_a_service_is_asked_over_tls_that_is_verified(tmp_path: Path) -> None:
+async def test_external_service_is_queried_over_verified_tls_only(tmp_path: Path) -> None:
     with authenticator(tmp_path) as known:
         known.passwords = {"alice": "right"}
         authority = (tmp_path / "ca.crt").read_text()
@@ -43,10 +43,10 @@ async def test_a_service_is_asked_over_tls_that_is_verified(tmp_path: Path) -> N
         ):
             with pytest.raises(Unanswered):
                 await ask(careless, "PLAIN", "alice", "right")
-        assert len(known.asked) == 1, "no password went to one that was not verified"
+        assert len(known.asked) == 1, "no password was sent to an unverified server"
 
 
-async def test_a_service_that_is_not_there_is_no_refusal() -> None:
+async def test_unreachable_external_service_is_unanswered_not_refused() -> None:
     with authenticator() as known:
         port = known.port
     with pytest.raises(Unanswered):

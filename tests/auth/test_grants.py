@@ -1,4 +1,4 @@
-"""What groups and maps allow, as the original wrote them."""
+"""Rights from groups and address maps, in the format of the original EnMasse."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def listed(rights: tuple[Right, ...]) -> list[tuple[str, tuple[str, ...]]]:
     return [(right.pattern, right.operations) for right in rights]
 
 
-def test_groups_are_named_after_operations_and_encoded_addresses() -> None:
+def test_group_names_map_to_operations_and_decoded_addresses() -> None:
     groups = ["send_my_queue", "recv_a%2Fb", "consume_old*", "manage", "monitor", "/view", "send_#"]
     assert listed(rights_of_groups(groups)) == [
         ("my_queue", ("send",)),
@@ -29,16 +29,16 @@ def test_groups_are_named_after_operations_and_encoded_addresses() -> None:
 @pytest.mark.parametrize(
     "group", ["", "send", "send_", "sender_a", "browse_a", "Send_a", "send_a*b", "admin", 5, None]
 )
-def test_other_groups_allow_nothing(group: object) -> None:
+def test_unrecognized_groups_grant_nothing(group: object) -> None:
     assert rights_of_groups([group]) == ()
 
 
-def test_a_map_says_operations_of_addresses() -> None:
+def test_authz_map_grants_known_operations_by_address() -> None:
     said = {"orders": ["send", "mend"], "news/#": ("recv", "view"), "x": ["delete"], "y": "send"}
     assert listed(rights_of_map(said)) == [("orders", ("send",)), ("news/#", ("recv", "view"))]
 
 
-def test_what_is_too_much_counts_for_nothing() -> None:
+def test_rights_beyond_the_pattern_and_wildcard_bounds_are_dropped() -> None:
     groups = [f"send_{number}" for number in range(PATTERNS_MAX + 5)]
     assert len(rights_of_groups(groups)) == PATTERNS_MAX
     wild = [f"recv_%23%2F{number}" for number in range(WILDCARDS_MAX + 5)]
@@ -47,7 +47,7 @@ def test_what_is_too_much_counts_for_nothing() -> None:
     assert sum(right.pattern.startswith("#/") for right in rights) == WILDCARDS_MAX
 
 
-def test_what_an_external_service_says_in_its_open() -> None:
+def test_open_properties_of_an_external_service_become_a_grant() -> None:
     said = {
         Symbol("authenticated-identity"): {"sub": "u-1", "preferred_username": "alice"},
         Symbol("groups"): Array((Symbol("recv_news"),)),

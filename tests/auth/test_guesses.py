@@ -1,4 +1,4 @@
-"""How long somebody who tries wrong API tokens has to wait."""
+"""The back-off of sources that try wrong API tokens."""
 
 import itertools
 
@@ -10,14 +10,14 @@ HERE, ELSEWHERE = "192.0.2.1", "192.0.2.2"
 
 
 def guess(guesses: Guesses, name: str, source: str, now_s: float) -> bool:
-    """Try a wrong token; return whether it was looked at."""
+    """Try a wrong token; return whether it was checked."""
     begun = not guesses.begin(name, source, now_s).wait_s
     if begun:
         guesses.failed(name, source, now_s)
     return begun
 
 
-def test_after_a_few_wrong_tokens_a_source_waits_longer_and_longer_for_that_name_only() -> None:
+def test_wrong_tokens_back_off_exponentially_per_source_and_name() -> None:
     guesses = Guesses()
     begun = [t / 10 for t in range(4_000) if guess(guesses, "ci", HERE, t / 10)]
     waits = [round(b - a, 1) for a, b in itertools.pairwise(begun)]
@@ -27,7 +27,7 @@ def test_after_a_few_wrong_tokens_a_source_waits_longer_and_longer_for_that_name
         assert guesses.begin(name, source, 400.0).wait_s == 0
 
 
-def test_a_known_source_waits_for_two_seconds_at_most_and_counts_for_a_day() -> None:
+def test_known_source_waits_at_most_2_s_and_stays_known_for_a_day() -> None:
     guesses = Guesses()
     guesses.succeeded("ci", HERE, 0.0)
     for second in range(0, 600, 2):
@@ -45,7 +45,7 @@ def test_addresses_of_one_ipv6_network_are_one_source() -> None:
 
 
 @pytest.mark.parametrize("begins_s", [0.0, 0.5, 5.0, 60.0])
-def test_beside_a_thousand_guessing_sources_a_new_one_comes_in_within_ten_seconds(
+def test_new_source_is_admitted_within_10_s_beside_1000_guessing_sources(
     begins_s: float,
 ) -> None:
     guesses = Guesses()
@@ -56,10 +56,10 @@ def test_beside_a_thousand_guessing_sources_a_new_one_comes_in_within_ten_second
         if now_s >= begins_s and not guesses.begin("ci", HERE, now_s).wait_s:
             assert now_s - begins_s <= 10
             return
-    pytest.fail("never came in")
+    pytest.fail("the new source was never admitted")
 
 
-def test_what_is_kept_is_bounded_and_successes_are_not_pushed_out() -> None:
+def test_guess_history_is_bounded_and_keeps_successful_sources() -> None:
     guesses = Guesses()
     guesses.succeeded("ci", HERE, 0.0)
     for number in range(3 * ENTRIES):

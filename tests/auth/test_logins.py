@@ -1,4 +1,4 @@
-"""Logins that the node leaves to others: who is asked, what is kept, and what never is said."""
+"""Logins that authentication services decide: routing, caching and secrecy."""
 
 import asyncio
 import base64
@@ -59,7 +59,7 @@ def secret(name: str, namespace: str, **texts: str) -> Resource:
 
 
 class Asked:
-    """What a platform with these resources is asked, and by whom."""
+    """Logins at a platform with the declared resources."""
 
     def __init__(self, issuer: Issuer | None = None) -> None:
         self.clock = TestClock(datetime.now(UTC))
@@ -87,7 +87,7 @@ class Asked:
         return answer
 
 
-async def test_a_token_is_for_the_space_unless_the_service_says_for_whom() -> None:
+async def test_token_audience_is_the_space_unless_the_service_sets_one() -> None:
     asked = Asked()
     await asked.declare(service("idp", "standard", standard={"oidc": {"issuer": ISSUER}}))
     await asked.store.put([space("idp")])
@@ -106,7 +106,7 @@ async def test_a_token_is_for_the_space_unless_the_service_says_for_whom() -> No
     assert "refused" in await asked("OAUTHBEARER", own)
 
 
-async def test_a_silent_issuer_and_a_missing_secret_are_no_refusals() -> None:
+async def test_silent_issuer_or_missing_secret_is_unavailable_not_refused() -> None:
     asked = Asked()
     oidc: dict[str, Any] = {"issuer": ISSUER}
     await asked.declare(service("idp", "standard", standard={"oidc": oidc}), space("idp"))
@@ -118,7 +118,7 @@ async def test_a_silent_issuer_and_a_missing_secret_are_no_refusals() -> None:
     assert "Secret 'ca' with ca.crt not found" in (await asked("OAUTHBEARER", token))["unavailable"]
 
 
-async def test_a_service_that_has_gone_lets_nobody_in() -> None:
+async def test_deleted_authentication_service_makes_logins_unavailable() -> None:
     asked = Asked()
     await asked.declare(service("idp", "standard", standard={"oidc": {"issuer": ISSUER}}))
     token = asked.issuer.token(aud="shop.north")
@@ -129,7 +129,7 @@ async def test_a_service_that_has_gone_lets_nobody_in() -> None:
 
 
 class Realm(Issuer):
-    """A Keycloak's realm: it gives tokens for passwords."""
+    """A Keycloak realm that issues tokens for passwords."""
 
     passwords = {"alice": "wonderland"}  # noqa: RUF012
     answered = 0
@@ -158,7 +158,7 @@ class Realm(Issuer):
         return Answer(200, b'{"access_token": "%s"}' % token.encode())
 
 
-async def test_a_keycloak_is_asked_about_passwords_in_the_realm_of_the_space() -> None:
+async def test_keycloak_checks_passwords_in_the_realm_of_the_space() -> None:
     realm = Realm("https://keycloak.example/realms/north-shop")
     asked = Asked(realm)
     settings = {"url": "https://keycloak.example/", "clientSecret": {"name": "client"}}
@@ -174,7 +174,7 @@ async def test_a_keycloak_is_asked_about_passwords_in_the_realm_of_the_space() -
         "renewable": True,
     }
     assert realm.form["client_secret"] == "hush" and realm.form["client_id"] == "enmasse"
-    # the same again is believed for a while, anything else is asked
+    # A repeated password is served from the cache; any other one is checked again.
     await asked("PLAIN", "wonderland", "alice")
     assert realm.answered == 1
     assert "Invalid user" in (await asked("PLAIN", "guessing", "alice"))["refused"]
@@ -185,7 +185,7 @@ async def test_a_keycloak_is_asked_about_passwords_in_the_realm_of_the_space() -
     assert "refused" in await asked("PLAIN", "wonderland", "alice")
 
 
-async def test_a_password_is_asked_about_again_before_its_answer_ends() -> None:
+async def test_password_is_rechecked_before_its_grant_expires() -> None:
     realm = Realm("https://keycloak.example/realms/north-shop")
     realm.lifespan_s = 20
     asked = Asked(realm)
@@ -195,13 +195,13 @@ async def test_a_password_is_asked_about_again_before_its_answer_ends() -> None:
         realm.groups = [f"{rights}_orders"]
         granted = await asked("PLAIN", "wonderland", "alice")
         assert granted["rights"] == [{"pattern": "orders", "operations": [rights]}]
-        # The node asks again at half of a short time: what is kept is no answer then.
+        # The node rechecks at half of a short lifespan; the cached grant is not used then.
         asked.clock.advance(10)
     realm.passwords = {}
     assert "Invalid user" in (await asked("PLAIN", "wonderland", "alice"))["refused"]
 
 
-async def test_the_answer_of_an_external_service_is_good_for_the_stated_time() -> None:
+async def test_external_grant_is_valid_for_its_recheck_seconds() -> None:
     with authenticator() as known:
         known.passwords = {"alice": "wonderland"}
         asked = Asked()
@@ -218,7 +218,7 @@ async def test_the_answer_of_an_external_service_is_good_for_the_stated_time() -
         assert "refused" in await asked("PLAIN", "wonderland", "alice")
 
 
-async def test_what_is_kept_has_a_bound() -> None:
+async def test_cached_grants_are_bounded() -> None:
     realm = Realm("https://keycloak.example/realms/north-shop")
     asked = Asked(realm)
     settings = {"url": "https://keycloak.example"}
@@ -233,7 +233,7 @@ async def test_what_is_kept_has_a_bound() -> None:
     assert realm.answered == KEPT_MAX + 2
 
 
-async def test_a_space_names_another_realm_and_place_of_an_external_service() -> None:
+async def test_space_overrides_realm_and_host_of_an_external_service() -> None:
     with authenticator() as known:
         known.passwords = {"alice": "wonderland"}
         asked = Asked()
@@ -243,7 +243,7 @@ async def test_a_space_names_another_realm_and_place_of_an_external_service() ->
         await asked.store.put([space("ext", overrides=own)])
         assert (await asked("PLAIN", "wonderland", "alice"))["user"] == "alice"
         assert known.asked == [("PLAIN", "mine")]
-        # the secrets of a space are in its own namespace
+        # Secrets of a space are in its own namespace.
         await asked.store.put([secret("ca", "enmasse-infra", ca_crt=PEM)])
         given = own | {"caCertSecret": {"name": "ca"}}
         await asked.store.put([space("ext", overrides=given)])
@@ -256,7 +256,7 @@ async def problem(asked: Asked, name: str, type_: str, **settings: Any) -> str |
     return await asked.logins.problem(one)
 
 
-async def test_an_issuer_answers_when_its_keys_can_be_had() -> None:
+async def test_issuer_has_no_problem_when_its_keys_are_available() -> None:
     issuer = Issuer()
     asked = Asked(issuer)
     oidc = {"oidc": {"issuer": ISSUER}}
@@ -271,30 +271,30 @@ async def test_an_issuer_answers_when_its_keys_can_be_had() -> None:
     assert said is not None and "Secret 'none' with ca.crt not found" in said
 
 
-async def test_an_external_service_answers_when_it_speaks_sasl() -> None:
+async def test_external_service_has_no_problem_when_it_speaks_sasl() -> None:
     asked = Asked()
     with authenticator() as known:
         place = {"host": "127.0.0.1", "port": known.port}
         assert await problem(asked, "e", "external", external=place) is None
-        assert known.asked == [], "nobody logs in to see whether it answers"
+        assert known.asked == [], "the check logs in no user"
     said = await problem(asked, "e", "external", external=place)
     assert said is not None and "cannot be reached" in said
 
 
 @pytest.mark.parametrize("host", ["..", "a" * 70 + ".com", "a\0b"])
-async def test_a_host_that_cannot_be_does_not_answer(host: str) -> None:
+async def test_invalid_host_is_reported_as_unresolvable(host: str) -> None:
     said = await problem(Asked(), "e", "external", external={"host": host, "port": 5671})
     assert said is not None and "cannot resolve or reach its host" in said
 
 
-async def test_a_bug_in_asking_is_an_answer() -> None:
+async def test_internal_error_of_a_service_check_is_reported() -> None:
     asked = Asked()
     asked.logins = Logins(asked.store, asked.clock, lambda *_, **__: 1 / 0)  # type: ignore[arg-type, return-value]
     said = await problem(asked, "staff", "standard", standard={"oidc": {"issuer": ISSUER}})
     assert said == "it cannot be queried: internal error, see the log"
 
 
-async def test_what_speaks_something_else_does_not_answer() -> None:
+async def test_server_of_another_protocol_is_reported_as_a_problem() -> None:
     async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request")
         writer.close()
@@ -307,7 +307,7 @@ async def test_what_speaks_something_else_does_not_answer() -> None:
     assert said is not None and "does not speak SASL over AMQP" in said
 
 
-async def test_a_good_token_of_nobody_holds_no_connection() -> None:
+async def test_valid_token_of_an_undeclared_user_is_refused() -> None:
     asked = Asked()
     await asked.declare(service("idp", "standard", standard={"oidc": {"issuer": ISSUER}}))
     await asked.store.put([space("idp")])

@@ -1,4 +1,4 @@
-"""What is kept of a password."""
+"""Verifiers that are stored in place of a password."""
 
 import base64
 
@@ -15,21 +15,21 @@ def alice(password: str | None = "pencil") -> MessagingUser:
     return doubles.user("shop.alice", password)
 
 
-def test_keys_are_those_of_rfc_7677() -> None:
+def test_scram_keys_match_the_example_of_rfc_7677() -> None:
     salt = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
     verifier = passwords._verifier("SCRAM-SHA-256", "pencil", salt, 4096)
     assert verifier.stored_key == "WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY="
     assert verifier.server_key == "wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU="
 
 
-def test_there_is_a_verifier_for_each_hash_with_its_own_salt() -> None:
+def test_derive_returns_one_verifier_per_hash_with_its_own_salt() -> None:
     first, second = derive("pencil")
     assert {first.mechanism, second.mechanism} == {"SCRAM-SHA-256", "SCRAM-SHA-512"}
     assert first.salt != second.salt
     assert first.iterations == second.iterations == 10_000
 
 
-def test_only_the_same_password_verifies() -> None:
+def test_verify_accepts_only_the_same_password_and_iterations() -> None:
     verifiers = derive("pencil")
     assert verify("pencil", verifiers)
     assert not verify("Pencil", verifiers)
@@ -38,26 +38,26 @@ def test_only_the_same_password_verifies() -> None:
     assert not verify("pencil", weak)
 
 
-def test_a_password_becomes_verifiers() -> None:
+def test_stored_user_has_verifiers_in_place_of_its_password() -> None:
     stored = without_password(alice(), None)
     assert stored.spec.authentication.password is None
     assert verify("pencil", stored.spec.authentication.verifiers)
 
 
-def test_the_same_password_again_changes_nothing() -> None:
+def test_unchanged_password_keeps_the_stored_verifiers() -> None:
     stored = without_password(alice(), None)
     assert without_password(alice(), stored) == stored
     assert without_password(alice(None), stored) == stored
 
 
-def test_another_password_replaces_the_verifiers() -> None:
+def test_changed_password_replaces_the_verifiers() -> None:
     stored = without_password(alice(), None)
     changed = without_password(alice("brush"), stored)
     assert verify("brush", changed.spec.authentication.verifiers)
     assert not verify("pencil", changed.spec.authentication.verifiers)
 
 
-def test_a_password_is_prepared_before_it_is_hashed() -> None:
+def test_password_is_normalized_by_saslprep_before_hashing() -> None:
     stored = without_password(alice("a\u00adb"), None)
     assert verify("ab", stored.spec.authentication.verifiers)
 
@@ -68,7 +68,7 @@ def test_a_new_user_needs_a_password() -> None:
     assert refusal.value.context["name"] == "shop.alice"
 
 
-def test_a_password_that_cannot_be_one_is_refused_and_not_repeated() -> None:
+def test_prohibited_password_is_rejected_without_repeating_it() -> None:
     with pytest.raises(Invalid, match="cannot be used") as refusal:
         without_password(alice("secret\u0007"), None)
     assert "secret" not in refusal.value.message

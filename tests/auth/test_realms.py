@@ -1,4 +1,4 @@
-"""Realms of a Keycloak go with address spaces; a real Keycloak is in tests/keycloak."""
+"""Keycloak realms follow address spaces; tests/keycloak uses a real Keycloak."""
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -14,11 +14,11 @@ from doubles import TestClock
 from enmasse.auth.fetching import Answer
 from enmasse.auth.grants import Refused, Unanswered
 from enmasse.auth.logins import Logins, Question
-from enmasse.auth.realms import CREATED, GROUPS, MARK, Administration, Looking, Realms, Spaces
+from enmasse.auth.realms import CREATED, GROUPS, MARK, Administration, ListSpaces, Realms, Spaces
 from enmasse.base.errors import Code, Unavailable
 from enmasse.resources import AuthenticationService, Key, Resource, parse
 from enmasse.store import MemoryStore
-from enmasse.store.restored import RESTORED, Lost, noted
+from enmasse.store.restored import RESTORED, UnknownPeriod, noted
 from http_servers import Quiet, served_by
 from token_issuer import Issuer
 
@@ -28,16 +28,16 @@ PASSWORD = "not-to-be-shown"
 
 
 class Keycloak:
-    """What there is of one as its administrators see it."""
+    """A Keycloak as its administrators see it."""
 
     def __init__(self) -> None:
         self.url = ""
         self.realms: dict[str, dict[str, Any]] = {"master": {"id": "1", "realm": "master"}}
         self.status: int | None = None
-        """The answer to whatever administrators ask; None: what it should be."""
+        """The status of every response to an administrator; None: the regular one."""
 
         self.kept: set[str] = set()
-        """Realms that it does not let us remove."""
+        """Realms that it refuses to delete."""
 
         self.asked: list[tuple[str, str]] = []
 
@@ -48,7 +48,7 @@ class Keycloak:
         return 200, {"access_token": "token"}
 
     def administer(self, method: str, name: str, body: Any) -> tuple[int, Any]:
-        """Return what becomes of a request about realms, or one of them."""
+        """Return the response to a request for all realms, or for one of them."""
         self.asked.append((method, name))
         if self.status is not None:
             return self.status, {}
@@ -68,7 +68,7 @@ class Keycloak:
         return 200, self.realms[name]
 
     def administration(self, password: str = PASSWORD) -> Administration:
-        """Return what is declared of it."""
+        """Return its declared administration."""
         return Administration(self.url, "service", "admin", password, "enmasse", "hush")
 
 
@@ -96,8 +96,8 @@ def serving() -> Iterator[Keycloak]:
         yield keycloak
 
 
-def found(wanted: Mapping[str, str], alive: Collection[str]) -> Looking:
-    """Return a look that finds these spaces."""
+def found(wanted: Mapping[str, str], alive: Collection[str]) -> ListSpaces:
+    """Return a function that finds these spaces."""
 
     async def look() -> Spaces:
         return Spaces(wanted, alive)
@@ -106,7 +106,7 @@ def found(wanted: Mapping[str, str], alive: Collection[str]) -> Looking:
 
 
 class BehindStore(MemoryStore):
-    """One whose other processes have written what is not here yet."""
+    """A store to which other processes wrote resources that are not visible yet."""
 
     def __init__(self, clock: TestClock) -> None:
         super().__init__(clock)
@@ -122,7 +122,7 @@ class BehindStore(MemoryStore):
         self.unseen.clear()
 
 
-async def test_a_realm_is_made_for_a_space_and_goes_with_it() -> None:
+async def test_realm_is_created_and_deleted_with_its_address_space() -> None:
     with serving() as keycloak:
         realms, administration = Realms(), keycloak.administration()
         await realms.keep(administration, found({"u1": "north-shop"}, ["u1", "u2"]))
@@ -133,18 +133,18 @@ async def test_a_realm_is_made_for_a_space_and_goes_with_it() -> None:
         assert (client["clientId"], client["secret"]) == ("enmasse", "hush")
         keycloak.asked.clear()
         await realms.keep(administration, found({"u1": "north-shop"}, ["u1", "u2"]))
-        assert keycloak.asked == [("GET", "")], "nothing to do, and what is not ours is known"
-        # The space names another service by now: it is there, and so are its users.
+        assert keycloak.asked == [("GET", "")], "foreign realms are not requested again"
+        # The space exists and names another service now, so its realm keeps its users.
         await realms.keep(administration, found({}, ["u1"]))
         assert "north-shop" in keycloak.realms
-        # A space deleted and made again has nothing of the former one.
+        # A recreated space gets a new realm.
         await realms.keep(administration, found({"u3": "north-shop"}, ["u3"]))
         assert keycloak.realms["north-shop"]["id"] == "u3"
         await realms.keep(administration, found({}, []))
         assert keycloak.realms.keys() == {"master"}
 
 
-async def test_a_realm_of_somebody_else_is_used_and_left_alone() -> None:
+async def test_realm_of_another_service_is_used_and_never_changed() -> None:
     with serving() as keycloak:
         theirs = {"id": "theirs", "realm": "north-shop", "attributes": {MARK: "another service"}}
         keycloak.realms["north-shop"] = theirs
@@ -153,7 +153,7 @@ async def test_a_realm_of_somebody_else_is_used_and_left_alone() -> None:
             assert keycloak.realms["north-shop"] is theirs
 
 
-async def test_a_realm_of_a_space_that_the_store_was_restored_to_before_is_kept_and_used() -> None:
+async def test_realm_of_a_space_lost_by_a_restore_is_kept_and_reused() -> None:
     with serving() as keycloak:
         clock = TestClock()
         store = MemoryStore(clock)
@@ -166,15 +166,15 @@ async def test_a_realm_of_a_space_that_the_store_was_restored_to_before_is_kept_
         assert shop is not None
         created = shop.metadata.creation_timestamp or ""
         assert keycloak.realms["north-shop"]["attributes"][CREATED] == created
-        # As after a restore of a backup of before the space.
-        times = noted((), Lost(created, created))
+        # The state after a restore of a backup that is older than the space.
+        times = noted((), UnknownPeriod(created, created))
         await store.delete([shop.key])
         await store.put([times])
         for attributes in ({CREATED: created}, {}):
             keycloak.realms["north-shop"]["attributes"] = {MARK: declared.metadata.uid} | attributes
             assert await logins.problem(declared) is None
             assert "north-shop" in keycloak.realms
-        # A space made later goes with its realm, as ever.
+        # A space created later is deleted with its realm, as usual.
         clock.advance(60)
         await store.put([shop.with_metadata(name="new", uid=None, resource_version=None)])
         assert await logins.problem(declared) is None
@@ -182,7 +182,7 @@ async def test_a_realm_of_a_space_that_the_store_was_restored_to_before_is_kept_
         await store.delete([Key("AddressSpace", "north", "new")])
         assert await logins.problem(declared) is None
         assert keycloak.realms.keys() == {"master", "north-shop"}
-        # Who makes the space again has the users that it had.
+        # The recreated space gets its former users.
         await store.put([shop.with_metadata(uid=None, resource_version=None)])
         assert await logins.problem(declared) is None
         again = store.get(shop.key)
@@ -190,7 +190,7 @@ async def test_a_realm_of_a_space_that_the_store_was_restored_to_before_is_kept_
         assert keycloak.realms["north-shop"]["id"] == shop.metadata.uid != again.metadata.uid
         assert realms.has(declared.metadata.uid or "", again.metadata.uid or "")
         await store.delete([shop.key])
-        # And whoever does not want it says so.
+        # An invalid record of the restore removes no realm; without the record it is removed.
         wrong = times.with_metadata(uid=None).model_copy(update={"data": {"times": "once"}})
         await store.put([wrong])
         said = await logins.problem(declared)
@@ -204,9 +204,7 @@ async def test_a_realm_of_a_space_that_the_store_was_restored_to_before_is_kept_
         assert keycloak.realms.keys() == {"master"}
 
 
-async def test_an_administrator_who_is_refused_is_named_by_the_secret_and_nothing_is_shown() -> (
-    None
-):
+async def test_refused_administrator_is_reported_without_showing_secrets() -> None:
     with serving() as keycloak:
         administration = keycloak.administration("another-" + PASSWORD)
         with pytest.raises(Refused, match="admin.username and admin.password") as refused:
@@ -223,7 +221,7 @@ async def test_an_administrator_who_is_refused_is_named_by_the_secret_and_nothin
 
 
 async def declare(store: MemoryStore, keycloak: Keycloak) -> AuthenticationService:
-    """Declare a service, a space that names it, and one that does not; return the service."""
+    """Declare a service, a space that uses it, and a space that does not; return the service."""
     settings: dict[str, Any] = {"url": f"{keycloak.url}/", "credentialsSecret": {"name": "kc"}}
     admin = {"apiVersion": "admin.enmasse.io/v1beta1", "kind": "AuthenticationService"}
     spec = {"type": "keycloak", "keycloak": settings}
@@ -252,7 +250,7 @@ def administrator(service: AuthenticationService) -> Resource:
     )
 
 
-async def test_what_is_declared_says_which_realms_there_are_and_who_makes_them() -> None:
+async def test_declared_service_and_its_secret_decide_which_realms_are_created() -> None:
     with serving() as keycloak:
         clock = TestClock()
         store = MemoryStore(clock)
@@ -265,7 +263,7 @@ async def test_what_is_declared_says_which_realms_there_are_and_who_makes_them()
         assert keycloak.realms.keys() == {"master", "north-shop"}
 
 
-async def test_a_leader_that_is_cut_off_from_the_store_removes_no_realm() -> None:
+async def test_leader_without_its_store_removes_no_realm() -> None:
     with serving() as keycloak:
         clock = TestClock()
         store = BehindStore(clock)
@@ -274,7 +272,7 @@ async def test_a_leader_that_is_cut_off_from_the_store_removes_no_realm() -> Non
         await store.put([administrator(declared)])
         assert await logins.problem(declared) is None
         shop = Key("AddressSpace", "north", "shop")
-        # As if another process had made space and realm, and this one were cut off from the store.
+        # Another process created the space and its realm; this one cannot reach the store.
         store.unseen, store.is_away = {shop}, True
         said = await logins.problem(declared)
         assert said is not None and "the database is away" in said
@@ -287,7 +285,7 @@ async def test_a_leader_that_is_cut_off_from_the_store_removes_no_realm() -> Non
         assert keycloak.realms.keys() == {"master"}
 
 
-async def test_a_pass_over_many_realms_of_others_has_a_bound_and_the_next_goes_on(
+async def test_realm_pass_ends_at_its_deadline_and_the_next_one_completes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with serving() as keycloak:
@@ -299,19 +297,19 @@ async def test_a_pass_over_many_realms_of_others_has_a_bound_and_the_next_goes_o
             patching.setattr("enmasse.auth.realms.KEEPING_TIMEOUT_S", -1.0)
             with pytest.raises(Unanswered, match="more realms"):
                 await realms.keep(keycloak.administration(), found({"u1": "north-shop"}, ["u1"]))
-        assert keycloak.asked == [("GET", "")], "none is begun when the time is over"
+        assert keycloak.asked == [("GET", "")], "no realm is requested after the deadline"
         await realms.keep(keycloak.administration(), found({"u1": "north-shop"}, ["u1"]))
         assert "north-shop" in keycloak.realms
 
 
-async def test_nobody_comes_into_a_space_by_the_realm_of_another() -> None:
+async def test_realm_of_another_space_admits_no_user() -> None:
     with serving() as keycloak:
         realms, administration = Realms(), keycloak.administration()
         assert realms.has("service", "u1"), "nothing is known yet"
         keycloak.realms["theirs"] = {"id": "theirs", "realm": "theirs"}
         await realms.keep(administration, found({"u1": "a-b", "u2": "theirs"}, ["u1", "u2"]))
         assert realms.has("service", "u1") and realms.has("service", "u2")
-        # Another space has the name by now, and the realm of the former one cannot be removed.
+        # Another space has the name now, and the former realm cannot be removed.
         keycloak.kept = {"a-b"}
         with pytest.raises(Refused):
             await realms.keep(administration, found({"u3": "a-b", "u2": "theirs"}, ["u2", "u3"]))
@@ -319,13 +317,13 @@ async def test_nobody_comes_into_a_space_by_the_realm_of_another() -> None:
         keycloak.kept = set()
         await realms.keep(administration, found({"u3": "a-b"}, ["u3"]))
         assert realms.has("service", "u3")
-        # Who administers a realm may give it the name of another.
+        # The administrator of a realm may rename it to that of another space.
         keycloak.realms["c-d"] = keycloak.realms.pop("a-b") | {"realm": "c-d"}
         await realms.keep(administration, found({"u3": "a-b", "u4": "c-d"}, ["u3", "u4"]))
         assert not realms.has("service", "u4")
 
 
-async def test_a_space_made_anew_is_entered_by_its_own_realm_and_its_keys() -> None:
+async def test_recreated_space_rejects_tokens_of_its_former_realm() -> None:
     with serving() as keycloak:
         clock = TestClock(datetime.now(UTC))
         store = MemoryStore(clock)

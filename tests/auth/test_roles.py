@@ -1,4 +1,4 @@
-"""What each role of the API allows, and where."""
+"""Permissions of each role of the API, by namespace."""
 
 import pytest
 
@@ -30,7 +30,7 @@ def caller(role: Role, where: frozenset[str] = SHOP) -> Caller:
 
 
 @pytest.mark.parametrize(("group", "resource"), TENANT)
-def test_tenants_edit_or_only_see_what_is_theirs(group: str, resource: str) -> None:
+def test_tenant_roles_edit_or_view_resources_of_their_namespaces(group: str, resource: str) -> None:
     for verb in READ + WRITE:
         here = Attributes(verb, group, resource, namespace="shop")
         assert caller("tenant-edit").may(here)
@@ -44,7 +44,9 @@ def test_tenants_edit_or_only_see_what_is_theirs(group: str, resource: str) -> N
 
 @pytest.mark.parametrize("role", ["tenant-edit", "tenant-view", "service-admin"])
 @pytest.mark.parametrize("where", [SHOP, ALL])
-def test_no_role_reaches_tokens_or_lists_all_secrets(role: Role, where: frozenset[str]) -> None:
+def test_no_role_reads_token_secrets_or_secrets_of_all_namespaces(
+    role: Role, where: frozenset[str]
+) -> None:
     for verb in READ + WRITE:
         for namespace in ("", TOKENS_NAMESPACE):
             assert not caller(role, where).may(Attributes(verb, "", "secrets", "", namespace, "x"))
@@ -74,14 +76,14 @@ def test_no_role_reaches_tokens_or_lists_all_secrets(role: Role, where: frozense
         ("get *:* shop", []),
     ],
 )  # fmt: skip
-def test_what_needs_which_role(what: str, roles: list[str]) -> None:
+def test_each_request_is_allowed_by_the_expected_roles(what: str, roles: list[str]) -> None:
     question = asked(what)
     assert able(question) == roles
     assert OWNER_CALLER.may(question)
     assert not Caller("nobody").may(question)
 
 
-def test_whoever_has_a_token_sees_what_can_be_chosen_from() -> None:
+def test_token_without_a_role_reads_schemas_and_discovery_only() -> None:
     anybody = Caller("ci")
     assert anybody.may(asked("list enmasse.io:addressspaceschemas -"))
     assert anybody.may(asked("create authorization.k8s.io:selfsubjectaccessreviews -"))
@@ -95,7 +97,7 @@ def test_whoever_has_a_token_sees_what_can_be_chosen_from() -> None:
     assert not caller("service-admin", SHOP).may(Attributes("get", path="/metrics"))
 
 
-def test_the_role_metrics_reads_metrics_and_nothing_else() -> None:
+def test_metrics_role_reads_metrics_only() -> None:
     scraper = caller("metrics", ALL)
     page = Attributes("get", path="/metrics")
     assert scraper.may(page)
@@ -107,7 +109,7 @@ def test_the_role_metrics_reads_metrics_and_nothing_else() -> None:
     assert not scraper.may(asked("list enmasse.io:logs -"))
 
 
-def test_roles_in_several_namespaces_are_kept_apart() -> None:
+def test_roles_apply_only_in_their_own_namespaces() -> None:
     both = Caller("ci", {"tenant-edit": frozenset({"a"}), "tenant-view": frozenset({"b"})})
     assert both.may(asked("create enmasse.io:addresses a"))
     assert both.may(asked("list enmasse.io:addresses b"))

@@ -1,4 +1,4 @@
-"""Passwords, against the vectors that the node reads too."""
+"""Passwords, against the vectors that the node also reads."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ VERIFIERS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("vector", PREPARED, ids=lambda vector: vector["why"])
-def test_what_is_typed_is_prepared_as_the_node_does(vector: dict[str, Any]) -> None:
+def test_saslprep_matches_the_vectors_of_the_node(vector: dict[str, Any]) -> None:
     try:
         prepared = saslprep(vector["text"]) or None
     except ValueError:
@@ -31,16 +31,16 @@ def test_what_is_typed_is_prepared_as_the_node_does(vector: dict[str, Any]) -> N
 
 
 @pytest.mark.parametrize("vector", VERIFIERS, ids=lambda vector: repr(vector["password"]))
-def test_keys_are_those_the_node_derives(vector: dict[str, Any]) -> None:
+def test_verifiers_match_the_vectors_of_the_node(vector: dict[str, Any]) -> None:
     verifier = Verifier(**{key: vector[key] for key in vector if key != "password"})
     assert verify(saslprep(vector["password"]), [verifier])
     assert not verify("another", [verifier])
 
 
-def test_the_vectors_have_passwords_that_need_preparing() -> None:
+def test_verifier_vectors_include_non_ascii_passwords() -> None:
     assert any(not vector["password"].isascii() for vector in VERIFIERS)
 
 
-def test_a_password_of_which_nothing_is_left_is_refused() -> None:
+def test_password_that_normalizes_to_empty_is_rejected() -> None:
     with pytest.raises(Invalid, match="empty after normalization"):
         without_password(doubles.user("shop.alice", "\u00ad"), None)

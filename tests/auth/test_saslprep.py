@@ -18,7 +18,7 @@ from enmasse.auth.saslprep import saslprep
         ("", ""),
     ],
 )
-def test_texts_that_look_alike_become_one(text: str, prepared: str) -> None:
+def test_saslprep_normalizes_the_examples_of_rfc_4013(text: str, prepared: str) -> None:
     assert saslprep(text) == prepared
 
 
@@ -32,6 +32,6 @@ def test_texts_that_look_alike_become_one(text: str, prepared: str) -> None:
         ("\ue000", "prohibited"),
     ],
 )
-def test_what_rfc_4013_prohibits_is_refused(text: str, says: str) -> None:
+def test_saslprep_rejects_what_rfc_4013_prohibits(text: str, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         saslprep(text)

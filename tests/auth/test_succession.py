@@ -1,16 +1,16 @@
-"""The authorities of a space over time, as what is kept of them says."""
+"""The succession of the authorities of a space, in their stored form."""
 
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from enmasse.auth.succession import SUCCESSOR_BEFORE, TOLD_FIRST, followed, from_texts
+from enmasse.auth.succession import PUBLISHED_BEFORE, SUCCESSOR_BEFORE, followed, from_texts
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
 SPACE = "a" * 63 + "." + "b" * 63
 
 
-def test_what_is_kept_is_read_again_in_every_state() -> None:
+def test_authorities_round_trip_through_their_texts_in_every_state() -> None:
     first = followed(None, SPACE, NOW)
     assert followed(first, SPACE, first.next_step - timedelta(seconds=1)) is first
     told = followed(first, SPACE, first.next_step + timedelta(seconds=1))
@@ -20,7 +20,9 @@ def test_what_is_kept_is_read_again_in_every_state() -> None:
     assert (after.current, after.former) == (told.following, first.current.certificate)
     alone = followed(after, SPACE, after.next_step)
     assert alone.former is None and alone.current is after.current
-    assert first.current.ends - told.next_step >= SUCCESSOR_BEFORE - TOLD_FIRST - timedelta(days=1)
+    assert first.current.ends - told.next_step >= SUCCESSOR_BEFORE - PUBLISHED_BEFORE - timedelta(
+        days=1
+    )
     for state in (first, told, after, alone):
         again = from_texts(state.texts())
         assert (again.texts(), again.next_step) == (state.texts(), state.next_step)
@@ -30,7 +32,7 @@ def test_what_is_kept_is_read_again_in_every_state() -> None:
 
 
 @pytest.mark.parametrize("name", ["ca.crt", "ca.key", "next.crt", "former.crt"])
-def test_what_cannot_be_read_is_never_replaced(name: str) -> None:
+def test_unreadable_authority_is_an_error_and_is_not_replaced(name: str) -> None:
     first = followed(None, SPACE, NOW)
     told = followed(first, SPACE, first.next_step + timedelta(seconds=1))
     texts = told.texts() | {"former.crt": told.texts()["ca.crt"]}

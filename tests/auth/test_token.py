@@ -7,7 +7,7 @@ import pytest
 from enmasse.auth.token import ensure_token, is_bearer_of
 
 
-def test_a_token_is_made_once_and_is_private(tmp_path: Path) -> None:
+def test_token_is_created_once_with_mode_0600(tmp_path: Path) -> None:
     file = tmp_path / "token"
     token = ensure_token(file)
     assert len(token) >= 43
@@ -15,7 +15,7 @@ def test_a_token_is_made_once_and_is_private(tmp_path: Path) -> None:
     assert ensure_token(file) == token
 
 
-def test_an_existing_token_is_closed_to_others(tmp_path: Path) -> None:
+def test_existing_token_file_is_restricted_to_mode_0600(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("chosen\n")
     file.chmod(0o644)
@@ -23,7 +23,7 @@ def test_an_existing_token_is_closed_to_others(tmp_path: Path) -> None:
     assert file.stat().st_mode & 0o777 == 0o600
 
 
-def test_an_empty_file_is_no_token(tmp_path: Path) -> None:
+def test_empty_token_file_gets_a_new_token(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("\n")
     assert ensure_token(tmp_path / "token")
 
@@ -42,11 +42,11 @@ def test_an_empty_file_is_no_token(tmp_path: Path) -> None:
         (None, False),
     ],
 )
-def test_only_the_bearer_is_let_in(header: str | None, holds: bool) -> None:
+def test_only_the_exact_bearer_token_is_accepted(header: str | None, holds: bool) -> None:
     assert is_bearer_of("abc", header) is holds
 
 
-def test_the_file_holds_the_token_and_nothing_else(tmp_path: Path) -> None:
+def test_token_file_holds_the_token_without_a_newline(tmp_path: Path) -> None:
     file = tmp_path / "token"
     token = ensure_token(file)
     assert file.read_text() == token

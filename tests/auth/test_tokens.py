@@ -1,4 +1,4 @@
-"""Tokens: whose they are, for whom, until when, and every way to forge one. RFC 7519, RFC 8725."""
+"""Tokens: subject, audience, expiry, and ways to forge one. RFC 7519, RFC 8725."""
 
 import base64
 import hmac
@@ -38,7 +38,7 @@ def checker(
     return TokenChecker(Issuance(expected, jwks_uri), issuer.fetch, now)
 
 
-async def test_a_good_token_says_who_what_and_until_when() -> None:
+async def test_valid_token_grants_its_user_rights_and_expiry() -> None:
     issuer = Issuer()
     ends = int(time.time()) + 60
     groups = ["send_orders", "/recv_news%2F%23", "monitor", "staff", 7]
@@ -70,16 +70,14 @@ async def test_a_good_token_says_who_what_and_until_when() -> None:
         ({"sub": "a" * 256}, "255 bytes"),
     ],
 )
-async def test_a_token_that_says_something_else_is_refused(
-    claims: dict[str, Any], why: str
-) -> None:
+async def test_token_with_a_wrong_claim_is_rejected(claims: dict[str, Any], why: str) -> None:
     issuer = Issuer()
     with pytest.raises(Refused, match=why) as refused:
         await checker(issuer).token(token := issuer.token(**claims), None)
     assert token not in str(refused.value)
 
 
-async def test_clocks_may_differ_a_little_at_the_beginning() -> None:
+async def test_token_with_nbf_30_s_ahead_is_accepted() -> None:
     issuer = Issuer()
     token = issuer.token(nbf=int(time.time()) + 30, aud=["x", AUDIENCE])
     assert (await checker(issuer).token(token, "alice")).user == "alice"
@@ -98,7 +96,7 @@ async def test_a_forged_token_is_refused() -> None:
     good = issuer.token()
     head, payload, signature = good.split(".")
     unsigned = encoded({"alg": "none", "kid": "one"})
-    # the public key as the secret of an HMAC: RFC 8725, 2.1
+    # The public key as the secret of an HMAC (RFC 8725, 2.1).
     by_hmac = encoded({"alg": "HS256", "kid": "one"}) + "." + payload
     confused = [
         by_hmac + "." + base64url(hmac.digest(secret, by_hmac.encode(), "sha256"))
@@ -134,17 +132,19 @@ async def test_a_forged_token_is_refused() -> None:
         (OKPKey.generate_key("Ed25519", {"kid": "e"}), "Ed25519"),
     ],
 )
-async def test_other_kinds_of_keys(key: ECKey | OKPKey, algorithm: str) -> None:
+async def test_tokens_signed_by_ec_and_ed25519_keys_are_accepted(
+    key: ECKey | OKPKey, algorithm: str
+) -> None:
     issuer = Issuer(ISSUER, KEY, key)
     token = issuer.token(key, header={"alg": algorithm, "kid": "e"})
     assert (await checker(issuer).token(token, None)).user == "alice"
-    # the key of another kind by the same id
+    # A signature by a key of another type under the same key id.
     wrong = issuer.token(KEY, header={"kid": "e"})
     with pytest.raises(Refused, match="key id 'e'"):
         await checker(issuer).token(wrong, None)
 
 
-async def test_without_a_key_id_only_a_single_key_counts() -> None:
+async def test_token_without_key_id_needs_a_key_set_of_one_key() -> None:
     issuer = Issuer()
     token = issuer.token(header={"kid": None})
     assert (await checker(issuer).token(token, None)).user == "alice"
@@ -153,13 +153,13 @@ async def test_without_a_key_id_only_a_single_key_counts() -> None:
         await checker(issuer).token(token, None)
 
 
-async def test_a_token_is_for_whom_the_client_says() -> None:
+async def test_token_of_another_user_than_the_client_names_is_rejected() -> None:
     issuer = Issuer()
     with pytest.raises(Refused, match="'alice', not to 'bob'"):
         await checker(issuer).token(issuer.token(), "bob")
 
 
-async def test_user_and_groups_are_where_the_service_says() -> None:
+async def test_user_and_groups_come_from_the_configured_claims() -> None:
     issuer = Issuer()
     check = checker(issuer, user_claim="email", groups_claim="realm_access.roles")
     token = issuer.token(email="a@b.c", realm_access={"roles": ["recv_orders"]})
@@ -167,7 +167,7 @@ async def test_user_and_groups_are_where_the_service_says() -> None:
     assert (grant.user, [right.pattern for right in grant.rights]) == ("a@b.c", ["orders"])
 
 
-async def test_a_new_key_is_looked_up_but_not_for_every_token() -> None:
+async def test_unknown_key_id_refetches_the_key_set_at_most_once_per_pause() -> None:
     issuer, clock = Issuer(), TestClock(datetime.now(UTC))
     check = checker(issuer, clock, jwks_uri=f"{ISSUER}/keys")
     await check.token(issuer.token(), None)
@@ -177,7 +177,7 @@ async def test_a_new_key_is_looked_up_but_not_for_every_token() -> None:
     for _ in range(5):
         with pytest.raises(Refused, match="'two'"):
             await check.token(token, None)
-    assert len(issuer.asked) == 1, "asked could not be fetched"
+    assert len(issuer.asked) == 1, "the key set is not fetched again within the pause"
     clock.advance(UNKNOWN_KEY_PAUSE_S)
     assert (await check.token(token, None)).user == "alice"
     for _ in range(5):
@@ -186,7 +186,7 @@ async def test_a_new_key_is_looked_up_but_not_for_every_token() -> None:
     assert len(issuer.asked) == 2
 
 
-async def test_keys_outlast_an_issuer_that_is_silent_for_a_while() -> None:
+async def test_cached_keys_serve_until_stale_while_the_issuer_is_silent() -> None:
     issuer, clock = Issuer(), TestClock(datetime.now(UTC))
     check = checker(issuer, clock, jwks_uri=f"{ISSUER}/keys")
     ends = int(time.time() + 10 * STALE_S)
@@ -204,7 +204,7 @@ async def test_keys_outlast_an_issuer_that_is_silent_for_a_while() -> None:
     assert len(issuer.asked) == asked
 
 
-async def test_a_key_that_is_taken_back_goes() -> None:
+async def test_removed_key_is_rejected_after_the_next_fetch() -> None:
     issuer, clock = Issuer(), TestClock(datetime.now(UTC))
     check = checker(issuer, clock, jwks_uri=f"{ISSUER}/keys")
     token = issuer.token()
@@ -216,7 +216,7 @@ async def test_a_key_that_is_taken_back_goes() -> None:
         await check.token(token, None)
 
 
-async def test_an_issuer_that_says_it_is_another_is_not_believed() -> None:
+async def test_discovery_document_with_wrong_issuer_or_http_keys_is_rejected() -> None:
     class Liar(Issuer):
         def document(self, path: str) -> dict[str, Any]:
             return super().document(path) | {"issuer": "https://other.example"}
@@ -231,9 +231,9 @@ async def test_an_issuer_that_says_it_is_another_is_not_believed() -> None:
         assert len(issuer.asked) == 1
 
 
-def test_only_keys_that_can_be_trusted_are_taken() -> None:
+def test_key_set_keeps_only_strong_public_signature_keys() -> None:
     public = KEY.as_dict(private=False)
-    # a modulus of 1,024 bits, which nobody has the other half of
+    # A modulus of 1,024 bits is too short.
     short = public | {"kid": "short", "n": base64url(b"\xc5" * 128)}
     secret = {"kty": "oct", "kid": "one", "k": base64url(b"s" * 32)}
     broken = [None, {"kty": "RSA"}, {"kty": "XX"}, public | {"use": "enc"}, {"kty": "RSA", "n": 7}]

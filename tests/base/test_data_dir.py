@@ -15,7 +15,7 @@ def mode(path: Path) -> int:
     return path.stat().st_mode & 0o777
 
 
-def test_a_new_folder_is_made_and_is_private(tmp_path: Path) -> None:
+def test_new_data_folder_is_created_with_mode_0700(tmp_path: Path) -> None:
     with DataDir(tmp_path / "deep" / "data") as data:
         assert data.tls.is_dir()
         assert data.journal.is_dir()
@@ -25,7 +25,9 @@ def test_a_new_folder_is_made_and_is_private(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ours", [(), ("format", "resources.db")])
-def test_a_folder_that_others_can_read_is_tightened(tmp_path: Path, ours: tuple[str, ...]) -> None:
+def test_readable_data_folder_is_restricted_to_mode_0700(
+    tmp_path: Path, ours: tuple[str, ...]
+) -> None:
     for name in ours:
         (tmp_path / name).write_text("1\n")
     for folder in (tmp_path, tmp_path / "journal") if ours else (tmp_path,):
@@ -35,7 +37,7 @@ def test_a_folder_that_others_can_read_is_tightened(tmp_path: Path, ours: tuple[
         assert [mode(folder) for folder in (data.path, data.journal, data.tls)] == [0o700] * 3
 
 
-def test_a_folder_with_what_is_not_ours_stays_as_it_is(tmp_path: Path) -> None:
+def test_folder_with_foreign_files_keeps_its_mode(tmp_path: Path) -> None:
     (tmp_path / "letter").write_text("")
     tmp_path.chmod(0o755)
     with DataDir(tmp_path) as data:
@@ -46,7 +48,7 @@ def test_a_folder_with_what_is_not_ours_stays_as_it_is(tmp_path: Path) -> None:
         ]
 
 
-def test_a_second_process_is_told_who_has_it(tmp_path: Path) -> None:
+def test_second_process_gets_a_conflict_naming_the_owner_pid(tmp_path: Path) -> None:
     with DataDir(tmp_path), pytest.raises(Conflict, match=f"process {os.getpid()}") as refusal:
         DataDir(tmp_path).__enter__()
     assert refusal.value.code == Code.DATA_LOCKED
@@ -55,7 +57,7 @@ def test_a_second_process_is_told_who_has_it(tmp_path: Path) -> None:
 
 
 def tree(folder: Path) -> dict[str, tuple[int, int, bytes]]:
-    """All that is in a folder, itself included: mode, time of the last change, content."""
+    """Mode, modification time and content of a folder and everything below it."""
     return {
         str(path.relative_to(folder)): (
             path.stat().st_mode,
@@ -68,7 +70,7 @@ def tree(folder: Path) -> dict[str, tuple[int, int, bytes]]:
 
 @pytest.mark.parametrize("text", ["2", "1000", "old"])
 @pytest.mark.parametrize("upgrade", [False, True])
-def test_a_newer_format_is_refused_and_nothing_in_it_changes(
+def test_newer_data_format_is_rejected_without_a_change_to_the_folder(
     tmp_path: Path, text: str, upgrade: bool
 ) -> None:
     (tmp_path / "format").write_text(text)
@@ -101,10 +103,10 @@ def test_an_older_format_is_converted_only_on_request(
         assert (tmp_path / "marks").read_text() == "2\n", "each step once, in order"
         assert (tmp_path / "format").read_text() == "3\n"
     with DataDir(tmp_path):
-        pass  # from now on it is a folder like any other
+        pass  # The converted folder opens without the option.
 
 
-def test_a_conversion_that_was_cut_off_goes_on_with_its_step(
+def test_interrupted_conversion_resumes_at_the_failed_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_folder: Path) -> None:
@@ -122,13 +124,13 @@ def test_a_conversion_that_was_cut_off_goes_on_with_its_step(
         assert (tmp_path / "format").read_text() == "3\n"
 
 
-def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+def test_data_folder_that_cannot_be_created_is_an_error_with_a_remedy(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(Unavailable, match="choose another with --data"):
         DataDir(tmp_path / "file" / "data").__enter__()
 
 
-def test_the_endpoint_is_there_while_the_process_is(tmp_path: Path) -> None:
+def test_endpoint_file_exists_while_the_process_runs(tmp_path: Path) -> None:
     with DataDir(tmp_path) as data:
         data.write_endpoint({"http": {"host": "127.0.0.1", "port": 8080}})
         assert json.loads(data.endpoint.read_text())["http"]["port"] == 8080
@@ -136,7 +138,7 @@ def test_the_endpoint_is_there_while_the_process_is(tmp_path: Path) -> None:
     assert not data.endpoint.exists()
 
 
-def test_a_file_is_replaced_in_one_step(tmp_path: Path) -> None:
+def test_write_private_replaces_a_file_atomically(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("old")
     file.chmod(0o644)

@@ -17,8 +17,8 @@ def test_there_are_eight_kinds() -> None:
     assert len(subclasses) == 8
 
 
-def test_codes_are_unique_and_explained() -> None:
-    # An enum turns a value used twice into an alias, which iteration leaves out.
+def test_error_codes_are_unique_and_documented() -> None:
+    # An enum turns a repeated value into an alias, which iteration skips.
     assert len(list(errors.Code)) == len(errors.Code.__members__)
     assert all(re.fullmatch(r"E[1-8]\d{3}", code) for code in errors.Code)
     assert all(code.meaning for code in errors.Code)
@@ -37,7 +37,7 @@ def test_every_raise_uses_a_code_of_its_kind() -> None:
         assert errors.Code[name][1] == FIRST_DIGIT[kind], f"{kind} raised with {name}"
 
 
-def test_an_error_reads_as_its_message() -> None:
+def test_text_of_an_error_is_its_message() -> None:
     fault = errors.Fault("spec.type", "is required")
     error = errors.Invalid(errors.Code.FIELD_INVALID, "spec.type is required", faults=[fault])
     assert str(error) == "spec.type is required"

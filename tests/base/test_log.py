@@ -1,4 +1,4 @@
-"""Logs: one JSON object a line off a terminal, and no secret in any."""
+"""Logs: one JSON object a line unless on a terminal, and never a secret."""
 
 import io
 import json
@@ -43,14 +43,14 @@ def test_records_below_the_level_are_left_out(stream: io.StringIO) -> None:
     assert records(stream) == []
 
 
-def test_the_standard_library_passes_through_the_same_chain(stream: io.StringIO) -> None:
+def test_standard_library_records_use_the_same_processors(stream: io.StringIO) -> None:
     logging.getLogger("uvicorn.error").warning("odd request from %s", "peer")
     (record,) = records(stream)
     assert record["event"] == "odd request from peer"
     assert record["level"] == "warning"
 
 
-def test_libraries_write_warnings_only_whatever_the_level(stream: io.StringIO) -> None:
+def test_libraries_log_warnings_only_at_any_level(stream: io.StringIO) -> None:
     log.configure("debug", stream)
     logging.getLogger("py4j").debug("a row with keys")
     logging.getLogger("py4j").info("a row with keys")
@@ -58,7 +58,7 @@ def test_libraries_write_warnings_only_whatever_the_level(stream: io.StringIO) -
     assert [record["event"] for record in records(stream)] == ["ours"]
 
 
-def test_an_exception_keeps_its_trace_on_the_same_line(stream: io.StringIO) -> None:
+def test_exception_record_has_its_traceback_on_the_same_line(stream: io.StringIO) -> None:
     try:
         raise ValueError("broken")
     except ValueError:
@@ -68,14 +68,14 @@ def test_an_exception_keeps_its_trace_on_the_same_line(stream: io.StringIO) -> N
 
 
 class Terminal(io.StringIO):
-    """A stream that a person looks at."""
+    """A stream that is a terminal."""
 
     def isatty(self) -> bool:
         return True
 
 
 @pytest.mark.usefixtures("stream")
-def test_a_trace_on_a_terminal_shows_no_values_of_variables() -> None:
+def test_traceback_on_a_terminal_shows_no_local_variables() -> None:
     def handle(body: dict[str, str]) -> None:
         raise ValueError("broken")
 

@@ -1,4 +1,4 @@
-"""A file of lines with a bound."""
+"""A rotated file of lines."""
 
 import stat
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from enmasse.base.rotated import RotatedFile
 
 
-def test_lines_are_kept_up_to_the_bound(tmp_path: Path) -> None:
+def test_rotated_file_keeps_the_newest_lines_within_its_bound(tmp_path: Path) -> None:
     file = RotatedFile(tmp_path / "log", file_bytes_max=30, files=3)
     for number in range(40):
         file.append(f"line {number:02}")
@@ -23,7 +23,7 @@ def test_lines_are_kept_up_to_the_bound(tmp_path: Path) -> None:
     assert len(kept) > 3
 
 
-def test_it_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_reopened_rotated_file_appends_to_existing_lines(tmp_path: Path) -> None:
     for number in range(3):
         file = RotatedFile(tmp_path / "log", file_bytes_max=1000, files=2)
         file.append(f"{number}")
@@ -39,14 +39,14 @@ def test_a_line_longer_than_a_file_is_kept_whole(tmp_path: Path) -> None:
     assert file.last(2) == ["short", "x" * 50]
 
 
-def test_one_file_alone_is_begun_anew(tmp_path: Path) -> None:
+def test_rotation_with_one_file_truncates_it(tmp_path: Path) -> None:
     file = RotatedFile(tmp_path / "log", file_bytes_max=10, files=1)
     for number in range(5):
         file.append(f"line {number}")
     assert file.last(9) == ["line 4"]
 
 
-def test_a_disk_that_refuses_is_told(tmp_path: Path) -> None:
+def test_failed_write_raises_os_error(tmp_path: Path) -> None:
     file = RotatedFile(tmp_path / "none" / "log", file_bytes_max=10, files=2)
     with pytest.raises(OSError):
         file.append("line")

@@ -1,4 +1,4 @@
-"""What a service manager is told: datagrams of sd_notify(3)."""
+"""Notifications to a service manager: datagrams of sd_notify(3)."""
 
 import os
 import socket
@@ -13,7 +13,7 @@ from enmasse.base.service_manager import ServiceManager
 
 @pytest.fixture(params=["path", "abstract"])
 def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[socket.socket, str]]:
-    """A socket as a manager has it, and what `NOTIFY_SOCKET` says of it."""
+    """The socket of a service manager, and the matching value of `NOTIFY_SOCKET`."""
     is_path = request.param == "path"
     name = str(tmp_path / "notify") if is_path else f"enmasse-test-{os.getpid()}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
@@ -22,11 +22,13 @@ def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[so
         yield listener, name if is_path else f"@{name}"
 
 
-def test_what_it_is_told(manager: tuple[socket.socket, str]) -> None:
+def test_service_manager_receives_ready_status_and_stopping(
+    manager: tuple[socket.socket, str],
+) -> None:
     listener, address = manager
     environment = {"NOTIFY_SOCKET": address, "PATH": "/bin"}
     told = ServiceManager.of(environment)
-    assert environment == {"PATH": "/bin"}, "children of this process are other services"
+    assert environment == {"PATH": "/bin"}, "child processes must not notify the manager"
     told.ready("leading")
     told.status("standing by")
     told.stopping()
@@ -35,13 +37,13 @@ def test_what_it_is_told(manager: tuple[socket.socket, str]) -> None:
     assert listener.recv(100) == b"STOPPING=1\nSTATUS=stopping"
 
 
-def test_a_manager_that_is_absent_or_does_not_read_is_no_error(
+def test_absent_or_blocked_service_manager_is_no_error(
     manager: tuple[socket.socket, str], tmp_path: Path
 ) -> None:
     ServiceManager.of({}).ready("leading")
     ServiceManager(str(tmp_path / "gone")).ready("leading")
     _, address = manager
-    for _ in range(10_000):  # more than a socket's queue takes
+    for _ in range(10_000):  # more than fits the queue of a socket
         ServiceManager(address).status("leading")
 
 
@@ -58,7 +60,7 @@ class Counting(TestClock):
             raise TimeoutError
 
 
-async def test_the_watchdog_hears_of_it_twice_in_its_time(
+async def test_watchdog_is_notified_twice_per_interval(
     manager: tuple[socket.socket, str],
 ) -> None:
     listener, address = manager
@@ -78,7 +80,7 @@ async def test_the_watchdog_hears_of_it_twice_in_its_time(
     [{}, {"WATCHDOG_USEC": "no"}, {"WATCHDOG_USEC": "1000", "WATCHDOG_PID": "1"}],
     ids=["none", "unreadable", "of another process"],
 )
-async def test_without_a_watchdog_nothing_is_told(
+async def test_no_keep_alive_is_sent_without_a_watchdog(
     manager: tuple[socket.socket, str], watchdog: dict[str, str]
 ) -> None:
     listener, address = manager

@@ -1,4 +1,4 @@
-"""Where settings come from, and which are refused."""
+"""The sources of settings, and their validation."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ from enmasse.base.errors import Invalid
 from enmasse.base.settings import Settings, load, without_password
 
 
-def test_the_defaults_are_those_of_the_contract() -> None:
+def test_settings_have_the_documented_defaults() -> None:
     settings, origins = load({}, {})
     ports = {name: getattr(settings, f"{name}_port") for name in ("amqp", "amqps", "ws", "wss")}
     assert ports == {"amqp": 5672, "amqps": 5671, "ws": 8081, "wss": 8443}
@@ -22,7 +22,7 @@ def test_the_defaults_are_those_of_the_contract() -> None:
     assert set(origins.values()) == {"default"}
 
 
-def test_option_goes_before_variable_before_file(tmp_path: Path) -> None:
+def test_option_overrides_variable_and_variable_overrides_file(tmp_path: Path) -> None:
     file = tmp_path / "enmasse.toml"
     file.write_text('amqp-port = 1\nws-port = 2\nhost = "::1"\nhttp_port = 3\n')
     environment = {"ENMASSE_WS_PORT": "20", "ENMASSE_HTTP_PORT": "30"}
@@ -35,7 +35,7 @@ def test_option_goes_before_variable_before_file(tmp_path: Path) -> None:
     assert origins["data"] == "default"
 
 
-def test_a_variable_may_name_the_file(tmp_path: Path) -> None:
+def test_enmasse_config_variable_names_the_settings_file(tmp_path: Path) -> None:
     file = tmp_path / "enmasse.toml"
     file.write_text("workers = 3\n")
     settings, _ = load({}, {"ENMASSE_CONFIG": str(file)})
@@ -48,7 +48,7 @@ def test_a_port_is_a_number_or_off(text: str, port: int | None) -> None:
 
 
 @pytest.mark.parametrize("text", ["65536", "-1", "http", "", "1.5"])
-def test_another_port_is_refused_by_name(text: str) -> None:
+def test_invalid_port_is_rejected_naming_the_setting(text: str) -> None:
     with pytest.raises(Invalid, match=r"setting amqp-port: .*\(from option\)"):
         load({"amqp_port": text}, {})
 
@@ -66,7 +66,7 @@ def test_an_idle_timeout_is_seconds_or_off(text: str, idle_s: float | None) -> N
         *(("link_credit", text) for text in ("0", "100001")),
     ],
 )
-def test_a_bound_of_connections_out_of_its_range_is_refused_by_name(name: str, text: str) -> None:
+def test_connection_setting_out_of_range_is_rejected_by_name(name: str, text: str) -> None:
     with pytest.raises(Invalid, match=f"setting {name.replace('_', '-')}: "):
         load({name: text}, {})
 
@@ -77,7 +77,7 @@ def test_a_grace_is_seconds_or_off(text: str, grace_s: float | None) -> None:
 
 
 @pytest.mark.parametrize("text", ["-1", "never", "inf", "nan", ""])
-def test_another_grace_is_refused_by_name(text: str) -> None:
+def test_invalid_leader_grace_is_rejected_naming_the_setting(text: str) -> None:
     with pytest.raises(Invalid, match=r"setting leader-grace-s: .*\(from option\)"):
         load({"leader_grace_s": text}, {})
 
@@ -95,7 +95,7 @@ def test_another_grace_is_refused_by_name(text: str) -> None:
         ),
     ],
 )
-def test_origins_are_written_as_browsers_write_them(text: str, origins: str) -> None:
+def test_ws_origins_are_normalized_as_in_browsers(text: str, origins: str) -> None:
     assert load({"ws_origins": text}, {})[0].ws_origins == origins
 
 
@@ -111,19 +111,19 @@ def test_origins_are_written_as_browsers_write_them(text: str, origins: str) -> 
         "https://a.example, b.example",
     ],
 )
-def test_what_is_no_origin_is_refused_by_name(text: str) -> None:
+def test_invalid_ws_origin_is_rejected_naming_the_setting(text: str) -> None:
     with pytest.raises(Invalid, match=r"setting ws-origins: must be comma-separated origins"):
         load({"ws_origins": text}, {})
 
 
 @pytest.mark.parametrize("timeout_ms", [99, 3_600_001])
-def test_the_settlement_timeout_of_multicast_has_bounds(timeout_ms: int) -> None:
+def test_multicast_settle_timeout_out_of_range_is_rejected(timeout_ms: int) -> None:
     with pytest.raises(Invalid, match="setting multicast-settle-timeout-ms"):
         load({"multicast_settle_timeout_ms": timeout_ms}, {})
 
 
 @pytest.mark.parametrize("text", ["63MiB", "0", "100%", "much", "-5%"])
-def test_memory_for_what_is_received_is_a_size_or_a_share(text: str) -> None:
+def test_receive_memory_is_a_size_or_a_percentage(text: str) -> None:
     assert load({"receive_memory": "2GiB"}, {})[0].receive_memory == "2GiB"
     assert load({"receive_memory": "10%"}, {})[0].receive_memory == "10%"
     with pytest.raises(Invalid, match=r"setting receive-memory: must be .*25%"):
@@ -134,7 +134,7 @@ ODD: list[Any] = ["", "x", "1.5", "9" * 5000, "²", -1, 1.5, 10**400, True, [], 
 
 
 @pytest.mark.parametrize("name", Settings.model_fields)
-def test_whatever_is_wrong_is_said_by_name_with_what_it_must_be(name: str) -> None:
+def test_every_invalid_setting_is_rejected_with_its_name_and_remedy(name: str) -> None:
     refused = 0
     for value in ODD:
         try:
@@ -146,10 +146,10 @@ def test_whatever_is_wrong_is_said_by_name_with_what_it_must_be(name: str) -> No
             assert re.fullmatch(r"must (be|not be|have) .*[^.] \(from option\)", fault.message), (
                 value
             )
-    assert refused, "of any setting something is refused"
+    assert refused, "every setting rejects some value"
 
 
-def test_a_bound_is_said() -> None:
+def test_settings_error_states_the_allowed_values() -> None:
     for name, value, said in (
         ("workers", "300", "must be at most 256"),
         ("log_level", "loud", "must be 'debug', 'info', 'warning' or 'error'"),
@@ -169,7 +169,7 @@ def test_an_unknown_key_in_the_file_is_refused(tmp_path: Path) -> None:
         load({}, {}, file)
 
 
-def test_a_file_that_is_not_there_or_not_toml_is_refused(tmp_path: Path) -> None:
+def test_missing_or_malformed_settings_file_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match="cannot read the settings file"):
         load({}, {}, tmp_path / "absent.toml")
     broken = tmp_path / "broken.toml"
@@ -178,7 +178,7 @@ def test_a_file_that_is_not_there_or_not_toml_is_refused(tmp_path: Path) -> None
         load({}, {}, broken)
 
 
-def test_variables_of_other_programs_are_left_alone() -> None:
+def test_unknown_enmasse_variables_are_ignored() -> None:
     assert load({}, {"ENMASSE_BENCH_SERVER": "x"})[0] == Settings()
 
 
@@ -187,11 +187,11 @@ def test_settings_cannot_be_changed_later() -> None:
         load({}, {})[0].host = "0.0.0.0"  # type: ignore[misc]
 
 
-def test_every_setting_says_what_it_is() -> None:
+def test_every_setting_has_a_description() -> None:
     assert all(field.description for field in Settings.model_fields.values())
 
 
-def test_a_database_is_a_store() -> None:
+def test_store_setting_accepts_sqlite_postgresql_and_kubernetes() -> None:
     url = "postgresql://enmasse:p%40ss@db:5432/mq?sslmode=require"
     assert load({}, {})[0].store == "sqlite"
     assert load({}, {"ENMASSE_STORE": url})[0].store == url
@@ -204,7 +204,7 @@ def test_a_database_is_a_store() -> None:
 @pytest.mark.parametrize(
     "url", ["postgresql://u:secret@db/mq", "postgresql://db/mq?password=secret"]
 )
-def test_a_password_is_not_taken_from_the_command_line(url: str) -> None:
+def test_store_url_with_a_password_is_rejected_on_the_command_line(url: str) -> None:
     with pytest.raises(Invalid, match="put the URL into ENMASSE_STORE") as refusal:
         load({"store": url}, {})
     assert "secret" not in str(refusal.value)

@@ -1,4 +1,4 @@
-"""The waits between attempts."""
+"""The back-off between attempts."""
 
 from enmasse.base.tasks import Backoff
 
@@ -8,5 +8,5 @@ def test_waits_double_up_to_the_limit() -> None:
     assert [backoff.delay_s(failures) for failures in range(1, 6)] == [0.5, 1.0, 2.0, 3.0, 3.0]
 
 
-def test_a_long_row_of_failures_neither_overflows_nor_exceeds_the_limit() -> None:
+def test_backoff_of_many_failures_does_not_overflow() -> None:
     assert Backoff().delay_s(1_000_000) == 30.0

@@ -21,7 +21,7 @@ def refusal(shop: Obeying, code: int, *words: str) -> str:
 
 
 def use(shop: Obeying, token: str) -> None:
-    """Ask with another token from now on."""
+    """Use another token for all later commands."""
     shop.token.write_text(token)
 
 
@@ -47,7 +47,7 @@ def test_a_token_has_roles_and_is_shown_once(shop: Obeying) -> None:
     assert shop.store.get(Key("Secret", "enmasse-tokens", "ci")) is None
 
 
-def test_what_cannot_be_granted_is_refused(shop: Obeying) -> None:
+def test_invalid_grant_is_refused(shop: Obeying) -> None:
     assert "not a role" in refusal(shop, 2, "token", "create", "ci", "--grant", "admin=default")
     assert "NAMESPACE" in refusal(shop, 2, "token", "create", "ci", "--grant", "tenant-edit")
     assert "is invalid" in refusal(shop, 2, "token", "create", "ci", "--grant", "tenant-edit=A")
@@ -55,7 +55,7 @@ def test_what_cannot_be_granted_is_refused(shop: Obeying) -> None:
     assert shop.store.list("Secret") == []
 
 
-def test_T_AS_8_the_commands_of_a_tenant(shop: Obeying) -> None:
+def test_T_AS_8_tenant_commands_work_only_in_its_namespace(shop: Obeying) -> None:
     use(shop, said(shop, "token", "create", "ci", "--grant", "tenant-edit=default").strip())
     assert "orders" in said(shop, "get", "addresses", "-n", "default")
     said(shop, "create", "address", "own", "--type", "queue", "--no-wait")
@@ -80,9 +80,7 @@ metadata: {name: default, annotations: {enmasse.io/plans: "%s"}}
 """
 
 
-def test_which_plans_a_namespace_may_choose_is_not_its_tenants_to_say(
-    shop: Obeying, tmp_path: Path
-) -> None:
+def test_tenant_cannot_change_the_plans_of_its_namespace(shop: Obeying, tmp_path: Path) -> None:
     file = tmp_path / "namespace.yaml"
     grants = {"ci": "tenant-edit=default", "sa": "service-admin=*"}
     tokens = {name: said(shop, "token", "create", name, "--grant", grants[name]) for name in grants}
@@ -99,7 +97,7 @@ def test_which_plans_a_namespace_may_choose_is_not_its_tenants_to_say(
     said(shop, *create, "standard-free")
 
 
-def test_a_context_has_a_token_of_its_own(shop: Obeying, tmp_path: Path) -> None:
+def test_context_uses_its_own_token(shop: Obeying, tmp_path: Path) -> None:
     viewer = said(shop, "token", "create", "v", "--grant", "tenant-view=default")
     file = tmp_path / "viewer"
     file.write_text(viewer)

@@ -28,7 +28,7 @@ COMMANDS = commands(typer.main.get_command(app))
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_every_command_teaches_by_example(words: tuple[str, ...]) -> None:
+def test_help_of_every_command_has_an_example(words: tuple[str, ...]) -> None:
     answer = runner.invoke(app, [*words, "--help"], env={"TERMINAL_WIDTH": "200"})
     assert answer.exit_code == 0
     assert f"enmasse {' '.join(words)}" in answer.output
@@ -40,7 +40,7 @@ def test_help_names_every_scheme_of_a_url(words: tuple[str, ...]) -> None:
     assert {"amqps", "wss"} <= set(re.findall(r"\w+", answer.output))
 
 
-def test_the_version_is_told() -> None:
+def test_version_option_prints_the_version() -> None:
     answer = runner.invoke(app, ["--version"])
     assert (answer.exit_code, answer.output) == (0, f"enmasse {__version__}\n")
 
@@ -67,7 +67,7 @@ def test_wrong_usage_is_exit_code_2(words: list[str]) -> None:
     assert runner.invoke(app, words).exit_code == 2
 
 
-def test_a_refusal_is_one_line_and_its_exit_code(tmp_path: Any) -> None:
+def test_refusal_prints_one_line_and_sets_the_exit_code(tmp_path: Any) -> None:
     answer = runner.invoke(app, ["get", "addresses", "--data", str(tmp_path)])
     assert answer.exit_code == 7
     assert answer.stderr.startswith(f"enmasse: no platform runs on data folder {tmp_path}")
@@ -81,14 +81,14 @@ GET = [
 
 
 @pytest.mark.parametrize("module", [f"enmasse.cli.{name}" for name in GET])
-def test_get_builds_no_models(module: str) -> None:
-    """They are most of what it cost."""
+def test_get_command_does_not_import_the_resource_models(module: str) -> None:
+    """Building the models took most of the time of `get`."""
     program = f"import sys; import {module}; print('enmasse.resources' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("False\n", "")
 
 
-def test_a_command_builds_no_other() -> None:
+def test_command_imports_no_other_command_module() -> None:
     program = (
         "import sys; sys.argv = ['enmasse', 'get', '--help']\n"
         "from enmasse.cli import main\n"
@@ -125,7 +125,7 @@ def test_get_runs_without_what_it_does_not_need(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("module", ["enmasse.cli", "enmasse.cli.connect.client"])
-def test_a_command_imports_nothing_that_only_the_platform_needs(module: str) -> None:
+def test_command_imports_no_platform_dependencies(module: str) -> None:
     program = (
         f"import sys; import {module};"
         "heavy = {'sqlalchemy', 'structlog', 'uvicorn', 'cryptography', 'starlette'};"
@@ -136,7 +136,7 @@ def test_a_command_imports_nothing_that_only_the_platform_needs(module: str) -> 
     assert done.stdout.strip() == "[]", done.stderr
 
 
-def test_a_start_imports_nothing_that_only_metrics_need() -> None:
+def test_launcher_does_not_import_the_metrics_library() -> None:
     program = (
         "import sys; import enmasse.cli.serve.launcher;print('prometheus_client' in sys.modules)"
     )
@@ -159,7 +159,7 @@ def test_settings_are_shown_with_their_origin(monkeypatch: pytest.MonkeyPatch) -
     assert '"value": "off",\n    "origin": "environment"' in answer.stdout
 
 
-def test_a_password_is_not_asked_for_without_a_terminal() -> None:
+def test_password_prompt_requires_a_terminal() -> None:
     answer = runner.invoke(app, ["create", "user", "alice"], env={"ENMASSE_PASSWORD": None})
     assert answer.exit_code == 2
     assert "no terminal to prompt on" in " ".join(answer.stderr.split())

@@ -1,4 +1,4 @@
-"""The edge's table: every kind of error has an exit code and is one line."""
+"""The table of the command line: every kind of error has an exit code and is one line."""
 
 import pytest
 
@@ -27,19 +27,19 @@ def test_every_kind_has_an_exit_code() -> None:
         ),
     ],
 )
-def test_what_is_missing_is_told_with_the_command_that_declares_it(
+def test_missing_resource_error_suggests_the_command_that_declares_it(
     message: str, command: str
 ) -> None:
     assert errors.remedy(message) == f"enmasse {command}"
 
 
-def test_what_is_not_missing_or_misspelt_needs_no_command() -> None:
+def test_misspelt_name_and_invalid_field_suggest_no_command() -> None:
     assert errors.remedy("addresses.enmasse.io 'ordrs' not found; did you mean 'orders'?") is None
     assert errors.remedy("spec.type: is required") is None
 
 
 def test_an_error_is_one_line_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    errors.say(Invalid(Code.FIELD_INVALID, "spec.type:\n is required"))
+    errors.report(Invalid(Code.FIELD_INVALID, "spec.type:\n is required"))
     said = capsys.readouterr()
     assert said.err == "enmasse: spec.type: is required\n"
     assert said.out == ""

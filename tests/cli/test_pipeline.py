@@ -42,7 +42,7 @@ def test_init_writes_a_document_and_its_schema(folder: Path) -> None:
     assert "properties" in json.loads((folder / "pipeline.schema.json").read_text())
 
 
-def test_init_names_the_server_of_the_platform_that_runs(
+def test_init_uses_the_url_of_the_running_platform(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def url() -> str:
@@ -63,22 +63,22 @@ def test_init_names_the_server_of_the_platform_that_runs(
     assert url() == "amqp://h:1"
 
 
-def test_init_overwrites_nothing(folder: Path) -> None:
+def test_init_does_not_overwrite_a_file(folder: Path) -> None:
     (folder / "mine.yaml").write_text("mine")
     code, _, err = enmasse("init", "-f", "mine.yaml")
     assert code == 5
-    assert "mine.yaml is there already" in err
+    assert "mine.yaml exists" in err
     assert (folder / "mine.yaml").read_text() == "mine"
 
 
-def test_init_refuses_a_url_that_names_no_server(folder: Path) -> None:
+def test_init_refuses_a_url_without_a_server(folder: Path) -> None:
     code, _, err = enmasse("init", "--url", "localhost")
     assert code == 1
     assert "names no server" in err
     assert not (folder / "pipeline.yaml").exists()
 
 
-def test_status_tells_rows_out_and_what_does_not_go_on(folder: Path) -> None:
+def test_status_shows_written_rows_and_troubles(folder: Path) -> None:
     enmasse("init")
     pipeline, paths = read(folder / "pipeline.yaml")
     paths.state.mkdir()
@@ -101,7 +101,7 @@ def test_status_tells_rows_out_and_what_does_not_go_on(folder: Path) -> None:
     assert "troubles" not in found and "written" not in found
 
 
-def test_status_tells_how_far_gold_is_and_ends_with_1_while_it_fails(folder: Path) -> None:
+def test_status_shows_the_lag_of_gold_and_exits_1_while_it_fails(folder: Path) -> None:
     enmasse("init")
     pipeline, paths = read(folder / "pipeline.yaml")
     paths.state.mkdir()
@@ -110,7 +110,7 @@ def test_status_tells_how_far_gold_is_and_ends_with_1_while_it_fails(folder: Pat
     trouble = Trouble(Conflict("E4000", "it lacks sketch"), datetime(2026, 1, 31, tzinfo=UTC), 2)
     with closing(Live(paths.live_url, pipeline.spec, pipeline.metadata.name)) as db:
         code, out, _ = enmasse("status")
-        # the commit that made the table, and that of the batch
+        # The table has two commits: its creation and the batch.
         assert code == 0 and "gold: 2 versions of silver behind, " in out
         db.record_troubles("gold", {"gold": trouble})
         code, out, _ = enmasse("status")
@@ -134,7 +134,7 @@ def test_status_tells_how_far_gold_is_and_ends_with_1_while_it_fails(folder: Pat
         ("sinks", {"selector": "x"}, "spec.sinks[0].options: option selector is not known: did"),
     ],
 )
-def test_options_are_looked_at_before_anything_starts(
+def test_invalid_options_are_refused_before_spark_starts(
     folder: Path, command: str, where: str, options: dict[str, str], said: str
 ) -> None:
     enmasse("init")
@@ -148,11 +148,11 @@ def test_options_are_looked_at_before_anything_starts(
     file.write_text(yaml.safe_dump(document | {"spec": spec}))
     code, _, err = enmasse(command)
     assert code == 1 and said in err
-    # nothing was made, and no Spark was started
+    # No table was created, and Spark was not started.
     assert not (folder / "tables").exists() and "starting Spark" not in err
 
 
-def test_a_run_tells_of_itself_in_lines_of_the_form_asked_for(
+def test_run_reports_its_events_in_the_requested_format(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     events = [{"event": "starting"}, {"event": "batch", "source": "s: 1"}]

@@ -14,7 +14,7 @@ import yaml
 from cli_platform import Obeying
 from doubles import address_plan, infra, queue, space_plan
 from enmasse.cli.options import completion
-from enmasse.engines import AddressFigures, Connection
+from enmasse.engines import AddressStatistics, Connection
 
 SMALL = address_plan("small", "queue", router=0.25, broker=0.5, shortDescription="Half a broker")
 QUOTA = space_plan("p", [SMALL], (1, 1, 2))
@@ -45,7 +45,7 @@ def planned(shop: Obeying) -> Obeying:
     return shop
 
 
-def test_every_kind_is_shown_by_any_of_its_names(planned: Obeying) -> None:
+def test_get_accepts_every_name_of_a_kind(planned: Obeying) -> None:
     for word in ("addressplans", "addressplan", "AddressPlan", "addressplans.admin.enmasse.io"):
         head, row = said(planned, "get", word).splitlines()
         assert head.split()[:4] == ["NAMESPACE", "NAME", "TYPE", "READY"]
@@ -57,7 +57,7 @@ def test_every_kind_is_shown_by_any_of_its_names(planned: Obeying) -> None:
     )
 
 
-def test_names_and_wide_tables(shop: Obeying) -> None:
+def test_get_prints_names_and_wide_tables(shop: Obeying) -> None:
     assert said(shop, "get", "address", "-o", "name").splitlines() == [
         "address.enmasse.io/default.dead",
         "address.enmasse.io/default.orders",
@@ -68,7 +68,7 @@ def test_names_and_wide_tables(shop: Obeying) -> None:
     assert "PLAN" not in said(shop, "get", "address")
 
 
-def test_labels_select(shop: Obeying) -> None:
+def test_get_filters_by_label(shop: Obeying) -> None:
     labelled = queue("default.tasks").with_metadata(labels={"team": "north"})
     said(shop, "apply", "-f", "-", stdin=documents(labelled))
     assert said(shop, "get", "address", "-l", "team=north", "-o", "name") == (
@@ -104,11 +104,13 @@ def test_labels_select(shop: Obeying) -> None:
         (["logs", "--level", "loud"], 2, "one of debug, info"),
     ],
 )  # fmt: skip
-def test_slips_get_a_hint(shop: Obeying, words: list[str], code: int, says: str) -> None:
+def test_mistyped_commands_get_a_hint(
+    shop: Obeying, words: list[str], code: int, says: str
+) -> None:
     assert says in refused(shop, code, *words)
 
 
-def test_describe_tells_conditions_and_events(shop: Obeying) -> None:
+def test_describe_shows_conditions_and_events(shop: Obeying) -> None:
     said(shop, "wait", "address", "orders")
     text = said(shop, "describe", "address", "orders")
     lines = [" ".join(line.split()) for line in text.splitlines()]
@@ -122,20 +124,20 @@ def test_describe_tells_conditions_and_events(shop: Obeying) -> None:
     assert both.count("Kind: ") == 2
 
 
-def test_describe_tells_depth_consumers_and_rates(shop: Obeying) -> None:
+def test_describe_shows_depth_consumers_and_rates(shop: Obeying) -> None:
     uid = shop.address("orders").metadata.uid or ""
-    shop.engine.figures = [AddressFigures(uid, "s", "orders", 1, 2, stored=5, stored_bytes=60)]
+    shop.engine.figures = [AddressStatistics(uid, "s", "orders", 1, 2, stored=5, stored_bytes=60)]
     text = said(shop, "describe", "address", "orders")
     figures = text.partition("Figures:\n")[2].partition("Conditions:")[0]
     shown = dict(line.strip().split(": ", 1) for line in figures.splitlines())
     assert shown["Stored Messages"].strip() == "5 (60 bytes)"
     assert shown["Consumers"].strip() == "2"
     assert shown["Delivered Per Second"].strip() == "0.0"
-    assert "Messages:            none" not in text, "what it waits for is in its conditions"
+    assert "Messages:            none" not in text, "the conditions have these messages"
 
 
 def completed(shop: Obeying, line: str) -> list[str]:
-    """What a shell is told for the words so far."""
+    """The completions that a shell gets for a line."""
     shell = {
         "_ENMASSE_COMPLETE": "complete_bash",
         "COMP_WORDS": line,
@@ -164,7 +166,7 @@ def test_describe_of_a_user_shows_no_secret(shop: Obeying) -> None:
     assert "Key" not in text
 
 
-def test_describe_of_a_secret_tells_its_size(shop: Obeying) -> None:
+def test_describe_of_a_secret_shows_only_its_size(shop: Obeying) -> None:
     secret = {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -177,7 +179,7 @@ def test_describe_of_a_secret_tells_its_size(shop: Obeying) -> None:
     assert "cGVuY2ls" not in text and "pencil" not in text
 
 
-def test_wait_for_a_condition_and_for_the_end(shop: Obeying) -> None:
+def test_wait_ends_on_a_condition_or_a_deletion(shop: Obeying) -> None:
     assert said(shop, "wait", "address", "--all") == (
         "Address default.dead is Ready\nAddress default.orders is Ready\n"
     )
@@ -194,7 +196,7 @@ def test_wait_for_a_condition_and_for_the_end(shop: Obeying) -> None:
     )
 
 
-def test_where_nothing_is_found_it_is_said(shop: Obeying) -> None:
+def test_empty_result_is_reported_on_stderr(shop: Obeying) -> None:
     where = "enmasse: no resources found in address space 'trial' of namespace 'default'"
     assert refused(shop, 3, "wait", "addresses", "--all", "--space", "trial") == where
     for words in (["delete", "addresses", "--all"], ["describe", "addresses"]):
@@ -210,7 +212,7 @@ def test_where_nothing_is_found_it_is_said(shop: Obeying) -> None:
 
 
 def editor(folder: Path, program: str) -> str:
-    """Return an editor that does to `text` what a program says."""
+    """Return an editor that runs a program on `text`."""
     script = folder / "editor.py"
     script.write_text(
         "import pathlib, subprocess, sys\n"
@@ -224,7 +226,7 @@ def editor(folder: Path, program: str) -> str:
 
 @pytest.fixture
 def edits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Say what the editor does."""
+    """Set the program that the editor runs."""
 
     def does(program: str) -> None:
         monkeypatch.setenv("EDITOR", editor(tmp_path, program))
@@ -234,7 +236,7 @@ def edits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return does
 
 
-def test_an_edit_is_applied(shop: Obeying, edits: Any) -> None:
+def test_edit_applies_the_changed_document(shop: Obeying, edits: Any) -> None:
     edits("text = text.replace('deadletter: dead', 'messageTtl: {maximum: 5s}')")
     assert said(shop, "edit", "address", "orders") == "Address default.orders changed\n"
     spec = shop.address("orders").spec
@@ -243,7 +245,7 @@ def test_an_edit_is_applied(shop: Obeying, edits: Any) -> None:
 
 
 @pytest.mark.parametrize("program", ["", "text = ''", "text += '\\n'"])
-def test_an_edit_that_says_nothing_changes_nothing(shop: Obeying, edits: Any, program: str) -> None:
+def test_edit_without_a_change_writes_nothing(shop: Obeying, edits: Any, program: str) -> None:
     said(shop, "wait", "address", "--all")
     said(shop, "wait", "addressspace", "--all")
     version = shop.store.version
@@ -252,7 +254,7 @@ def test_an_edit_that_says_nothing_changes_nothing(shop: Obeying, edits: Any, pr
     assert shop.store.version == version
 
 
-def test_what_is_refused_is_shown_again(shop: Obeying, edits: Any) -> None:
+def test_refused_edit_is_reopened_in_the_editor(shop: Obeying, edits: Any) -> None:
     edits(
         "bad = 'does not exist; declare it first' in text\n"
         "text = text.replace('deadletter: none', 'deadletter: null') if bad else"
@@ -266,7 +268,7 @@ def test_what_is_refused_is_shown_again(shop: Obeying, edits: Any) -> None:
     assert "not a YAML document" in refused(shop, 1, "edit", "address", "orders")
 
 
-def test_an_editor_that_fails_changes_nothing(
+def test_failed_editor_changes_nothing(
     shop: Obeying, edits: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     edits("sys.exit(3)")
@@ -276,7 +278,7 @@ def test_an_editor_that_fails_changes_nothing(
 
 
 def meanwhile(shop: Obeying, patch: str) -> str:
-    """Return the part of an editor's program that changes `orders` as somebody else does."""
+    """Return code for an editor program that changes `orders` like a concurrent client."""
     url = f"http://127.0.0.1:{shop.listener.getsockname()[1]}"
     return (
         "import urllib.request\n"
@@ -286,7 +288,7 @@ def meanwhile(shop: Obeying, patch: str) -> str:
     )
 
 
-def test_what_others_change_meanwhile_stays(shop: Obeying, edits: Any) -> None:
+def test_edit_preserves_concurrent_changes_of_other_fields(shop: Obeying, edits: Any) -> None:
     others = meanwhile(shop, '{"metadata": {"labels": {"team": "north"}}}')
     edits(others + "text = text.replace('deadletter: dead', 'expiry: dead')")
     said(shop, "edit", "address", "orders")
@@ -295,7 +297,7 @@ def test_what_others_change_meanwhile_stays(shop: Obeying, edits: Any) -> None:
     assert now.metadata.labels == {"team": "north"}
 
 
-def test_the_same_field_changed_by_others_is_a_conflict(
+def test_edit_of_a_concurrently_changed_field_conflicts(
     shop: Obeying, edits: Any, tmp_path: Path
 ) -> None:
     others = meanwhile(shop, '{"spec": {"messageTtl": {"maximum": 7000}}}')
@@ -309,7 +311,7 @@ def test_the_same_field_changed_by_others_is_a_conflict(
     assert now.spec.message_ttl is not None and now.spec.message_ttl.maximum == 7000
 
 
-def test_apply_may_only_try(planned: Obeying) -> None:
+def test_apply_dry_run_changes_nothing(planned: Obeying) -> None:
     text = documents(queue("team.a", address="a", plan="small"))
     told = said(planned, "apply", "-f", "-", "--dry-run", stdin=text)
     assert told == "Address team.a created (dry run)\n"
@@ -336,7 +338,7 @@ def test_plans_are_listed(planned: Obeying) -> None:
     assert "p  " not in said(planned, "plan", "list", "--type", "queue")
 
 
-def test_other_kinds_are_deleted_by_name(planned: Obeying) -> None:
+def test_plan_is_deleted_by_name_once_it_is_unused(planned: Obeying) -> None:
     assert "is in use by" in refused(planned, 5, "delete", "addressspaceplan", "p")
     said(planned, "delete", "addressspace", "team")
     assert said(planned, "delete", "addressspaceplan", "p") == "AddressSpacePlan p deleted\n"
@@ -345,7 +347,7 @@ def test_other_kinds_are_deleted_by_name(planned: Obeying) -> None:
     )
 
 
-def test_users_are_made_changed_and_listed(shop: Obeying) -> None:
+def test_user_commands_create_change_list_and_delete_users(shop: Obeying) -> None:
     said(shop, "user", "create", "alice", "--password", "pencil", "--send", "orders")
     assert said(shop, "user", "list").splitlines()[1].split() == [
         "alice", "default", "default", "Active", "send", "orders",
@@ -371,7 +373,7 @@ def test_users_are_made_changed_and_listed(shop: Obeying) -> None:
     assert "messagingusers.enmasse.io 'alice' not found" in told
 
 
-def test_a_user_may_have_the_password_of_a_secret(shop: Obeying) -> None:
+def test_user_create_accepts_a_password_secret(shop: Obeying) -> None:
     said(shop, "create", "secret", "generic", "pw", "--from-literal", "word=pencil")
     said(shop, "user", "create", "alice", "--password-secret", "pw/word")
     assert shop.engine.plan.spaces[0].users[0].verifiers
@@ -382,11 +384,13 @@ def test_a_user_may_have_the_password_of_a_secret(shop: Obeying) -> None:
     }
 
 
-def test_top_shows_the_busiest_first(shop: Obeying) -> None:
+def test_top_sorts_addresses_by_depth(shop: Obeying) -> None:
     uids = {name: shop.address(name).metadata.uid or "" for name in ("orders", "dead")}
     shop.engine.figures = [
-        AddressFigures(uids["orders"], "default", "orders", stored=5, stored_bytes=50, senders=1),
-        AddressFigures(uids["dead"], "default", "dead", stored=70, oldest_age_s=3.0),
+        AddressStatistics(
+            uids["orders"], "default", "orders", stored=5, stored_bytes=50, senders=1
+        ),
+        AddressStatistics(uids["dead"], "default", "dead", stored=70, oldest_age_s=3.0),
     ]
     rows = [line.split() for line in said(shop, "top", "--sort", "depth").splitlines()]
     assert rows[0][:5] == ["ADDRESS", "SPACE", "NAMESPACE", "IN", "OUT"]
@@ -397,7 +401,7 @@ def test_top_shows_the_busiest_first(shop: Obeying) -> None:
     assert (one["storedBytes"], one["oldestAgeSeconds"], one["senders"]) == (50, 3.0, 1)
 
 
-def test_top_shows_who_carries_most(shop: Obeying) -> None:
+def test_top_connections_sorts_by_traffic(shop: Obeying) -> None:
     def peer(number: int, space: str | None, messages: int, size: int) -> Connection:
         return Connection(number, space, "alice", "c", "10.0.0.1:5", "amqp", 2,
             messages, messages * size, 0, 0)  # fmt: skip
@@ -409,7 +413,7 @@ def test_top_shows_who_carries_most(shop: Obeying) -> None:
     ]
     rows = [line.split() for line in said(shop, "top", "connections").splitlines()]
     assert rows[0][:4] == ["ID", "SPACE", "NAMESPACE", "USER"]
-    assert [row[0] for row in rows[1:]] == ["2", "1"], "who has no space yet carries nothing"
+    assert [row[0] for row in rows[1:]] == ["2", "1"], "connections without a space are omitted"
     sorted_by_bytes = said(shop, "top", "connections", "--sort", "bytes", "-o", "json")
     first = json.loads(sorted_by_bytes)["items"][0]
     assert (first["id"], first["messagesIn"], first["bytesIn"]) == (1, 5, 5000)
@@ -423,11 +427,11 @@ def test_top_shows_who_carries_most(shop: Obeying) -> None:
     assert "rate or bytes" in refused(shop, 2, "top", "connections", "--sort", "age")
 
 
-def test_what_is_looked_up_may_be_of_no_space(planned: Obeying) -> None:
+def test_describe_accepts_resources_without_a_space(planned: Obeying) -> None:
     assert "Kind:                  Namespace of v1" in said(planned, "describe", "ns", "default")
 
 
-def test_the_audit_trail_is_shown(shop: Obeying) -> None:
+def test_audit_command_shows_the_trail(shop: Obeying) -> None:
     said(shop, "create", "address", "tasks", "--type", "queue")
     refused(shop, 1, "create", "address", "bad", "--type", "queue", "--deadletter", "none")
     rows = [line.split() for line in said(shop, "audit").splitlines()]

@@ -1,4 +1,4 @@
-"""The commands for addresses that store, against a platform whose engine obeys."""
+"""The commands for stored addresses, with a fake engine."""
 
 import json
 from typing import Any
@@ -8,11 +8,11 @@ import pytest
 from cli_platform import Obeying
 from enmasse.base.errors import Code, Exhausted
 from enmasse.cli.output import printing
-from enmasse.engines import AddressFigures, Operation, Slice, SliceDone, StoredMessage
+from enmasse.engines import AddressStatistics, Operation, Slice, SliceDone, StoredMessage
 from enmasse.messaging import Message, Value
 
 
-def test_what_the_options_say_is_declared(shop: Obeying) -> None:
+def test_create_address_declares_the_values_of_its_options(shop: Obeying) -> None:
     words = (
         "--type queue --deadletter dead --expiry dead --ttl-min 10s --ttl-max 1h --max-attempts 5"
         " --redelivery-delay 250 --durability memory --max-messages 100 --max-bytes 1GiB"
@@ -57,7 +57,7 @@ def test_topics_streams_and_subscriptions_are_declared(shop: Obeying) -> None:
         assert json.loads(created.stdout)["spec"].items() >= spec.items()
 
 
-def test_a_bad_value_is_told_with_its_field(shop: Obeying) -> None:
+def test_invalid_option_value_is_reported_with_its_field(shop: Obeying) -> None:
     words = "bad --type queue --ttl-max forever"
     refused = shop.enmasse("create", "address", *words.split())
     assert refused.exit_code == 1
@@ -66,7 +66,7 @@ def test_a_bad_value_is_told_with_its_field(shop: Obeying) -> None:
     assert "references a dead letter address 'x' that does not exist" in dangling.stderr
 
 
-def test_an_operation_goes_on_to_its_end(shop: Obeying) -> None:
+def test_message_operation_continues_through_all_slices(shop: Obeying) -> None:
     shop.engine.answers = [SliceDone(1000, 5000, rest="a"), SliceDone(234, 1000)]
     done = shop.enmasse("purge", "orders", "--selector", "a = 1")
     assert done.stdout == "1,234 messages (6,000 bytes) purged from orders\n"
@@ -77,7 +77,7 @@ def test_an_operation_goes_on_to_its_end(shop: Obeying) -> None:
     ]
 
 
-def test_a_limit_is_for_all_slices_together(shop: Obeying) -> None:
+def test_limit_covers_all_slices_of_an_operation(shop: Obeying) -> None:
     shop.engine.answers = [SliceDone(1000, 1, rest="a"), SliceDone(200, 1, rest="b")]
     done = shop.enmasse("redrive", "dead", "--limit", "1200", "--dry-run", "--output", "json")
     assert json.loads(done.stdout) == {
@@ -92,7 +92,7 @@ def test_a_limit_is_for_all_slices_together(shop: Obeying) -> None:
 
 
 @pytest.mark.parametrize(("command", "done"), [("move", "moved"), ("copy", "copied")])
-def test_messages_go_elsewhere(shop: Obeying, command: str, done: str) -> None:
+def test_move_and_copy_report_their_target(shop: Obeying, command: str, done: str) -> None:
     shop.engine.answers = [SliceDone(3, 30)] * 2
     wet = shop.enmasse(command, "dead", "orders")
     assert wet.stdout == f"3 messages (30 bytes) {done} to orders from dead\n"
@@ -101,7 +101,7 @@ def test_messages_go_elsewhere(shop: Obeying, command: str, done: str) -> None:
     assert {part.to for _, _, part in shop.engine.managed} == {shop.address("orders").metadata.uid}
 
 
-def test_what_was_done_until_a_failure_is_told(shop: Obeying) -> None:
+def test_partial_progress_is_reported_before_a_failure(shop: Obeying) -> None:
     shop.engine.answers = [
         SliceDone(1000, 5000, rest="a"),
         Exhausted(Code.LIMIT_REACHED, "orders is full"),
@@ -112,14 +112,14 @@ def test_what_was_done_until_a_failure_is_told(shop: Obeying) -> None:
     assert failed.stderr == "enmasse: orders is full\n"
 
 
-def test_what_the_node_cannot_do_is_one_line(shop: Obeying) -> None:
+def test_unsupported_operation_is_a_one_line_error(shop: Obeying) -> None:
     refused = shop.enmasse("purge", "orders")
     assert refused.exit_code == 7
     assert (refused.stdout, refused.stderr) == ("", "enmasse: this node cannot purge\n")
     assert shop.enmasse("purge", "nothing").exit_code == 3
 
 
-def test_messages_are_shown_as_lines_or_documents(shop: Obeying) -> None:
+def test_peek_prints_messages_as_lines_or_json(shop: Obeying) -> None:
     found = [
         StoredMessage(7, "waiting", 1234, 0, message=Message(Value("one\nespresso"))),
         StoredMessage(8, "delayed", 99_999, 0, attempts=2, message=Message(Value(3))),
@@ -138,22 +138,22 @@ def test_messages_are_shown_as_lines_or_documents(shop: Obeying) -> None:
     assert [part.limit for _, _, part in shop.engine.managed] == [100, 97, 100, 97]
 
 
-def figures(shop: Obeying, stored: int) -> list[AddressFigures]:
+def figures(shop: Obeying, stored: int) -> list[AddressStatistics]:
     uid = shop.address("orders").metadata.uid or ""
-    return [AddressFigures(uid, "default.default", "orders", stored=stored, stored_bytes=9)]
+    return [AddressStatistics(uid, "default.default", "orders", stored=stored, stored_bytes=9)]
 
 
 def declared(shop: Obeying) -> set[str]:
     return {one.metadata.name for one in shop.store.list("Address")}
 
 
-def test_an_address_without_messages_goes_at_once(shop: Obeying) -> None:
+def test_empty_address_is_deleted_without_force(shop: Obeying) -> None:
     shop.engine.figures = figures(shop, 0)
     assert shop.enmasse("delete", "address", "orders", "dead").exit_code == 0
     assert declared(shop) == set()
 
 
-def test_messages_are_not_deleted_unasked(shop: Obeying) -> None:
+def test_delete_of_an_address_with_messages_requires_force(shop: Obeying) -> None:
     shop.engine.figures = figures(shop, 1234)
     refused = shop.enmasse("delete", "address", "dead", "orders")
     assert refused.exit_code == 5
@@ -165,7 +165,7 @@ def test_messages_are_not_deleted_unasked(shop: Obeying) -> None:
     assert declared(shop) == {"default.dead"}
 
 
-def test_with_a_space_go_no_messages_unasked(shop: Obeying) -> None:
+def test_delete_of_a_space_with_messages_requires_force(shop: Obeying) -> None:
     shop.engine.figures = figures(shop, 2)
     refused = shop.enmasse("delete", "addressspace", "default")
     assert refused.exit_code == 5
@@ -174,7 +174,7 @@ def test_with_a_space_go_no_messages_unasked(shop: Obeying) -> None:
     assert declared(shop) == set()
 
 
-def test_a_subscription_is_named_with_its_topic(shop: Obeying) -> None:
+def test_subscription_may_be_named_with_its_topic(shop: Obeying) -> None:
     for words in ("news --type topic", "night --type subscription --topic news"):
         assert shop.enmasse("create", "address", *words.split()).exit_code == 0
     listed = shop.enmasse("get", "addresses", "news::night").stdout.splitlines()
@@ -186,10 +186,10 @@ def test_a_subscription_is_named_with_its_topic(shop: Obeying) -> None:
 
 
 @pytest.mark.parametrize(("answer", "left"), [("y\n", 0), ("n\n", 1)])
-def test_somebody_at_a_terminal_is_asked(
+def test_delete_with_messages_asks_for_confirmation_on_a_terminal(
     shop: Obeying, monkeypatch: pytest.MonkeyPatch, answer: str, left: int
 ) -> None:
-    monkeypatch.setattr(printing, "can_ask", lambda: True)
+    monkeypatch.setattr(printing, "is_interactive", lambda: True)
     shop.engine.figures = figures(shop, 5)
     asked: Any = shop.enmasse("delete", "address", "orders", stdin=answer)
     assert "orders holds 5 messages. Delete them too? [y/N]" in asked.output
@@ -197,7 +197,7 @@ def test_somebody_at_a_terminal_is_asked(
     assert ("default.orders" in declared(shop)) is bool(left)
 
 
-def test_files_may_name_what_they_declare_later(shop: Obeying, tmp_path: Any) -> None:
+def test_apply_orders_documents_by_their_references(shop: Obeying, tmp_path: Any) -> None:
     file = tmp_path / "addresses.yaml"
     file.write_text(
         "\n---\n".join(

@@ -25,14 +25,14 @@ from enmasse.native import Node
 Sessions = Callable[[], Connection]
 
 
-async def next_of(receiver: Receiver) -> Message:
+async def next_message(receiver: Receiver) -> Message:
     """The next message, accepted."""
     delivery = await anext(aiter(receiver))
     delivery.settle()
     return delivery.message
 
 
-async def test_a_message_arrives_and_its_outcome_comes_back(session: Sessions) -> None:
+async def test_message_arrives_and_its_outcome_returns_to_the_sender(session: Sessions) -> None:
     outcomes: list[Outcome] = [
         Accepted(),
         Released(),
@@ -59,7 +59,7 @@ async def test_a_message_arrives_and_its_outcome_comes_back(session: Sessions) -
             assert await sent == outcome
 
 
-async def test_settled_messages_wait_for_nobody(session: Sessions) -> None:
+async def test_presettled_messages_need_no_disposition(session: Sessions) -> None:
     async with session() as here, here.receiver("orders", credit=2) as receiver:
         async with here.sender("orders", settled=True) as sender:
             for number in range(5):
@@ -72,7 +72,7 @@ async def test_settled_messages_wait_for_nobody(session: Sessions) -> None:
                     break
 
 
-async def test_many_messages_keep_their_order(session: Sessions) -> None:
+async def test_many_messages_arrive_in_order(session: Sessions) -> None:
     total = 3000
     async with session() as here, session() as there:
         async with there.receiver("orders", credit=50) as receiver, here.sender("orders") as sender:
@@ -84,27 +84,27 @@ async def test_many_messages_keep_their_order(session: Sessions) -> None:
             async with asyncio.TaskGroup() as tasks:
                 sending = tasks.create_task(send())
                 for number in range(total):
-                    assert (await next_of(receiver)).content == number
+                    assert (await next_message(receiver)).content == number
             assert sending.result() == [Accepted()] * total
 
 
-async def test_no_more_is_under_way_than_the_window_allows(session: Sessions) -> None:
+async def test_unsettled_deliveries_are_bounded_by_the_credit_window(session: Sessions) -> None:
     async with session() as here, here.receiver("news", credit=3) as receiver:
         async with session() as there, there.sender("news") as sender:
             posted = [await sender.post(Message.of(number)) for number in range(5)]
             deliveries = [await anext(aiter(receiver)) for _ in range(3)]
             more = asyncio.ensure_future(anext(aiter(receiver)))
-            # what the node has to say to this session comes after what it would have sent
+            # The attach response follows any transfer that the node would have sent before it.
             async with here.sender("orders"):
                 assert not more.done()
             for delivery in deliveries:
                 delivery.settle()
             (await more).settle()
-            await next_of(receiver)
+            await next_message(receiver)
             assert [await outcome for outcome in posted] == [Accepted()] * 5
 
 
-async def test_drain_ends_the_iteration(session: Sessions) -> None:
+async def test_drain_ends_the_iteration_of_a_receiver(session: Sessions) -> None:
     async with session() as here, here.receiver("orders", credit=10) as receiver:
         async with here.sender("orders") as sender:
             posted = [await sender.post(Message.of(number)) for number in range(3)]
@@ -117,7 +117,7 @@ async def test_drain_ends_the_iteration(session: Sessions) -> None:
             assert [await outcome for outcome in posted] == [Accepted()] * 3
 
 
-async def test_a_request_finds_its_reply(session: Sessions) -> None:
+async def test_request_returns_its_correlated_reply(session: Sessions) -> None:
     async def respond(service: Connection) -> None:
         async with service.receiver("orders") as requests, service.sender(None) as replies:
             async for delivery in requests:
@@ -142,7 +142,7 @@ async def test_a_request_finds_its_reply(session: Sessions) -> None:
         await asyncio.gather(responding, return_exceptions=True)
 
 
-async def test_replies_that_want_no_outcome_come_without_end(session: Sessions) -> None:
+async def test_presettled_replies_continue_beyond_the_reply_credit(session: Sessions) -> None:
     async def respond(service: Connection) -> None:
         async with (
             service.receiver("orders") as requests,
@@ -164,7 +164,7 @@ async def test_replies_that_want_no_outcome_come_without_end(session: Sessions) 
         await asyncio.gather(responding, return_exceptions=True)
 
 
-async def test_a_request_that_is_not_accepted_waits_for_no_reply(session: Sessions) -> None:
+async def test_client_request_that_is_rejected_fails_at_once(session: Sessions) -> None:
     async with session() as here, here.receiver("orders") as receiver:
 
         async def refuse() -> None:
@@ -176,18 +176,20 @@ async def test_a_request_that_is_not_accepted_waits_for_no_reply(session: Sessio
         await refusing
 
 
-async def test_the_anonymous_terminus_answers_for_each_message(session: Sessions) -> None:
+async def test_anonymous_terminus_settles_each_message_by_its_own_address(
+    session: Sessions,
+) -> None:
     async with session() as here, here.receiver("orders") as receiver, here.sender(None) as sender:
         assert sender.address is None
         sent = await sender.post(Message.of("x", to="orders"))
-        assert (await next_of(receiver)).text == "x"
+        assert (await next_message(receiver)).text == "x"
         assert await sent == Accepted()
         refused = await sender.send(Message.of("x", to="nowhere"))
         assert isinstance(refused, Rejected)
         assert refused.condition == "amqp:not-found"
 
 
-async def test_a_refused_link_says_why(session: Sessions) -> None:
+async def test_refused_attach_raises_its_reason(session: Sessions) -> None:
     async with session() as here:
         with pytest.raises(Missing, match="nowhere"):
             async with here.sender("nowhere"):
@@ -199,7 +201,7 @@ async def test_a_refused_link_says_why(session: Sessions) -> None:
             assert await sender.send(Message.of("x"), settled=True) == Accepted()
 
 
-async def test_a_sender_waits_for_credit_and_may_stop_waiting(session: Sessions) -> None:
+async def test_send_without_credit_blocks_and_can_be_cancelled(session: Sessions) -> None:
     async with session() as here, here.sender("orders") as sender:
         waiting = asyncio.ensure_future(sender.send(Message.of("never")))
         async with here.sender("news"):
@@ -209,11 +211,11 @@ async def test_a_sender_waits_for_credit_and_may_stop_waiting(session: Sessions)
             await waiting
         async with here.receiver("orders") as receiver:
             sent = await sender.post(Message.of("now"))
-            assert (await next_of(receiver)).text == "now"
+            assert (await next_message(receiver)).text == "now"
             assert await sent == Accepted()
 
 
-async def test_what_a_closed_link_leaves_open_fails(session: Sessions) -> None:
+async def test_unsettled_messages_of_a_closed_link_fail(session: Sessions) -> None:
     async with session() as here, here.receiver("orders", credit=1) as receiver:
         async with here.sender("orders") as sender:
             sent = await sender.post(Message.of("x"))
@@ -236,7 +238,7 @@ async def test_a_closed_receiver_ends_its_iteration(session: Sessions) -> None:
         assert await iterating == []
 
 
-async def test_the_end_of_the_node_is_told_to_all(node: Node) -> None:
+async def test_node_stop_fails_every_pending_operation(node: Node) -> None:
     here = await connect_within(node, "default").__aenter__()
     receiver = await here.open_receiver("orders", 5)
     sender = await here.open_sender("news")
@@ -252,7 +254,7 @@ async def test_the_end_of_the_node_is_told_to_all(node: Node) -> None:
         await here.open_sender("orders")
 
 
-async def test_a_session_that_cannot_be_opened_says_why() -> None:
+async def test_failed_connect_raises_its_reason() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     with pytest.raises(Unavailable, match=str(port)):
@@ -264,7 +266,7 @@ async def test_a_session_that_cannot_be_opened_says_why() -> None:
         connect("amqps://127.0.0.1", ca="no-such.pem")
 
 
-async def test_a_server_that_breaks_the_protocol_is_at_fault() -> None:
+async def test_connect_to_a_server_of_another_protocol_fails() -> None:
     def answer(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         writer.close()
@@ -277,7 +279,7 @@ async def test_a_server_that_breaks_the_protocol_is_at_fault() -> None:
                 pass
 
 
-async def test_bytes_that_are_no_message_can_still_be_settled(
+async def test_undecodable_message_can_still_be_rejected(
     session: Sessions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with session() as here, here.receiver("orders") as receiver:
@@ -291,10 +293,10 @@ async def test_bytes_that_are_no_message_can_still_be_settled(
             assert await sent == Rejected("amqp:decode-error")
 
 
-async def test_a_large_message_crosses_whole(session: Sessions) -> None:
+async def test_large_client_message_arrives_intact(session: Sessions) -> None:
     body = bytes(range(256)) * 8000
     async with session() as here, here.receiver("orders") as receiver:
         async with here.sender("orders") as sender:
             sent = await sender.post(Message(Data((body,))))
-            assert (await next_of(receiver)).content == body
+            assert (await next_message(receiver)).content == body
             assert await sent == Accepted()

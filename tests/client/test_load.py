@@ -11,7 +11,7 @@ def url(node: Node) -> str:
     return f"amqp://127.0.0.1:{node.listen('amqp', '127.0.0.1', 0)}"
 
 
-def test_a_load_is_run_and_reported(url: str) -> None:
+def test_load_runs_and_returns_a_report(url: str) -> None:
     phases = set()
 
     def progress(phase: str, fraction: float, count: int) -> None:
@@ -27,7 +27,7 @@ def test_a_load_is_run_and_reported(url: str) -> None:
     assert report["cpu"]["tool_us_per_message"] > 0
 
 
-def test_an_exception_of_progress_ends_the_load(url: str) -> None:
+def test_exception_raised_by_progress_ends_the_load(url: str) -> None:
     def progress(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -35,7 +35,7 @@ def test_an_exception_of_progress_ends_the_load(url: str) -> None:
         run_load({"url": url, "address": "orders", "duration": 3600}, progress)
 
 
-def test_what_is_wrong_is_named(url: str) -> None:
+def test_invalid_load_option_is_named(url: str) -> None:
     with pytest.raises(Invalid, match="colour"):
         run_load({"colour": "red"})
     with pytest.raises(Invalid, match="body"):
@@ -46,6 +46,6 @@ def test_what_is_wrong_is_named(url: str) -> None:
         run_load({"url": "amqp://127.0.0.1:1"})
 
 
-def test_null_stands_for_an_option_left_out(url: str) -> None:
+def test_load_option_none_equals_an_omitted_option(url: str) -> None:
     options = {"url": url, "address": "orders", "duration": 0.1, "warmup": 0, "capability": None}
     assert run_load(options)["mode"] == "load"

@@ -1,11 +1,11 @@
-"""How much a receiver asks for."""
+"""The credit that a receiver grants."""
 
 from collections import deque
 
 import pytest
 
 from enmasse.client import connect_within
-from enmasse.client.links import AHEAD_FIRST, AHEAD_SIZE, Window
+from enmasse.client.links import INITIAL_CREDIT, PREFETCH_BYTES_MAX, Window
 from enmasse.messaging import Accepted, Message
 from enmasse.native import Node
 
@@ -23,7 +23,7 @@ from enmasse.native import Node
         (10, 0, 0, []),
     ],
 )
-def test_credit_comes_in_halves_and_has_an_end(
+def test_credit_is_granted_in_halves_up_to_the_total(
     size: int, left: int | None, finished: int, granted: list[int]
 ) -> None:
     asked: list[int] = []
@@ -37,7 +37,7 @@ def test_credit_comes_in_halves_and_has_an_end(
 
 
 class Served:
-    """A server that sends as many messages as it may, and who takes them."""
+    """A server that sends as credit allows, and a consumer of its messages."""
 
     def __init__(self, size: int) -> None:
         self.window = Window(size, grant=self.more)
@@ -46,35 +46,35 @@ class Served:
         self.window.start()
 
     def more(self, count: int) -> None:
-        """Let so many more come."""
+        """Add credit."""
         self.may += count
 
     def send(self, size: int) -> None:
-        """Send messages of so many bytes, while that is allowed."""
+        """Send messages of `size` bytes while there is credit."""
         while self.may:
             self.may -= 1
             self.waiting.append(size)
             self.window.arrive(size)
 
     def take(self) -> None:
-        """Take the message that has waited longest."""
+        """Take the oldest message."""
         self.window.take(self.waiting.popleft())
 
 
-def test_after_a_first_few_messages_large_ones_come_one_by_one_and_small_ones_all() -> None:
+def test_window_limits_large_messages_after_the_first_few() -> None:
     large, small = Served(100), Served(100)
-    assert (large.may, small.may) == (AHEAD_FIRST, AHEAD_FIRST)
-    large.send(AHEAD_SIZE)
+    assert (large.may, small.may) == (INITIAL_CREDIT, INITIAL_CREDIT)
+    large.send(PREFETCH_BYTES_MAX)
     small.send(1000)
-    assert (len(large.waiting), len(small.waiting)) == (AHEAD_FIRST, 100)
-    for _ in range(AHEAD_FIRST):
+    assert (len(large.waiting), len(small.waiting)) == (INITIAL_CREDIT, 100)
+    for _ in range(INITIAL_CREDIT):
         assert not large.may
         large.take()
     assert large.may == 1
 
 
 @pytest.mark.parametrize("size", [100, 100_000, 1_000_000, 10_000_000])
-def test_whoever_takes_the_whole_window_before_any_is_done_with_gets_it(size: int) -> None:
+def test_consumer_that_settles_late_gets_the_whole_window(size: int) -> None:
     served = Served(100)
     for _ in range(100):
         served.send(size)
@@ -86,7 +86,7 @@ def test_whoever_takes_the_whole_window_before_any_is_done_with_gets_it(size: in
     assert served.may
 
 
-def test_messages_that_grow_are_fewer_once_that_is_known() -> None:
+def test_window_shrinks_as_messages_grow() -> None:
     served = Served(100)
     for _ in range(100):
         served.send(1000)
@@ -94,14 +94,14 @@ def test_messages_that_grow_are_fewer_once_that_is_known() -> None:
         served.window.finish_one()
     waiting = []
     for _ in range(400):
-        served.send(AHEAD_SIZE // 4)
+        served.send(PREFETCH_BYTES_MAX // 4)
         served.take()
         served.window.finish_one()
         waiting.append(sum(served.waiting))
-    assert max(waiting[200:]) <= 2 * AHEAD_SIZE
+    assert max(waiting[200:]) <= 2 * PREFETCH_BYTES_MAX
 
 
-async def test_what_is_not_wanted_stays_for_others(node: Node) -> None:
+async def test_receiver_with_a_count_leaves_other_messages_for_others(node: Node) -> None:
     async with connect_within(node, "default") as here, here.sender("orders") as sender:
         async with here.receiver("orders", count=3) as first:
             posted = [await sender.post(Message.of(number)) for number in range(5)]

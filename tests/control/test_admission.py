@@ -1,4 +1,4 @@
-"""The only way in."""
+"""Admission: every change of a resource passes through it."""
 
 import asyncio
 import contextlib
@@ -53,13 +53,15 @@ def admission(store: MemoryStore) -> Admission:
     return Admission(store, exposed=False)
 
 
-async def test_documents_are_applied_in_the_order_they_need(admission: Admission) -> None:
+async def test_apply_creates_spaces_before_their_addresses_and_users(admission: Admission) -> None:
     applied = await admission.apply([user(), address(), space()])
     assert [one.resource.kind for one in applied] == ["AddressSpace", "Address", "MessagingUser"]
     assert {one.change for one in applied} == {Change.CREATED}
 
 
-async def test_documents_that_name_one_another_may_come_in_any_order(store: MemoryStore) -> None:
+async def test_documents_with_references_are_applied_in_dependency_order(
+    store: MemoryStore,
+) -> None:
     admission = Admission(store, exposed=False, served=TYPES)
     resources = [subscription(), queue(deadletter="dead"), topic(), deadletter(), space()]
     applied = await admission.apply(resources)
@@ -72,14 +74,14 @@ async def test_documents_that_name_one_another_may_come_in_any_order(store: Memo
     ]
 
 
-async def test_a_type_the_node_cannot_serve_is_refused_at_once(store: MemoryStore) -> None:
+async def test_address_type_that_the_node_cannot_serve_is_rejected(store: MemoryStore) -> None:
     admission = Admission(store, exposed=False, served=("anycast", "queue"))
     with pytest.raises(Invalid, match="'topic' cannot be served by this node"):
         await admission.apply([space(), topic()])
     assert store.list() == []
 
 
-async def test_what_others_name_may_be_deleted(store: MemoryStore) -> None:
+async def test_referenced_dead_letter_address_may_be_deleted(store: MemoryStore) -> None:
     admission = Admission(store, exposed=False, served=TYPES)
     await admission.apply([space(), deadletter(), queue(deadletter="dead")])
     await admission.delete(deadletter().key)
@@ -99,19 +101,21 @@ async def test_documents_applied_again_change_nothing(
     assert store.version == version
 
 
-async def test_what_differs_is_changed(admission: Admission) -> None:
+async def test_apply_updates_a_changed_resource(admission: Admission) -> None:
     await admission.apply([space(), user()])
     (_, alice) = await admission.apply([space(), user(password="brush")])
     assert alice.change is Change.CONFIGURED
 
 
-async def test_one_bad_document_keeps_all_out(admission: Admission, store: MemoryStore) -> None:
+async def test_one_invalid_document_rejects_the_whole_request(
+    admission: Admission, store: MemoryStore
+) -> None:
     with pytest.raises(Invalid, match="address space 'north' not found"):
         await admission.apply([space(), address(), address("north.a")])
     assert store.list() == []
 
 
-async def test_two_documents_of_one_address_keep_each_other_out(admission: Admission) -> None:
+async def test_two_documents_with_one_address_name_conflict(admission: Admission) -> None:
     with pytest.raises(Conflict, match="already belongs to"):
         await admission.apply([space(), address(), address("default.b", address="orders")])
 
@@ -125,7 +129,7 @@ async def test_a_password_never_reaches_the_store(admission: Admission, store: M
     assert "Y29ycmVjdCBob3JzZQ" not in stored.model_dump_json()
 
 
-async def test_while_passwords_are_derived_others_have_their_turns(
+async def test_passwords_are_derived_outside_the_turn_of_the_store(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held: list[bool] = []
@@ -155,7 +159,7 @@ async def test_while_passwords_are_derived_others_have_their_turns(
     assert held == [False] * 5
 
 
-async def test_create_demands_that_it_is_new(admission: Admission) -> None:
+async def test_admission_create_of_an_existing_resource_conflicts(admission: Admission) -> None:
     await admission.create(space())
     await admission.create(address())
     with pytest.raises(Conflict) as refusal:
@@ -166,7 +170,9 @@ async def test_create_demands_that_it_is_new(admission: Admission) -> None:
     assert refusal.value.code == Code.ALREADY_EXISTS
 
 
-async def test_replace_demands_that_it_is_there_and_unchanged(admission: Admission) -> None:
+async def test_replace_requires_an_existing_resource_of_the_same_version(
+    admission: Admission,
+) -> None:
     await admission.create(space())
     with pytest.raises(Missing, match="Address default\\.orders not found"):
         await admission.replace(address())
@@ -177,7 +183,7 @@ async def test_replace_demands_that_it_is_there_and_unchanged(admission: Admissi
         await admission.replace(made)
 
 
-async def test_no_two_spaces_have_users_in_one_realm(admission: Admission) -> None:
+async def test_two_spaces_with_the_same_realm_name_conflict(admission: Admission) -> None:
     await admission.apply([space("b-c", namespace="a")])
     with pytest.raises(Conflict, match="'a-b-c' would be the realm of its users, which belongs to"):
         await admission.apply([space("c", namespace="a-b")])
@@ -186,7 +192,7 @@ async def test_no_two_spaces_have_users_in_one_realm(admission: Admission) -> No
     await admission.apply([space("c", namespace="a-b")])
 
 
-async def test_with_a_space_goes_all_that_belongs_to_it(
+async def test_deleting_a_space_deletes_its_addresses_and_users(
     admission: Admission, store: MemoryStore
 ) -> None:
     others = [space("north"), address("north.a"), space(namespace="n"), address(namespace="n")]
@@ -197,12 +203,12 @@ async def test_with_a_space_goes_all_that_belongs_to_it(
     assert left == {other.key for other in others}
 
 
-async def test_what_is_not_there_cannot_be_deleted(admission: Admission) -> None:
+async def test_delete_of_a_missing_resource_raises_missing(admission: Admission) -> None:
     with pytest.raises(Missing):
         await admission.delete(SPACE)
 
 
-async def test_of_two_requests_for_one_address_one_is_let_in(
+async def test_one_of_concurrent_requests_for_an_address_name_succeeds(
     admission: Admission, store: MemoryStore
 ) -> None:
     await admission.create(space())
@@ -214,7 +220,7 @@ async def test_of_two_requests_for_one_address_one_is_let_in(
     assert len(store.list("Address")) == 1
 
 
-async def test_an_exposed_space_asks_for_users_unless_it_says_otherwise(
+async def test_exposed_platform_rejects_a_space_with_anonymous_access(
     store: MemoryStore,
 ) -> None:
     admission = Admission(store, exposed=True)
@@ -227,7 +233,7 @@ async def test_an_exposed_space_asks_for_users_unless_it_says_otherwise(
     await admission.delete(SPACE)
 
 
-async def test_a_space_opened_past_admission_keeps_nothing_else_from_being_changed(
+async def test_stored_open_space_does_not_block_other_changes(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(MemoryStore, "is_guarded", False)
@@ -239,15 +245,15 @@ async def test_a_space_opened_past_admission_keeps_nothing_else_from_being_chang
         await admission.create(space("other", "none"))
 
 
-async def test_what_came_past_admission_is_completed_as_it_would_have_been(
+async def test_resources_written_past_admission_get_plans_and_verifiers(
     store: MemoryStore,
 ) -> None:
     admission = Admission(store, exposed=False)
     await admission.create_defaults(platform_resources())
     home, orders, plain = space(), address("default.orders", "queue"), user()
-    assert await admission.completed(orders, None) is orders  # there is no space yet
+    assert await admission.completed(orders, None) is orders  # The space does not exist yet.
     await store.put([home])
-    assert await admission.completed(orders, None) is orders  # nor one whose plan is known
+    assert await admission.completed(orders, None) is orders  # The space has no plan yet.
     home = cast(AddressSpace, await admission.completed(home, None))
     assert home.spec.plan == "standard-unlimited"
     await store.put([home])
@@ -265,16 +271,16 @@ async def test_what_came_past_admission_is_completed_as_it_would_have_been(
         await admission.completed(user(password=None), None)
 
 
-async def test_what_came_past_admission_gets_no_plan_that_its_namespace_may_not_choose(
+async def test_space_written_past_admission_gets_only_plans_of_its_namespace(
     store: MemoryStore,
 ) -> None:
     admission = Admission(store, exposed=False, bounds=NamespaceBounds(plans=""))
     home, paid = space(), space("paid", plan="standard-small")
     await store.put([home])
     await admission.create_defaults(platform_resources())
-    assert store.get(SPACE) == (await store.put([home]))[0], "a start gives it none either"
+    assert store.get(SPACE) == (await store.put([home]))[0], "a start adds no plan either"
     assert await admission.completed(home, None) is home
-    # It keeps what it has, and has one as soon as it may.
+    # A space keeps the plan that it has, and gets one once its namespace may use it.
     had = cast(AddressSpace, await admission.completed(space("paid"), paid))
     assert had.spec.plan == "standard-small"
     allowed = NamespaceMetadata(name="default", annotations={PLANS: "standard-free"})
@@ -282,14 +288,16 @@ async def test_what_came_past_admission_gets_no_plan_that_its_namespace_may_not_
     assert cast(AddressSpace, await admission.completed(home, None)).spec.plan == "standard-free"
 
 
-async def test_a_store_with_an_open_space_is_checked_at_start(store: MemoryStore) -> None:
+async def test_check_at_start_rejects_an_open_space_on_an_exposed_platform(
+    store: MemoryStore,
+) -> None:
     await Admission(store, exposed=False).create(space(authentication="none"))
     with pytest.raises(Invalid, match="address space default would admit anonymous clients"):
         await Admission(store, exposed=True).check()
 
 
 class CountingStore(MemoryStore):
-    """Counts its writes, and takes as many resources at once as it is told."""
+    """A store that counts its writes and bounds the resources of one write."""
 
     def __init__(self, takes: int = 1000, spoilt: str = "") -> None:
         super().__init__(TestClock())
@@ -308,16 +316,16 @@ class CountingStore(MemoryStore):
 async def at_once(
     admission: Admission, store: MemoryStore, resources: Sequence[Resource]
 ) -> list[Resource | BaseException]:
-    """Create resources by requests that all wait while somebody else writes."""
+    """Create resources by requests that all wait while another writer has the turn."""
     async with store.turn():
         waiting = [asyncio.ensure_future(admission.create(one)) for one in resources]
-        # Tasks have their turns in order: each has asked before this one goes on.
+        # Tasks run in order, so every request waits before this task continues.
         await asyncio.sleep(0)
         assert len(admission._waiting) == len(resources)
     return list(await asyncio.gather(*waiting, return_exceptions=True))
 
 
-async def test_requests_that_wait_are_one_write() -> None:
+async def test_waiting_requests_are_grouped_into_one_write() -> None:
     store = CountingStore()
     admission = Admission(store, exposed=False)
     await admission.create(space())
@@ -331,7 +339,7 @@ async def test_requests_that_wait_are_one_write() -> None:
     assert made == [store.get(one.key) for one in wanted]
 
 
-async def test_each_of_the_requests_that_wait_has_its_own_answer() -> None:
+async def test_each_grouped_request_gets_its_own_result() -> None:
     store = CountingStore()
     admission = Admission(store, exposed=False)
     await admission.apply([space(), address("default.there", address="there")])
@@ -356,7 +364,7 @@ async def test_each_of_the_requests_that_wait_has_its_own_answer() -> None:
     assert len(store.list("Address")) == 3
 
 
-async def test_one_that_the_store_refuses_takes_no_other_with_it() -> None:
+async def test_write_refused_by_the_store_fails_no_other_request() -> None:
     store = CountingStore(spoilt="default.a1")
     admission = Admission(store, exposed=False)
     await admission.create(space())
@@ -364,12 +372,12 @@ async def test_one_that_the_store_refuses_takes_no_other_with_it() -> None:
     made = await at_once(admission, store, wanted)
     refused = [isinstance(one, Unavailable) for one in made]
     assert refused == [False, True, False, False]
-    # what was refused left nothing behind that the next request would be judged by
+    # The refused write left no state that affects the next request.
     again = await admission.create(address("default.again", address="a1"))
     assert store.get(again.key) == again
 
 
-async def test_a_request_that_is_given_up_takes_no_other_with_it() -> None:
+async def test_cancelled_request_fails_no_other_request() -> None:
     store = CountingStore()
     admission = Admission(store, exposed=False)
     await admission.create(space())
@@ -387,7 +395,7 @@ async def test_a_request_that_is_given_up_takes_no_other_with_it() -> None:
     assert not admission._waiting
 
 
-async def test_the_room_of_a_quota_goes_to_the_first_that_ask_for_it() -> None:
+async def test_quota_is_granted_in_the_order_of_requests() -> None:
     half = address_plan("half", "anycast", router=0.5)
     store = CountingStore()
     admission = Admission(store, exposed=False)
@@ -398,7 +406,7 @@ async def test_the_room_of_a_quota_goes_to_the_first_that_ask_for_it() -> None:
     assert codes == [None, None, Code.QUOTA_EXCEEDED, Code.QUOTA_EXCEEDED]
 
 
-async def test_a_store_that_writes_one_by_one_gets_one_by_one(
+async def test_store_without_grouped_writes_gets_one_write_per_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(CountingStore, "writes_together", False)

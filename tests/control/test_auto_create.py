@@ -1,4 +1,4 @@
-"""Addresses that links want are declared through admission, and deleted when nobody uses them."""
+"""Addresses that links request are declared through admission, and deleted when unused."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -9,8 +9,8 @@ import pytest
 from doubles import TestClock, address, address_plan, document, infra, queue, space, space_plan
 from enmasse.base.errors import Code
 from enmasse.control import Admission
-from enmasse.control.auto_create import LOOK_S, SYSTEM, AutoCreation, Deed, Expiry
-from enmasse.engines import AddressFigures, Observed
+from enmasse.control.auto_create import LOOK_S, SYSTEM, AutoCreateRecord, AutoCreation, Expiry
+from enmasse.engines import AddressStatistics, Observed
 from enmasse.resources import Address, Key, Resource, parse
 from enmasse.resources.address import TYPES
 from enmasse.resources.auto_create import CREATED_BY, EXPIRE_AFTER, OWNER, OWNER_LABEL
@@ -19,11 +19,11 @@ from enmasse.store import MemoryStore
 KEY = Key("Address", "default", "default.jobs-1-3e6d4b7f")
 
 
-class Sealed:
-    """An engine that seals what has no figures that say it is used."""
+class SealingEngine:
+    """An engine that records which addresses it seals."""
 
     def __init__(self) -> None:
-        self.figures: dict[str, AddressFigures] = {}
+        self.figures: dict[str, AddressStatistics] = {}
         self.sealed: dict[str, bool] = {}
         self.refuses = False
         self.on_seal: list[Any] = []
@@ -39,14 +39,14 @@ class Sealed:
 
 
 class World:
-    """A store in which links have addresses created."""
+    """A store with automatic creation and expiry of addresses."""
 
     def __init__(self) -> None:
         self.clock = TestClock(datetime(2026, 11, 1, tzinfo=UTC))
         self.store = MemoryStore(self.clock)
         self.admission = Admission(self.store, exposed=False, served=TYPES)
-        self.engine = Sealed()
-        self.deeds: list[Deed] = []
+        self.engine = SealingEngine()
+        self.deeds: list[AutoCreateRecord] = []
         self.creation = AutoCreation(self.store, self.admission, self.deeds.append)
         self.expiry = Expiry(self.store, self.admission, self.engine, self.clock, self.deeds.append)
 
@@ -66,7 +66,7 @@ class World:
 
     async def pass_(self, seconds: float) -> None:
         self.clock.advance(seconds)
-        await self.expiry.look()
+        await self.expiry.check_expiry()
 
 
 def wanted(name: str, type_: str | None = None, user: str | None = "alice") -> Mapping[str, Any]:
@@ -86,7 +86,7 @@ def world() -> World:
     return World()
 
 
-async def test_a_wanted_address_is_declared_for_the_user_who_wants_it(world: World) -> None:
+async def test_attach_creates_the_address_and_records_its_user(world: World) -> None:
     await world.declare(creating(expireAfter="1m"))
     assert await world.want() is None
     (made,) = world.addresses()
@@ -94,10 +94,10 @@ async def test_a_wanted_address_is_declared_for_the_user_who_wants_it(world: Wor
     assert made.metadata.name.startswith("default.jobs-1-")
     assert made.metadata.labels == {OWNER_LABEL: OWNER}
     assert made.metadata.annotations == {CREATED_BY: "alice", EXPIRE_AFTER: "60000ms"}
-    assert world.deeds == [Deed("create", made.key, "alice")]
+    assert world.deeds == [AutoCreateRecord("create", made.key, "alice")]
 
 
-async def test_the_link_says_the_type_unless_the_rule_does(world: World) -> None:
+async def test_link_capability_sets_the_type_unless_the_rule_does(world: World) -> None:
     await world.declare(creating())
     assert await world.want("jobs/1", "topic") is None
     assert await world.want("jobs/2", user=None) is None
@@ -117,7 +117,7 @@ async def test_two_links_to_one_name_have_one_address(world: World) -> None:
     assert [deed.user for deed in world.deeds] == ["alice"]
 
 
-async def test_a_resource_name_that_is_taken_is_passed_over(world: World) -> None:
+async def test_taken_resource_name_is_replaced_by_one_with_a_suffix(world: World) -> None:
     await world.declare(creating(), queue("default.orders", address="other"))
     assert await world.creation.create(wanted("orders") | {"patterns": ["jobs/*"]}) is None
     names = {one.spec.address: one.metadata.name for one in world.addresses()}
@@ -125,16 +125,14 @@ async def test_a_resource_name_that_is_taken_is_passed_over(world: World) -> Non
 
 
 @pytest.mark.parametrize("name", ["jobs/b\u200bc", "jobs/\u202eabc"])
-async def test_a_name_that_no_address_may_have_is_refused_with_the_reason(
-    world: World, name: str
-) -> None:
+async def test_invalid_address_name_is_refused_with_the_reason(world: World, name: str) -> None:
     await world.declare(creating())
     refusal = await world.want(name)
     assert refusal is not None and refusal.startswith("no address is created under this name: ")
     assert not world.addresses() and not world.deeds
 
 
-async def test_a_quota_that_is_used_up_is_told_to_the_client_and_the_trail(world: World) -> None:
+async def test_exhausted_quota_is_reported_to_client_and_audit_trail(world: World) -> None:
     plans = [address_plan("small", "queue", broker=1.0)]
     await world.declare(infra(), *plans, space_plan("tiny", plans, (1, 1, 1)))
     rules = creating()
@@ -151,7 +149,7 @@ async def test_a_quota_that_is_used_up_is_told_to_the_client_and_the_trail(world
     assert len(world.addresses()) == 1
 
 
-async def test_a_space_that_is_gone_or_creates_nothing_any_more_refuses(world: World) -> None:
+async def test_creation_is_refused_without_a_space_or_a_rule(world: World) -> None:
     assert await world.want() == "there is no address space default.default"
     await world.declare(space())
     refused = await world.want()
@@ -160,41 +158,41 @@ async def test_a_space_that_is_gone_or_creates_nothing_any_more_refuses(world: W
 
 
 async def made(world: World) -> Address:
-    """An address that expires after a minute, looked at for the first time."""
+    """An address that expires after a minute, checked for the first time."""
     await world.declare(creating(expireAfter="1m"))
     assert await world.want() is None
-    await world.expiry.look()
+    await world.expiry.check_expiry()
     return world.addresses()[0]
 
 
-def figures(one: Address, **figures: Any) -> AddressFigures:
-    return AddressFigures(one.metadata.uid or "", "default.default", "jobs/1", **figures)
+def figures(one: Address, **figures: Any) -> AddressStatistics:
+    return AddressStatistics(one.metadata.uid or "", "default.default", "jobs/1", **figures)
 
 
-async def test_an_address_without_use_is_sealed_and_deleted(world: World) -> None:
+async def test_unused_address_is_sealed_and_deleted_after_its_expiry(world: World) -> None:
     one = await made(world)
     await world.pass_(59)
     assert world.addresses()
     await world.pass_(1)
     assert world.addresses() == []
     assert world.engine.sealed == {one.metadata.uid: True}
-    assert world.deeds[-1] == Deed("delete", one.key, SYSTEM)
+    assert world.deeds[-1] == AutoCreateRecord("delete", one.key, SYSTEM)
 
 
 @pytest.mark.parametrize("used", ["senders", "receivers", "stored", "waiting"])
-async def test_links_and_messages_keep_an_address(world: World, used: str) -> None:
+async def test_address_with_links_or_messages_does_not_expire(world: World, used: str) -> None:
     one = await made(world)
     uid = one.metadata.uid or ""
     world.engine.figures[uid] = figures(one, **{used: 1})
     await world.pass_(600)
     world.engine.figures[uid] = figures(one)
     await world.pass_(59)
-    assert world.engine.sealed == {}, "the time begins when the use ends"
+    assert world.engine.sealed == {}, "the expiry starts when the use ends"
     await world.pass_(60)
     assert world.addresses() == []
 
 
-async def test_a_use_between_two_looks_counts(world: World) -> None:
+async def test_use_between_two_checks_restarts_the_expiry(world: World) -> None:
     one = await made(world)
     uid = one.metadata.uid or ""
     world.engine.figures[uid] = figures(one, enqueued=1, delivered=1)
@@ -205,8 +203,8 @@ async def test_a_use_between_two_looks_counts(world: World) -> None:
     assert world.addresses() == []
 
 
-async def test_what_its_home_does_not_seal_stays(world: World) -> None:
-    """A durable subscription, a link that may be resumed, or a link that was faster."""
+async def test_address_that_cannot_be_sealed_is_kept(world: World) -> None:
+    """The address has a durable subscription, a resumable link or a new link."""
     await made(world)
     world.engine.refuses = True
     await world.pass_(60)
@@ -217,7 +215,7 @@ async def test_what_its_home_does_not_seal_stays(world: World) -> None:
     assert world.addresses() == []
 
 
-async def test_an_address_that_is_nobodys_any_more_stays(world: World) -> None:
+async def test_address_without_the_owner_label_does_not_expire(world: World) -> None:
     one = await made(world)
     await world.admission.replace(one.with_metadata(labels={}))
     await world.pass_(600)
@@ -225,7 +223,7 @@ async def test_an_address_that_is_nobodys_any_more_stays(world: World) -> None:
     assert world.engine.sealed == {}
 
 
-async def test_a_label_that_goes_while_the_address_is_sealed_keeps_it(world: World) -> None:
+async def test_label_removed_during_sealing_keeps_and_unseals_the_address(world: World) -> None:
     one = await made(world)
 
     async def keep() -> None:
@@ -235,11 +233,13 @@ async def test_a_label_that_goes_while_the_address_is_sealed_keeps_it(world: Wor
     world.engine.on_seal.append(keep)
     await world.pass_(60)
     assert world.addresses()
-    assert world.engine.sealed == {one.metadata.uid: False}, "links attach again"
+    assert world.engine.sealed == {one.metadata.uid: False}, "links may attach again"
     assert [deed.verb for deed in world.deeds] == ["create"]
 
 
-async def test_what_has_finalizers_is_unsealed_until_they_are_gone(world: World) -> None:
+async def test_terminating_address_with_finalizers_is_unsealed_and_deleted_once(
+    world: World,
+) -> None:
     one = await made(world)
     await world.admission.replace(one.with_metadata(finalizers=("example.com/keep",)))
     await world.pass_(60)
@@ -251,9 +251,9 @@ async def test_what_has_finalizers_is_unsealed_until_they_are_gone(world: World)
     assert len(world.deeds) == 2, "it is deleted once"
 
 
-async def test_declared_addresses_are_none_of_its_business(world: World) -> None:
+async def test_declared_addresses_never_expire(world: World) -> None:
     await world.declare(creating(), queue(), address("default.direct"))
-    await world.expiry.look()
+    await world.expiry.check_expiry()
     await world.pass_(10_000)
     assert len(world.addresses()) == 2
     assert LOOK_S <= 1.0

@@ -1,4 +1,4 @@
-"""Certificates of address spaces: whose they are, when they are made anew, and what is said."""
+"""Certificates of address spaces: authorities, renewal and reported conditions."""
 
 import base64
 import errno
@@ -16,7 +16,7 @@ from enmasse.auth import authority as signing
 from enmasse.auth.authority import Authority, Certificate
 from enmasse.base.errors import Code, Unavailable
 from enmasse.control.reconcilers.certificates import AUTHORITY_OF
-from enmasse.engines import ServerCertificate, Unshown
+from enmasse.engines import ServerCertificate, UnusableCertificate
 from enmasse.plan import names_of
 from enmasse.resources import AddressSpace, ConfigMap, Key, parse
 from enmasse.resources.model import INFRA_NAMESPACE
@@ -41,7 +41,7 @@ def platform() -> Platform:
 
 
 def shown(platform: Platform, name: str, key: Key = SHOP) -> ServerCertificate:
-    """What a space shows for one of its names."""
+    """The certificate that a space presents for one of its names."""
     uid = platform.space(key).metadata.uid or ""
     [found] = [one for one in platform.engine.shown[uid] if name in one.names]
     return found
@@ -52,13 +52,13 @@ def chain_of(one: ServerCertificate) -> list[Certificate]:
 
 
 def trusted(platform: Platform, key: Key = SHOP) -> list[Certificate]:
-    """Whom clients of a space are told to trust."""
+    """The authorities that a space publishes to its clients."""
     pem = base64.b64decode(platform.space(key).status.ca_cert or "")
     return x509.load_pem_x509_certificates(pem)
 
 
 def verified(platform: Platform, name: str, roots: Iterable[Certificate], key: Key = SHOP) -> bool:
-    """Whether a client that trusts `roots` alone accepts what a space shows for a name."""
+    """Whether a client that trusts only `roots` accepts the certificate of a space for a name."""
     leaf, *rest = chain_of(shown(platform, name, key))
     builder = x509.verification.PolicyBuilder().store(x509.verification.Store(list(roots)))
     verifier = builder.time(platform.clock.now()).build_server_verifier(x509.DNSName(name))
@@ -72,7 +72,7 @@ def verified(platform: Platform, name: str, roots: Iterable[Certificate], key: K
 def tenants(
     platform: Platform, *names: str, begins_days: float = 0, authority: Authority | None = None
 ) -> tuple[str, str]:
-    """A chain and a key as a tenant brings them."""
+    """A chain and a key as a tenant supplies them."""
     now = platform.clock.now() + timedelta(days=begins_days)
     signer = authority or signing.new_authority("the tenant's", now)
     key = signing.new_key()
@@ -80,8 +80,8 @@ def tenants(
     return signing.chain_pem([leaf, signer.certificate]), signing.key_pem(key)
 
 
-def with_bundle(host: str | None = TENANT, **cert: str) -> dict[str, object]:
-    """A space with a certificate of the tenant's."""
+def space_with_tenant_certificate(host: str | None = TENANT, **cert: str) -> dict[str, object]:
+    """A space with a certificate of the tenant."""
     expose = {"expose": route(host)} if host else {}
     return space(endpoints=[endpoint(cert={"provider": "certBundle"} | cert, **expose)])
 
@@ -92,7 +92,7 @@ async def test_each_space_has_an_authority_of_its_own(platform: Platform) -> Non
     for name in ("shop", "shop.default"):
         assert verified(platform, name, trusted(platform))
         assert not verified(platform, name, trusted(platform, other))
-        # Who trusts the node trusts all its spaces.
+        # A client that trusts the node trusts all its spaces.
         node = x509.load_pem_x509_certificate(platform.identity.authority.encode())
         assert verified(platform, name, [node])
     assert not verified(platform, "other.default", trusted(platform), other)
@@ -107,7 +107,7 @@ async def test_each_space_has_an_authority_of_its_own(platform: Platform) -> Non
     assert said and (said.status, said.reason) == ("True", "Served")
 
 
-async def test_a_start_keeps_authorities_and_what_has_gone_takes_its_own_along(
+async def test_restart_keeps_authorities_of_spaces_and_deletes_orphaned_ones(
     platform: Platform,
 ) -> None:
     await platform.apply(space(), space("other"))
@@ -122,7 +122,7 @@ async def test_a_start_keeps_authorities_and_what_has_gone_takes_its_own_along(
     assert platform.engine.shown[uid] == ()
     assert platform.store.get(Key("Secret", INFRA_NAMESPACE, "shop.default.ca")) is None
 
-    # Also if nobody saw it go; a space of the same name is another one.
+    # A deletion while the manager is stopped counts too; a recreated space is another one.
     await platform.apply(space())
     second = trusted(platform)
     assert second != first
@@ -137,7 +137,7 @@ async def test_a_start_keeps_authorities_and_what_has_gone_takes_its_own_along(
     assert [one.key.name for one in platform.store.list("Secret")] == ["other.default.ca"]
 
 
-async def test_a_certificate_is_made_anew_after_two_thirds_of_its_life(platform: Platform) -> None:
+async def test_certificate_is_renewed_after_two_thirds_of_its_lifetime(platform: Platform) -> None:
     await platform.apply(space())
     first, authority = shown(platform, "shop.default"), trusted(platform)
     await platform.pass_days(264)
@@ -147,7 +147,7 @@ async def test_a_certificate_is_made_anew_after_two_thirds_of_its_life(platform:
     assert trusted(platform) == authority and verified(platform, "shop.default", authority)
 
 
-async def test_one_that_was_made_by_a_clock_that_went_ahead_is_made_anew(
+async def test_certificate_from_a_clock_that_ran_ahead_is_reissued(
     platform: Platform,
 ) -> None:
     await platform.apply(space())
@@ -158,7 +158,7 @@ async def test_one_that_was_made_by_a_clock_that_went_ahead_is_made_anew(
     assert verified(platform, "shop.default", trusted(platform))
 
 
-async def test_an_authority_has_a_successor_that_clients_are_told_of_before_it_signs(
+async def test_successor_authority_is_published_before_it_signs(
     platform: Platform,
 ) -> None:
     exports = [{"kind": "ConfigMap", "name": "where"}]
@@ -177,7 +177,7 @@ async def test_an_authority_has_a_successor_that_clients_are_told_of_before_it_s
     said = platform.condition("CertificateProvided")
     assert said and "its successor signs from 2035-11-" in said.message
 
-    # A start in between forgets nothing.
+    # A restart keeps the successor.
     platform.start()
     await platform.pass_days(29)
     assert verified(platform, "shop.default", [before])
@@ -190,7 +190,9 @@ async def test_an_authority_has_a_successor_that_clients_are_told_of_before_it_s
     assert trusted(platform) == [after] and verified(platform, "shop.default", [after])
 
 
-async def test_an_authority_that_ended_unseen_is_replaced_at_once(platform: Platform) -> None:
+async def test_authority_that_expired_while_stopped_is_replaced_at_start(
+    platform: Platform,
+) -> None:
     await platform.apply(space())
     [first] = trusted(platform)
     platform.clock.advance(4000 * 86_400)
@@ -201,9 +203,11 @@ async def test_an_authority_that_ended_unseen_is_replaced_at_once(platform: Plat
     assert verified(platform, "shop.default", trusted(platform))
 
 
-async def test_a_tenants_own_is_shown_for_the_names_that_it_has(platform: Platform) -> None:
+async def test_tenant_certificate_is_presented_for_the_names_that_it_contains(
+    platform: Platform,
+) -> None:
     chain, key = tenants(platform, TENANT, "shop.default")
-    await platform.apply(with_bundle(tlsCert=text(chain), tlsKey=text(key)))
+    await platform.apply(space_with_tenant_certificate(tlsCert=text(chain), tlsKey=text(key)))
     assert shown(platform, TENANT).chain == chain
     assert shown(platform, "shop.default").chain == chain
     assert shown(platform, "shop").chain != chain
@@ -216,7 +220,7 @@ async def test_a_tenants_own_is_shown_for_the_names_that_it_has(platform: Platfo
     assert base64.b64decode(served.cert or "").decode() == chain
     assert other.cert == platform.space().status.ca_cert
 
-    # Whoever renews it writes the Secret; it counts at once, and when it has ended it does not.
+    # A renewal is a write of the Secret; it takes effect at once, until it expires.
     chain, key = tenants(platform, "*.example.com")
     await platform.apply(secret("shop-messaging-cert", chain, key))
     assert shown(platform, TENANT).chain == chain
@@ -228,7 +232,7 @@ async def test_a_tenants_own_is_shown_for_the_names_that_it_has(platform: Platfo
     assert "expired on 2027-12-02; renew it" in said.message
 
 
-async def test_a_tenants_own_that_cannot_be_shown_is_said_and_the_spaces_is(
+async def test_unusable_tenant_certificate_is_reported_and_replaced_by_own_one(
     platform: Platform,
 ) -> None:
     chain, key = tenants(platform, TENANT)
@@ -246,32 +250,36 @@ async def test_a_tenants_own_that_cannot_be_shown_is_said_and_the_spaces_is(
         (*elsewhere, "NotNamed", "does not name shop.example.com; replace it with one that does"),
         (*later, "NotUsable", "not valid before 2026-11-0"),
     ):
-        await platform.apply(secret("own", one, its_key), with_bundle(secretName="own"))
+        await platform.apply(
+            secret("own", one, its_key), space_with_tenant_certificate(secretName="own")
+        )
         said = platform.condition("CertificateProvided")
         assert said and (said.status, said.reason) == ("False", reason), words
         assert words in said.message and "signed by the CA of the space is used" in said.message
         assert "PRIVATE" not in said.message
         assert verified(platform, TENANT, trusted(platform)[:1])
         assert platform.space().status.is_ready
-    # Once it holds it is shown, with nobody saying anything anew.
+    # The certificate is presented once it is valid, without a further change.
     await platform.pass_days(3)
     said = platform.condition("CertificateProvided")
     assert said and said.status == "True" and shown(platform, TENANT).chain == later[0]
 
-    # One without a host of its own is for the names of the space.
-    await platform.apply(with_bundle(None, secretName="own"))
+    # A certificate of an endpoint without a host is for the names of the space.
+    await platform.apply(space_with_tenant_certificate(None, secretName="own"))
     said = platform.condition("CertificateProvided")
     assert (
         said
         and said.reason == "NotNamed"
         and "issue one that contains shop.default" in said.message
     )
-    await platform.apply(with_bundle(None, secretName="absent"))
+    await platform.apply(space_with_tenant_certificate(None, secretName="absent"))
     said = platform.condition("CertificateProvided")
     assert said and "Secret absent has no tls.crt" in said.message
 
 
-async def test_clients_are_told_of_so_many_authorities_and_no_more(platform: Platform) -> None:
+async def test_published_authorities_are_bounded_and_the_excess_is_reported(
+    platform: Platform,
+) -> None:
     endpoints, secrets = [], []
     for number in range(30):
         name, host = f"own-{number}", f"shop-{number}.example.com"
@@ -290,10 +298,12 @@ async def test_clients_are_told_of_so_many_authorities_and_no_more(platform: Pla
     assert shown(platform, "shop-29.example.com").chain == own
 
 
-async def test_what_the_engine_does_not_take_is_said(platform: Platform) -> None:
+async def test_certificate_that_the_engine_refuses_is_reported(platform: Platform) -> None:
     chain, key = tenants(platform, TENANT)
     platform.engine.not_shown[chain] = "its key is of a kind that nobody knows"
-    await platform.apply(with_bundle(tlsCert=text(chain), tlsKey=text(key)), space("other"))
+    await platform.apply(
+        space_with_tenant_certificate(tlsCert=text(chain), tlsKey=text(key)), space("other")
+    )
     said = platform.condition("CertificateProvided")
     assert said and (said.status, said.reason) == ("False", "NotUsable")
     assert "of a kind that nobody knows" in said.message
@@ -302,7 +312,7 @@ async def test_what_the_engine_does_not_take_is_said(platform: Platform) -> None
     assert said and said.status == "True"
 
 
-async def test_however_many_the_engine_does_not_take_the_spaces_own_is_shown(
+async def test_own_certificate_is_presented_when_the_engine_refuses_all_others(
     platform: Platform,
 ) -> None:
     endpoints, secrets = [], []
@@ -318,31 +328,31 @@ async def test_however_many_the_engine_does_not_take_the_spaces_own_is_shown(
 
 
 class Slow(FakeEngine):
-    """One that takes its time once: what happens meanwhile."""
+    """An engine that runs a callback during its next activation of certificates."""
 
     meanwhile: Callable[[], Awaitable[object]] | None = None
 
     async def show_certificates(
         self, spaces: Mapping[str, Sequence[ServerCertificate]]
-    ) -> Sequence[Unshown]:
+    ) -> Sequence[UnusableCertificate]:
         meanwhile, self.meanwhile = self.meanwhile, None
         if meanwhile is not None:
             await meanwhile()
         return await super().show_certificates(spaces)
 
 
-async def test_a_secret_that_changes_while_certificates_are_shown_counts() -> None:
+async def test_secret_changed_during_activation_takes_effect() -> None:
     engine = Slow()
     platform = Platform(engine)
     platform.engine = engine
     old, new = tenants(platform, TENANT), tenants(platform, TENANT)
     await platform.apply(secret("own", *old))
     engine.meanwhile = lambda: platform.admission.apply([parse(secret("own", *new))])
-    await platform.apply(with_bundle(secretName="own"))
+    await platform.apply(space_with_tenant_certificate(secretName="own"))
     assert engine.meanwhile is None and shown(platform, TENANT).chain == new[0]
 
 
-async def test_the_nodes_own_is_shown_where_it_is_asked_for_and_names_the_host(
+async def test_node_certificate_is_presented_for_hosts_that_it_names(
     platform: Platform,
 ) -> None:
     def wildcard(host: str) -> dict[str, object]:
@@ -364,7 +374,7 @@ async def test_the_nodes_own_is_shown_where_it_is_asked_for_and_names_the_host(
     assert said and (said.status, said.reason) == ("False", "NotNamed")
     assert verified(platform, "shop.example.net", trusted(platform))
 
-    # What the operator brings counts where the tenant asks for nothing, and only there.
+    # The certificate of the operator applies only where the tenant makes no choice.
     await platform.apply(space(endpoints=[endpoint(expose=route())]))
     assert [one.names for one in platform.engine.shown[uid]] == [("shop", "shop.default")]
     own = {"provider": "selfsigned"}
@@ -376,7 +386,7 @@ async def test_the_nodes_own_is_shown_where_it_is_asked_for_and_names_the_host(
 
 
 @pytest.mark.parametrize("spoilt_key", ["nonsense", ENCRYPTED_KEY])
-async def test_an_authority_that_cannot_be_read_harms_one_space_and_is_left_to_its_owner(
+async def test_unreadable_authority_affects_one_space_and_is_not_replaced(
     platform: Platform, spoilt_key: str
 ) -> None:
     await platform.apply(space(), space("other"))
@@ -399,7 +409,7 @@ async def test_an_authority_that_cannot_be_read_harms_one_space_and_is_left_to_i
     assert verified(platform, "shop.default", trusted(platform))
 
 
-async def test_what_cannot_be_shown_yet_keeps_nothing_from_being_served(platform: Platform) -> None:
+async def test_failed_certificate_activation_does_not_delay_the_plan(platform: Platform) -> None:
     platform.engine.show_refusals = [Unavailable(Code.NOT_AVAILABLE, "not now")]
     with pytest.raises(Unavailable, match="not now"):
         await platform.apply(space())
@@ -409,7 +419,7 @@ async def test_what_cannot_be_shown_yet_keeps_nothing_from_being_served(platform
     assert verified(platform, "shop.default", trusted(platform))
 
 
-async def test_what_fails_for_one_space_is_said_there_and_harms_no_other(
+async def test_certificate_failure_of_one_space_affects_no_other_space(
     platform: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     issue = signing.issue
@@ -432,7 +442,7 @@ async def test_what_fails_for_one_space_is_said_there_and_harms_no_other(
     assert verified(platform, "shop.default", trusted(platform))
 
 
-async def test_a_key_of_the_node_that_cannot_be_used_is_said_and_all_is_served() -> None:
+async def test_unusable_ca_key_of_the_node_is_reported_and_spaces_are_ready() -> None:
     identity = replace(node_identity(NOVEMBER, HOST), authority_key=ENCRYPTED_KEY)
     platform = Platform(identity=identity)
     await platform.apply(space())
@@ -442,7 +452,7 @@ async def test_a_key_of_the_node_that_cannot_be_used_is_said_and_all_is_served()
     assert platform.space().status.is_ready
 
 
-async def test_a_full_disk_is_said_of_the_spaces_that_it_concerns(platform: Platform) -> None:
+async def test_full_disk_is_reported_only_for_the_affected_spaces(platform: Platform) -> None:
     full = OSError(errno.ENOSPC, "No space left on device")
     await platform.apply(space("other"))
     platform.engine.show_refusals = [full]
@@ -461,9 +471,9 @@ async def test_a_full_disk_is_said_of_the_spaces_that_it_concerns(platform: Plat
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_no_space_is_ever_told_to_show_what_another_space_has(seed: int) -> None:
-    """Whatever is declared, deleted and declared again: all that a space shows is signed by its own
-    authority or brought by its own tenant."""
+async def test_spaces_never_present_certificates_of_other_spaces(seed: int) -> None:
+    """After any sequence of changes, each certificate of a space is signed by its own authority or
+    supplied by its own tenant."""
     platform, drawn = Platform(), random.Random(seed)
     for _ in range(12):
         name = drawn.choice(["north", "south", "west"])

@@ -1,5 +1,5 @@
-"""Certificates of address spaces as clients meet them: a real node and real TLS, with the control
-plane's clock in the test's hand. Clients go by the true time, so the clock begins in the past."""
+"""Certificates of address spaces as clients see them: a real node and real TLS, with a test clock
+in the control plane. Clients use the true time, so the test clock starts in the past."""
 
 import base64
 import random
@@ -26,7 +26,7 @@ from stepped_manager import SHOP, Platform, endpoint, route, space
 
 
 class Served(Platform):
-    """A platform with a node that listens with TLS, whose clock is `days_ago` behind."""
+    """A platform with a node that listens with TLS, and a clock that is `days_ago` behind."""
 
     def __init__(self, folder: Path, days_ago: float) -> None:
         tls = ensure_certificates(folder, ["localhost"], SystemClock())
@@ -41,13 +41,13 @@ class Served(Platform):
         super().__init__(NativeEngine(self.node), moment, identity)
 
     def trusted(self, key: Key = SHOP) -> str:
-        """Whom clients of a space are told to trust."""
+        """The authorities that a space publishes to its clients."""
         return base64.b64decode(self.space(key).status.ca_cert or "").decode()
 
     def handshake(self, name: str, trusted: str | None, kind: str = "amqps") -> x509.Certificate:
-        """What a client sees that asks for a name and trusts these authorities; None: anyone.
+        """The certificate that a client gets for a name; `trusted` None: it verifies nothing.
 
-        Raises: ssl.SSLCertVerificationError if it does not believe it.
+        Raises: ssl.SSLCertVerificationError if the client does not trust the certificate.
         """
         context = ssl.create_default_context(cadata=trusted)
         if trusted is None:
@@ -63,7 +63,7 @@ class Served(Platform):
         return x509.load_der_x509_certificate(found)
 
     def refuses(self, name: str, trusted: str) -> bool:
-        """Whether a client that trusts these authorities does not believe the server."""
+        """Whether a client that trusts these authorities rejects the server."""
         try:
             self.handshake(name, trusted)
         except ssl.SSLCertVerificationError:
@@ -78,15 +78,15 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
     served.node.stop(0)
 
 
-async def test_T_AU_5_renewal_and_succession_are_noticed_by_new_handshakes_alone(
+async def test_T_AU_5_renewal_and_succession_affect_new_handshakes_only(
     served: Served, tmp_path: Path
 ) -> None:
-    """Ten years in a moment, and one connection that lives through all of them that clients see."""
+    """One connection survives a renewal and a succession while the test clock advances."""
     orders = document("Address", "shop.orders", {"address": "orders", "type": "anycast"})
     await served.admission.apply([parse(space()), parse(orders)])
     await served.settle()
     old = served.trusted()
-    # 40 days ago in true time: a successor is told of, the old one signs.
+    # 40 days before the true time, the successor is published and the old authority signs.
     await served.pass_days(3360)
     both = served.trusted()
     assert both.startswith(old) and both != old
@@ -100,13 +100,13 @@ async def test_T_AU_5_renewal_and_succession_are_noticed_by_new_handshakes_alone
         session.receiver("orders") as receiver,
         session.sender("orders") as sender,
     ):
-        # 9 days ago: the successor has begun to sign.
+        # 9 days before the true time, the successor signs.
         await served.pass_days(31)
         second = served.handshake("shop.default", both)
         assert second != first and served.refuses("shop.default", old)
         assert served.trusted() != both
         assert served.handshake("shop.default", served.trusted()) == second
-        # Who trusts the node went on all the time.
+        # A client that trusts the node trusts every certificate.
         assert served.handshake("shop.default", served.identity.authority) == second
         sent = await sender.post(Message.of("as ever"))
         delivery = await anext(aiter(receiver))
@@ -115,7 +115,7 @@ async def test_T_AU_5_renewal_and_succession_are_noticed_by_new_handshakes_alone
         assert delivery.message.text == "as ever"
 
 
-async def test_a_certificate_is_made_anew_while_it_still_holds(tmp_path: Path) -> None:
+async def test_certificate_is_renewed_before_it_expires(tmp_path: Path) -> None:
     served = Served(tmp_path, 266)
     await served.apply(space())
     first = served.handshake("shop.default", served.trusted())
@@ -126,10 +126,12 @@ async def test_a_certificate_is_made_anew_while_it_still_holds(tmp_path: Path) -
     served.node.stop(0)
 
 
-async def test_two_spaces_never_show_each_others_certificates(served: Served) -> None:
-    """Spaces of the same short name, made and deleted, with a host that goes from one to another:
-    what a name shows is signed by the authority of the space that it leads to, or it is the
-    node's."""
+async def test_spaces_of_one_short_name_never_present_each_others_certificates(
+    served: Served,
+) -> None:
+    """Spaces of one short name are created and deleted, and a host moves between them. The
+    certificate for a name is signed by the authority of the space with that name, or it is that of
+    the node."""
     drawn = random.Random(7)
     await served.pass_days(3395)
     keys = [Key("AddressSpace", namespace, "shop") for namespace in ("north", "south", "west")]
@@ -150,7 +152,7 @@ async def test_two_spaces_never_show_each_others_certificates(served: Served) ->
             claiming = [
                 one for one in spaces if isinstance(one, AddressSpace) and name in names_of(one)
             ]
-            # The first has the name, by the time of creation and then by the uid.
+            # The oldest space has the name; the uid breaks a tie.
             claiming.sort(key=lambda one: (one.metadata.creation_timestamp, one.metadata.uid))
             leads_to = claiming[:1]
             found = served.handshake(name, None)

@@ -16,7 +16,7 @@ def store() -> MemoryStore:
     return MemoryStore(TestClock())
 
 
-async def test_it_is_what_the_store_is_when_asked(store: MemoryStore) -> None:
+async def test_current_state_equals_the_store(store: MemoryStore) -> None:
     declared = StoreState(store)
     await store.put([space(), address()])
     assert declared.followed.get(ORDERS) is None
@@ -26,7 +26,7 @@ async def test_it_is_what_the_store_is_when_asked(store: MemoryStore) -> None:
     assert declared.current() is declared.followed
 
 
-async def test_a_status_is_no_change_of_what_is_declared(store: MemoryStore) -> None:
+async def test_status_update_does_not_notify_followers(store: MemoryStore) -> None:
     declared = StoreState(store)
     await store.put([space(), queue()])
     declared.current()
@@ -42,7 +42,7 @@ async def test_a_status_is_no_change_of_what_is_declared(store: MemoryStore) -> 
     assert told == [ORDERS]
 
 
-async def test_more_changes_than_the_store_keeps_are_found_by_comparing(store: MemoryStore) -> None:
+async def test_state_is_rebuilt_after_the_store_history_overflows(store: MemoryStore) -> None:
     declared = StoreState(store)
     await store.put([space(), address()])
     declared.current()

@@ -1,4 +1,4 @@
-"""The address space of connections that name none: which it is, and who may change that."""
+"""The default address space, of connections that name none, and changes to it."""
 
 from typing import Any
 
@@ -69,7 +69,7 @@ def test_the_plan_names_the_default_space(
         ([["shop", "lab"], ["default"]], "default.default"),
     ],
 )
-async def test_the_first_space_stays_the_default_one(
+async def test_first_declared_space_stays_the_default(
     requests: list[list[str]], expected: str | None
 ) -> None:
     async with controlled() as platform:
@@ -80,7 +80,7 @@ async def test_the_first_space_stays_the_default_one(
         assert platform.engine.applied[-1].default_space == expected
 
 
-async def test_no_other_space_takes_the_place_of_a_deleted_default() -> None:
+async def test_deleted_default_space_is_not_replaced() -> None:
     async with controlled() as platform:
         await ship_defaults(platform)
         await platform.apply(document("default"))
@@ -92,7 +92,7 @@ async def test_no_other_space_takes_the_place_of_a_deleted_default() -> None:
         assert plan.default_space == "default.default"
 
 
-async def test_a_platform_from_before_is_noted_when_it_starts() -> None:
+async def test_older_platform_records_its_default_space_at_start() -> None:
     async with controlled() as platform:
         await platform.apply(document("shop"))
         assert noted(platform) is None
@@ -101,7 +101,7 @@ async def test_a_platform_from_before_is_noted_when_it_starts() -> None:
         assert noted(platform) == "shop.default"
 
 
-async def test_a_change_reaches_the_node_and_a_space_that_is_not_there_is_refused() -> None:
+async def test_changed_default_space_is_applied_and_a_missing_one_rejected() -> None:
     async with controlled() as platform:
         await ship_defaults(platform)
         await platform.apply(document("default"), document("shop"))
@@ -113,7 +113,7 @@ async def test_a_change_reaches_the_node_and_a_space_that_is_not_there_is_refuse
         assert platform.engine.applied[-1].default_space == ""
 
 
-async def test_a_dry_run_notes_nothing() -> None:
+async def test_dry_run_records_no_default_space() -> None:
     async with controlled() as platform:
         await ship_defaults(platform)
         await platform.admission.create(space(), dry_run=True)
@@ -122,7 +122,7 @@ async def test_a_dry_run_notes_nothing() -> None:
             await platform.admission.apply([platform_naming("default.default")])
 
 
-async def test_a_space_without_its_short_name_says_so_and_is_ready() -> None:
+async def test_space_without_its_short_name_is_ready_and_reports_name_taken() -> None:
     async with controlled() as platform:
         platform.clock.advance(1)
         await platform.apply(document("shop", "north"))

@@ -1,4 +1,4 @@
-"""What is there without having been declared."""
+"""Resources that exist by default."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ def keys(resources: list[Resource]) -> list[str]:
     return [str(resource.key) for resource in resources]
 
 
-def test_there_is_an_address_of_each_type_named_after_it() -> None:
+def test_defaults_have_one_address_of_each_type() -> None:
     addresses = [one for one in default_resources() if isinstance(one, Address)]
     assert [(one.spec.address, one.spec.type) for one in addresses] == [
         (type_, type_) for type_ in SERVED_TYPES
@@ -31,7 +31,7 @@ async def test_the_defaults_pass_the_admission(types: Sequence[str]) -> None:
     assert len(store.list("Address")) == len(types)
 
 
-async def test_the_default_space_is_added_where_it_is_needed() -> None:
+async def test_default_space_is_added_for_resources_that_need_it() -> None:
     store = MemoryStore(TestClock())
     assert keys(with_default_space([address()], store)) == [
         "AddressSpace default",
@@ -40,7 +40,7 @@ async def test_the_default_space_is_added_where_it_is_needed() -> None:
     assert keys(with_default_space([user()], store))[0] == "AddressSpace default"
 
 
-async def test_it_is_not_added_where_it_is_declared_or_not_needed() -> None:
+async def test_default_space_is_not_added_when_declared_or_unneeded() -> None:
     store = MemoryStore(TestClock())
     closed = space(authentication="standard")
     assert with_default_space([address(), closed], store) == [address(), closed]

@@ -1,4 +1,4 @@
-"""Endpoints and exports of address spaces, with an engine that obeys."""
+"""Endpoints and exports of address spaces, with a fake engine."""
 
 import base64
 
@@ -15,7 +15,7 @@ def platform() -> Platform:
     return Platform()
 
 
-async def test_a_space_says_where_it_is_and_whom_to_trust(platform: Platform) -> None:
+async def test_space_status_lists_hosts_ports_and_ca(platform: Platform) -> None:
     await platform.apply(space(endpoints=[endpoint(expose=route())]), space("other"))
     status = platform.space().status
     ports = [
@@ -37,7 +37,7 @@ async def test_a_space_says_where_it_is_and_whom_to_trust(platform: Platform) ->
     assert planned.names == ("shop", "shop.example.com", "shop.default")
 
 
-async def test_a_tenants_key_is_in_a_secret_only_and_what_is_not_served_is_said(
+async def test_tenant_tls_key_is_moved_into_a_secret(
     platform: Platform,
 ) -> None:
     cert = {"provider": "certBundle", "tlsCert": text("a chain"), "tlsKey": text("a key")}
@@ -54,7 +54,7 @@ async def test_a_tenants_key_is_in_a_secret_only_and_what_is_not_served_is_said(
     await platform.apply(manifest)
     assert platform.store.version == version, "applied twice, nothing changes"
 
-    # Whoever renews it writes the Secret; a space that says the old one once more changes nothing.
+    # A renewal is a write of the Secret; a later update of the space does not overwrite it.
     await platform.apply(secret("shop-messaging-cert", "another chain", "another key"))
     await platform.admission.replace(platform.space().with_metadata(labels={"a": "b"}))
     await platform.settle()
@@ -68,7 +68,7 @@ EXPORTS = [
 ]
 
 
-async def test_exports_say_what_a_client_must_know_and_go_with_the_space(
+async def test_exports_contain_client_settings_and_are_deleted_with_the_space(
     platform: Platform,
 ) -> None:
     await platform.apply(space(endpoints=[endpoint(expose=route(), exports=EXPORTS)]))
@@ -98,7 +98,7 @@ async def test_exports_say_what_a_client_must_know_and_go_with_the_space(
     said = platform.condition("Exported")
     assert said and said.status == "True"
 
-    # What somebody takes away or changes comes again.
+    # A deleted or changed export is restored.
     await platform.admission.delete(Key("ConfigMap", "default", "where"))
     await platform.admission.replace(
         kept.model_copy(update={"data": {}}).with_metadata(resource_version=None)
@@ -108,7 +108,8 @@ async def test_exports_say_what_a_client_must_know_and_go_with_the_space(
     assert isinstance(again, ConfigMap) and again.data == config.data
     assert platform.secret("where").data == kept.data
 
-    # One that is asked for no longer goes, and with the space all do, also if that went unseen.
+    # An export that is no longer declared is deleted. Deleting the space deletes all exports, even
+    # while the manager is stopped.
     await platform.apply(space(endpoints=[endpoint(expose=route(), exports=EXPORTS[:1])]))
     assert platform.store.get(Key("Secret", "default", "where")) is None
     assert "external.host" in config.data
@@ -118,7 +119,7 @@ async def test_exports_say_what_a_client_must_know_and_go_with_the_space(
     assert platform.store.get(Key("ConfigMap", "default", "where")) is None
 
 
-async def test_what_somebody_else_has_made_is_not_overwritten(platform: Platform) -> None:
+async def test_export_does_not_overwrite_an_object_of_another_owner(platform: Platform) -> None:
     theirs = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "where"}}
     await platform.apply(theirs | {"data": {"a": "b"}})
     await platform.apply(space(endpoints=[endpoint(exports=EXPORTS[:1])]))
@@ -134,7 +135,7 @@ async def test_what_somebody_else_has_made_is_not_overwritten(platform: Platform
     assert said and said.status == "True"
 
 
-async def test_what_is_not_done_is_said_and_keeps_no_space_from_being_ready(
+async def test_unimplemented_settings_are_reported_and_the_space_is_ready(
     platform: Platform,
 ) -> None:
     await platform.apply(
@@ -177,7 +178,7 @@ async def test_what_is_not_done_is_said_and_keeps_no_space_from_being_ready(
     [connector] = told.status.connectors or ()
     assert (connector.name, connector.is_ready) == ("remote", False)
     assert "Unable to locate value or secret for caCert" in connector.messages
-    # The password is in a Secret, and nowhere else.
+    # The password is only in a Secret.
     assert platform.secret("shop-remote-connector").text("password") == "pst"
     credentials = told.spec.connectors[0].credentials
     assert credentials and credentials.password
@@ -189,7 +190,7 @@ async def test_what_is_not_done_is_said_and_keeps_no_space_from_being_ready(
 
 
 @pytest.mark.parametrize("host", ["mq.example.com", "shop.example.com", "other.default"])
-async def test_a_host_is_one_spaces_only_and_never_the_platforms(
+async def test_route_host_in_use_by_a_space_or_the_platform_conflicts(
     platform: Platform, host: str
 ) -> None:
     await platform.apply(space("other", endpoints=[endpoint(expose=route())]))
@@ -198,7 +199,7 @@ async def test_a_host_is_one_spaces_only_and_never_the_platforms(
     assert refused.value.faults[0].field == "spec.endpoints[0].expose.routeHost"
 
 
-async def test_a_new_space_cannot_have_the_full_name_that_leads_elsewhere(
+async def test_space_whose_full_name_is_a_claimed_host_conflicts(
     platform: Platform,
 ) -> None:
     await platform.apply(space("own", endpoints=[endpoint(expose=route("own.default"))]))
@@ -215,12 +216,14 @@ async def test_a_new_space_cannot_have_the_full_name_that_leads_elsewhere(
     both = [space("a"), space("b", endpoints=[endpoint(expose=route("a.default"))])]
     with pytest.raises(Conflict, match=r"'a.default' already belongs to"):
         await platform.apply(*both)
-    # What was there before is changed as ever, and a host that is given back is free.
+    # An existing space may still be changed, and a released host is available again.
     await platform.apply(taken | {"spec": space("fore")["spec"]})
     await platform.apply(late)
 
 
-async def test_a_refused_host_names_no_other_tenants_space(platform: Platform) -> None:
+async def test_host_conflict_does_not_reveal_the_space_of_another_tenant(
+    platform: Platform,
+) -> None:
     theirs = space("theirs", endpoints=[endpoint(expose=route())])
     theirs["metadata"]["namespace"] = "hidden"
     await platform.apply(theirs)
@@ -230,7 +233,7 @@ async def test_a_refused_host_names_no_other_tenants_space(platform: Platform) -
     assert "theirs" not in refused.value.message
 
 
-async def test_a_key_goes_into_no_secret_that_is_for_something_else(platform: Platform) -> None:
+async def test_tls_key_is_not_written_to_a_secret_of_another_type(platform: Platform) -> None:
     other = secret("own", "", "") | {"type": "example.com/other"}
     cert = {"provider": "certBundle", "secretName": "own"}
     cert |= {"tlsCert": text("a chain"), "tlsKey": text("a key")}

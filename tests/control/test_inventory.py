@@ -1,4 +1,4 @@
-"""The inventory: what has changed in a store since the last pass."""
+"""The inventory: the changes of a store since the last pass."""
 
 import pytest
 
@@ -26,7 +26,9 @@ def taken(inventory: Inventory) -> dict[Key, str | None]:
     return {change.key: change.ended_uid for change in inventory.take(pending.keys)}
 
 
-async def test_the_first_time_takes_everything_and_then_only_changes(store: MemoryStore) -> None:
+async def test_first_take_returns_everything_and_later_ones_only_changes(
+    store: MemoryStore,
+) -> None:
     await store.put([space(), address()])
     inventory = Inventory(store)
     assert inventory.is_new
@@ -38,7 +40,7 @@ async def test_the_first_time_takes_everything_and_then_only_changes(store: Memo
     assert inventory.keys("AddressSpace") == {SPACE}
 
 
-async def test_a_status_is_no_change(store: MemoryStore) -> None:
+async def test_status_update_is_no_change(store: MemoryStore) -> None:
     await store.put([space(), address()])
     inventory = Inventory(store)
     taken(inventory)
@@ -49,7 +51,9 @@ async def test_a_status_is_no_change(store: MemoryStore) -> None:
     assert taken(inventory) == {}
 
 
-async def test_a_deleted_and_a_replaced_resource_end(store: MemoryStore) -> None:
+async def test_uid_of_a_deleted_or_recreated_resource_is_reported_as_ended(
+    store: MemoryStore,
+) -> None:
     await store.put([space(), address()])
     inventory = Inventory(store)
     taken(inventory)
@@ -66,7 +70,9 @@ async def test_a_deleted_and_a_replaced_resource_end(store: MemoryStore) -> None
     assert inventory.spaces([ORDERS], [new.metadata.uid or ""]) == [new]
 
 
-async def test_more_changes_than_the_store_keeps_are_found_by_comparing(store: MemoryStore) -> None:
+async def test_inventory_finds_changes_after_the_store_history_overflows(
+    store: MemoryStore,
+) -> None:
     await store.put([space(), address()])
     inventory = Inventory(store)
     taken(inventory)
@@ -77,7 +83,7 @@ async def test_more_changes_than_the_store_keeps_are_found_by_comparing(store: M
     assert list(taken(inventory)) == [ORDERS]
 
 
-def test_only_what_the_control_plane_did_not_write_concerns_it(store: MemoryStore) -> None:
+def test_attached_and_declared_resources_concern_the_inventory(store: MemoryStore) -> None:
     inventory = Inventory(store)
     attached = ConfigMap(metadata=NamedMetadata(name="a", namespace="default"), data={})
     assert inventory.concerns(Event(EventType.ADDED, attached, 1))

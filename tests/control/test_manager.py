@@ -1,4 +1,4 @@
-"""The loop from store to status, with a store in memory and an engine that obeys."""
+"""The loop from store to status, with a store in memory and a fake engine."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -74,14 +74,14 @@ async def test_a_declared_address_becomes_active(platform: Platform) -> None:
         assert platform.phase(Key("AddressSpace", "default", "default")) == "Active"
 
 
-async def test_what_was_declared_before_the_start_is_served(platform: Platform) -> None:
+async def test_resources_declared_before_the_start_become_active(platform: Platform) -> None:
     await platform.admission.apply([space(), address(), user()])
     async with platform.running():
         await platform.manager.reached(platform.store.version)
         assert {resource.status.phase for resource in platform.store.list()} == {"Active"}
 
 
-async def test_an_empty_store_is_an_empty_plan(platform: Platform) -> None:
+async def test_deleting_the_last_space_leaves_an_empty_plan(platform: Platform) -> None:
     async with platform.running():
         await platform.apply(space())
         await platform.admission.delete(Key("AddressSpace", "default", "default"))
@@ -89,7 +89,7 @@ async def test_an_empty_store_is_an_empty_plan(platform: Platform) -> None:
         assert platform.planned() == {}
 
 
-async def test_what_changes_nothing_is_not_applied_again(platform: Platform) -> None:
+async def test_change_without_effect_on_the_plan_is_not_applied(platform: Platform) -> None:
     async with platform.running():
         await platform.apply(space(), address())
         count = len(platform.engine.applied)
@@ -97,7 +97,7 @@ async def test_what_changes_nothing_is_not_applied_again(platform: Platform) -> 
         assert len(platform.engine.applied) == count
 
 
-async def test_versions_only_grow(platform: Platform) -> None:
+async def test_plan_versions_strictly_increase(platform: Platform) -> None:
     async with platform.running():
         await platform.apply(space())
         for number in range(5):
@@ -106,7 +106,7 @@ async def test_versions_only_grow(platform: Platform) -> None:
         assert versions == sorted(set(versions))
 
 
-async def test_a_refused_plan_is_said_and_tried_again(platform: Platform) -> None:
+async def test_refused_plan_is_reported_and_retried(platform: Platform) -> None:
     async with platform.running():
         await platform.apply(space())
         platform.engine.refusals = [Unavailable(Code.NOT_AVAILABLE, "busy")] * 3
@@ -122,7 +122,7 @@ async def test_a_refused_plan_is_said_and_tried_again(platform: Platform) -> Non
         assert platform.planned() == {"default": ["orders"]}
 
 
-async def test_a_new_change_does_not_wait_for_the_next_try(platform: Platform) -> None:
+async def test_new_change_is_served_without_waiting_for_the_back_off(platform: Platform) -> None:
     platform.manager = Manager(
         platform.store,
         platform.engine,
@@ -161,7 +161,7 @@ async def test_a_bug_in_a_pass_does_not_end_the_loop(
         assert platform.phase() == "Active"
 
 
-async def test_passes_leave_time_for_other_work(
+async def test_large_passes_are_followed_by_a_rest(
     platform: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     apply, began = platform.engine.apply, []
@@ -187,7 +187,7 @@ async def test_passes_leave_time_for_other_work(
     assert passes == pytest.approx([alone, crowded, crowded, crowded, alone])
 
 
-async def test_active_follows_the_proof(platform: Platform) -> None:
+async def test_address_is_active_only_once_the_proof_names_it(platform: Platform) -> None:
     async with platform.running():
         await platform.admission.apply([space(), address()])
         made = platform.store.get(ORDERS)
@@ -200,9 +200,11 @@ async def test_active_follows_the_proof(platform: Platform) -> None:
         assert platform.phase() == "Active"
 
 
-async def test_the_younger_of_two_becomes_active_when_the_older_goes(platform: Platform) -> None:
+async def test_duplicate_address_becomes_active_when_the_older_is_deleted(
+    platform: Platform,
+) -> None:
     twin = address("default.twin", address="orders")
-    # Past the admission, as two processes with one store could write it.
+    # Written past admission, as by another process that shares the store.
     await platform.store.put([space(), address(), twin])
     async with platform.running():
         await platform.manager.reached(platform.store.version)
@@ -212,13 +214,15 @@ async def test_the_younger_of_two_becomes_active_when_the_older_goes(platform: P
         assert platform.phase(twin.key) == "Active"
 
 
-async def test_a_dead_letter_that_goes_is_waited_for(platform: Platform) -> None:
+async def test_address_with_a_deleted_dead_letter_is_pending_and_still_planned(
+    platform: Platform,
+) -> None:
     async with platform.running():
         await platform.apply(space(), deadletter(), queue(deadletter="dead"))
         assert platform.phase() == "Active"
         await platform.admission.delete(deadletter().key)
         await platform.manager.reached(platform.store.version)
-        # Still in the Plan: without it the node would drop the messages.
+        # The address stays in the Plan; otherwise the node would drop its messages.
         assert platform.planned() == {"default": ["orders"]}
         waiting = platform.store.get(ORDERS)
         assert waiting is not None
@@ -232,7 +236,7 @@ async def test_a_dead_letter_that_goes_is_waited_for(platform: Platform) -> None
         assert platform.phase() == "Active"
 
 
-async def test_the_status_tells_what_holds(platform: Platform) -> None:
+async def test_status_shows_the_effective_ttl_and_redelivery(platform: Platform) -> None:
     def told(resource: Resource) -> dict[str, object]:
         found = platform.store.get(resource.key)
         assert found is not None
@@ -264,7 +268,7 @@ async def test_the_status_tells_what_holds(platform: Platform) -> None:
         assert told(night) == {"subscription": {"maxConsumers": 2}}
 
 
-async def test_more_changes_than_a_watch_keeps_are_all_taken(platform: Platform) -> None:
+async def test_more_changes_than_the_watch_history_are_all_served(platform: Platform) -> None:
     async with platform.running():
         await platform.apply(space())
         await platform.apply(*(address(f"default.a{number}") for number in range(CAPACITY + 1)))
@@ -274,7 +278,7 @@ async def test_more_changes_than_a_watch_keeps_are_all_taken(platform: Platform)
         )
 
 
-async def test_changes_that_come_together_are_one_plan(platform: Platform) -> None:
+async def test_concurrent_changes_are_combined_into_fewer_plans(platform: Platform) -> None:
     async with platform.running():
         await platform.apply(space())
         count = len(platform.engine.applied)
@@ -285,7 +289,7 @@ async def test_changes_that_come_together_are_one_plan(platform: Platform) -> No
         assert len(platform.engine.applied) - count < 25
 
 
-async def test_a_long_pass_gives_others_their_turn(platform: Platform) -> None:
+async def test_long_pass_yields_to_other_tasks(platform: Platform) -> None:
     many = [address(f"default.a{number}") for number in range(4 * PORTION)]
     await platform.admission.apply([space(), *many])
     passing = asyncio.ensure_future(platform.manager.catch_up())
@@ -297,7 +301,7 @@ async def test_a_long_pass_gives_others_their_turn(platform: Platform) -> None:
     assert {resource.status.phase for resource in platform.store.list()} == {"Active"}
 
 
-async def test_an_address_that_fails_says_why_and_keeps_nobody_back(platform: Platform) -> None:
+async def test_failed_address_reports_its_reason_and_delays_no_other(platform: Platform) -> None:
     news = Key("Address", "default", "default.news")
     async with platform.running():
         await platform.apply(space(), address())
@@ -313,23 +317,23 @@ async def test_an_address_that_fails_says_why_and_keeps_nobody_back(platform: Pl
         await until(platform, lambda: platform.phase() == "Active")
 
 
-async def test_a_stopped_journal_takes_the_readiness_of_what_is_on_disk(platform: Platform) -> None:
+async def test_stopped_journal_fails_its_addresses_without_a_new_plan(platform: Platform) -> None:
     async with platform.running():
         await platform.apply(space(), address())
         applied, proved = len(platform.engine.applied), platform.engine.proved
         uid = platform.store.get(ORDERS).metadata.uid
         assert uid is not None
         platform.engine.failed = {uid: Failure(JOURNAL_STOPPED, "the journal has stopped")}
-        platform.manager.plan.doubt()
+        platform.manager.plan.request_confirmation()
         await until(platform, lambda: platform.phase() == "Failed")
         assert platform.engine.proved == proved + 1
-        assert len(platform.engine.applied) == applied, "nothing comes of trying it again"
+        assert len(platform.engine.applied) == applied, "a retry cannot help"
         await platform.apply(address("default.news"))
         assert platform.phase(Key("Address", "default", "default.news")) == "Active"
         assert platform.phase() == "Failed"
 
 
-async def test_a_status_that_could_not_be_written_is_written_by_the_next_pass(
+async def test_failed_status_write_is_repeated_by_the_next_pass(
     platform: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_status = platform.store.put_status
@@ -348,7 +352,7 @@ async def test_a_status_that_could_not_be_written_is_written_by_the_next_pass(
         assert next(failures, None) is None
 
 
-async def test_a_status_that_is_refused_holds_up_no_other(
+async def test_refused_status_delays_no_other_status(
     platform: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_status = platform.store.put_status
@@ -367,7 +371,7 @@ async def test_a_status_that_is_refused_holds_up_no_other(
         assert platform.phase(Key("Address", "default", first)) == "Pending"
 
 
-async def test_a_full_resync_looks_at_what_seems_unchanged(platform: Platform) -> None:
+async def test_periodic_resync_repairs_a_lost_status(platform: Platform) -> None:
     async with platform.running():
         await platform.apply(space(), address())
     orders = platform.store.get(ORDERS)
@@ -380,10 +384,10 @@ async def test_a_full_resync_looks_at_what_seems_unchanged(platform: Platform) -
     await platform.manager.catch_up()
     assert (platform.phase(), platform.engine.proved) == ("Active", proved + 1)
     await platform.manager.catch_up()
-    assert platform.engine.proved == proved + 1, "the next is due after another period"
+    assert platform.engine.proved == proved + 1, "the next resync is due after another period"
 
 
-async def test_a_resync_has_a_plan_served_that_the_engine_has_not(platform: Platform) -> None:
+async def test_periodic_resync_reapplies_a_plan_that_the_engine_lost(platform: Platform) -> None:
     async with platform.running():
         await platform.apply(space(), address())
     platform.engine.applied.append(Plan(version=0, spaces=()))
@@ -393,7 +397,7 @@ async def test_a_resync_has_a_plan_served_that_the_engine_has_not(platform: Plat
     assert platform.engine.plan.version > 0
 
 
-async def test_a_space_that_ends_during_a_pass_is_counted_before_it_leaves_the_plan(
+async def test_space_deleted_during_a_pass_is_sampled_before_it_leaves_the_plan(
     platform: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = Key("AddressSpace", "default", "default")
@@ -418,7 +422,7 @@ async def test_a_space_that_ends_during_a_pass_is_counted_before_it_leaves_the_p
 
 
 async def until(platform: Platform, holds: Callable[[], bool]) -> None:
-    """Wait for changes in the store until something holds."""
+    """Wait for changes in the store until a condition holds."""
     async with asyncio.timeout(20):
         async for _ in platform.store.watch(0):
             if holds():

@@ -1,4 +1,4 @@
-"""One namespace cannot fill the store for the others."""
+"""Bounds of a namespace: it cannot exhaust the store for other namespaces."""
 
 import asyncio
 
@@ -32,7 +32,9 @@ def secret(name: str, text: str = "", namespace: str = "default") -> Secret:
     return Secret(metadata=NamedMetadata(name=name, namespace=namespace), data={"x": text})
 
 
-async def test_one_of_a_kind_too_many_is_refused_with_the_mend(admission: Admission) -> None:
+async def test_resource_beyond_the_namespace_bound_is_rejected_with_a_remedy(
+    admission: Admission,
+) -> None:
     for name in "abc":
         await admission.create(queue(f"default.{name}", address=name))
     with pytest.raises(Exhausted) as refused:
@@ -40,16 +42,16 @@ async def test_one_of_a_kind_too_many_is_refused_with_the_mend(admission: Admiss
     assert refused.value.code == Code.QUOTA_EXCEEDED
     assert "namespace 'default' would hold 4 Address of 3; delete some" in refused.value.message
     assert "raise the setting namespace-resources-max" in refused.value.message
-    # Another kind and another namespace have room of their own.
+    # Other kinds and other namespaces have their own bounds.
     await admission.create(secret("s"))
     await admission.create(queue("far.d", address="d").with_metadata(namespace="far"))
-    # What is there can be changed, and what goes makes room.
+    # Existing resources can be changed, and a deletion allows a new one.
     await admission.replace(queue("default.a", address="a", messageTtl={"maximum": 5000}))
     await admission.delete(Key("Address", "default", "default.a"))
     await admission.create(queue("default.d", address="d"))
 
 
-async def test_requests_at_once_do_not_pass_the_bound_together(admission: Admission) -> None:
+async def test_concurrent_requests_do_not_exceed_the_namespace_bound(admission: Admission) -> None:
     async def make(number: int) -> bool:
         try:
             await admission.create(queue(f"default.q{number}", address=f"q{number}"))
@@ -60,7 +62,7 @@ async def test_requests_at_once_do_not_pass_the_bound_together(admission: Admiss
     assert sum(await asyncio.gather(*map(make, range(10)))) == 3
 
 
-async def test_one_request_does_not_pass_the_bound(admission: Admission) -> None:
+async def test_request_with_too_many_resources_is_rejected(admission: Admission) -> None:
     with pytest.raises(Exhausted):
         await admission.apply([secret(name) for name in "abcd"])
     await admission.apply([secret(name) for name in "abc"])
@@ -79,7 +81,7 @@ async def test_the_bytes_of_secrets_and_config_maps_are_bounded(admission: Admis
         await admission.create(ConfigMap(metadata=NamedMetadata(name="c"), **both))
 
 
-async def test_what_is_beyond_a_smaller_bound_stays_and_may_shrink() -> None:
+async def test_resources_beyond_a_lowered_bound_stay_and_may_shrink() -> None:
     store = MemoryStore(TestClock())
     await Admission(store, exposed=False).apply([secret(name, "x" * 40) for name in "abcde"])
     admission = Admission(store, exposed=False, bounds=BOUNDS)
@@ -90,7 +92,7 @@ async def test_what_is_beyond_a_smaller_bound_stays_and_may_shrink() -> None:
         await admission.create(secret("f"))
 
 
-async def test_addresses_that_cost_no_credit_are_bounded_all_the_same(
+async def test_addresses_without_credit_are_bounded_too(
     admission: Admission,
 ) -> None:
     await admission.create_defaults(platform_resources())
@@ -130,11 +132,11 @@ def annotated(namespace: str, plans: str) -> Namespace:
     return Namespace(metadata=metadata)
 
 
-async def test_a_namespace_chooses_only_plans_that_it_may(store: MemoryStore) -> None:
+async def test_space_with_a_plan_withheld_from_its_namespace_is_denied(store: MemoryStore) -> None:
     admission = Admission(store, exposed=False, bounds=FREE_ONLY)
     await admission.create_defaults(platform_resources())
     made = await admission.create(space())
-    assert made.document()["spec"]["plan"] == "standard-free", "the first that it may choose"
+    assert made.document()["spec"]["plan"] == "standard-free", "the first plan that is allowed"
     with pytest.raises(Denied) as refused:
         await admission.replace(space(plan="standard-unlimited"))
     assert refused.value.code == Code.PLAN_WITHHELD
@@ -142,13 +144,13 @@ async def test_a_namespace_chooses_only_plans_that_it_may(store: MemoryStore) ->
     assert "annotation enmasse.io/plans of the namespace" in refused.value.message
     with pytest.raises(Denied, match="may not use any plan for type brokered, only"):
         await admission.create(space("b", type_="brokered"))
-    # To delete the space and make it anew changes nothing.
+    # Recreating the space does not help.
     await admission.delete(made.key)
     with pytest.raises(Denied):
         await admission.create(space(plan="standard-unlimited"))
 
 
-async def test_the_annotation_of_a_namespace_says_which_plans_it_may_choose(
+async def test_namespace_annotation_sets_the_allowed_plans(
     store: MemoryStore,
 ) -> None:
     admission = Admission(store, exposed=False, bounds=FREE_ONLY)
@@ -170,7 +172,7 @@ async def test_the_annotation_of_a_namespace_says_which_plans_it_may_choose(
             await admission.create(wanted)
     with pytest.raises(Denied, match="may not use any plan for type standard; choose another"):
         await admission.create(space().with_metadata(namespace="none"))
-    # What a space has may stay, and everything else of it be changed.
+    # A space keeps a plan that is no longer allowed, and its other fields may change.
     await admission.replace(annotated("paid", "standard-small"))
     kept = space("medium", plan="standard-medium", authentication="standard")
     await admission.replace(kept.with_metadata(namespace="paid"))

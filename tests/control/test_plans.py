@@ -1,4 +1,4 @@
-"""Plans and quotas as tenants and service administrators meet them: the original's cases."""
+"""Plans and quotas as tenants and service administrators see them: cases of the original."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -47,7 +47,7 @@ async def platform() -> AsyncIterator[Platform]:
 
 @pytest.fixture
 async def new() -> AsyncIterator[Platform]:
-    """A platform as it is when it starts for the first time."""
+    """A platform at its first start."""
     platform = Platform()
     async with platform.running():
         await platform.admission.create_defaults(platform_resources())
@@ -78,7 +78,7 @@ def said(platform: Platform, name: Key) -> tuple[str, str, str]:
     return status.phase, ready.reason, ready.message
 
 
-async def test_T_AS_1_spaces_of_both_types_become_ready_and_vanish(new: Platform) -> None:
+async def test_T_AS_1_spaces_of_both_types_become_ready_and_are_deleted(new: Platform) -> None:
     await new.apply(space(), space("second", type_="brokered"))
     for name in ("default", "second"):
         assert new.phase(Key("AddressSpace", "default", name)) == "Active"
@@ -87,7 +87,7 @@ async def test_T_AS_1_spaces_of_both_types_become_ready_and_vanish(new: Platform
     assert new.planned() == {}
 
 
-async def test_T_AS_2_a_brokered_space_takes_queues_and_topics_only(new: Platform) -> None:
+async def test_T_AS_2_brokered_space_rejects_anycast_and_multicast(new: Platform) -> None:
     await new.apply(space(type_="brokered"), queue(), topic(), deadletter())
     plans = {
         one.metadata.name: one.spec.plan
@@ -128,7 +128,9 @@ async def test_T_AS_4_the_schema_lists_types_plans_and_services(new: Platform) -
     assert "standard-xlarge-queue" not in str(after.document())
 
 
-async def test_T_AS_9_an_unknown_plan_is_refused_and_the_space_goes_on(platform: Platform) -> None:
+async def test_T_AS_9_unknown_plan_is_rejected_and_the_space_stays_active(
+    platform: Platform,
+) -> None:
     await platform.apply(a_queue("a"))
     with pytest.raises(Invalid) as refusal:
         await platform.admission.replace(space(plan="none-such"))
@@ -147,7 +149,7 @@ async def test_T_AS_10_the_type_of_a_space_does_not_change(platform: Platform) -
     assert now.spec.type == "standard"
 
 
-async def test_what_names_no_plan_gets_the_first_one(new: Platform) -> None:
+async def test_resource_without_a_plan_gets_the_first_one(new: Platform) -> None:
     await new.apply(space(), *(address(f"default.{type_}", type_) for type_ in TYPES[:4]))
     assert of(new, SPACE).document()["spec"]["plan"] == "standard-unlimited"
     for type_ in TYPES[:4]:
@@ -155,20 +157,20 @@ async def test_what_names_no_plan_gets_the_first_one(new: Platform) -> None:
         assert new.phase(key(type_)) == "Active"
 
 
-async def test_a_plan_without_a_place_is_nobodys_default(new: Platform) -> None:
+async def test_plan_without_a_display_order_is_never_the_default(new: Platform) -> None:
     offered = address_plan("a-first-by-name", "queue", broker=0.01)
     await new.apply(offered, space_plan("a-first-by-name", [offered]))
     await new.apply(space())
     assert of(new, SPACE).document()["spec"]["plan"] == "standard-unlimited"
 
 
-async def test_what_names_no_plan_any_more_keeps_the_one_it_has(platform: Platform) -> None:
+async def test_address_updated_without_a_plan_keeps_its_plan(platform: Platform) -> None:
     await platform.apply(a_queue("a", "large"))
     await platform.apply(a_queue("a", None))
     assert of(platform, key("a")).document()["spec"]["plan"] == "large"
 
 
-async def test_what_is_older_than_plans_gets_one(new: Platform) -> None:
+async def test_resources_stored_before_plans_existed_get_default_plans(new: Platform) -> None:
     old = Platform()
     await old.admission.apply([space(), queue()])
     await old.admission.create_defaults(platform_resources())
@@ -176,14 +178,14 @@ async def test_what_is_older_than_plans_gets_one(new: Platform) -> None:
     assert of(old, queue().key).document()["spec"]["plan"] == "standard-small-queue"
 
 
-async def test_what_an_administrator_has_deleted_is_not_shipped_again(new: Platform) -> None:
+async def test_deleted_default_plan_is_not_created_again(new: Platform) -> None:
     gone = Key("AddressPlan", "enmasse-infra", "standard-free-queue")
     await new.admission.delete(gone)
     await new.admission.create_defaults(platform_resources())
     assert new.store.get(gone) is None
 
 
-async def test_everything_shipped_is_ready_and_reads_back(new: Platform) -> None:
+async def test_default_platform_resources_are_active_and_round_trip(new: Platform) -> None:
     for one in platform_resources():
         found = of(new, one.key)
         assert said(new, one.key)[0] == "Active"
@@ -202,7 +204,7 @@ async def test_everything_shipped_is_ready_and_reads_back(new: Platform) -> None
         ),
     ],
 )
-async def test_T_PL_10_a_plan_that_does_not_fit_is_refused(
+async def test_T_PL_10_unknown_or_unsuitable_plan_is_rejected(
     platform: Platform, plan: str, says: str
 ) -> None:
     await platform.apply(address_plan("hidden", "queue", router=0.1, broker=0.1))
@@ -212,14 +214,14 @@ async def test_T_PL_10_a_plan_that_does_not_fit_is_refused(
     assert says in refusal.value.message
 
 
-async def declared_elsewhere(platform: Platform, *resources: Resource) -> None:
-    """Declare without being asked whether there is room, as a store that others write does."""
+async def declare_past_admission(platform: Platform, *resources: Resource) -> None:
+    """Write past admission, without a check of the quota, as other writers of a store do."""
     await platform.store.put(resources)
     await platform.manager.reached(platform.store.version)
 
 
 async def refused(platform: Platform, resource: Resource) -> Exhausted:
-    """Declare what there is no room for."""
+    """Declare a resource that exceeds the quota; return the error."""
     with pytest.raises(Exhausted) as refusal:
         await platform.apply(resource)
     assert refusal.value.code == Code.QUOTA_EXCEEDED
@@ -227,7 +229,7 @@ async def refused(platform: Platform, resource: Resource) -> Exhausted:
     return refusal.value
 
 
-async def test_T_PL_2_and_3_what_finds_no_room_is_refused_at_once(platform: Platform) -> None:
+async def test_T_PL_2_and_3_address_beyond_the_quota_is_rejected(platform: Platform) -> None:
     tiny = [address(f"default.t{n}", "anycast", spec={"plan": "tiny"}) for n in range(4)]
     await platform.apply(*tiny[:3])
     assert [platform.phase(one.key) for one in tiny[:3]] == ["Active"] * 3
@@ -256,7 +258,7 @@ async def test_T_PL_2_and_3_what_finds_no_room_is_refused_at_once(platform: Plat
         ("topic", "own", 2, (2, 2, 3)),
     ],
 )
-async def test_T_PL_2_and_3_by_type(
+async def test_T_PL_2_and_3_quota_holds_for_each_address_type(
     platform: Platform, type_: str, plan: str, fit: int, quota: tuple[float, float, float]
 ) -> None:
     mid = address_plan("mid", "queue", router=0.2, broker=0.6)
@@ -270,13 +272,13 @@ async def test_T_PL_2_and_3_by_type(
     assert len(platform.planned()["default"]) == fit
 
 
-async def test_T_PL_2_the_aggregate_is_a_limit_of_its_own(platform: Platform) -> None:
+async def test_T_PL_2_aggregate_limit_applies_independently(platform: Platform) -> None:
     await platform.apply(space_plan("p", PLANS, (1, 2, 2)))
     await platform.apply(a_queue("a", "large"))
     assert "aggregate 3 of 2" in (await refused(platform, a_queue("b", "large"))).message
 
 
-async def test_of_requests_at_once_no_more_are_let_in_than_there_is_room(
+async def test_concurrent_requests_do_not_exceed_the_quota(
     platform: Platform,
 ) -> None:
     answers = await asyncio.gather(
@@ -288,7 +290,7 @@ async def test_of_requests_at_once_no_more_are_let_in_than_there_is_room(
     assert [platform.phase(one.key) for one in stored] == ["Active", "Active"]
 
 
-async def test_a_file_that_has_no_room_changes_nothing(platform: Platform) -> None:
+async def test_request_beyond_the_quota_creates_none_of_its_resources(platform: Platform) -> None:
     with pytest.raises(Exhausted, match=r"default\.q2 is forbidden.*broker 3 of 2"):
         await platform.apply(*(a_queue(f"q{n}") for n in range(3)))
     assert platform.store.list("Address") == []
@@ -296,14 +298,14 @@ async def test_a_file_that_has_no_room_changes_nothing(platform: Platform) -> No
     assert len(platform.planned()["default"]) == 3
 
 
-async def test_what_is_over_a_quota_already_keeps_out_only_what_needs_more(
+async def test_exceeded_quota_rejects_only_changes_that_need_more(
     platform: Platform,
 ) -> None:
     await platform.apply(a_queue("a"), a_queue("b"))
     await platform.apply(space_plan("p", PLANS, (1, 1, 2)))
     assert platform.phase(key("a")) == platform.phase(key("b")) == "Active"
     await platform.apply(a_queue("a", messageTtl={"maximum": 5}))
-    # A little router credit more needs no router more.
+    # The additional router credit needs no further router.
     await platform.apply(address("default.t", "anycast", spec={"plan": "tiny"}))
     assert platform.phase(key("t")) == "Active"
     await refused(platform, a_queue("c", "small"))
@@ -312,9 +314,9 @@ async def test_what_is_over_a_quota_already_keeps_out_only_what_needs_more(
     await refused(platform, a_queue("c", "small"))
 
 
-async def test_what_waits_is_not_overtaken(platform: Platform) -> None:
+async def test_pending_address_is_not_overtaken_by_a_new_one(platform: Platform) -> None:
     await platform.apply(a_queue("a"))
-    await declared_elsewhere(platform, a_queue("b"), a_queue("c"))
+    await declare_past_admission(platform, a_queue("b"), a_queue("c"))
     phase, reason, message = said(platform, key("c"))
     assert (phase, reason) == ("Pending", "QuotaExceeded")
     assert "broker 3 of 2, aggregate 4 of 3 that plan p allows" in message
@@ -325,11 +327,11 @@ async def test_what_waits_is_not_overtaken(platform: Platform) -> None:
     assert platform.phase(key("b")) == platform.phase(key("c")) == "Active"
 
 
-async def test_T_PL_3_what_has_room_keeps_it_over_a_restart(platform: Platform) -> None:
+async def test_T_PL_3_admitted_addresses_stay_admitted_after_a_restart(platform: Platform) -> None:
     await platform.apply(a_queue("b"), a_queue("c"))
-    await declared_elsewhere(platform, a_queue("a"))
+    await declare_past_admission(platform, a_queue("a"))
     assert platform.phase(key("a")) == "Pending"
-    # What found no room is the oldest by name now; whose room it is must not depend on that.
+    # The pending address is now first by name; the admitted ones must keep their quota.
     again = Platform()
     await Manager(platform.store, again.engine, TestClock(), again.events).catch_up()
     assert again.planned()["default"] == ["b", "c"]
@@ -346,9 +348,9 @@ async def test_T_PL_4_partitions_change_with_the_plan(platform: Platform) -> Non
     assert of(platform, key("a")).document()["spec"]["plan"] == "small"
 
 
-async def test_T_PL_7_a_larger_plan_lets_in_what_waits(platform: Platform) -> None:
+async def test_T_PL_7_larger_plan_activates_pending_addresses(platform: Platform) -> None:
     await platform.apply(a_queue("q0"), a_queue("q1"))
-    await declared_elsewhere(platform, a_queue("q2"))
+    await declare_past_admission(platform, a_queue("q2"))
     assert platform.phase(key("q2")) == "Pending"
     await platform.apply(space(plan="wider"))
     assert platform.phase(key("q2")) == "Active"
@@ -356,7 +358,7 @@ async def test_T_PL_7_a_larger_plan_lets_in_what_waits(platform: Platform) -> No
     assert platform.phase(key("q3")) == "Active"
 
 
-async def test_T_PL_8_a_plan_that_is_too_small_is_refused_and_the_old_one_stays(
+async def test_T_PL_8_too_small_space_plan_is_rejected_and_the_old_one_stays(
     platform: Platform,
 ) -> None:
     await platform.apply(space(plan="wider"))
@@ -371,7 +373,7 @@ async def test_T_PL_8_a_plan_that_is_too_small_is_refused_and_the_old_one_stays(
     assert platform.phase(SPACE) == "Active"
 
 
-async def test_T_PL_9_another_plan_of_a_queue_keeps_the_queue(platform: Platform) -> None:
+async def test_T_PL_9_queue_keeps_its_uid_when_its_plan_changes(platform: Platform) -> None:
     await platform.apply(a_queue("a", "small"))
     uid = of(platform, key("a")).metadata.uid
     for plan in ("large", "small"):
@@ -380,7 +382,9 @@ async def test_T_PL_9_another_plan_of_a_queue_keeps_the_queue(platform: Platform
         assert platform.phase(key("a")) == "Active"
 
 
-async def test_T_PL_8_of_an_address_the_old_plan_stays_too(platform: Platform) -> None:
+async def test_T_PL_8_address_keeps_its_plan_when_a_larger_one_exceeds_the_quota(
+    platform: Platform,
+) -> None:
     await platform.apply(a_queue("a", "large"), a_queue("b", "small"), a_queue("c", "small"))
     assert "broker 3 of 2" in (await refused(platform, a_queue("b", "large"))).message
     await platform.apply(a_queue("a", "small"))
@@ -388,15 +392,15 @@ async def test_T_PL_8_of_an_address_the_old_plan_stays_too(platform: Platform) -
     assert platform.phase(key("b")) == "Active"
 
 
-async def test_what_waits_may_take_a_smaller_plan(platform: Platform) -> None:
+async def test_pending_address_becomes_active_with_a_smaller_plan(platform: Platform) -> None:
     await platform.apply(a_queue("a"), a_queue("b", "small"))
-    await declared_elsewhere(platform, a_queue("c"))
+    await declare_past_admission(platform, a_queue("c"))
     assert platform.phase(key("c")) == "Pending"
     await platform.apply(a_queue("c", "small"))
     assert platform.phase(key("c")) == "Active"
 
 
-async def test_T_PL_11_credit_that_changes_counts_at_once(platform: Platform) -> None:
+async def test_T_PL_11_changed_plan_credit_takes_effect_at_once(platform: Platform) -> None:
     await platform.apply(a_queue("a", "small"), a_queue("b", "small"))
     more = address_plan("small", "queue", router=0.01, broker=1)
     await platform.apply(more)
@@ -408,7 +412,9 @@ async def test_T_PL_11_credit_that_changes_counts_at_once(platform: Platform) ->
     assert platform.phase(key("c")) == "Active"
 
 
-async def test_T_DL_1_the_status_says_what_plan_and_address_come_to(platform: Platform) -> None:
+async def test_T_DL_1_status_shows_the_effective_ttl_of_plan_and_address(
+    platform: Platform,
+) -> None:
     bounded = address_plan(
         "small", "queue", router=0.01, broker=0.4, messageTtl={"minimum": 500, "maximum": 5000}
     )
@@ -424,11 +430,11 @@ async def test_T_DL_1_the_status_says_what_plan_and_address_come_to(platform: Pl
     assert "messageTtl" not in of(platform, key("a")).document()["status"]
 
 
-async def test_T_DL_4_a_dead_letter_that_waits_for_room_is_waited_for(platform: Platform) -> None:
+async def test_T_DL_4_address_waits_for_a_pending_dead_letter(platform: Platform) -> None:
     costly = address_plan("dead", "deadletter", router=0.9, broker=0.9)
     await platform.apply(costly, address("default.t", "anycast", spec={"plan": "tiny"}))
     waits = deadletter(plan="dead"), a_queue("a", "small", deadletter="dead")
-    await declared_elsewhere(platform, *waits)
+    await declare_past_admission(platform, *waits)
     assert said(platform, key("dead"))[1] == "QuotaExceeded"
     assert said(platform, key("a"))[1] == "ReferenceWaits"
     await platform.apply(DEAD)
@@ -493,7 +499,7 @@ def guarded_by(service: str, **choice: object) -> Resource:
     )
 
 
-async def test_a_space_names_a_service_that_is_declared(new: Platform) -> None:
+async def test_space_must_name_a_declared_authentication_service(new: Platform) -> None:
     with pytest.raises(Invalid, match="authentication service 'mine' not found; available:"):
         await new.admission.create(guarded_by("mine"))
     await new.apply(a_service("mine", "none"), guarded_by("mine"))
@@ -502,7 +508,7 @@ async def test_a_space_names_a_service_that_is_declared(new: Platform) -> None:
     assert new.engine.plan.spaces[0].authentication.anonymous is False
 
 
-async def test_a_space_may_say_of_what_type_its_service_is(new: Platform) -> None:
+async def test_authentication_service_type_of_a_space_must_match_the_service(new: Platform) -> None:
     with pytest.raises(Invalid, match="type external needs the name"):
         guarded_by("", type="external")
     ldap = a_service("ldap", "external", external={"host": "ldap.example", "port": 5671})
@@ -511,10 +517,10 @@ async def test_a_space_may_say_of_what_type_its_service_is(new: Platform) -> Non
     with pytest.raises(Invalid, match="'ldap' is of type external, not standard; omit the type"):
         await new.admission.replace(guarded_by("ldap", type="standard"))
     sso = a_service("sso", "keycloak", keycloak={"url": "https://sso.example"})
-    await new.apply(sso, guarded_by("sso", type="standard"))  # as the original called it
+    await new.apply(sso, guarded_by("sso", type="standard"))  # The name in the original.
 
 
-async def test_a_service_elsewhere_is_asked(new: Platform) -> None:
+async def test_external_authentication_service_delegates_logins(new: Platform) -> None:
     place = {"host": "ldap.example", "port": 5671, "caCertSecret": {"name": "ca"}}
     ldap = a_service("ldap", "external", external=place)
     await new.apply(ldap, guarded_by("ldap"))
@@ -527,10 +533,10 @@ async def test_a_service_elsewhere_is_asked(new: Platform) -> None:
     assert authentication.service is not None
     await new.apply(a_service("ldap", "external", external=place | {"host": "other.example"}))
     after = new.engine.plan.spaces[0].authentication.service
-    assert after not in (None, authentication.service), "who came in by the former has to go"
+    assert after not in (None, authentication.service), "logins by the former service must end"
 
 
-async def test_a_service_may_name_an_issuer_of_tokens(new: Platform) -> None:
+async def test_service_with_an_oidc_issuer_offers_token_mechanisms(new: Platform) -> None:
     issuer = {"issuer": "https://issuer.example"}
     await new.apply(a_service("idp", "standard", standard={"oidc": issuer}), guarded_by("idp"))
     authentication = new.engine.plan.spaces[0].authentication
@@ -541,7 +547,7 @@ async def test_a_service_may_name_an_issuer_of_tokens(new: Platform) -> None:
     assert (authentication.service, "OAUTHBEARER" in authentication.mechanisms) == (None, False)
 
 
-async def test_a_space_overrides_only_what_a_service_allows(new: Platform) -> None:
+async def test_space_overrides_need_the_permission_of_the_service(new: Platform) -> None:
     place = {"host": "ldap.example", "port": 5671}
     await new.apply(a_service("ldap", "external", external=place))
     own = guarded_by("ldap", overrides={"realm": "mine"})
@@ -553,7 +559,7 @@ async def test_a_space_overrides_only_what_a_service_allows(new: Platform) -> No
     assert new.engine.plan.spaces[0].authentication.service != before
 
 
-async def test_a_plan_says_what_it_waits_for(new: Platform) -> None:
+async def test_pending_plan_reports_its_missing_references(new: Platform) -> None:
     later = address_plan("later", "queue", router=0.1, broker=0.1)
     plan = space_plan("early", [later], infraConfigRef="mine")
     await new.apply(plan)
@@ -568,7 +574,7 @@ async def test_a_plan_says_what_it_waits_for(new: Platform) -> None:
     assert "message" not in of(new, plan.key).document()["status"]
 
 
-async def test_the_name_of_a_plan_is_one_in_all_namespaces(platform: Platform) -> None:
+async def test_plan_name_is_unique_across_namespaces(platform: Platform) -> None:
     assert SMALL.metadata.namespace == "enmasse-infra"
     elsewhere = SMALL.with_metadata(namespace="mine")
     with pytest.raises(Conflict, match="'small' already belongs to one in namespace"):
@@ -584,7 +590,7 @@ async def test_the_type_of_a_plan_does_not_change(platform: Platform) -> None:
         await platform.admission.replace(address_plan("small", "topic", router=0.1, broker=0.1))
 
 
-def test_plans_of_the_older_form_are_those_of_the_present_one() -> None:
+def test_v1beta1_plans_convert_to_the_v1beta2_form() -> None:
     older = {
         "apiVersion": "admin.enmasse.io/v1beta1",
         "kind": "AddressPlan",

@@ -1,4 +1,4 @@
-"""What is refused when the request arrives: one table for each check."""
+"""Checks at admission, one table for each."""
 
 from collections.abc import Sequence
 
@@ -43,7 +43,7 @@ GOOD = {
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_what_is_let_in(name: str) -> None:
+def test_valid_resource_has_no_fault(name: str) -> None:
     resource, others = GOOD[name]
     assert fault_of(resource, others) is None
 
@@ -70,7 +70,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_is_refused_and_which_field(name: str) -> None:
+def test_conflicting_resource_is_rejected_naming_the_field(name: str) -> None:
     resource, others, code = BAD[name]
     error = fault_of(resource, others)
     assert error is not None
@@ -133,7 +133,7 @@ DANGLING = {
 
 
 @pytest.mark.parametrize("name", DANGLING)
-def test_a_reference_that_leads_nowhere_is_refused(name: str) -> None:
+def test_dangling_reference_is_rejected_with_a_remedy(name: str) -> None:
     resource, others, says = DANGLING[name]
     error = fault_of(resource, [space(), *others])
     assert isinstance(error, Invalid)
@@ -141,7 +141,7 @@ def test_a_reference_that_leads_nowhere_is_refused(name: str) -> None:
     assert [str(fault) for fault in error.faults] == [says]
 
 
-def test_a_reference_that_came_to_nothing_does_not_keep_the_rest_from_changing() -> None:
+def test_existing_dangling_reference_does_not_block_other_changes() -> None:
     before = queue(deadletter="dead")
     after = queue(deadletter="dead", messageTtl={"maximum": 5})
     assert fault_of(after, [space()], before) is None
@@ -149,7 +149,7 @@ def test_a_reference_that_came_to_nothing_does_not_keep_the_rest_from_changing()
     assert fault_of(queue(deadletter="dead", expiry="dead"), [space()], before) is not None
 
 
-def test_a_subscription_keeps_its_full_name_for_itself() -> None:
+def test_full_name_of_a_subscription_is_reserved() -> None:
     twin = address("default.twin", "queue", "news::night")
     error = fault_of(twin, [space(), topic(), subscription()])
     assert isinstance(error, Conflict)
@@ -157,7 +157,7 @@ def test_a_subscription_keeps_its_full_name_for_itself() -> None:
     assert isinstance(fault_of(subscription(), [space(), topic(), twin]), Conflict)
 
 
-def test_a_type_that_cannot_be_served_is_refused() -> None:
+def test_address_type_outside_the_served_ones_is_rejected() -> None:
     state = Overlay(DeclaredState([space(), queue()]), {})
     error = first_fault([(queue(), None)], World(state, False, served=("anycast", "topic")))
     assert isinstance(error, Invalid)
@@ -174,7 +174,9 @@ def test_a_type_that_cannot_be_served_is_refused() -> None:
         (queue(), queue(durability="memory"), "spec.durability"),
     ],
 )
-def test_some_fields_cannot_change(before: Resource, after: Resource, field: str) -> None:
+def test_policy_rejects_a_change_of_an_immutable_field(
+    before: Resource, after: Resource, field: str
+) -> None:
     error = fault_of(after, [space()], before)
     assert isinstance(error, Invalid)
     assert error.code == Code.FIELD_IMMUTABLE
@@ -194,7 +196,7 @@ def test_some_fields_cannot_change(before: Resource, after: Resource, field: str
         ([], True, False),
     ],
 )
-def test_an_open_space_is_not_for_other_machines(
+def test_anonymous_space_on_an_exposed_platform_is_rejected(
     resources: list[Resource], exposed: bool, refused: bool
 ) -> None:
     error = space_exposed(world(resources, exposed))

@@ -1,4 +1,4 @@
-"""Schemas of a process that stands by."""
+"""Schemas of a stand-by process."""
 
 import asyncio
 

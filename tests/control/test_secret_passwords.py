@@ -1,4 +1,4 @@
-"""Passwords of users that are in Secrets."""
+"""Passwords of users that Secrets contain."""
 
 import asyncio
 import base64
@@ -18,8 +18,8 @@ from enmasse.store import MemoryStore
 from managed_store import Controlled, controlled
 
 
-def lets_in(platform: Controlled, password: str) -> bool:
-    """Whether alice comes in with a password."""
+def can_log_in(platform: Controlled, password: str) -> bool:
+    """Whether alice can log in with a password."""
     users = planned(platform)
     return any(one.name == "alice" and verify(password, one.verifiers) for one in users)
 
@@ -54,7 +54,7 @@ def secret(password: str, key: str = "password", name: str = "alice-pw") -> dict
     return head | {"stringData": {key: password}}
 
 
-async def test_without_its_secret_a_user_is_not_let_in(platform: Controlled) -> None:
+async def test_user_without_its_password_secret_is_not_planned(platform: Controlled) -> None:
     ready = find(declared(platform).status.conditions, READY)
     assert ready is not None and (ready.status, ready.reason) == ("False", "PasswordMissing")
     assert (
@@ -65,40 +65,40 @@ async def test_without_its_secret_a_user_is_not_let_in(platform: Controlled) -> 
     assert platform.engine.plan.spaces[0].authentication.type == "standard"
 
 
-async def test_the_password_follows_the_secret(platform: Controlled) -> None:
+async def test_password_follows_changes_of_its_secret(platform: Controlled) -> None:
     await platform.apply(secret("pencil"))
     assert declared(platform).status.is_ready
-    assert lets_in(platform, "pencil")
+    assert can_log_in(platform, "pencil")
     first = planned(platform)
     await platform.apply(secret("pencil") | {"immutable": False})
     assert planned(platform) == first
     await platform.apply(secret("crayon"))
-    assert lets_in(platform, "crayon") and not lets_in(platform, "pencil")
+    assert can_log_in(platform, "crayon") and not can_log_in(platform, "pencil")
     await platform.admission.delete(Key("Secret", "default", "alice-pw"))
     await platform.settle()
     assert planned(platform) == () and not declared(platform).status.is_ready
 
 
-async def test_another_secret_or_key_is_another_password(platform: Controlled) -> None:
+async def test_changed_secret_name_or_key_changes_the_password(platform: Controlled) -> None:
     await platform.apply(secret("pencil"), secret("crayon", key="word", name="other"))
     await platform.apply(alice({"name": "other", "key": "word"}))
-    assert lets_in(platform, "crayon")
+    assert can_log_in(platform, "crayon")
     await platform.apply(alice({"name": "other", "key": "gone"}))
     assert planned(platform) == ()
 
 
-async def test_a_user_may_turn_from_a_password_to_a_secret_and_back(platform: Controlled) -> None:
+async def test_user_may_switch_between_password_and_password_secret(platform: Controlled) -> None:
     await platform.apply(secret("pencil"))
     own = {"type": "password", "password": base64.b64encode(b"crayon").decode()}
     made = alice({})
     made["spec"]["authentication"] = own
     await platform.apply(made)
-    assert lets_in(platform, "crayon")
+    assert can_log_in(platform, "crayon")
     await platform.apply(alice({"name": "alice-pw"}))
-    assert lets_in(platform, "pencil") and not lets_in(platform, "crayon")
+    assert can_log_in(platform, "pencil") and not can_log_in(platform, "crayon")
 
 
-async def test_nothing_derived_is_stored(platform: Controlled) -> None:
+async def test_verifiers_of_secret_passwords_are_not_stored(platform: Controlled) -> None:
     await platform.apply(secret("pencil"))
     stored = [one for one in platform.store.list() if not isinstance(one, Secret)]
     told = repr([one.document() for one in [*stored, *platform.events.list()]])
@@ -108,13 +108,17 @@ async def test_nothing_derived_is_stored(platform: Controlled) -> None:
 
 
 @pytest.mark.parametrize("value", ["", "x" * 1025, "\u00ad", "a\u0007b"])
-async def test_what_cannot_be_a_password_lets_nobody_in(platform: Controlled, value: str) -> None:
+async def test_user_with_an_invalid_secret_password_is_not_planned(
+    platform: Controlled, value: str
+) -> None:
     await platform.apply(secret(value))
     assert planned(platform) == ()
     assert not declared(platform).status.is_ready
 
 
-async def test_more_than_a_pass_derives_come_with_the_next(platform: Controlled) -> None:
+async def test_passwords_beyond_the_bound_of_a_pass_are_derived_by_the_next(
+    platform: Controlled,
+) -> None:
     users = [alice({"name": "alice-pw"}, name=f"u{number}") for number in range(AT_ONCE + 8)]
     await platform.apply(secret("pencil"), *users)
     await platform.settle()
@@ -127,10 +131,10 @@ async def test_more_than_a_pass_derives_come_with_the_next(platform: Controlled)
         for one in platform.events.list("Event")
         if isinstance(one, Event) and one.reason == "PasswordMissing"
     }
-    assert missed == {"default.alice"}, "who only has to wait misses no password"
+    assert missed == {"default.alice"}, "a user that waits for its turn has no missing password"
 
 
-async def test_namespaces_take_turns() -> None:
+async def test_passwords_are_derived_round_robin_by_namespace() -> None:
     passwords = SecretPasswords(MemoryStore(TestClock()))
     keys = [("many", f"u{number}") for number in range(3 * AT_ONCE)] + [("few", "alice")]
     for namespace, name in keys:
@@ -160,7 +164,7 @@ async def test_namespaces_take_turns() -> None:
         ({"type": "password", "passwordSecret": {}}, "passwordSecret.name"),
     ],
 )  # fmt: skip
-def test_what_is_no_place_of_a_password_is_refused(spec: dict[str, Any], says: str) -> None:
+def test_invalid_password_secret_reference_is_rejected(spec: dict[str, Any], says: str) -> None:
     made = alice({})
     made["spec"]["authentication"] = spec
     with pytest.raises(Invalid, match=says):

@@ -1,4 +1,4 @@
-"""When a resource is ready, and what it says while it is not."""
+"""Phase, readiness and messages of a resource."""
 
 from dataclasses import replace
 
@@ -10,13 +10,15 @@ from enmasse.control.address import INTACT, with_losses
 from enmasse.control.reconcilers.status import CHAINS
 from enmasse.control.status import Seen, decide
 from enmasse.engines import Proof
-from enmasse.plan import LeftOut
+from enmasse.plan import OutcomeReason
 from enmasse.resources import KINDS, Address, Declared
 from enmasse.resources.conditions import READY, find
 
 REFUSED = Unavailable(Code.NOT_AVAILABLE, "worker 1 has not answered")
-TAKEN = LeftOut("AddressTaken", "taken")
-GONE = LeftOut("DeadletterMissing", "references a dead letter address 'dead' that does not exist")
+TAKEN = OutcomeReason("AddressTaken", "taken")
+GONE = OutcomeReason(
+    "DeadletterMissing", "references a dead letter address 'dead' that does not exist"
+)
 
 
 def seen(
@@ -25,7 +27,7 @@ def seen(
     served = frozenset({"u"} if active else ())
     return Seen(
         version=version,
-        left_out={address("default.again").key: TAKEN},
+        excluded={address("default.again").key: TAKEN},
         waiting={address("default.dangling").key: GONE},
         proof=None if proven is None else Proof(proven, served),
         refusal=REFUSED if refused else None,
@@ -64,7 +66,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_first_finding_decides(name: str) -> None:
+def test_first_finding_of_the_chain_decides_the_phase(name: str) -> None:
     resource, what, phase, reason = CASES[name]
     status = decide(made(resource), what, CHAINS[resource.kind])
     assert status.phase == phase
@@ -76,18 +78,18 @@ def test_the_first_finding_decides(name: str) -> None:
     assert bool(status.messages) is (phase != "Active")
 
 
-def test_what_was_ready_and_is_refused_has_failed() -> None:
+def test_ready_resource_with_a_refused_plan_is_failed() -> None:
     ready = made(address())
     ready = ready.with_status(decide(ready, seen(), CHAINS["Address"]))
     assert decide(ready, seen(refused=True), CHAINS["Address"]).phase == "Failed"
 
 
-def test_every_kind_has_a_chain() -> None:
+def test_every_declared_kind_has_a_status_chain() -> None:
     declared = {name for name, model in KINDS.items() if issubclass(model, Declared)}
     assert set(CHAINS) == declared
 
 
-def test_an_address_that_has_lost_messages_says_how_many() -> None:
+def test_address_status_counts_lost_messages() -> None:
     resource = made(address())
     assert isinstance(resource, Address)
     proof = Proof(1, frozenset({"u"}), damaged={"u": 1200})

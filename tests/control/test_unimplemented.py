@@ -1,4 +1,4 @@
-"""What of a resource is kept and not done here is said by a condition."""
+"""Fields that are stored without an effect are reported by a condition."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -40,7 +40,7 @@ def user(**authentication: Any) -> dict[str, Any]:
     return document("MessagingUser", "shop.alice", spec)
 
 
-async def test_forwarders_are_kept_and_said_not_to_forward(platform: Controlled) -> None:
+async def test_forwarders_are_stored_and_reported_as_not_served(platform: Controlled) -> None:
     await platform.apply(address("queue", OUT, IN))
     condition = platform.condition_of("Address", "shop.queue", "ForwardersReady")
     assert (condition.status, condition.reason) == ("False", "NotServed")
@@ -72,24 +72,24 @@ async def test_forwarders_are_kept_and_said_not_to_forward(platform: Controlled)
         (address("subscription", IN, topic="t"), "direction: must be out for a subscription"),
     ],
 )
-def test_a_forwarder_by_itself_has_to_be_right(made: dict[str, Any], says: str) -> None:
+def test_invalid_forwarder_is_rejected(made: dict[str, Any], says: str) -> None:
     with pytest.raises(Invalid, match=says):
         parse(made)
 
 
-async def test_a_forwarder_leads_to_a_connector(platform: Controlled) -> None:
+async def test_forwarder_must_name_an_existing_connector(platform: Controlled) -> None:
     for remote in ("near/orders", "far"):
         with pytest.raises(Invalid, match="does not begin with a connector name"):
             await platform.apply(address("queue", OUT | {"remoteAddress": remote}))
     await platform.apply(address("queue", OUT))
     await platform.apply(space([]))
-    # What was right when it was made keeps nothing else from being changed.
+    # A forwarder that was valid at its creation does not block other changes.
     await platform.apply(address("queue", OUT, messageTtl={"maximum": 5000}))
     with pytest.raises(Invalid, match="the address space has no connectors"):
         await platform.apply(address("queue", OUT, IN))
 
 
-async def test_a_service_account_is_kept_and_lets_nobody_in(platform: Controlled) -> None:
+async def test_service_account_user_is_stored_and_not_planned(platform: Controlled) -> None:
     await platform.apply(user(type="serviceaccount"))
     ready = platform.condition_of("MessagingUser", "shop.alice", READY)
     assert (ready.status, ready.reason) == ("False", "ServiceAccountNotServed")
@@ -97,7 +97,9 @@ async def test_a_service_account_is_kept_and_lets_nobody_in(platform: Controlled
     assert planned.users == () and planned.authentication.type == "standard"
 
 
-async def test_the_provider_of_a_federated_user_is_kept(platform: Controlled) -> None:
+async def test_federated_provider_is_stored_and_reported_as_not_linked(
+    platform: Controlled,
+) -> None:
     fields = {"provider": "github", "federatedUserid": "17", "federatedUsername": "Alice"}
     await platform.apply(user(type="federated", **fields))
     found = platform.get("MessagingUser", "shop.alice")
@@ -148,7 +150,7 @@ VALUES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("field", sorted(SERVED))
-def test_what_is_said_to_be_served_is(field: str) -> None:
+def test_every_served_infra_config_field_changes_the_bounds(field: str) -> None:
     spec: Any = VALUES[field]
     for name in reversed(field.split(".")):
         spec = {name: spec}

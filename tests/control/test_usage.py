@@ -1,4 +1,4 @@
-"""What spaces come to: the record of each period, and what happens when an allowance is used up."""
+"""Usage of address spaces: the record of each period, and exhausted allowances."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -18,7 +18,7 @@ from enmasse.control.deleted_usage import NAMES_MAX, DeletedUsage
 from enmasse.control.recorder import SAVE_S
 from enmasse.control.usage import SENDING, Book, period_of
 from enmasse.control.usage_file import Records
-from enmasse.engines import AddressFigures, SpaceFigures
+from enmasse.engines import AddressStatistics, SpaceStatistics
 from enmasse.resources import AddressSpace, ConfigMap, Key, parse
 from enmasse.resources.address_space import PERIODS_KEPT, Usage
 from enmasse.resources.address_space_plan import Allowance
@@ -47,9 +47,9 @@ def test_a_period_is_a_day_or_a_month(
     assert period_of(now, allowance) == (name, datetime(*end, tzinfo=UTC))
 
 
-def figures(messages: int, connections: int = 1) -> SpaceFigures:
-    """Of a space to which so many messages of ten bytes were sent, each of them received twice."""
-    return SpaceFigures(
+def figures(messages: int, connections: int = 1) -> SpaceStatistics:
+    """Statistics of a space that got this many messages of ten bytes, each received twice."""
+    return SpaceStatistics(
         *("s", "default.default", connections, 1),
         *(messages, 10 * messages, 2 * messages, 20 * messages),
     )
@@ -62,15 +62,15 @@ def book() -> Book:
 
 
 def records(found: Book) -> list[tuple[str, int]]:
-    told = found.told(space(uid="s"), None, None, NOON)
+    told = found.with_usage(space(uid="s"), None, None, NOON)
     return [(one.period, one.messages_in) for one in told.status.usage or ()]
 
 
-def test_counters_are_added_up_period_by_period() -> None:
+def test_usage_counters_are_summed_by_period() -> None:
     found = book()
     found.count([figures(3, connections=5)], lambda _: None, NOON)
     found.count([figures(10, connections=2)], lambda _: None, NOON)
-    (record,) = found.told(space(uid="s"), None, None, NOON).status.usage or ()
+    (record,) = found.with_usage(space(uid="s"), None, None, NOON).status.usage or ()
     assert record.model_dump() == {
         **{"period": "2026-12", "messages_in": 10, "bytes_in": 100},
         **{"messages_out": 20, "bytes_out": 200, "connections": 5, "stored_bytes": 0},
@@ -79,23 +79,23 @@ def test_counters_are_added_up_period_by_period() -> None:
     assert records(found) == [("2027-12", 1), ("2026-12", 10)]
 
 
-def test_counters_that_begin_anew_are_no_loss() -> None:
+def test_usage_counters_that_restart_at_zero_are_added() -> None:
     found = book()
     found.count([figures(10)], lambda _: None, NOON)
     found.count([figures(4)], lambda _: None, NOON)
     assert records(found) == [("2026-12", 14)]
 
 
-def test_a_record_goes_on_where_the_space_has_one() -> None:
+def test_usage_record_continues_from_the_status_of_the_space() -> None:
     before = book()
     before.count([figures(10)], lambda _: None, NOON)
     after = Book()
-    after.open(before.told(space(uid="s"), None, None, NOON))
+    after.open(before.with_usage(space(uid="s"), None, None, NOON))
     after.count([figures(5)], lambda _: None, NOON)
     assert records(after) == [("2026-12", 15)]
 
 
-def test_a_bounded_number_of_periods_is_kept() -> None:
+def test_usage_keeps_a_bounded_number_of_periods() -> None:
     found = book()
     for day in range(1, 31):
         found.count([figures(day)], lambda _: DAY, NOON.replace(month=11, day=day))
@@ -104,7 +104,7 @@ def test_a_bounded_number_of_periods_is_kept() -> None:
     assert kept[0] == ("2026-11-30", 1)
 
 
-def test_a_space_that_is_not_there_is_not_counted() -> None:
+def test_usage_of_an_unknown_or_closed_space_is_not_counted() -> None:
     found = Book()
     found.count([figures(3)], lambda _: None, NOON)
     assert found.exhausted(lambda _: DAY, NOON) == {}
@@ -128,7 +128,7 @@ def test_a_space_that_is_not_there_is_not_counted() -> None:
         ({"period": "day", "messages": 1}, None),
     ],
 )
-def test_an_allowance_is_used_up_by_messages_or_by_bytes(
+def test_allowance_is_exhausted_by_messages_or_bytes(
     allowance: dict[str, Any], says: str | None
 ) -> None:
     found = book()
@@ -178,14 +178,14 @@ class Platform:
         return found
 
     async def carries(self, messages: int) -> None:
-        """The engine's counters are there now, and all follows from it."""
+        """Set the counters of the engine, and wait for the effects."""
         uid = self.space().metadata.uid or ""
         self.engine.carried = [figures(messages)._replace(uid=uid)]
         self.manager.usage.note(await self.engine.usage())
         await self.settled()
 
     async def carries_once(self, messages: int) -> None:
-        """So much is counted by a new engine, and written."""
+        """Count messages of a restarted engine, and save the usage."""
         uid = self.space().metadata.uid or ""
         self.manager.usage.note([figures(messages)._replace(uid=uid)])
         await self.manager.usage.save()
@@ -196,7 +196,7 @@ class Platform:
 
     async def settled(self) -> None:
         self.manager.usage.note(await self.engine.usage())
-        # Once for a pass that is under way, and once for what it did not see.
+        # The first change may join a pass in progress; the second starts a pass that sees it all.
         for label in ("one", "two"):
             await self.admission.apply([space(plan="p", labels={"seen": label})])
             await self.manager.reached(self.store.version)
@@ -211,7 +211,7 @@ class Platform:
         return condition.status, condition.reason
 
 
-async def test_what_is_used_up_is_told_to_the_engine_and_in_the_status() -> None:
+async def test_exhausted_allowance_is_applied_to_the_engine_and_the_status() -> None:
     platform = Platform()
     await platform.declare(period="day", messages=100)
     async with platform.running():
@@ -232,7 +232,7 @@ async def test_what_is_used_up_is_told_to_the_engine_and_in_the_status() -> None
         assert platform.space().status.messages == (message,)
 
 
-async def test_the_next_period_gives_credit_again() -> None:
+async def test_next_period_restores_the_allowance() -> None:
     platform = Platform()
     await platform.declare(period="day", messages=100)
     async with platform.running():
@@ -245,7 +245,7 @@ async def test_the_next_period_gives_credit_again() -> None:
         assert platform.space().status.messages == ()
 
 
-async def test_a_plan_that_allows_more_gives_credit_at_once() -> None:
+async def test_larger_allowance_of_the_plan_takes_effect_at_once() -> None:
     platform = Platform()
     await platform.declare(period="day", messages=100)
     async with platform.running():
@@ -258,23 +258,23 @@ async def test_a_plan_that_allows_more_gives_credit_at_once() -> None:
         assert platform.exhausted()
 
 
-async def test_what_was_used_up_is_so_after_a_restart() -> None:
+async def test_exhausted_allowance_stays_exhausted_after_a_restart() -> None:
     platform = Platform()
     await platform.declare(period="day", messages=100)
     async with platform.running():
         await platform.carries(100)
     stored = parse(platform.space().document(), stored=True)
-    assert stored == platform.space(), "the record reads back"
+    assert stored == platform.space(), "the usage record round-trips"
     platform.start()
     async with platform.running():
-        assert platform.exhausted(), "before anybody can connect"
+        assert platform.exhausted(), "before any client can connect"
         await platform.carries(3)
         await platform.manager.usage.save()
         usage = platform.space().status.usage
         assert usage is not None and usage[0].messages_in == 103
 
 
-async def test_a_space_without_an_allowance_has_a_record_all_the_same() -> None:
+async def test_space_without_an_allowance_has_a_usage_record() -> None:
     platform = Platform()
     await platform.declare()
     await platform.admission.apply([space_plan("p", [address_plan("q", "queue", 0.1, 0.1)])])
@@ -286,7 +286,7 @@ async def test_a_space_without_an_allowance_has_a_record_all_the_same() -> None:
         assert status.usage is not None and status.usage[0].period == "2026-12"
 
 
-async def test_records_are_written_now_and_then_and_at_the_end() -> None:
+async def test_usage_is_saved_periodically_and_at_shutdown() -> None:
     platform = Platform()
     await platform.declare(messages=1000)
     async with platform.running():
@@ -294,7 +294,7 @@ async def test_records_are_written_now_and_then_and_at_the_end() -> None:
         platform.engine.carried = [figures(7)._replace(uid=uid)]
         stored = [("a", 30), ("b", 12)]
         platform.engine.figures = [
-            AddressFigures(name, "default.default", name, stored_bytes=count)
+            AddressStatistics(name, "default.default", name, stored_bytes=count)
             for name, count in stored
         ]
         task = asyncio.ensure_future(platform.recorder.run())
@@ -313,7 +313,7 @@ async def test_records_are_written_now_and_then_and_at_the_end() -> None:
 
 
 class Watched(UsageFile):
-    """Remembers what it wrote."""
+    """A usage file that records its writes."""
 
     def __init__(self, file: Path) -> None:
         super().__init__(file)
@@ -328,7 +328,7 @@ class Watched(UsageFile):
             self.wrote.set()
 
 
-async def test_a_process_ends_though_its_store_does_not_answer(
+async def test_shutdown_completes_when_the_store_does_not_respond(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("enmasse.control.recorder.LAST_SAVE_S", 0.05)
@@ -341,7 +341,7 @@ async def test_a_process_ends_though_its_store_does_not_answer(
         task = asyncio.ensure_future(platform.recorder.run())
         await interim.wrote.wait()
         platform.engine.carried = [figures(9)._replace(uid=uid)]
-        # Nobody else gets a turn, nor is told that they do not.
+        # The store is blocked: no other writer gets a turn, or an error.
         async with platform.store.turn(), asyncio.timeout(20):
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
@@ -350,7 +350,7 @@ async def test_a_process_ends_though_its_store_does_not_answer(
         assert record.messages_in == 9
 
 
-async def test_a_process_that_is_killed_loses_a_second(tmp_path: Path) -> None:
+async def test_killed_process_recovers_usage_from_the_interim_file(tmp_path: Path) -> None:
     file = tmp_path / "usage.json"
     interim = Watched(file)
     platform = Platform(interim)
@@ -363,8 +363,8 @@ async def test_a_process_that_is_killed_loses_a_second(tmp_path: Path) -> None:
         left = interim.texts[0]
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        assert not file.exists(), "all is in the status"
-    # As it was when the process was killed: a status that is older than the file.
+        assert not file.exists(), "the status has the whole usage"
+    # The state after a kill: the status is older than the file.
     file.write_text(left)
     bare = platform.space().with_status(platform.space().status.model_copy(update={"usage": None}))
     await platform.store.put_status([bare])
@@ -372,19 +372,19 @@ async def test_a_process_that_is_killed_loses_a_second(tmp_path: Path) -> None:
         platform.start(UsageFile(file))
         async with platform.running():
             await platform.manager.usage.save()
-            assert platform.messages_in() == 7, "once, however often it is read"
+            assert platform.messages_in() == 7, "reading the file twice does not add it twice"
     await platform.carries_once(5)
     assert platform.messages_in() == 12
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"s": 1}', '{"s": [{"period": 3}]}', "{\xff"])
-def test_an_interim_file_that_makes_no_sense_is_passed_over(tmp_path: Path, text: str) -> None:
+def test_malformed_interim_usage_file_is_ignored(tmp_path: Path, text: str) -> None:
     file = tmp_path / "usage.json"
     file.write_bytes(text.encode("latin-1"))
     assert UsageFile(file).read() == {}
 
 
-def test_an_interim_file_that_cannot_be_written_is_tried_again(tmp_path: Path) -> None:
+def test_failed_write_of_the_interim_file_is_logged_once_and_retried(tmp_path: Path) -> None:
     file = tmp_path / "away" / "usage.json"
     interim, records = UsageFile(file), {"s": (Usage(period="2026-12", messages_in=3),)}
     with capture_logs() as said:
@@ -400,10 +400,10 @@ def test_an_interim_file_that_cannot_be_written_is_tried_again(tmp_path: Path) -
     assert not file.exists()
 
 
-def test_of_what_is_written_and_what_is_kept_the_most_counts() -> None:
+def test_larger_of_saved_and_interim_usage_is_recovered() -> None:
     before = book()
     before.count([figures(10, connections=3)], lambda _: None, NOON)
-    written = before.told(space(uid="s"), None, None, NOON)
+    written = before.with_usage(space(uid="s"), None, None, NOON)
     before.saved(before.unsaved())
     assert before.unsaved_periods() == {}
     before.count([figures(15, connections=2)], lambda _: None, NOON)
@@ -414,11 +414,11 @@ def test_of_what_is_written_and_what_is_kept_the_most_counts() -> None:
     after.recover(kept)
     after.open(written)
     assert records(after) == [("2027-12", 1), ("2026-12", 15)]
-    (_, old) = after.told(space(uid="s"), None, None, NOON).status.usage or ()
+    (_, old) = after.with_usage(space(uid="s"), None, None, NOON).status.usage or ()
     assert old.connections == 3
 
 
-async def test_nothing_is_written_and_nobody_judged_while_nothing_moves(tmp_path: Path) -> None:
+async def test_idle_platform_writes_no_usage(tmp_path: Path) -> None:
     file = tmp_path / "usage.json"
     platform = Platform(UsageFile(file))
     await platform.declare(messages=1000)
@@ -433,7 +433,7 @@ async def test_nothing_is_written_and_nobody_judged_while_nothing_moves(tmp_path
         assert (platform.store.version, judged, file.exists()) == (version, [], False)
 
 
-async def test_what_could_not_be_written_is_written_later(
+async def test_usage_of_a_failed_save_is_saved_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     platform = Platform()
@@ -454,23 +454,23 @@ async def test_what_could_not_be_written_is_written_later(
         assert usage is not None and usage[0].messages_in == 7
 
 
-async def test_a_space_made_anew_has_used_what_the_one_of_its_name_has() -> None:
+async def test_recreated_space_inherits_the_usage_of_its_predecessor() -> None:
     platform = Platform()
     await platform.declare(period="day", messages=100)
     async with platform.running():
         await platform.carries(60)
         uid = platform.space().metadata.uid or ""
-        # What nobody has looked at yet when it goes counts as well.
+        # Usage that was not sampled before the deletion counts as well.
         platform.engine.carried = [figures(100)._replace(uid=uid)]
         await platform.admission.delete(SPACE)
         await platform.manager.reached(platform.store.version)
         await platform.admission.apply([space(plan="p")])
         await platform.manager.reached(platform.store.version)
-        assert platform.exhausted(), "before anybody can connect"
+        assert platform.exhausted(), "before any client can connect"
         assert platform.messages_in() == 100
         await platform.admission.delete(SPACE)
         await platform.manager.reached(platform.store.version)
-    # So it is after a restart, and in the same moment by delete and create.
+    # The same holds after a restart.
     platform.start()
     async with platform.running():
         await platform.admission.apply([space(plan="p")])
@@ -486,7 +486,7 @@ async def test_a_space_made_anew_has_used_what_the_one_of_its_name_has() -> None
         assert [one.metadata.name for one in platform.store.list("ConfigMap")] == []
 
 
-async def test_of_many_deleted_spaces_those_that_sent_most_are_remembered() -> None:
+async def test_deleted_usage_keeps_the_spaces_with_the_most_bytes() -> None:
     store = MemoryStore(TestClock(NOON))
     departed = DeletedUsage(store)
     for number in range(NAMES_MAX + 10):
@@ -505,13 +505,13 @@ async def test_of_many_deleted_spaces_those_that_sent_most_are_remembered() -> N
     assert again.of(("default", "s9")) == again.of(("other", "s10")) == ()
 
 
-async def test_a_space_that_goes_while_records_are_written_is_written_with_the_next() -> None:
+async def test_space_deleted_during_a_write_is_saved_by_the_next_write() -> None:
     store = MemoryStore(TestClock(NOON))
     departed = DeletedUsage(store)
     used = [Usage(period="2026-12", messages_in=1)]
     departed.note(("default", "first"), used, NOON)
     async with store.turn():
-        # The store is another's: the write waits for its turn, with the records of this moment.
+        # Another writer has the turn: the write waits with the records of this moment.
         writing = asyncio.ensure_future(departed.write(NOON))
         await asyncio.sleep(0)
         departed.note(("default", "second"), used, NOON)
@@ -522,7 +522,7 @@ async def test_a_space_that_goes_while_records_are_written_is_written_with_the_n
     assert set(kept.data) == {"first", "second"}
 
 
-async def test_a_record_of_deleted_spaces_that_makes_no_sense_is_passed_over() -> None:
+async def test_malformed_deleted_usage_record_is_ignored() -> None:
     store = MemoryStore(TestClock(NOON))
     for text in ("", "[1]", '[{"period": 3}]', "3"):
         metadata = NamedMetadata(name="usage.default", namespace="enmasse-infra")

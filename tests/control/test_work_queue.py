@@ -16,7 +16,7 @@ def test_a_key_is_in_the_queue_once() -> None:
     assert queue.take().keys == set()
 
 
-def test_the_work_of_a_failed_pass_comes_back_with_the_new() -> None:
+def test_work_of_a_failed_pass_is_merged_with_new_work() -> None:
     queue = WorkQueue()
     queue.add([A])
     failed = queue.take()
@@ -28,7 +28,7 @@ def test_the_work_of_a_failed_pass_comes_back_with_the_new() -> None:
     assert (again.keys, again.attached, again.ended_spaces) == ({A, B}, {B}, {"uid"})
 
 
-async def test_work_wakes_the_loop_and_work_put_back_does_not() -> None:
+async def test_added_work_wakes_the_loop_and_returned_work_does_not() -> None:
     queue = WorkQueue()
     for wake in (queue.wake, lambda: queue.add([A])):
         wake()
@@ -42,11 +42,11 @@ async def test_work_wakes_the_loop_and_work_put_back_does_not() -> None:
     await waiting
 
 
-async def test_a_wait_ends_without_work_too() -> None:
+async def test_wait_ends_at_its_timeout_without_work() -> None:
     await WorkQueue().wait(0)
 
 
-async def test_requests_until_the_pass_are_one() -> None:
+async def test_combined_requests_do_not_wake_the_loop() -> None:
     queue = WorkQueue()
     queue.add([A])
     queue.combine()
@@ -57,7 +57,7 @@ async def test_requests_until_the_pass_are_one() -> None:
     assert queue.take().keys == {A}
 
 
-def test_portions_hold_everything_in_order() -> None:
+def test_portions_contain_all_items_in_order() -> None:
     items = list(range(2 * PORTION + 1))
     parts = list(portions(items))
     assert [len(part) for part in parts] == [PORTION, PORTION, 1]

@@ -1,4 +1,4 @@
-"""Addresses that links have created on a real platform, with real clients."""
+"""Addresses that links create on a running platform."""
 
 import json
 import time
@@ -36,7 +36,7 @@ spec: {type: standard, autoCreate: [{pattern: '#'}]}
 
 
 class Capability(LinkOption):
-    """What a link asks its node to be."""
+    """A capability that a link requests of its node."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -76,7 +76,7 @@ def trail(platform: Platform) -> list[dict[str, Any]]:
     return [one for one in items if one.get("agent") == "autoCreate"]
 
 
-def test_a_queue_is_there_with_the_first_link(creating: Platform) -> None:
+def test_first_link_creates_a_queue(creating: Platform) -> None:
     with connected(creating) as connection:
         sender = connection.create_sender("jobs/1")
         for number in range(3):
@@ -89,7 +89,7 @@ def test_a_queue_is_there_with_the_first_link(creating: Platform) -> None:
     assert (record["who"], record["verb"], record["status"]) == ("system:anonymous", "create", 201)
 
 
-def test_the_capability_says_the_type(creating: Platform) -> None:
+def test_capability_selects_the_type_of_a_created_address(creating: Platform) -> None:
     with connected(creating, container="c") as connection:
         news = connection.create_receiver("any/news", options=Capability("topic"), credit=1)
         connection.create_sender("any/news").send(Message(body="news"))
@@ -100,7 +100,7 @@ def test_the_capability_says_the_type(creating: Platform) -> None:
         assert "jobs/2" not in declared(creating)
 
 
-def test_what_is_declared_comes_first_and_the_anonymous_terminus_creates_nothing(
+def test_declared_address_takes_precedence_and_anonymous_sends_create_none(
     creating: Platform,
 ) -> None:
     with connected(creating) as connection:
@@ -112,7 +112,7 @@ def test_what_is_declared_comes_first_and_the_anonymous_terminus_creates_nothing
     assert "any/thing" not in declared(creating)
 
 
-def test_only_a_user_who_may_create_has_an_address_created(creating: Platform) -> None:
+def test_only_a_user_with_the_right_to_create_creates_an_address(creating: Platform) -> None:
     login = {"password": PASSWORD, "allow_insecure_mechs": True}
     with connected(creating, user="alice@closed", **login) as connection:
         with pytest.raises(LinkDetached, match='"alice" may not create the address "orders"'):
@@ -127,7 +127,7 @@ def test_only_a_user_who_may_create_has_an_address_created(creating: Platform) -
 
 
 def gone(platform: Platform, name: str) -> bool:
-    """Whether an address goes within some time."""
+    """Whether an address is deleted within the timeout."""
     until = time.monotonic() + TIMEOUT_S
     while time.monotonic() < until:
         if name not in declared(platform):
@@ -135,7 +135,7 @@ def gone(platform: Platform, name: str) -> bool:
     return False
 
 
-def test_an_address_goes_when_nobody_uses_it_and_comes_back_with_a_link(
+def test_unused_created_address_expires_and_a_link_recreates_it(
     creating: Platform, tmp_path: Path
 ) -> None:
     with connected(creating) as connection:
@@ -148,7 +148,7 @@ def test_an_address_goes_when_nobody_uses_it_and_comes_back_with_a_link(
     with connected(creating) as connection:
         assert take(connection.create_receiver("brief/1"), 1) == ["stays while it waits"]
     assert gone(creating, "brief/1")
-    assert "brief/kept" in declared(creating), "it is nobody's any more"
+    assert "brief/kept" in declared(creating), "an address without the label stays"
     deleted = [one for one in trail(creating) if one["verb"] == "delete"]
     assert [one["who"] for one in deleted] == ["system:enmasse"]
     with connected(creating) as connection:
@@ -156,7 +156,7 @@ def test_an_address_goes_when_nobody_uses_it_and_comes_back_with_a_link(
         assert take(connection.create_receiver("brief/1"), 1) == ["again"]
 
 
-def test_describe_says_whose_an_address_is(creating: Platform) -> None:
+def test_describe_shows_that_an_address_is_auto_created(creating: Platform) -> None:
     with connected(creating) as connection:
         connection.create_sender("any/described")
     said = creating.enmasse("describe", "address", "any/described")

@@ -93,7 +93,7 @@ def restore(file: Path, data: Path, *words: str) -> subprocess.CompletedProcess[
 
 
 def fill(platform: Platform) -> None:
-    """Messages of every sort that a queue can hold."""
+    """Send messages of every kind that a queue stores."""
     with connected(platform, virtual_host="default") as connection:
         sender = connection.create_sender("orders")
         for number in range(20):
@@ -122,9 +122,7 @@ def peeked(platform: Platform, address: str) -> list[dict[str, Any]]:
     return items
 
 
-def test_all_that_was_acknowledged_before_a_backup_is_in_it(
-    tmp_path: Path, documents: Path
-) -> None:
+def test_backup_contains_every_message_accepted_before_it(tmp_path: Path, documents: Path) -> None:
     file = tmp_path / "b.tar.gz"
     acknowledged: list[int] = []
     going, stop = threading.Event(), threading.Event()
@@ -199,7 +197,7 @@ def unpacked(file: Path) -> str:
         return found.read().decode()
 
 
-def test_secrets_are_in_it_only_if_asked_for(tmp_path: Path, documents: Path) -> None:
+def test_backup_includes_secrets_only_with_its_option(tmp_path: Path, documents: Path) -> None:
     plain, whole = tmp_path / "plain", tmp_path / "whole"
     with running(tmp_path / "old", "-f", str(documents)) as old:
         old.enmasse("backup", str(plain))
@@ -227,7 +225,9 @@ def test_secrets_are_in_it_only_if_asked_for(tmp_path: Path, documents: Path) ->
 
 
 @pytest.mark.slow
-def test_nothing_is_overwritten_unless_told(tmp_path: Path, documents: Path) -> None:
+def test_restore_refuses_to_overwrite_and_refuses_a_damaged_backup(
+    tmp_path: Path, documents: Path
+) -> None:
     file = tmp_path / "b"
     with running(tmp_path / "old", "-f", str(documents)) as old:
         old.enmasse("backup", str(file))
@@ -243,7 +243,7 @@ def test_nothing_is_overwritten_unless_told(tmp_path: Path, documents: Path) -> 
 
 
 @pytest.mark.slow
-def test_a_restore_replaces_all(tmp_path: Path, documents: Path) -> None:
+def test_restore_with_overwrite_replaces_all_data(tmp_path: Path, documents: Path) -> None:
     file = tmp_path / "b"
     with running(tmp_path / "old", "-f", str(documents)) as old:
         old.enmasse("send", "orders", "--space", "default", "--body", "kept")

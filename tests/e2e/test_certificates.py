@@ -1,4 +1,4 @@
-"""Each address space has an authority of its own, and a tenant may bring a certificate."""
+"""Each address space has its own authority, and a tenant may provide a certificate."""
 
 import base64
 import json
@@ -70,8 +70,8 @@ def connected(
     listener: str = "amqps",
     credentials: tuple[str, str] | None = None,
 ) -> Iterator[BlockingConnection]:
-    """A client that asks for a server by that name and trusts these authorities alone; it may have
-    a chain and a key of its own."""
+    """A client that requests a server by name and trusts only these authorities; it may have a
+    certificate chain and its key."""
     authorities = folder / "trusted.crt"
     authorities.write_text(trusted)
     domain = SSLDomain(SSLDomain.MODE_CLIENT)
@@ -89,7 +89,7 @@ def connected(
         yield connection
 
 
-def test_a_client_that_trusts_its_space_alone_reaches_it_and_no_other(
+def test_client_that_trusts_one_space_reaches_only_that_space(
     spaces: Platform, tmp_path: Path
 ) -> None:
     authorities = {space: spaces.authority(space) for space in ("north", "south")}
@@ -109,12 +109,10 @@ def test_a_client_that_trusts_its_space_alone_reaches_it_and_no_other(
             pytest.raises(ConnectionException, match="certificate verify failed"),
             connected(spaces, tmp_path, name, authority),
         ):
-            raise AssertionError(f"{name} is believed by whom it is not to be")
+            raise AssertionError(f"{name} is trusted through another authority")
 
 
-def test_a_tenants_own_certificate_is_shown_by_the_name_of_its_host(
-    spaces: Platform, tmp_path: Path
-) -> None:
+def test_tenant_certificate_is_served_for_its_route_host(spaces: Platform, tmp_path: Path) -> None:
     authority = signing.chain_pem([TENANTS.certificate])
     with connected(spaces, tmp_path, HOST, authority) as client:
         assert client.create_receiver("orders").link.remote_source.address == "orders"
@@ -122,7 +120,7 @@ def test_a_tenants_own_certificate_is_shown_by_the_name_of_its_host(
         pytest.raises(ConnectionException, match="certificate verify failed"),
         connected(spaces, tmp_path, "south.default", authority),
     ):
-        raise AssertionError("another space shows what a tenant has brought")
+        raise AssertionError("another space serves the certificate of a tenant")
 
 
 def alice(signer: Authority, *between: Certificate) -> tuple[str, str]:
@@ -138,7 +136,7 @@ def alice(signer: Authority, *between: Certificate) -> tuple[str, str]:
     return signing.chain_pem([certificate, *between]), signing.key_pem(key)
 
 
-def test_clients_are_vouched_for_by_the_authority_of_the_node_alone(
+def test_client_certificate_must_be_signed_by_the_node_authority(
     spaces: Platform, tmp_path: Path
 ) -> None:
     tls = spaces.data / "tls"
@@ -149,7 +147,7 @@ def test_clients_are_vouched_for_by_the_authority_of_the_node_alone(
     space, trusted = signing.read_authority(*kept), spaces.authority("north")
     with connected(spaces, tmp_path, "north.default", trusted, credentials=alice(node)) as client:
         client.create_receiver("orders")
-    between = signing.vouched(space, node, datetime.now(UTC))
+    between = signing.cross_signed(space, node, datetime.now(UTC))
     own = alice(space, between)
     with (
         pytest.raises(ConnectionException),

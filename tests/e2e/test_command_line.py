@@ -19,7 +19,7 @@ def enmasse(platform: Platform, tmp_path: Path) -> "Command":
 
 
 class Command:
-    """The command line of somebody who has contexts and nothing else."""
+    """The command line with its own home folder and no settings of EnMasse."""
 
     def __init__(self, home: Path) -> None:
         kept = {name: value for name, value in os.environ.items() if "ENMASSE" not in name}
@@ -37,7 +37,7 @@ class Command:
         return done.stdout + done.stderr
 
 
-def test_contexts_lead_to_the_platform_over_tls(platform: Platform, enmasse: Command) -> None:
+def test_commands_use_a_kubeconfig_context_over_tls(platform: Platform, enmasse: Command) -> None:
     enmasse("context", "set", "tls", "--kubeconfig", str(platform.data / "kubeconfig"))
     enmasse("context", "set", "tls", "--url", platform.url("amqp"))
     shown = json.loads(enmasse("context", "list", "--output", "json"))
@@ -54,7 +54,7 @@ def test_contexts_lead_to_the_platform_over_tls(platform: Platform, enmasse: Com
     assert "addresses.enmasse.io 'jobs' not found" in enmasse("wait", "address", "jobs", code=3)
 
 
-def test_an_authority_that_is_not_trusted_is_told_with_the_mend(
+def test_untrusted_authority_is_reported_with_a_remedy(
     platform: Platform, enmasse: Command
 ) -> None:
     server, token = platform.url("https"), str(platform.data / "token")
@@ -63,7 +63,7 @@ def test_an_authority_that_is_not_trusted_is_told_with_the_mend(
     assert f"enmasse context set NAME --server {server} --ca FILE" in said
 
 
-def test_a_quota_that_is_full_is_told_at_once(platform: Platform, enmasse: Command) -> None:
+def test_create_address_beyond_the_quota_exits_6(platform: Platform, enmasse: Command) -> None:
     enmasse("context", "set", "here", "--data", str(platform.data))
     enmasse("create", "addressspace", "small", "--plan", "standard-small")
     wide = ("--type", "queue", "--plan", "standard-large-queue", "--space", "small")

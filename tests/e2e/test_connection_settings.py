@@ -1,4 +1,4 @@
-"""Settings of every connection, and names with spaces, as a client meets them."""
+"""Settings of every connection, and addresses with spaces in their names."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -26,10 +26,10 @@ def connection(up: Platform) -> Iterator[BlockingConnection]:
         yield made
 
 
-def test_the_settings_are_told_at_open(connection: BlockingConnection) -> None:
+def test_open_announces_max_frame_size_and_idle_timeout(connection: BlockingConnection) -> None:
     transport = connection.conn.transport
     assert transport.remote_max_frame_size == FRAME
-    # A peer is told half of what it takes for us to give it up (2.4.5).
+    # The announced idle timeout may be half of the effective one (2.4.5).
     assert transport.remote_idle_timeout in (IDLE_S, IDLE_S / 2)
 
 
@@ -39,7 +39,7 @@ def credit_of(connection: BlockingConnection, address: str | None) -> int:
     return int(sender.link.credit)
 
 
-def test_a_sender_has_the_credit_that_is_set(connection: BlockingConnection) -> None:
+def test_sender_gets_the_configured_link_credit(connection: BlockingConnection) -> None:
     assert credit_of(connection, "queue") == CREDIT
     assert credit_of(connection, None) == CREDIT, "the anonymous terminus too"
 

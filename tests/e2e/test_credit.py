@@ -13,7 +13,7 @@ from platform_process import Platform, running
 from stream_documents import SPACE, address
 
 CHUNK = 20
-"""Messages that a sender writes before it reads what has come."""
+"""Messages that a sender writes before it reads incoming frames."""
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
 
 
 class Sending(MessagingHandler):  # type: ignore[misc]
-    """Sends messages until so many are accepted; what is released is sent again."""
+    """Sends messages until `count` are accepted; released messages are sent again."""
 
     def __init__(self, url: str, to: str, count: int) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class Sending(MessagingHandler):  # type: ignore[misc]
         event.container.create_sender(connection, self._to)
 
     def on_sendable(self, event: Event) -> None:
-        """`credit` is a number below zero where more was sent than it has become: that is true."""
+        """Send while there is credit; a negative credit is true in Python and is a fault."""
         sent = 0
         while event.sender.credit and sent < CHUNK:
             if event.sender.credit < 0:
@@ -71,7 +71,7 @@ class Sending(MessagingHandler):  # type: ignore[misc]
 
 @pytest.mark.parametrize(("to", "most", "turns"), [("direct", 40, 20), ("full", 150, 8)])
 @pytest.mark.timeout(120)
-def test_a_sender_that_is_busy_keeps_its_link_while_consumers_come_and_go(
+def test_busy_proton_sender_never_gets_negative_credit(
     platform: Platform, to: str, most: int, turns: int
 ) -> None:
     sending = Sending(platform.url(), to, turns * most)
@@ -85,7 +85,7 @@ def test_a_sender_that_is_busy_keeps_its_link_while_consumers_come_and_go(
                 receiver.receive(timeout=5)
                 receiver.accept()
         except Timeout:
-            # All that was to be sent has come, or nothing more can.
+            # Every message has arrived, or the sender has failed.
             assert sending.ended, sending.faults
         connection.close()
     running_sender.join()

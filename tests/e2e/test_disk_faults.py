@@ -25,7 +25,7 @@ ONE_MIB = "x" * (1 << 20)
 
 
 @pytest.mark.parametrize("kind", ["xfs", "ext4"])
-def test_power_loss_takes_nothing_that_was_accepted(tmp_path: Path, kind: str) -> None:
+def test_power_loss_loses_no_accepted_message(tmp_path: Path, kind: str) -> None:
     need("xfs_io")
     with disk(kind, 2048, tmp_path, tmp_path / "platform") as made:
 
@@ -38,7 +38,7 @@ def test_power_loss_takes_nothing_that_was_accepted(tmp_path: Path, kind: str) -
         run = prove(tmp_path, 30, 1, death=lose_power)
     assert run.good, summary(run)
     assert run.kills
-    assert run.counts[Verdict.OK] > 1_000, "the load did something"
+    assert run.counts[Verdict.OK] > 1_000, "the load delivered too few messages"
 
 
 def fill(up: Platform, to: str) -> int:
@@ -62,12 +62,12 @@ def take(up: Platform, name: str, count: int) -> list[str]:
         while len(taken) < count:
             taken.append(str(receiver.receive(timeout=20).id))
             receiver.accept()
-        # What a connection sends after its outcomes is stored after them.
+        # A message sent after the outcomes on one connection is stored after them.
         connection.create_sender("marks").send(Message(body="done"))
     return taken
 
 
-def test_a_full_disk_refuses_messages_and_does_all_else(tmp_path: Path) -> None:
+def test_full_disk_rejects_messages_but_allows_reads_and_purges(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with disk("xfs", 600, tmp_path, data):
         with running(data / "platform") as up:
@@ -84,7 +84,7 @@ def test_a_full_disk_refuses_messages_and_does_all_else(tmp_path: Path) -> None:
             up.enmasse("purge", "second")
             assert take(up, "first", first // 2) == [f"first-{n}" for n in range(first // 2)]
             again = fill(up, "second")
-            assert again > 0, "there is room again"
+            assert again > 0, "the purge must free space"
             up.kill()
         with running(data / "platform") as up:
             assert take(up, "first", first // 2) == [f"first-{n}" for n in range(first // 2, first)]
@@ -94,7 +94,7 @@ def test_a_full_disk_refuses_messages_and_does_all_else(tmp_path: Path) -> None:
 
 
 def fill_up(filler: Path) -> None:
-    """Take what is left on a disk, to the last block."""
+    """Fill the free space of a disk, to the last block."""
     with filler.open("wb", buffering=0) as file:
         for size in (1 << 20, 1 << 12, 1):
             with pytest.raises(OSError, match="No space"):
@@ -102,7 +102,7 @@ def fill_up(filler: Path) -> None:
                     file.write(bytes(size))
 
 
-def test_a_platform_starts_on_a_full_disk_and_is_emptied_there(tmp_path: Path) -> None:
+def test_platform_starts_and_is_purged_on_a_full_disk(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with disk("ext4", 600, tmp_path, data):
         with running(data / "platform") as up:
@@ -121,10 +121,10 @@ def test_a_platform_starts_on_a_full_disk_and_is_emptied_there(tmp_path: Path) -
             up.enmasse("purge", "second")
             up.enmasse("purge", "marks")
             assert stored(up) == 0
-            assert fill(up, "second") > 0, "there is room again"
+            assert fill(up, "second") > 0, "the purge must free space"
 
 
-def test_a_disk_too_small_for_the_journal_is_an_error_at_the_start(tmp_path: Path) -> None:
+def test_start_fails_on_a_disk_too_small_for_the_journal(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with disk("ext4", 60, tmp_path, data):
         done = subprocess.run(
@@ -150,7 +150,7 @@ def api(up: Platform) -> httpx2.Client:
     return httpx2.Client(base_url=up.url("http"), headers=headers, timeout=60)
 
 
-def test_a_full_disk_refuses_resources_and_serves_on(tmp_path: Path) -> None:
+def test_full_disk_refuses_resources_and_keeps_serving(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with disk("ext4", 600, tmp_path, data):
         with running(data / "platform") as up, api(up) as client:
@@ -188,7 +188,7 @@ def test_a_full_disk_refuses_resources_and_serves_on(tmp_path: Path) -> None:
 
 
 def send_until_refused(up: Platform, to: str) -> tuple[list[str], list[str]]:
-    """Send until two messages in turn are refused; return the ids accepted, and the two errors."""
+    """Send until two messages are rejected; return the accepted ids and the two errors."""
     accepted: list[str] = []
     refused: list[str] = []
     with closing(BlockingConnection(up.url(), timeout=60)) as connection:
@@ -206,7 +206,7 @@ def send_until_refused(up: Platform, to: str) -> tuple[list[str], list[str]]:
     return accepted, refused
 
 
-def test_a_failing_sync_stops_storing_and_nothing_else(tmp_path: Path) -> None:
+def test_failed_fsync_stops_the_journal_but_not_the_platform(tmp_path: Path) -> None:
     with running(tmp_path) as up:
         for name in ("orders", "before"):
             up.enmasse("create", "address", name, "--type", "queue")
@@ -226,13 +226,13 @@ def test_a_failing_sync_stops_storing_and_nothing_else(tmp_path: Path) -> None:
         up.enmasse("create", "address", "direct", "--type", "anycast")
         listed = json.loads(up.enmasse("get", "addresses", "--output", "json"))["items"]
         status = {one["spec"]["address"]: one["status"] for one in listed}
-        assert status["direct"]["phase"] == "Active", "what needs no disk is served"
+        assert status["direct"]["phase"] == "Active", "direct addresses need no disk"
         for name in ("orders", "before"):
             assert status[name]["phase"] == "Failed"
             assert "sync failed" in status[name]["messages"][0]
         with closing(BlockingConnection(up.url(), timeout=20)) as connection:
             receiver = connection.create_receiver("before", credit=1)
-            assert receiver.receive(timeout=20).id == "before", "reading goes on"
+            assert receiver.receive(timeout=20).id == "before", "reads must still work"
             receiver.release(delivered=False)
         up.kill()
     with running(tmp_path) as up, closing(BlockingConnection(up.url(), timeout=20)) as connection:
@@ -246,10 +246,10 @@ def test_a_failing_sync_stops_storing_and_nothing_else(tmp_path: Path) -> None:
         last = str(receiver.receive(timeout=20).id)
         if last == f"orders-{len(accepted)}":
             last = str(receiver.receive(timeout=20).id)
-        assert last == "after", "of those refused, only the first may be there"
+        assert last == "after", "of the rejected messages, only the first may be stored"
 
 
-def test_what_the_disk_does_not_give_at_once_comes_later(tmp_path: Path) -> None:
+def test_failed_disk_reads_are_retried(tmp_path: Path) -> None:
     names = [f"m{number}" for number in range(20)]
     with running(tmp_path) as up:
         with closing(BlockingConnection(up.url(), timeout=60)) as connection:

@@ -1,4 +1,4 @@
-"""The examples, run as their README says: request-reply, competing-consumers, fan-out."""
+"""The examples, run as in their README: request-reply, competing-consumers, fan-out."""
 
 import os
 import subprocess
@@ -36,7 +36,7 @@ ENVIRONMENT = os.environ | {"NODE_PATH": str(CACHE / "javascript" / "node_module
 
 @contextmanager
 def started(*commands: list[str]) -> Iterator[list[subprocess.Popen[str]]]:
-    """Run programs until the block ends; each has said `ready` before it begins."""
+    """Run programs until the block ends; each has printed `ready` before the block begins."""
     programs = [
         subprocess.Popen(line, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True)
         for line in commands
@@ -83,14 +83,14 @@ def test_competing_consumers(examples: Platform) -> None:
     workers = [command("competing-consumers", program, examples) for program in INTERPRETERS]
     with started(*workers) as (python, javascript):
         examples.enmasse("send", "jobs", "--url", examples.url(), "--count", str(count))
-        # The send has ended, so every job is done and printed; nobody is told twice.
+        # The send has ended, so every job is done and printed, each by one worker.
         for worker in (python, javascript):
             worker.terminate()
         done = [
             len(worker.communicate(timeout=30)[0].splitlines()) for worker in (python, javascript)
         ]
     assert sum(done) == count
-    assert min(done) > 0, "both work"
+    assert min(done) > 0, "both workers must receive jobs"
 
 
 def test_fan_out(examples: Platform) -> None:

@@ -1,4 +1,4 @@
-"""`make run`: the first message arrives where it can, and the text says where things are."""
+"""`make run`: the first message, and the text that is printed."""
 
 import signal
 import subprocess
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.timeout(300)
 
 
 def once(data: Path, *arguments: str | Path) -> str:
-    """Start, pass a first message or not, stop; return what was printed."""
+    """Start, try a first message, stop; return the output."""
     done = subprocess.run(
         [sys.executable, RUN, "--once", "--data", data, *PORTS, *arguments],
         check=True,
@@ -27,14 +27,14 @@ def once(data: Path, *arguments: str | Path) -> str:
     return done.stdout
 
 
-def test_the_first_message_arrives(tmp_path: Path) -> None:
+def test_run_script_passes_a_first_message(tmp_path: Path) -> None:
     said = once(tmp_path)
     assert "a first message has crossed it" in said
     for name in LISTENERS:
         assert f"  {name:6} 127.0.0.1:" in said
 
 
-def test_it_starts_again_whatever_has_been_declared(tmp_path: Path) -> None:
+def test_run_script_restarts_with_changed_resources(tmp_path: Path) -> None:
     with running(tmp_path) as up:
         up.enmasse("create", "addressspace", "shop")
         up.enmasse("create", "user", "alice", "--password", "wonderland")
@@ -46,19 +46,23 @@ def test_it_starts_again_whatever_has_been_declared(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("listener", ["amqp", "http"])
-def test_without_a_listener_there_is_no_first_message(tmp_path: Path, listener: str) -> None:
+def test_run_script_skips_the_first_message_without_a_listener(
+    tmp_path: Path, listener: str
+) -> None:
     assert f"--{listener}-port is off" in once(tmp_path, f"--{listener}-port", "off")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
-def test_a_signal_stops_the_platform_too(tmp_path: Path, number: signal.Signals) -> None:
+def test_signal_to_the_run_script_stops_the_platform(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     command = [sys.executable, RUN, "--data", tmp_path, *PORTS]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         while not (line := process.stdout.readline()).startswith("EnMasse is up"):
             assert line, f"it ended with {process.wait(10)}"
         process.send_signal(number)
-        # at its end: the platform, which has it too, is gone
+        # The pipe ends when the platform, which also has it, has ended.
         process.stdout.read()
         assert process.wait(60) == 0
     assert not (tmp_path / "endpoint.json").exists()

@@ -1,6 +1,6 @@
-"""AMQP 1.0 frame by frame over a real socket: what the standard says that a peer must answer.
+"""AMQP 1.0 frame by frame over a socket: the responses that the standard requires of a peer.
 
-Each test names the section (part 2, transport, where no other part is named) that it holds to.
+The names of the tests give the sections that they check.
 """
 
 import struct
@@ -97,11 +97,11 @@ def detached_with(wire: Wire) -> tuple[str, dict[str, Any]]:
     return error_of(fields, 2)
 
 
-def test_2_2_a_protocol_that_is_not_spoken_is_answered_with_one_that_is(platform: Platform) -> None:
+def test_2_2_unsupported_protocol_header_gets_the_supported_one(platform: Platform) -> None:
     for header in (b"AMQP\x00\x00\x09\x01", b"AMQP\x02\x01\x00\x00", b"GET / HT"):
         with Wire(platform.port()) as wire:
             wire.socket.sendall(header)
-            assert wire.read(9) == AMQP, "and nothing behind it but the end"
+            assert wire.read(9) == AMQP, "only the header precedes the end of the stream"
 
 
 def test_2_3_1_a_malformed_frame_closes_with_framing_error(platform: Platform) -> None:
@@ -118,7 +118,7 @@ def test_2_3_1_a_malformed_frame_closes_with_framing_error(platform: Platform) -
             assert closed_with(wire) == "amqp:connection:framing-error"
 
 
-def test_2_4_1_open_stands_on_channel_0(wire: Wire) -> None:
+def test_2_4_1_open_on_another_channel_than_0_closes_with_framing_error(wire: Wire) -> None:
     wire.socket.sendall(AMQP)
     wire.send_on(1, OPEN, "elsewhere")
     assert wire.read(8) == AMQP
@@ -126,7 +126,7 @@ def test_2_4_1_open_stands_on_channel_0(wire: Wire) -> None:
     assert closed_with(wire) == "amqp:connection:framing-error"
 
 
-def test_1_3_4_a_missing_mandatory_field_closes_the_connection(platform: Platform) -> None:
+def test_1_3_4_missing_mandatory_field_closes_with_invalid_field(platform: Platform) -> None:
     with Wire(platform.port()) as wire:
         wire.socket.sendall(AMQP)
         wire.send(OPEN, None)
@@ -151,7 +151,7 @@ def test_2_7_1_a_channel_above_channel_max_closes_with_framing_error(wire: Wire)
     assert closed_with(wire) == "amqp:connection:framing-error"
 
 
-def test_2_5_1_a_session_answers_on_the_channel_it_was_begun_on(wire: Wire) -> None:
+def test_2_5_1_begin_response_names_the_remote_channel(wire: Wire) -> None:
     opened(wire).send_on(37, BEGIN, None, uint(0), uint(0), uint(0))
     assert wire.expect(BEGIN)[0] == 37
     wire.send_on(37, END)
@@ -160,30 +160,30 @@ def test_2_5_1_a_session_answers_on_the_channel_it_was_begun_on(wire: Wire) -> N
     wire.expect(CLOSE)
 
 
-def test_2_4_5_an_empty_frame_is_taken_on_any_channel(wire: Wire) -> None:
+def test_2_4_5_empty_frames_are_accepted(wire: Wire) -> None:
     opened(wire).socket.sendall(struct.pack(">IBBH", 8, 2, 0, 0) * 3)
     wire.send(CLOSE)
     wire.expect(CLOSE)
 
 
-def test_2_7_4_a_flow_is_answered_where_it_asks_for_it(wire: Wire) -> None:
+def test_2_7_4_requested_flow_is_sent_for_session_and_link(wire: Wire) -> None:
     window = [uint(0), WINDOW_MAX, uint(0), WINDOW_MAX]
     begun(wire).send(FLOW, *window, None, None, None, None, None, True)
     answer = wire.expect(FLOW)
-    assert len(answer) < 5 or answer[4] is None, "of the session"
+    assert len(answer) < 5 or answer[4] is None, "the flow is of the session"
     attach(wire, RECEIVER, source("anycast"), target(None))
     wire.send(FLOW, *window, uint(0), uint(0), uint(1), None, None, True)
     assert wire.expect(FLOW)[4] == 0
 
 
-def test_2_6_7_drain_uses_up_the_credit(wire: Wire) -> None:
+def test_2_6_7_drain_consumes_the_remaining_credit(wire: Wire) -> None:
     attach(begun(wire), RECEIVER, source("anycast"), target(None))
     wire.send(FLOW, uint(0), WINDOW_MAX, uint(0), WINDOW_MAX, uint(0), uint(0), uint(5), None, True)
     answer = wire.expect(FLOW)
     assert (answer[5], answer[6], answer[8]) == (5, 0, True)
 
 
-def test_2_7_a_handle_that_is_not_attached_ends_the_session(platform: Platform) -> None:
+def test_2_7_unattached_handle_ends_the_session(platform: Platform) -> None:
     window = [uint(0), WINDOW_MAX, uint(0), WINDOW_MAX]
     for code, fields in (
         (FLOW, [*window, uint(9)]),
@@ -201,7 +201,7 @@ def test_2_7_3_a_handle_in_use_ends_the_session(wire: Wire) -> None:
     assert ended_with(wire) == "amqp:session:handle-in-use"
 
 
-def test_2_7_5_the_first_frame_of_a_delivery_names_it(platform: Platform) -> None:
+def test_2_7_5_first_transfer_without_id_or_tag_detaches_the_link(platform: Platform) -> None:
     for fields in ([uint(0), None, b"tag"], [uint(0), uint(0), None]):
         with Wire(platform.port()) as wire:
             sending(begun(wire))
@@ -209,7 +209,9 @@ def test_2_7_5_the_first_frame_of_a_delivery_names_it(platform: Platform) -> Non
             assert detached_with(wire)[0] == "amqp:invalid-field"
 
 
-def test_2_7_5_later_frames_may_not_change_tag_or_format(platform: Platform) -> None:
+def test_2_7_5_later_transfer_with_another_tag_or_format_detaches_the_link(
+    platform: Platform,
+) -> None:
     for later in ([uint(0), None, b"other"], [uint(0), None, None, uint(7)]):
         with Wire(platform.port()) as wire:
             sending(begun(wire))
@@ -218,8 +220,10 @@ def test_2_7_5_later_frames_may_not_change_tag_or_format(platform: Platform) -> 
             assert detached_with(wire)[0] == "amqp:decode-error"
 
 
-def test_2_6_12_a_tag_is_used_once_among_unsettled_deliveries(platform: Platform) -> None:
-    # The receiver settles nothing, so that the first delivery stays unsettled.
+def test_2_6_12_duplicate_tag_of_an_unsettled_delivery_detaches_the_link(
+    platform: Platform,
+) -> None:
+    # The receiver does not settle, so the first delivery stays unsettled.
     with Wire(platform.port()) as receiver, Wire(platform.port()) as wire:
         attach(begun(receiver), RECEIVER, source("anycast"), target(None))
         window = [uint(0), WINDOW_MAX, uint(0), WINDOW_MAX]
@@ -231,7 +235,7 @@ def test_2_6_12_a_tag_is_used_once_among_unsettled_deliveries(platform: Platform
         assert detached_with(wire)[0] == "amqp:decode-error"
 
 
-def test_2_6_12_the_same_tag_on_two_links_is_fine(wire: Wire) -> None:
+def test_2_6_12_same_tag_on_two_links_is_accepted(wire: Wire) -> None:
     sending(begun(wire))
     sending(wire, handle=1)
     transfer(wire, 0, b"tag")
@@ -242,13 +246,13 @@ def test_2_6_12_the_same_tag_on_two_links_is_fine(wire: Wire) -> None:
         settled |= set(range(fields[1], (fields[2] if fields[2] is not None else fields[1]) + 1))
 
 
-def test_2_7_5_a_transfer_may_not_ask_for_second_on_a_link_that_settles_first(wire: Wire) -> None:
+def test_2_7_5_transfer_with_rcv_settle_mode_second_on_a_first_link_detaches(wire: Wire) -> None:
     sending(begun(wire), rcv=0)
     wire.send(TRANSFER, uint(0), uint(0), b"tag", uint(0), False, False, ubyte(1), payload=BODY)
     assert detached_with(wire)[0] == "amqp:invalid-field"
 
 
-def test_2_4_2_frames_may_be_sent_before_any_answer(wire: Wire) -> None:
+def test_2_4_2_pipelined_frames_are_accepted(wire: Wire) -> None:
     parts = [
         AMQP,
         encoded(0, OPEN, "pipelined"),
@@ -276,13 +280,13 @@ def test_2_4_2_frames_may_be_sent_before_any_answer(wire: Wire) -> None:
         wire.expect(code)
 
 
-def test_2_6_13_a_peer_that_resumes_is_told_that_nothing_is_unsettled(wire: Wire) -> None:
+def test_2_6_13_resuming_attach_gets_an_empty_unsettled_map(wire: Wire) -> None:
     ends = [source(None), target("queue")]
     begun(wire).send(ATTACH, "s", uint(0), SENDER, None, None, *ends, {}, None, uint(0))
     assert wire.expect(ATTACH)[7] == {}
 
 
-def test_a_sender_that_cannot_be_resumed_settles_first(wire: Wire) -> None:
+def test_non_resumable_sender_gets_rcv_settle_mode_first(wire: Wire) -> None:
     answer = sending(begun(wire), rcv=1)
     assert answer[4] in (None, 0)
     transfer(wire, 0, b"tag")
@@ -295,7 +299,9 @@ def outcomes(*names: str) -> Described:
     return Described(ulong(0x28), [*[None] * 9, listed])
 
 
-def test_anonymous_terminus_2_2_2_what_goes_nowhere_is_told(platform: Platform) -> None:
+def test_anonymous_terminus_2_2_2_unknown_address_is_not_found_with_the_tag(
+    platform: Platform,
+) -> None:
     astray = properties_to("nowhere") + BODY
     for end, settled, detaches in (
         (source(None), False, False),
@@ -321,7 +327,7 @@ def properties_to(address: str) -> bytes:
     return b"\x00\x53\x73\xc0" + bytes([len(fields) + 1, 3]) + fields
 
 
-def test_3_5_3_and_3_5_9_a_node_to_be_made_is_described_as_the_standard_says(
+def test_3_5_3_and_3_5_9_malformed_dynamic_node_detaches_with_decode_error(
     platform: Platform,
 ) -> None:
     def made(address: str | None, properties: dict[Any, Any] | None) -> Described:
@@ -348,7 +354,7 @@ def test_5_3_2_a_mechanism_that_is_not_offered_is_refused(wire: Wire) -> None:
     assert wire.read(1) == b""
 
 
-def test_5_3_2_what_only_a_server_sends_ends_the_connection(platform: Platform) -> None:
+def test_5_3_2_server_only_sasl_frame_ends_the_connection(platform: Platform) -> None:
     for code, fields in ((MECHANISMS, [symbol("X")]), (CHALLENGE, [b""]), (OUTCOME, [ubyte(0)])):
         with Wire(platform.port()) as wire:
             wire.socket.sendall(SASL)
@@ -358,7 +364,7 @@ def test_5_3_2_what_only_a_server_sends_ends_the_connection(platform: Platform) 
             assert wire.read(1) == b"", code
 
 
-def test_5_3_1_an_empty_sasl_frame_and_an_amqp_frame_end_the_exchange(platform: Platform) -> None:
+def test_5_3_1_empty_sasl_frame_or_amqp_frame_ends_the_sasl_exchange(platform: Platform) -> None:
     for frame in (struct.pack(">IBBH", 8, 2, 1, 0), encoded(0, OPEN, "bypass")):
         with Wire(platform.port()) as wire:
             wire.socket.sendall(SASL)
@@ -368,7 +374,7 @@ def test_5_3_1_an_empty_sasl_frame_and_an_amqp_frame_end_the_exchange(platform: 
             assert wire.read(1) == b""
 
 
-def test_5_3_2_the_exchange_may_be_sent_in_one_go(wire: Wire) -> None:
+def test_5_3_2_pipelined_sasl_exchange_is_accepted(wire: Wire) -> None:
     parts = [
         SASL,
         encoded(0, INIT, symbol("ANONYMOUS"), kind=1),
@@ -384,7 +390,7 @@ def test_5_3_2_the_exchange_may_be_sent_in_one_go(wire: Wire) -> None:
     wire.expect(OPEN)
 
 
-def test_2_7_2_a_session_has_more_links_than_any_client_needs(wire: Wire) -> None:
+def test_2_7_2_session_offers_a_handle_max_of_65535(wire: Wire) -> None:
     opened(wire).send(BEGIN, None, uint(0), WINDOW_MAX, WINDOW_MAX)
     assert wire.expect(BEGIN)[4] == 65_535
     wire.send(

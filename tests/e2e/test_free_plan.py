@@ -1,4 +1,4 @@
-"""The limits of the default free plan hold for what is really connected."""
+"""The limits of the default free plan, with connected clients."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
@@ -47,12 +47,12 @@ def free(start_platform: Start, tmp_path_factory: pytest.TempPathFactory) -> Pla
 
 @pytest.fixture
 def connection(free: Platform) -> Iterator[BlockingConnection]:
-    """A connection to it."""
+    """A connection to the platform."""
     with closing(BlockingConnection(free.url(), timeout=60)) as connection:
         yield connection
 
 
-def test_the_eleventh_connection_is_refused_until_one_goes(free: Platform) -> None:
+def test_eleventh_connection_is_refused(free: Platform) -> None:
     with ExitStack() as stack:
         opened = [
             stack.enter_context(closing(BlockingConnection(free.url(), timeout=60)))
@@ -73,7 +73,7 @@ def test_the_fifty_first_link_is_refused(connection: BlockingConnection) -> None
     assert refused.value.condition == "amqp:resource-limit-exceeded"
 
 
-def test_a_message_may_be_so_large(connection: BlockingConnection) -> None:
+def test_message_above_the_size_limit_detaches_the_link(connection: BlockingConnection) -> None:
     sender = connection.create_sender("orders")
     assert sender.link.remote_max_message_size == MESSAGE_BYTES
     with pytest.raises(LinkDetached) as refused:
@@ -81,18 +81,20 @@ def test_a_message_may_be_so_large(connection: BlockingConnection) -> None:
     assert refused.value.condition == "amqp:link:message-size-exceeded"
 
 
-def test_more_than_fifty_messages_a_second_wait(connection: BlockingConnection) -> None:
+def test_sender_above_fifty_messages_a_second_runs_out_of_credit(
+    connection: BlockingConnection,
+) -> None:
     sender = connection.create_sender("orders")
     at_once = 0
     while sender.link.credit > 0 or at_once == 0:
         sender.send(Message(body="x"))
         at_once += 1
-        assert at_once < 1000 * MESSAGES_A_SECOND, "nothing slows it"
-    # Nothing is refused: it goes on by itself.
+        assert at_once < 1000 * MESSAGES_A_SECOND, "the rate does not bound the sender"
+    # No message is refused; credit returns by itself.
     sender.send(Message(body="x"), timeout=60)
 
 
-def test_an_eleventh_address_has_no_room(free: Platform, tmp_path: Path) -> None:
+def test_eleventh_address_exceeds_the_quota(free: Platform, tmp_path: Path) -> None:
     def apply(first: int, last: int) -> int:
         file = tmp_path / "more.yaml"
         file.write_text("---".join(MORE.format(number=n) for n in range(first, last + 1)))

@@ -27,7 +27,7 @@ UNIT = ROOT / "deploy" / "systemd" / "enmasse.service"
 EXPOSURE_MAX = 20
 """Highest exposure of the unit in tenths of the scale of `systemd-analyze security`, 0 to 10."""
 
-# Packaging compiles nothing anew beside the build that the tests run on, but links and compresses.
+# Packaging reuses the compiled code of the tests, but links and compresses.
 pytestmark = pytest.mark.timeout(600)
 
 
@@ -52,7 +52,7 @@ def installed(packages: tuple[Path, Path], tmp_path_factory: pytest.TempPathFact
 
 
 def first_message(program: Path, data: Path) -> str:
-    """Send a message by a program and receive it again; return what was received."""
+    """Send a message by a program and receive it; return the output of the receiver."""
     elsewhere = {"cwd": data, "text": True, "timeout": 60.0, "check": True}
     send = [program, "send", "queue", "--body", "first", "--data", data]
     subprocess.run(send, stdout=subprocess.DEVNULL, **elsewhere)
@@ -60,12 +60,12 @@ def first_message(program: Path, data: Path) -> str:
     return str(subprocess.run(receive, stdout=subprocess.PIPE, **elsewhere).stdout)
 
 
-def test_the_wheel_alone_passes_a_first_message(installed: Path, tmp_path: Path) -> None:
+def test_installed_wheel_passes_a_first_message(installed: Path, tmp_path: Path) -> None:
     with running(tmp_path, program=(installed,)):
         assert first_message(installed, tmp_path) == "first\n"
 
 
-def test_the_wheel_is_for_every_python_from_3_11_on_and_has_no_leftovers(
+def test_wheel_supports_every_python_since_3_11_and_has_no_leftovers(
     packages: tuple[Path, Path],
 ) -> None:
     assert re.fullmatch(r"enmasse-[\d.]+-cp311-abi3-manylinux_\d+_\d+_\w+\.whl", packages[0].name)
@@ -77,11 +77,11 @@ def test_the_wheel_is_for_every_python_from_3_11_on_and_has_no_leftovers(
     assert not [name for name in names if "__pycache__" in name]
 
 
-def test_the_sdist_has_all_that_a_build_needs(packages: tuple[Path, Path], tmp_path: Path) -> None:
+def test_sdist_contains_every_build_input(packages: tuple[Path, Path], tmp_path: Path) -> None:
     with tarfile.open(packages[1]) as sdist:
         sdist.extractall(tmp_path, filter="data")
     (folder,) = tmp_path.iterdir()
-    assert not list(folder.rglob("*.so")), "what was built here is no source"
+    assert not list(folder.rglob("*.so")), "build outputs are not sources"
     for name in ("pyproject.toml", "Cargo.lock", "LICENSE", "README.md"):
         assert (folder / name).is_file(), name
     resolve = ["cargo", "metadata", "--locked", "--offline", "--format-version", "1"]
@@ -93,7 +93,7 @@ def test_the_sdist_has_all_that_a_build_needs(packages: tuple[Path, Path], tmp_p
 
 @dataclass
 class Image:
-    """What the steps of a Containerfile leave in a bare folder."""
+    """The result of the steps of a Containerfile in an empty folder."""
 
     root: Path
     environment: dict[str, str]
@@ -131,7 +131,7 @@ class Image:
 def image(packages: tuple[Path, Path], tmp_path: Path) -> Image:
     """The steps of the Containerfile, in an empty folder and with an empty environment."""
     environment = {"ROOT": str(tmp_path), "PATH": os.environ["PATH"], "HOME": str(tmp_path)}
-    # Where packages come from is a matter of the machine.
+    # The package index is a setting of the machine.
     environment |= {name: one for name, one in os.environ.items() if name.startswith("PIP_")}
     made = Image(tmp_path, environment)
     text = re.sub(r"^#.*\n", "", CONTAINERFILE.read_text(), flags=re.MULTILINE)
@@ -152,12 +152,12 @@ spec:
 """
 
 
-def test_the_steps_of_the_container_make_a_platform_that_waits_for_its_first_user(
+def test_container_image_starts_a_platform_that_requires_users(
     image: Image,
 ) -> None:
     data = Path(image.environment["ENMASSE_DATA"])
     assert data.is_relative_to(image.root)
-    assert list((image.root / "build").glob("*")) == [], "what was needed to build is gone"
+    assert list((image.root / "build").glob("*")) == [], "build inputs must be removed"
     program = shutil.which(image.entrypoint[0], path=image.environment["PATH"])
     assert program is not None and Path(program).is_relative_to(image.root)
     assert image.command == ["up"]
@@ -169,21 +169,21 @@ def test_the_steps_of_the_container_make_a_platform_that_waits_for_its_first_use
         ours = {"env": image.environment, "text": True, "timeout": 60.0}
         subprocess.run([program, "apply", "-f", document], check=True, **ours)
         refused = subprocess.run([program, "send", "queue", "--body", "x"], **ours)
-        assert refused.returncode == 4, "nobody comes in without a name"
+        assert refused.returncode == 4, "anonymous clients must be refused"
         url = ["--url", f"amqp://alice:wonderland@127.0.0.1:{up.port()}"]
         subprocess.run([program, "send", "queue", "--body", "first", *url], check=True, **ours)
 
 
 @contextmanager
 def service_manager(folder: Path) -> Iterator[tuple[socket.socket, dict[str, str]]]:
-    """A socket as systemd has it, and the environment that names it."""
+    """A notification socket like that of systemd, and the environment that names it."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
         listener.bind(str(folder / "notify"))
         listener.settimeout(60)
         yield listener, {"NOTIFY_SOCKET": str(folder / "notify")}
 
 
-def test_the_service_manager_hears_when_it_is_ready_what_it_does_and_that_it_ends(
+def test_service_manager_is_notified_of_ready_status_and_stopping(
     tmp_path: Path,
 ) -> None:
     with service_manager(tmp_path) as (listener, environment):
@@ -204,12 +204,12 @@ def unit(installed: Path, tmp_path: Path) -> Path:
     return path
 
 
-def test_systemd_has_nothing_to_say_against_the_unit(unit: Path) -> None:
+def test_systemd_analyze_verify_accepts_the_unit(unit: Path) -> None:
     done = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True)
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
-def test_the_unit_leaves_little_to_a_process_that_is_taken_over(unit: Path) -> None:
+def test_exposure_of_the_systemd_unit_is_below_its_limit(unit: Path) -> None:
     judge = ["systemd-analyze", "security", "--offline=true", f"--threshold={EXPOSURE_MAX}", unit]
     done = subprocess.run(judge, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-200:]

@@ -48,7 +48,7 @@ def test_an_address_applied_to_the_cluster_is_served(platform: Platform, kubectl
     assert head.split()[:4] == ["NAME", "ADDRESS", "TYPE", "PLAN"]
     assert "Active" in row
     exchange(platform, "orders")
-    # The one API shows what the other has.
+    # Both APIs show the same resource.
     shown = json.loads(platform.enmasse("get", "addresses", "orders", "-o", "json"))
     there = json.loads(kubectl("get", "address", "default.orders", "-o", "json"))
     for name in ("uid", "generation", "creationTimestamp"):
@@ -63,7 +63,7 @@ def test_an_address_applied_to_the_cluster_is_served(platform: Platform, kubectl
                 break
 
 
-def test_an_address_of_the_command_line_is_one_of_the_cluster(
+def test_address_created_by_command_is_stored_in_the_cluster(
     platform: Platform, kubectl: Kubectl
 ) -> None:
     said = platform.enmasse("create", "address", "letters", "--type", "queue")
@@ -75,7 +75,7 @@ def test_an_address_of_the_command_line_is_one_of_the_cluster(
     assert kubectl("get", "address", "default.letters", "--ignore-not-found") == ""
 
 
-def test_a_platform_finds_again_what_it_served(
+def test_stored_messages_survive_a_restart_with_a_kubernetes_store(
     cluster: KubeServer, kubectl: Kubectl, tmp_path: Path
 ) -> None:
     environment = {"ENMASSE_STORE": cluster.url}
@@ -96,13 +96,13 @@ def test_a_platform_finds_again_what_it_served(
 def test_manifests_without_a_plan_and_with_a_password_are_served(
     platform: Platform, kubectl: Kubectl
 ) -> None:
-    """As the original's are: what admission would fill in and take out is the platform's to do."""
+    """In a cluster the platform itself adds the default plan and removes the password."""
     space = proton_client.SPACE.replace("default", "team").replace(
         "{type: standard}", "{type: standard, authenticationService: {type: standard}}"
     )
     documents = [proton_client.user("alice", "orders"), proton_client.address("orders"), space]
     text = "---\n".join(documents).replace("default.", "team.")
-    # The original's group of users, which is the one that a cluster has.
+    # In a cluster users belong to the API group `user.enmasse.io`.
     text = text.replace("enmasse.io/v1beta1\nkind: Mess", "user.enmasse.io/v1beta1\nkind: Mess")
     for _ in range(2):
         kubectl("apply", "-f", "-", stdin=text)
@@ -120,7 +120,7 @@ def test_manifests_without_a_plan_and_with_a_password_are_served(
     )
 
 
-def test_what_the_rest_does_not_allow_waits_and_says_for_what(
+def test_inadmissible_address_in_the_cluster_is_not_ready_with_a_reason(
     platform: Platform, kubectl: Kubectl
 ) -> None:
     spec = ORDERS["spec"]
@@ -138,7 +138,7 @@ def test_what_the_rest_does_not_allow_waits_and_says_for_what(
         document = ORDERS | {"metadata": {"name": name}, "spec": one}
         refused = kubectl.say("apply", "-f", "-", stdin=yaml.safe_dump(document))
         if refused.code != 0:
-            assert told in refused.err  # the definition knows by itself
+            assert told in refused.err  # refused by the schema of the definition
             continue
         kubectl("wait", "--for=condition=Ready=false", f"address/{name}", "--timeout=30s")
         message = kubectl("get", "address", name, "-o", "jsonpath={.status.messages[0]}")
@@ -146,7 +146,7 @@ def test_what_the_rest_does_not_allow_waits_and_says_for_what(
     exchange(platform, "orders")
 
 
-def test_tokens_of_the_api_are_secrets_of_the_cluster(platform: Platform, kubectl: Kubectl) -> None:
+def test_api_tokens_are_secrets_of_the_cluster(platform: Platform, kubectl: Kubectl) -> None:
     token = platform.enmasse("token", "create", "ci", "--grant", "tenant-edit=shop").strip()
     assert "tenant-edit shop" in platform.enmasse("token", "list")
     where = ("-n", "enmasse-tokens")
@@ -160,7 +160,7 @@ def test_tokens_of_the_api_are_secrets_of_the_cluster(platform: Platform, kubect
         return httpx2.get(url.format(namespace), headers=headers).status_code
 
     assert (answer(), answer("default")) == (200, 403)
-    # kubectl narrows it to another namespace, spoils it, and takes it back: each counts at once.
+    # Each change by kubectl applies at once: another namespace, the first one, a bad expiry.
     for data, expected in (
         ({"tenant-edit": "default"}, 403),
         ({"tenant-edit": "shop"}, 200),

@@ -12,7 +12,7 @@ from platform_process import Platform
 from wire import ACCEPTED, CLOSE, DISPOSITION, FLOW, RECEIVER, SENDER, TRANSFER, WINDOW_MAX, Wire
 
 CHUNK_BYTES = 120 * 1024
-# Who only receives still has to say now and then that it is there.
+# A client that only receives has to send frames within its idle timeout.
 BEAT_BYTES = 64 * 1024 * 1024
 GROWTH_BYTES_MAX = 64 * 1024 * 1024
 DATA_SECTION = b"\x00\x53\x75\xb0"
@@ -84,7 +84,7 @@ def pass_through(platform: Platform, body_bytes: int) -> None:
 
 
 @pytest.mark.timeout(120)
-def test_a_message_is_on_its_way_before_its_last_frame(platform: Platform) -> None:
+def test_large_message_is_forwarded_before_its_last_frame(platform: Platform) -> None:
     pass_through(platform, 16 * 1024 * 1024)
 
 

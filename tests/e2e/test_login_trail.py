@@ -1,4 +1,4 @@
-"""Who came in and who was refused, as the operator reads it."""
+"""Accepted and refused logins, as the operator reads them."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ def written(platform: Platform) -> list[dict[str, Any]]:
     return [one for one in items if one.get("who") == "alice"]
 
 
-def test_T_AS_16_logins_are_in_the_trail_and_secrets_are_not(platform: Platform) -> None:
+def test_T_AS_16_audit_lists_logins_without_their_secrets(platform: Platform) -> None:
     subprocess.run(
         [ENMASSE, *USER],
         env=platform.environment | {"ENMASSE_PASSWORD": "wonderland"},

@@ -1,4 +1,4 @@
-"""The management node of a real process, as clients of the AMQP Management draft ask it."""
+"""The management node of a platform process, by the AMQP Management draft."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,7 +39,7 @@ class TargetAddress(ReceiverOption):  # type: ignore[misc]
 
 @contextmanager
 def asking(platform: Platform, own: str | None) -> Iterator[Any]:
-    """Ask over links of one connection; answers come by a dynamic node or by the node itself."""
+    """Send requests on one connection; responses arrive by a dynamic node or the node itself."""
     with connected(platform) as connection:
         if own is None:
             replies = connection.create_receiver(None, dynamic=True, credit=10)
@@ -62,7 +62,7 @@ def asking(platform: Platform, own: str | None) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("own", [None, "my answers"])
-def test_addresses_say_what_they_are_and_have(platform: Platform, own: str | None) -> None:
+def test_management_read_and_query_describe_addresses(platform: Platform, own: str | None) -> None:
     with asking(platform, own) as ask:
 
         def read(name: str) -> Message:
@@ -92,7 +92,7 @@ def test_addresses_say_what_they_are_and_have(platform: Platform, own: str | Non
         assert [row for row in listed["results"] if row in names] == names
 
 
-def test_a_request_without_a_way_back_is_rejected(platform: Platform) -> None:
+def test_management_request_without_reply_to_is_rejected(platform: Platform) -> None:
     with connected(platform) as connection:
         requests = connection.create_sender("$management")
         with pytest.raises(SendException):

@@ -1,4 +1,4 @@
-"""`/metrics` and its page in the guide name the same things."""
+"""`/metrics` and its page in the guide name the same metrics."""
 
 import re
 import time
@@ -32,7 +32,7 @@ def documented() -> set[str]:
 
 @pytest.fixture(scope="module")
 def scraped(platform: Platform) -> set[str]:
-    """The names of all samples that a scrape gives while somebody is connected."""
+    """The names of all samples of a scrape while a client is connected."""
     with closing(BlockingConnection(platform.url())):
         text = httpx2.get(f"{platform.url('http')}/metrics").text
     return set(re.findall(r"^((?:enmasse|process)_\w+)", text, re.MULTILINE))
@@ -51,17 +51,17 @@ def test_every_metric_is_documented(scraped: set[str]) -> None:
     assert not {name for name in scraped if not any(fits(pattern, name) for pattern in page)}
 
 
-def test_every_documented_metric_is_there(scraped: set[str]) -> None:
+def test_every_documented_metric_exists(scraped: set[str]) -> None:
     assert not {p for p in documented() if not any(fits(p, name) for name in scraped)}
 
 
-def test_the_canary_of_a_node_comes_back_and_is_seen_nowhere_else(platform: Platform) -> None:
+def test_canary_succeeds_and_its_space_is_hidden(platform: Platform) -> None:
     deadline = time.monotonic() + WAIT_S
     while True:
         text = httpx2.get(f"{platform.url('http')}/metrics?addresses=all").text
         if "enmasse_canary_messages_total 0.0" not in text:
             break
-        assert time.monotonic() < deadline, "it flies"
+        assert time.monotonic() < deadline, "the canary sent no message in time"
     assert "enmasse_canary_ok 1.0" in text
     assert "enmasse_canary_failures_total 0.0" in text
     assert "health" not in text

@@ -1,4 +1,4 @@
-"""How fast and how much a space may send, as its clients meet it."""
+"""The message rate and the allowance of a space, as its clients see them."""
 
 import json
 import threading
@@ -57,7 +57,7 @@ def is_sending(platform: Platform) -> str:
 
 
 def send_until_stuck(sender: BlockingSender) -> int:
-    """Send until there is no credit for a second; how many that were."""
+    """Send until there is no credit for a second; return the number of messages."""
     count = 0
     while True:
         try:
@@ -68,15 +68,17 @@ def send_until_stuck(sender: BlockingSender) -> int:
         assert count < 100_000
 
 
-def test_a_rate_slows_senders_and_refuses_none(tmp_path: Path, start_platform: Start) -> None:
+def test_message_rate_delays_senders_without_refusals(
+    tmp_path: Path, start_platform: Start
+) -> None:
     file = plans(tmp_path, "{messagesPerSecond: 50}")
     platform = start_platform("-f", file)
     with closing(BlockingConnection(platform.url(), timeout=60)) as connection:
         sender, began = connection.create_sender("orders"), time.monotonic()
         for number in range(150):
             sender.send(Message(body=number))
-        assert time.monotonic() - began > 1.8, "fifty at once, and fifty a second"
-        # The plan changes under a link that waits.
+        assert time.monotonic() - began > 1.8, "a burst of 50 messages, then 50 a second"
+        # The plan changes while the link waits for credit.
         faster = str(plans(tmp_path, "{}"))
         thread = threading.Thread(target=platform.enmasse, args=("apply", "-f", faster))
         thread.start()
@@ -89,7 +91,7 @@ def test_a_rate_slows_senders_and_refuses_none(tmp_path: Path, start_platform: S
             receiver.accept()
 
 
-def test_an_allowance_that_is_used_up_ends_credit_until_it_grows(tmp_path: Path) -> None:
+def test_exhausted_allowance_stops_credit_until_it_is_raised(tmp_path: Path) -> None:
     data = tmp_path / "data"
     small = plans(tmp_path, "{messagesPerSecond: 100, allowance: {period: month, messages: 150}}")
     with (
@@ -98,14 +100,14 @@ def test_an_allowance_that_is_used_up_ends_credit_until_it_grows(tmp_path: Path)
     ):
         assert is_sending(platform) == "True"
         sent = send_until_stuck(connection.create_sender("orders"))
-        # The counters are looked at every second, and until then the rate bounds it.
+        # Counters are checked once a second; until then only the rate bounds the messages.
         assert 150 <= sent <= 450
         platform.enmasse("wait", "addressspace", "default", "--for", "condition=Sending=False")
         messages = str(status(platform)["messages"])
         assert "the allowance of 150 messages of 20" in messages
         assert "until 20" in messages
         receiver = connection.create_receiver("orders", credit=10)
-        assert receiver.receive(timeout=30).body == "x", "what is there can be had"
+        assert receiver.receive(timeout=30).body == "x", "stored messages stay available"
         receiver.accept()
     with (
         running(data) as platform,

@@ -1,4 +1,4 @@
-"""`enmasse up` as a process: what it prints, what it refuses, how it ends. Contracts, section 1."""
+"""`enmasse up` as a process: output, refusals and signals. Contracts, section 1."""
 
 import signal
 import socket
@@ -20,7 +20,7 @@ OFF = [part for name in LISTENERS for part in (f"--{name}-port", "off")]
 
 
 def refused(*arguments: str | Path) -> str:
-    """Start `enmasse up` where it cannot start; return the one line that says why."""
+    """Start `enmasse up` where it cannot start; return its one line of error."""
     done = subprocess.run(
         [ENMASSE, "up", "--output", "json", *OFF, *arguments],
         capture_output=True,
@@ -34,19 +34,19 @@ def refused(*arguments: str | Path) -> str:
     return lines[0]
 
 
-def test_it_is_one_process_and_answers_on_every_listener(platform: Platform) -> None:
+def test_process_accepts_connections_on_every_listener(platform: Platform) -> None:
     assert set(platform.endpoints) == set(LISTENERS)
     for place in platform.endpoints.values():
         socket.create_connection((place["host"], place["port"]), timeout=20).close()
 
 
-def test_health_and_readiness_are_answered(platform: Platform) -> None:
+def test_healthz_and_readyz_return_200(platform: Platform) -> None:
     for page in ("healthz", "readyz"):
         assert httpx2.get(f"{platform.url('http')}/{page}").status_code == 200
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
-def test_a_signal_ends_it_cleanly(tmp_path: Path, number: signal.Signals) -> None:
+def test_signal_ends_the_process_cleanly(tmp_path: Path, number: signal.Signals) -> None:
     with running(tmp_path) as up, closing(BlockingConnection(up.url())) as connection:
         connection.create_receiver("anycast")
         up.process.send_signal(number)
@@ -55,13 +55,13 @@ def test_a_signal_ends_it_cleanly(tmp_path: Path, number: signal.Signals) -> Non
         assert up.process.stdout.read() == "", "stdout carries one line and nothing after"
 
 
-def test_only_the_listeners_asked_for_are_on(tmp_path: Path) -> None:
+def test_only_enabled_listeners_are_open(tmp_path: Path) -> None:
     off = [part for name in ("amqps", "ws", "wss", "https") for part in (f"--{name}-port", "off")]
     with running(tmp_path, *off) as up:
         assert set(up.endpoints) == {"amqp", "http"}
 
 
-def test_a_taken_port_is_named(tmp_path: Path) -> None:
+def test_start_names_a_used_tcp_port(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert str(port) in refused("--data", tmp_path, "--amqp-port", str(port))
@@ -109,7 +109,7 @@ def test_logs_go_to_stderr_as_json_lines(tmp_path: Path) -> None:
     assert all(line.startswith("{") for line in logs.splitlines())
 
 
-def test_a_link_is_told_when_the_platform_stops(tmp_path: Path) -> None:
+def test_shutdown_closes_connections_with_connection_forced(tmp_path: Path) -> None:
     with running(tmp_path) as up, closing(BlockingConnection(up.url())) as connection:
         sender = connection.create_sender("anycast")
         up.process.terminate()

@@ -1,4 +1,4 @@
-"""The ways in which the reader beneath Spark logs in to a platform that asks who comes."""
+"""Logins of the reader beneath Spark at a platform that requires authentication."""
 
 import asyncio
 import base64
@@ -64,7 +64,7 @@ async def fill(platform: Platform, token: str) -> None:
 
 
 def count(**chosen: str) -> int:
-    """Return how many messages a reader with these options finds."""
+    """Return the number of messages that a reader with these options finds."""
     options = option_table.read({"address": "readings", "columns": "offset"} | chosen)
     found = 0
     for partition, one in reading.state(options).partitions.items():
@@ -75,7 +75,9 @@ def count(**chosen: str) -> int:
 
 @pytest.mark.parametrize("listener", ["amqp", "amqps", "wss"])
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_a_password_in_every_mechanism(platform: Platform, listener: str, mechanism: str) -> None:
+def test_spark_reader_logs_in_with_a_password_by_every_mechanism(
+    platform: Platform, listener: str, mechanism: str
+) -> None:
     login = {"user": "alice", "password": PASSWORD, "saslMechanisms": mechanism}
     trusted = str(platform.data / "tls" / "ca.crt")
     assert count(url=platform.url(listener), tlsCa=trusted, **login) == MESSAGES
@@ -84,7 +86,7 @@ def test_a_password_in_every_mechanism(platform: Platform, listener: str, mechan
 
 
 @pytest.mark.parametrize("mechanism", ["OAUTHBEARER", "XOAUTH2"])
-def test_a_token_that_changes_while_the_reader_lives(
+def test_spark_reader_rereads_a_changed_token_file(
     platform: Platform, issuer: Issuer, tmp_path: Path, mechanism: str
 ) -> None:
     file = tmp_path / "token"
@@ -101,7 +103,7 @@ def test_a_token_that_changes_while_the_reader_lives(
 @pytest.mark.parametrize(
     "mechanisms", [{}, {"saslMechanisms": "EXTERNAL"}], ids=["any", "external"]
 )
-def test_a_client_certificate(
+def test_spark_reader_logs_in_with_a_client_certificate(
     platform: Platform, tmp_path: Path, listener: str, mechanisms: dict[str, str]
 ) -> None:
     tls = platform.data / "tls"
@@ -112,7 +114,7 @@ def test_a_client_certificate(
         return {"tlsCertificate": files["certificate"], "tlsKey": files["key"]}
 
     assert count(**asked, **papers("alice")) == MESSAGES
-    # in order, but no user's; and none at all
+    # A valid certificate that names no user, and no certificate.
     for login in (papers("mallory"), {}):
         with pytest.raises(Denied):
             count(**asked, **login)

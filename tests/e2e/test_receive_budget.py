@@ -43,13 +43,13 @@ async def send_all(url: str, to: str, count: int) -> None:
 
 
 async def stopped(up: Platform) -> None:
-    """Wait until the platform does not read some of its connections."""
+    """Wait until the platform has stopped reading some connections."""
     ends = time.monotonic() + 60
     while not await asyncio.to_thread(metric, up, "enmasse_connections_stopped"):
-        assert time.monotonic() < ends, "nobody is stopped"
+        assert time.monotonic() < ends, "no connection was stopped"
 
 
-async def test_a_stalled_disk_stops_senders_to_queues_and_nothing_else(tmp_path: Path) -> None:
+async def test_stalled_disk_blocks_only_senders_to_queues(tmp_path: Path) -> None:
     need("fsfreeze")
     data = tmp_path / "data"
     data.mkdir()
@@ -66,5 +66,5 @@ async def test_a_stalled_disk_stops_senders_to_queues_and_nothing_else(tmp_path:
                     assert BUDGET / 4 < held <= BUDGET
                     await asyncio.to_thread(pass_directly, up)
                     assert await asyncio.to_thread(stored, up) == 0
-            assert stored(up) == SENDERS * MESSAGES, "all were accepted once the disk went on"
+            assert stored(up) == SENDERS * MESSAGES, "all are accepted after the stall"
             assert metric(up, "enmasse_connections_stopped") == 0

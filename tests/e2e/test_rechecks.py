@@ -1,4 +1,4 @@
-"""Who was let in by somebody else's word is asked about again while connected."""
+"""Clients of an external authentication service are rechecked while they are connected."""
 
 import asyncio
 from pathlib import Path
@@ -30,7 +30,7 @@ spec: {{type: standard, authenticationService: {{name: ldap}}}}
 """
 
 
-async def test_T_AU_3_a_right_and_a_user_that_an_external_service_takes_back_go(
+async def test_T_AU_3_right_or_user_revoked_by_an_external_service_ends_links(
     tmp_path: Path,
 ) -> None:
     with authenticator() as known:
@@ -49,7 +49,7 @@ async def test_T_AU_3_a_right_and_a_user_that_an_external_service_takes_back_go(
                             known.authz = {"orders": ["send"]}
                             async for delivery in receiver:
                                 delivery.settle()
-                    # The other link has noticed nothing.
+                    # The other link is not affected.
                     assert await sender.send(Message(body=Value("on"))) == Accepted()
                     known.passwords = {}
                     with pytest.raises(Denied, match="no longer accepted; log in again"):

@@ -1,4 +1,4 @@
-"""Two platforms on one database or cluster: one leads, the other one stand-by and takes over."""
+"""Two platforms on one database or cluster: one leads, the other is on stand-by and takes over."""
 
 import json
 import subprocess
@@ -21,14 +21,14 @@ from proton_client import connected, exchange
 pytestmark = pytest.mark.timeout(180)
 PATIENCE_S = 60.0
 NOT_REACHABLE = 7
-"""How a command ends that should be tried later."""
+"""The exit code of a command that should be retried later."""
 
 Pair = tuple[Platform, Platform]
 
 
 @pytest.fixture
 def pair(shared_url: str, tmp_path: Path) -> Iterator[Pair]:
-    """One that leads, and one that stand-by."""
+    """A leader and a stand-by."""
     with replicas(shared_url, tmp_path) as both:
         yield both
 
@@ -45,7 +45,7 @@ def replicas(url: str, folder: Path) -> Iterator[Pair]:
 
 def leading(platform: Platform) -> Platform:
     """The platform with the listeners that it has once it leads."""
-    # Nobody but a leader makes an address ready, and the command waits for that.
+    # Only a leader makes an address ready, and the command waits for that.
     assert "created and ready" in platform.enmasse("create", "address", "next", "--type", "queue")
     while "amqp" not in (found := endpoints(platform)):
         platform.enmasse("get", "addresses")
@@ -59,11 +59,11 @@ def endpoints(platform: Platform) -> dict[str, dict[str, Any]]:
     return found
 
 
-def test_one_leads_and_both_answer(pair: Pair) -> None:
+def test_leader_and_stand_by_both_serve_the_api(pair: Pair) -> None:
     one, other = pair
     assert set(one.endpoints) == set(LISTENERS)
     assert set(other.endpoints) == {"http", "https"}
-    # The one that stand-by takes the order, the one that leads carries it out.
+    # The stand-by accepts the request, and the leader reconciles it.
     assert "created and ready" in other.enmasse("create", "address", "orders", "--type", "queue")
     exchange(one, "orders")
     listed = [platform.enmasse("get", "addresses", "orders", "-o", "json") for platform in pair]
@@ -82,7 +82,7 @@ def test_one_leads_and_both_answer(pair: Pair) -> None:
     assert (answer.status_code, answer.json()["details"]["code"]) == (503, "E6008")
 
 
-def test_both_show_events_and_what_can_be_chosen(postgres: PostgresServer, tmp_path: Path) -> None:
+def test_both_replicas_show_events_and_schemas(postgres: PostgresServer, tmp_path: Path) -> None:
     with replicas(postgres.new_database(), tmp_path) as pair:
         pair[1].enmasse("create", "address", "orders", "--type", "queue")
         for kind in ("addressspaceschemas", "events"):
@@ -98,7 +98,7 @@ def test_both_show_events_and_what_can_be_chosen(postgres: PostgresServer, tmp_p
         assert "Served" in second.enmasse("describe", "address", "orders")
 
 
-def test_the_other_one_takes_over_when_the_leader_stops(pair: Pair) -> None:
+def test_stand_by_takes_over_when_the_leader_stops(pair: Pair) -> None:
     one, other = pair
     one.enmasse("create", "address", "orders", "--type", "queue")
     authority = one.authority()
@@ -106,19 +106,19 @@ def test_the_other_one_takes_over_when_the_leader_stops(pair: Pair) -> None:
     assert one.process.wait(PATIENCE_S) == 0
     other = leading(other)
     exchange(other, "orders")
-    # Who trusts the space goes on: its authority is in the database.
+    # Clients still trust the space, because its authority is in the database.
     assert other.authority() == authority and handshake_problem(other.space()) is None
 
 
 @pytest.mark.slow
-def test_the_other_one_takes_over_when_the_leader_is_killed(pair: Pair) -> None:
+def test_stand_by_takes_over_when_the_leader_is_killed(pair: Pair) -> None:
     one, other = pair
     one.kill()
     other = leading(other)
     exchange(other, "queue")
 
 
-def test_T_AS_15_messages_go_on_without_the_store_and_new_addresses_come_up_after_it(
+def test_T_AS_15_messaging_works_without_the_store_and_creation_after_it(
     postgres: PostgresServer, tmp_path: Path
 ) -> None:
     with replicas(postgres.new_database(), tmp_path) as (one, _):
@@ -128,12 +128,12 @@ def test_T_AS_15_messages_go_on_without_the_store_and_new_addresses_come_up_afte
         finally:
             postgres.start()
         while one.say("create", "address", "later", "--type", "queue") == NOT_REACHABLE:
-            pass  # the database has only just begun to answer
+            pass  # the database is still starting
         exchange(one, "later")
 
 
 @pytest.mark.slow
-def test_a_leader_that_was_replaced_ends(postgres: PostgresServer, tmp_path: Path) -> None:
+def test_replaced_leader_process_ends(postgres: PostgresServer, tmp_path: Path) -> None:
     url = postgres.new_database()
     environment = {"ENMASSE_STORE": url}
     with (
@@ -147,7 +147,7 @@ def test_a_leader_that_was_replaced_ends(postgres: PostgresServer, tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_a_leader_that_is_cut_off_ends(
+def test_leader_that_cannot_reach_its_store_ends(
     request: pytest.FixtureRequest, shared_url: str, tmp_path: Path
 ) -> None:
     is_cluster = shared_url.startswith("kubernetes")
@@ -165,14 +165,14 @@ def test_a_leader_that_is_cut_off_ends(
         with connected(one) as connection:
             sender = connection.create_sender("anycast")
             way.cut()
-            # Nobody takes it: this waits until the leader steps down.
+            # There is no consumer, so the send waits until the leader steps down.
             with pytest.raises(Exception, match="amqp:connection:forced"):
                 sender.send(Message(body="too late"), timeout=PATIENCE_S)
         assert one.process.wait(PATIENCE_S) == 1
         exchange(leading(other), "queue")
 
 
-def test_a_database_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_unreachable_database_fails_the_start_in_one_line(tmp_path: Path) -> None:
     done = subprocess.run(
         [ENMASSE, "up", "--data", tmp_path, "--store", "postgresql://u@127.0.0.1:1/mq"],
         capture_output=True,

@@ -1,7 +1,7 @@
 """Links that are resumed after a `kill -9` (2.6.13): every message exactly once.
 
-The client speaks in frames of its own and keeps what the standard asks it to keep: the deliveries
-of each end that are not settled, by tag, with what it has said of them.
+The client writes its own frames and keeps the state that the standard requires: the unsettled
+deliveries of each end by tag, with their delivery states.
 """
 
 import socket
@@ -52,7 +52,7 @@ class Peer:
         self.bytes = bytearray()
         self.credit = self.came = self.sent = 0
         self.outcomes: dict[int, Any] = {}
-        """What the node has said of deliveries, by id."""
+        """Delivery states that the node has sent, by id."""
 
         self.settled: set[int] = set()
         """Deliveries that the node, their sender, has settled."""
@@ -90,12 +90,12 @@ class Peer:
         return dict(self.attached[7] or {})
 
     def grant(self, credit: int) -> None:
-        """Let so many more messages come."""
+        """Grant credit."""
         numbers = [self.came, 2048, 0, 2048, 0, self.came, credit]
         self.say(FLOW, [uint(number) for number in numbers])
 
     def transfer(self, tag: bytes, *, resume: bool = False) -> int:
-        """Send the message that is called so; return its delivery."""
+        """Send the message with this tag as its body; return its delivery id."""
         self.hear(lambda: self.credit > self.sent)
         number = self.sent
         self.sent += 1
@@ -104,11 +104,11 @@ class Peer:
         return number
 
     def settle(self, role: bool, number: int, *, settled: bool) -> None:
-        """Say that a delivery is accepted, and whether that is the last word."""
+        """Send the outcome accepted for a delivery, settled or unsettled."""
         self.say(DISPOSITION, [role, uint(number), uint(number), settled, ACCEPTED])
 
     def hear(self, done: Callable[[], bool]) -> None:
-        """Take in frames until it is so."""
+        """Process frames until a condition holds."""
         while not done():
             size = int.from_bytes(self.take(4), "big")
             frame = self.take(size - 4)[4:]
@@ -156,7 +156,7 @@ def start(folder: Path) -> tuple[Path, str, str]:
 
 
 def take_all(platform: Platform, count: int) -> list[str]:
-    """Take what there is for anybody, which is to be so many; then nothing is left."""
+    """Receive `count` messages and check that the queue is then empty."""
     with closing(BlockingConnection(platform.url(), timeout=TIMEOUT_S)) as connection:
         receiver = connection.create_receiver("orders", credit=count)
         bodies = []
@@ -168,7 +168,7 @@ def take_all(platform: Platform, count: int) -> list[str]:
 
 
 def depth(platform: Platform) -> int:
-    """Return how many messages the queue has, whoever holds them."""
+    """Return the number of messages of the queue, delivered ones included."""
     with closing(BlockingConnection(platform.url(), timeout=TIMEOUT_S)) as connection:
         replies = connection.create_receiver(None, dynamic=True, credit=1)
         to = replies.link.remote_source.address
@@ -178,7 +178,7 @@ def depth(platform: Platform) -> int:
         return int(replies.receive(timeout=TIMEOUT_S).body["depth"])
 
 
-def test_what_a_sender_resumes_is_stored_once(tmp_path: Path) -> None:
+def test_resumed_sender_stores_each_message_once(tmp_path: Path) -> None:
     data, *documents = start(tmp_path)
     tags = [f"m{number}".encode() for number in range(200)]
     unsettled: dict[bytes, Any] = {}
@@ -190,7 +190,7 @@ def test_what_a_sender_resumes_is_stored_once(tmp_path: Path) -> None:
             assert all(state == ACCEPTED_STATE for state in known.values())
             resumed += len(known)
             deliveries = {peer.transfer(tag, resume=True): tag for tag in known}
-            # What the node does not name has never come there.
+            # The node has never received a delivery that it does not name.
             waiting = [tag for tag in unsettled if tag not in known] + waiting
             unsettled = dict.fromkeys(known)
             count = len(waiting) if life == 3 else 50
@@ -201,19 +201,19 @@ def test_what_a_sender_resumes_is_stored_once(tmp_path: Path) -> None:
             enough = len(deliveries) if life == 3 else 20 + len(known)
             peer.hear(lambda peer=peer, enough=enough: len(peer.outcomes) >= enough)
             assert all(state == ACCEPTED_STATE for state in peer.outcomes.values())
-            # Half of what was answered is settled; the node may or may not hear of it.
+            # Half of the outcomes are settled; the node may not receive these dispositions.
             for number in sorted(peer.outcomes)[: enough if life == 3 else enough // 2]:
                 peer.settle(SENDER, number, settled=True)
                 del unsettled[deliveries[number]]
             platform.kill()
-    assert resumed >= 30, "each life leaves some that were answered and not settled"
+    assert resumed >= 30, "each run leaves unsettled deliveries with outcomes"
     assert (waiting, unsettled) == ([], {})
     with running(data, *documents) as platform:
         bodies = take_all(platform, len(tags))
         assert sorted(bodies) == sorted(tag.decode() for tag in tags)
 
 
-def test_what_a_receiver_resumes_is_had_once(tmp_path: Path) -> None:
+def test_resumed_receiver_gets_each_message_once(tmp_path: Path) -> None:
     data, *documents = start(tmp_path)
     bodies = [f"m{number}" for number in range(60)]
     with (
@@ -232,7 +232,7 @@ def test_what_a_receiver_resumes_is_had_once(tmp_path: Path) -> None:
         with running(data, *documents) as platform, closing(Peer(platform)) as peer:
             states = {tag: ACCEPTED if tag in said else None for tag in held}
             known = peer.attach(RECEIVER, states)
-            assert set(known) == {tag for tag in held if tag not in said}, "it holds the others"
+            assert set(known) == {tag for tag in held if tag not in said}, "unsettled at the node"
             assert set(known.values()) <= {None}
             held = {tag: body for tag, body in held.items() if tag in known}
             said.clear()
@@ -241,7 +241,7 @@ def test_what_a_receiver_resumes_is_had_once(tmp_path: Path) -> None:
             peer.grant(count)
             peer.hear(lambda peer=peer, count=count: len(peer.deliveries) >= count)
             again = {tag: body for _, tag, resume, body in peer.deliveries if resume}
-            assert again == held, "what it held comes again under its tag"
+            assert again == held, "unsettled deliveries must be resumed under their tags"
             held |= {tag: body for _, tag, _, body in peer.deliveries}
             for number, tag, _, body in peer.deliveries[: count if last else 10]:
                 done.append(body)
@@ -250,6 +250,6 @@ def test_what_a_receiver_resumes_is_had_once(tmp_path: Path) -> None:
             if last:
                 peer.hear(lambda peer=peer, count=count: len(peer.settled) >= count)
                 assert depth(platform) == 0
-            # Else the node may or may not have heard what was said last.
+            # Otherwise the node may not have received the last dispositions.
             platform.kill()
     assert sorted(done) == sorted(bodies)

@@ -1,4 +1,4 @@
-"""The example `sensor-pipeline`: its series, its scores, and, slowly, all of its README."""
+"""The example `sensor-pipeline`: its series, its scores and, in a slow test, all of its README."""
 
 import json
 import shutil
@@ -51,12 +51,12 @@ def test_the_series_are_complete_and_ordered() -> None:
     assert time_us == 1_647_770_400 * US_PER_S
 
 
-def test_segments_are_runs() -> None:
+def test_segments_are_runs_of_labelled_readings() -> None:
     assert series.segments([]) == series.segments([False]) == []
     assert series.segments([True, True, False, True]) == [(0, 2), (3, 4)]
 
 
-def test_series_start_together_and_keep_their_pace() -> None:
+def test_scheduled_series_start_together_and_honour_the_speed() -> None:
     slow = Series("e", [5 * US_PER_S, 25 * US_PER_S], {"n": [1.0, 2.0]})
     found = [(due_s, device) for due_s, device, _ in publish.scheduled([SMALL, slow], 10.0)]
     assert found[:2] == [(0.0, "d"), (0.0, "e")]
@@ -67,7 +67,7 @@ def test_series_start_together_and_keep_their_pace() -> None:
     assert body == {"device": "e", "time": "1970-01-01T00:00:05+00:00", "n": 1.0}
 
 
-def test_readings_in_incidents_are_found() -> None:
+def test_score_counts_readings_within_incidents() -> None:
     incidents = [incident(2, 3), incident(2, 4, "other"), incident(5, 7), incident(6, None)]
     assert report.in_incident(SMALL, incidents) == [n in (2, 5, 6, 7, 8, 9) for n in range(10)]
     score = report.score(SMALL, incidents)
@@ -78,14 +78,14 @@ def test_readings_in_incidents_are_found() -> None:
     assert (nothing.precision, nothing.recall, nothing.segments_found) == (0, 0, 0)
 
 
-def test_the_document_is_valid() -> None:
+def test_example_pipeline_document_is_valid() -> None:
     (pipeline,) = load((EXAMPLE / "pipeline.yaml").read_text(), "pipeline.yaml")
     assert isinstance(pipeline, Pipeline)
     assert {one.alert_address for one in pipeline.spec.detectors} == {"sensor-alerts"}
 
 
 @pytest.mark.timeout(120)
-def test_the_picture_is_drawn(tmp_path: Path) -> None:
+def test_report_draws_a_png(tmp_path: Path) -> None:
     incidents = [incident(2, 4), incident(8, None)]
     report.draw([SMALL], incidents, [report.score(SMALL, incidents)], tmp_path / "a.png")
     picture = (tmp_path / "a.png").read_bytes()

@@ -1,4 +1,4 @@
-"""Address spaces in one node: which one a connection belongs to. Contracts, section 4."""
+"""Address spaces in one node, and how a connection selects one. Contracts, section 4."""
 
 import json
 import socket
@@ -57,7 +57,7 @@ def connected(url: str, user: str, **options: Any) -> Iterator[BlockingConnectio
         yield connection
 
 
-def test_the_same_name_in_two_spaces_never_meets(spaces: Platform) -> None:
+def test_same_address_in_two_spaces_is_isolated(spaces: Platform) -> None:
     with (
         connected(spaces.url(), "alice@south") as south,
         connected(spaces.url(), "alice@north") as north,
@@ -68,13 +68,13 @@ def test_the_same_name_in_two_spaces_never_meets(spaces: Platform) -> None:
         assert consumer.receive(30).body == "for the north"
         consumer.accept()
         north.wait(lambda: delivery.settled, timeout=30)
-        stranger.link.drain(0)  # answered once all that is there has been sent
+        stranger.link.drain(0)  # completes once all available messages are sent
         south.wait(lambda: stranger.link.credit == 0, timeout=30)
         assert not stranger.fetcher.has_message
 
 
 @pytest.mark.parametrize("space", ["north", "south", "north.default"])
-def test_T_EP_1_the_tls_server_name_names_the_space(spaces: Platform, space: str) -> None:
+def test_T_EP_1_tls_server_name_selects_the_space(spaces: Platform, space: str) -> None:
     domain = SSLDomain(SSLDomain.MODE_CLIENT)
     domain.set_trusted_ca_db(str(spaces.data / "tls" / "ca.crt"))
     domain.set_peer_authentication(SSLDomain.VERIFY_PEER_NAME)
@@ -83,14 +83,14 @@ def test_T_EP_1_the_tls_server_name_names_the_space(spaces: Platform, space: str
         assert connection.create_receiver("orders").link.remote_source.address == "orders"
 
 
-def test_without_a_space_nobody_comes_in(spaces: Platform) -> None:
+def test_login_without_a_space_is_refused_if_several_exist(spaces: Platform) -> None:
     with pytest.raises(ConnectionException), connected(spaces.url(), "alice"):
-        raise AssertionError("alice came in without naming a space")
+        raise AssertionError("alice logged in without naming a space")
 
 
 @pytest.fixture(scope="module")
 def with_default(start_platform: Start, tmp_path_factory: pytest.TempPathFactory) -> Platform:
-    """`north` first and alone, then `south`: who names none goes on to enter `north`."""
+    """First `north` alone, then `south`: clients that name no space still enter `north`."""
     documents = tmp_path_factory.mktemp("documents")
     north, south = DOCUMENTS.split("kind: AddressSpace")[1:]
     head = "apiVersion: enmasse.io/v1beta1\nkind: AddressSpace"
@@ -101,15 +101,17 @@ def with_default(start_platform: Start, tmp_path_factory: pytest.TempPathFactory
     return platform
 
 
-def unverified() -> SSLDomain:
+def unverified_tls() -> SSLDomain:
     domain = SSLDomain(SSLDomain.MODE_CLIENT)
     domain.set_peer_authentication(SSLDomain.ANONYMOUS_PEER)
     return domain
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "mq.example.com", socket.gethostname()])
-def test_a_second_space_shuts_out_nobody_who_names_none(with_default: Platform, host: str) -> None:
-    options = {"ssl_domain": unverified(), "virtual_host": host}
+def test_clients_without_a_space_enter_the_default_despite_a_second_space(
+    with_default: Platform, host: str
+) -> None:
+    options = {"ssl_domain": unverified_tls(), "virtual_host": host}
     plain = {"virtual_host": host}
     for url, more in ((with_default.url(), plain), (with_default.url("amqps"), options)):
         with connected(url, "alice", **more) as connection:
@@ -128,20 +130,20 @@ def test_a_second_space_shuts_out_nobody_who_names_none(with_default: Platform, 
         ("amqp", "alice@mq.exmaple.com", None),
     ],
 )
-def test_a_mistyped_name_reaches_no_space(
+def test_mistyped_space_name_is_refused(
     with_default: Platform, scheme: str, user: str, host: str | None
 ) -> None:
     options = {"virtual_host": host} if host else {}
     if scheme == "amqps":
-        options["ssl_domain"] = unverified()
+        options["ssl_domain"] = unverified_tls()
     with (
         pytest.raises(ConnectionException),
         connected(with_default.url(scheme), user, **options),
     ):
-        raise AssertionError("came in")
+        raise AssertionError("the client logged in")
 
 
-def test_commands_that_name_no_space_mean_the_default_one(with_default: Platform) -> None:
+def test_commands_without_a_space_use_the_default_space(with_default: Platform) -> None:
     with_default.enmasse("create", "address", "parcels", "--type", "queue")
     names = with_default.enmasse("get", "addresses", "-o", "name")
     assert "north.parcels" in names

@@ -1,4 +1,4 @@
-"""Queues and dead letters of a real process: what they keep through its end, and what they do."""
+"""Queues and dead letters of a platform process: durability and settings of addresses."""
 
 import signal
 import subprocess
@@ -37,7 +37,7 @@ ADDRESSES = (
 
 @pytest.fixture(scope="module")
 def stored(start_platform: Start, tmp_path_factory: pytest.TempPathFactory) -> Platform:
-    """A platform with an address for each thing that is tested."""
+    """A platform with an address for each tested setting."""
     return start_platform("-f", document(tmp_path_factory.mktemp("documents"), *ADDRESSES))
 
 
@@ -113,7 +113,7 @@ def end_by_signal(platform: Platform) -> None:
 
 
 @pytest.mark.parametrize("end", [end_by_kill, end_by_signal], ids=["SIGKILL", "SIGTERM"])
-def test_what_was_accepted_under_load_is_there_after_the_end(
+def test_messages_accepted_under_load_survive_sigkill_and_sigterm(
     tmp_path: Path, end: Callable[[Platform], None], record_property: Callable[[str, object], None]
 ) -> None:
     with running(tmp_path) as up, ThreadPoolExecutor(SENDERS) as threads:
@@ -132,10 +132,10 @@ def test_what_was_accepted_under_load_is_there_after_the_end(
     doubled = {name for name, count in got.items() if count > 1}
     record_property("accepted", len(accepted))
     record_property("doubled", len(doubled))
-    assert not doubled, "nothing was sent twice"
+    assert not doubled, "no message was sent twice"
 
 
-def test_what_was_taken_stays_taken(tmp_path: Path) -> None:
+def test_accepted_deliveries_are_not_redelivered_after_a_kill(tmp_path: Path) -> None:
     with running(tmp_path) as up:
         send(up, "queue", *(Message(body=f"m{number}") for number in range(10)))
         with connected(up) as connection:
@@ -150,7 +150,7 @@ def test_what_was_taken_stays_taken(tmp_path: Path) -> None:
     assert got[-6:] == ["m5", "m6", "m7", "m8", "m9", "last"]
 
 
-def test_messages_in_memory_go_with_the_process(tmp_path: Path) -> None:
+def test_messages_with_memory_durability_are_lost_on_restart(tmp_path: Path) -> None:
     with running(tmp_path) as up:
         up.enmasse("create", "address", "fleeting", "--type", "queue", "--durability", "memory")
         send(up, "fleeting", Message(body="a"))
@@ -160,7 +160,7 @@ def test_messages_in_memory_go_with_the_process(tmp_path: Path) -> None:
         assert bodies(drain(up, "queue")) == ["b"]
 
 
-def test_an_address_made_again_is_empty(tmp_path: Path) -> None:
+def test_recreated_address_is_empty(tmp_path: Path) -> None:
     with running(tmp_path) as up:
         send(up, "queue", Message(body="a"))
         up.enmasse("delete", "address", "queue", "--force")
@@ -171,7 +171,7 @@ def test_an_address_made_again_is_empty(tmp_path: Path) -> None:
         assert bodies(drain(up, "queue")) == ["b"]
 
 
-def test_a_start_with_another_store_touches_no_message(tmp_path: Path) -> None:
+def test_start_with_another_store_is_refused_and_preserves_messages(tmp_path: Path) -> None:
     with running(tmp_path) as up:
         send(up, "queue", Message(body="a"))
         end_by_signal(up)
@@ -190,7 +190,7 @@ def test_a_start_with_another_store_touches_no_message(tmp_path: Path) -> None:
         assert bodies(drain(up, "queue")) == ["a"]
 
 
-def test_rejected_messages_go_to_the_dead_letter(stored: Platform) -> None:
+def test_rejected_message_goes_to_the_dead_letter_with_its_cause(stored: Platform) -> None:
     send(stored, "orders", Message(body="bad", durable=True))
     with connected(stored) as connection:
         receiver = connection.create_receiver("orders", credit=1)
@@ -203,7 +203,7 @@ def test_rejected_messages_go_to_the_dead_letter(stored: Platform) -> None:
     assert dead.annotations["x-opt-dead-letter-time"] > 1_600_000_000_000
 
 
-def test_the_last_failed_attempt_leads_to_the_dead_letter(stored: Platform) -> None:
+def test_message_is_dead_lettered_after_its_last_delivery_attempt(stored: Platform) -> None:
     send(stored, "orders", Message(body="tried"))
     with connected(stored) as connection:
         receiver = connection.create_receiver("orders", credit=1)
@@ -216,7 +216,7 @@ def test_the_last_failed_attempt_leads_to_the_dead_letter(stored: Platform) -> N
     assert dead.annotations["x-opt-dead-letter-count"] == 2
 
 
-def test_a_time_to_live_ends_on_an_idle_queue(stored: Platform) -> None:
+def test_message_expires_on_an_idle_queue(stored: Platform) -> None:
     with connected(stored) as connection:
         receiver = connection.create_receiver("dead", credit=1)
         sender = connection.create_sender("expiring")
@@ -228,12 +228,12 @@ def test_a_time_to_live_ends_on_an_idle_queue(stored: Platform) -> None:
         receiver.accept()
     assert dead.body == "short"
     assert dead.annotations["x-opt-dead-letter-cause"] == "expired"
-    # A tenth for the two clocks; two seconds more than the bound for a machine with other work.
+    # Tolerances: 0.1 s between the two clocks, and 2 s beyond the bound on a busy machine.
     assert now - before >= 1.4 and now - after <= 4.5
     assert drain(stored, "expiring") == []
 
 
-def test_a_full_queue_rejects_where_it_is_to(stored: Platform) -> None:
+def test_full_queue_with_on_full_reject_rejects_messages(stored: Platform) -> None:
     send(stored, "rejecting", *(Message(body=str(number)) for number in range(3)))
     assert outcomes(stored, "rejecting", Message(body="too many")) == [Delivery.REJECTED]
     assert bodies(drain(stored, "rejecting")) == ["0", "1", "2"]
@@ -241,7 +241,7 @@ def test_a_full_queue_rejects_where_it_is_to(stored: Platform) -> None:
     assert bodies(drain(stored, "rejecting")) == ["room"]
 
 
-def test_a_full_queue_gives_no_credit_where_it_is_to(stored: Platform) -> None:
+def test_full_queue_with_on_full_block_grants_no_credit(stored: Platform) -> None:
     send(stored, "blocking", *(Message(body=str(number)) for number in range(3)))
     with connected(stored) as connection:
         sender = connection.create_sender("blocking")
@@ -256,7 +256,7 @@ def test_a_duplicate_is_accepted_and_not_stored(stored: Platform) -> None:
     assert bodies(drain(stored, "once")) == [0, 1, 2]
 
 
-def test_a_scheduled_message_comes_when_it_is_due(stored: Platform) -> None:
+def test_scheduled_message_is_delivered_when_due(stored: Platform) -> None:
     due = {symbol("x-opt-delivery-delay"): 1500}
     with connected(stored) as connection:
         receiver = connection.create_receiver("later", credit=2)

@@ -1,4 +1,4 @@
-"""Stored messages from the command line: handled by hand, counted, deleted with their address."""
+"""Stored messages on the command line: operations, counts, deletion with their address."""
 
 import json
 import re
@@ -39,7 +39,7 @@ def operate(platform: Platform, *words: str) -> Any:
 
 
 def count(platform: Platform, name: str) -> int:
-    """How many messages `enmasse get addresses` says that an address stores."""
+    """The number of stored messages that `enmasse get addresses` shows."""
     found = json.loads(platform.enmasse("get", "addresses", name, "--output", "json"))
     return int(found["status"]["statistics"]["stored"]["messages"])
 
@@ -53,7 +53,7 @@ def metric(platform: Platform, name: str, address: str, label: str = "") -> floa
     return float(found[1])
 
 
-def test_messages_are_handled_by_hand(platform: Platform) -> None:
+def test_peek_move_copy_and_purge_change_message_counts(platform: Platform) -> None:
     assert "m3" in platform.enmasse("peek", "orders", "--limit", "4")
     platform.enmasse("move", "orders", "other", "--selector", "n < 4", "--dry-run")
     assert (count(platform, "orders"), count(platform, "other")) == (10, 0)
@@ -64,7 +64,7 @@ def test_messages_are_handled_by_hand(platform: Platform) -> None:
     assert (count(platform, "orders"), count(platform, "other")) == (0, 6)
 
 
-def test_dead_letters_go_back(platform: Platform) -> None:
+def test_redrive_returns_dead_letters_to_their_queue(platform: Platform) -> None:
     with closing(BlockingConnection(platform.url(), timeout=20)) as connection:
         receiver = connection.create_receiver("orders", credit=3)
         for _ in range(3):
@@ -76,7 +76,7 @@ def test_dead_letters_go_back(platform: Platform) -> None:
     assert (count(platform, "orders"), count(platform, "deadletter")) == (10, 0)
 
 
-def test_figures_agree(platform: Platform) -> None:
+def test_get_addresses_and_metrics_agree_on_counts(platform: Platform) -> None:
     table = platform.enmasse("get", "addresses", "orders")
     headings, row = (line.split() for line in table.splitlines())
     assert row[headings.index("STORED")] == "10"
@@ -86,7 +86,7 @@ def test_figures_agree(platform: Platform) -> None:
     assert metric(platform, "oldest_message_age_seconds", "orders") > 0
 
 
-def test_an_address_with_messages_is_not_deleted_unasked(platform: Platform) -> None:
+def test_delete_of_a_queue_with_messages_needs_force(platform: Platform) -> None:
     refused = subprocess.run(
         [ENMASSE, "delete", "address", "orders"],
         env=platform.environment,

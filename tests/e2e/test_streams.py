@@ -1,4 +1,4 @@
-"""Streams of a real process: read again and again, from where a reader asks, over a `kill -9`."""
+"""Streams of a platform process: repeated reads, start positions, and a `kill -9`."""
 
 from pathlib import Path
 
@@ -38,7 +38,7 @@ def begin(offset: object, partition: int | None = None) -> list[LinkOption]:
 def read(
     platform: Platform, name: str, count: int, offset: object, partition: int | None = None
 ) -> list[Message]:
-    """Read so many messages."""
+    """Read `count` messages."""
     with connected(platform) as connection:
         options = begin(offset, partition)
         receiver = connection.create_receiver(name, credit=count, options=options)
@@ -49,7 +49,7 @@ def offsets(messages: list[Message]) -> list[int]:
     return [int(message.annotations["x-stream-offset"]) for message in messages]
 
 
-def test_a_stream_is_read_from_where_a_reader_asks(streams: Platform) -> None:
+def test_stream_is_read_from_the_requested_position(streams: Platform) -> None:
     send(streams, "events", *(Message(body=f"m{n}", id=f"id-{n}") for n in range(20)))
     everything = read(streams, "events", 20, "first")
     assert [message.body for message in everything] == [f"m{n}" for n in range(20)]
@@ -68,7 +68,7 @@ def test_a_stream_is_read_from_where_a_reader_asks(streams: Platform) -> None:
         assert late.receive(timeout=20).body == "new"
 
 
-def test_partitions_are_said_by_annotation_or_group(streams: Platform) -> None:
+def test_partition_is_chosen_by_annotation_or_group_id(streams: Platform) -> None:
     said = Message(body="said", annotations={symbol("x-opt-partition"): uint(2)})
     send(streams, "parts", said, *(Message(body=n, group_id="g") for n in range(5)))
     (message,) = read(streams, "parts", 1, ulong(0), partition=2)
@@ -82,7 +82,7 @@ def test_partitions_are_said_by_annotation_or_group(streams: Platform) -> None:
         assert refused.value.condition == "amqp:invalid-field"
 
 
-def test_what_retention_took_is_refused_by_name(streams: Platform) -> None:
+def test_offset_removed_by_retention_is_refused_with_the_first_offset(streams: Platform) -> None:
     send(streams, "short", *(Message(body="x" * 4000) for _ in range(40)))
     (oldest,) = read(streams, "short", 1, "first")
     first = offsets([oldest])[0]
@@ -95,14 +95,14 @@ def test_what_retention_took_is_refused_by_name(streams: Platform) -> None:
         assert str(first) in str(refused.value)
 
 
-def test_a_duplicate_takes_no_offset(streams: Platform) -> None:
+def test_duplicate_message_gets_no_offset(streams: Platform) -> None:
     send(streams, "once", *(Message(body=name, id=name) for name in ("a", "b", "a", "c")))
     messages = read(streams, "once", 3, "first")
     assert [message.body for message in messages] == ["a", "b", "c"]
     assert offsets(messages) == [0, 1, 2]
 
 
-def test_a_reader_is_told_what_there_is(streams: Platform) -> None:
+def test_attach_of_a_reader_returns_partitions_and_offsets(streams: Platform) -> None:
     with connected(streams) as connection:
         receiver = connection.create_receiver("parts", options=begin("next"))
         link: Link = receiver.link
@@ -112,7 +112,7 @@ def test_a_reader_is_told_what_there_is(streams: Platform) -> None:
         assert said["uid"]
 
 
-def test_all_that_was_accepted_is_read_after_a_kill(tmp_path: Path) -> None:
+def test_accepted_stream_messages_survive_kill_9(tmp_path: Path) -> None:
     documents = document(tmp_path, *STREAMS)
     data = tmp_path / "data"
     with running(data, "-f", str(documents)) as platform:

@@ -1,4 +1,4 @@
-"""Bearer tokens over AMQP, as clients show them to a platform with a real issuer."""
+"""Bearer tokens over AMQP, with a running issuer."""
 
 import asyncio
 import json
@@ -40,7 +40,7 @@ def documents(folder: Path, issuer: Issuer) -> str:
 
 
 async def exchange(platform: Platform, name: str, **login: Any) -> object:
-    """Send a message to an address and take it again."""
+    """Send a message to an address and receive it."""
     async with connect(platform.url(), **login) as session:
         async with session.sender(name) as sender:
             assert await sender.send(Message(body=Value("over"))) == Accepted()
@@ -48,11 +48,11 @@ async def exchange(platform: Platform, name: str, **login: Any) -> object:
             async for delivery in receiver:
                 delivery.settle()
                 return delivery.message.body
-    raise AssertionError("nothing came")
+    raise AssertionError("no message arrived")
 
 
 @pytest.mark.anyio
-async def test_a_token_lets_in_whom_it_names_with_the_rights_of_user_and_groups(
+async def test_valid_token_logs_in_with_the_rights_of_its_user_and_groups(
     tmp_path: Path,
 ) -> None:
     stranger = RSAKey.generate_key(2048, {"kid": "one"})
@@ -68,8 +68,8 @@ async def test_a_token_lets_in_whom_it_names_with_the_rights_of_user_and_groups(
                 await exchange(up, "news", token=token)
             grouped = issuer.token(groups=["send_news", "recv_news"])
             assert await exchange(up, "news", token=grouped) == Value("over")
-            # Four logins would take two questions each, beside those of whether it answers.
-            assert len(issuer.asked) < 8, "the keys are kept"
+            # Without a cache, four logins would send two requests each, besides health checks.
+            assert len(issuer.asked) < 8, "the keys must be cached"
             refused = {
                 "expired": issuer.token(exp=int(time.time()) - 1),
                 "aud": issuer.token(aud="other.default"),
@@ -97,7 +97,7 @@ def refusals(log: Path, count: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.anyio
-async def test_a_connection_ends_with_its_token(tmp_path: Path) -> None:
+async def test_connection_is_closed_when_its_token_expires(tmp_path: Path) -> None:
     with (
         published() as issuer,
         running(tmp_path / "data", "-f", documents(tmp_path, issuer)) as up,
@@ -110,11 +110,11 @@ async def test_a_connection_ends_with_its_token(tmp_path: Path) -> None:
                         async for delivery in receiver:
                             delivery.settle()
             assert isinstance(ended.value, Denied)
-            assert int(ends) - 1 < time.time(), "not before its time"
+            assert int(ends) - 1 < time.time(), "the connection ended too early"
 
 
 @pytest.mark.anyio
-async def test_an_issuer_that_is_silent_is_no_refusal(tmp_path: Path) -> None:
+async def test_login_with_a_silent_issuer_asks_to_retry_later(tmp_path: Path) -> None:
     with published() as issuer:
         issuer.silent = True
         with running(tmp_path / "data", "-f", documents(tmp_path, issuer)) as up:
@@ -122,7 +122,7 @@ async def test_an_issuer_that_is_silent_is_no_refusal(tmp_path: Path) -> None:
                 await exchange(up, "orders", token=issuer.token())
 
 
-def test_a_foreign_client_logs_in_with_a_token(tmp_path: Path) -> None:
+def test_javascript_client_logs_in_with_a_token(tmp_path: Path) -> None:
     client = CLIENTS["javascript"]
     client.prepare()
     with (

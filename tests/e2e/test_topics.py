@@ -1,5 +1,4 @@
-"""Topics of a real process: who gets a copy, who may keep one, and what a subscription is through
-the end of the process."""
+"""Topics of a platform process: copies, subscriptions, and recovery after a kill."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -44,13 +43,13 @@ def topics(start_platform: Start, tmp_path_factory: pytest.TempPathFactory) -> P
 
 
 class WithoutSource(LinkOption):  # type: ignore[misc]
-    """A link that says by its name which durable subscription it is about."""
+    """A link without a source; its name identifies the durable subscription."""
 
     def apply(self, receiver: Any) -> None:
         receiver.source.type = Terminus.UNSPECIFIED
 
 
-def test_a_durable_subscription_keeps_what_comes_while_it_is_away(tmp_path: Path) -> None:
+def test_durable_subscription_stores_messages_while_it_is_detached(tmp_path: Path) -> None:
     path = document(tmp_path, *ADDRESSES)
     options = DurableSubscription()
     with running(tmp_path / "data", "-f", str(path)) as platform:
@@ -69,7 +68,7 @@ def test_a_durable_subscription_keeps_what_comes_while_it_is_away(tmp_path: Path
             assert nothing_more(receiver)
 
 
-def test_a_subscription_in_use_is_taken_over_by_the_same_link_of_another_connection(
+def test_attach_of_the_same_subscription_link_steals_it(
     topics: Platform,
 ) -> None:
     """2.6.1: the container id and the link name identify the link."""
@@ -81,7 +80,7 @@ def test_a_subscription_in_use_is_taken_over_by_the_same_link_of_another_connect
         taken.close()
 
 
-def test_a_subscription_is_ended_by_its_name_alone(topics: Platform) -> None:
+def test_closing_a_link_without_a_source_deletes_its_subscription(topics: Platform) -> None:
     with connected(topics, "ending") as connection:
         durable = DurableSubscription()
         receiver = connection.create_receiver("news", name="sub", options=durable)
@@ -89,7 +88,7 @@ def test_a_subscription_is_ended_by_its_name_alone(topics: Platform) -> None:
         heard(connection)
         send(topics, "news", *numbered(0, 2))
         with suppress(LinkException):
-            # The client compares the address with none, and closes.
+            # The client raises because the address of the response is not None, and closes.
             connection.create_receiver(None, name="sub", options=WithoutSource()).close()
         receiver = connection.create_receiver("news", credit=10, name="sub", options=durable)
         assert nothing_more(receiver)
@@ -114,7 +113,7 @@ def test_a_shared_subscription_gives_each_message_to_one_of_its_links(
             receiver.close()
 
 
-def test_a_declared_subscription_keeps_messages_and_refuses_senders(tmp_path: Path) -> None:
+def test_declared_subscription_survives_kill_and_refuses_senders(tmp_path: Path) -> None:
     path = document(tmp_path, *ADDRESSES)
     with running(tmp_path / "data", "-f", str(path)) as platform:
         send(platform, "held", *numbered(0, 5))
@@ -126,7 +125,7 @@ def test_a_declared_subscription_keeps_messages_and_refuses_senders(tmp_path: Pa
                 connection.create_sender("held::two")
 
 
-def test_what_one_subscription_has_no_room_for_none_gets(topics: Platform) -> None:
+def test_message_rejected_by_a_full_subscription_reaches_no_subscriber(topics: Platform) -> None:
     with connected(topics) as connection:
         live = connection.create_receiver("full", credit=10)
         sender = connection.create_sender("full")
@@ -145,7 +144,7 @@ def test_a_fresh_platform_has_a_topic_and_a_subscription(platform: Platform) -> 
         assert take(connection.create_receiver("topic::subscription", credit=10), 1) == ["hello"]
 
 
-def test_operations_on_a_subscription_see_its_messages_and_no_others(tmp_path: Path) -> None:
+def test_operations_on_a_subscription_affect_only_its_messages(tmp_path: Path) -> None:
     with running(tmp_path / "data", "-f", str(document(tmp_path, *ADDRESSES))) as platform:
         send(platform, "held", *numbered(0, 3))
         assert stored(platform, "held::one") == stored(platform, "held::two") == 3
@@ -162,7 +161,7 @@ def test_operations_on_a_subscription_see_its_messages_and_no_others(tmp_path: P
 
 
 @pytest.mark.parametrize("durable", [False, True])
-def test_a_receiver_that_wants_nothing_of_its_own_connection(
+def test_no_local_filter_excludes_messages_of_the_same_connection(
     topics: Platform, durable: bool
 ) -> None:
     name = "apache.org:no-local-filter:list"

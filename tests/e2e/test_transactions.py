@@ -1,4 +1,4 @@
-"""Transactions as qpid-proton does them: all that was committed is there, and nothing else."""
+"""Transactions with qpid-proton: only committed work takes effect."""
 
 from pathlib import Path
 from typing import Any
@@ -54,26 +54,24 @@ def fill(platform: Platform, to: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["sent", "fleeting"])
-def test_what_is_sent_in_a_transaction_is_there_with_its_commit(
-    platform: Platform, name: str
-) -> None:
+def test_messages_sent_in_a_transaction_are_stored_on_commit(platform: Platform, name: str) -> None:
     assert Sending(platform, name, "commit").run() == "committed"
     assert drain(platform, name) == [f"message {number}" for number in range(MESSAGES)]
 
 
-def test_what_is_sent_in_a_transaction_that_is_rolled_back_is_not_there(platform: Platform) -> None:
+def test_messages_sent_in_a_transaction_are_discarded_on_rollback(platform: Platform) -> None:
     assert Sending(platform, "unsent", "abort").run() == "aborted"
     assert drain(platform, "unsent") == []
 
 
-def test_what_is_received_in_a_transaction_is_gone_with_its_commit(platform: Platform) -> None:
+def test_messages_received_in_a_transaction_are_removed_on_commit(platform: Platform) -> None:
     sent = fill(platform, "received")
     receiving = Receiving(platform, "received", "commit")
     assert (receiving.run(), receiving.bodies) == ("committed", sent)
     assert drain(platform, "received") == []
 
 
-def test_what_is_received_in_a_transaction_that_is_rolled_back_comes_again(
+def test_messages_received_in_a_transaction_are_redelivered_on_rollback(
     platform: Platform,
 ) -> None:
     sent = fill(platform, "returned")
@@ -82,14 +80,14 @@ def test_what_is_received_in_a_transaction_that_is_rolled_back_comes_again(
     assert drain(platform, "returned") == sent
 
 
-def test_a_connection_that_ends_rolls_its_transaction_back(platform: Platform) -> None:
+def test_closed_connection_rolls_its_transaction_back(platform: Platform) -> None:
     sent = fill(platform, "lost")
     assert Sending(platform, "lost", "close").run() == "closed"
     assert Receiving(platform, "lost", "close").run() == "closed"
     assert drain(platform, "lost") == sent
 
 
-def test_a_commit_that_does_not_fit_says_why_and_stores_nothing(platform: Platform) -> None:
+def test_commit_beyond_the_queue_limit_fails_and_stores_nothing(platform: Platform) -> None:
     sending = Sending(platform, "full", "commit", count=11)
     assert sending.run() == "failed"
     assert sending.failure is not None
@@ -124,7 +122,7 @@ def test_a_transacted_service_answers_to_a_temporary_queue(platform: Platform) -
     assert drain(platform, "sent") == []
 
 
-def test_subscribers_of_a_topic_get_what_is_committed(platform: Platform) -> None:
+def test_topic_subscribers_receive_only_committed_messages(platform: Platform) -> None:
     with connected(platform) as connection:
         receiver = connection.create_receiver("news", credit=2 * MESSAGES)
         assert Sending(platform, "news", "abort").run() == "aborted"
@@ -134,7 +132,7 @@ def test_subscribers_of_a_topic_get_what_is_committed(platform: Platform) -> Non
 
 
 def logged(platform: Platform, count: int) -> list[tuple[int, Any]]:
-    """Read so many messages of the stream from its beginning: offsets and bodies."""
+    """Read `count` messages of the stream from its beginning; return offsets and bodies."""
     name = "rabbitmq:stream-offset-spec"
     first = Filter({symbol(name): Described(symbol(name), "first")})
     with connected(platform) as connection:
@@ -143,9 +141,7 @@ def logged(platform: Platform, count: int) -> list[tuple[int, Any]]:
     return [(int(one.annotations["x-stream-offset"]), one.body) for one in messages]
 
 
-def test_messages_of_a_stream_get_their_offsets_with_the_commit(
-    declared: Path, tmp_path: Path
-) -> None:
+def test_stream_messages_get_offsets_on_commit(declared: Path, tmp_path: Path) -> None:
     data = tmp_path / "data"
     committed = [(number, f"message {number}") for number in range(MESSAGES)]
     with running(data, "-f", str(declared)) as platform:
@@ -159,7 +155,7 @@ def test_messages_of_a_stream_get_their_offsets_with_the_commit(
         assert logged(platform, MESSAGES + 1) == [*committed, (MESSAGES, "message 0")]
 
 
-def test_only_what_was_committed_is_there_after_kill_9(declared: Path, tmp_path: Path) -> None:
+def test_only_committed_transactions_survive_kill_9(declared: Path, tmp_path: Path) -> None:
     data = tmp_path / "data"
     with running(data, "-f", str(declared)) as platform:
         assert Sending(platform, "kept", "commit").run() == "committed"

@@ -15,7 +15,7 @@ NEXT = (sys.executable, Path(next_release.__file__))
 
 
 def refusal(data: Path, *arguments: str, program: tuple[str | Path, ...] = (ENMASSE,)) -> str:
-    """Start a release where it cannot start; return the line that says why."""
+    """Start a release where it cannot start; return its line of error."""
     done = subprocess.run(
         up_command(data, *arguments, program=program), capture_output=True, text=True, timeout=60
     )
@@ -32,7 +32,7 @@ def received(platform: Platform) -> str:
     return platform.enmasse("receive", "queue", "--timeout", "1")
 
 
-def test_an_upgrade_is_asked_for_and_undone_by_the_backup_before_it(tmp_path: Path) -> None:
+def test_data_upgrade_requires_its_option_and_is_undone_by_a_backup(tmp_path: Path) -> None:
     data, backup, restored = tmp_path / "data", tmp_path / "backup", tmp_path / "restored"
     with running(data) as before:
         before.enmasse("send", "queue", "--body", "kept", "--durable")
@@ -40,7 +40,7 @@ def test_an_upgrade_is_asked_for_and_undone_by_the_backup_before_it(tmp_path: Pa
     untouched = content(data)
 
     assert "--upgrade-data" in refusal(data, program=NEXT)
-    assert content(data) == untouched, "the release before can still use it"
+    assert content(data) == untouched, "the previous release can still use it"
 
     with running(data, "--upgrade-data", program=NEXT) as after:
         assert received(after) == "kept\n"
@@ -50,7 +50,7 @@ def test_an_upgrade_is_asked_for_and_undone_by_the_backup_before_it(tmp_path: Pa
     upgraded = content(data)
     assert "has format 2, this version reads up to 1" in refusal(data)
     assert "has format 2" in refusal(data, "--upgrade-data")
-    assert content(data) == upgraded, "refused and left as it is"
+    assert content(data) == upgraded, "a refused start changes nothing"
 
     subprocess.run([ENMASSE, "restore", backup, "--data", restored], check=True, timeout=60)
     with running(restored) as again:

@@ -1,4 +1,4 @@
-"""What a space has come to, over `kill -9`: never more than was sent, never less than was kept."""
+"""Usage of a space across `kill -9`: at most what was sent, at least what was recorded."""
 
 import json
 import subprocess
@@ -18,14 +18,14 @@ KILLS = 3
 
 
 class Sending:
-    """A platform of a data folder, killed and started again, and what was sent into it."""
+    """A sender to the platforms of one data folder; counts the messages that it sends."""
 
     def __init__(self, data: Path) -> None:
         self.data = data
         self.sent = 0
 
     def send(self, platform: Platform) -> None:
-        """Send some messages, which are taken when this returns."""
+        """Send a batch of messages and wait until they are accepted."""
         with closing(BlockingConnection(platform.url(), timeout=60)) as connection:
             sender = connection.create_sender("queue")
             for _ in range(BATCH):
@@ -33,27 +33,27 @@ class Sending:
                 self.sent += 1
 
     def kept(self) -> int:
-        """What the data folder has of it now, beside what the status of the space has."""
+        """The number of messages in the usage record of the data folder."""
         try:
             found = json.loads((self.data / "usage.json").read_text())
         except FileNotFoundError:
             return 0
         return sum(one["messagesIn"] for periods in found.values() for one in periods)
 
-    def until_kept(self, platform: Platform, messages: int) -> int:
-        """Wait until so many are kept, or more; return how many."""
+    def wait_until_recorded(self, platform: Platform, messages: int) -> int:
+        """Wait until at least `messages` are recorded; return the recorded number."""
         while (kept := self.kept()) < messages:
             with suppress(subprocess.TimeoutExpired):
                 pytest.fail(f"`enmasse up` ended with {platform.process.wait(0.1)}")
         return kept
 
     def told(self, platform: Platform) -> int:
-        """What the status of the space says."""
+        """The number of messages in the status of the space."""
         usage = platform.space()["status"].get("usage", [])
         return sum(one["messagesIn"] for one in usage)
 
 
-def test_a_record_outlives_kills_neither_ahead_nor_lost(tmp_path: Path) -> None:
+def test_usage_record_survives_kills_without_loss_or_excess(tmp_path: Path) -> None:
     sending = Sending(tmp_path / "data")
     kept = 0
     for _ in range(KILLS):
@@ -61,10 +61,10 @@ def test_a_record_outlives_kills_neither_ahead_nor_lost(tmp_path: Path) -> None:
             before = sending.told(platform)
             assert kept <= before <= sending.sent
             sending.send(platform)
-            # Nobody sends: within a second all of it is looked at and kept.
-            kept = sending.until_kept(platform, before + BATCH)
+            # While no client sends, all messages are recorded within a second.
+            kept = sending.wait_until_recorded(platform, before + BATCH)
             assert kept == before + BATCH
-            # What came in since the last look may be lost, and nothing else.
+            # Only the usage since the last record may be lost.
             sending.send(platform)
             platform.kill()
             kept = max(kept, sending.kept())
@@ -72,19 +72,19 @@ def test_a_record_outlives_kills_neither_ahead_nor_lost(tmp_path: Path) -> None:
         before = sending.told(platform)
         assert kept <= before <= sending.sent
         sending.send(platform)
-    # One that is told to end has written everything.
+    # A clean stop records all usage.
     with running(sending.data) as platform:
         assert sending.told(platform) == before + BATCH
 
 
-def test_an_allowance_is_not_had_again_by_a_kill_or_by_a_new_space(tmp_path: Path) -> None:
+def test_allowance_is_not_reset_by_a_kill_or_a_recreated_space(tmp_path: Path) -> None:
     document = tmp_path / "plan.yaml"
     document.write_text(PLAN)
     data = tmp_path / "data"
     sending = Sending(data)
     with running(data, "-f", str(document)) as platform:
         sending.send(platform)
-        sending.until_kept(platform, BATCH)
+        sending.wait_until_recorded(platform, BATCH)
         platform.kill()
     with running(data) as platform:
         assert blocked(platform)
@@ -95,7 +95,7 @@ def test_an_allowance_is_not_had_again_by_a_kill_or_by_a_new_space(tmp_path: Pat
 
 
 def blocked(platform: Platform) -> bool:
-    """Whether the space says that nobody may send."""
+    """Whether the condition `Sending` of the space is false."""
     conditions = platform.space()["status"]["conditions"]
     return any(one["type"] == "Sending" and one["status"] == "False" for one in conditions)
 

@@ -1,4 +1,4 @@
-"""Which web pages may use AMQP over WebSocket: requests as browsers send them, byte by byte."""
+"""Origin checks of AMQP over WebSocket, with the requests that browsers send."""
 
 import base64
 import os
@@ -33,7 +33,7 @@ def platform(start_platform: Start, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 def upgrade(platform: Platform, host: str | None, origin: str | None) -> tuple[int, str]:
-    """Ask for a WebSocket as a page of `origin` does; return the status and the reason."""
+    """Request a WebSocket like a page of `origin`; return the status and the reason."""
     port = platform.port("ws")
     lines = [
         "GET / HTTP/1.1",
@@ -58,21 +58,21 @@ def upgrade(platform: Platform, host: str | None, origin: str | None) -> tuple[i
     return int(head.split()[1]), reason
 
 
-def test_a_foreign_page_is_refused_and_reads_nothing(platform: Platform) -> None:
+def test_websocket_of_a_foreign_origin_is_forbidden(platform: Platform) -> None:
     for origin in ("https://evil.example", "http://localhost:3000", "null"):
         status, reason = upgrade(platform, None, origin)
         assert status == FORBIDDEN
         assert "--ws-origins" in reason
 
 
-def test_a_page_whose_name_was_made_to_resolve_here_is_refused(platform: Platform) -> None:
+def test_websocket_after_dns_rebinding_is_forbidden(platform: Platform) -> None:
     port = platform.port("ws")
     status, reason = upgrade(platform, f"evil.example:{port}", f"http://evil.example:{port}")
     assert status == FORBIDDEN
     assert 'is not called "evil.example:' in reason
 
 
-def test_pages_of_the_platform_of_route_hosts_and_those_listed_pass(platform: Platform) -> None:
+def test_websocket_of_own_route_and_listed_origins_is_accepted(platform: Platform) -> None:
     own = [
         f"{scheme}://{name}:{platform.port(scheme)}"
         for scheme in ("http", "https")
@@ -82,16 +82,16 @@ def test_pages_of_the_platform_of_route_hosts_and_those_listed_pass(platform: Pl
         assert upgrade(platform, None, origin)[0] == SWITCHING, origin
 
 
-def test_a_client_that_is_no_browser_passes(platform: Platform) -> None:
+def test_websocket_without_an_origin_is_accepted(platform: Platform) -> None:
     for host in (None, f"127.0.0.1:{platform.port('ws')}", ROUTED):
         assert upgrade(platform, host, None)[0] == SWITCHING
 
 
-def test_an_operator_may_let_every_page_in(start_platform: Start) -> None:
+def test_ws_origins_wildcard_accepts_every_origin(start_platform: Start) -> None:
     platform = start_platform("--ws-origins", "*")
     assert upgrade(platform, None, "https://evil.example")[0] == SWITCHING
 
 
-def test_what_is_no_origin_is_refused_at_start(start_platform: Start) -> None:
+def test_invalid_ws_origin_fails_the_start(start_platform: Start) -> None:
     with pytest.raises(AssertionError, match="ended with 1 before ready"):
         start_platform("--ws-origins", "console.example.com")

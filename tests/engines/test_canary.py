@@ -1,4 +1,4 @@
-"""A message through the real node now and then, by a way that nobody else has."""
+"""The canary: a periodic message through the real node, in an internal address space."""
 
 import json
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import pytest
 from doubles import TestClock, address, space
 from enmasse.base.errors import Code, Exhausted
 from enmasse.client import connect_within
-from enmasse.engines import CanaryFigures, canary
+from enmasse.engines import CanaryStatistics, canary
 from enmasse.engines.canary import INTERVAL_S, SPACE_NAME, TIMEOUT_S, Canary, health_space
 from enmasse.engines.native import NativeEngine
 from enmasse.messaging import Message, Value
@@ -33,34 +33,34 @@ def plan() -> Plan:
     return compile(uids, 1).plan
 
 
-async def test_a_message_comes_back_and_no_figures_tell_of_it(node: Node) -> None:
+async def test_canary_message_returns_and_appears_in_no_statistics(node: Node) -> None:
     engine = NativeEngine(node, TestClock())
     canary = Canary(node, TestClock())
     proof = await engine.apply(plan())
     assert (proof.active, proof.failed) == ({"a"}, {})
     async with connect_within(node, SPACE_NAME, "canary") as session, session.sender("direct"):
-        await canary.fly()
+        await canary.send_once()
         assert await engine.connections() == []
         assert (await engine.observe()).connections == 0
-    assert canary.figures == CanaryFigures(sent=1, failed=0)
+    assert canary.figures == CanaryStatistics(sent=1, failed=0)
     assert [one.uid for one in (await engine.observe()).addresses] == ["a"]
     assert await engine.usage() == []
     assert engine.trouble() is None
 
 
-async def test_one_that_is_not_carried_is_told_until_one_is(node: Node) -> None:
+async def test_undelivered_canary_is_a_trouble_until_one_is_delivered(node: Node) -> None:
     engine = NativeEngine(node, TestClock())
-    await engine._canary.fly()
+    await engine._canary.send_once()
     trouble = engine.trouble()
     assert trouble is not None and "the canary message was not delivered" in trouble
-    assert (await engine.observe()).canary == CanaryFigures(1, 1, trouble)
+    assert (await engine.observe()).canary == CanaryStatistics(1, 1, trouble)
     await engine.apply(plan())
-    await engine._canary.fly()
+    await engine._canary.send_once()
     assert engine.trouble() is None
-    assert (await engine.observe()).canary == CanaryFigures(2, 1)
+    assert (await engine.observe()).canary == CanaryStatistics(2, 1)
 
 
-async def test_a_node_whose_connections_are_all_taken_is_not_at_fault(
+async def test_exhausted_connection_limit_is_no_canary_failure(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
@@ -69,27 +69,27 @@ async def test_a_node_whose_connections_are_all_taken_is_not_at_fault(
     await NativeEngine(node, TestClock()).apply(plan())
     monkeypatch.setattr(canary, "connect_within", full)
     flying = Canary(node, TestClock())
-    await flying.fly()
-    assert flying.figures == CanaryFigures(1, 0)
+    await flying.send_once()
+    assert flying.figures == CanaryStatistics(1, 0)
 
 
 @pytest.mark.parametrize("node", [True], ids=["disk"], indirect=True)
-async def test_what_an_earlier_flight_left_behind_does_not_stand_for_this_one(node: Node) -> None:
+async def test_canary_ignores_and_drains_leftover_messages(node: Node) -> None:
     await NativeEngine(node, TestClock()).apply(plan())
     async with connect_within(node, SPACE_NAME, "canary") as session:
         async with session.sender("stored") as sender:
             for _ in range(3):
                 await sender.send(Message(body=Value("PING")))
     canary = Canary(node, TestClock())
-    await canary.fly()
-    assert canary.figures == CanaryFigures(1, 0)
+    await canary.send_once()
+    assert canary.figures == CanaryStatistics(1, 0)
     async with connect_within(node, SPACE_NAME, "canary") as session:
         async with session.receiver("stored", count=1) as receiver:
             await receiver.drain()
             assert [delivery async for delivery in receiver] == []
 
 
-async def test_the_next_one_goes_after_the_stated_time(node: Node) -> None:
+async def test_canary_is_sent_at_each_interval(node: Node) -> None:
     class Ended(Exception):
         pass
 
@@ -104,10 +104,10 @@ async def test_the_next_one_goes_after_the_stated_time(node: Node) -> None:
     canary = Canary(node, clock)
     with pytest.raises(Ended):
         await canary.run()
-    assert canary.figures == CanaryFigures(sent=3, failed=0)
+    assert canary.figures == CanaryStatistics(sent=3, failed=0)
 
 
-async def test_one_that_hangs_is_told_while_it_does(node: Node) -> None:
+async def test_hanging_canary_is_reported_after_its_timeout(node: Node) -> None:
     class Hanging(Canary):
         async def _problem(self) -> str | None:
             clock.advance(2 * TIMEOUT_S)
@@ -119,10 +119,10 @@ async def test_one_that_hangs_is_told_while_it_does(node: Node) -> None:
 
     clock = TestClock()
     canary = Hanging(node, clock)
-    await canary.fly()
-    assert canary.figures == CanaryFigures(1, 0)
+    await canary.send_once()
+    assert canary.figures == CanaryStatistics(1, 0)
 
 
-def test_the_space_is_that_of_the_vectors() -> None:
+def test_health_space_matches_the_vector_of_the_node() -> None:
     told = Plan(version=6, spaces=(health_space(has_journal=False),))
     assert json.loads(told.json_text()) == json.loads(GOLDEN.read_text())

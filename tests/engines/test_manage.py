@@ -1,4 +1,4 @@
-"""Operations on stored messages, by our engine with the real node."""
+"""Operations on stored messages, by the native engine with a real node."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -74,7 +74,7 @@ async def running(tmp_path: Path) -> AsyncIterator[Running]:
     await asyncio.to_thread(running.node.stop, 1.0)
 
 
-async def test_messages_are_shown_and_stay(running: Running) -> None:
+async def test_peek_pages_through_messages_without_removing_them(running: Running) -> None:
     await asyncio.to_thread(running.send, "orders", 3)
     done = await running.operate("orders", "peek", limit=2)
     assert (done.messages, len(done.found)) == (2, 2)
@@ -86,7 +86,9 @@ async def test_messages_are_shown_and_stay(running: Running) -> None:
 
 
 @pytest.mark.parametrize("name", ["orders", "fleeting"])
-async def test_a_selector_says_which_are_purged(running: Running, name: str) -> None:
+async def test_purge_removes_only_messages_that_match_the_selector(
+    running: Running, name: str
+) -> None:
     await asyncio.to_thread(running.send, name, 10)
     counted = await running.operate(name, "purge", selector="n >= 6", dry_run=True)
     assert counted.messages == 4
@@ -118,10 +120,12 @@ async def test_dead_letters_go_back_where_they_failed(running: Running) -> None:
     assert (await running.operate("dead", "redrive", selector="n > 0")).messages == 2
     assert await running.texts("orders") == ["m1", "m2"]
     assert (await running.operate("dead", "redrive")).messages == 1
-    assert await running.texts("dead") == ["m0"], "of nobody knows where"
+    assert await running.texts("dead") == ["m0"], "a moved message has no origin to return to"
 
 
-async def test_what_finds_no_room_stays(running: Running) -> None:
+async def test_move_to_a_full_queue_leaves_the_remaining_messages_in_place(
+    running: Running,
+) -> None:
     await asyncio.to_thread(running.send, "orders", 5)
     with pytest.raises(Exhausted, match="3 messages"):
         await running.operate("orders", "move", to="small")
@@ -129,7 +133,9 @@ async def test_what_finds_no_room_stays(running: Running) -> None:
     assert await running.texts("orders") == ["m3", "m4"]
 
 
-async def test_what_has_left_memory_is_read_from_the_disk(running: Running) -> None:
+async def test_messages_evicted_from_memory_are_purged_and_peeked_from_disk(
+    running: Running,
+) -> None:
     await asyncio.to_thread(running.send, "other", 900, 60_000)
     selector = "n = 1 OR n = 899"
     assert (await running.operate("other", "purge", selector=selector)).messages == 2
@@ -143,17 +149,19 @@ async def test_what_has_left_memory_is_read_from_the_disk(running: Running) -> N
     assert seen == 898
 
 
-async def test_what_cannot_be_read_is_refused(running: Running) -> None:
+async def test_invalid_selector_or_continuation_token_is_rejected(running: Running) -> None:
     with pytest.raises(Invalid, match="selector"):
         await running.operate("orders", "peek", selector="n >")
     with pytest.raises(Invalid, match="continue"):
         await running.operate("orders", "peek", after="x")
 
 
-async def test_the_figures_of_messages_at_rest(running: Running) -> None:
+async def test_observe_reports_statistics_of_stored_messages_and_the_journal(
+    running: Running,
+) -> None:
     await asyncio.to_thread(running.send, "orders", 4)
     await asyncio.to_thread(running.reject_all, "orders", 1)
-    # a rejection is answered before the log has moved the message to where the dead go
+    # The disposition is sent before the journal has moved the message to the dead letter address.
     async with asyncio.timeout(10.0):
         while True:
             observed = await running.engine.observe()
@@ -171,8 +179,8 @@ async def test_the_figures_of_messages_at_rest(running: Running) -> None:
     assert running.engine.trouble() is None
 
 
-class Stopped:
-    """A node whose journal stops at the third question."""
+class StoppingJournalNode:
+    """A node whose journal reports a stop at the third query."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -184,8 +192,8 @@ class Stopped:
         return {"stopped": stopped, "unreadable": None, "damaged": self.damaged}
 
 
-async def test_a_journal_that_stops_is_said_once() -> None:
-    node, clock = Stopped(), TestClock()
+async def test_stopped_journal_is_reported_once() -> None:
+    node, clock = StoppingJournalNode(), TestClock()
     engine = NativeEngine(node, clock=clock)  # type: ignore[arg-type]
     said: list[str] = []
     await engine.watch_journal(lambda: said.append("stopped"))
@@ -194,10 +202,10 @@ async def test_a_journal_that_stops_is_said_once() -> None:
     assert "no space" in (engine.trouble() or "")
 
 
-async def test_lost_messages_are_passed_on_once() -> None:
-    node, clock = Stopped(), TestClock()
+async def test_loss_of_messages_is_reported_once() -> None:
+    node, clock = StoppingJournalNode(), TestClock()
     node.damaged = {"u": 5}
     engine = NativeEngine(node, clock=clock)  # type: ignore[arg-type]
     said: list[int] = []
     await engine.watch_journal(lambda: said.append(node.asked))
-    assert said == [1, 3], "the loss, then the end"
+    assert said == [1, 3], "the loss, then the stop"

@@ -1,4 +1,4 @@
-"""Our engine, with the real node."""
+"""The native engine with a real node."""
 
 import asyncio
 import socket
@@ -34,7 +34,7 @@ def plan(version: int = 1, *names: str) -> Plan:
     return compile(resources, version).plan
 
 
-async def test_the_proof_names_what_is_served(node: Node) -> None:
+async def test_apply_returns_a_proof_of_the_served_addresses(node: Node) -> None:
     engine = NativeEngine(node)
     proof = await engine.apply(plan(1, "orders"))
     assert proof.version == 1
@@ -43,7 +43,7 @@ async def test_the_proof_names_what_is_served(node: Node) -> None:
     assert proof.active == {"a-news"}
 
 
-async def test_what_has_no_place_on_disk_is_named_and_the_rest_is_served(node: Node) -> None:
+async def test_proof_lists_queues_without_a_journal_as_failed(node: Node) -> None:
     engine = NativeEngine(node)
     resources = [space().with_metadata(uid="s"), address().with_metadata(uid="a")]
     disk = queue("default.disk").with_metadata(uid="q")
@@ -56,7 +56,7 @@ async def test_what_has_no_place_on_disk_is_named_and_the_rest_is_served(node: N
     assert (proof.failed, proof.is_final) == ({}, True)
 
 
-async def test_an_older_plan_is_refused_and_changes_nothing(node: Node) -> None:
+async def test_older_plan_is_rejected_and_the_newer_one_stays_in_force(node: Node) -> None:
     engine = NativeEngine(node)
     await engine.apply(plan(2, "orders"))
     with pytest.raises(Invalid):
@@ -64,7 +64,7 @@ async def test_an_older_plan_is_refused_and_changes_nothing(node: Node) -> None:
     assert [one.name for one in (await engine.observe()).addresses] == ["orders"]
 
 
-async def test_operations_are_for_addresses_that_store_messages(node: Node) -> None:
+async def test_operation_on_an_address_without_storage_is_rejected(node: Node) -> None:
     engine = NativeEngine(node)
     await engine.apply(plan(1, "orders"))
     for uid in ("a-orders", "a-nobody"):
@@ -72,7 +72,7 @@ async def test_operations_are_for_addresses_that_store_messages(node: Node) -> N
             await engine.manage(uid, Operation.PURGE, Slice())
 
 
-async def test_every_declared_address_has_figures(node: Node) -> None:
+async def test_observe_lists_every_declared_address(node: Node) -> None:
     engine = NativeEngine(node)
     await engine.apply(plan(1, "orders", "news"))
     observed = await engine.observe()
@@ -83,7 +83,7 @@ async def test_every_declared_address_has_figures(node: Node) -> None:
     ]
 
 
-def test_a_taken_port_is_ours_to_mend(node: Node) -> None:
+def test_listening_on_a_port_in_use_raises_unavailable_naming_the_port(node: Node) -> None:
     port = node.listen("amqp", "127.0.0.1", 0)
     with pytest.raises(Unavailable, match=str(port)):
         node.listen("amqp", "127.0.0.1", port)
@@ -93,7 +93,7 @@ def test_a_taken_port_is_ours_to_mend(node: Node) -> None:
 async def events(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[asyncio.Queue[dict[str, Any]]]:
-    """What the engine would log."""
+    """The events that the engine would log."""
     queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
     monkeypatch.setattr(native, "log_event", queue.put_nowait)
     logging = asyncio.ensure_future(NativeEngine(node).log_events())
@@ -123,7 +123,7 @@ async def test_connections_are_listed_and_traced(
     assert refusal.value.code == Code.CONNECTION_MISSING
 
 
-async def test_what_happens_to_a_connection_is_told(
+async def test_connection_events_are_logged(
     node: Node, events: asyncio.Queue[dict[str, Any]]
 ) -> None:
     port = node.listen("amqp", "127.0.0.1", 0)
@@ -141,14 +141,14 @@ async def test_what_happens_to_a_connection_is_told(
         ({"event": "something-new"}, "debug"),
     ],
 )
-def test_events_are_logged_by_their_weight(event: dict[str, Any], level: str) -> None:
+def test_each_event_is_logged_at_its_level(event: dict[str, Any], level: str) -> None:
     with structlog.testing.capture_logs() as logs:
         log_event({"atMs": 1, **event})
     assert logs == [{**event, "log_level": level}]
 
 
-class Refusing:
-    """A node that refuses logins; what it tells is read at once."""
+class LoginRefusingNode:
+    """A node that reports refused logins through its event descriptor."""
 
     def __init__(self) -> None:
         self.ours, self.theirs = socket.socketpair()
@@ -168,10 +168,10 @@ class Refusing:
         return some
 
 
-async def test_warnings_of_one_kind_are_bounded_and_counted(
+async def test_warnings_per_second_are_bounded_and_the_excess_is_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    node, clock = Refusing(), TestClock()
+    node, clock = LoginRefusingNode(), TestClock()
     logged: list[dict[str, Any]] = []
     monkeypatch.setattr(native, "log_event", logged.append)
     trail: asyncio.Queue[Any] = asyncio.Queue()
@@ -191,8 +191,8 @@ async def test_warnings_of_one_kind_are_bounded_and_counted(
         await asyncio.gather(logging, return_exceptions=True)
 
 
-async def test_a_link_waits_two_seconds_for_an_address_that_nobody_creates(node: Node) -> None:
-    """As while this process is busy with something else."""
+async def test_attach_is_refused_after_2_s_if_its_address_is_not_created(node: Node) -> None:
+    """The control plane does not answer the creation request."""
     creating = {"autoCreate": [{"pattern": "jobs/*"}]}
     made = parse(document("AddressSpace", "default", {"type": "standard"} | creating))
     resources = [made.with_metadata(uid="s"), address().with_metadata(uid="a")]
@@ -218,7 +218,7 @@ async def test_a_link_waits_two_seconds_for_an_address_that_nobody_creates(node:
     assert (wanted["space"], wanted["patterns"]) == ("default.default", ["jobs/*"])
 
 
-async def test_an_address_is_sealed_only_while_nobody_uses_it(node: Node) -> None:
+async def test_address_is_sealed_only_while_it_has_no_link(node: Node) -> None:
     engine = NativeEngine(node)
     await engine.apply(plan(1, "orders"))
     port = node.listen("amqp", "127.0.0.1", 0)

@@ -1,4 +1,4 @@
-"""The engine of a process that stand-by."""
+"""The engine of a stand-by process."""
 
 import pytest
 
@@ -9,14 +9,14 @@ from enmasse.plan import Plan
 from fake_engine import FakeEngine
 
 
-async def test_while_standing_by_there_is_nothing_to_see() -> None:
+async def test_standby_engine_observes_no_addresses_and_no_connections() -> None:
     engine = Standby()
     assert await engine.observe() == Observed(0, ())
     assert await engine.connections() == ()
     assert "stand-by" in (engine.trouble() or "")
 
 
-async def test_while_standing_by_nothing_can_be_done() -> None:
+async def test_standby_engine_refuses_every_operation() -> None:
     engine = Standby()
     for step in (
         engine.apply(Plan(version=1, spaces=())),
@@ -29,11 +29,11 @@ async def test_while_standing_by_nothing_can_be_done() -> None:
         assert refusal.value.code == Code.STANDING_BY
 
 
-async def test_it_gives_way() -> None:
+async def test_standby_engine_delegates_to_the_real_engine_after_takeover() -> None:
     engine, real = Standby(), FakeEngine()
     real.open = [Connection(1, "default", None, None, None, "amqp", 0)]
     real.answers = [SliceDone(1, 2)]
-    engine.give_way(real)
+    engine.activate(real)
     assert (await engine.apply(Plan(version=7, spaces=()))).version == 7
     assert await engine.connections() == real.open
     assert (await engine.observe()).connections == 1

@@ -59,7 +59,7 @@ websocket_client = prepared(c for c in CLIENTS.values() if c.websocket)
 
 @pytest.fixture(scope="module")
 def closed(start_platform: Start, tmp_path_factory: pytest.TempPathFactory) -> Platform:
-    """A platform whose space has a user, so that nobody else comes in."""
+    """A platform whose space has a user, so that it refuses other clients."""
     documents = tmp_path_factory.mktemp("documents") / "closed.yaml"
     documents.write_text(DOCUMENTS)
     return start_platform("-f", documents)
@@ -67,7 +67,7 @@ def closed(start_platform: Start, tmp_path_factory: pytest.TempPathFactory) -> P
 
 @pytest.fixture(scope="module")
 def spaces(start_platform: Start, tmp_path_factory: pytest.TempPathFactory) -> Platform:
-    """A platform with two spaces, so that a connection has to say which one it wants."""
+    """A platform with two spaces, so that a connection has to name its space."""
     documents = tmp_path_factory.mktemp("documents") / "spaces.yaml"
     documents.write_text(f"{DOCUMENTS}---{NEIGHBOUR}")
     return start_platform("-f", documents)
@@ -95,8 +95,8 @@ def client_certificate(tls: Path, folder: Path, name: str) -> dict[str, str]:
     return token_issuer.written(folder, name, key, certificate) | {"keystore": str(store)}
 
 
-def exchanged(client: Client, address: str = "anycast", **options: Any) -> None:
-    """Pass some messages and check that they came whole, in order, once, and were accepted."""
+def check_exchange(client: Client, address: str = "anycast", **options: Any) -> None:
+    """Exchange messages and check that they arrive intact, in order, once, and are accepted."""
     count = options.setdefault("count", 20)
     settled = options.setdefault("settled", False)
     answer = client.call("exchange", address=address, size=options.pop("size", 100), **options)
@@ -109,26 +109,26 @@ def exchanged(client: Client, address: str = "anycast", **options: Any) -> None:
 
 
 @pytest.mark.parametrize("settled", [True, False], ids=["settled", "unsettled"])
-def test_messages_come_whole_and_in_order(
+def test_messages_arrive_intact_and_in_order(
     client: Client, platform: Platform, settled: bool
 ) -> None:
-    exchanged(client, settled=settled, count=500, **place(platform))
+    check_exchange(client, settled=settled, count=500, **place(platform))
 
 
 @pytest.mark.parametrize("settled", [True, False], ids=["settled", "unsettled"])
-def test_a_large_message_comes_whole(client: Client, platform: Platform, settled: bool) -> None:
-    exchanged(client, settled=settled, count=1, size=10 * 1024 * 1024, **place(platform))
+def test_large_message_arrives_intact(client: Client, platform: Platform, settled: bool) -> None:
+    check_exchange(client, settled=settled, count=1, size=10 * 1024 * 1024, **place(platform))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_a_very_large_message_comes_whole(client: Client, platform: Platform) -> None:
-    exchanged(client, count=1, size=VERY_LARGE_BYTES, **place(platform))
+def test_very_large_message_arrives_intact(client: Client, platform: Platform) -> None:
+    check_exchange(client, count=1, size=VERY_LARGE_BYTES, **place(platform))
 
 
 def test_the_producer_gets_the_outcome_of_the_consumer(client: Client, platform: Platform) -> None:
     answer = client.call("outcomes", address="anycast", **place(platform))
-    if client.name == "java":  # JMS tells anything but accepted by an exception
+    if client.name == "java":  # JMS reports every outcome except accepted by an exception
         first, *others = answer["exceptions"]
         assert first == "accepted"
         for text, words in zip(others, ("error", "released", "failure"), strict=True):
@@ -141,9 +141,9 @@ def test_the_producer_gets_the_outcome_of_the_consumer(client: Client, platform:
     }
 
 
-def test_drain_gives_back_the_credit(client: Client, platform: Platform) -> None:
+def test_drain_returns_unused_credit(client: Client, platform: Platform) -> None:
     answer = client.call("drain", address="anycast", count=3, **place(platform))
-    # fe2o3-amqp shows no end of a drain; that the link works on afterwards can be seen.
+    # fe2o3-amqp does not report the end of a drain; the link's further use is visible.
     shown = {"afterwards": "accepted"} if client.name == "rust" else {"drained": True}
     assert answer == {"received": 3, **shown}
 
@@ -155,13 +155,13 @@ def test_request_and_reply(client: Client, platform: Platform) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_jms_has_all_its_kinds_of_subscriptions(platform: Platform) -> None:
+def test_jms_client_uses_every_kind_of_subscription(platform: Platform) -> None:
     client = CLIENTS["java"]
     client.prepare()
     answer = client.call("subscriptions", address="topic", **place(platform))
     in_use, stolen, unknown = answer.pop("in_use")
     assert "in use" in in_use and "no subscription" in unknown
-    # Depending on whether its first or its second call hears of it.
+    # The error depends on which call of the client reports the theft.
     assert "amqp:link:stolen" in stolen or "closed" in stolen
     assert answer.pop("delayed_ms") >= 500
     assert answer == {
@@ -180,7 +180,7 @@ def test_multicast_copies_to_every_receiver(client: Client, platform: Platform) 
     assert answer == {"received": [50, 50, 50]}
 
 
-def test_the_anonymous_terminus_answers_for_each_message(
+def test_anonymous_terminus_returns_an_outcome_for_each_message(
     client: Client, platform: Platform
 ) -> None:
     answer = client.call("anonymous", address="anycast", unknown="nowhere", **place(platform))
@@ -190,12 +190,16 @@ def test_the_anonymous_terminus_answers_for_each_message(
     assert answer.get("relay", True)
 
 
-def test_an_undeclared_address_is_not_found(client: Client, platform: Platform) -> None:
+def test_messaging_commands_exit_3_for_an_undeclared_address(
+    client: Client, platform: Platform
+) -> None:
     answer = client.call("refused", address="nowhere", **place(platform))
     assert answer == {"sender": "amqp:not-found", "receiver": "amqp:not-found"}
 
 
-def test_an_address_without_a_right_is_unauthorized(client: Client, closed: Platform) -> None:
+def test_attach_without_a_right_is_refused_as_unauthorized(
+    client: Client, closed: Platform
+) -> None:
     answer = client.call("refused", address="secret", mechanism="PLAIN", **ALICE, **place(closed))
     unauthorized = "amqp:unauthorized-access"
     assert answer == {"sender": unauthorized, "receiver": unauthorized}
@@ -205,14 +209,14 @@ def offered(client: Client, *mechanisms: str) -> list[str]:
     return [mechanism for mechanism in mechanisms if mechanism in client.mechanisms]
 
 
-def test_everybody_comes_into_an_open_space(client: Client, platform: Platform) -> None:
+def test_space_without_users_accepts_any_credentials(client: Client, platform: Platform) -> None:
     for mechanism in offered(client, "NONE", "ANONYMOUS", "PLAIN"):
-        exchanged(client, mechanism=mechanism, user="any", password="thing", **place(platform))
+        check_exchange(client, mechanism=mechanism, user="any", password="thing", **place(platform))
 
 
-def test_a_user_comes_in_by_every_mechanism(client: Client, closed: Platform) -> None:
+def test_user_authenticates_with_every_mechanism(client: Client, closed: Platform) -> None:
     for mechanism in offered(client, "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
-        exchanged(client, mechanism=mechanism, **ALICE, **place(closed))
+        check_exchange(client, mechanism=mechanism, **ALICE, **place(closed))
 
 
 def test_a_wrong_password_is_refused_by_every_mechanism(client: Client, closed: Platform) -> None:
@@ -230,7 +234,7 @@ def test_a_wrong_password_is_refused_by_every_mechanism(client: Client, closed: 
         assert set(answer) == {"refused"}, mechanism
 
 
-def test_nobody_comes_into_a_closed_space(client: Client, closed: Platform) -> None:
+def test_space_with_users_refuses_anonymous_clients(client: Client, closed: Platform) -> None:
     for mechanism in offered(client, "NONE", "ANONYMOUS"):
         answer = client.call(
             "exchange", address="anycast", count=1, size=1, mechanism=mechanism, **place(closed)
@@ -238,21 +242,21 @@ def test_nobody_comes_into_a_closed_space(client: Client, closed: Platform) -> N
         assert set(answer) == {"refused"}, mechanism
 
 
-def test_messages_cross_tls(client: Client, platform: Platform) -> None:
-    exchanged(client, **place(platform, "amqps"))
-    exchanged(client, count=1, size=1024 * 1024, **place(platform, "amqps"))
+def test_messages_are_exchanged_over_tls(client: Client, platform: Platform) -> None:
+    check_exchange(client, **place(platform, "amqps"))
+    check_exchange(client, count=1, size=1024 * 1024, **place(platform, "amqps"))
 
 
-def test_a_user_comes_in_over_tls_by_every_mechanism(client: Client, closed: Platform) -> None:
+def test_user_authenticates_over_tls_with_every_mechanism(client: Client, closed: Platform) -> None:
     for mechanism in offered(client, "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
-        exchanged(client, mechanism=mechanism, **ALICE, **place(closed, "amqps"))
+        check_exchange(client, mechanism=mechanism, **ALICE, **place(closed, "amqps"))
 
 
 @pytest.mark.parametrize("stranger", ["nobody", "mallory"])
-def test_a_certificate_of_nobody_known_is_refused(
+def test_external_without_the_certificate_of_a_user_is_refused(
     client: Client, closed: Platform, certificates: Certificates, stranger: str
 ) -> None:
-    """Without a certificate EXTERNAL is not even offered; mallory's is in order, but no user's."""
+    """Without a certificate EXTERNAL is not offered; mallory's is valid, but names no user."""
     papers = {} if stranger == "nobody" else certificates(stranger)
     answer = client.call(
         "exchange",
@@ -266,22 +270,22 @@ def test_a_certificate_of_nobody_known_is_refused(
     assert set(answer) == {"refused"}
 
 
-def test_the_sasl_hostname_names_the_space(naming_client: Client, spaces: Platform) -> None:
+def test_sasl_hostname_selects_the_address_space(naming_client: Client, spaces: Platform) -> None:
     options: dict[str, Any] = {"mechanism": "PLAIN", **ALICE, **place(spaces)}
-    exchanged(naming_client, virtual_host="default", **options)
+    check_exchange(naming_client, virtual_host="default", **options)
     answer = naming_client.call("refused", address="anycast", virtual_host="neighbour", **options)
-    assert answer == {"sender": "amqp:not-found", "receiver": "amqp:not-found"}, "it has none"
+    assert answer == {"sender": "amqp:not-found", "receiver": "amqp:not-found"}, "empty space"
 
 
-def test_a_client_certificate_is_an_identity(
+def test_client_certificate_authenticates_its_user(
     client: Client, closed: Platform, certificates: Certificates
 ) -> None:
-    exchanged(client, mechanism="EXTERNAL", **certificates("alice"), **place(closed, "amqps"))
+    check_exchange(client, mechanism="EXTERNAL", **certificates("alice"), **place(closed, "amqps"))
 
 
 @pytest.mark.parametrize("listener", ["ws", "wss"])
-def test_messages_cross_websockets(
+def test_messages_are_exchanged_over_websockets(
     websocket_client: Client, platform: Platform, listener: str
 ) -> None:
-    exchanged(websocket_client, **place(platform, listener))
-    exchanged(websocket_client, count=1, size=1024 * 1024, **place(platform, listener))
+    check_exchange(websocket_client, **place(platform, listener))
+    check_exchange(websocket_client, count=1, size=1024 * 1024, **place(platform, listener))

@@ -1,4 +1,4 @@
-"""Limits of a plan as foreign clients feel them; `README.md` beside this file is the contract."""
+"""Limits of a plan with foreign clients; `README.md` beside this file is the contract."""
 
 from collections.abc import Callable
 
@@ -61,7 +61,7 @@ client = prepared(CLIENTS[name] for name in QUICK)
 
 @pytest.fixture(scope="module")
 def limited(start_platform: Start, tmp_path_factory: pytest.TempPathFactory) -> Limited:
-    """Start a platform whose space has these limits, and its queues those."""
+    """Start a platform with these limits of its space and of its queues."""
 
     def start(space: str, queue: str = "") -> Platform:
         documents = tmp_path_factory.mktemp("documents") / "limited.yaml"
@@ -73,7 +73,7 @@ def limited(start_platform: Start, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture(scope="module")
 def bounded(limited: Limited) -> Platform:
-    """A platform with bounds of what there may be at a time."""
+    """A platform that bounds connections, links, message sizes and stored bytes."""
     return limited(
         f"{{connections: {CONNECTIONS}, links: {LINKS}, messageSize: {SIZE_BYTES}}}",
         f"limits: {{bytes: {STORED_BYTES}, onFull: reject}}",
@@ -82,13 +82,13 @@ def bounded(limited: Limited) -> Platform:
 
 @pytest.fixture(scope="module")
 def paced(limited: Limited) -> Platform:
-    """A platform that takes so many messages a second."""
+    """A platform that accepts `RATE` messages a second."""
     return limited(f"{{messagesPerSecond: {RATE}}}", "")
 
 
 @pytest.fixture(scope="module")
 def narrow(limited: Limited) -> Platform:
-    """A platform that takes so many bytes a second: four messages of the tests."""
+    """A platform that accepts 4000 bytes a second: four messages of the tests."""
     return limited("{bytesPerSecond: 4000}", "")
 
 
@@ -106,16 +106,14 @@ def test_links_beyond_the_limit_are_detached_with_a_condition(
     assert answer == {"open": LINKS, "condition": FULL}
 
 
-def test_a_client_is_told_how_large_a_message_may_be_and_a_larger_one_ends_its_link(
+def test_attach_states_max_message_size_and_a_larger_message_detaches_the_link(
     client: Client, bounded: Platform
 ) -> None:
     answer = client.call("too_large", address="orders", **place(bounded))
     assert answer == {"told": SIZE_BYTES, "condition": "amqp:link:message-size-exceeded"}
 
 
-def test_a_queue_that_holds_its_bytes_rejects_and_says_why(
-    client: Client, bounded: Platform
-) -> None:
+def test_full_queue_rejects_with_resource_limit_exceeded(client: Client, bounded: Platform) -> None:
     bounded.enmasse("purge", "orders")
     answer = client.call("overfill", address="orders", count=500, size=1500, **place(bounded))
     assert answer["outcome"] == "rejected"
@@ -123,45 +121,45 @@ def test_a_queue_that_holds_its_bytes_rejects_and_says_why(
     assert STORED_BYTES // 3000 <= answer["accepted"] <= STORED_BYTES // 1500
 
 
-def test_a_message_that_outlives_its_time_goes_to_the_dead_letter(
+def test_message_past_its_ttl_goes_to_the_dead_letter_address(
     client: Client, bounded: Platform
 ) -> None:
     answer = client.call("overdue", address="brief", dead="dead", **place(bounded))
     assert answer == {"body": "nobody comes", "cause": "expired"}
 
 
-def test_who_sends_more_messages_a_second_waits_for_credit_and_goes_on(
+def test_sender_above_the_message_rate_stalls_without_credit_then_continues(
     client: Client, paced: Platform
 ) -> None:
-    answer = poured(client, paced, size=10, patient=True)
-    assert answer["accepted"] < 10 * RATE, "a second's worth and what credit was out"
+    answer = send_until_out_of_credit(client, paced, size=10, patient=True)
+    assert answer["accepted"] < 10 * RATE, "one second of messages and the granted credit"
     assert (answer["stuck"], answer["later"]) == (True, 1)
 
 
-def test_who_sends_more_bytes_a_second_waits_for_credit_and_goes_on(
+def test_sender_above_the_byte_rate_stalls_without_credit_then_continues(
     client: Client, narrow: Platform
 ) -> None:
-    answer = poured(client, narrow, size=1000, patient=True)
+    answer = send_until_out_of_credit(client, narrow, size=1000, patient=True)
     assert answer["accepted"] < 40
     assert (answer["stuck"], answer["later"]) == (True, 1)
 
 
-def test_an_allowance_that_is_used_up_ends_credit(client: Client, limited: Limited) -> None:
+def test_exhausted_allowance_stops_credit(client: Client, limited: Limited) -> None:
     allowance = "{messagesPerSecond: 50, allowance: {period: month, messages: 20}}"
     platform = limited(allowance, "")
-    # What comes within a second, until the counters are looked at, is bounded by the rate.
-    first = poured(client, platform, size=10, patient=False, quiet_s=3.0)
+    # Counters are checked once a second; until then only the rate bounds the messages.
+    first = send_until_out_of_credit(client, platform, size=10, patient=False, quiet_s=3.0)
     assert first["stuck"]
     assert 20 <= first["accepted"] < 400
     platform.enmasse("wait", "addressspace", "default", "--for", "condition=Sending=False")
-    again = poured(client, platform, size=10, patient=False, quiet_s=1.0)
+    again = send_until_out_of_credit(client, platform, size=10, patient=False, quiet_s=1.0)
     assert (again["accepted"], again["stuck"]) == (0, True)
 
 
-def poured(
+def send_until_out_of_credit(
     client: Client, platform: Platform, *, size: int, patient: bool, quiet_s: float = 0.2
 ) -> dict[str, object]:
-    """Send until there is no credit for a while; then, who is patient, one more."""
+    """Send until no credit arrives for `quiet_s`; a patient sender then sends one more."""
     return client.call(
         "pour",
         address="orders",

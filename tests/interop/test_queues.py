@@ -45,22 +45,22 @@ jms = prepared([CLIENTS["java"]])
 """The client that speaks JMS."""
 
 
-def test_a_queue_keeps_messages_until_a_consumer_comes(client: Client, queues: Platform) -> None:
+def test_queue_stores_messages_until_a_consumer_attaches(client: Client, queues: Platform) -> None:
     answer = client.call("queue", address="orders", count=50, **place(queues))
     assert answer == {"received": list(range(50))}
 
 
-def test_released_and_modified_messages_come_again(client: Client, queues: Platform) -> None:
+def test_released_and_modified_messages_are_redelivered(client: Client, queues: Platform) -> None:
     answer = client.call("judge", address="orders", **place(queues))
     assert answer == {"counts": [0, 0, 1]}
 
 
-def test_a_browser_sees_messages_and_takes_none(client: Client, queues: Platform) -> None:
+def test_browser_receives_messages_without_consuming_them(client: Client, queues: Platform) -> None:
     answer = client.call("browse", address="orders", count=20, **place(queues))
     assert answer == {"browsed": list(range(20)), "received": list(range(20))}
 
 
-def test_a_selector_takes_what_it_matches_and_leaves_the_rest(
+def test_selector_receives_matching_messages_and_leaves_the_rest(
     client: Client, queues: Platform
 ) -> None:
     selector = "colour = 'red' AND number BETWEEN 4 AND 12"
@@ -82,13 +82,15 @@ def test_a_message_group_stays_with_one_consumer(jms: Client, queues: Platform) 
     assert answer == {"groups": 4, "together": True, "in_order": True, "listeners": 2}
 
 
-def test_the_delivery_count_grows_until_the_dead_letter(jms: Client, queues: Platform) -> None:
+def test_delivery_count_increases_until_the_message_is_dead_lettered(
+    jms: Client, queues: Platform
+) -> None:
     answer = jms.call("failing", address="orders", dead="dead", attempts=ATTEMPTS, **place(queues))
     assert answer == {"counts": list(range(ATTEMPTS)), "dead": "message 0"}
 
 
 @pytest.mark.parametrize("how", ["consumer", "session", "connection"])
-def test_a_clean_close_costs_prefetched_messages_no_attempt(
+def test_clean_close_counts_no_delivery_attempt_for_prefetched_messages(
     jms: Client, queues: Platform, how: str
 ) -> None:
     times = ATTEMPTS + 1
@@ -96,7 +98,7 @@ def test_a_clean_close_costs_prefetched_messages_no_attempt(
     assert answer == {"counts": [0] * (20 - times)}
 
 
-def test_a_listener_of_spring_is_called_once_an_attempt(jms: Client, queues: Platform) -> None:
+def test_spring_listener_is_called_once_per_delivery_attempt(jms: Client, queues: Platform) -> None:
     answer = jms.call("poison", address="orders", dead="dead", consumers=3, **place(queues))
     assert answer == {"calls": ATTEMPTS, "dead": "message 0"}
 
@@ -106,6 +108,6 @@ def test_an_expired_message_goes_to_the_dead_letter(jms: Client, queues: Platfor
     assert answer == {"expired": "short", "empty": True}
 
 
-def test_a_delayed_message_waits(jms: Client, queues: Platform) -> None:
+def test_delayed_message_is_delivered_after_its_delay(jms: Client, queues: Platform) -> None:
     answer = jms.call("delay", address="orders", delay_ms=1_500, **place(queues))
     assert answer == {"order": ["now", "later"], "late": True}

@@ -1,7 +1,7 @@
 """Sending links that ask for the receiver settlement mode `second` (2.8.4), by client library.
 
-azure-servicebus and uamqp ask for it by default and never settle; go-amqp fails an attach that is
-answered otherwise, and settles as it should.
+azure-servicebus and uamqp request it by default and never settle; go-amqp fails an attach that
+grants another mode, and settles.
 """
 
 from typing import Any
@@ -27,7 +27,7 @@ def options(
 
 @pytest.mark.parametrize(("library", "listener"), [("pyamqp", "amqp"), ("uamqp", "amqps")])
 @pytest.mark.parametrize("introduced", [True, False])
-def test_a_sender_of_the_azure_sdk_gets_its_outcomes(
+def test_azure_sdk_sender_receives_every_outcome(
     platform: Platform, library: str, listener: str, introduced: bool
 ) -> None:
     AZURE.prepare()
@@ -36,7 +36,7 @@ def test_a_sender_of_the_azure_sdk_gets_its_outcomes(
         assert AZURE.call(library, **asked) == {"sent": COUNT}
 
 
-def test_a_sender_of_go_amqp_that_insists_is_answered_second(platform: Platform) -> None:
+def test_go_amqp_sender_that_requires_settle_mode_second_gets_it(platform: Platform) -> None:
     client = CLIENTS["go"]
     client.prepare()
     for address in ADDRESSES:

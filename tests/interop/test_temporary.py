@@ -26,7 +26,7 @@ jms = prepared([CLIENTS["java"]])
 """The client that speaks JMS."""
 
 
-def test_a_temporary_queue_is_sent_to_before_there_is_a_receiver(
+def test_temporary_queue_accepts_messages_before_its_receiver_attaches(
     client: Client, platform: Platform
 ) -> None:
     answer = client.call("temporary", count=20, **place(platform))
@@ -36,19 +36,17 @@ def test_a_temporary_queue_is_sent_to_before_there_is_a_receiver(
     assert answer.get("outcomes", 40 * ["accepted"]) == 40 * ["accepted"]
 
 
-def test_a_queue_requestor_gets_its_replies(jms: Client, platform: Platform) -> None:
+def test_jms_queue_requestor_receives_its_replies(jms: Client, platform: Platform) -> None:
     answer = jms.call("requestor", address="orders", count=5, **place(platform))
     assert answer == {"replies": [f"PING {number}" for number in range(5)]}
 
 
-def test_a_reply_in_a_transacted_session_comes_with_the_commit(
-    jms: Client, platform: Platform
-) -> None:
+def test_transacted_reply_is_delivered_on_commit(jms: Client, platform: Platform) -> None:
     answer = jms.call("transacted_reply", address="orders", **place(platform))
     assert answer == {"unseen": [True, True, True], "reply": "PING", "gone": True}
 
 
-def test_a_commit_fails_with_the_first_message_that_was_refused(
+def test_commit_with_a_refused_message_fails_with_its_condition(
     jms: Client, platform: Platform
 ) -> None:
     names = "direct,nowhere,small"
@@ -64,7 +62,9 @@ def test_a_commit_fails_with_the_first_message_that_was_refused(
         assert condition in answer[name], answer
 
 
-def test_a_transacted_listener_of_spring_replies(jms: Client, platform: Platform) -> None:
+def test_transacted_spring_listener_replies_to_each_request(
+    jms: Client, platform: Platform
+) -> None:
     answer = jms.call("spring", address="orders", count=20, **place(platform))
     assert sorted(answer["replies"]) == sorted(f"PING {number}" for number in range(20))
     assert answer["gone"] is True

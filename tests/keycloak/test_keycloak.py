@@ -1,4 +1,4 @@
-"""A real Keycloak checks who comes in: a realm for each space, groups as the original had them."""
+"""Authentication by a running Keycloak: a realm for each space, and groups that give rights."""
 
 import asyncio
 import time
@@ -36,8 +36,8 @@ spec: {{type: standard, authenticationService: {{name: keycloak}}}}
 
 
 async def sends(url: str, name: str, **login: Any) -> bool:
-    """Whether one may send to an address. Who is told to try again later does so: a Keycloak that
-    has only just started takes its time for the first logins."""
+    """Whether a user may send to an address. Retries when the platform asks for it, because a
+    Keycloak that has just started is slow at the first logins."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             try:
@@ -56,7 +56,7 @@ async def may_send(session: Connection, name: str) -> bool:
         return False
 
 
-async def test_users_groups_and_tokens_of_a_keycloak(tmp_path: Path) -> None:
+async def test_keycloak_users_groups_and_tokens_are_authorized(tmp_path: Path) -> None:
     users = {"alice": ["send_orders", "recv_orders"], "bob": ["send_a%2Fb", "monitor"]}
     realms = [
         realm("default-default", users, PASSWORD),
@@ -104,11 +104,11 @@ spec: {{type: standard, authenticationService: {{name: keycloak}}}}
 """
 
 LIFESPAN_S = 20
-"""Of access tokens of the realm: for so long at most what is taken back there still counts."""
+"""Lifespan of access tokens of the realm; a revocation takes effect within it."""
 
 
 class Administrator:
-    """Does in a Keycloak what only an administrator may."""
+    """An administrator of a Keycloak."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -127,7 +127,7 @@ class Administrator:
         )
 
     def change(self, method: str, path: str, document: object = None) -> str:
-        """Return where what was made is."""
+        """Change something; return the path of a created resource."""
         answer = self.ask(method, path, document)
         assert answer.status_code in (201, 204), answer.text
         return answer.headers.get("location", "").partition("/admin/realms")[2]
@@ -145,7 +145,7 @@ def wait_for(platform: Platform, condition: str, *what: str) -> None:
     )
 
 
-async def test_a_realm_comes_and_goes_with_its_space_and_who_is_disabled_there_goes(
+async def test_keycloak_realm_follows_its_space_and_disabled_users_disconnect(
     tmp_path: Path,
 ) -> None:
     service = ("authenticationservice/keycloak", "-n", "enmasse-infra")
@@ -189,4 +189,4 @@ async def test_a_realm_comes_and_goes_with_its_space_and_who_is_disabled_there_g
             up.enmasse("delete", "addressspace", "default", "--force")
             deadline = time.monotonic() + PATIENCE_S
             while admin.ask("GET", f"/{realm_name}").status_code != 404:
-                assert time.monotonic() < deadline, "the realm goes with its space"
+                assert time.monotonic() < deadline, "the realm was not deleted with its space"

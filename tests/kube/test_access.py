@@ -30,7 +30,7 @@ def tenant(platform: Platform, tmp_path: Path) -> Kubectl:
     return Kubectl(build(), file, tmp_path)
 
 
-def test_a_token_as_an_option_is_the_one_that_counts(platform: Platform, tmp_path: Path) -> None:
+def test_kubectl_token_option_overrides_the_kubeconfig(platform: Platform, tmp_path: Path) -> None:
     kubectl = Kubectl(build(), platform.data / "kubeconfig", tmp_path)
     assert "enmasse:token" in kubectl("auth", "whoami")
     token = platform.enmasse("token", "create", "viewer", "--grant", "tenant-view=shop").strip()
@@ -40,7 +40,7 @@ def test_a_token_as_an_option_is_the_one_that_counts(platform: Platform, tmp_pat
     assert 'User "viewer" cannot list resource "secrets"' in refused.err
 
 
-def test_T_AS_8_a_tenant_has_its_own_namespace(tenant: Kubectl) -> None:
+def test_T_AS_8_kubectl_of_a_tenant_is_confined_to_its_namespace(tenant: Kubectl) -> None:
     assert tenant("auth", "can-i", "create", "addresses", "-n", "shop") == "yes\n"
     assert tenant.say("auth", "can-i", "create", "addresses", "-n", "other").out.startswith("no - ")
     assert "messagingusers" in tenant("auth", "can-i", "--list", "-n", "shop")

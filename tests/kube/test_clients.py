@@ -13,7 +13,7 @@ from lightkube.types import PatchType
 
 from platform_process import Platform
 
-# The platform is a process; starting it takes its time where other work is going on.
+# Starting the process of the platform takes long on a busy machine.
 pytestmark = pytest.mark.timeout(120)
 
 GROUP, VERSION, PLURAL = "enmasse.io", "v1beta1", "addresses"
@@ -47,7 +47,7 @@ def objects(official: kubernetes.client.ApiClient) -> kubernetes.client.CustomOb
 
 
 def _replace_plan(objects: kubernetes.client.CustomObjectsApi, plan: str) -> dict[str, Any]:
-    """Read, change and replace until no status that the platform writes falls between."""
+    """Read, change and replace; retry while a status update of the platform conflicts."""
     while True:
         read = objects.get_namespaced_custom_object(*WHERE, "default.orders")
         read["spec"]["plan"] = plan
@@ -62,7 +62,7 @@ def _replace_plan(objects: kubernetes.client.CustomObjectsApi, plan: str) -> dic
             return replaced
 
 
-def test_the_official_client_creates_lists_and_deletes(
+def test_official_client_creates_lists_patches_and_deletes(
     objects: kubernetes.client.CustomObjectsApi,
 ) -> None:
     made = objects.create_namespaced_custom_object(*WHERE, orders())
@@ -90,7 +90,7 @@ def test_the_official_client_creates_lists_and_deletes(
     assert missing.value.reason == "Not Found"
 
 
-def test_the_official_client_watches(objects: kubernetes.client.CustomObjectsApi) -> None:
+def test_official_client_watches_changes(objects: kubernetes.client.CustomObjectsApi) -> None:
     watch = kubernetes.watch.Watch()
     version = objects.list_namespaced_custom_object(*WHERE)["metadata"]["resourceVersion"]
     objects.create_namespaced_custom_object(*WHERE, orders("default.seen"))
@@ -108,7 +108,7 @@ def test_the_official_client_watches(objects: kubernetes.client.CustomObjectsApi
     assert (seen[0], seen[-1]) == ("ADDED", "DELETED")
 
 
-def test_the_official_client_finds_the_kinds_by_itself(
+def test_official_dynamic_client_discovers_the_kinds(
     official: kubernetes.client.ApiClient, tmp_path: Path
 ) -> None:
     dynamic = kubernetes.dynamic.DynamicClient(official, cache_file=str(tmp_path / "cache"))
@@ -121,7 +121,7 @@ def test_the_official_client_finds_the_kinds_by_itself(
     addresses.delete(name="default.applied", namespace="default")
 
 
-def test_the_official_client_handles_the_kinds_of_kubernetes(
+def test_official_client_handles_the_built_in_kinds(
     official: kubernetes.client.ApiClient,
 ) -> None:
     core = kubernetes.client.CoreV1Api(official)

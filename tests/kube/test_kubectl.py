@@ -1,6 +1,6 @@
-"""The real kubectl, unmodified, against a platform as a user starts it.
+"""An unmodified kubectl against a platform as a user starts it.
 
-T-AS-11 and T-AS-12: made by command, changed and deleted by command, shown as a table.
+T-AS-11 and T-AS-12: create, change, delete and show resources by command.
 """
 
 import json
@@ -93,10 +93,10 @@ EVERY_KIND = [
     kind("v1", "Secret", data={"a": "Yg=="}),
     kind("v1", "ConfigMap", data={"a": "b"}),
 ]  # fmt: skip
-"""One of each that can be made by hand, in an order in which they can be."""
+"""One resource of each kind that clients may create, in an order that admission accepts."""
 
 
-def test_every_kind_takes_every_verb(kubectl: Kubectl) -> None:
+def test_kubectl_supports_every_verb_for_every_kind(kubectl: Kubectl) -> None:
     everything = text(*EVERY_KIND)
     where = ("-f", "-")
     on_server = ("--server-side", "--field-manager=kubectl-client-side-apply")
@@ -149,7 +149,7 @@ def _group(document: dict[str, Any]) -> str:
     return f"{version}.{group}" if slash else f"{version}."
 
 
-def test_it_learns_what_there_is(kubectl: Kubectl) -> None:
+def test_kubectl_api_resources_lists_the_kinds(kubectl: Kubectl) -> None:
     lines = kubectl("api-resources").splitlines()
     (address,) = [line.split() for line in lines if line.startswith("addresses ")]
     assert address == ["addresses", "addr", "enmasse.io/v1beta1", "true", "Address"]
@@ -157,14 +157,14 @@ def test_it_learns_what_there_is(kubectl: Kubectl) -> None:
     assert "Server Version: v1.36" in kubectl("version")
 
 
-def test_it_explains_a_field(kubectl: Kubectl) -> None:
+def test_kubectl_explains_a_field(kubectl: Kubectl) -> None:
     said = kubectl("explain", "address.spec.messageTtl.maximum")
     assert "Maximum time to live, in milliseconds" in said
     assert "VERSION:    v1beta1" in said
     assert "one-of" not in kubectl("explain", "messaginguser.spec", "--recursive")
 
 
-def test_it_shows_tables_and_documents(kubectl: Kubectl, orders: str) -> None:
+def test_kubectl_get_prints_tables_and_documents(kubectl: Kubectl, orders: str) -> None:
     head, row = kubectl("get", "address", orders).splitlines()
     assert head.split() == [
         "NAME",
@@ -193,7 +193,7 @@ def test_it_shows_tables_and_documents(kubectl: Kubectl, orders: str) -> None:
     assert kubectl("get", "addr", "-A", "-o", "name", "--chunk-size=1") == everything
 
 
-def test_it_watches(kubectl: Kubectl, orders: str) -> None:
+def test_kubectl_watch_prints_changes(kubectl: Kubectl, orders: str) -> None:
     with kubectl.popen(
         "get", "address", orders, "-w", "-o", "jsonpath={.spec.plan}{'\\n'}"
     ) as seen:
@@ -205,7 +205,7 @@ def test_it_watches(kubectl: Kubectl, orders: str) -> None:
         seen.terminate()
 
 
-def test_it_describes_with_events(kubectl: Kubectl, orders: str) -> None:
+def test_kubectl_describe_includes_events(kubectl: Kubectl, orders: str) -> None:
     said = kubectl("describe", "address", orders)
     assert "Is Ready:" in said
     _, events = said.split("Events:")
@@ -213,16 +213,16 @@ def test_it_describes_with_events(kubectl: Kubectl, orders: str) -> None:
     assert "Served" in kubectl("events", "--for", f"address/{orders}")
 
 
-def test_it_applies_again_and_again(kubectl: Kubectl, orders: str) -> None:
+def test_kubectl_apply_is_repeatable_and_retains_the_plan(kubectl: Kubectl, orders: str) -> None:
     same = kubectl("apply", "-f", "-", stdin=text(ORDERS))
     assert same in (f"address.enmasse.io/{orders} {word}\n" for word in ("unchanged", "configured"))
     kubectl("apply", "-f", "-", stdin=text(changed(ORDERS, plan=None, messageTtl=None)))
     spec = json.loads(kubectl("get", "addr", orders, "-o", "json"))["spec"]
-    # Who names no plan any more keeps the one there is.
+    # A document that no longer names a plan retains the current one.
     assert spec == {"type": "queue", "address": "orders", "plan": "standard-small-queue"}
 
 
-def test_it_applies_on_the_server_with_owners(kubectl: Kubectl) -> None:
+def test_kubectl_server_side_apply_tracks_field_managers(kubectl: Kubectl) -> None:
     name, apply = "default.owned", ("apply", "--server-side", "-f", "-")
     mine = changed(ORDERS, address="owned") | {"metadata": {"name": name}}
     kubectl(*apply, stdin=text(mine))
@@ -234,7 +234,7 @@ def test_it_applies_on_the_server_with_owners(kubectl: Kubectl) -> None:
     without = mine | {"spec": {"type": "queue", "address": "owned"}}
     kubectl(*apply, stdin=text(without))
     shown = json.loads(kubectl("get", "addr", name, "-o", "json"))
-    # The other manager has the plan; the time to live was nobody else's and is gone.
+    # The other manager owns both fields, so neither is removed.
     assert shown["spec"] == {"type": "queue", "address": "owned", "plan": "standard-large-queue",
                              "messageTtl": {"maximum": 3_600_000}}  # fmt: skip
     kubectl(*apply, "--field-manager=other", stdin=text(without))
@@ -243,7 +243,7 @@ def test_it_applies_on_the_server_with_owners(kubectl: Kubectl) -> None:
     kubectl("delete", "addr", name)
 
 
-def test_what_was_applied_here_can_be_applied_there(kubectl: Kubectl, orders: str) -> None:
+def test_kubectl_client_side_apply_migrates_to_server_side(kubectl: Kubectl, orders: str) -> None:
     spec = {"type": "queue", "address": "orders"}
     kubectl("apply", "--server-side", "-f", "-", stdin=text(ORDERS))
     kubectl("apply", "--server-side", "-f", "-", stdin=text(ORDERS | {"spec": spec}))
@@ -251,7 +251,7 @@ def test_what_was_applied_here_can_be_applied_there(kubectl: Kubectl, orders: st
     assert shown == spec | {"plan": "standard-small-queue"}
 
 
-def test_it_knows_the_kinds_of_the_service_administrator(kubectl: Kubectl) -> None:
+def test_kubectl_handles_plans_infra_configs_and_schemas(kubectl: Kubectl) -> None:
     kinds = {line.split()[0]: line.split()[1] for line in kubectl("api-resources").splitlines()}
     assert kinds["addressplans"] == kinds["addressspaceplans"] == "admin.enmasse.io/v1beta2"
     assert kinds["standardinfraconfigs"] == "admin.enmasse.io/v1beta1"
@@ -268,7 +268,7 @@ def test_it_knows_the_kinds_of_the_service_administrator(kubectl: Kubectl) -> No
     assert "is in use by AddressSpace default" in used.err
 
 
-def test_it_applies_plans_of_the_older_form(kubectl: Kubectl) -> None:
+def test_kubectl_applies_an_address_plan_of_v1beta1(kubectl: Kubectl) -> None:
     older = {
         "apiVersion": "admin.enmasse.io/v1beta1",
         "kind": "AddressPlan",
@@ -283,7 +283,7 @@ def test_it_applies_plans_of_the_older_form(kubectl: Kubectl) -> None:
     kubectl("delete", "addressplan", "older")
 
 
-def test_it_is_told_of_a_full_quota_at_once(kubectl: Kubectl) -> None:
+def test_kubectl_create_beyond_the_quota_is_forbidden(kubectl: Kubectl) -> None:
     create = ("create", "--validate=false", "-f", "-")
     kubectl(*create, stdin=text(changed(SHOP, plan="standard-small")))
     wide = changed(ORDERS, plan="standard-large-queue")
@@ -297,7 +297,7 @@ def test_it_is_told_of_a_full_quota_at_once(kubectl: Kubectl) -> None:
     kubectl("delete", "addressspace", "shop")
 
 
-def test_it_edits_patches_and_marks(kubectl: Kubectl, orders: str) -> None:
+def test_kubectl_edits_patches_labels_and_annotates(kubectl: Kubectl, orders: str) -> None:
     kubectl("edit", "address", orders, editor="sed -i s/small/medium/")
     json_patch = '[{"op": "replace", "path": "/metadata/labels/team", "value": "south"}]'
     kubectl("patch", "address", orders, "--type=json", "-p", json_patch)
@@ -315,7 +315,7 @@ def test_it_edits_patches_and_marks(kubectl: Kubectl, orders: str) -> None:
     assert 'The Address "default.orders" is invalid: spec.address' in fixed.err
 
 
-def test_it_checks_before_it_writes(kubectl: Kubectl) -> None:
+def test_kubectl_validation_refuses_or_warns_of_unknown_fields(kubectl: Kubectl) -> None:
     wrong = text(changed(ORDERS, colour="red"))
     for arguments in (("create",), ("apply",), ("create", "--validate=strict", "--dry-run=server")):
         refused = kubectl.say(*arguments, "-f", "-", stdin=wrong)
@@ -331,12 +331,12 @@ def test_it_checks_before_it_writes(kubectl: Kubectl) -> None:
     assert 'no matches for kind "Order" in version "enmasse.io/v1beta1"' in strange.err
 
 
-def test_it_is_told_what_exists_already(kubectl: Kubectl, orders: str) -> None:
+def test_kubectl_create_of_an_existing_resource_fails(kubectl: Kubectl, orders: str) -> None:
     again = kubectl.say("create", "-f", "-", stdin=text(ORDERS))
     assert f'addresses.enmasse.io "{orders}" already exists' in again.err
 
 
-def test_T_AS_12_it_replaces_and_deletes(kubectl: Kubectl, orders: str) -> None:
+def test_T_AS_12_kubectl_replaces_and_deletes(kubectl: Kubectl, orders: str) -> None:
     shown = json.loads(kubectl("get", "addr", orders, "-o", "json"))
     shown["spec"]["plan"] = "standard-large-queue"
     kubectl("replace", "-f", "-", stdin=text(shown))
@@ -347,7 +347,9 @@ def test_T_AS_12_it_replaces_and_deletes(kubectl: Kubectl, orders: str) -> None:
     assert "(NotFound)" in kubectl.say("get", "addr", orders).err
 
 
-def test_a_finalizer_is_waited_for(kubectl: Kubectl, orders: str) -> None:
+def test_kubectl_delete_completes_after_its_finalizer_is_removed(
+    kubectl: Kubectl, orders: str
+) -> None:
     keep = '{"metadata": {"finalizers": ["example.com/drain"]}}'
     kubectl("patch", "addr", orders, "--type=merge", "-p", keep)
     kubectl("delete", "addr", orders, "--wait=false")
@@ -357,7 +359,9 @@ def test_a_finalizer_is_waited_for(kubectl: Kubectl, orders: str) -> None:
     kubectl("wait", "--for=delete", f"addr/{orders}", "--timeout=20s")
 
 
-def test_T_AS_11_spaces_and_users_are_applied_and_no_password_is_shown(kubectl: Kubectl) -> None:
+def test_T_AS_11_kubectl_applies_spaces_and_users_without_showing_passwords(
+    kubectl: Kubectl,
+) -> None:
     for arguments in ((), ("--server-side", "--force-conflicts")):
         kubectl("apply", *arguments, "-f", "-", stdin=text(SHOP, ALICE))
     kubectl("wait", "--for=condition=Ready", "addressspace/shop", "--timeout=20s")
@@ -374,7 +378,7 @@ def test_T_AS_11_spaces_and_users_are_applied_and_no_password_is_shown(kubectl: 
     assert "(NotFound)" in kubectl.say("get", "messaginguser", "shop.alice").err
 
 
-def test_the_kinds_of_kubernetes_are_made_by_command(kubectl: Kubectl) -> None:
+def test_kubectl_creates_namespaces_secrets_and_config_maps(kubectl: Kubectl) -> None:
     kubectl("create", "namespace", "north")
     kubectl("-n", "north", "create", "configmap", "c", "--from-literal=a=b")
     kubectl("-n", "north", "create", "secret", "generic", "s", "--from-literal=a=b")
@@ -388,7 +392,7 @@ def test_the_kinds_of_kubernetes_are_made_by_command(kubectl: Kubectl) -> None:
     assert "(NotFound)" in kubectl.say("get", "namespace", "north").err
 
 
-def test_it_is_told_what_it_may_do(kubectl: Kubectl) -> None:
+def test_kubectl_auth_reports_rights_and_identity(kubectl: Kubectl) -> None:
     assert kubectl("auth", "can-i", "create", "addresses") == "yes\n"
     assert "enmasse:token" in kubectl("auth", "whoami")
     assert "*.*" in kubectl("auth", "can-i", "--list")

@@ -1,4 +1,4 @@
-"""kubectl 1.24, which reads OpenAPI v2: without it, it applies, compares and explains nothing."""
+"""kubectl 1.24, which needs OpenAPI v2 for apply, diff and explain."""
 
 from pathlib import Path
 
@@ -32,7 +32,7 @@ def older(platform: Platform, tmp_path_factory: pytest.TempPathFactory) -> Kubec
     return Kubectl(build("kubectl_older"), platform.data / "kubeconfig", home)
 
 
-def test_it_applies_compares_and_deletes(older: Kubectl) -> None:
+def test_older_kubectl_applies_diffs_and_deletes(older: Kubectl) -> None:
     hour, minute = (QUEUE.replace("MAXIMUM", one) for one in ("1h", "60000"))
     assert "created" in older("apply", "-f", "-", stdin=f"{hour}---{USER}")
     older("wait", "--for=condition=Ready", "address/default.older", "--timeout=20s")
@@ -44,13 +44,13 @@ def test_it_applies_compares_and_deletes(older: Kubectl) -> None:
     older("delete", "-f", "-", stdin=f"{hour}---{USER}")
 
 
-def test_it_refuses_a_field_that_is_none(older: Kubectl) -> None:
+def test_older_kubectl_refuses_an_unknown_field(older: Kubectl) -> None:
     refused = older.say("apply", "-f", "-", stdin=QUEUE.replace("messageTtl", "messageTTL"))
     assert refused.code == 1
     assert "messageTTL" in refused.err
 
 
-def test_it_explains_a_field(older: Kubectl) -> None:
+def test_older_kubectl_explains_a_field(older: Kubectl) -> None:
     assert "Maximum time to live" in older("explain", "address.spec.messageTtl.maximum")
     assert "VERSION:  user.enmasse.io/v1beta1" in older(
         "explain", "messaginguser.spec", "--api-version=user.enmasse.io/v1beta1"

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from enmasse.messaging import Data, Header, Message, Properties, Sequence, Value, as_document
 
 
-def test_a_message_is_shown_with_what_it_says() -> None:
+def test_message_document_omits_empty_sections_and_decodes_bytes() -> None:
     message = Message(
         body=Value({"a": [1, b"x", None]}),
         properties=Properties(

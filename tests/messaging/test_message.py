@@ -128,7 +128,7 @@ messages = st.builds(
 
 
 def kinds(value: Any) -> Any:
-    """The types within a value, so that 1, 1.0, True and Ubyte(1) are told apart."""
+    """The types within a value, which distinguish 1, 1.0, True and Ubyte(1)."""
     if isinstance(value, dict):
         return {key: kinds(inner) for key, inner in value.items()}
     if isinstance(value, Described):
@@ -139,7 +139,7 @@ def kinds(value: Any) -> Any:
 
 
 @given(messages)
-def test_a_message_comes_back_as_it_was(message: Message) -> None:
+def test_message_round_trips_through_the_codec(message: Message) -> None:
     data = encode_message(message)
     back = decode_message(data)
     assert back == message
@@ -155,7 +155,7 @@ def test_a_value_keeps_its_type(value: Any) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_a_message_or_an_error_of_the_peer(data: bytes) -> None:
+def test_arbitrary_bytes_decode_to_a_message_or_a_peer_error(data: bytes) -> None:
     try:
         message = decode_message(data)
     except PeerError as error:
@@ -165,7 +165,7 @@ def test_any_bytes_are_a_message_or_an_error_of_the_peer(data: bytes) -> None:
 
 
 @given(messages, st.data())
-def test_a_message_cut_short_is_no_crash(message: Message, data: st.DataObject) -> None:
+def test_truncated_message_is_a_peer_error(message: Message, data: st.DataObject) -> None:
     encoded = encode_message(message)
     cut = data.draw(st.integers(0, len(encoded)))
     try:
@@ -174,7 +174,7 @@ def test_a_message_cut_short_is_no_crash(message: Message, data: st.DataObject) 
         assert cut < len(encoded)
 
 
-def test_what_has_no_python_type_has_one_of_ours() -> None:
+def test_amqp_types_without_a_python_type_round_trip_as_own_types() -> None:
     past = -62_135_596_800_001  # the millisecond before year 1
     for value in [Array((Int(1), Int(2))), Timestamp(past), Timestamp(2**62), Array(())]:
         back = decode_message(encode_message(Message(Value(value)))).body
@@ -182,7 +182,7 @@ def test_what_has_no_python_type_has_one_of_ours() -> None:
         assert kinds(back.value) == kinds(value)
 
 
-def test_plain_numbers_find_a_type_that_fits() -> None:
+def test_plain_python_values_are_encoded_as_a_fitting_amqp_type() -> None:
     def back(value: Any) -> Any:
         return decode_message(encode_message(Message(Value(value)))).content
 
@@ -194,7 +194,7 @@ def test_plain_numbers_find_a_type_that_fits() -> None:
     assert back(bytearray(b"ab")) == b"ab" and back(memoryview(b"ab")) == b"ab"
 
 
-def test_a_moment_of_any_zone_is_the_same_moment() -> None:
+def test_timestamp_of_any_time_zone_keeps_its_instant() -> None:
     moment = datetime(2026, 3, 1, 12, tzinfo=timezone(timedelta(hours=5)))
     assert decode_message(encode_message(Message(Value(moment)))).content == moment
 
@@ -217,13 +217,13 @@ def test_a_moment_of_any_zone_is_the_same_moment() -> None:
         (Message.of("x", creation_time="now"), "creation_time: "),
     ],
 )
-def test_what_cannot_be_sent_is_named(message: Message, said: str) -> None:
+def test_unencodable_message_is_rejected_naming_the_section(message: Message, said: str) -> None:
     with pytest.raises(Invalid) as caught:
         encode_message(message)
     assert said in str(caught.value)
 
 
-def test_values_nest_only_so_deep() -> None:
+def test_values_nested_too_deeply_are_rejected() -> None:
     nested: list[Any] = []
     for _ in range(40):
         nested = [nested]
@@ -231,7 +231,7 @@ def test_values_nest_only_so_deep() -> None:
         encode_message(Message(Value(nested)))
 
 
-def test_a_message_made_of_its_content() -> None:
+def test_message_of_plain_content_has_the_matching_body() -> None:
     message = Message.of("hello", subject="greeting", correlation_id=7)
     assert (message.body, message.text) == (Value("hello"), "hello")
     assert (message.properties.subject, message.properties.correlation_id) == ("greeting", 7)
@@ -255,7 +255,7 @@ def test_a_message_cannot_be_changed() -> None:
         message.body = None  # type: ignore[misc]
 
 
-def test_identities_of_every_kind_cross() -> None:
+def test_message_ids_of_every_type_round_trip() -> None:
     for identity in ["a", b"b", UUID(int=7), 0, 2**64 - 1]:
         message = decode_message(encode_message(Message.of("x", message_id=identity)))
         assert message.properties.message_id == identity

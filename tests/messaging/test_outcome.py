@@ -1,4 +1,4 @@
-"""Outcomes as values, and as what crosses to the native core."""
+"""Outcomes as values, and in their form for the native core."""
 
 import pytest
 from hypothesis import given
@@ -17,7 +17,7 @@ all_outcomes = st.one_of(
 
 
 @given(all_outcomes)
-def test_an_outcome_comes_back_as_it_was(outcome: Outcome) -> None:
+def test_outcome_round_trips_through_its_native_tuple(outcome: Outcome) -> None:
     crossed = to_tuple(outcome)
     assert crossed[0] == name_of(outcome)
     assert from_tuple(crossed) == outcome
@@ -31,5 +31,5 @@ def test_an_outcome_comes_back_as_it_was(outcome: Outcome) -> None:
         (Rejected("my:own", "too red"), "rejected (my:own: too red)"),
     ],
 )
-def test_a_rejection_says_why(outcome: Rejected, text: str) -> None:
+def test_text_of_rejected_shows_condition_and_description(outcome: Rejected, text: str) -> None:
     assert str(outcome) == text

@@ -1,4 +1,4 @@
-"""Resources in, Plan out, against the vectors that the node reads too."""
+"""The compiler of resources to a Plan, against the vectors that the node also reads."""
 
 import json
 import random
@@ -26,7 +26,7 @@ def stored(name: str) -> list[Any]:
 
 
 @pytest.mark.parametrize(("name", "version"), [("shop", 12), ("stored", 3)])
-def test_the_plan_is_the_golden_one(name: str, version: int) -> None:
+def test_compiled_plan_equals_the_golden_vector(name: str, version: int) -> None:
     compiled = compile(stored(name), version)
     golden = json.loads((VECTORS / "plans" / f"{name}.json").read_text())
     assert json.loads(compiled.plan.json_text()) == golden
@@ -41,7 +41,7 @@ def test_the_order_of_the_resources_does_not_matter(name: str) -> None:
         assert compile(resources, version=1) == expected
 
 
-def test_an_exposed_space_that_would_let_everybody_in_is_closed() -> None:
+def test_exposed_space_never_admits_anonymous_clients() -> None:
     compiler = Compiler(exposed=True)
     open_space, alice = space("default", "none"), user()
     for resource in (open_space, queue()):
@@ -55,43 +55,43 @@ def test_an_exposed_space_that_would_let_everybody_in_is_closed() -> None:
     assert served() == ("standard", False)
     waiting = compiler.outcome(open_space.key).waiting
     assert waiting is not None and waiting.reason == "SpaceExposed"
-    # One that leaves it open is closed, and says so while nobody can come in.
+    # A space without a choice is closed, and reports NoUsers while it has no user.
     silent = space("default")
     compiler.put(silent.key, silent)
     assert silent.key in compiler.refresh()
     now = compiler.outcome(silent.key)
     assert (served(), now.waiting) == (("standard", False), None)
-    assert now.unentered is not None and now.unentered.reason == "NoUsers"
+    assert now.login_problem is not None and now.login_problem.reason == "NoUsers"
     compiler.put(alice.key, alice)
     assert silent.key in compiler.refresh()
-    assert compiler.outcome(silent.key).unentered is None
+    assert compiler.outcome(silent.key).login_problem is None
     compiler.put(alice.key, None)
     assert silent.key in compiler.refresh()
     assert served() == ("standard", False)
-    # Where nobody else can reach them, both are open.
+    # On a platform that is not exposed, both are open.
     for one in (open_space, silent):
         (planned,) = compile([one], 1).plan.spaces
         assert planned.authentication.type == "none"
 
 
-def test_nothing_declared_is_an_empty_plan() -> None:
+def test_no_resources_compile_to_an_empty_plan() -> None:
     assert json.loads(compile([], version=3).plan.json_text()) == {"version": 3, "spaces": []}
 
 
-def test_what_is_left_out_is_named_with_the_reason() -> None:
-    left_out = compile(stored("shop"), version=1).left_out
-    taken = left_out[Key("Address", "north", "shop.again")]
+def test_excluded_resources_are_reported_with_a_reason() -> None:
+    excluded = compile(stored("shop"), version=1).excluded
+    taken = excluded[Key("Address", "north", "shop.again")]
     assert taken.reason == "AddressTaken"
     assert "'orders' is already declared by shop.orders" in taken.message
-    lost = left_out[Key("Address", "default", "shop.lost")]
+    lost = excluded[Key("Address", "default", "shop.lost")]
     assert lost.reason == "SpaceMissing"
     assert "'shop' does not exist in namespace 'default'" in lost.message
-    (ignored,) = (one for key, one in left_out.items() if key.kind == "MessagingUser")
+    (ignored,) = (one for key, one in excluded.items() if key.kind == "MessagingUser")
     assert ignored.reason == "UsersNotAsked"
-    assert len(left_out) == 3
+    assert len(excluded) == 3
 
 
-def test_a_user_that_only_finalizers_keep_is_let_in_no_more() -> None:
+def test_user_deleted_but_held_by_a_finalizer_is_not_planned() -> None:
     keeps = {"uid": "uid-1", "finalizers": ("example.com/audit",)}
     gone = keeps | {"deletion_timestamp": "2026-01-01T00:00:00Z"}
     before, after = (
@@ -103,7 +103,7 @@ def test_a_user_that_only_finalizers_keep_is_let_in_no_more() -> None:
     assert after.authentication.type == before.authentication.type == "standard"
 
 
-def test_a_service_of_a_built_in_name_is_what_spaces_mean_by_it() -> None:
+def test_declared_service_named_standard_does_not_replace_the_built_in_one() -> None:
     data = {
         "apiVersion": "admin.enmasse.io/v1beta1",
         "kind": "AuthenticationService",
@@ -119,9 +119,9 @@ def test_a_service_of_a_built_in_name_is_what_spaces_mean_by_it() -> None:
     assert planned.spaces[0].authentication.type == "standard"
 
 
-def test_what_waits_for_another_is_named_and_planned() -> None:
+def test_address_with_a_missing_reference_is_planned_as_waiting() -> None:
     compiled = compile(stored("stored"), version=1)
-    assert compiled.left_out == {}
+    assert compiled.excluded == {}
     assert {key.name: waiting.reason for key, waiting in compiled.waiting.items()} == {
         "default.lonely": "TopicMissing",
         "default.parcels": "DeadletterMissing",
@@ -132,7 +132,7 @@ def test_what_waits_for_another_is_named_and_planned() -> None:
     )
 
 
-def test_a_dead_letter_that_is_something_else_now_is_waited_for() -> None:
+def test_dead_letter_reference_to_a_queue_is_reported_and_not_planned() -> None:
     resources = [queue(deadletter="dead"), queue("default.dead"), space()]
     compiled = compile(resources, version=1)
     assert compiled.waiting[queue().key].reason == "DeadletterWrongType"
@@ -143,12 +143,12 @@ def test_a_dead_letter_that_is_something_else_now_is_waited_for() -> None:
     assert planned["orders"].redelivery.reject_is_failure is True
 
 
-def test_a_subscription_and_an_address_of_its_full_name_are_not_both_planned() -> None:
+def test_address_named_like_a_subscription_in_full_is_excluded() -> None:
     older = subscription().with_metadata(creation_timestamp="2026-01-01T00:00:00Z")
     twin = address("default.twin", "queue", "news::night")
     twin = twin.with_metadata(creation_timestamp="2026-01-02T00:00:00Z")
     compiled = compile([space(), topic(), older, twin], version=1)
-    assert compiled.left_out[twin.key].reason == "AddressTaken"
+    assert compiled.excluded[twin.key].reason == "AddressTaken"
     names = [one.name for one in compiled.plan.spaces[0].addresses]
     assert names == ["news", "news::night"]
 
@@ -164,7 +164,7 @@ declared = st.one_of(
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(declared, names), max_size=8))
-def test_whatever_is_declared_the_plan_holds_together(drawn: list[tuple[Address, str]]) -> None:
+def test_plan_of_arbitrary_addresses_is_consistent(drawn: list[tuple[Address, str]]) -> None:
     addresses = [
         one.model_copy(
             update={"spec": one.spec.model_copy(update={"address": name})}
@@ -175,27 +175,27 @@ def test_whatever_is_declared_the_plan_holds_together(drawn: list[tuple[Address,
     planned = compiled.plan.spaces[0].addresses
     by_name = {one.name: one for one in planned}
     assert len(by_name) == len(planned)
-    left_out = {one.metadata.uid for one in addresses if one.key in compiled.left_out}
-    assert {one.uid for one in planned} == {one.metadata.uid for one in addresses} - left_out
+    excluded = {one.metadata.uid for one in addresses if one.key in compiled.excluded}
+    assert {one.uid for one in planned} == {one.metadata.uid for one in addresses} - excluded
     for one in planned:
         assert all(
             by_name[name].type == "deadletter" for name in (one.deadletter, one.expiry) if name
         )
         if one.redelivery and one.redelivery.attempts:
-            assert one.deadletter, "messages would be given up with nowhere to go"
+            assert one.deadletter, "bounded delivery attempts need a dead letter address"
         assert (one.subscription is not None) == (one.type == "subscription")
 
 
-def test_of_two_users_of_one_name_the_older_is_let_in() -> None:
+def test_older_of_two_users_with_one_name_is_planned() -> None:
     resources = stored("shop")
     alice = next(resource for resource in resources if resource.metadata.name == "shop.alice")
     twin = alice.with_metadata(name="shop.a-twin", creation_timestamp="2026-01-02T00:00:00Z")
     compiled = compile([*resources, twin], version=1)
-    assert compiled.left_out[twin.key].reason == "UserNameTaken"
+    assert compiled.excluded[twin.key].reason == "UserNameTaken"
     assert compiled.plan == compile(resources, version=1).plan
 
 
-def test_a_stored_user_with_more_patterns_than_are_served_is_left_out() -> None:
+def test_stored_user_with_too_many_wildcard_patterns_is_excluded() -> None:
     resources = stored("shop")
     alice = next(one for one in resources if one.metadata.name == "shop.alice")
     assert isinstance(alice, MessagingUser)
@@ -205,7 +205,7 @@ def test_a_stored_user_with_more_patterns_than_are_served_is_left_out() -> None:
     spec = alice.spec.model_copy(update={"authorization": (many,)})
     greedy = alice.model_copy(update={"spec": spec})
     compiled = compile([*(one for one in resources if one is not alice), greedy], version=1)
-    assert compiled.left_out[greedy.key].reason == "TooManyAddresses"
+    assert compiled.excluded[greedy.key].reason == "TooManyAddresses"
     assert "alice" not in {user.name for user in compiled.plan.spaces[0].users}
 
 
@@ -221,7 +221,9 @@ def test_a_stored_user_with_more_patterns_than_are_served_is_left_out() -> None:
         ({}, False, True),
     ],
 )
-def test_who_may_come_in(service: dict[str, str] | None, with_user: bool, open_: bool) -> None:
+def test_authentication_service_and_users_decide_anonymous_access(
+    service: dict[str, str] | None, with_user: bool, open_: bool
+) -> None:
     spec = {"type": "standard"} | ({} if service is None else {"authenticationService": service})
     space: Any = parse(
         {
@@ -243,7 +245,7 @@ def test_who_may_come_in(service: dict[str, str] | None, with_user: bool, open_:
     assert bool(planned.users) is (with_user and not open_)
 
 
-def test_nothing_is_offered_or_kept_by_sha_1() -> None:
+def test_sha_1_mechanisms_are_neither_offered_nor_stored() -> None:
     assert not any("SHA-1" in one for one in (*STANDARD_MECHANISMS, *BEARER_MECHANISMS))
     with pytest.raises(ValidationError):
         Verifier.model_validate(

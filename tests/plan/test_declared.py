@@ -1,4 +1,4 @@
-"""The declared state and its overlays answer as a state made anew from the same resources."""
+"""The declared state and its overlays equal a state rebuilt from the same resources."""
 
 import base64
 import random
@@ -33,7 +33,7 @@ FORMS: tuple[tuple[Resource, ...], ...] = (
     (space_plan("small", [PLAN]),),
     (infra(),),
 )
-"""Forms of a few resources, which contest names and use each other."""
+"""Variants of a few resources that contest names and refer to each other."""
 
 EVERY = [form for forms in FORMS for form in forms]
 NAMES = {name for one in EVERY for name in (*unique_names(one), *served_names(one))}
@@ -41,7 +41,7 @@ CHOICES = (("AddressPlan", "large"), ("AddressSpacePlan", "small"))
 
 
 def answers(state: Declarations) -> dict[str, object]:
-    """All that rules may ask of a state."""
+    """Every query of a state."""
     homes = {home_of(one) for one in EVERY}
     return {
         "resources": {one.key: state.get(one.key) for one in EVERY},
@@ -77,7 +77,7 @@ def made(resources: Iterable[Resource]) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_a_state_and_overlays_answer_as_one_made_anew(seed: int) -> None:
+def test_state_with_overlays_equals_a_rebuilt_state(seed: int) -> None:
     dice = random.Random(seed)
     state, now = DeclaredState(), dict[Key, Resource]()
     for _ in range(5):
@@ -99,7 +99,7 @@ def test_a_state_and_overlays_answer_as_one_made_anew(seed: int) -> None:
     assert answers(state) == made(now.values()), "an overlay changes nothing below it"
 
 
-def test_a_new_status_replaces_the_resource_and_tells_nobody() -> None:
+def test_restate_replaces_the_resource_without_notifying_followers() -> None:
     state = DeclaredState([space("a"), address("a.one")])
     told: list[Key] = []
     state.follow(lambda key, before, now: told.append(key))
@@ -112,7 +112,7 @@ def test_a_new_status_replaces_the_resource_and_tells_nobody() -> None:
     assert {**answers(state), "resources": None} == {**before, "resources": None}
 
 
-def test_an_empty_space_leaves_nothing_behind() -> None:
+def test_deleting_the_last_resource_of_a_space_removes_its_home() -> None:
     state = DeclaredState([address("a.one")])
     assert list(state.homes()) == [("default", "a")]
     state.put(address("a.one").key, None)

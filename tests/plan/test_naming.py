@@ -1,4 +1,4 @@
-"""Short names that several address spaces want: the first has them."""
+"""Short names that several address spaces claim: the oldest gets them."""
 
 import itertools
 import random
@@ -20,47 +20,47 @@ def names(spaces: list[AddressSpace]) -> dict[str, tuple[str, ...]]:
     return {one.names[-1]: one.names[:-1] for one in compile(spaces, 1).plan.spaces}
 
 
-def test_the_first_space_keeps_the_short_name_whatever_the_order() -> None:
+def test_oldest_space_has_the_short_name_in_any_order() -> None:
     spaces = [shop("north", 1), shop("south", 2), shop("east", 3), shop("north", 4, name="lab")]
     expected = {"shop.north": ("shop",), "shop.south": (), "shop.east": (), "lab.north": ("lab",)}
     for some in itertools.permutations(spaces):
         assert names(list(some)) == expected
 
 
-def test_of_two_of_one_second_the_smaller_uid_is_the_first() -> None:
+def test_smaller_uid_wins_a_tie_of_creation_times() -> None:
     assert names([shop("north", 1, "b"), shop("south", 1, "a")]) == {
         "shop.north": (),
         "shop.south": ("shop",),
     }
 
 
-def test_the_newcomer_is_told_and_gets_the_name_when_the_first_goes() -> None:
+def test_later_space_reports_name_taken_until_the_older_one_is_deleted() -> None:
     compiler = Compiler()
     first, second = shop("north", 1), shop("south", 2)
     for one in (second, first):
         compiler.put(one.key, one)
     compiler.refresh()
-    assert compiler.outcome(first.key).misnamed is None
-    told = compiler.outcome(second.key).misnamed
+    assert compiler.outcome(first.key).name_problem is None
+    told = compiler.outcome(second.key).name_problem
     assert told is not None and told.reason == "NameTaken"
     assert "shop.south" in told.message and "north" not in told.message
     compiler.put(first.key, None)
     assert second.key in compiler.refresh()
-    assert compiler.outcome(second.key).misnamed is None
+    assert compiler.outcome(second.key).name_problem is None
     assert compiler.plan(2).spaces[0].names == ("shop", "shop.south")
 
 
 @pytest.mark.parametrize("name", ["localhost", "mq"])
-def test_no_space_is_called_like_the_platform(name: str) -> None:
+def test_host_names_of_the_platform_are_no_short_names(name: str) -> None:
     compiler = Compiler(hosts=["mq", "127.0.0.1"])
     called = shop("north", 1, name=name)
     compiler.put(called.key, called)
     compiler.refresh()
     assert compiler.plan(1).spaces[0].names == (f"{name}.north",)
-    assert compiler.outcome(called.key).misnamed is not None
+    assert compiler.outcome(called.key).name_problem is not None
 
 
-def test_whatever_the_way_there_the_names_are_those_of_all_spaces_at_once() -> None:
+def test_incremental_naming_equals_full_compilation() -> None:
     rng = random.Random(1)
     compiler, there = Compiler(), dict[Key, AddressSpace]()
     for step in range(300):

@@ -1,4 +1,4 @@
-"""What plans make of spaces and addresses; change by change it comes to the same as at once."""
+"""Plans applied to spaces and addresses; incremental and full compilation agree."""
 
 import random
 from typing import Any
@@ -31,7 +31,7 @@ def planned(*resources: Resource) -> PlannedSpace:
     return found
 
 
-def the_address(*resources: Resource) -> PlannedAddress:
+def single_address(*resources: Resource) -> PlannedAddress:
     return planned(*resources).addresses[0]
 
 
@@ -39,7 +39,7 @@ def with_plan(address_: Address, **plan: Any) -> PlannedAddress:
     named = address_.model_copy(update={"spec": address_.spec.model_copy(update={"plan": "a"})})
     credit = {"router": 0.1, "broker": 0.1} | plan
     offered = address_plan("a", address_.spec.type, **credit)
-    return the_address(named, offered, space_plan("p", [offered]))
+    return single_address(named, offered, space_plan("p", [offered]))
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def with_plan(address_: Address, **plan: Any) -> PlannedAddress:
         ((500, 5000), (6000, 7000), (500, 5000)),
     ],
 )
-def test_T_DL_1_of_two_times_to_live_the_narrower_holds(
+def test_T_DL_1_narrower_ttl_of_plan_and_address_applies(
     plan: tuple[int | None, int | None],
     own: tuple[int | None, int | None],
     both: tuple[int | None, int | None],
@@ -68,7 +68,7 @@ def test_T_DL_1_of_two_times_to_live_the_narrower_holds(
         assert (found.minimum_ms, found.maximum_ms) == both
 
 
-def test_T_DL_2_attempts_come_from_the_plan_where_the_address_says_none() -> None:
+def test_T_DL_2_delivery_attempts_default_to_those_of_the_plan() -> None:
     plan = {"messageRedelivery": {"maximumDeliveryAttempts": 2, "redeliveryDelay": 10}}
     found = with_plan(queue(), **plan).redelivery
     assert found is not None
@@ -79,7 +79,7 @@ def test_T_DL_2_attempts_come_from_the_plan_where_the_address_says_none() -> Non
     assert (found.attempts, found.delay_ms) == (5, 10)
 
 
-def test_of_two_bounds_the_smaller_holds() -> None:
+def test_smaller_limit_of_plan_and_address_applies() -> None:
     limits = {"messages": 10, "messageSize": 1000, "consumers": 3}
     own = queue(limits={"messages": 20, "messageSize": 500, "producers": 2})
     found = with_plan(own, limits=limits).limits
@@ -87,23 +87,23 @@ def test_of_two_bounds_the_smaller_holds() -> None:
     assert (found.consumers, found.producers) == (3, 2)
 
 
-def test_a_dead_letter_drops_its_oldest_whatever_it_was_let_in_with() -> None:
+def test_dead_letter_address_always_drops_its_oldest_message() -> None:
     bounded = deadletter(limits={"bytes": 5000})
     assert bounded.spec.limits is not None
     refusing = bounded.spec.limits.model_copy(update={"on_full": "reject"})
     spec = bounded.spec.model_copy(update={"limits": refusing})
     for one in (bounded, bounded.model_copy(update={"spec": spec})):
         assert with_plan(one, router=0).limits.on_full == "dropOldest"
-        assert the_address(one).limits.on_full == "dropOldest"
+        assert single_address(one).limits.on_full == "dropOldest"
 
 
-def test_a_stream_keeps_to_its_retention() -> None:
+def test_stream_ignores_ttl_and_message_limit_of_its_plan() -> None:
     stream = topic(retention={"bytes": 1000})
     found = with_plan(stream, messageTtl={"maximum": 5}, limits={"messages": 1, "messageSize": 9})
     assert (found.ttl, found.limits.messages, found.limits.message_size) == (None, None, 9)
 
 
-def test_a_subscription_has_from_its_topic_what_the_topics_plan_says() -> None:
+def test_subscription_inherits_the_ttl_of_the_plan_of_its_topic() -> None:
     plan = address_plan("t", "topic", router=0.1, broker=0.1, messageTtl={"maximum": 7})
     found = planned(
         topic(plan="t"), subscription(plan="s"), plan,
@@ -114,7 +114,7 @@ def test_a_subscription_has_from_its_topic_what_the_topics_plan_says() -> None:
     assert night.ttl.maximum_ms == 7
 
 
-def test_T_PL_1_the_plan_of_a_space_and_its_infra_config_bound_it() -> None:
+def test_T_PL_1_space_limits_are_the_smaller_of_plan_and_infra_config() -> None:
     policy = {"maxConnections": 50, "maxMessageSize": 4096}
     config = infra("own", router={"linkCapacity": 300, "policy": policy})
     whole = address_plan("q", "queue", router=0.1, broker=1)
@@ -129,14 +129,14 @@ def test_T_PL_1_the_plan_of_a_space_and_its_infra_config_bound_it() -> None:
 @pytest.mark.parametrize(
     ("policy", "on_full"), [("FAIL", "reject"), ("BLOCK", "block"), ("PAGE", None)]
 )
-def test_T_PL_11_credit_is_a_share_of_the_memory_of_a_broker(
+def test_T_PL_11_broker_credit_sets_the_byte_limit_of_an_address(
     policy: str, on_full: str | None
 ) -> None:
     config = infra("m", broker={"globalMaxSize": "64MB", "addressFullPolicy": policy})
     for credit, partitions, share in ((0.5, 1, 32 << 20), (0.25, 1, 16 << 20), (1.0, 2, 32 << 20)):
         plan = address_plan("q", "queue", router=0.1, broker=credit, partitions=partitions)
         offered = space_plan("p", [plan], infraConfigRef="m")
-        limits = the_address(config, plan, offered, queue(plan="q")).limits
+        limits = single_address(config, plan, offered, queue(plan="q")).limits
         assert (limits.bytes, limits.on_full) == ((share, on_full) if on_full else (None, None))
 
 
@@ -148,11 +148,11 @@ def test_T_AS_2_a_brokered_space_has_no_direct_addresses() -> None:
     compiled = compile([space(type_="brokered"), *declared], version=1)
     served = {one.type for one in compiled.plan.spaces[0].addresses}
     assert served == {"queue", "topic", "subscription", "deadletter"}
-    reasons = {key.name: one.reason for key, one in compiled.left_out.items()}
+    reasons = {key.name: one.reason for key, one in compiled.excluded.items()}
     assert reasons == {"default.a": "TypeNotOffered", "default.m": "TypeNotOffered"}
 
 
-def test_T_PL_10_an_address_whose_plan_is_gone_is_served_and_says_so() -> None:
+def test_T_PL_10_address_with_a_missing_plan_is_served_as_plan_unknown() -> None:
     plan = address_plan("q", "queue", router=0.1, broker=0.1)
     compiled = compile([space(), plan, queue(plan="gone")], version=1)
     assert [one.name for one in compiled.plan.spaces[0].addresses] == ["orders"]
@@ -161,18 +161,18 @@ def test_T_PL_10_an_address_whose_plan_is_gone_is_served_and_says_so() -> None:
     assert waiting.message == "AddressPlan 'gone' not found; plans offered for queue: q"
 
 
-def test_a_space_that_was_given_no_plan_is_served_and_says_so() -> None:
+def test_space_without_a_plan_is_served_and_reports_plan_missing() -> None:
     plan = address_plan("q", "queue", router=0.1, broker=0.1)
     offered = space_plan("p", [plan], (1, 1, 2))
     compiled = compile([space(), space("b", type_="brokered"), plan, offered, queue()], version=1)
     assert [one.name for one in compiled.plan.spaces[1].addresses] == ["orders"]
-    assert Key("AddressSpace", "default", "b") not in compiled.waiting, "there is none for it"
+    assert Key("AddressSpace", "default", "b") not in compiled.waiting, "no plan is offered for it"
     waiting = compiled.waiting[space().key]
     assert waiting.reason == "PlanMissing"
     assert "set spec.plan, or ask a service administrator to allow" in waiting.message
 
 
-def test_what_has_room_keeps_it_when_the_quota_shrinks() -> None:
+def test_admitted_addresses_stay_when_the_quota_shrinks() -> None:
     plan = address_plan("q", "queue", router=0.1, broker=1)
     compiler = Compiler()
     addresses = [queue(f"default.q{n}", plan="q", address=f"q{n}") for n in range(3)]
@@ -184,15 +184,15 @@ def test_what_has_room_keeps_it_when_the_quota_shrinks() -> None:
     newcomer = queue("default.q3", plan="q", address="q3")
     compiler.put(newcomer.key, newcomer)
     compiler.refresh()
-    left_out = {key for key, one in compiler.outcomes() if one.left_out}
-    assert left_out == {newcomer.key}
+    excluded = {key for key, one in compiler.outcomes() if one.excluded}
+    assert excluded == {newcomer.key}
     for one in addresses:
         compiler.put(one.key, None)
     assert newcomer.key in compiler.refresh()
-    assert compiler.outcome(newcomer.key).left_out is None
+    assert compiler.outcome(newcomer.key).excluded is None
 
 
-def test_room_that_is_left_goes_to_what_it_is_enough_for() -> None:
+def test_remaining_quota_admits_a_smaller_later_address() -> None:
     large = address_plan("large", "queue", router=0.1, broker=2)
     small = address_plan("small", "queue", router=0.1, broker=0.1)
     compiled = compile(
@@ -203,8 +203,8 @@ def test_room_that_is_left_goes_to_what_it_is_enough_for() -> None:
         ],
         version=1,
     )
-    assert {key.name for key in compiled.left_out} == {"default.a"}
-    message = next(iter(compiled.left_out.values())).message
+    assert {key.name for key in compiled.excluded} == {"default.a"}
+    message = next(iter(compiled.excluded.values())).message
     assert message.startswith("Quota exceeded: ")
     assert "broker 2 of 1" in message
 
@@ -240,10 +240,10 @@ def named(number: int, one: Address, name: str, age: int) -> Address:
 
 @settings(deadline=None, max_examples=200)
 @given(steps, st.integers(0, 2**32), st.booleans())
-def test_change_by_change_comes_to_the_same_as_at_once(
+def test_incremental_compilation_equals_full_compilation(
     drawn: list[tuple[int, Address | None, str]], seed: int, has_space: bool
 ) -> None:
-    """Where all have room: who has it first keeps it, so with too little the way there matters."""
+    """With quota for all: an exhausted quota depends on the order of the changes."""
     plans: list[Declared] = [*PLANS, space_plan("p", PLANS, (100, 100, 200)), infra()]
     now: dict[Key, Declared] = {one.key: one for one in plans}
     if has_space:
@@ -268,11 +268,11 @@ def test_change_by_change_comes_to_the_same_as_at_once(
         }
     compiled = compile(now.values(), version=1)
     assert compiled.plan.spaces == compiler.spaces()
-    assert compiled.left_out == {k: one.left_out for k, one in outcomes.items() if one.left_out}
+    assert compiled.excluded == {k: one.excluded for k, one in outcomes.items() if one.excluded}
     assert compiled.waiting == {k: one.waiting for k, one in outcomes.items() if one.waiting}
 
 
-def test_what_is_as_it_was_is_not_made_again() -> None:
+def test_unchanged_spaces_and_addresses_are_not_recompiled() -> None:
     compiler = Compiler()
     for one in (space(), space("north"), queue(), queue("north.a"), user()):
         compiler.put(one.key, one)

@@ -1,4 +1,4 @@
-"""The judge catches what is planted, and nothing else."""
+"""The judge of histories finds each planted fault, and no other."""
 
 import pytest
 
@@ -35,20 +35,20 @@ def verdict(*steps: What | tuple[What, int]) -> tuple[Verdict, str]:
         [RECEIVED, TAKEN, LEFT, (RECEIVED, 2)],
     ],
 )
-def test_what_at_least_once_explains_is_ok(steps: list[What]) -> None:
+def test_at_least_once_redelivery_is_ok(steps: list[What]) -> None:
     assert verdict(*STORED, *steps) == (Verdict.OK, "delivered")
 
 
 @pytest.mark.parametrize("steps", [[], [RECEIVED], [RECEIVED, RETURNED], [RECEIVED, LEFT]])
-def test_a_planted_loss_is_lost(steps: list[What]) -> None:
+def test_accepted_message_without_a_delivery_is_lost(steps: list[What]) -> None:
     assert verdict(*STORED, *steps)[0] is Verdict.LOST
 
 
-def test_what_was_seen_once_is_stored_whatever_its_producer_knows() -> None:
+def test_received_message_without_an_outcome_counts_as_stored() -> None:
     assert verdict(SENT, RECEIVED, LEFT)[0] is Verdict.LOST
 
 
-def test_another_content_is_a_loss() -> None:
+def test_changed_content_counts_as_loss() -> None:
     assert verdict(*STORED, SPOILED, TAKEN) == (Verdict.LOST, "it came with another content")
 
 
@@ -63,31 +63,31 @@ def test_another_content_is_a_loss() -> None:
         ([RECEIVED, (LEFT, 2), (RECEIVED, 3)], "held by a connection that lives"),
     ],
 )
-def test_a_planted_duplicate_is_caught(steps: list[What], why: str) -> None:
+def test_unexplained_redelivery_is_a_duplicate(steps: list[What], why: str) -> None:
     caught, reason = verdict(*STORED, *steps)
     assert caught is Verdict.DUPLICATE
     assert why in reason
 
 
-def test_what_nobody_sent_is_caught() -> None:
+def test_message_that_was_never_sent_is_a_duplicate() -> None:
     assert verdict(RECEIVED, TAKEN) == (Verdict.DUPLICATE, "nobody sent it")
 
 
-def test_what_was_refused_is_not_to_be_seen() -> None:
+def test_delivery_of_a_refused_message_is_a_duplicate() -> None:
     assert verdict(SENT, REFUSED) == (Verdict.OK, "refused")
     assert verdict(SENT, REFUSED, RECEIVED, TAKEN)[0] is Verdict.DUPLICATE
 
 
-def test_what_was_refused_may_be_sent_again() -> None:
+def test_refused_message_may_be_sent_again() -> None:
     assert verdict(SENT, REFUSED, SENT, ACCEPTED, RECEIVED, TAKEN)[0] is Verdict.OK
 
 
-def test_what_nobody_heard_of_is_unknown() -> None:
+def test_message_without_outcome_and_delivery_is_unknown() -> None:
     assert verdict(SENT)[0] is Verdict.UNKNOWN
     assert verdict(SENT, RECEIVED, TAKEN)[0] is Verdict.OK
 
 
-def test_every_message_is_judged_for_itself() -> None:
+def test_each_message_has_its_own_verdict() -> None:
     events = [
         Event(0.0, SENT, "a"),
         Event(0.1, SENT, "b"),

@@ -1,4 +1,4 @@
-"""The report says what was judged, and its picture has a mark for each message."""
+"""The report states each verdict, and its chart has a mark for each message."""
 
 import json
 import re
@@ -50,14 +50,14 @@ class Scripts(HTMLParser):
             self.scripts.append(data)
 
 
-def test_a_good_run_is_called_good() -> None:
+def test_run_without_losses_passes() -> None:
     run = run_of(GOOD)
     assert run.good
     assert summary(run) == ("2 messages, 1 kills: 1 ok, 0 lost, 0 duplicate, 1 unknown; seed 7")
     assert "Nothing was lost" in page(run)
 
 
-def test_a_loss_fails_and_its_history_is_shown() -> None:
+def test_run_with_a_loss_fails_and_shows_its_history() -> None:
     run = run_of(GOOD + LOST)
     assert not run.good
     text = page(run)
@@ -66,19 +66,19 @@ def test_a_loss_fails_and_its_history_is_shown() -> None:
     assert "0.600 s accepted" in text
 
 
-def test_the_page_explains_its_words_and_counts_by_address() -> None:
+def test_report_page_explains_verdicts_and_counts_by_address() -> None:
     text = page(run_of(GOOD))
     for verdict in Verdict:
         assert f"<tr><th>{verdict}<td>{MEANINGS[verdict]}" in text
     assert f"<tr><th>orders<td>1<td>1<td>{ROWS['orders']}" in text
-    assert "from 1 ms to 1 s" in text, "a row is no higher than what happened needs"
+    assert "from 1 ms to 1 s" in text, "the scale of a row must fit its values"
 
 
-def test_what_is_kept_back_fails() -> None:
+def test_run_with_leftover_messages_fails() -> None:
     assert not run_of(GOOD, left_over=1).good
 
 
-def test_the_picture_has_a_mark_for_each_message_and_fetches_nothing() -> None:
+def test_report_chart_marks_each_message_and_loads_nothing() -> None:
     text = page(run_of(GOOD + LOST))
     parsed = Scripts()
     parsed.feed(text)
@@ -87,7 +87,7 @@ def test_the_picture_has_a_mark_for_each_message_and_fetches_nothing() -> None:
     found = re.match(r"const run = (.*);$", script, re.MULTILINE)
     assert found is not None
     run = json.loads(found[1])
-    assert [mark[3] for mark in run["marks"]] == [0, 3, 1], "what is wrong is drawn last"
+    assert [mark[3] for mark in run["marks"]] == [0, 3, 1], "faults are drawn last"
     done = subprocess.run(
         ["node", "-e", f"{CANVAS}{script}\nconsole.log(JSON.stringify(calls))"],
         check=True,

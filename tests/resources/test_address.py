@@ -1,4 +1,4 @@
-"""Which fields an address may have, and what of it may change."""
+"""The fields that an address may have, and the changes that it allows."""
 
 from typing import Any
 
@@ -76,7 +76,7 @@ def faults_of(spec: dict[str, Any]) -> set[str]:
     return set()
 
 
-def test_the_table_has_every_field_but_those_that_all_have() -> None:
+def test_field_table_covers_every_type_specific_field() -> None:
     fields = {field.alias for field in AddressSpec.model_fields.values()}
     in_table = {name.partition(".")[0] for name in ALLOWED}
     assert in_table == fields - {"type", "address", "plan"}
@@ -86,7 +86,7 @@ def test_the_table_has_every_field_but_those_that_all_have() -> None:
 
 @settings(deadline=None)
 @given(type_=st.sampled_from(TYPES), names=st.lists(st.sampled_from(list(ALLOWED)), unique=True))
-def test_a_field_is_allowed_where_the_table_says(type_: str, names: list[str]) -> None:
+def test_field_is_allowed_exactly_for_the_types_in_the_table(type_: str, names: list[str]) -> None:
     expected = {name for name in names if type_ not in ALLOWED[name]}
     if type_ == "topic":
         unfit = NOT_ON_STREAMS if "retention" in names else ONLY_ON_STREAMS
@@ -103,7 +103,7 @@ def test_a_field_is_allowed_where_the_table_says(type_: str, names: list[str]) -
 
 @settings(deadline=None)
 @given(type_=st.sampled_from(TYPES), names=st.lists(st.sampled_from(list(ALLOWED)), unique=True))
-def test_what_is_let_in_comes_back_as_it_was(type_: str, names: list[str]) -> None:
+def test_valid_address_round_trips_through_its_document(type_: str, names: list[str]) -> None:
     spec = spec_with(type_, names)
     if faults_of(spec):
         return
@@ -141,12 +141,12 @@ def test_a_size_may_have_a_unit(text: object, size: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "-1", "1.5h", "1 h", "h", "1H", "٣s", "9" * 16 + "s", "1e3"])
-def test_what_is_no_time_is_refused(text: str) -> None:
+def test_invalid_duration_is_rejected(text: str) -> None:
     with pytest.raises(Invalid, match="is not an integer of milliseconds"):
         queue(messageTtl={"maximum": text})
 
 
-def test_a_subscription_is_known_by_its_topic_too() -> None:
+def test_subscription_is_also_named_with_its_topic() -> None:
     night = subscription()
     assert night.name == "news::night"
     assert night.names == ("night", "news::night")
@@ -155,7 +155,7 @@ def test_a_subscription_is_known_by_its_topic_too() -> None:
     assert queue().names == ("orders",)
 
 
-def test_a_name_with_its_topic_has_a_bound() -> None:
+def test_full_subscription_name_has_a_length_bound() -> None:
     assert subscription(topic="t" * 1017).name
     with pytest.raises(Invalid, match="it is longer than 1024 bytes"):
         subscription(topic="t" * 1018)
@@ -177,7 +177,7 @@ UNCHANGEABLE = {
 
 
 @pytest.mark.parametrize("field", UNCHANGEABLE)
-def test_some_fields_cannot_change(field: str) -> None:
+def test_change_of_an_immutable_field_is_rejected(field: str) -> None:
     before, after = UNCHANGEABLE[field]
     found = after.refused_changes(before)
     assert [fault.field for fault in found] == [field]
@@ -196,12 +196,12 @@ def test_some_fields_cannot_change(field: str) -> None:
         (deadletter(), deadletter(limits={"messages": 5})),
     ],
 )
-def test_the_rest_can(before: Address, after: Address) -> None:
+def test_mutable_fields_can_change(before: Address, after: Address) -> None:
     assert after.refused_changes(before) == []
     assert before.refused_changes(after)[1:] == []
 
 
-def test_what_others_name_comes_before_them() -> None:
+def test_in_order_puts_referenced_addresses_first() -> None:
     mixed = [subscription(), queue(), topic(), deadletter(), address("default.a")]
     assert [one.spec.type for one in in_order(mixed) if isinstance(one, Address)] == [
         "deadletter", "queue", "topic", "anycast", "subscription",

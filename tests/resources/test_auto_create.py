@@ -1,4 +1,4 @@
-"""Which rule creates what for a link, and what of it expires."""
+"""The rule that creates an address for a link, and the expiry of such addresses."""
 
 from typing import Any
 
@@ -25,14 +25,14 @@ def space(*rules: dict[str, Any], type_: str = "standard") -> AddressSpace:
     return made
 
 
-def test_a_space_creates_nothing_unless_it_says_so() -> None:
+def test_space_has_no_auto_create_rules_by_default() -> None:
     made = parse(document("AddressSpace", "shop", {"type": "standard"}))
     assert isinstance(made, AddressSpace)
     assert made.spec.auto_create == ()
     assert "autoCreate" not in made.document()["spec"]
 
 
-def test_a_rule_says_what_is_created_and_for_how_long() -> None:
+def test_auto_create_rule_has_pattern_plan_and_expiry() -> None:
     (rule,) = space({"pattern": "jobs/*", "plan": "small", "expireAfter": "5m"}).spec.auto_create
     assert rule == AutoCreate(pattern="jobs/*", plan="small", expire_after=300_000)
 
@@ -47,13 +47,15 @@ def test_a_rule_says_what_is_created_and_for_how_long() -> None:
         ({"pattern": "a", "expireAfter": "soon"}, "spec.autoCreate[0].expireAfter"),
     ],
 )
-def test_a_rule_that_makes_no_sense_is_refused(rule: dict[str, Any], field: str) -> None:
+def test_invalid_auto_create_rule_is_rejected_naming_the_field(
+    rule: dict[str, Any], field: str
+) -> None:
     with pytest.raises(Invalid) as refused:
         space(rule)
     assert [fault.field for fault in refused.value.faults] == [field]
 
 
-def test_a_brokered_space_creates_no_direct_addresses() -> None:
+def test_brokered_space_rejects_an_auto_create_rule_for_anycast() -> None:
     with pytest.raises(Invalid) as refused:
         space(
             {"pattern": "#", "type": "queue"}, {"pattern": "#", "type": "anycast"}, type_="brokered"
@@ -73,7 +75,7 @@ TOPICS = AutoCreate(pattern="jobs/#", type="topic")
 ANY = AutoCreate(pattern="#")
 
 
-def test_the_first_rule_counts_that_creates_what_the_link_asks_for() -> None:
+def test_first_rule_that_matches_pattern_and_capability_applies() -> None:
     rules = (QUEUES, TOPICS, ANY)
     for asked, rule, type_ in (
         (None, QUEUES, "queue"),
@@ -87,7 +89,7 @@ def test_the_first_rule_counts_that_creates_what_the_link_asks_for() -> None:
     assert choose((QUEUES, TOPICS), ["jobs/#"], "multicast") is None
 
 
-def test_only_an_address_of_autocreate_expires() -> None:
+def test_only_auto_created_addresses_expire() -> None:
     own = {OWNER_LABEL: OWNER}
     for labels, annotations, expected in (
         (own, {EXPIRE_AFTER: "60000ms"}, 60_000),

@@ -23,7 +23,7 @@ def test_ready_is_true_in_phase_active_only() -> None:
     assert condition.last_transition_time == "2026-01-02T00:00:00Z"
 
 
-def test_the_same_truth_keeps_its_time() -> None:
+def test_unchanged_condition_keeps_its_last_transition_time() -> None:
     first = ready_status(Status(), phase="Active", reason="Served", generation=1, now=EARLY)
     again = ready_status(first, phase="Active", reason="Served", generation=1, now=LATE)
     assert again == first

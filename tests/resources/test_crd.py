@@ -1,4 +1,4 @@
-"""Definitions for a Kubernetes API server: whole, structural, and true to the kinds."""
+"""CustomResourceDefinitions: complete, structural, and consistent with the kinds."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -27,14 +27,14 @@ def nodes(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield from nodes(schema[name])
 
 
-def test_every_kind_has_one_in_the_group_where_its_manifests_expect_it() -> None:
+def test_every_kind_has_a_definition_in_its_api_group() -> None:
     own = {model.plural for model in KINDS.values() if "v1" not in model.api_versions}
     plurals = [one["spec"]["names"]["plural"] for one in DEFINITIONS.values()]
     assert sorted(plurals) == sorted(own | {"addressspaceschemas"})
     assert "messagingusers.user.enmasse.io" in DEFINITIONS
 
 
-def test_what_cannot_change_has_a_rule_that_says_so() -> None:
+def test_every_immutable_field_has_a_validation_rule() -> None:
     for model in KINDS.values():
         if not issubclass(model, Declared):
             continue
@@ -47,7 +47,7 @@ def test_what_cannot_change_has_a_rule_that_says_so() -> None:
                 assert rule["message"].partition(" ")[0] in spec["properties"]
 
 
-def test_no_definition_fills_in_what_was_left_out() -> None:
+def test_definitions_set_no_defaults() -> None:
     for _, version in versions():
         for node in nodes(version["schema"]["openAPIV3Schema"]):
             assert "default" not in node
@@ -68,8 +68,8 @@ def test_plans_are_stored_in_the_newer_version() -> None:
 
 
 def test_T_AS_13_schemas_are_structural() -> None:
-    """By the rules of Kubernetes: a type everywhere but where anything may stand, and none below
-    `anyOf` but that of a number or a text."""
+    """The rules of Kubernetes: every node has a type unless it accepts any value, and `anyOf`
+    occurs only for int-or-string."""
     count = 0
     for name, version in versions():
         for node in nodes(version["schema"]["openAPIV3Schema"]):

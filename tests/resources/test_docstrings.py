@@ -1,4 +1,4 @@
-"""What fields mean, read from their docstrings when somebody asks."""
+"""Field descriptions, read from docstrings on demand."""
 
 from pydantic import Field
 

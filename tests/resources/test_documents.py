@@ -1,4 +1,4 @@
-"""Documents in, resources out: what is read, what is refused and how that is said."""
+"""Parsing of documents into resources: accepted forms, rejections and their messages."""
 
 import json
 from itertools import pairwise
@@ -33,7 +33,7 @@ spec: {address: orders, type: anycast}
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=[case["why"] for case in REFUSED])
-def test_a_refused_document_names_the_field_and_the_mend(case: dict[str, Any]) -> None:
+def test_invalid_document_is_rejected_with_field_and_remedy(case: dict[str, Any]) -> None:
     with pytest.raises(Invalid) as refusal:
         parse(case["document"])
     messages = {fault.field: fault.message for fault in refusal.value.faults}
@@ -42,7 +42,7 @@ def test_a_refused_document_names_the_field_and_the_mend(case: dict[str, Any]) -
     assert "\n" not in refusal.value.message
 
 
-def test_every_fault_is_told_at_once_and_the_type_first() -> None:
+def test_all_faults_are_reported_together_with_the_type_first() -> None:
     document = yaml.safe_load(ORDERS)
     document["spec"] = {"type": "unicast", "messageTimeToLive": {"maximum": 1}}
     with pytest.raises(Invalid) as refusal:
@@ -59,7 +59,7 @@ def test_several_documents_of_one_file_are_read_in_order() -> None:
     assert [type(resource) for resource in resources] == [AddressSpace, Address]
 
 
-def test_json_and_lists_are_read_too() -> None:
+def test_json_and_kubernetes_lists_are_read() -> None:
     one = yaml.safe_load(ORDERS)
     assert load(json.dumps(one), "file") == load(ORDERS, "file")
     unfolded = load(json.dumps({"apiVersion": "v1", "kind": "List", "items": [one, one]}), "file")
@@ -85,13 +85,13 @@ def test_json_and_lists_are_read_too() -> None:
         (ORDERS.replace("anycast", "any"), "document 1: Address default.orders: spec.type: 'any'"),
     ],
 )
-def test_an_unreadable_text_is_refused_with_its_place(text: str, says: str) -> None:
+def test_malformed_text_is_rejected_naming_file_and_line(text: str, says: str) -> None:
     with pytest.raises(Invalid) as refusal:
         load(text, "orders.yaml")
     assert says in refusal.value.message
 
 
-def test_yaml_merge_keys_and_complex_keys_do_no_harm() -> None:
+def test_yaml_merge_keys_and_complex_keys_are_handled() -> None:
     merged = "base: &b {type: anycast}\nspec: {<<: *b, address: orders}\n"
     with pytest.raises(Invalid, match="kind: is required"):
         load(merged, "file")
@@ -99,26 +99,26 @@ def test_yaml_merge_keys_and_complex_keys_do_no_harm() -> None:
         load("? [a, b]\n: c\n", "file")
 
 
-def test_what_only_the_server_writes_is_passed_over() -> None:
+def test_server_side_fields_are_ignored() -> None:
     document = yaml.safe_load(ORDERS)
     document["status"] = {"anything": 1}
     document["metadata"] |= {"managedFields": [{}], "selfLink": "/x"}
     assert parse(document) == parse(yaml.safe_load(ORDERS))
 
 
-def test_a_stored_document_comes_back_as_it_was() -> None:
+def test_stored_resource_round_trips_through_its_document() -> None:
     for resource in [*load_stored("shop.yaml"), *load_stored("stored.yaml")]:
         assert parse(resource.document(), stored=True) == resource
 
 
-def test_every_kind_is_known_by_its_name() -> None:
+def test_every_kind_has_its_name_and_plural() -> None:
     for name, model in KINDS.items():
         assert model.model_fields["kind"].default == name
         assert model.plural == name.lower() + ("es" if name.endswith("s") else "s")
 
 
 @pytest.mark.parametrize("kind", ["ConsoleService", "IoTConfig", "IoTProject"])
-def test_a_kind_of_the_first_enmasse_without_successor_names_the_remedy(kind: str) -> None:
+def test_kind_of_the_original_that_is_not_served_is_rejected(kind: str) -> None:
     with pytest.raises(Invalid, match=f"kind: '{kind}' is not served; .*remove the document"):
         parse({"apiVersion": "admin.enmasse.io/v1beta1", "kind": kind, "metadata": {"name": "x"}})
 
@@ -127,7 +127,7 @@ def load_stored(file: str) -> list[Any]:
     return [parse(item, stored=True) for item in yaml.safe_load_all((VECTORS / file).read_text())]
 
 
-def test_a_user_may_come_with_the_originals_group() -> None:
+def test_user_is_accepted_in_the_api_group_of_the_original() -> None:
     document = {
         "apiVersion": "user.enmasse.io/v1beta1",
         "kind": "MessagingUser",
@@ -154,7 +154,9 @@ json_values = st.recursive(
 
 
 @given(spec=json_values, metadata=json_values, kind=st.sampled_from([*KINDS, "Nothing"]))
-def test_no_document_breaks_the_parser(spec: Any, metadata: Any, kind: str) -> None:
+def test_arbitrary_document_parses_or_is_rejected_with_faults(
+    spec: Any, metadata: Any, kind: str
+) -> None:
     document = {
         "apiVersion": "enmasse.io/v1beta1",
         "kind": kind,
@@ -168,14 +170,14 @@ def test_no_document_breaks_the_parser(spec: Any, metadata: Any, kind: str) -> N
 
 
 @given(st.text())
-def test_no_text_breaks_the_reader(text: str) -> None:
+def test_arbitrary_text_loads_or_is_rejected_naming_the_file(text: str) -> None:
     try:
         assert isinstance(load(text, "file"), list)
     except Invalid as error:
         assert error.message.startswith("file")
 
 
-def test_a_resource_declared_otherwise_a_second_time_is_refused() -> None:
+def test_conflicting_declarations_of_a_resource_are_rejected() -> None:
     with pytest.raises(Invalid) as refusal:
         load(f"{ORDERS}---{ORDERS.replace('anycast', 'multicast')}", "orders.yaml")
     assert refusal.value.message == (
@@ -202,9 +204,7 @@ def test_a_resource_declared_otherwise_a_second_time_is_refused() -> None:
     ],
     ids=["flow", "block", "mappings", "aliases"],
 )
-def test_a_text_that_would_need_stack_or_memory_without_bound_is_refused(
-    text: str, problem: str
-) -> None:
+def test_deeply_nested_or_expanding_yaml_is_rejected(text: str, problem: str) -> None:
     with pytest.raises(Invalid, match=problem):
         one_document(text)
     with pytest.raises(Invalid, match="file: .*" + problem):
@@ -217,7 +217,7 @@ def test_aliases_and_levels_within_bounds_are_read() -> None:
     assert found["c"] == [{"b": 1}] * 2
 
 
-def test_aliases_repeat_a_bounded_text() -> None:
+def test_text_repeated_by_aliases_is_bounded() -> None:
     long = f"a: &x {'y' * 100_000}\nl: [{', '.join(['*x'] * 12)}]\n"
     with pytest.raises(Invalid, match="aliases repeat more than 1,048,576 characters"):
         one_document(long)
@@ -228,6 +228,6 @@ def test_aliases_repeat_a_bounded_text() -> None:
 
 
 @pytest.mark.parametrize("text", ['{"a": NaN}', '{"a": 1e999}', '{"a": "\\ud800"}', "a: .inf"])
-def test_what_json_cannot_say_is_refused(text: str) -> None:
+def test_document_with_a_value_without_json_form_is_rejected(text: str) -> None:
     with pytest.raises(Invalid, match="the body: not a YAML document: it contains"):
         one_document(text)

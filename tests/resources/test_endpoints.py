@@ -1,6 +1,6 @@
 """Endpoints, network policy and connectors of an address space.
 
-Every field of the original is kept, its rules hold, and nothing that is secret is shown.
+Every field of the original is stored, its rules hold, and no secret is shown.
 """
 
 import base64
@@ -87,7 +87,7 @@ def space(spec: dict[str, Any]) -> AddressSpace:
     return parsed
 
 
-def test_everything_the_original_has_comes_back_as_it_was() -> None:
+def test_endpoints_and_connectors_of_the_original_round_trip() -> None:
     shown = space(WHOLE).document()["spec"]
     for endpoint in shown["endpoints"]:
         for name in ("exports", "annotations", "loadBalancerPorts", "loadBalancerSourceRanges"):
@@ -98,12 +98,12 @@ def test_everything_the_original_has_comes_back_as_it_was() -> None:
     assert parse(space(WHOLE).document(), stored=True).document() == space(WHOLE).document()
 
 
-def test_a_space_without_endpoints_says_nothing_of_them() -> None:
+def test_space_without_endpoints_has_no_endpoints_field() -> None:
     assert space({"type": "standard"}).document()["spec"] == {"type": "standard"}
 
 
 def changed(path: str, value: object) -> dict[str, Any]:
-    """The whole with one field changed; the path has names and places, with dots between."""
+    """WHOLE with one field changed; the path consists of names and indices, joined by dots."""
     spec: dict[str, Any] = json.loads(json.dumps(WHOLE))
     *above, last = path.split(".")
     at: Any = spec
@@ -135,7 +135,7 @@ def changed(path: str, value: object) -> dict[str, Any]:
         ),
     ],
 )
-def test_what_the_original_refuses_is_refused_and_the_field_is_named(
+def test_invalid_endpoint_is_rejected_naming_the_field(
     path: str, value: object, field: str, words: str
 ) -> None:
     check_refused(path, value, field, words)
@@ -154,7 +154,7 @@ def test_what_the_original_refuses_is_refused_and_the_field_is_named(
         ("connectors.0.tls.clientKey", None, "connectors[0].tls", "both"),
     ],
 )
-def test_T_EP_3_a_connector_that_cannot_be_is_refused_in_the_originals_words(
+def test_T_EP_3_invalid_connector_is_rejected_in_words_of_the_original(
     path: str, value: object, field: str, words: str
 ) -> None:
     check_refused(path, value, field, words)
@@ -167,7 +167,7 @@ def check_refused(path: str, value: object, field: str, words: str) -> None:
     assert words in fault.message
 
 
-def test_keys_and_passwords_are_not_shown() -> None:
+def test_public_space_shows_no_keys_or_passwords() -> None:
     key = base64.b64encode(b"the private key").decode()
     spec = changed("endpoints.0.cert.tlsKey", key)
     spec["connectors"][0]["tls"]["clientKey"] = {"value": "the client's key"}

@@ -1,4 +1,4 @@
-"""Secrets of users: in, never out."""
+"""Secrets of users are stored and never shown."""
 
 import pytest
 
@@ -30,19 +30,19 @@ def alice(password: str = "c2VjcmV0") -> MessagingUser:
     return user
 
 
-def test_a_stored_user_has_no_trace_of_the_password() -> None:
+def test_stored_user_contains_no_password() -> None:
     stored = alice().with_verifiers((VERIFIER,))
     assert "c2VjcmV0" not in stored.model_dump_json()
     assert stored.metadata.annotations == {"team": "north"}
     assert stored.spec.authentication.verifiers == (VERIFIER,)
 
 
-def test_a_public_user_has_no_verifiers_either() -> None:
+def test_public_user_contains_no_verifiers() -> None:
     public = alice().with_verifiers((VERIFIER,)).public()
     assert public.document()["spec"]["authentication"] == {"type": "password"}
 
 
-def test_no_secret_is_shown_by_repr() -> None:
+def test_repr_of_a_user_shows_no_secret() -> None:
     assert "c2VjcmV0" not in repr(alice().spec)
     assert "a2V5" not in repr(alice().with_verifiers((VERIFIER,)).spec)
 
@@ -54,7 +54,7 @@ def test_a_refused_password_is_not_repeated() -> None:
     assert "hunter2" not in repr(refusal.value.faults)
 
 
-def test_an_operation_that_is_none_is_the_only_fault() -> None:
+def test_unknown_operation_is_the_only_fault() -> None:
     document = alice().document()
     document["spec"]["authorization"] = [{"operations": ["sned"]}]
     with pytest.raises(Invalid) as refusal:
@@ -75,7 +75,7 @@ def test_an_operation_that_is_none_is_the_only_fault() -> None:
         ([f"a{n}*" for n in range(WILDCARDS_MAX + 1)], "has 101 patterns with wildcards; 100"),
     ],
 )
-def test_a_user_has_no_more_addresses_than_the_node_can_ask_for_each_message(
+def test_user_with_too_many_addresses_or_wildcards_is_rejected(
     addresses: list[str], said: str
 ) -> None:
     document = alice().document()

@@ -1,6 +1,6 @@
-"""Names and patterns, against the vectors that the node reads too.
+"""Names and patterns, against the vectors that the node also reads.
 
-A name the node refuses would refuse the whole plan, the other tenants' part included.
+The node would refuse the whole Plan of all tenants because of one invalid name.
 """
 
 import json
@@ -19,22 +19,22 @@ ADDRESSES: dict[str, list[str]] = json.loads((VECTORS / "addresses.json").read_t
 
 
 @pytest.mark.parametrize("pattern", [vector["pattern"] for vector in PATTERNS["rights"]])
-def test_a_pattern_of_the_node_may_be_declared(pattern: str) -> None:
+def test_pattern_that_the_node_accepts_may_be_declared(pattern: str) -> None:
     assert Authorization(addresses=(pattern,), operations=("send",)).addresses == (pattern,)
 
 
 @pytest.mark.parametrize("pattern", PATTERNS["rights-refused"])
-def test_what_is_no_pattern_to_the_node_is_refused(pattern: str) -> None:
+def test_pattern_that_the_node_refuses_is_rejected(pattern: str) -> None:
     with pytest.raises(ValidationError):
         Authorization(addresses=(pattern,), operations=("send",))
 
 
 @pytest.mark.parametrize("name", ADDRESSES["good"])
-def test_a_name_of_the_node_may_be_declared(name: str) -> None:
+def test_address_name_that_the_node_accepts_may_be_declared(name: str) -> None:
     assert AddressSpec(type="anycast", address=name).address == name
 
 
 @pytest.mark.parametrize("name", ADDRESSES["refused"])
-def test_what_is_no_name_to_the_node_is_refused(name: str) -> None:
+def test_address_name_that_the_node_refuses_is_rejected(name: str) -> None:
     with pytest.raises(ValidationError):
         AddressSpec(type="anycast", address=name)

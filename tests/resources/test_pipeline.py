@@ -1,4 +1,4 @@
-"""The document of a pipeline: what is read, filled in and refused."""
+"""The document of a pipeline: parsing, defaults and validation."""
 
 import json
 import shlex
@@ -14,7 +14,7 @@ from enmasse.resources import Pipeline, load, parse
 
 
 def document(**changes: Any) -> dict[str, Any]:
-    """A small pipeline; `source` and `detector` are changes of its first ones."""
+    """A small pipeline; `source` and `detector` change its first source and detector."""
     source = {"name": "s", "url": "amqp://h", "address": "a", "value": "value"}
     source |= changes.pop("source", {})
     spec: dict[str, Any] = {"sources": [source]}
@@ -34,7 +34,7 @@ def pipeline(**changes: Any) -> Pipeline:
     return found
 
 
-def test_what_is_left_out_is_filled_in() -> None:
+def test_pipeline_has_defaults_for_omitted_fields() -> None:
     spec = pipeline(windows=["1m", "1h"], live={"offlineAfter": "90s"}).spec
     assert spec.windows == (60_000, 3_600_000)
     assert (spec.tables.path, spec.tables.format) == ("tables", "delta")
@@ -44,11 +44,11 @@ def test_what_is_left_out_is_filled_in() -> None:
 
 
 @pytest.mark.parametrize("path", ["/t", "a b/c", "file:///t/u", "s3://b", "s3a://b.c/t_1/u=2.d/"])
-def test_tables_lie_in_a_folder_or_a_bucket(path: str) -> None:
+def test_tables_path_is_a_folder_or_an_s3_uri(path: str) -> None:
     assert pipeline(tables={"path": path}).spec.tables.path == path
 
 
-def test_metrics_are_names_or_fields_with_units() -> None:
+def test_metric_is_a_name_or_an_object_with_field_and_unit() -> None:
     metrics = ["humidity", {"name": "temperature", "field": "t", "unit": "Cel"}]
     source = pipeline(source={"metrics": metrics}).spec.sources[0]
     assert [(metric.name, metric.field, metric.unit) for metric in source.metrics] == [
@@ -57,7 +57,7 @@ def test_metrics_are_names_or_fields_with_units() -> None:
     ]
 
 
-def test_the_document_of_init_says_what_it_means() -> None:
+def test_init_template_is_a_valid_pipeline() -> None:
     (found,) = load(template.document("amqps://h:5671", "it's"), "pipeline.yaml")
     assert isinstance(found, Pipeline)
     assert (found.spec.sources[0].url, found.spec.sources[0].address) == ("amqps://h:5671", "it's")
@@ -66,8 +66,8 @@ def test_the_document_of_init_says_what_it_means() -> None:
     }  # fmt: skip
 
 
-def for_editors() -> jsonschema_rs.Validator:
-    """The schema beside the document of init, as an editor uses it."""
+def template_validator() -> jsonschema_rs.Validator:
+    """The JSON schema of the template, as an editor uses it."""
     return jsonschema_rs.validator_for(json.loads(template.schema()))
 
 
@@ -80,10 +80,10 @@ def for_editors() -> jsonschema_rs.Validator:
     ],
     ids=["of init", "short metrics", "several names"],
 )
-def test_an_editor_takes_what_is_read(text: str) -> None:
+def test_json_schema_accepts_valid_pipelines(text: str) -> None:
     (found,) = load(text, "pipeline.yaml")
     assert isinstance(found, Pipeline)
-    assert [error.message for error in for_editors().iter_errors(yaml.safe_load(text))] == []
+    assert [error.message for error in template_validator().iter_errors(yaml.safe_load(text))] == []
 
 
 @pytest.mark.parametrize(
@@ -91,9 +91,9 @@ def test_an_editor_takes_what_is_read(text: str) -> None:
     [{"format": "jsn"}, {"addres": "a"}, {"device": 5}, {"metrics": [{"unit": "m"}]}],
     ids=str,
 )
-def test_an_editor_marks_what_is_refused(wrong: dict[str, Any]) -> None:
+def test_json_schema_rejects_invalid_pipelines(wrong: dict[str, Any]) -> None:
     text = document(source=wrong)
-    assert not for_editors().is_valid(text)
+    assert not template_validator().is_valid(text)
     with pytest.raises(Invalid):
         parse(text)
 
@@ -105,12 +105,12 @@ REFUSED = [
     ({"source": {"url": "http://h"}}, "spec.sources[0].url", "names no server"),
     ({"source": {"url": "amqp://u:p@h"}}, "spec.sources[0].url", "passwordFile"),
     ({"source": {"options": {"Password": "x"}}}, "spec.sources[0].options", "passwordFile"),
-    ({"source": {"options": {"decode": "x"}}}, "spec.sources[0].options", "of the source itself"),
-    ({"source": {"value": []}}, "spec.sources[0]", "names no reading"),
-    ({"source": {"device": []}}, "spec.sources[0].device", "who measured"),
+    ({"source": {"options": {"decode": "x"}}}, "spec.sources[0].options", "a field of the source"),
+    ({"source": {"value": []}}, "spec.sources[0]", "declares no reading"),
+    ({"source": {"device": []}}, "spec.sources[0].device", "field of the device"),
     ({"source": {"value": "a`b"}}, "spec.sources[0].value[0]", "backticks"),
     ({"source": {"adress": "x"}}, "spec.sources[0].adress", "did you mean 'address'"),
-    ({"source": {"metrics": ["a", "a"]}}, "spec.sources[0].metrics", "there 2 times"),
+    ({"source": {"metrics": ["a", "a"]}}, "spec.sources[0].metrics", "used 2 times"),
     ({"sources": []}, "spec.sources", "must not be empty"),
     (
         {"source": {"spool": "q", "start": "latest"}},
@@ -118,8 +118,8 @@ REFUSED = [
         "a queue has no offsets",
     ),
     ({"source": {"options": {"spool": "q"}}}, "spec.sources[0].options", "spool is a field of"),
-    ({"sources": [QUEUE, QUEUE | {"name": "r"}]}, "spec.sources.spool", "'k' is there 2 times"),
-    ({"source": {"spool": "s3://b/q"}}, "spec.sources[0].spool", "a disk that all share"),
+    ({"sources": [QUEUE, QUEUE | {"name": "r"}]}, "spec.sources.spool", "'k' is used 2 times"),
+    ({"source": {"spool": "s3://b/q"}}, "spec.sources[0].spool", "needs a shared disk"),
     *(
         ({"tables": {"path": uri}}, "spec.tables.path", "write a folder, or s3://BUCKET/FOLDER")
         for uri in ("gs://b/t", "hdfs://h/t", "s3://u:p@b/t", "s3://b/a b", "s3://b/t?region=x")
@@ -130,18 +130,18 @@ REFUSED = [
     ({"source": {"options": {"token": "x"}}}, "spec.sources[0].options", "tokenFile"),
     ({"live": {"connections": 0}}, "spec.live.connections", "must be at least 1"),
     ({"live": {"keep": "1m"}}, "spec.live.keep", "must not be shorter than `offlineAfter`"),
-    ({"source": {"start": "yesterday"}}, "spec.sources[0].start", "is no place"),
+    ({"source": {"start": "yesterday"}}, "spec.sources[0].start", "is not a position"),
     ({"live": {"url": "postgresql://u:p@h/d"}}, "spec.live.url", "passwordFile"),
     ({"live": {"url": "postgresql://h/d?password=p"}}, "spec.live.url", "passwordFile"),
     ({"live": {"url": "mysql://x"}}, "spec.live.url", "names no database"),
     (
         {"detector": {"heartbeat": {"timeout": "5m"}, "command": {"address": "a/{devise}"}}},
         "spec.detectors[0].command.address",
-        "may have {device} in it",
+        "may contain {device}",
     ),
     ({"sinks": [SINK | {"source": "x"}]}, "spec.sinks[0].source", "no source is called 'x'"),
-    ({"sinks": [SINK | {"options": {"user": "u"}}]}, "spec.sinks[0]", "give `url` as well"),
-    ({"sinks": [SINK, SINK]}, "spec.sinks", "'k' is there 2 times"),
+    ({"sinks": [SINK | {"options": {"user": "u"}}]}, "spec.sinks[0]", "set `url` too"),
+    ({"sinks": [SINK, SINK]}, "spec.sinks", "'k' is used 2 times"),
     ({"detector": {"metric": "m"}}, "spec.detectors[0]", "has 0 of threshold"),
     ({"detector": {"threshold": ABOVE}}, "spec.detectors[0].metric", "is required"),
     (
@@ -178,7 +178,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("changes", "field", "says"), REFUSED, ids=[one[2] for one in REFUSED])
-def test_a_refused_pipeline_names_the_field_and_the_mend(
+def test_invalid_pipeline_is_rejected_with_field_and_remedy(
     changes: dict[str, Any], field: str, says: str
 ) -> None:
     with pytest.raises(Invalid) as refusal:
@@ -190,7 +190,7 @@ def test_a_refused_pipeline_names_the_field_and_the_mend(
 
 
 @pytest.mark.parametrize("wrong", [{"format": "jsn"}, {"metrics": [{"name": 5}]}], ids=str)
-def test_of_what_is_refused_inside_a_list_the_list_is_not_called_empty(
+def test_invalid_list_item_reports_no_fault_of_the_list(
     wrong: dict[str, Any],
 ) -> None:
     with pytest.raises(Invalid) as refusal:
@@ -198,7 +198,7 @@ def test_of_what_is_refused_inside_a_list_the_list_is_not_called_empty(
     assert len(refusal.value.faults) == 1, refusal.value.message
 
 
-def test_the_document_of_init_names_its_address_in_the_command_that_makes_it() -> None:
+def test_init_template_quotes_its_address_in_the_create_command() -> None:
     text = template.document("amqp://h", "it's/1")
     (line,) = (line for line in text.splitlines() if "enmasse create address" in line)
     assert shlex.split(line.removeprefix("#"))[:4] == ["enmasse", "create", "address", "it's/1"]

@@ -1,4 +1,4 @@
-"""The pages of reference: what they say, and that those in docs/ are the present ones."""
+"""The reference pages: their content, and that those in docs/ are current."""
 
 from pathlib import Path
 
@@ -14,14 +14,14 @@ PAGES = pages()
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_the_page_in_docs_is_the_present_one(name: str) -> None:
+def test_reference_page_in_docs_is_current(name: str) -> None:
     file = FOLDER / name
     assert file.is_file() and file.read_text() == PAGES[name], (
-        f"docs/reference/{name} is not what the models say: run scripts/reference.py"
+        f"docs/reference/{name} is out of date: run scripts/reference.py"
     )
 
 
-def test_there_are_no_others_and_all_can_be_found() -> None:
+def test_reference_folder_and_navigation_list_exactly_the_pages() -> None:
     assert {file.name for file in FOLDER.iterdir()} == set(PAGES)
     navigation = (ROOT / "zensical.toml").read_text()
     for name in PAGES:
@@ -29,7 +29,7 @@ def test_there_are_no_others_and_all_can_be_found() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_field_of_spec_is_told(kind: str) -> None:
+def test_reference_page_describes_every_spec_field(kind: str) -> None:
     page = PAGES[f"{kind.lower()}.md"]
     for name in schema(KINDS[kind])["properties"].get("spec", {}).get("properties", {}):
         assert f"`spec.{name}" in page
@@ -52,11 +52,11 @@ def test_every_field_of_spec_is_told(kind: str) -> None:
             " messages, or drop the oldest message. |",
         ),
         ("address", "| cannot change | `spec.type`, `spec.address`, `spec.topic` |"),
-        ("messaginguser", "| never shown again | `spec.authentication.password` |"),
-        ("secret", "| never shown again | `stringData` |"),
+        ("messaginguser", "| write-only | `spec.authentication.password` |"),
+        ("secret", "| write-only | `stringData` |"),
         ("namespace", "| lives in | no namespace |"),
-        ("addressplan", "| name | one through all namespaces |"),
+        ("addressplan", "| name | unique across all namespaces |"),
     ],
 )
-def test_what_a_page_says(kind: str, row: str) -> None:
+def test_reference_page_has_the_expected_rows(kind: str, row: str) -> None:
     assert row in PAGES[f"{kind}.md"].splitlines()

@@ -1,4 +1,4 @@
-"""How much one document may be."""
+"""Bounds of one document."""
 
 import datetime
 from typing import Any
@@ -15,19 +15,19 @@ def nested(levels: int) -> Any:
     return data
 
 
-def test_levels_and_values_up_to_the_bounds_fit() -> None:
+def test_document_at_the_nesting_and_value_bounds_is_accepted() -> None:
     assert excess(nested(NESTING_MAX)) == ""
     assert excess([1] * (RESOURCE_VALUES_MAX - 1)) == ""
     assert excess({"kind": "Address"}, 3) == ""
 
 
-def test_one_more_does_not() -> None:
+def test_document_beyond_the_nesting_or_value_bound_is_rejected() -> None:
     assert "nested more than 100 levels" in excess(nested(NESTING_MAX + 1))
     assert "more than 50,000 values" in excess([1] * RESOURCE_VALUES_MAX)
     assert "more than 2 values" in excess({"kind": "Address"}, 2)
 
 
-def test_data_in_several_places_counts_in_each_and_itself_is_too_deep() -> None:
+def test_shared_data_counts_at_each_reference_and_cycles_are_rejected() -> None:
     many: Any = [0] * 10
     for _ in range(9):
         many = [many] * 10
@@ -47,11 +47,11 @@ def test_data_in_several_places_counts_in_each_and_itself_is_too_deep() -> None:
     ],
     ids=["nan", "infinity", "text", "name"],
 )
-def test_what_json_cannot_say_is_told(value: Any, says: str) -> None:
+def test_value_without_a_json_form_is_reported(value: Any, says: str) -> None:
     assert says in unwritable({"spec": [value]})
 
 
-def test_what_json_says_can_be_written_up_to_its_bytes() -> None:
+def test_json_value_is_writable_up_to_the_byte_bound() -> None:
     date = datetime.date(2026, 1, 31)
     assert unwritable({"a": ["\U0001f600", "\0", 1.5, None, True], 1: date}) == ""
     assert unwritable({"a": "b"}, 10) == ""

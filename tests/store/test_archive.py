@@ -1,4 +1,4 @@
-"""The file of a backup: written while its journal goes on, read only if it is whole."""
+"""The backup file: written while the journal is in use, and read only if it is complete."""
 
 import itertools
 import os
@@ -21,7 +21,7 @@ CLOCK = SystemClock()
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Path:
-    """A journal of two full files and one that is written to."""
+    """A journal of two sealed segments and an active one."""
     folder = tmp_path / "journal"
     folder.mkdir()
     for name in ("1.log", "2.log", "3.log"):
@@ -32,7 +32,7 @@ def journal(tmp_path: Path) -> Path:
 
 
 def age(path: Path) -> None:
-    """Make a file one that nobody has written to for long."""
+    """Set the modification time of a file far back."""
     os.utime(path, (1_700_000_000, 1_700_000_000))
 
 
@@ -43,7 +43,7 @@ def contents(journal: Path, resources: list[Resource] | None = None) -> Contents
 def written(
     to: Path, what: Contents, meanwhile: Iterator[Callable[[], object]] | None = None
 ) -> Archive:
-    """Write a backup, with something done before each piece of it."""
+    """Write a backup, and call one of `meanwhile` after each piece."""
     with open(to, "wb") as file:
         for piece in archive.write(what, CLOCK):
             file.write(piece)
@@ -63,7 +63,9 @@ def files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_what_goes_in_comes_out(tmp_path: Path, journal: Path) -> None:
+def test_backup_round_trips_resources_journal_and_private_files(
+    tmp_path: Path, journal: Path
+) -> None:
     token = tmp_path / "token"
     token.write_text("secret")
     resources: list[Resource] = [
@@ -80,13 +82,13 @@ def test_what_goes_in_comes_out(tmp_path: Path, journal: Path) -> None:
     assert unpacked(backup, tmp_path / "private", PRIVATE) == {"token": b"secret"}
 
 
-def test_an_empty_journal_is_one(tmp_path: Path) -> None:
+def test_backup_of_an_empty_journal_is_valid(tmp_path: Path) -> None:
     (tmp_path / "journal").mkdir()
     backup = written(tmp_path / "b", contents(tmp_path / "journal"))
     assert unpacked(backup, tmp_path / "out") == {}
 
 
-def test_what_is_written_to_is_copied_as_far_as_it_was_at_least(
+def test_active_segment_is_copied_at_least_to_its_length_at_the_start(
     tmp_path: Path, journal: Path
 ) -> None:
     before = (journal / "3.log").read_bytes()
@@ -100,7 +102,7 @@ def test_what_is_written_to_is_copied_as_far_as_it_was_at_least(
     assert copied.startswith(before) and (journal / "3.log").read_bytes().startswith(copied)
 
 
-def test_a_file_that_is_full_and_the_next_one_are_both_copied(
+def test_segment_sealed_during_a_backup_is_copied_with_the_next_one(
     tmp_path: Path, journal: Path
 ) -> None:
     def roll() -> None:
@@ -115,7 +117,7 @@ def test_a_file_that_is_full_and_the_next_one_are_both_copied(
     assert unpacked(backup, tmp_path / "out") == files(journal)
 
 
-def test_a_file_that_is_let_go_and_used_again_is_not_in_it(tmp_path: Path, journal: Path) -> None:
+def test_segment_recycled_during_a_backup_is_not_in_it(tmp_path: Path, journal: Path) -> None:
     def reuse() -> None:
         with open(journal / "3.log", "ab") as file:
             file.write(b"what 1 still had")
@@ -131,7 +133,7 @@ def test_a_file_that_is_let_go_and_used_again_is_not_in_it(tmp_path: Path, journ
     assert sorted(found) == ["2.log", "3.log", "4.log"]
 
 
-def test_a_journal_that_never_rests_ends_the_backup(tmp_path: Path, journal: Path) -> None:
+def test_backup_of_a_journal_that_grows_too_fast_fails(tmp_path: Path, journal: Path) -> None:
     def roll() -> Iterator[Callable[[], object]]:
         for number in itertools.count(4):
             yield partial((journal / f"{number - 1}.log").rename, journal / f"{number}.log")
@@ -141,7 +143,7 @@ def test_a_journal_that_never_rests_ends_the_backup(tmp_path: Path, journal: Pat
 
 
 @pytest.mark.parametrize("end", [0, 1, 100, -1, -9, -600])
-def test_a_file_that_is_cut_off_is_refused(tmp_path: Path, journal: Path, end: int) -> None:
+def test_truncated_backup_is_rejected(tmp_path: Path, journal: Path, end: int) -> None:
     path = tmp_path / "b"
     written(path, contents(journal))
     path.write_bytes(path.read_bytes()[:end])
@@ -150,7 +152,7 @@ def test_a_file_that_is_cut_off_is_refused(tmp_path: Path, journal: Path, end: i
     assert refusal.value.code == Code.BACKUP_UNREADABLE
 
 
-def test_a_file_that_is_damaged_anywhere_is_refused(tmp_path: Path, journal: Path) -> None:
+def test_backup_with_a_flipped_bit_is_rejected(tmp_path: Path, journal: Path) -> None:
     path = tmp_path / "b"
     written(path, contents(journal))
     whole = path.read_bytes()
@@ -160,7 +162,7 @@ def test_a_file_that_is_damaged_anywhere_is_refused(tmp_path: Path, journal: Pat
             Archive(path).check()
 
 
-def test_another_file_is_refused(tmp_path: Path) -> None:
+def test_missing_or_foreign_backup_file_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "b"
     with pytest.raises(Missing, match="file .* not found"):
         Archive(path).check()
@@ -169,7 +171,7 @@ def test_another_file_is_refused(tmp_path: Path) -> None:
         Archive(path).check()
 
 
-def test_a_newer_form_is_refused(
+def test_backup_of_a_newer_format_is_rejected(
     tmp_path: Path, journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as newer:
@@ -192,7 +194,7 @@ def test_a_backup_of_another_data_format_is_refused(
         backup.check()
 
 
-def test_no_name_leads_out_of_the_folder(tmp_path: Path, journal: Path) -> None:
+def test_backup_with_a_hidden_file_name_is_rejected(tmp_path: Path, journal: Path) -> None:
     (journal / "1.log").rename(journal / ".hidden")
     backup = written(tmp_path / "b", contents(journal))
     with pytest.raises(Invalid):

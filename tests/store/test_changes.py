@@ -1,4 +1,4 @@
-"""Which resources have changed: the keys, or that all must be listed."""
+"""The keys of changed resources, or None if all must be listed."""
 
 from collections.abc import Sequence
 
@@ -31,7 +31,7 @@ async def test_the_keys_of_later_changes_are_returned() -> None:
     assert changed_keys(store, store.version) == set()
 
 
-def test_all_must_be_listed_at_first_and_when_changes_are_compacted() -> None:
+def test_changed_keys_is_none_at_first_and_when_the_version_expired() -> None:
     assert changed_keys(MemoryStore(SystemClock()), None) is None
     assert changed_keys(Failing(Code.VERSION_EXPIRED), 1) is None
     with pytest.raises(Conflict):

@@ -1,4 +1,4 @@
-"""Where a cluster is and who we are there, read from kubeconfigs as kubectl reads them."""
+"""Server and credentials of a cluster, read from kubeconfigs as kubectl reads them."""
 
 import base64
 import json
@@ -29,7 +29,7 @@ def written(path: Path, user: dict[str, Any], name: str = "me@home", **cluster: 
 
 
 async def bearer(cluster: Cluster, *codes: int) -> list[str | None]:
-    """The tokens of the requests that one becomes, answered with these codes."""
+    """The tokens of the attempts of one request, which get these status codes."""
     request = httpx2.Request("GET", SERVER)
     flow = cluster.credentials.async_auth_flow(request)
     sent, seen = await anext(flow), []
@@ -42,7 +42,7 @@ async def bearer(cluster: Cluster, *codes: int) -> list[str | None]:
     return seen
 
 
-async def test_a_context_is_found_by_its_name(tmp_path: Path) -> None:
+async def test_kubeconfig_context_is_selected_by_name(tmp_path: Path) -> None:
     file = written(tmp_path / "config", {"token": "secret"})
     environment = {"KUBECONFIG": f"{tmp_path}/none:{file}"}
     for url in ("kubernetes://", "kubernetes://me%40home", f"kubernetes://?kubeconfig={file}"):
@@ -57,15 +57,15 @@ async def test_a_context_is_found_by_its_name(tmp_path: Path) -> None:
         Cluster("kubernetes://?kubeconf=x", TestClock(), environment)
 
 
-def test_a_pod_knows_its_cluster(tmp_path: Path) -> None:
+def test_pod_environment_selects_the_in_cluster_configuration(tmp_path: Path) -> None:
     environment = {"KUBERNETES_SERVICE_HOST": "fd00::1", "HOME": str(tmp_path)}
     with pytest.raises(Invalid, match="certificate-authority"):
-        Cluster("kubernetes://", TestClock(), environment)  # no pod's files are here
+        Cluster("kubernetes://", TestClock(), environment)  # The files of a pod are missing.
     with pytest.raises(Invalid, match="kubeconfig not found"):
         Cluster("kubernetes://me", TestClock(), environment)
 
 
-async def test_a_token_file_is_read_again(tmp_path: Path) -> None:
+async def test_token_file_is_reread_on_401_and_periodically(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("first\n")
     clock = TestClock()
     file = written(tmp_path / "config", {"tokenFile": "token"})
@@ -73,7 +73,7 @@ async def test_a_token_file_is_read_again(tmp_path: Path) -> None:
     assert await bearer(cluster, 200) == ["Bearer first"]
     (tmp_path / "token").write_text("second\n")
     assert await bearer(cluster, 200) == ["Bearer first"]
-    # Refused, it is read at once; otherwise in time.
+    # The file is reread at once after a 401, and otherwise periodically.
     assert await bearer(cluster, 401, 200) == ["Bearer first", "Bearer second"]
     (tmp_path / "token").write_text("third\n")
     clock.advance(TOKEN_FILE_S)
@@ -84,7 +84,7 @@ async def test_a_token_file_is_read_again(tmp_path: Path) -> None:
         await bearer(cluster, 200)
 
 
-async def test_a_program_gives_tokens(tmp_path: Path) -> None:
+async def test_exec_credential_plugin_supplies_tokens(tmp_path: Path) -> None:
     status = {"token": "given", "expirationTimestamp": "2026-01-01T01:00:00Z"}
     program = (
         "import json, os; asked = json.loads(os.environ['KUBERNETES_EXEC_INFO']);"
@@ -110,7 +110,7 @@ async def test_a_program_gives_tokens(tmp_path: Path) -> None:
         ({"client-key-data": "%%s3cret"}, {}, "client-key of the kubeconfig"),
     ],
 )
-def test_what_is_not_served_is_told(
+def test_unsupported_kubeconfig_setting_is_rejected_with_a_remedy(
     user: dict[str, Any], cluster: dict[str, Any], told: str, tmp_path: Path
 ) -> None:
     file = written(tmp_path / "config", user, **cluster)
@@ -119,7 +119,7 @@ def test_what_is_not_served_is_told(
     assert "s3cret" not in str(refusal.value)
 
 
-def test_a_certificate_that_is_none_is_told(tmp_path: Path) -> None:
+def test_malformed_client_certificate_is_rejected(tmp_path: Path) -> None:
     none = base64.b64encode(b"none").decode()
     user = {"client-certificate-data": none, "client-key-data": none}
     file = written(tmp_path / "config", user)

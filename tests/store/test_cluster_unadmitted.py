@@ -1,4 +1,4 @@
-"""What kubectl writes to a cluster itself: completed as admission would have, or told why not."""
+"""Resources that kubectl writes past admission: completed, or refused in their status."""
 
 import asyncio
 import base64
@@ -38,7 +38,7 @@ Document = dict[str, Any]
 
 @pytest.fixture
 async def store(cluster: KubeServer) -> AsyncIterator[KubernetesStore]:
-    """A store that leads, follows, and completes what admission has not seen."""
+    """A store that leads, follows, and completes resources written past admission."""
     async with opened(cluster.url) as store:
         assert isinstance(store, KubernetesStore)
         admission = Admission(store, exposed=False)
@@ -64,7 +64,7 @@ def user(**authentication: object) -> Document:
 
 
 async def until(look: Any) -> Any:
-    """Wait until a look finds something; each is a request to the server."""
+    """Call `look`, a request to the server, until it returns a result."""
     async with asyncio.timeout(PATIENCE_S):
         while not (found := await asyncio.to_thread(look)):
             pass
@@ -72,7 +72,7 @@ async def until(look: Any) -> Any:
 
 
 async def kept(cluster: KubeServer, generation: int = 1) -> Document:
-    """Wait until the server's user is not what kubectl sent; return it."""
+    """Wait until the user on the server was changed after kubectl; return it."""
 
     def look() -> Document | None:
         found = cluster.request("GET", f"{USERS}/default.alice")
@@ -97,7 +97,7 @@ def served(store: KubernetesStore) -> MessagingUser:
     return found
 
 
-async def test_a_password_becomes_verifiers_and_is_gone(
+async def test_password_written_by_kubectl_is_replaced_by_verifiers(
     cluster: KubeServer, store: KubernetesStore
 ) -> None:
     cluster.request("POST", USERS, user(password=SECRET))
@@ -108,7 +108,7 @@ async def test_a_password_becomes_verifiers_and_is_gone(
     assert found["spec"]["authorization"] == user()["spec"]["authorization"]
     verifiers = served(store).spec.authentication.verifiers
     assert verify("open sesame", verifiers)
-    # kubectl applies the same file again: nothing becomes of it.
+    # kubectl applies the same file again: the verifiers stay.
     again = user(password=SECRET)
     patch = {"metadata": again["metadata"], "spec": again["spec"]}
     before = found["metadata"]["generation"]
@@ -116,14 +116,14 @@ async def test_a_password_becomes_verifiers_and_is_gone(
     found = await kept(cluster, before + 1)
     assert SECRET not in json.dumps(found)
     assert served(store).spec.authentication.verifiers == verifiers
-    # And with another password.
+    # Another password gets new verifiers.
     patch["spec"]["authentication"]["password"] = base64.b64encode(b"other").decode()
     cluster.request("PATCH", f"{USERS}/default.alice", patch, MERGE)
     await kept(cluster, before + 3)
     assert verify("other", served(store).spec.authentication.verifiers)
 
 
-async def test_a_user_replaced_without_a_password_keeps_it(
+async def test_user_replaced_without_a_password_keeps_its_verifiers(
     cluster: KubeServer, store: KubernetesStore
 ) -> None:
     cluster.request("POST", USERS, user(password=SECRET))
@@ -135,7 +135,7 @@ async def test_a_user_replaced_without_a_password_keeps_it(
     assert verify("open sesame", served(store).spec.authentication.verifiers)
 
 
-async def test_a_user_without_any_password_is_told(
+async def test_user_without_a_password_gets_a_failed_status(
     cluster: KubeServer, store: KubernetesStore
 ) -> None:
     cluster.request("POST", USERS, user())
@@ -160,7 +160,7 @@ async def test_a_user_without_any_password_is_told(
         ({"type": "nothing", "password": SECRET}, "is not a type of authentication"),
     ],
 )
-async def test_what_is_refused_keeps_no_password_either(
+async def test_password_of_a_refused_user_is_removed(
     cluster: KubeServer, store: KubernetesStore, authentication: Document, told: str
 ) -> None:
     cluster.request("POST", USERS, user(**authentication))
@@ -172,7 +172,7 @@ async def test_what_is_refused_keeps_no_password_either(
     assert store.get(ALICE) is None
 
 
-async def test_a_password_that_is_for_nothing_is_dropped(
+async def test_password_of_a_federated_user_is_removed(
     cluster: KubeServer, store: KubernetesStore
 ) -> None:
     cluster.request("POST", USERS, user(type="federated", password=SECRET))
@@ -181,18 +181,18 @@ async def test_a_password_that_is_for_nothing_is_dropped(
     assert not served(store).spec.authentication.verifiers
 
 
-async def test_a_password_is_shown_by_nobody_before_it_is_replaced(cluster: KubeServer) -> None:
+async def test_user_with_an_unreplaced_password_is_not_listed(cluster: KubeServer) -> None:
     cluster.request("POST", USERS, user(password=SECRET))
     async with opened(cluster.url) as store:
         assert ALICE not in [one.key for one in store.list()]
 
 
-async def test_a_plan_is_filled_in_once_there_is_one(
+async def test_missing_plan_is_filled_in_once_one_is_available(
     cluster: KubeServer, store: KubernetesStore
 ) -> None:
     address = doubles.document("Address", "default.orders", {"type": "queue", "address": "orders"})
     made = cluster.request("POST", ADDRESSES, address)
-    # Its space comes later, as files are applied in whatever order.
+    # The space is created later, since files are applied in any order.
     space = {"type": "standard", "authenticationService": {"type": "standard"}}
     cluster.request("POST", SPACES, doubles.document("AddressSpace", "default", space))
     found = await until(
@@ -212,7 +212,7 @@ async def test_a_plan_is_filled_in_once_there_is_one(
     await until(lambda: has_plan(orders, found) and has_plan(home, "standard-unlimited"))
     now = store.get(orders)
     assert now is not None and now.metadata.uid == made["metadata"]["uid"]
-    # Applied without a plan later on, it keeps the one that it has.
+    # An address updated without a plan keeps its plan.
     patch = {"spec": {"plan": "standard-large-queue"}}
     cluster.request("PATCH", f"{ADDRESSES}/default.orders", patch, MERGE)
     await until(lambda: has_plan(orders, "standard-large-queue"))
@@ -225,7 +225,7 @@ async def test_a_plan_is_filled_in_once_there_is_one(
     )
 
 
-async def test_a_space_whose_namespace_may_choose_no_plan_says_so_until_it_may(
+async def test_space_reports_plan_missing_until_its_namespace_may_use_a_plan(
     cluster: KubeServer, store: KubernetesStore
 ) -> None:
     default = "/api/v1/namespaces/default"
@@ -252,7 +252,7 @@ def annotations_of(resource: Resource | None) -> Mapping[str, str]:
     return resource.metadata.annotations if resource else {}
 
 
-async def test_a_space_that_lets_everybody_in_is_closed_where_others_can_reach_it(
+async def test_anonymous_space_in_an_exposed_cluster_is_closed_and_reported(
     cluster: KubeServer,
 ) -> None:
     open_space = {
@@ -267,9 +267,9 @@ async def test_a_space_that_lets_everybody_in_is_closed_where_others_can_reach_i
         assert store.leadership and await store.leadership.take()
         cluster.request("POST", SPACES, document)
         await until(lambda: store.get(Key("AddressSpace", "default", "open")))
-        await admission.check()  # it keeps no process from starting,
+        await admission.check()  # A process still starts with the open space.
         closed = doubles.space("closed", authentication="standard")
-        await admission.create(closed)  # and nobody from changing something else
+        await admission.create(closed)  # Other changes are still possible.
         engine, clock = FakeEngine(), TestClock()
         manager = Manager(store, engine, clock, MemoryStore(clock), exposed=True)
         await manager.catch_up()
@@ -279,10 +279,10 @@ async def test_a_space_that_lets_everybody_in_is_closed_where_others_can_reach_i
     assert "it would admit anonymous clients" in status["messages"][0]
 
 
-async def test_what_has_no_status_does_not_stop_the_rest(
+async def test_invalid_secret_does_not_block_other_resources(
     cluster: KubeServer, store: KubernetesStore
 ) -> None:
-    # More finalizers than a resource of ours may have.
+    # More finalizers than a resource of EnMasse may have.
     metadata = {
         "name": "odd",
         "labels": {"app": "enmasse"},
@@ -298,7 +298,7 @@ async def test_what_has_no_status_does_not_stop_the_rest(
     cluster.request("DELETE", f"{path}/odd")
 
 
-async def test_a_server_that_restarts_does_not_end_the_completing(
+async def test_completion_continues_after_a_server_restart(
     cluster: KubeServer, store: KubernetesStore
 ) -> None:
     await asyncio.to_thread(cluster.stop)

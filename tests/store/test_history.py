@@ -21,14 +21,14 @@ async def versions(history: History, since: int, count: int) -> list[int]:
     return [(await anext(following)).version for _ in range(count)]
 
 
-async def test_what_is_kept_can_be_followed_from_anywhere() -> None:
+async def test_history_can_be_followed_from_any_retained_version() -> None:
     history = History(version=10, capacity=3)
     history.append(events(11, 12))
     assert await versions(history, 10, 2) == [11, 12]
     assert await versions(history, 11, 1) == [12]
 
 
-async def test_who_begins_too_early_must_list_again() -> None:
+async def test_follow_from_an_expired_version_conflicts() -> None:
     history = History(version=10, capacity=3)
     history.append(events(11, 12, 13, 14))
     assert await versions(history, 11, 3) == [12, 13, 14]
@@ -39,7 +39,7 @@ async def test_who_begins_too_early_must_list_again() -> None:
         await versions(History(version=10), 9, 1)
 
 
-async def test_who_falls_behind_while_following_must_list_again() -> None:
+async def test_follower_that_falls_behind_gets_a_conflict() -> None:
     history = History(version=0, capacity=2)
     history.append(events(1))
     following = history.follow(0)
@@ -49,13 +49,13 @@ async def test_who_falls_behind_while_following_must_list_again() -> None:
         await anext(following)
 
 
-async def test_a_write_larger_than_the_log_leaves_the_newest() -> None:
+async def test_write_larger_than_the_history_keeps_the_newest_events() -> None:
     history = History(version=0, capacity=2)
     history.append(events(1, 2, 3, 4, 5))
     assert await versions(history, 3, 2) == [4, 5]
 
 
-async def test_who_waits_is_woken_once_for_all_that_came() -> None:
+async def test_waiting_follower_receives_all_new_events() -> None:
     history = History(version=0)
     waiting = asyncio.ensure_future(versions(history, 0, 3))
     await asyncio.sleep(0)
@@ -65,7 +65,7 @@ async def test_who_waits_is_woken_once_for_all_that_came() -> None:
     assert await waiting == [1, 2, 3]
 
 
-async def test_a_version_of_another_history_is_none_of_ours() -> None:
+async def test_version_newer_than_the_history_conflicts() -> None:
     history = History(version=0)
     history.append(events(1, 2))
     assert history.after(2) == []
@@ -73,7 +73,7 @@ async def test_a_version_of_another_history_is_none_of_ours() -> None:
         history.after(3)
 
 
-async def test_after_a_reset_every_watcher_lists_again() -> None:
+async def test_reset_of_the_history_conflicts_for_every_watcher() -> None:
     history = History(version=0)
     history.append(events(1))
     waiting = asyncio.ensure_future(versions(history, 1, 1))
@@ -86,7 +86,7 @@ async def test_after_a_reset_every_watcher_lists_again() -> None:
     assert await versions(history, 5, 1) == [6]
 
 
-async def test_versions_may_leave_numbers_out() -> None:
+async def test_versions_with_gaps_are_followed() -> None:
     history = History(version=10, capacity=3)
     history.append(events(20, 25))
     assert await versions(history, 10, 2) == [20, 25]
@@ -100,7 +100,7 @@ async def test_versions_may_leave_numbers_out() -> None:
         history.after(36)
 
 
-async def test_a_late_change_is_told_to_who_could_have_missed_it() -> None:
+async def test_late_event_reaches_followers_that_could_have_missed_it() -> None:
     history = History(version=10)
     first, late = events(12), [Event(EventType.DELETED, ADDRESS, 12)]
     history.append(first)
@@ -115,7 +115,7 @@ async def test_a_late_change_is_told_to_who_could_have_missed_it() -> None:
     assert history.after(11) == [*first, *late, *events(13)]
 
 
-async def test_a_change_that_is_late_at_the_beginning_is_told() -> None:
+async def test_late_event_at_the_initial_version_is_returned() -> None:
     history = History(version=10)
     history.append(events(10))
     assert await versions(history, 10, 1) == [10]
@@ -123,7 +123,7 @@ async def test_a_change_that_is_late_at_the_beginning_is_told() -> None:
         history.after(9)
 
 
-def test_a_version_that_was_lost_says_nothing_of_what_came_after() -> None:
+def test_reset_conflicts_for_lost_versions() -> None:
     history = History(version=0)
     history.append(events(1, 2, 3))
     history.reset(2, lost=3)

@@ -1,4 +1,4 @@
-"""Stores of one cluster: what others write, servers that go away, and who leads."""
+"""Stores of one cluster: concurrent writers, server restarts, and leadership."""
 
 import asyncio
 import ssl
@@ -61,14 +61,16 @@ def addresses(store: Store) -> list[str]:
     return [one.metadata.name for one in store.list("Address")]
 
 
-async def until_there(document: Callable[[], object]) -> None:
-    """Wait until the server says that something is so; each look is a request."""
+async def until_true(document: Callable[[], object]) -> None:
+    """Call `document`, a request to the server, until its result is true."""
     async with asyncio.timeout(PATIENCE_S):
         while not await asyncio.to_thread(document):
             pass
 
 
-async def test_what_kubectl_writes_is_told(cluster: KubeServer, store: KubernetesStore) -> None:
+async def test_watch_returns_changes_written_by_kubectl(
+    cluster: KubeServer, store: KubernetesStore
+) -> None:
     events = store.watch(store.version)
     cluster.request("POST", ADDRESSES, declared(plan="small"))
     patch = {"spec": {"plan": "large"}, "metadata": {"labels": {"team": "north"}}}
@@ -82,7 +84,7 @@ async def test_what_kubectl_writes_is_told(cluster: KubeServer, store: Kubernete
     assert seen[1].resource.metadata.generation == 2
 
 
-async def test_T_AS_15_a_server_that_restarts_is_waited_for(
+async def test_T_AS_15_store_recovers_after_a_restart_of_the_api_server(
     cluster: KubeServer, pair: Pair
 ) -> None:
     one, other = pair
@@ -103,7 +105,7 @@ async def test_T_AS_15_a_server_that_restarts_is_waited_for(
     assert (await taken(events, 1))[0].resource.metadata.name == "default.b"
 
 
-async def test_what_the_server_no_longer_keeps_is_found_by_a_list(cluster: KubeServer) -> None:
+async def test_store_lists_again_when_the_server_forgot_its_version(cluster: KubeServer) -> None:
     store = await KubernetesStore.open(cluster.url, SystemClock())
     kept, _changed, gone = await store.put([address("a"), address("b"), address("c")])
     events = store.watch(store.version)
@@ -111,7 +113,7 @@ async def test_what_the_server_no_longer_keeps_is_found_by_a_list(cluster: KubeS
     cluster.request("DELETE", f"{ADDRESSES}/default.c")
     cluster.request("POST", ADDRESSES, declared("d"))
     await asyncio.to_thread(cluster.forget)
-    # Only now it begins to follow, from a version that the server has forgotten.
+    # The store starts to follow from a version that the server has forgotten.
     following = asyncio.ensure_future(store.follow())
     seen = await taken(events, 3)
     assert {(event.type, event.resource.metadata.name) for event in seen} == {
@@ -120,7 +122,7 @@ async def test_what_the_server_no_longer_keeps_is_found_by_a_list(cluster: KubeS
         (EventType.DELETED, "default.c"),
     }
     assert store.get(kept.key) == kept and store.get(gone.key) is None
-    # And it hears what comes after.
+    # Later changes are received as well.
     cluster.request("POST", ADDRESSES, declared("e"))
     assert (await taken(events, 1))[0].resource.metadata.name == "default.e"
     following.cancel()
@@ -128,13 +130,13 @@ async def test_what_the_server_no_longer_keeps_is_found_by_a_list(cluster: KubeS
     await store.close()
 
 
-async def test_a_status_that_comes_between_is_no_change(pair: Pair) -> None:
+async def test_concurrent_status_write_does_not_conflict(pair: Pair) -> None:
     one, other = pair
     (made,) = await one.put([address("a")])
     assert await other.leadership.take()
     await other.refresh()
     for team in ("south", "east", "west"):
-        # The status is written by the other process after this one has decided.
+        # The other process writes the status after this one has checked its write.
         async with one.turn() as turn:
             await other.put_status([active(made).with_metadata(labels={}) if team == "south"
                                     else made.with_status(doubles.address().status)])  # fmt: skip
@@ -143,7 +145,7 @@ async def test_a_status_that_comes_between_is_no_change(pair: Pair) -> None:
         await other.refresh()
 
 
-async def test_a_change_that_comes_between_is_a_conflict(
+async def test_concurrent_spec_change_conflicts(
     cluster: KubeServer, store: KubernetesStore
 ) -> None:
     await store.put([address("a")])
@@ -152,15 +154,13 @@ async def test_a_change_that_comes_between_is_a_conflict(
         with pytest.raises(Conflict, match="has changed; read it again") as refusal:
             await turn.put([address("a", "south")])
     assert refusal.value.code == Code.VERSION_CONFLICT
-    # What it is now is known at once, for whoever tries again.
+    # The current state is visible at once for a retry.
     found = store.get(key("a"))
     assert isinstance(found, Address) and found.spec.plan == "large"
     assert found.metadata.labels == {"team": "north"}
 
 
-async def test_one_that_is_gone_meanwhile_is_a_conflict(
-    cluster: KubeServer, store: KubernetesStore
-) -> None:
+async def test_concurrent_deletion_conflicts(cluster: KubeServer, store: KubernetesStore) -> None:
     await store.put([address("a")])
     async with store.turn() as turn:
         cluster.request("DELETE", f"{ADDRESSES}/default.a")
@@ -171,10 +171,10 @@ async def test_one_that_is_gone_meanwhile_is_a_conflict(
     assert made.metadata.generation == 1
 
 
-async def test_several_are_tried_before_any_is_written(
+async def test_write_of_several_resources_is_validated_before_any_is_written(
     cluster: KubeServer, store: KubernetesStore
 ) -> None:
-    # The server refuses one that this process does not know of.
+    # The server rejects a resource that this process does not know.
     cluster.request("POST", "/api/v1/namespaces/default/configmaps", {
         "metadata": {"name": "theirs"}})  # fmt: skip
     theirs = ConfigMap(metadata=NamedMetadata(name="theirs"))
@@ -189,7 +189,7 @@ async def test_several_are_tried_before_any_is_written(
         cluster.request("DELETE", "/api/v1/namespaces/default/configmaps/theirs")
 
 
-async def test_what_needs_a_new_namespace_is_written_with_it(store: KubernetesStore) -> None:
+async def test_namespace_and_its_resource_are_created_in_one_write(store: KubernetesStore) -> None:
     new = Namespace.model_validate({"metadata": {"name": "shop-new"}})
     made = doubles.address("default.a", namespace="shop-new")
     namespace, found = await store.put([new, made])
@@ -197,7 +197,7 @@ async def test_what_needs_a_new_namespace_is_written_with_it(store: KubernetesSt
     await store.delete([found.key])
 
 
-async def test_only_secrets_that_are_marked_are_seen(
+async def test_only_labelled_secrets_are_listed(
     cluster: KubeServer, store: KubernetesStore
 ) -> None:
     path = "/api/v1/namespaces/default/secrets"
@@ -215,7 +215,7 @@ async def test_only_secrets_that_are_marked_are_seen(
         cluster.request("DELETE", f"{path}/{name}")
 
 
-async def test_a_user_keeps_verifiers_and_no_password(
+async def test_user_is_stored_with_verifiers_and_without_a_password(
     cluster: KubeServer, store: KubernetesStore
 ) -> None:
     user = doubles.user()
@@ -229,7 +229,7 @@ async def test_a_user_keeps_verifiers_and_no_password(
     await again.close()
 
 
-async def test_what_is_not_allowed_is_passed_over_and_told(
+async def test_invalid_resource_is_skipped_and_gets_a_failed_status(
     cluster: KubeServer, store: KubernetesStore
 ) -> None:
     path = f"{ADDRESSES}/default.bad"
@@ -239,17 +239,17 @@ async def test_what_is_not_allowed_is_passed_over_and_told(
     assert addresses(store) == ["default.good"]
     assert await store.leadership.take()
     cluster.request("PATCH", path, {"metadata": {"labels": {"a": "b"}}}, MERGE)
-    await until_there(lambda: cluster.request("GET", path).get("status"))
+    await until_true(lambda: cluster.request("GET", path).get("status"))
     status = cluster.request("GET", path)["status"]
     assert (status["phase"], status["isReady"]) == ("Failed", False)
     assert "partitions" in status["messages"][0]
     assert status["conditions"][0]["reason"] == "Refused"
-    # Mended, it is taken in.
+    # A corrected resource is accepted.
     cluster.request("PATCH", path, {"spec": {"partitions": None}}, MERGE)
     await until(lambda: "default.bad" in addresses(store), store)
 
 
-async def test_a_change_that_is_not_allowed_leaves_what_there_was(
+async def test_invalid_change_keeps_the_former_resource(
     cluster: KubeServer, store: KubernetesStore
 ) -> None:
     path = f"{ADDRESSES}/default.orders"
@@ -260,13 +260,13 @@ async def test_a_change_that_is_not_allowed_leaves_what_there_was(
     cluster.request("POST", ADDRESSES, declared("next"))
     await until(lambda: store.get(key("next")), store)
     assert store.get(key()) == before
-    # Through EnMasse it can be mended too.
+    # A write through EnMasse corrects it too.
     (mended,) = await store.put([doubles.address("default.orders", labels={"a": "b"})])
     assert cluster.request("GET", path)["spec"] == {"type": "anycast", "address": "orders"}
     assert store.get(key()) == mended
 
 
-async def test_one_that_may_hold_messages_is_never_taken_for_gone(
+async def test_open_fails_on_an_invalid_address_that_may_hold_messages(
     cluster: KubeServer, store: KubernetesStore
 ) -> None:
     cluster.request("POST", ADDRESSES, declared())
@@ -278,13 +278,13 @@ async def test_one_that_may_hold_messages_is_never_taken_for_gone(
         await KubernetesStore.open(cluster.url, SystemClock())
 
 
-async def test_a_leader_that_is_replaced_writes_nothing_more(
+async def test_replaced_leader_of_a_cluster_writes_no_status(
     cluster: KubeServer, pair: Pair
 ) -> None:
     one, other = pair
     (made,) = await one.put([address("a")])
     assert await one.leadership.take()
-    # The lease runs out while the leader hangs: another one is found to hold it.
+    # The lease expires while the leader hangs, and another process acquires it.
     lease = "/apis/coordination.k8s.io/v1/namespaces/enmasse-infra/leases/enmasse-leader"
     cluster.request("PATCH", lease, {"spec": {"holderIdentity": ""}}, MERGE)
     assert await other.leadership.take()
@@ -295,7 +295,7 @@ async def test_a_leader_that_is_replaced_writes_nothing_more(
         async with asyncio.timeout(PATIENCE_S):
             await one.leadership.keep(None)
     assert lost.value.code == Code.STANDING_BY
-    # Nor when the place is free again: others may have acted in between.
+    # The former leader stays out when the lease is free again: another leader may have acted.
     await other.leadership.close()
     assert not await one.leadership.take()
 
@@ -317,18 +317,18 @@ async def test_a_leader_that_is_killed_is_replaced(cluster: KubeServer) -> None:
     await one.close()
 
 
-async def test_a_turn_that_nobody_ends_becomes_stale(cluster: KubeServer) -> None:
+async def test_abandoned_turn_expires(cluster: KubeServer) -> None:
     async with AsyncExitStack() as stack:
         hung = TestClock()
         one = await stack.enter_async_context(opened(cluster.url, hung))
-        clock = TestClock()  # that of one who waits: it moves on while it sleeps
+        clock = TestClock()  # The clock of the waiting store, which advances in its sleeps.
         other = await stack.enter_async_context(opened(cluster.url, clock))
         async with one.turn() as turn:
             (made,) = await other.put([address("b")])
             assert clock.elapsed_s > cluster_lease.TURN_S
-            # Not seen by the one that hung, which is refused nothing of its own.
+            # The store that hung may still write a resource that the other did not change.
             await turn.put([address("a")])
-        # One that notices how long it hung looks who has the turn, and writes nothing.
+        # A store that notices the delay checks its turn, and writes nothing.
         async with one.turn() as turn:
             await other.put([address("c")])
             hung.advance(cluster_lease.RENEW_TURN_S + 1)
@@ -339,7 +339,9 @@ async def test_a_turn_that_nobody_ends_becomes_stale(cluster: KubeServer) -> Non
         assert {made.key, key("a")} <= {one.key for one in other.list()}
 
 
-async def test_a_writer_does_not_wait_for_ever(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_writer_to_a_cluster_gives_up_waiting_for_a_turn(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cluster_lease, "TURN_WAIT_S", 0.1)
     one, other = pair
     async with one.turn() as turn:
@@ -366,21 +368,21 @@ async def test_definitions_are_installed_once(cluster: KubeServer) -> None:
     assert before == {one["metadata"]["name"]: one["metadata"]["resourceVersion"] for one in now}
 
 
-async def test_who_has_no_rights_is_told_which(cluster: KubeServer) -> None:
+async def test_missing_permission_is_named_in_the_error(cluster: KubeServer) -> None:
     await (await KubernetesStore.open(cluster.url, SystemClock())).close()
     url = f"kubernetes://?kubeconfig={cluster.config(STRANGER)}"
     with pytest.raises(Unavailable, match="customresourcedefinitions.* is forbidden: User"):
         await KubernetesStore.open(url, SystemClock())
 
 
-async def test_no_message_has_the_token(cluster: KubeServer) -> None:
+async def test_error_messages_contain_no_token(cluster: KubeServer) -> None:
     url = f"kubernetes://?kubeconfig={cluster.config('wrong-secret')}"
     with pytest.raises(Unavailable, match="Unauthorized") as refusal:
         await KubernetesStore.open(url, SystemClock())
     assert "wrong-secret" not in str(refusal.value).replace(str(cluster.folder), "")
 
 
-def test_the_server_is_verified_by_the_authority_of_the_kubeconfig(cluster: KubeServer) -> None:
+def test_api_server_is_verified_by_the_ca_of_the_kubeconfig(cluster: KubeServer) -> None:
     path = cluster.config("other")
     text = path.read_text()
     verified = Cluster(f"kubernetes://?kubeconfig={path}", SystemClock()).tls()
@@ -395,12 +397,14 @@ def test_the_server_is_verified_by_the_authority_of_the_kubeconfig(cluster: Kube
             Cluster(f"kubernetes://?kubeconfig={path}", SystemClock())
 
 
-async def test_a_definition_that_is_too_old_is_told(cluster: KubeServer) -> None:
+async def test_field_unknown_to_an_old_definition_is_reported_with_a_remedy(
+    cluster: KubeServer,
+) -> None:
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/pipelines.enmasse.io"
     async with opened(cluster.url) as store:
         (made,) = await store.put([address("a")])
         assert isinstance(made, Address)
-        # As if a field were unknown to the server: one that it has never heard of.
+        # The request has a field that the definition on the server lacks.
         kind = store._kinds["Address"]  # type: ignore[union-attr]
         body = kind.document(made, version=None, uid=None) | {"later": 1}
         with pytest.raises(Unavailable, match="enmasse crds | kubectl apply"):
@@ -408,7 +412,7 @@ async def test_a_definition_that_is_too_old_is_told(cluster: KubeServer) -> None
     assert cluster.request("GET", path)["kind"] == "CustomResourceDefinition"
 
 
-async def test_what_cannot_change_is_refused_by_the_server_too(cluster: KubeServer) -> None:
+async def test_api_server_rejects_changes_of_immutable_fields(cluster: KubeServer) -> None:
     async with opened(cluster.url) as store:
         await store.put([address("a")])
         for spec in ({"type": "queue"}, {"address": "b"}, {"topic": "c"}):
@@ -416,7 +420,7 @@ async def test_what_cannot_change_is_refused_by_the_server_too(cluster: KubeServ
                 cluster.request("PATCH", f"{ADDRESSES}/default.a", {"spec": spec}, MERGE)
 
 
-async def test_a_store_that_does_not_follow_deletes_too(cluster: KubeServer) -> None:
+async def test_deletion_is_recorded_without_following(cluster: KubeServer) -> None:
     store = await KubernetesStore.open(cluster.url, SystemClock())
     (made,) = await store.put([address("a")])
     since = store.version
@@ -428,6 +432,6 @@ async def test_a_store_that_does_not_follow_deletes_too(cluster: KubeServer) -> 
     await store.close()
 
 
-async def test_a_file_that_is_not_there_is_told() -> None:
+async def test_missing_kubeconfig_is_reported() -> None:
     with pytest.raises(Invalid, match="kubeconfig not found"):
         await KubernetesStore.open("kubernetes://?kubeconfig=/nowhere", SystemClock())

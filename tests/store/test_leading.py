@@ -1,4 +1,4 @@
-"""How long a process goes on leading without a word from the store."""
+"""How long a leader leads without an answer of the store."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ AWAY = Unavailable(Code.STORE_UNUSABLE, "the link is down")
 
 
 class Scripted(Leading):
-    """Leads, and then renews as it is told; what comes after the script is the end."""
+    """A leader that renews by a script; the lease is lost at the end of the script."""
 
     def __init__(self, clock: TestClock, *script: bool | Unavailable) -> None:
         super().__init__(clock)
@@ -33,7 +33,7 @@ class Scripted(Leading):
 
 
 async def led(clock: TestClock, grace_s: float | None, *script: bool | Unavailable) -> Unavailable:
-    """Lead by a script until that ends; return why."""
+    """Lead by a script until the lease is lost; return the error."""
     one = Scripted(clock, *script)
     assert await one.take()
     with pytest.raises(Unavailable) as lost:
@@ -42,7 +42,7 @@ async def led(clock: TestClock, grace_s: float | None, *script: bool | Unavailab
     return lost.value
 
 
-async def test_who_renews_leads_until_another_one_does() -> None:
+async def test_leader_renews_its_lease_until_another_process_leads() -> None:
     clock = TestClock()
     lost = await led(clock, 0, *[True] * 100)
     assert "another process of the same database leads" in lost.message
@@ -50,15 +50,15 @@ async def test_who_renews_leads_until_another_one_does() -> None:
 
 
 @pytest.mark.parametrize("grace_s", [0, GRACE_S])
-async def test_who_hears_nothing_stops_when_the_grace_is_over(grace_s: float) -> None:
+async def test_leader_without_answers_stops_at_the_end_of_its_grace(grace_s: float) -> None:
     clock = TestClock()
     lost = await led(clock, grace_s, *[AWAY] * 1000)
     assert "leader-grace-s" in lost.message and AWAY.message in lost.message
-    # Without a grace that is before another process can take the lease.
+    # Without a grace, the leader stops before another process can take the lease.
     assert grace_s <= clock.elapsed_s < LEASE_S + grace_s
 
 
-async def test_the_grace_begins_anew_with_every_renewal() -> None:
+async def test_grace_restarts_with_each_renewal() -> None:
     clock = TestClock()
     away = [AWAY] * int(GRACE_S / 2)
     lost = await led(clock, GRACE_S, *away, True, *away, True, *away)
@@ -66,7 +66,7 @@ async def test_the_grace_begins_anew_with_every_renewal() -> None:
     assert clock.elapsed_s > GRACE_S + LEASE_S
 
 
-async def test_who_goes_on_keeping_the_lease_asks_when_the_one_before_would_have() -> None:
+async def test_keep_renews_at_the_time_that_the_acquisition_set() -> None:
     clock = TestClock()
     one = Scripted(clock)
     assert await one.take()
@@ -76,14 +76,14 @@ async def test_who_goes_on_keeping_the_lease_asks_when_the_one_before_would_have
     assert clock.elapsed_s == RENEW_S
 
 
-async def test_without_a_bound_it_serves_until_it_hears_of_another() -> None:
+async def test_leader_without_a_grace_limit_leads_until_another_takes_over() -> None:
     clock = TestClock()
     lost = await led(clock, None, *[AWAY] * 10_000)
     assert "another process of the same database leads" in lost.message
     assert clock.elapsed_s > 10_000
 
 
-async def test_a_machine_that_was_asleep_asks_first() -> None:
+async def test_leader_renews_first_after_a_suspended_machine_resumes() -> None:
     clock = TestClock()
     one = Scripted(clock, True, True)
     assert await one.take()
@@ -93,7 +93,7 @@ async def test_a_machine_that_was_asleep_asks_first() -> None:
     assert not one.script
 
 
-async def test_who_gave_up_has_nothing_to_give_back() -> None:
+async def test_former_leader_does_not_release_the_lease_on_close() -> None:
     one = Scripted(TestClock(), *[AWAY] * 100)
     assert await one.take() and one.leads
     with pytest.raises(Unavailable, match="leader-grace-s"):
@@ -102,7 +102,7 @@ async def test_who_gave_up_has_nothing_to_give_back() -> None:
     assert not one.leads and not one.given_back
 
 
-async def test_who_leads_gives_the_lease_back() -> None:
+async def test_leader_releases_its_lease_on_close() -> None:
     one = Scripted(TestClock())
     await one.close()
     assert not one.given_back
@@ -111,27 +111,29 @@ async def test_who_leads_gives_the_lease_back() -> None:
     assert one.given_back == 1
 
 
-async def test_a_lease_that_nobody_takes_back_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_close_gives_up_on_a_lease_release_that_hangs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("enmasse.store.leading.GIVE_BACK_S", 0.05)
 
-    class Hung(Scripted):
+    class HangingLeader(Scripted):
         async def _give_back(self) -> None:
             await asyncio.Event().wait()
 
-    one = Hung(TestClock())
+    one = HangingLeader(TestClock())
     assert await one.take()
     async with asyncio.timeout(20):
         await one.close()
 
 
-async def test_an_answer_that_never_comes_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_acquisition_that_hangs_raises_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("enmasse.store.leading.LEASE_S", 0.05)
 
-    class Hung(Scripted):
+    class HangingLeader(Scripted):
         async def _take(self) -> bool:
             await asyncio.Event().wait()
             return True
 
     with pytest.raises(Unavailable, match=r"the store has not answered for 0\.05 s") as refusal:
-        await Hung(TestClock()).take()
+        await HangingLeader(TestClock()).take()
     assert refusal.value.code == Code.STORE_UNUSABLE

@@ -1,4 +1,4 @@
-"""What only a store that several processes share can do, and do wrong."""
+"""Behaviour and failures specific to the PostgreSQL store."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -77,7 +77,7 @@ async def test_nothing_is_lost_when_the_server_kills_connections(
     await until(lambda: other.list() == one.list(), other)
 
 
-async def test_what_is_written_while_nobody_listens_is_seen_later(
+async def test_changes_during_a_lost_listen_connection_are_received_later(
     postgres: PostgresServer, pair: tuple[PostgresStore, PostgresStore], url: str
 ) -> None:
     one, other = pair
@@ -89,7 +89,7 @@ async def test_what_is_written_while_nobody_listens_is_seen_later(
     assert [event.version for event in seen] == list(range(1, one.version + 1))
 
 
-async def test_a_server_that_stops_is_waited_for(
+async def test_store_recovers_after_a_stop_of_the_database_server(
     postgres: PostgresServer, pair: tuple[PostgresStore, PostgresStore]
 ) -> None:
     one, other = pair
@@ -110,7 +110,7 @@ async def test_a_server_that_stops_is_waited_for(
     assert (await taken(events, 1))[0].resource.metadata.name == "default.b"
 
 
-async def test_one_that_starts_can_be_watched_from_before(
+async def test_new_process_serves_changes_from_before_its_start(
     pair: tuple[PostgresStore, PostgresStore], url: str
 ) -> None:
     one, _ = pair
@@ -120,7 +120,7 @@ async def test_one_that_starts_can_be_watched_from_before(
         assert late.list() == one.list()
 
 
-async def test_one_that_falls_behind_what_is_kept_lists_again(
+async def test_watcher_behind_the_retained_changes_gets_version_expired(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgres, "CAPACITY", 3)
@@ -143,13 +143,13 @@ async def test_one_that_falls_behind_what_is_kept_lists_again(
         await late.close()
 
 
-async def test_a_database_put_back_to_an_earlier_state_counts(
+async def test_writes_continue_after_a_database_is_set_back(
     postgres: PostgresServer, url: str
 ) -> None:
     async with opened(url) as store:
         await store.put([address("a")])
         await store.put([address("b")])
-        take_back(postgres, url, 1)
+        set_back_to(postgres, url, 1)
         events = store.watch(2)
         (made,) = await store.put([address("c")])
         assert made.metadata.resource_version == "2"
@@ -159,8 +159,8 @@ async def test_a_database_put_back_to_an_earlier_state_counts(
         await events.aclose()  # type: ignore[attr-defined]
 
 
-def take_back(postgres: PostgresServer, url: str, version: int) -> None:
-    """Put a database back to an earlier version, as one that lost its last commits."""
+def set_back_to(postgres: PostgresServer, url: str, version: int) -> None:
+    """Set a database back to an earlier version, as after the loss of its last commits."""
     postgres.execute(
         f"delete from enmasse_resources where version > {version};"
         f" delete from enmasse_changes where version > {version};"
@@ -170,7 +170,7 @@ def take_back(postgres: PostgresServer, url: str, version: int) -> None:
 
 
 @pytest.mark.parametrize("news", [1, 2, 3], ids=["fewer", "as many", "more"])
-async def test_versions_that_a_failover_gave_twice_are_told_apart(
+async def test_versions_reused_after_a_failover_are_distinguished(
     postgres: PostgresServer, pair: tuple[PostgresStore, PostgresStore], url: str, news: int
 ) -> None:
     one, other = pair
@@ -179,8 +179,8 @@ async def test_versions_that_a_failover_gave_twice_are_told_apart(
     await other.refresh()
     watches = [asyncio.ensure_future(anext(store.watch(3))) for store in pair]
     await asyncio.sleep(0)
-    take_back(postgres, url, 1)
-    # It has never known what was lost, and writes under the same numbers.
+    set_back_to(postgres, url, 1)
+    # The new process never saw the lost changes, and reuses their version numbers.
     async with opened(url) as fresh:
         for number in range(news):
             await fresh.put([address(f"new-{number}")])
@@ -196,7 +196,7 @@ async def test_versions_that_a_failover_gave_twice_are_told_apart(
             assert {made.metadata.name for made in store.list()} == names
             assert store.version == 1 + news
         for store in (one, other):
-            # Whoever goes by what has changed since then looks at everything.
+            # A client that asks for changes since then must list everything.
             with pytest.raises(Conflict):
                 store.changes(3)
         events = one.watch(one.version)
@@ -206,7 +206,7 @@ async def test_versions_that_a_failover_gave_twice_are_told_apart(
         assert fresh.list() == other.list() == one.list()
 
 
-async def test_a_database_of_before_marks_gets_them(postgres: PostgresServer, url: str) -> None:
+async def test_older_database_without_marks_is_migrated(postgres: PostgresServer, url: str) -> None:
     async with opened(url) as store:
         await store.put([address("a")])
     postgres.execute("alter table enmasse_changes drop column mark", url)
@@ -231,7 +231,9 @@ async def test_a_process_that_hangs_in_its_turn_loses_it(
         await one.put([address("a")])
 
 
-async def test_a_writer_does_not_wait_for_ever(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_writer_to_a_database_gives_up_waiting_for_a_turn(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     quick = f"{database._SESSION}; set lock_timeout = '100ms'"
     monkeypatch.setattr(database, "_SESSION", quick)
     async with opened(url) as one, opened(url) as other:
@@ -250,7 +252,7 @@ async def test_a_database_of_a_newer_version_is_refused(postgres: PostgresServer
         await PostgresStore.open(url, SystemClock())
 
 
-async def test_a_row_that_cannot_be_read_is_named(postgres: PostgresServer, url: str) -> None:
+async def test_unreadable_row_of_a_database_is_reported(postgres: PostgresServer, url: str) -> None:
     async with opened(url) as store:
         await store.put([address("a")])
         statement = """update enmasse_resources set document = '{"kind": "Later"}'"""
@@ -259,7 +261,7 @@ async def test_a_row_that_cannot_be_read_is_named(postgres: PostgresServer, url:
         await PostgresStore.open(url, SystemClock())
 
 
-async def test_a_user_who_may_only_use_the_tables_is_enough(
+async def test_database_user_with_table_privileges_only_is_sufficient(
     postgres: PostgresServer, url: str
 ) -> None:
     async with opened(url):
@@ -274,7 +276,7 @@ async def test_a_user_who_may_only_use_the_tables_is_enough(
         await store.put([address("a")])
 
 
-async def test_no_message_has_the_password(postgres: PostgresServer) -> None:
+async def test_database_errors_contain_no_password(postgres: PostgresServer) -> None:
     wrong = postgres.url(password="wr%C3%B6ng-secret")
     for bad in (wrong, postgres.url("nowhere"), "postgresql://a:b@ d/secret@127.0.0.1:1x/c"):
         with pytest.raises((Unavailable, Invalid)) as refusal:
@@ -285,21 +287,21 @@ async def test_no_message_has_the_password(postgres: PostgresServer) -> None:
         await PostgresStore.open(wrong, SystemClock())
 
 
-def test_a_place_is_named_without_its_password() -> None:
+def test_database_name_is_shown_without_the_password() -> None:
     place = Place("postgresql://enmasse:secret@db.example.com:6432/shop?sslmode=require")
     assert place.name == "database shop at db.example.com"
     assert Place("postgresql:///shop").name == "database shop at localhost"
 
 
-async def test_a_leader_that_is_replaced_writes_nothing_more(
+async def test_replaced_leader_of_a_database_writes_no_status(
     postgres: PostgresServer, pair: tuple[PostgresStore, PostgresStore], url: str
 ) -> None:
     one, other = pair
     (made,) = await one.put([address("a")])
     assert await one.leadership.take()
-    # The lease runs out while the leader hangs.
+    # The lease expires while the leader hangs.
     postgres.execute("update enmasse_leader set expires = now() - interval '1 s'", url)
-    await one.put_status([made])  # nobody has replaced it yet
+    await one.put_status([made])  # No other process has taken the lease yet.
     assert await other.leadership.take()
     with pytest.raises(Unavailable) as refusal:
         await one.put_status([made])
@@ -308,12 +310,12 @@ async def test_a_leader_that_is_replaced_writes_nothing_more(
         async with asyncio.timeout(PATIENCE_S):
             await one.leadership.keep(None)
     assert lost.value.code == Code.STANDING_BY
-    # Nor when the place is free again: others may have acted in between.
+    # The former leader stays out when the lease is free again: another leader may have acted.
     await other.leadership.close()
     assert not await one.leadership.take()
 
 
-async def test_a_leader_stays_one_when_the_server_has_been_away(
+async def test_leader_stays_leader_after_a_database_restart(
     postgres: PostgresServer, url: str
 ) -> None:
     async with AsyncExitStack() as stack:
@@ -334,7 +336,7 @@ async def test_a_leader_stays_one_when_the_server_has_been_away(
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A leader, and whoever waits for an answer, have patience for parts of a second."""
+    """Timeouts of a leader and of requests are fractions of a second."""
     for name, seconds in (
         ("LEASE_S", 1),
         ("MARGIN_S", 0.5),
@@ -347,7 +349,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-async def test_a_leader_that_is_cut_off_stops_and_leaves(
+async def test_disconnected_leader_stops_leading_and_closes(
     postgres: PostgresServer, url: str
 ) -> None:
     with way_to(postgres, url) as (way, by_way):
@@ -368,19 +370,19 @@ async def test_a_leader_that_is_cut_off_stops_and_leaves(
 
 
 @pytest.mark.usefixtures("quick")
-async def test_a_lease_that_cannot_be_given_back_is_left(
+async def test_close_succeeds_when_the_lease_cannot_be_released(
     postgres: PostgresServer, url: str
 ) -> None:
     with way_to(postgres, url) as (way, by_way):
         async with opened(by_way) as one:
             assert await one.leadership.take()
             way.cut()
-        # It is closed all the same, and the lease runs out by itself.
+        # The store is closed anyway, and the lease expires by itself.
         given_back = postgres.execute("select expires = '-infinity' from enmasse_leader", url)
     assert given_back == [(False,)]
 
 
-async def test_what_is_computed_is_shared_and_beside_what_is_declared(url: str) -> None:
+async def test_computed_resources_are_shared_and_separate_from_declared_ones(url: str) -> None:
     clock = SystemClock()
     event = Event(
         metadata=NamedMetadata(name="orders.1"), involved_object=ObjectReference(name="orders")

@@ -1,4 +1,4 @@
-"""What holds of every store that several processes share: a database, or a cluster."""
+"""Contract of every store that several processes share: a database or a cluster."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -30,12 +30,12 @@ Pair = tuple[Shared, Shared]
 
 @pytest.fixture
 async def pair(shared_url: str) -> AsyncIterator[Pair]:
-    """Two stores of one place, each with its own connections."""
+    """Two stores with one URL, each with its own connections."""
     async with opened(shared_url) as one, opened(shared_url) as other:
         yield one, other
 
 
-async def test_what_one_process_writes_is_told_to_the_others(pair: Pair) -> None:
+async def test_watcher_of_another_process_receives_writes(pair: Pair) -> None:
     one, other = pair
     events = other.watch(other.version)
     (made,) = await one.put([address("a")])
@@ -46,9 +46,9 @@ async def test_what_one_process_writes_is_told_to_the_others(pair: Pair) -> None
     assert [event.before for event in seen] == [None, made, changed]
 
 
-async def test_a_refresh_shows_what_was_written_before(shared_url: str) -> None:
+async def test_refresh_shows_earlier_writes_of_other_processes(shared_url: str) -> None:
     async with opened(shared_url) as one:
-        other = await open_shared(shared_url, SystemClock())  # it does not follow
+        other = await open_shared(shared_url, SystemClock())  # This store does not follow.
         (made,) = await one.put([address("a")])
         assert other.get(made.key) is None
         await asyncio.gather(*(other.refresh() for _ in range(5)))
@@ -59,7 +59,7 @@ async def test_a_refresh_shows_what_was_written_before(shared_url: str) -> None:
         await other.close()
 
 
-async def test_a_write_is_decided_on_what_others_have_written(shared_url: str) -> None:
+async def test_write_is_checked_against_writes_of_other_processes(shared_url: str) -> None:
     async with opened(shared_url) as one:
         other = await open_shared(shared_url, SystemClock())
         (made,) = await one.put([address("a")])
@@ -72,10 +72,10 @@ async def test_a_write_is_decided_on_what_others_have_written(shared_url: str) -
         await other.close()
 
 
-async def test_of_two_processes_that_want_one_name_one_gets_it(pair: Pair) -> None:
+async def test_one_of_two_processes_that_claim_an_address_name_succeeds(pair: Pair) -> None:
     admissions = [Admission(store, exposed=False) for store in pair]
     await admissions[0].create(doubles.space(authentication="none"))
-    # One address of the space under two names: no key is the same.
+    # Two resources declare one address, so their keys differ.
     wanted = [doubles.address(f"default.{name}", address="orders") for name in ("a", "b")]
     for _ in range(5):
         answers = await asyncio.gather(
@@ -108,7 +108,7 @@ async def test_a_watcher_sees_every_change_once_in_order(shared_url: str) -> Non
         await again.close()
 
 
-async def test_one_process_leads_and_it_alone_writes_statuses(pair: Pair) -> None:
+async def test_only_the_leader_writes_statuses(pair: Pair) -> None:
     one, other = pair
     (made,) = await one.put([address("a")])
     assert one.leadership and other.leadership

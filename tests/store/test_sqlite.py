@@ -1,4 +1,4 @@
-"""What only a store on disk can do, and do wrong."""
+"""Behaviour and failures specific to the SQLite store."""
 
 import asyncio
 import sqlite3
@@ -26,7 +26,7 @@ def address(name: str) -> Address:
     return doubles.address(f"default.{name}")
 
 
-async def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
+async def test_resources_and_version_survive_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "resources.db"
     store = await SqliteStore.open(path, SystemClock())
     await store.put([address("a"), address("b"), address("c")])
@@ -44,7 +44,7 @@ async def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
     await again.close()
 
 
-async def test_a_finished_write_is_in_the_file_before_it_is_seen(tmp_path: Path) -> None:
+async def test_completed_write_is_in_the_file(tmp_path: Path) -> None:
     path = tmp_path / "resources.db"
     store = await SqliteStore.open(path, SystemClock())
     await store.put([address("a")])
@@ -55,7 +55,7 @@ async def test_a_finished_write_is_in_the_file_before_it_is_seen(tmp_path: Path)
     await store.close()
 
 
-async def test_the_file_is_written_with_full_syncs(tmp_path: Path) -> None:
+async def test_database_uses_wal_and_full_synchronous_mode(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path / "resources.db", SystemClock())
     (journal,) = store._connection.execute("pragma journal_mode").fetchone()
     (synchronous,) = store._connection.execute("pragma synchronous").fetchone()
@@ -68,7 +68,7 @@ def modes(folder: Path) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("readable", [False, True], ids=["new", "readable before"])
-async def test_only_the_owner_may_read_the_files(tmp_path: Path, readable: bool) -> None:
+async def test_database_files_have_mode_0600(tmp_path: Path, readable: bool) -> None:
     path = tmp_path / "resources.db"
     if readable:
         path.touch(0o644)
@@ -80,7 +80,7 @@ async def test_only_the_owner_may_read_the_files(tmp_path: Path, readable: bool)
     await store.close()
 
 
-async def test_a_write_the_disk_refuses_is_not_seen(tmp_path: Path) -> None:
+async def test_failed_write_is_not_visible(tmp_path: Path) -> None:
     path = tmp_path / "resources.db"
     store = await SqliteStore.open(path, SystemClock())
     await store.put([address("a")])
@@ -95,11 +95,11 @@ async def test_a_write_the_disk_refuses_is_not_seen(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_a_full_disk_takes_all_of_a_write_or_nothing(tmp_path: Path) -> None:
+async def test_write_to_a_full_disk_is_all_or_nothing(tmp_path: Path) -> None:
     path = tmp_path / "resources.db"
     store = await SqliteStore.open(path, SystemClock())
     (pages,) = store._connection.execute("pragma page_count").fetchone()
-    # SQLite itself finds no room, as on a disk.
+    # A page limit of SQLite acts like a full disk.
     store._connection.execute(f"pragma max_page_count = {pages + 10}")
     taken = 0
     with pytest.raises(Unavailable, match="full; check the disk") as refusal:
@@ -128,11 +128,11 @@ async def test_a_writer_that_is_killed_leaves_whole_writes(tmp_path: Path, write
     path = tmp_path / "resources.db"
     known: dict[str, Resource] = {}
     for life in ("a", "b"):
-        told = await asyncio.to_thread(killed_after, writes, path, life)
+        told = await asyncio.to_thread(writes_before_kill, writes, path, life)
         store = await SqliteStore.open(path, SystemClock())
         held = {one.metadata.name: one for one in store.list()}
         assert known.items() <= held.items()
-        # One more may be there than was told: all of it, or nothing of it.
+        # One unreported write may be in the file, as a whole or not at all.
         for count in (told, told + 1):
             made = {one.metadata.name for n in range(count) for one in batch(life, n)}
             if len(made) == len(held) - len(known):
@@ -143,8 +143,8 @@ async def test_a_writer_that_is_killed_leaves_whole_writes(tmp_path: Path, write
         await store.close()
 
 
-def killed_after(writes: int, path: Path, name: str) -> int:
-    """Let a process write without end; kill it in the middle. Return how many writes it told of."""
+def writes_before_kill(writes: int, path: Path, name: str) -> int:
+    """Kill a process that writes continuously; return the number of writes that it reported."""
     command = [sys.executable, str(Path(resource_writer.__file__)), str(path), name]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -154,7 +154,7 @@ def killed_after(writes: int, path: Path, name: str) -> int:
         return writes + len(process.stdout.readlines())
 
 
-async def test_a_file_that_another_process_has_locked_is_told_and_tried_again(
+async def test_locked_database_raises_unavailable_with_a_retry_hint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite, "LOCK_WAIT_S", 0.1)
@@ -185,7 +185,7 @@ sys.stdin.read()
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Another process has the lock of a file for writing."""
+    """Lock a file for writing by another process."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", LOCK, str(path)], **pipes) as process:
         assert process.stdin is not None and process.stdout is not None
@@ -194,7 +194,7 @@ def locked(path: Path) -> Iterator[None]:
         process.stdin.close()
 
 
-async def test_who_gives_up_waiting_leaves_memory_and_disk_alike(
+async def test_cancelled_write_leaves_memory_and_disk_consistent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "resources.db"
@@ -214,7 +214,7 @@ async def test_who_gives_up_waiting_leaves_memory_and_disk_alike(
     may_end.set()
     with pytest.raises(asyncio.CancelledError):
         await writing
-        # `put` itself has nothing to wait for any more
+        # The write of `put` has ended by now.
         await asyncio.sleep(0)
     assert store.get(address("a").key) is not None
     version = store.version
@@ -224,14 +224,14 @@ async def test_who_gives_up_waiting_leaves_memory_and_disk_alike(
     await again.close()
 
 
-async def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
+async def test_malformed_database_file_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "resources.db"
     path.write_bytes(b"this is not a database at all" * 100)
     with pytest.raises(Unavailable, match=r"resources\.db: file is not a database"):
         await SqliteStore.open(path, SystemClock())
 
 
-async def test_a_row_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+async def test_unreadable_row_of_a_sqlite_file_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "resources.db"
     store = await SqliteStore.open(path, SystemClock())
     await store.put([address("a")])

@@ -1,4 +1,4 @@
-"""What every store promises, held against each of them."""
+"""The contract of every store."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -86,7 +86,7 @@ def version(resource: Resource) -> int:
 
 
 def names(store: Store) -> list[str]:
-    """Of all addresses; namespaces may be there from the start."""
+    """The names of all addresses; a store may have namespaces from the start."""
     return [one.metadata.name for one in store.list("Address")]
 
 
@@ -94,7 +94,7 @@ async def take(events: AsyncIterator[Event], count: int) -> list[Event]:
     return [await anext(events) for _ in range(count)]
 
 
-async def test_a_new_resource_gets_what_is_the_stores_to_give(store: Store) -> None:
+async def test_new_resource_gets_uid_generation_version_and_creation_time(store: Store) -> None:
     (made,) = await store.put([address(uid="mine", creation_timestamp="1999-01-01T00:00:00Z")])
     assert made.metadata.uid not in (None, "mine")
     assert made.metadata.generation == 1
@@ -103,12 +103,12 @@ async def test_a_new_resource_gets_what_is_the_stores_to_give(store: Store) -> N
     assert store.get(made.key) == made
 
 
-async def test_a_new_resource_has_no_status_of_the_callers(store: Store) -> None:
+async def test_status_of_a_new_resource_is_ignored(store: Store) -> None:
     (made,) = await store.put([active(address())])
     assert made.status == address().status
 
 
-async def test_a_changed_spec_is_a_new_generation(store: Store) -> None:
+async def test_changed_spec_increments_the_generation(store: Store) -> None:
     (made,) = await store.put([address()])
     (changed,) = await store.put([planned("other")])
     assert changed.metadata.uid == made.metadata.uid
@@ -116,7 +116,7 @@ async def test_a_changed_spec_is_a_new_generation(store: Store) -> None:
     assert version(changed) > version(made)
 
 
-async def test_a_changed_label_is_a_new_version_only(store: Store) -> None:
+async def test_changed_label_increments_the_version_only(store: Store) -> None:
     (made,) = await store.put([address()])
     (changed,) = await store.put([address().with_metadata(labels={"team": "north"})])
     assert changed.metadata.generation == 1
@@ -124,13 +124,13 @@ async def test_a_changed_label_is_a_new_version_only(store: Store) -> None:
     assert changed.metadata.labels == {"team": "north"}
 
 
-async def test_what_is_as_it_was_is_not_written(store: Store) -> None:
+async def test_unchanged_resource_is_not_written(store: Store) -> None:
     (made,) = await store.put([address()])
     assert list(await store.put([address()])) == [made]
     assert store.version == version(made)
 
 
-async def test_a_change_must_be_based_on_the_present_state(store: Store) -> None:
+async def test_change_of_an_outdated_version_conflicts(store: Store) -> None:
     (first,) = await store.put([address()])
     (second,) = await store.put([first.with_metadata(labels={"a": "b"})])
     told = f"is at version {version(second)}, not {version(first)}"
@@ -140,7 +140,7 @@ async def test_a_change_must_be_based_on_the_present_state(store: Store) -> None
     assert store.get(first.key) == second
 
 
-async def test_a_new_one_may_be_demanded(store: Store) -> None:
+async def test_must_not_exist_conflicts_with_an_existing_resource(store: Store) -> None:
     demand = address(resource_version=MUST_NOT_EXIST)
     await store.put([demand])
     with pytest.raises(Conflict, match="Address default.orders exists already") as refusal:
@@ -148,12 +148,12 @@ async def test_a_new_one_may_be_demanded(store: Store) -> None:
     assert refusal.value.code == Code.ALREADY_EXISTS
 
 
-async def test_a_version_of_what_is_not_there_is_a_conflict(store: Store) -> None:
+async def test_version_of_a_missing_resource_conflicts(store: Store) -> None:
     with pytest.raises(Conflict):
         await store.put([address(resource_version="7")])
 
 
-async def test_a_uid_of_another_life_is_a_conflict(store: Store) -> None:
+async def test_uid_of_a_former_resource_conflicts(store: Store) -> None:
     (first,) = await store.put([address()])
     await store.delete([first.key])
     await store.put([address()])
@@ -171,7 +171,7 @@ async def test_a_write_is_all_or_nothing(store: Store) -> None:
     assert store.version == version(made)
 
 
-async def test_a_status_changes_nothing_else(store: Store) -> None:
+async def test_put_status_changes_only_the_status(store: Store) -> None:
     (made,) = await store.put([address()])
     await store.put_status([active(made.with_metadata(labels={"sneaked": "in"}))])
     now = store.get(made.key)
@@ -191,7 +191,7 @@ async def test_a_status_survives_a_change_of_spec(store: Store) -> None:
     assert changed.status.is_ready
 
 
-async def test_a_status_of_what_has_gone_is_passed_over(store: Store) -> None:
+async def test_status_of_a_deleted_resource_is_ignored(store: Store) -> None:
     (first,) = await store.put([address()])
     await store.delete([first.key])
     await store.put_status([active(first)])
@@ -201,7 +201,7 @@ async def test_a_status_of_what_has_gone_is_passed_over(store: Store) -> None:
     assert store.get(second.key) == second
 
 
-async def test_one_deleted_and_made_again_is_another(store: Store) -> None:
+async def test_recreated_resource_has_a_new_uid_and_generation(store: Store) -> None:
     (first,) = await store.put([address()])
     (gone,) = await store.delete([first.key])
     assert gone.metadata.uid == first.metadata.uid
@@ -211,7 +211,7 @@ async def test_one_deleted_and_made_again_is_another(store: Store) -> None:
     assert second.metadata.generation == 1
 
 
-async def test_lists_are_in_order_and_may_be_narrowed(store: Store) -> None:
+async def test_list_is_ordered_and_filtered_by_kind_and_namespace(store: Store) -> None:
     await store.put([address("b"), address("a"), address("c", namespace="north")])
     found = [resource.metadata.name for resource in store.list("Address", "default")]
     assert found == ["default.a", "default.b"]
@@ -248,17 +248,17 @@ async def test_two_watchers_do_not_disturb_each_other(store: Store) -> None:
     assert [event.resource for event in await take(slow, 2)] == list(made)
 
 
-async def test_writers_take_turns(store: Store) -> None:
+async def test_concurrent_writes_get_distinct_versions(store: Store) -> None:
     await asyncio.gather(*(store.put([address(f"a{number}")]) for number in range(20)))
     assert len({version(resource) for resource in store.list("Address")}) == 20
     assert store.version == max(version(resource) for resource in store.list("Address"))
 
 
-async def test_a_key_reads_as_kind_and_name() -> None:
+async def test_text_of_a_key_is_kind_and_name() -> None:
     assert str(Key("Address", "default", "default.orders")) == "Address default.orders"
 
 
-async def test_what_is_tried_is_not_written(store: Store) -> None:
+async def test_dry_run_writes_nothing(store: Store) -> None:
     (tried,) = await store.put([address()], dry_run=True)
     assert tried.metadata.uid
     assert names(store) == []
@@ -269,7 +269,9 @@ async def test_what_is_tried_is_not_written(store: Store) -> None:
     assert store.version == version(made)
 
 
-async def test_finalizers_keep_what_is_deleted(store: Store) -> None:
+async def test_deleted_resource_is_terminating_until_its_finalizers_are_removed(
+    store: Store,
+) -> None:
     (made,) = await store.put([address(finalizers=("example.com/a", "example.com/b"))])
     (marked,) = await store.delete([made.key])
     assert marked.is_terminating
@@ -286,7 +288,7 @@ async def test_finalizers_keep_what_is_deleted(store: Store) -> None:
     assert store.get(made.key) is None
 
 
-async def test_an_event_says_what_was_before(store: Store) -> None:
+async def test_event_contains_the_resource_before_the_change(store: Store) -> None:
     events = store.watch(store.version)
     (made,) = await store.put([address()])
     (changed,) = await store.put([address(labels={"a": "b"})])
@@ -295,7 +297,7 @@ async def test_an_event_says_what_was_before(store: Store) -> None:
     assert [event.before for event in seen] == [None, made, changed]
 
 
-async def test_a_turn_keeps_other_writers_out(store: Store) -> None:
+async def test_turn_blocks_other_writers(store: Store) -> None:
     async with store.turn() as turn:
         waiting = asyncio.ensure_future(store.put([address("late")]))
         for _ in range(20):
@@ -318,7 +320,7 @@ async def test_a_turn_ends_with_its_write(store: Store) -> None:
     assert names(store) == ["default.a"]
 
 
-async def test_a_turn_that_fails_leaves_the_store_to_others(store: Store) -> None:
+async def test_failed_turn_releases_the_store(store: Store) -> None:
     with pytest.raises(ZeroDivisionError):
         async with store.turn():
             raise ZeroDivisionError
@@ -328,7 +330,7 @@ async def test_a_turn_that_fails_leaves_the_store_to_others(store: Store) -> Non
     assert store.version == version(made)
 
 
-async def test_a_writer_that_is_cancelled_leaves_the_store_to_others(store: Store) -> None:
+async def test_cancelled_writer_does_not_block_the_store(store: Store) -> None:
     async with store.turn():
         waiting = asyncio.ensure_future(store.put([address("a")]))
         await asyncio.sleep(0)
@@ -340,7 +342,7 @@ async def test_a_writer_that_is_cancelled_leaves_the_store_to_others(store: Stor
     assert names(store) == ["default.b"]
 
 
-async def test_what_is_stored_is_any_text(store: Store) -> None:
+async def test_annotation_with_any_text_is_stored_unchanged(store: Store) -> None:
     odd = {"example.com/odd": 'ä ☃ 😀 \x00 " \\ \n'}
     (made,) = await store.put([address().with_metadata(annotations=odd)])
     await store.refresh()
@@ -348,7 +350,7 @@ async def test_what_is_stored_is_any_text(store: Store) -> None:
     assert found is not None and found.metadata.annotations == odd
 
 
-async def test_all_is_replaced_at_once_by_what_was(store: Store) -> None:
+async def test_replace_all_restores_resources_with_uid_and_generation(store: Store) -> None:
     await store.put([address("a"), address("b")])
     (before,) = await store.put([planned("other", "b")])
     kept = active(before.with_metadata(uid="its own", creation_timestamp="2020-01-01T00:00:00Z"))

@@ -15,8 +15,8 @@
 
 BASE is /api/v1 or /apis/GROUP/VERSION; which kinds are under which is in `enmasse.api.kinds`.
 OPERATION, of addresses of enmasse.io, is purge, peek, move, copy or redrive.
-Everything but the health pages wants the token
-of the data folder; `/metrics` wants it from other machines only.
+All pages except the health pages need the token of the data folder; `/metrics` needs it from other
+machines only.
 """
 
 from enmasse.api.app import Platform, create_app

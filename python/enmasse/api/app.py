@@ -68,7 +68,7 @@ def create_app(
     """Return the ASGI application of a platform.
 
     `token` is the owner's, in addition to those in the store; `hosts` are the accepted host names,
-    in addition to IP addresses. Requests are recorded in `trail`; `logins` has the logins of
+    in addition to IP addresses. `trail` is the audit trail of requests; `logins` has the logins of
     messaging clients. `exposed`: other machines can connect and are served over TLS only.
     """
     app = Starlette(
@@ -87,7 +87,7 @@ def create_app(
     )
     callers = Callers(platform.store, token, platform.clock)
     guarded = Guard(app, callers=callers, hosts=hosts, exposed=exposed)
-    # What is written down is read from answers: they are compressed after that.
+    # The audit trail reads responses, so compression comes after it.
     return Compression(Audit(guarded, trail, platform.clock) if trail is not None else guarded)
 
 
@@ -121,7 +121,7 @@ def _discovery() -> list[Route]:
             Route(f"/apis/{one}" if "/" in one else f"/api/{one}", pages.kinds)
             for one in group_versions()
         ),
-        # kubectl looks here before it says that there is no such kind.
+        # kubectl reads this path before it reports an unknown kind.
         Route(DEFINITIONS, pages.definitions),
         Route("/openapi/v2", v2.page),
         Route("/openapi/v3", schemas.index),
@@ -196,7 +196,7 @@ class _Pages:
 
     async def metrics(self, request: Request) -> Response:
         """Metrics for Prometheus; `?addresses=all` includes every address."""
-        # With the client of Prometheus, which a start does without.
+        # Imported here: the Prometheus client would slow down the start.
         from enmasse.api.monitoring import metrics
 
         text = metrics.render(

@@ -41,12 +41,12 @@ class BackupPages:
         made = rfc3339(self._platform.clock.now())
         await self._platform.store.refresh()
         resources = list(self._platform.store.list())
-        left_out = [] if secrets else [one for one in resources if isinstance(one, Secret)]
+        excluded = [] if secrets else [one for one in resources if isinstance(one, Secret)]
         contents = archive.Contents(
-            resources=[one for one in resources if one not in left_out],
+            resources=[one for one in resources if one not in excluded],
             journal=data.journal,
             private=private_files(data) if secrets else [],
-            about=await self._about(made, resources, left_out),
+            about=await self._about(made, resources, excluded),
         )
         self._running = True
         return _Stream(archive.write(contents, self._platform.clock), self._ended)
@@ -55,15 +55,15 @@ class BackupPages:
         self._running = False
 
     async def _about(
-        self, made: str, resources: Sequence[Resource], left_out: Sequence[Resource]
+        self, made: str, resources: Sequence[Resource], excluded: Sequence[Resource]
     ) -> dict[str, Any]:
         """Return the metadata of the manifest."""
         observed = await self._platform.engine.observe()
-        kinds = [one.kind for one in resources if one not in left_out]
+        kinds = [one.kind for one in resources if one not in excluded]
         return {
             "made": made,
             "resources": {kind: kinds.count(kind) for kind in sorted(set(kinds))},
-            "leftOut": [f"{one.key.namespace}/{one.key.name}" for one in left_out],
+            "leftOut": [f"{one.key.namespace}/{one.key.name}" for one in excluded],
             "messages": {
                 one.uid: {"space": one.space, "address": one.name, "stored": one.stored}
                 for one in observed.addresses
@@ -73,7 +73,7 @@ class BackupPages:
 
 
 class _Stream(StreamingResponse):
-    """A streaming backup; `ended` is always called, even if the client left before it began."""
+    """A streaming backup; always calls `ended`, even if the client left before the first byte."""
 
     def __init__(self, written: Generator[bytes, None, None], ended: Callable[[], None]) -> None:
         super().__init__(written, media_type="application/gzip")

@@ -41,11 +41,11 @@ class DiscoveryPages:
         major, minor = KUBERNETES_VERSION
         text = f"v{major}.{minor}.0+enmasse-{__version__}"
         # Clients require every field; those without a meaning here are empty.
-        unsaid = dict.fromkeys(
+        empty_fields = dict.fromkeys(
             ("gitCommit", "gitTreeState", "buildDate", "goVersion", "compiler"), ""
         )
-        told = {"major": str(major), "minor": str(minor), "gitVersion": text}
-        return JSONResponse(told | unsaid | {"platform": sys.platform})
+        version_fields = {"major": str(major), "minor": str(minor), "gitVersion": text}
+        return JSONResponse(version_fields | empty_fields | {"platform": sys.platform})
 
     async def core(self, request: Request) -> Response:
         """Versions of the core group."""
@@ -78,7 +78,7 @@ class DiscoveryPages:
         return JSONResponse({"kind": "APIGroup", "apiVersion": "v1"} | _group(name))
 
     async def definitions(self, _request: Request) -> Response:
-        """There are none: all kinds are built in."""
+        """An empty list: all kinds are built in."""
         return JSONResponse(
             {
                 "kind": "CustomResourceDefinitionList",
@@ -102,7 +102,7 @@ class DiscoveryPages:
 
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-"""Where a client looks for definitions of kinds that discovery does not have."""
+"""Path at which a client looks up kinds that discovery does not list."""
 
 
 def named_groups() -> list[str]:

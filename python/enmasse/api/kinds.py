@@ -1,4 +1,4 @@
-"""What is served where: each kind under each group and version that its documents may name."""
+"""The served kinds, each with every group and version in which its documents may be written."""
 
 from typing import NamedTuple
 
@@ -12,24 +12,24 @@ class Kind(NamedTuple):
     """One kind in one group and version."""
 
     group: str
-    """Empty for the kinds of Kubernetes' own."""
+    """Empty for the kinds of the Kubernetes core group."""
 
     version: str
     model: type[Resource]
 
     @property
     def name(self) -> str:
-        """The kind, as documents name it."""
+        """The kind, as in documents."""
         return self.model.__name__
 
     @property
     def group_version(self) -> str:
-        """What documents have as `apiVersion`."""
+        """The `apiVersion` of its documents."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
     def base(self) -> str:
-        """Where the paths of its group and version begin."""
+        """The base path of its group and version."""
         return f"/apis/{self.group_version}" if self.group else f"/api/{self.version}"
 
     @property
@@ -39,17 +39,17 @@ class Kind(NamedTuple):
 
     @property
     def verbs(self) -> list[str]:
-        """What can be done; what happened cannot be declared."""
+        """The supported verbs; events are read-only."""
         return sorted(READING if self.model.read_only else READING + WRITING)
 
     @property
     def has_status(self) -> bool:
-        """Whether its status can be read by itself."""
+        """Whether its status has a path of its own."""
         return "status" in self.model.model_fields
 
     @property
     def group_version_kind(self) -> dict[str, str]:
-        """How OpenAPI names it."""
+        """The kind in the form of OpenAPI."""
         return {"group": self.group, "kind": self.name, "version": self.version}
 
 
@@ -63,7 +63,7 @@ _MODELS: tuple[type[Resource], ...] = (*KINDS.values(), AddressSpaceSchema, Even
 SERVED: tuple[Kind, ...] = tuple(
     _served(model, group_version) for model in _MODELS for group_version in model.api_versions
 )
-"""All of them; the first version of a kind is the one it is stored in."""
+"""All kinds; the first version of a kind is the stored one."""
 
 
 def of_group_version(group_version: str) -> list[Kind]:

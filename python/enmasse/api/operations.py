@@ -1,7 +1,7 @@
 """Operations on the stored messages of an address: purge, peek, move, copy, redrive.
 
-One request does one slice, about at most 1,000 messages. While an answer has `continue`, there is
-more: the same request with that value goes on where the slice ended.
+One request processes one slice of at most 1,000 messages. A response with `continue` means that
+there are more: repeat the request with that value to continue after the slice.
 """
 
 from collections.abc import Awaitable, Callable
@@ -31,35 +31,35 @@ SOURCES: dict[Operation, tuple[str, ...]] = {
     Operation.COPY: _HOLDS_MESSAGES,
     Operation.REDRIVE: ("deadletter",),
 }
-"""The types of address that an operation is for."""
+"""The address types that support an operation."""
 
 TARGETS = ("queue", "topic")
-"""The types of address that messages can be moved and copied to."""
+"""The address types that can be the destination of move and copy."""
 
 WITH_TARGET = (Operation.MOVE, Operation.COPY)
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_MS = 253_402_300_799_000
-"""The last second that has four digits for its year; a later moment is shown as this one."""
+"""The last second of the year 9999; a later moment is shown as this one."""
 
 
 class OperationRequest(Model):
     """The body of a request."""
 
     selector: str | None = None
-    """Only messages that this JMS selector is true for."""
+    """Process only messages that match this JMS selector."""
 
     limit: Annotated[int, Field(strict=True, ge=1)] | None = None
-    """Messages at most."""
+    """Maximum number of messages."""
 
     dry_run: Annotated[bool, Field(strict=True)] = False
-    """Count what would be done, and do nothing."""
+    """Only count the messages that would be processed."""
 
     to: str | None = None
-    """The address that messages are moved or copied to."""
+    """The destination address of move or copy."""
 
     continue_: Annotated[str | None, Field(alias="continue")] = None
-    """`continue` of the answer before."""
+    """The value of `continue` in the previous response."""
 
 
 class OperationHandlers:
@@ -69,7 +69,7 @@ class OperationHandlers:
         self._platform = platform
 
     def handler(self, operation: Operation) -> Callable[[Request], Awaitable[Response]]:
-        """Return what answers POST on `addresses/NAME/OPERATION`."""
+        """Return the handler of POST on `addresses/NAME/OPERATION`."""
 
         async def handle(request: Request) -> Response:
             return await self._operate(request, operation)
@@ -95,7 +95,7 @@ class OperationHandlers:
         return JSONResponse(_shown(address, operation, part, done))
 
     def _target(self, address: Address, operation: Operation, name: str | None) -> str | None:
-        """Return the uid of the address that messages go to."""
+        """Return the uid of the destination address."""
         if operation not in WITH_TARGET:
             if name is not None:
                 raise _fault("to", f"is not a field of {operation}; remove it")

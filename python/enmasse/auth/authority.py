@@ -105,7 +105,7 @@ def issue(
     )
 
 
-def vouched(authority: Authority, signer: Authority, now: datetime) -> Certificate:
+def cross_signed(authority: Authority, signer: Authority, now: datetime) -> Certificate:
     """Return a cross certificate: clients that trust `signer` then trust a CA for server
     certificates. It is not valid for client certificates, which log in, and does not outlive either
     CA.
@@ -128,7 +128,7 @@ def renewal(certificate: Certificate) -> datetime:
     return begins + (ends - begins) * 2 / 3
 
 
-def holds(certificate: Certificate, authority: Certificate, now: datetime) -> bool:
+def is_current(certificate: Certificate, authority: Certificate, now: datetime) -> bool:
     """Whether a certificate is signed by a CA and is not due for renewal."""
     if certificate.not_valid_after_utc - now < RENEW_BEFORE:
         return False

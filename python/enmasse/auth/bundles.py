@@ -43,7 +43,7 @@ class Bundle:
         """End of the validity of the chain."""
         return min(one.not_valid_after_utc for one in self.chain)
 
-    def untimely(self, now: datetime) -> str | None:
+    def validity_problem(self, now: datetime) -> str | None:
         """Return why it is not valid now, with the remedy; None if it is valid."""
         if self.ends <= now:
             return f"has a certificate that expired on {self.ends:%Y-%m-%d}; renew it"
@@ -54,7 +54,7 @@ class Bundle:
     @property
     def authorities(self) -> list[Certificate]:
         """The CAs in it; a self-signed certificate is its own CA."""
-        return [one for one in self.chain if _is_authority(one) or _is_its_own(one)]
+        return [one for one in self.chain if _is_authority(one) or _is_self_signed(one)]
 
 
 def read_bundle(chain_pem: str | None, key_pem: str | None) -> Bundle:
@@ -129,7 +129,7 @@ def _is_authority(certificate: Certificate) -> bool:
     return bool(found.value.ca)
 
 
-def _is_its_own(certificate: Certificate) -> bool:
+def _is_self_signed(certificate: Certificate) -> bool:
     try:
         return certificate.issuer == certificate.subject
     except UNREADABLE:

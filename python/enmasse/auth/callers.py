@@ -27,7 +27,7 @@ from enmasse.resources.api_token import (
 )
 from enmasse.store import Store
 
-_NOBODY = "0" * 64
+_NO_DIGEST = "0" * 64
 
 
 class Callers:
@@ -40,12 +40,12 @@ class Callers:
         self._clock = clock
         self._guesses = Guesses()
 
-    def asks(self, authorization: str | None, source: str) -> Caller | None:
+    def authenticate(self, authorization: str | None, source: str) -> Caller | None:
         """As `bearer`, for a request from a source address.
 
-        Raises: Exhausted if wrong tokens of that name came from there, or from many sources, and it
-        is too early for another attempt. The right one is accepted from a source that used it
-        before, and from this machine.
+        Raises: Exhausted if the source must wait, because it or many sources sent wrong tokens of
+            that name. The right token is always accepted from this machine and from a source that
+            used it before.
         """
         if authorization is None:
             return None
@@ -74,9 +74,9 @@ class Callers:
         token = token.strip()
         name = token.rpartition(".")[0]
         secret = self._store.get(Key("Secret", TOKENS_NAMESPACE, name))
-        known = _NOBODY
+        known = _NO_DIGEST
         if isinstance(secret, Secret) and secret.type == TOKEN_TYPE:
-            known = secret.text(DIGEST) or _NOBODY
+            known = secret.text(DIGEST) or _NO_DIGEST
         given = hashlib.sha256(token.encode()).hexdigest()
         is_same = hmac.compare_digest(given, known)
         if not is_same or scheme.lower() != "bearer" or not isinstance(secret, Secret):
@@ -101,7 +101,7 @@ class Callers:
 
 
 def _name_of(authorization: str) -> str:
-    """Return the name in front of a token's secret; of the owner's, which has none, nothing."""
+    """Return the name in front of a token's secret; empty for the owner's token, which has none."""
     return authorization.partition(" ")[2].strip().rpartition(".")[0]
 
 

@@ -119,7 +119,7 @@ def _kept_key(
     certificate = x509.load_pem_x509_certificate(certificate_file.read_bytes())
     key = serialization.load_pem_private_key(key_file.read_bytes(), password=None)
     fits = certificate.public_key() == key.public_key()
-    lasts = signing.holds(certificate, authority, now)
+    lasts = signing.is_current(certificate, authority, now)
     return key if lasts and fits and isinstance(key, signing.Key) else None
 
 

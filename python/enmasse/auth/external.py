@@ -60,7 +60,7 @@ async def ask(server: Server, mechanism: str, user: str | None, secret: str) -> 
     """
     try:
         async with asyncio.timeout(ANSWER_TIMEOUT_S):
-            said = await _open(server, mechanism, user, secret)
+            open_properties = await _open(server, mechanism, user, secret)
     except TimeoutError:
         where = f"{server.host}:{server.port}"
         raise Unanswered(f"{where} does not answer within {ANSWER_TIMEOUT_S:g} s") from None
@@ -68,7 +68,7 @@ async def ask(server: Server, mechanism: str, user: str | None, secret: str) -> 
         raise Refused(f"the external service: {error.message}") from None
     except (EnMasseError, OSError) as error:
         raise Unanswered(f"the external service {server.host}:{server.port}: {error}") from None
-    return grant_of(said)
+    return grant_of(open_properties)
 
 
 async def reach(server: Server) -> None:
@@ -83,7 +83,7 @@ async def reach(server: Server) -> None:
             reader, writer = await asyncio.open_connection(server.host, server.port, ssl=tls)
             try:
                 writer.write(SASL_HEADER)
-                said = await reader.readexactly(len(SASL_HEADER))
+                open_properties = await reader.readexactly(len(SASL_HEADER))
             finally:
                 writer.close()
                 await writer.wait_closed()
@@ -91,7 +91,7 @@ async def reach(server: Server) -> None:
         raise Unanswered(f"{where} closes the connection before SASL") from None
     except OSError as error:
         raise Unanswered(f"{where} cannot be reached: {error}") from None
-    if said != SASL_HEADER:
+    if open_properties != SASL_HEADER:
         raise Unanswered(f"{where} does not speak SASL over AMQP")
 
 
@@ -102,16 +102,19 @@ def _context(server: Server, stack: ExitStack) -> ssl.SSLContext:
     return found
 
 
-def grant_of(said: Mapping[str, Any]) -> Grant:
+def grant_of(open_properties: Mapping[str, Any]) -> Grant:
     """Return the grant in the properties of a service's open.
 
     Raises: Refused if they do not identify the user.
     """
-    identity = _plain(said.get("authenticated-identity"))
+    identity = _plain(open_properties.get("authenticated-identity"))
     if not isinstance(identity, dict):
         raise Refused("the external service does not identify the user (authenticated-identity)")
     name = identity.get("preferred_username") or identity.get("sub")
-    groups, addresses = _plain(said.get("groups")), _plain(said.get("address-authz"))
+    groups, addresses = (
+        _plain(open_properties.get("groups")),
+        _plain(open_properties.get("address-authz")),
+    )
     rights = rights_of_map(addresses) if isinstance(addresses, dict) else ()
     rights += rights_of_groups(groups) if isinstance(groups, list) else ()
     return Grant(user_name(name, "authenticated-identity"), bounded(rights))

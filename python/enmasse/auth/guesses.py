@@ -1,9 +1,9 @@
-"""How long a client with wrong API tokens has to wait. Pure: time is an argument.
+"""The wait of a client after wrong API tokens. Pure: time is an argument.
 
 The rules and bounds are those of passwords in the node (`crates/router/src/shard/guesses.rs`), with
-one difference: a token is 256 random bits, so the right one is accepted at once from a source that
-used it within a day, however many wrong ones come from there. Attempts count by the name in front
-of a token's secret; tokens without one count for the owner.
+one difference. A token is 256 random bits, so the right one is accepted at once from a source that
+used it within a day, regardless of wrong ones from that source. Attempts count by the name in front
+of a token's secret; tokens without a name count for the owner.
 """
 
 import ipaddress
@@ -12,44 +12,44 @@ from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
 FREE = 5
-"""Wrong tokens of one source for one name without a wait."""
+"""Wrong tokens of one source for one name that cause no wait."""
 
 FIRST_WAIT_S = 1.0
 WAIT_MAX_S = 60.0
 KNOWN_WAIT_MAX_S = 2.0
-"""The longest wait of a source from which the name has been let in."""
+"""Maximum wait of a known source: one that has used a right token of the name."""
 
 KNOWN_S = 24 * 3600.0
 FAILED_S = 600.0
-"""How long wrong tokens count after the last one."""
+"""Time after the last wrong token until the count of a source is reset."""
 
 MANY = 100
 MANY_S = 60.0
-"""So many wrong tokens for one name within so many seconds, from sources that are not known."""
+"""Limit of wrong tokens for one name from unknown sources, and its period in seconds."""
 
 NAME_PER_SECOND = 200
-"""Attempts for one name, from all sources that are not known."""
+"""Maximum attempts per second for one name from all unknown sources."""
 
 ENTRIES = 16_384
-"""Entries of one generation of each kind."""
+"""Maximum entries of one generation of each table."""
 
 _K = TypeVar("_K", bound=Hashable)
 _V = TypeVar("_V")
 
 
 class Attempt(NamedTuple):
-    """What came of an attempt to begin."""
+    """Decision on a new attempt."""
 
     known: bool
-    """Whether the name was let in from this source within a day."""
+    """Whether the source has used a right token of this name within a day."""
 
     wait_s: float = 0.0
-    """How long to wait; 0: it is not too early."""
+    """Seconds to wait; 0 allows the attempt."""
 
 
 @dataclass
 class _Recent(Generic[_K, _V]):
-    """A mapping of bounded size: of two generations the older goes when the newer is full."""
+    """A mapping of bounded size: two generations; a full one replaces the older one."""
 
     newer: dict[_K, _V] = field(default_factory=dict)
     older: dict[_K, _V] = field(default_factory=dict)
@@ -73,8 +73,8 @@ class _Failures(NamedTuple):
     last_s: float = 0.0
 
 
-class _Tried(NamedTuple):
-    """What a name has been tried for from sources that are not known."""
+class _NameAttempts(NamedTuple):
+    """Attempts for one name from unknown sources."""
 
     failures: int = 0
     since_s: float = 0.0
@@ -86,25 +86,25 @@ _Pair = tuple[int, str]
 
 
 class Guesses:
-    """Wrong and right tokens of late."""
+    """Recent wrong and right tokens, by name and source."""
 
     def __init__(self) -> None:
-        """Know nothing."""
+        """Start without recorded attempts."""
         self._failures: _Recent[_Pair, _Failures] = _Recent()
         self._known: _Recent[_Pair, float] = _Recent()
-        self._names: _Recent[int, _Tried] = _Recent()
+        self._names: _Recent[int, _NameAttempts] = _Recent()
 
     def begin(self, name: str, source: str, now_s: float) -> Attempt:
         """Begin an attempt for a name from a source address."""
         pair = _pair(name, source)
         failures = self._failures_of(pair, now_s)
         if self._is_known(pair, now_s):
-            wait_s = min(_backed_off(failures.number), KNOWN_WAIT_MAX_S)
-            return Attempt(True, _left(failures, wait_s, now_s))
-        tried = self._names.get(pair[0]) or _Tried(0, now_s, 0, now_s)
+            wait_s = min(_backoff_s(failures.number), KNOWN_WAIT_MAX_S)
+            return Attempt(True, _remaining_s(failures, wait_s, now_s))
+        tried = self._names.get(pair[0]) or _NameAttempts(0, now_s, 0, now_s)
         many = tried.failures >= MANY and now_s < tried.since_s + MANY_S
-        wait_s = WAIT_MAX_S if many and failures.number else _backed_off(failures.number)
-        if left := _left(failures, wait_s, now_s):
+        wait_s = WAIT_MAX_S if many and failures.number else _backoff_s(failures.number)
+        if left := _remaining_s(failures, wait_s, now_s):
             return Attempt(False, left)
         if now_s >= tried.second_s + 1:
             tried = tried._replace(begun=0, second_s=now_s)
@@ -112,18 +112,18 @@ class Guesses:
         return Attempt(False, 1.0 if tried.begun >= NAME_PER_SECOND else 0.0)
 
     def failed(self, name: str, source: str, now_s: float) -> None:
-        """The token was wrong."""
+        """Record a wrong token."""
         pair = _pair(name, source)
         failures = self._failures_of(pair, now_s)
         self._failures.put(pair, _Failures(failures.number + 1, now_s))
         if not self._is_known(pair, now_s):
-            tried = self._names.get(pair[0]) or _Tried(0, now_s, 0, now_s)
+            tried = self._names.get(pair[0]) or _NameAttempts(0, now_s, 0, now_s)
             if now_s >= tried.since_s + MANY_S:
                 tried = tried._replace(failures=0, since_s=now_s)
             self._names.put(pair[0], tried._replace(failures=tried.failures + 1))
 
     def succeeded(self, name: str, source: str, now_s: float) -> None:
-        """The token was right."""
+        """Record a right token."""
         self._known.put(_pair(name, source), now_s)
 
     def _failures_of(self, pair: _Pair, now_s: float) -> _Failures:
@@ -136,12 +136,12 @@ class Guesses:
 
 
 def _pair(name: str, source: str) -> _Pair:
-    # Hashes of text are keyed in each process: no client can aim at one, with names of any length.
+    # Python randomises text hashes per process, so a client cannot cause collisions on purpose.
     return hash(name), _network(source)
 
 
 def _network(source: str) -> str:
-    """Return an address; of IPv6 its network of 64 bits, which one host may have all of."""
+    """Return an address; for IPv6 its /64 network, because one host may own all of it."""
     try:
         address = ipaddress.ip_address(source.partition("%")[0])
     except ValueError:
@@ -153,10 +153,10 @@ def _network(source: str) -> str:
     return str(ipaddress.ip_network((address, 64), strict=False))
 
 
-def _backed_off(count: int) -> float:
-    """Return the wait after so many wrong tokens."""
+def _backoff_s(count: int) -> float:
+    """Return the wait after `count` wrong tokens."""
     return 0.0 if count < FREE else min(FIRST_WAIT_S * 2 ** min(count - FREE, 16), WAIT_MAX_S)
 
 
-def _left(failures: _Failures, wait_s: float, now_s: float) -> float:
+def _remaining_s(failures: _Failures, wait_s: float, now_s: float) -> float:
     return max(failures.last_s + wait_s - now_s, 0.0) if failures.number else 0.0

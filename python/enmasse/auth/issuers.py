@@ -81,8 +81,10 @@ class TokenChecker:
         document = answer.document()
         # Only these are about the user (RFC 6749, 5.2); other statuses leave the question open.
         if answer.status in (400, 401):
-            said = str(document.get("error_description") or document.get("error") or "refused")
-            raise Refused(f"{login.endpoint} says: {said[:200]}")
+            error_text = str(
+                document.get("error_description") or document.get("error") or "refused"
+            )
+            raise Refused(f"{login.endpoint}: {error_text[:200]}")
         token = document.get("access_token")
         if answer.status != 200 or not isinstance(token, str):
             raise Unanswered(f"{login.endpoint} answered with status {answer.status} and no token")
@@ -100,7 +102,9 @@ class TokenChecker:
     async def _load_keys(self) -> dict[str, Any]:
         uri = self._issuer.jwks_uri
         if uri is None:
-            uri = self._discovered(await self._document(_beside(self._issuer.expected.issuer)))
+            uri = self._discovered(
+                await self._document(_discovery_url(self._issuer.expected.issuer))
+            )
         document = await self._document(uri)
         if not isinstance(document.get("keys"), list):
             raise Unanswered(f"{uri} is not a JSON Web Key Set")
@@ -110,7 +114,9 @@ class TokenChecker:
         issuer = self._issuer.expected.issuer
         uri = document.get("jwks_uri")
         if document.get("issuer") != issuer or not isinstance(uri, str):
-            raise Unanswered(f"{_beside(issuer)} does not state the key URL of {issuer} (jwks_uri)")
+            raise Unanswered(
+                f"{_discovery_url(issuer)} does not state the key URL of {issuer} (jwks_uri)"
+            )
         own, other = urlsplit(issuer), urlsplit(uri)
         if other.scheme != "https" and (own.scheme, own.hostname) != (other.scheme, other.hostname):
             raise Unanswered(f"the key URL of {issuer} is not https")
@@ -149,5 +155,5 @@ def realm_of_keycloak(
     )
 
 
-def _beside(issuer: str) -> str:
+def _discovery_url(issuer: str) -> str:
     return issuer.rstrip("/") + DISCOVERY

@@ -150,7 +150,7 @@ class Logins:
         spec = service.spec
         if spec.external is not None:
             server, recheck_s = self._server(space, service), spec.external.recheck_seconds
-            return await self._remembered(
+            return await self._cached(
                 space, question, lambda: self._ask_external(server, question, recheck_s)
             )
         uids = service.metadata.uid or "", space.metadata.uid or ""
@@ -162,7 +162,7 @@ class Logins:
         if question.mechanism != "PLAIN":
             return await checker.token(question.secret, question.user)
         user, password = question.user or "", question.secret
-        return await self._remembered(space, question, lambda: checker.password(user, password))
+        return await self._cached(space, question, lambda: checker.password(user, password))
 
     async def _ask_external(
         self, server: external.Server, question: Question, recheck_s: int
@@ -215,7 +215,7 @@ class Logins:
             ca=self._text(ca, namespace, "ca.crt") if ca else None,
         )
 
-        async def look() -> Spaces:
+        async def list_spaces() -> Spaces:
             # A leader without contact to the store does not know spaces that another process
             # created.
             try:
@@ -241,7 +241,7 @@ class Logins:
                 lost=times,
             )
 
-        await self._realms.keep(administration, look)
+        await self._realms.keep(administration, list_spaces)
 
     def _found(self, question: Question) -> tuple[AddressSpace, AuthenticationService]:
         name, _, namespace = question.space.partition(".")
@@ -254,8 +254,8 @@ class Logins:
             raise Unanswered(f"the authentication service {name} has been replaced")
         return space, service
 
-    async def _remembered(
-        self, space: AddressSpace, question: Question, asking: Callable[[], Awaitable[Grant]]
+    async def _cached(
+        self, space: AddressSpace, question: Question, ask: Callable[[], Awaitable[Grant]]
     ) -> Grant:
         """Return the cached answer to the same question about a space, or ask."""
         asked = "\0".join(map(str, (space.metadata.uid, *question)))
@@ -265,15 +265,15 @@ class Logins:
         if kept is not None and kept.until > now:
             return kept.grant
         self._kept.pop(key, None)
-        grant = await asking()
+        grant = await ask()
         self._kept[key] = _Kept(grant, self._clock.monotonic() + self._kept_s(grant))
         while len(self._kept) > KEPT_MAX:
             self._kept.popitem(last=False)
         return grant
 
     def _kept_s(self, grant: Grant) -> float:
-        """Return how long an answer may be shared: not at all from the time when the node asks for
-        its renewal, which is half of its validity.
+        """Return how long an answer may be shared: until the node renews it, after half of its
+        validity.
         """
         if grant.expires is None:
             return KEPT_S

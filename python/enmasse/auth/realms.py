@@ -2,7 +2,8 @@
 
 A realm is ours if its attributes contain the uid of the service and its id is the uid of its space.
 Any other realm is used but never changed. So is a realm of a space that the store does not know
-because it was restored to an earlier time.
+Any other realm is used but never changed. The same holds for the realm of a space that the store
+does not know because it was restored to an earlier time.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ from urllib.parse import quote
 
 from enmasse.auth.fetching import Answer, Change, fetch
 from enmasse.auth.grants import Refused, Unanswered
-from enmasse.store.restored import Lost, is_lost
+from enmasse.store.restored import UnknownPeriod, is_lost
 
 KEEPING_TIMEOUT_S = 20.0
 """Time after which a pass begins no further realm; the next pass continues."""
@@ -82,11 +83,11 @@ class Spaces(NamedTuple):
     created: Mapping[str, str] = MappingProxyType({})
     """Creation times of the spaces with realms, by uid."""
 
-    lost: tuple[Lost, ...] = ()
+    lost: tuple[UnknownPeriod, ...] = ()
     """Periods that the store does not know: existing realms may have been created then."""
 
 
-Looking = Callable[[], Awaitable[Spaces]]
+ListSpaces = Callable[[], Awaitable[Spaces]]
 """Returns the present spaces; raises Unanswered if they are unknown."""
 
 
@@ -97,7 +98,7 @@ class Realms:
         """`call` sends requests to a Keycloak."""
         self._call = call
         self._foreign: set[str] = set()
-        self._lost: tuple[Lost, ...] = ()
+        self._lost: tuple[UnknownPeriod, ...] = ()
         self._known: dict[str, set[str]] = {}
         """Uids of the spaces that have their realm, by the uids of the managed services."""
 
@@ -108,30 +109,30 @@ class Realms:
         known = self._known.get(service_uid)
         return known is None or space_uid in known
 
-    async def keep(self, administration: Administration, look: Looking) -> None:
+    async def keep(self, administration: Administration, list_spaces: ListSpaces) -> None:
         """Create missing realms and remove those whose spaces are gone.
 
         Raises: Refused if the Keycloak denies access; Unanswered if it does not respond, the spaces
             are unknown, or work remains for another pass.
         """
-        keeping = _Keeping(self._call, administration, await self._log_in(administration))
+        keeping = _Pass(self._call, administration, await self._log_in(administration))
         listed = await keeping.realms()
         # Listed after the realms: a realm that another leader just created then has its space here.
-        spaces = await look()
+        spaces = await list_spaces()
         wanted, alive = spaces.wanted, spaces.alive
         left = asyncio.get_running_loop().time() + KEEPING_TIMEOUT_S
         self._forget_foreign(listed, spaces.lost)
         gone: list[str] = []
         for uid, name in listed.items():
-            if self._stays(administration, uid, alive):
+            if self._is_kept(administration, uid, alive):
                 continue
             if asyncio.get_running_loop().time() > left:
                 raise Unanswered("more realms remain to be checked")
-            if await keeping.is_to_go(name, spaces.lost):
+            if await keeping.is_removable(name, spaces.lost):
                 gone.append(name)
             else:
                 self._foreign.add(administration.service_uid + uid)
-        names = {name for uid, name in listed.items() if self._stays(administration, uid, alive)}
+        names = {name for uid, name in listed.items() if self._is_kept(administration, uid, alive)}
         known = self._note(administration, listed, wanted)
         for name in gone:
             if asyncio.get_running_loop().time() > left:
@@ -157,10 +158,10 @@ class Realms:
         self._known[service] = own
         return own
 
-    def _stays(self, administration: Administration, uid: str, alive: Collection[str]) -> bool:
+    def _is_kept(self, administration: Administration, uid: str, alive: Collection[str]) -> bool:
         return uid in alive or (administration.service_uid + uid) in self._foreign
 
-    def _forget_foreign(self, listed: Collection[str], lost: tuple[Lost, ...]) -> None:
+    def _forget_foreign(self, listed: Collection[str], lost: tuple[UnknownPeriod, ...]) -> None:
         if len(self._foreign) + len(listed) > FOREIGN_MAX or lost != self._lost:
             self._foreign.clear()
         self._lost = lost
@@ -188,7 +189,7 @@ class Realms:
         return token
 
 
-class _Keeping:
+class _Pass:
     """One pass, with the administrator's token."""
 
     def __init__(self, call: Call, administration: Administration, token: str) -> None:
@@ -201,7 +202,7 @@ class _Keeping:
         answer = await self._ask("GET", "?briefRepresentation=true", good=(200,))
         return {str(one.get("id")): str(one.get("realm")) for one in answer.members()}
 
-    async def is_to_go(self, name: str, lost: tuple[Lost, ...]) -> bool:
+    async def is_removable(self, name: str, lost: tuple[UnknownPeriod, ...]) -> bool:
         """Whether a realm without a space is ours and the store can know that space."""
         answer = await self._ask("GET", _path(name), good=(200, 404))
         found = answer.document().get("attributes")

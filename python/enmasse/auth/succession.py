@@ -19,7 +19,7 @@ from enmasse.auth.authority import Authority, Certificate
 SUCCESSOR_BEFORE = timedelta(days=365)
 """A CA with less remaining validity gets a successor."""
 
-TOLD_FIRST = timedelta(days=30)
+PUBLISHED_BEFORE = timedelta(days=30)
 """How long a successor is published before it signs."""
 
 NAME_LENGTH_MAX = 44
@@ -55,7 +55,7 @@ class Succession:
         if self.following is None:
             step = self.current.ends - SUCCESSOR_BEFORE
         else:
-            step = min(_told(self.following) + TOLD_FIRST, self.current.ends)
+            step = min(_published_since(self.following) + PUBLISHED_BEFORE, self.current.ends)
         return min(step, self.former.not_valid_after_utc) if self.former else step
 
     def texts(self) -> dict[str, str]:
@@ -102,7 +102,7 @@ def followed(held: Succession | None, space: str, now: datetime) -> Succession:
         following = _new(space, now)
     # An expired CA leaves no time for publishing a successor first.
     if following is not None and (
-        now >= _told(following) + TOLD_FIRST or current.ends - now <= timedelta()
+        now >= _published_since(following) + PUBLISHED_BEFORE or current.ends - now <= timedelta()
     ):
         current, following, former = following, None, current.certificate
     if former is not None and former.not_valid_after_utc <= now:
@@ -120,6 +120,6 @@ def _new(space: str, now: datetime) -> Authority:
     return signing.renewed_authority(key, name, now)
 
 
-def _told(authority: Authority) -> datetime:
+def _published_since(authority: Authority) -> datetime:
     """Return since when it has been published."""
     return authority.certificate.not_valid_before_utc

@@ -90,8 +90,10 @@ def _check_claims(claims: Mapping[str, Any], expected: Expected, now: datetime) 
     """
     if claims.get("iss") != expected.issuer:
         raise Refused(f"the issuer of the token is not {expected.issuer}")
-    said = claims.get("aud")
-    audiences: Iterable[object] = said if isinstance(said, list) else (said,)
+    audience_claim = claims.get("aud")
+    audiences: Iterable[object] = (
+        audience_claim if isinstance(audience_claim, list) else (audience_claim,)
+    )
     if expected.audience is not None and expected.audience not in audiences:
         raise Refused(f"the token is not for {expected.audience!r} (claim aud)")
     expires = _moment(claims, "exp")

@@ -1,1 +1,1 @@
-"""What all else stands on: errors, settings, clock, ids, logs, tasks. Imports nothing above."""
+"""The lowest layer: errors, settings, clock, ids, logs, tasks. It imports no other package."""

@@ -1,4 +1,4 @@
-"""A bound on what is written in a second."""
+"""A rate limit for records."""
 
 from collections import Counter
 
@@ -6,7 +6,7 @@ from enmasse.base.clock import Clock
 
 
 class Bounded:
-    """How many records of one kind are written in a second; of the others only how many."""
+    """Limits the records of one kind per second, and counts the suppressed ones."""
 
     def __init__(self, clock: Clock, a_second: int) -> None:
         self._clock = clock
@@ -16,9 +16,9 @@ class Bounded:
         self._unwritten = 0
 
     def may_write(self, of: str = "") -> bool:
-        """Whether one more is written; one that is not is counted.
+        """Whether one more record may be written; otherwise count it as suppressed.
 
-        `of` tells apart what has a bound of its own; it is forgotten with the second.
+        Each value of `of` has a limit of its own; the counts reset every second.
         """
         second = int(self._clock.monotonic())
         if second != self._second:
@@ -31,6 +31,6 @@ class Bounded:
         return True
 
     def unwritten(self) -> int | None:
-        """Return how many were not written since this was asked last; None: all were."""
+        """Return the records suppressed since the last call; None if there were none."""
         count, self._unwritten = self._unwritten, 0
         return count or None

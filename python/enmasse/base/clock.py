@@ -1,4 +1,4 @@
-"""Time as an argument: the only module that asks the operating system what time it is.
+"""Time as an argument: the only module that reads the system clock.
 
 Everything that needs time takes a `Clock`, so that a test owns it.
 """
@@ -9,7 +9,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where time comes from."""
+    """A source of time."""
 
     def now(self) -> datetime:
         """Return wall time in UTC, for timestamps people read; it may jump."""
@@ -34,12 +34,12 @@ class SystemClock:
 
     async def sleep(self, seconds: float) -> None:
         """Return after `seconds`."""
-        # Imported here: it costs a command as much as a request, and commands do not sleep.
+        # Imported here: asyncio would double the start time of a command, which never sleeps.
         import asyncio
 
         await asyncio.sleep(seconds)
 
 
 def rfc3339(moment: datetime) -> str:
-    """Write a moment as resources carry it: UTC, whole seconds, `2026-01-31T08:00:00Z`."""
+    """Format a moment as in resources: UTC, whole seconds, `2026-01-31T08:00:00Z`."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,23 +1,23 @@
-"""The data folder: what is in it, its format version, and the lock that keeps others out.
+"""The data folder: its contents, its format version, and its lock.
 
     DIR/
       format          the layout's version, one number
       lock            held by the process that uses the folder
       resources.db    resources
       journal/        messages at rest
-      served.json     the store that names the addresses of these messages, and how far it was
+      served.json     the store whose addresses have these messages, and its last served version
       tls/            the CA and the server's certificate
-      token           what a client of the API must know
-      decoy           what users that do not exist are made up from, alike at every start
-      kubeconfig      how kubectl finds the running process; it holds no secret
-      audit.log       who asked the API for what; audit.log.1 and so on are before it
-      logins.log      who came in to send and receive, and who was refused; rotated likewise
-      usage.json      what spaces came to since that was last written into their statuses
-      endpoint.json   where the running process listens; gone when it stops
-      reserve         room for a start on a full disk; given up then
-      restoring       there while a backup is put back; no platform starts on it then
+      token           the owner's token of the API
+      decoy           the secret from which credentials of unknown users are derived at every start
+      kubeconfig      kubectl configuration for the running process, without secrets
+      audit.log       audit trail of the API; audit.log.1 and so on are older
+      logins.log      logins of messaging clients and refusals; rotated likewise
+      usage.json      usage of spaces that is not yet in their statuses
+      endpoint.json   listeners of the running process; removed when it stops
+      reserve         disk space that a start on a full disk releases
+      restoring       present during a restore; the platform then refuses to start
 
-Only the owner may read the folder; and its files, each by itself, should others be let into it.
+Only the owner may read the folder and each of its files, in case the folder itself is opened later.
 """
 
 import contextlib
@@ -39,21 +39,21 @@ def default_data_dir() -> Path:
 
 
 class Leftovers(NamedTuple):
-    """What a platform that does not answer left in its data folder."""
+    """State that a platform without a response has left in its data folder."""
 
     has_data: bool
     is_restoring: bool
-    """Whether a restore has begun and not ended."""
+    """Whether a restore is incomplete."""
 
     has_endpoint: bool
-    """Whether a process was ready and has not stopped in order."""
+    """Whether a process was ready and did not stop in order."""
 
     owner: str | None
-    """The process that holds the folder, or None."""
+    """The process that has locked the folder, or None."""
 
 
 def left_by_platform(path: Path) -> Leftovers:
-    """Return what is in a data folder; nothing is changed."""
+    """Return the state of a data folder without changing it."""
     folder = DataDir(path)
     return Leftovers(
         (path / "format").exists(),
@@ -67,7 +67,7 @@ def _owner(path: Path) -> str | None:
     try:
         with open(path / "lock") as lock:
             try:
-                # Shared, so that two who look do not see each other.
+                # A shared lock, so that concurrent checks do not see each other.
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
                 return lock.read(32).strip() or "unknown"
@@ -77,11 +77,11 @@ def _owner(path: Path) -> str | None:
 
 
 class DataDir:
-    """A data folder, as paths; entered as a context it is this process's alone."""
+    """A data folder, as paths; as a context it locks the folder for this process."""
 
     def __init__(self, path: Path, *, to_restore: bool = False, upgrade: bool = False) -> None:
-        """Name what is in `path`. `to_restore`: a restore that has not ended is no hindrance;
-        `upgrade`: an older format is converted to this version's.
+        """Define the paths in `path`. `to_restore`: accept a folder with an incomplete restore;
+        `upgrade`: convert an older format to this version's.
         """
         self.path = path
         self._upgrade = upgrade
@@ -102,22 +102,22 @@ class DataDir:
         self._lock: int | None = None
 
     def __enter__(self) -> Self:
-        """Make the folder if it is not there and take it.
+        """Create the folder if necessary and lock it.
 
-        Raises: Conflict if another process has it; Invalid if it has another format, in which case
-            nothing in it has changed; Unavailable if it cannot be used, or has a part of a backup.
+        Raises: Conflict if another process has the lock; Invalid if the folder has another format,
+            which it keeps; Unavailable if it cannot be used, or has an incomplete restore.
         """
         try:
             data_format.check(self.path, upgrade=self._upgrade)
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._tighten()
+            self._restrict_access()
             for folder in (self.journal, self.tls):
                 folder.mkdir(mode=0o700, exist_ok=True)
                 folder.chmod(0o700)
             self._take_lock()
             try:
                 self._check_restored()
-                self._bring_to_format()
+                self._upgrade_format()
             except BaseException:
                 self._release_lock()
                 raise
@@ -135,18 +135,18 @@ class DataDir:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Give the folder back."""
+        """Release the folder."""
         self.endpoint.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
-            disk_reserve.balance(self.reserve)
+            disk_reserve.adjust(self.reserve)
         self._release_lock()
 
     def write_endpoint(self, endpoint: dict[str, Any]) -> None:
-        """Say where this process listens, for clients on this machine."""
+        """Write the listeners of this process, for clients on this machine."""
         write_private(self.endpoint, json.dumps(endpoint) + "\n")
 
-    def _tighten(self) -> None:
-        """Take the folder from others, unless it holds what is not ours: then its files must do."""
+    def _restrict_access(self) -> None:
+        """Restrict the folder to its owner, unless it has foreign files; our files are private."""
         entries = {entry.name for entry in self.path.iterdir()}
         if not entries or "format" in entries:
             with contextlib.suppress(PermissionError):
@@ -164,7 +164,7 @@ class DataDir:
                 f"data folder {self.path} is in use by process {owner};"
                 " stop that one or choose another folder with --data",
             ) from None
-        disk_reserve.balance(self.reserve)
+        disk_reserve.adjust(self.reserve)
         os.ftruncate(descriptor, 0)
         os.write(descriptor, f"{os.getpid()}\n".encode())
         self._lock = descriptor
@@ -174,9 +174,9 @@ class DataDir:
             os.close(self._lock)
             self._lock = None
 
-    def _bring_to_format(self) -> None:
-        """Give a new folder its format, and convert an older one step by step."""
-        data_format.check(self.path, upgrade=self._upgrade)  # again, now that no other can
+    def _upgrade_format(self) -> None:
+        """Write the format of a new folder, or convert an older one step by step."""
+        data_format.check(self.path, upgrade=self._upgrade)  # Again: the lock excludes changes now.
         file = self.path / "format"
         if data_format.format_of(self.path) is None:
             write_private(file, f"{data_format.FORMAT}\n")
@@ -194,21 +194,21 @@ class DataDir:
 
 
 def make_private(path: Path) -> None:
-    """Create an empty file if it is missing; from now on only the owner may read it."""
+    """Create an empty file if it is missing, and restrict it to its owner."""
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
     path.chmod(0o600)
 
 
 def write_private(path: Path, content: str | bytes, *, sync: bool = True) -> None:
-    """Replace a file in one step; only the owner may read it. Without `sync` it outlives the
-    process and not the machine.
+    """Replace a file atomically; only the owner may read it. Without `sync` it survives the process
+    but not a power failure.
     """
     data = content.encode() if isinstance(content, str) else content
-    beside = path.with_name(f".{path.name}.new")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    temporary = path.with_name(f".{path.name}.new")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with open(descriptor, "wb") as file:
         file.write(data)
         if sync:
             file.flush()
             os.fsync(file.fileno())
-    beside.replace(path)
+    temporary.replace(path)

@@ -1,9 +1,9 @@
 """The format of a data folder: one number for the layout of everything in it.
 
-A version reads and writes one format, `FORMAT`. It refuses a folder of any other format and leaves
-it as it is, so that the version before can go on with it. A folder of an older format is converted
-only on request (`enmasse up --upgrade-data`), one step for each format in between; the way back is
-a backup taken before. A change of `FORMAT` needs its step here and a line in CHANGELOG.md.
+A version reads and writes one format, `FORMAT`. It refuses a folder of any other format without
+changing it, so that the previous version can still use it. A folder of an older format is converted
+only on request (`enmasse up --upgrade-data`), with one step per format in between. To go back,
+restore a backup. A change of `FORMAT` needs its step here and a line in CHANGELOG.md.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,13 +16,13 @@ FORMAT = 1
 UPGRADES: Mapping[int, Callable[[Path], None]] = {}
 """The step from each older format to the next one, given the data folder.
 
-A step is repeated if the process ends within it, so it must be idempotent."""
+A step is repeated after a crash within it, so it must be idempotent."""
 
 
 def format_of(folder: Path) -> int | None:
-    """Return the format of a folder; None for a folder that has none yet.
+    """Return the format of a folder; None for a new folder.
 
-    Raises: Invalid for a format that is not a number.
+    Raises: Invalid if the format is not a number.
     """
     file = folder / "format"
     text = file.read_text().strip() if file.exists() else ""
@@ -34,9 +34,9 @@ def format_of(folder: Path) -> int | None:
 
 
 def check(folder: Path, *, upgrade: bool) -> None:
-    """See that this version can use a folder, without a change to it.
+    """Check that this version can use a folder, without changing it.
 
-    Raises: Invalid for another format; with `upgrade` an older one will do.
+    Raises: Invalid for another format; with `upgrade` an older one is accepted.
     """
     found = format_of(folder)
     if found is None or found == FORMAT:
@@ -52,8 +52,8 @@ def check(folder: Path, *, upgrade: bool) -> None:
 
 
 def steps(folder: Path) -> list[tuple[int, Callable[[Path], None]]]:
-    """Return the steps that bring a folder to this version's format, each with the format that the
-    folder has after it.
+    """Return the steps that convert a folder to this version's format, each with the resulting
+    format.
     """
     found = format_of(folder)
     return [] if found is None else [(one + 1, UPGRADES[one]) for one in range(found, FORMAT)]

@@ -1,29 +1,29 @@
-"""Room kept back on the disk of the data folder, so that the platform starts when it is full.
+"""Reserved space on the disk of the data folder, so that the platform starts when it is full.
 
-Messages can only be received or purged from a platform that runs, and a start writes: the log of
-the database, a few small files. The reserve is a file that is given up at a start that finds the
-disk full, and made again at a start or a stop that finds room.
+Only a running platform can receive or purge messages, and a start writes to the disk: the log of
+the database, a few small files. The reserve is a file. A start on a full disk deletes it; a start
+or a stop with enough space creates it again.
 """
 
 import os
 from pathlib import Path
 
 RESERVE_BYTES = 8 << 20
-"""More than a start writes."""
+"""More bytes than a start writes."""
 
 
 def free_bytes(folder: Path) -> int:
-    """Return how much a process without privileges may still write there."""
+    """Return the free bytes of a folder's file system for a process without privileges."""
     found = os.statvfs(folder)
     return found.f_bavail * found.f_frsize
 
 
-def balance(reserve: Path) -> None:
-    """Give the reserve up if the disk is full; make it if there is twice the room for it."""
+def adjust(reserve: Path) -> None:
+    """Delete the reserve if the disk is full; create it if twice its size is free."""
     free = free_bytes(reserve.parent)
     if free < RESERVE_BYTES and reserve.exists():
         reserve.unlink()
-        # Commands import this module and never come here: a logger costs them 0.1 s of CPU.
+        # Imported here: a logger costs commands, which import this module, 0.1 s of CPU.
         import structlog
 
         log = structlog.get_logger(__name__)
@@ -33,7 +33,7 @@ def balance(reserve: Path) -> None:
         try:
             os.posix_fallocate(descriptor, 0, RESERVE_BYTES)
         except OSError:
-            # Without a reserve everything but a start on a full disk goes on.
+            # Without a reserve only a start on a full disk fails.
             reserve.unlink()
         finally:
             os.close(descriptor)

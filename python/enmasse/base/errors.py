@@ -1,17 +1,17 @@
-"""The eight errors, sorted by who must act, and the one table of their codes.
+"""The eight errors, classified by the required reaction, and the one table of their codes.
 
-Whatever goes wrong on purpose is one of these. Each edge (HTTP, AMQP, the command line) turns them
-into its own vocabulary in one table of its own; nothing inside is translated twice. The Rust side
-has the same eight, and `enmasse.native` turns those into these.
+Every expected failure is one of these. Each edge (HTTP, AMQP, the command line) maps them to its
+own protocol in one table; no other code translates them. The Rust side has the same eight, and
+`enmasse.native` converts those to these.
 
     Invalid      the caller must change the request
-    Denied       the caller must be someone else
-    Missing      it is not there
-    Conflict     read again, then retry
-    Exhausted    slow down, or take less: a stated limit was reached
-    Unavailable  wait: nothing is wrong with the request
-    PeerError    the remote broke a protocol
-    Misuse       our own caller broke a contract: a bug
+    Denied       the caller lacks the right
+    Missing      the object does not exist
+    Conflict     the caller must read again, then retry
+    Exhausted    a stated limit was reached; the caller must slow down or use less
+    Unavailable  a temporary failure; the request is valid and can be retried
+    PeerError    the remote peer violated a protocol
+    Misuse       our own caller violated a contract: a bug
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Self
 
 
 class Code(StrEnum):
-    """Every error code and what it stands for. A code is never reused.
+    """Every error code and its meaning. A code is never reused.
 
     The first digit is the kind of error: 1 Invalid, 2 Denied, 3 Missing, 4 Conflict, 5 Exhausted,
     6 Unavailable, 7 PeerError, 8 Misuse.
@@ -30,7 +30,7 @@ class Code(StrEnum):
     meaning: str
 
     def __new__(cls, value: str, meaning: str) -> Self:
-        """Make a member whose value is the code alone."""
+        """Create a member whose value is the code alone."""
         member = str.__new__(cls, value)
         member._value_ = value
         member.meaning = meaning
@@ -146,43 +146,43 @@ class Invalid(EnMasseError):
 
 
 class Denied(EnMasseError):
-    """The caller must be someone else."""
+    """The caller lacks the right."""
 
     kind = "Denied"
 
 
 class Missing(EnMasseError):
-    """It is not there."""
+    """The object does not exist."""
 
     kind = "Missing"
 
 
 class Conflict(EnMasseError):
-    """The caller must read again, then retry."""
+    """The state has changed; the caller must read again, then retry."""
 
     kind = "Conflict"
 
 
 class Exhausted(EnMasseError):
-    """The caller must slow down, or take less: a stated limit was reached."""
+    """A stated limit was reached; the caller must slow down or use less."""
 
     kind = "Exhausted"
 
 
 class Unavailable(EnMasseError):
-    """The caller must wait, `retry_after_s` where known: nothing is wrong with the request."""
+    """A temporary failure; the caller can retry, after `retry_after_s` where known."""
 
     kind = "Unavailable"
 
 
 class PeerError(EnMasseError):
-    """The remote broke a protocol; the message names the section."""
+    """The remote peer violated a protocol; the message names the section."""
 
     kind = "PeerError"
 
 
 class Misuse(EnMasseError):
-    """Our own caller broke a contract: a bug."""
+    """Our own caller violated a contract: a bug."""
 
     kind = "Misuse"
 
@@ -200,4 +200,4 @@ KINDS: dict[str, type[EnMasseError]] = {
         Misuse,
     )
 }
-"""The eight by name, as the native side names them."""
+"""The eight error classes by name, as on the native side."""

@@ -1,4 +1,4 @@
-"""Identifiers. Everything drawn by chance is drawn here, from the operating system's source."""
+"""Identifiers. All randomness comes from here, from the operating system's source."""
 
 import hashlib
 import secrets
@@ -6,7 +6,7 @@ import uuid
 
 
 def new_uid() -> str:
-    """Return a new resource uid, a random UUID. A resource made again gets another one."""
+    """Return a new resource uid, a random UUID. A recreated resource gets another one."""
     return str(uuid.uuid4())
 
 
@@ -21,5 +21,5 @@ def new_salt() -> bytes:
 
 
 def short_hash(text: str) -> str:
-    """Return 8 hexadecimal digits that stand for `text`, the same on every machine."""
+    """Return a hash of `text` in 8 hexadecimal digits, the same on every machine."""
     return hashlib.sha256(text.encode()).hexdigest()[:8]

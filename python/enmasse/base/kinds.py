@@ -1,7 +1,7 @@
-"""The kinds of resource by their names: in paths of the API, in documents, in commands.
+"""The names of resource kinds: in paths of the API, in documents, in commands.
 
-The models of `enmasse.resources` take their names from here. A command that handles plain documents
-needs no more than this, and is spared the second that it takes to build the models.
+The models of `enmasse.resources` take their names from here. A command that processes plain
+documents imports only this module, and saves the second that building the models takes.
 """
 
 from typing import NamedTuple
@@ -14,25 +14,25 @@ CORE_VERSION = "v1"
 
 
 class Kind(NamedTuple):
-    """What a kind of resource is called."""
+    """The names of a kind of resource."""
 
     name: str
-    """The kind as it stands in documents."""
+    """The kind, as in documents."""
 
     plural: str
-    """The kind as it stands in HTTP paths."""
+    """The plural, as in HTTP paths."""
 
     short_names: tuple[str, ...] = ()
-    """What people may type for it."""
+    """Abbreviations for the command line."""
 
     namespaced: bool = True
-    """Whether it lives in a namespace."""
+    """Whether it belongs to a namespace."""
 
     unique: bool = False
-    """Whether a name is one thing through all namespaces."""
+    """Whether a name is unique across namespaces."""
 
     api_versions: tuple[str, ...] = (API_VERSION,)
-    """What a document may say; it is served under each, and the first one is stored."""
+    """The accepted values of `apiVersion`; each is served, and the first one is stored."""
 
 
 KINDS = {
@@ -70,7 +70,7 @@ KINDS = {
         Kind("Event", "events", ("ev",), api_versions=(CORE_VERSION,)),
     )
 }
-"""By the kind of documents."""
+"""The kinds by name."""
 
 STORED = ("queue", "topic", "subscription", "deadletter")
 """Types of addresses that store messages."""

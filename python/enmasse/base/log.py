@@ -1,7 +1,7 @@
-"""Structured logs on stderr: JSON off a terminal, coloured lines on one. Never a secret.
+"""Structured logs on stderr: JSON, or coloured lines on a terminal. Never a secret.
 
-Everything logs through `structlog.get_logger()`; records of the standard library's `logging`, as
-the HTTP server writes them, pass through the same processors.
+Everything logs through `structlog.get_logger()`; records of the standard library's `logging`, such
+as those of the HTTP server, pass through the same processors.
 """
 
 import asyncio
@@ -22,23 +22,23 @@ SECRET_KEYS = frozenset(
 
 
 RECENT_MAX = 2_000
-"""Records that are kept in memory for those who ask the running platform; of more the oldest go."""
+"""Maximum records in memory, for the logs page of the API; the oldest are dropped."""
 
 
 class Recent(logging.Handler):
-    """The last records, as lines of JSON, and those that come."""
+    """The latest records as lines of JSON, and a stream of new ones."""
 
     def __init__(self, maximum: int = RECENT_MAX) -> None:
         super().__init__()
         self._lines: deque[str] = deque(maxlen=maximum)
         self._count = 0
-        """Records there have ever been."""
+        """Number of records so far."""
 
         self._mutex = threading.Lock()
         self._followers: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep a record; called on whatever thread it is written."""
+        """Store a record; called on the thread that logs."""
         line = self.format(record)
         with self._mutex:
             self._lines.append(line)
@@ -53,9 +53,9 @@ class Recent(logging.Handler):
             return list(self._lines)[-tail:] if tail > 0 else []
 
     async def follow(self, tail: int) -> AsyncIterator[str]:
-        """Yield the last `tail` records and then each that comes, until cancelled.
+        """Yield the last `tail` records and then new ones, until cancelled.
 
-        A slow reader misses the oldest records and gets their number.
+        A slow reader skips the oldest records and receives their number.
         """
         come = asyncio.Event()
         follower = (asyncio.get_running_loop(), come)
@@ -80,11 +80,11 @@ class Recent(logging.Handler):
 
 
 RECENT = Recent()
-"""Those of this process, from `configure` on."""
+"""The records of this process since `configure`."""
 
 
 def configure(level: str, stream: TextIO | None = None) -> None:
-    """Send all logs of at least `level` to `stream` (default: stderr). May be called again."""
+    """Send all records of at least `level` to `stream` (default: stderr). May be called again."""
     out = stream or sys.stderr
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -95,7 +95,7 @@ def configure(level: str, stream: TextIO | None = None) -> None:
         hide_secrets,
     ]
     renderer: Processor = (
-        # The default would show local variables too, such as a request with a password.
+        # The default also prints local variables, such as a request with a password.
         structlog.dev.ConsoleRenderer(
             colors=True, exception_formatter=structlog.dev.plain_traceback
         )
@@ -131,14 +131,14 @@ def configure(level: str, stream: TextIO | None = None) -> None:
     )
     root = logging.getLogger()
     root.handlers[:] = [handler, RECENT]
-    # A library at level debug writes whatever passes through it: the database driver whole rows,
-    # keys of users included. Only our own records follow the level asked for.
+    # At level debug libraries log their data: the database driver whole rows, with keys of users.
+    # Only our own records follow the configured level.
     root.setLevel(logging.WARNING)
     logging.getLogger("enmasse").setLevel(level.upper())
 
 
 def hide_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Replace the values of secret keys, at the top of the record and in mappings inside it."""
+    """Replace the values of secret keys in a record and in its nested mappings."""
     for key, value in event.items():
         if key.lower() in SECRET_KEYS:
             event[key] = "***"
@@ -148,5 +148,5 @@ def hide_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> Even
 
 
 def _unchanged(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Leave exceptions to the console's own renderer."""
+    """Leave exceptions to the renderer of the console."""
     return event

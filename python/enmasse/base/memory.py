@@ -1,4 +1,4 @@
-"""How much memory the process may use, and what share of it a setting asks for.
+"""The memory that the process may use, and settings that are a share of it.
 
 `/proc/meminfo` is not read: systemd's `ProcSubset=pid` hides it.
 """
@@ -8,14 +8,14 @@ import re
 from pathlib import Path, PurePosixPath
 
 UNKNOWN_BYTES = 4 << 30
-"""Taken for the memory of a machine that does not tell."""
+"""Assumed memory of a machine whose memory is unknown."""
 
 _SIZE = re.compile(r"(\d{1,15})\s*(|[KMGT]i?B?|B)", re.IGNORECASE)
 _SHARE = re.compile(r"(\d{1,2})\s*%")
 
 
 def memory_bytes(root: Path = Path("/")) -> int:
-    """Return the memory of the machine, or of the control group that bounds the process."""
+    """Return the memory of the machine, or the limit of the process's control group."""
     try:
         machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError):
@@ -25,7 +25,7 @@ def memory_bytes(root: Path = Path("/")) -> int:
 
 
 def _bounds_of_groups(root: Path) -> list[int]:
-    """Return the bounds of the process's control groups and of those above them."""
+    """Return the limits of the process's control groups and of their parents."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -46,7 +46,7 @@ def _bounds_of_groups(root: Path) -> list[int]:
 
 
 def _number(file: Path) -> int:
-    """Return the number in a file; 0: there is none, or no bound (`max`)."""
+    """Return the number in a file; 0 if it is absent or unlimited (`max`)."""
     try:
         text = file.read_text().strip()
     except OSError:
@@ -55,9 +55,9 @@ def _number(file: Path) -> int:
 
 
 def share_bytes(text: str, memory: int) -> int:
-    """Return the bytes that a size such as `512MiB`, or a share of the memory such as `25%`, is.
+    """Return the bytes of a size such as `512MiB`, or of a share of the memory such as `25%`.
 
-    Raises: ValueError if it is neither.
+    Raises: ValueError if the text is neither.
     """
     if share := _SHARE.fullmatch(text.strip()):
         return memory * int(share[1]) // 100

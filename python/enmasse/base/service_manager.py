@@ -35,23 +35,23 @@ class ServiceManager:
 
     def ready(self, status: str) -> None:
         """Send READY with a status."""
-        self._tell("READY=1", f"STATUS={status}")
+        self._send("READY=1", f"STATUS={status}")
 
     def status(self, status: str) -> None:
         """Send a one-line status."""
-        self._tell(f"STATUS={status}")
+        self._send(f"STATUS={status}")
 
     def stopping(self) -> None:
         """Send STOPPING."""
-        self._tell("STOPPING=1", "STATUS=stopping")
+        self._send("STOPPING=1", "STATUS=stopping")
 
     async def keep_alive(self, clock: Clock) -> None:
         """Send WATCHDOG twice per time-out, until cancelled."""
         while self._watchdog_s is not None:
-            self._tell("WATCHDOG=1")
+            self._send("WATCHDOG=1")
             await clock.sleep(self._watchdog_s / 2)
 
-    def _tell(self, *lines: str) -> None:
+    def _send(self, *lines: str) -> None:
         if self._address is None:
             return
         # A leading @ denotes the abstract namespace, whose names begin with a zero byte.

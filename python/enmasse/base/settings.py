@@ -150,7 +150,7 @@ RECEIVE_MEMORY_BYTES_MIN = 64 << 20
 
 
 def receive_bytes(value: str) -> int:
-    """Return the bytes that the setting `receive_memory` stands for on this machine."""
+    """Return the bytes of the setting `receive_memory` on this machine."""
     return max(share_bytes(value, memory_bytes()), RECEIVE_MEMORY_BYTES_MIN)
 
 
@@ -224,8 +224,8 @@ class Settings(BaseModel):
     """
 
     receive_memory: Annotated[str, AfterValidator(_receive_memory)] = "25%"
-    """Memory for messages that were received and are not stored yet: a size (`2GiB`) or a share of
-    the memory (`25%`), 64 MiB at least. Over it, senders of the spaces with most of it wait."""
+    """Memory for received messages that are not stored yet: a size (`2GiB`) or a share of the
+    memory (`25%`), 64 MiB at least. Above it, senders of the spaces that use most of it wait."""
 
     multicast_settle_timeout_ms: int = Field(
         default=MULTICAST_SETTLE_TIMEOUT_MS, ge=100, le=3_600_000

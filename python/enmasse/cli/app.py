@@ -27,7 +27,7 @@ class Root(TyperGroup):
         try:
             return super().invoke(ctx)
         except EnMasseError as error:
-            errors.say(error)
+            errors.report(error)
             raise typer.Exit(errors.EXIT_CODES[type(error)]) from None
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
@@ -43,7 +43,7 @@ app = typer.Typer(
 )
 
 
-def _told(version: bool) -> None:
+def _print_version(version: bool) -> None:
     if version:
         typer.echo(f"enmasse {__version__}")
         raise typer.Exit
@@ -63,7 +63,9 @@ def root(
     ] = None,
     version: Annotated[
         bool,
-        typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_told),
+        typer.Option(
+            "--version", help="Show the version and exit.", is_eager=True, callback=_print_version
+        ),
     ] = False,
 ) -> None:
     """EnMasse: messaging as a service. Declare an address, connect with any AMQP 1.0 client.
@@ -75,24 +77,24 @@ def root(
     choose(context_)
     name = ctx.invoked_subcommand or ""
     if name not in WITHOUT_CONTEXT:
-        meant = chosen() or Context()
-        said = {"namespace": meant.namespace, "space": meant.space}
-        defaults = {name: value for name, value in said.items() if value is not None}
+        chosen_context = chosen() or Context()
+        selected = {"namespace": chosen_context.namespace, "space": chosen_context.space}
+        defaults = {name: value for name, value in selected.items() if value is not None}
         invoked: Any = ctx.command
-        ctx.default_map = {name: everywhere(invoked.get_command(ctx, name), defaults)}
+        ctx.default_map = {name: default_options(invoked.get_command(ctx, name), defaults)}
 
 
 WITHOUT_CONTEXT = ("context", "crds", "pipeline", "settings", "up")
 """Commands that need no running platform: a broken context does not affect them."""
 
 
-def everywhere(command: Any, defaults: dict[str, Any]) -> dict[str, Any]:
+def default_options(command: Any, defaults: dict[str, Any]) -> dict[str, Any]:
     """Return default options for a command and its subcommands; without any, the platform's default
     address space applies.
     """
     below = getattr(command, "commands", {})
     own = defaults or defaults_of(command)
-    return own | {name: everywhere(one, defaults) for name, one in below.items()}
+    return own | {name: default_options(one, defaults) for name, one in below.items()}
 
 
 def main() -> None:

@@ -49,10 +49,10 @@ _REMEDIES: tuple[tuple[re.Pattern[str], str], ...] = (
 """Patterns of missing resources in messages, and the commands that declare them."""
 
 
-def say(error: EnMasseError) -> None:
+def report(error: EnMasseError) -> None:
     """Write one line on stderr: the error, and the command that declares a missing resource."""
     command = remedy(error.message)
-    tell(f"{error.message} (`{command}` declares it)" if command else error.message)
+    write_line(f"{error.message} (`{command}` declares it)" if command else error.message)
 
 
 def remedy(message: str) -> str | None:
@@ -63,6 +63,6 @@ def remedy(message: str) -> str | None:
     return next((command.format(quote(hit[1])) for hit, command in found if hit), None)
 
 
-def tell(text: str) -> None:
+def write_line(text: str) -> None:
     """Write one line on stderr."""
     print(f"enmasse: {' '.join(text.split())}", file=sys.stderr)

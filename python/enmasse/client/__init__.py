@@ -1,4 +1,4 @@
-"""The session that speaks AMQP 1.0: to any server by its URL, or to a node of this process."""
+"""An AMQP 1.0 session to any server by its URL, or to a node of this process."""
 
 from collections.abc import Sequence
 
@@ -22,13 +22,12 @@ def connect(
     capabilities: Sequence[str] = (),
     container_id: str | None = None,
 ) -> Connection:
-    """Connect to the server at `url`; enter the result as `async with`.
+    """Connect to the server at `url`; use the result with `async with`.
 
-    The certificate of an `amqps` or `wss` server is verified against the system's authorities, or
-    those in the file `ca`, and has to be for `server_name`, by default the URL's host.
-    `certificate` and `key` are files, too. `hostname` names the address
-    space where the URL does not. With `token`, a JWT that somebody has issued to the user, no
-    password is needed. `capabilities` are asked for in open.
+    The certificate of an `amqps` or `wss` server is verified against the system's CAs, or those in
+    the file `ca`, and must be valid for `server_name`, by default the URL's host. `certificate` and
+    `key` are files as well. `hostname` selects the address space if the URL does not. `token` is a
+    JWT of the user, which replaces the password. `capabilities` are requested in open.
 
     Raises Invalid for a URL or file that cannot be used.
     """
@@ -49,7 +48,7 @@ def connect(
 
 
 def connect_within(node: Node, space: str, user: str | None = None) -> Connection:
-    """A session with an address space of a node of this process, without a login.
+    """Return a session with an address space of a node in this process, without a login.
 
     Raises Missing for a space that does not exist.
     """

@@ -1,7 +1,7 @@
 """A session over one AMQP connection, in asyncio.
 
-The native client does the protocol on a thread of its own; its descriptor, watched by the event
-loop, says when there are events. They are handed to the links they belong to, a batch a turn.
+The native client runs the protocol on a thread of its own. The event loop watches its descriptor,
+reads the events in batches, and passes them to their links.
 """
 
 import asyncio
@@ -21,13 +21,13 @@ from enmasse.native import Client
 L = TypeVar("L", bound=Link)
 
 EVENTS_MAX = 1024
-"""Events handled in one turn of the loop, so that other tasks run."""
+"""Maximum events per turn of the loop, so that other tasks run."""
 
 OFFSET_FILTER = "rabbitmq:stream-offset-spec"
 """The filter that marks a receiver of a stream: only streams apply it."""
 
 REPLY_CREDIT = 100
-"""Replies in flight at a time."""
+"""Maximum replies in flight."""
 
 
 def _from(start: Start) -> object:
@@ -41,7 +41,7 @@ def _from(start: Start) -> object:
 
 
 class Connection:
-    """A `Session`: enter it to connect, leave it to close."""
+    """A `Session`, to be used as an asynchronous context manager."""
 
     def __init__(self, client: Client) -> None:
         self.properties: Mapping[str, Any] = {}
@@ -68,7 +68,7 @@ class Connection:
     async def __aenter__(self) -> Self:
         """Wait until the connection is open.
 
-        Raises the reason otherwise: Unavailable, Denied and others.
+        Raises the error of the server otherwise: Unavailable, Denied and others.
         """
         loop = asyncio.get_running_loop()
         self._opened, self._closed = loop.create_future(), loop.create_future()
@@ -76,26 +76,26 @@ class Connection:
         try:
             await self._opened
         except BaseException:
-            self._forget()
+            self._unwatch()
             raise
         return self
 
     async def __aexit__(self, *exception: object) -> None:
-        """Close the connection, and wait until the server has answered."""
+        """Close the connection, and wait for the server's close."""
         assert self._closed is not None, "entered"
         self._client.close()
         try:
             await self._closed
         finally:
-            self._forget()
+            self._unwatch()
 
-    def _forget(self) -> None:
+    def _unwatch(self) -> None:
         asyncio.get_running_loop().remove_reader(self._client.event_fd())
         self._client.close()
 
     @asynccontextmanager
     async def sender(self, address: str | None, *, settled: bool = False) -> AsyncIterator[Sender]:
-        """Open a link to send by, for as long as the block lasts."""
+        """Open a sending link for the duration of the block."""
         link = await self.open_sender(address, settled=settled)
         try:
             yield link
@@ -113,7 +113,7 @@ class Connection:
         selector: str | None = None,
         start: Start | None = None,
     ) -> AsyncIterator[Receiver]:
-        """Open a link to receive by, for as long as the block lasts.
+        """Open a receiving link for the duration of the block.
 
         Raises Invalid for a start if the address is not a stream.
         """
@@ -129,13 +129,13 @@ class Connection:
             await link.close()
 
     async def request(self, address: str, message: Message) -> Message:
-        """Send a message and wait for the reply to it."""
+        """Send a message and wait for its reply."""
         if self._replies is None:
             self._replies = Replies(self)
         return await self._replies.request(address, message)
 
     async def open_sender(self, address: str | None, *, settled: bool = False) -> ClientSender:
-        """Open a link to send by that outlives any block; close it."""
+        """Open a sending link without a block; the caller closes it."""
         number = self._client.attach_sender(address, settled=settled)
         return await self._add(ClientSender(self._client, number, address, settled=settled))
 
@@ -148,9 +148,9 @@ class Connection:
         count: int | None = None,
         **options: Any,
     ) -> ClientReceiver:
-        """Open a link to receive by that outlives any block; close it.
+        """Open a receiving link without a block; the caller closes it.
 
-        With `on_delivery` every delivery goes there, and iteration finds none.
+        `on_delivery` receives every delivery, and iteration then yields none.
         """
         number = self._client.attach_receiver(address, **options)
         link = ClientReceiver(self._client, number, address, credit, on_delivery, count)
@@ -187,7 +187,7 @@ class Connection:
     def _on_down(self, number: int, condition: str | None, description: str | None) -> None:
         link = self._links.pop(number, None)
         if link is not None:
-            link.on_down(condition, description)
+            link.on_detached(condition, description)
 
     def _on_credit(self, number: int, _count: int) -> None:
         link = self._links.get(number)
@@ -225,7 +225,7 @@ class Connection:
 
 
 class Replies:
-    """Requests of one connection that wait for their replies, at one dynamic address."""
+    """Pending requests of one connection, with their replies at one dynamic address."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -253,8 +253,8 @@ class Replies:
         try:
             outcome = await sender.send(replace(message, properties=properties))
             if outcome != Accepted():
-                said = f"request to {address} not accepted: {outcome}"
-                raise Unavailable(Code.NOT_AVAILABLE, said)
+                message_text = f"request to {address} not accepted: {outcome}"
+                raise Unavailable(Code.NOT_AVAILABLE, message_text)
             return await reply
         finally:
             self._waiting.pop(identity, None)
@@ -283,7 +283,7 @@ class Replies:
             waiting.set_result(message)
 
     def fail(self, error: EnMasseError) -> None:
-        """No more replies will arrive."""
+        """Fail all pending requests: no more replies will arrive."""
         for waiting in self._waiting.values():
             if not waiting.done():
                 waiting.set_exception(error)

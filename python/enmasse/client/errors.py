@@ -1,4 +1,4 @@
-"""The error of a server that ends a link or a connection, as one of the eight errors."""
+"""Maps the error with which a server ends a link or a connection to one of the eight errors."""
 
 from enmasse.base.errors import (
     Code,
@@ -27,11 +27,11 @@ CONDITIONS: dict[str, tuple[type[EnMasseError], Code]] = {
     "amqp:decode-error": (PeerError, Code.PROTOCOL_BROKEN),
     "amqp:connection:framing-error": (PeerError, Code.PROTOCOL_BROKEN),
 }
-"""All others are Unavailable: the server could not, and may later."""
+"""Other conditions map to Unavailable: a later attempt may succeed."""
 
 
 def error_of(what: str, condition: str | None, description: str | None) -> EnMasseError:
-    """The error for the end of `what`; without a condition it ended on request."""
+    """Return the error for the end of `what`; without a condition it ended on request."""
     if condition is None:
         return Unavailable(Code.NOT_AVAILABLE, f"{what} is closed")
     kind, code = CONDITIONS.get(condition, (Unavailable, Code.NOT_AVAILABLE))

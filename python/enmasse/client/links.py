@@ -14,22 +14,22 @@ from enmasse.native import decode_message, encode_message
 
 
 class Wire(Protocol):
-    """What a link asks of its connection: the half of `enmasse.native.Client` that it uses."""
+    """The operations of a connection that a link uses: a part of `enmasse.native.Client`."""
 
     def send(self, link: int, messages: list[bytes], *, settled: bool) -> int:
-        """Pass on encoded messages, from the front, and return the number accepted."""
+        """Send encoded messages, from the front, and return the number accepted."""
 
     def credit(self, link: int, count: int) -> None:
-        """Grant credit for so many more messages."""
+        """Grant credit for `count` more messages."""
 
     def drain(self, link: int) -> None:
-        """Take back the credit of a receiver."""
+        """Drain the credit of a receiver."""
 
     def settle(self, link: int, delivery: int, outcome: Outcome) -> None:
-        """Give a message its outcome."""
+        """Settle a delivery with an outcome."""
 
     def detach(self, link: int) -> None:
-        """End a link."""
+        """Detach a link."""
 
 
 class Link:
@@ -50,32 +50,32 @@ class Link:
         return f"the link to {self._address or 'the anonymous terminus'}"
 
     async def attached(self) -> None:
-        """Wait until the server has answered; raises what it answered with."""
+        """Wait for the attach of the server; raise its error if it refuses the link."""
         await asyncio.shield(self._up)
 
     async def close(self) -> None:
-        """Detach, and wait until the server has answered."""
+        """Detach, and wait for the detach of the server."""
         if not self._down.done():
             self._wire.detach(self.number)
             await asyncio.shield(self._down)
 
     def on_attached(self, address: str | None, filters: list[str]) -> None:
-        """The server has answered with the terminus."""
+        """Handle the attach of the server, with the terminus."""
         self._address = address if address is not None else self._address
         self.filters = filters
         if not self._up.done():
             self._up.set_result(None)
 
-    def on_down(self, condition: str | None, description: str | None) -> None:
-        """The link has ended: refused or detached."""
+    def on_detached(self, condition: str | None, description: str | None) -> None:
+        """Handle the end of the link: refused or detached."""
         self.on_lost(error_of(str(self), condition, description))
 
     def on_lost(self, error: EnMasseError) -> None:
-        """The link has ended, by itself or with its connection."""
+        """Handle the end of the link, alone or with its connection."""
         self.error = error
         if not self._up.done():
             self._up.set_exception(self.error)
-            # Read at once, or asyncio logs an exception that no task awaits.
+            # Retrieved at once, because asyncio logs an exception that no task retrieves.
             self._up.exception()
         if not self._down.done():
             self._down.set_result(None)
@@ -87,31 +87,31 @@ class Link:
 
 
 @dataclass(slots=True, eq=False)
-class Posted:
+class PendingMessage:
     """A message in flight: it is accepted by the link first, then gets an outcome."""
 
     data: bytes
     settled: bool
-    taken: asyncio.Future[None]
+    accepted: asyncio.Future[None]
     outcome: asyncio.Future[Outcome]
 
 
 class ClientSender(Link):
-    """A `Sender` of a `Connection`; with `settled` all it sends is."""
+    """A `Sender` of a `Connection`; with `settled` it sends every message pre-settled."""
 
     def __init__(
         self, wire: Wire, number: int, address: str | None, *, settled: bool = False
     ) -> None:
         super().__init__(wire, number, address)
         self._settled = settled
-        self._waiting: deque[Posted] = deque()
+        self._waiting: deque[PendingMessage] = deque()
         self._outcomes: dict[int, asyncio.Future[Outcome]] = {}
         self._next = 0
         self._flush_due = False
 
     @property
     def address(self) -> str | None:
-        """Where messages go."""
+        """The target of messages."""
         return self._address
 
     async def send(self, message: Message, *, settled: bool = False) -> Outcome:
@@ -119,21 +119,21 @@ class ClientSender(Link):
         return await (await self.post(message, settled=settled))
 
     async def post(self, message: Message, *, settled: bool = False) -> asyncio.Future[Outcome]:
-        """Send a message and return its outcome to come."""
+        """Send a message and return a future for its outcome."""
         if self.error is not None:
             raise self.error
         loop = asyncio.get_running_loop()
         settled = settled or self._settled
-        posted = Posted(
+        posted = PendingMessage(
             encode_message(message), settled, loop.create_future(), loop.create_future()
         )
         self._waiting.append(posted)
         if not self._flush_due:
-            # messages posted in one turn of the loop go in one call
+            # Messages posted in one turn of the loop are sent in one call.
             self._flush_due = True
             loop.call_soon(self._flush)
         try:
-            await posted.taken
+            await posted.accepted
         except asyncio.CancelledError:
             if posted in self._waiting:
                 self._waiting.remove(posted)
@@ -150,30 +150,30 @@ class ClientSender(Link):
                     break
                 batch.append(posted.data)
             try:
-                taken = self._wire.send(self.number, batch, settled=settled)
+                accepted = self._wire.send(self.number, batch, settled=settled)
             except EnMasseError:
-                # the link has ended; an event with the reason follows
+                # The link has ended; an event with the reason follows.
                 return
-            for _ in range(taken):
-                self._took(self._waiting.popleft())
-            if taken < len(batch):
+            for _ in range(accepted):
+                self._on_accepted(self._waiting.popleft())
+            if accepted < len(batch):
                 return
 
-    def _took(self, posted: Posted) -> None:
+    def _on_accepted(self, posted: PendingMessage) -> None:
         if posted.settled:
             posted.outcome.set_result(Accepted())
         else:
             self._outcomes[self._next] = posted.outcome
         self._next += 1
-        if not posted.taken.done():
-            posted.taken.set_result(None)
+        if not posted.accepted.done():
+            posted.accepted.set_result(None)
 
     def on_credit(self) -> None:
-        """The link has room for more."""
+        """Handle new credit: send waiting messages."""
         self._flush()
 
     def on_settled(self, first: int, last: int, outcome: Outcome) -> None:
-        """Messages have their outcome."""
+        """Resolve the outcomes of messages."""
         for number in range(first, last + 1):
             waiting = self._outcomes.pop(number, None)
             if waiting is not None and not waiting.done():
@@ -183,13 +183,13 @@ class ClientSender(Link):
         """Fail the messages that will never have an outcome."""
         assert self.error is not None
         futures: list[asyncio.Future[Outcome] | asyncio.Future[None]] = [*self._outcomes.values()]
-        futures += [posted.taken for posted in self._waiting]
+        futures += [posted.accepted for posted in self._waiting]
         self._outcomes.clear()
         self._waiting.clear()
         for future in futures:
             if not future.done():
                 future.set_exception(self.error)
-                # an outcome that no task awaits is not an error of the program
+                # Retrieved, because asyncio would log an exception that no task awaits.
                 future.exception()
 
 
@@ -213,30 +213,30 @@ class ClientDelivery:
         return self._settled
 
     def settle(self, outcome: Outcome | None = None) -> None:
-        """Give it its outcome, Accepted by default."""
+        """Settle it with an outcome, Accepted by default."""
         if not self._settled:
             self._settled = True
             self._receiver.on_settle(self._number, outcome or Accepted())
 
 
-AHEAD_SIZE = 16 * 1024 * 1024
-"""Bytes of messages that may wait for the iterator, estimated by the size of earlier ones."""
+PREFETCH_BYTES_MAX = 16 * 1024 * 1024
+"""Maximum bytes of messages that wait for the iterator, estimated by the size of earlier ones."""
 
-AHEAD_FIRST = 16
+INITIAL_CREDIT = 16
 """Credit before the size of messages is known."""
 
-RECENT = 1 / 16
-"""The weight of the last message in the mean size of messages."""
+MEAN_SIZE_WEIGHT = 1 / 16
+"""Weight of the latest message in the mean message size."""
 
 
 @dataclass(slots=True)
 class Window:
-    """Credit: `size` messages under way or not done with, in halves as they are done with, and
-    `left` in all.
+    """Credit of a receiver: at most `size` messages are in flight or unsettled, `left` in total. It
+    is renewed when half of `size` is settled.
 
-    Of large messages fewer are asked for at a time: those under way and those that wait to be taken
-    are `AHEAD_SIZE` together by the mean of the sizes so far, one message at least. What was
-    granted is not taken back where sizes jump: `size` of the largest messages is the worst.
+    Large messages reduce the credit: messages in flight and waiting have, by their mean size so
+    far, at most `PREFETCH_BYTES_MAX` bytes together, or are a single message. Granted credit is not
+    revoked when sizes grow: the worst case is `size` messages of the maximum size.
     """
 
     size: int
@@ -245,36 +245,36 @@ class Window:
     done: int = 0
     open: bool = True
     _free: int = field(init=False, default=0)
-    """Messages that credit may still be granted for."""
+    """Messages for which credit may still be granted."""
 
-    _ahead: int = field(init=False, default=0)
-    """Messages granted and not received."""
+    _in_flight: int = field(init=False, default=0)
+    """Messages with credit that have not arrived."""
 
     _waiting_size: int = field(init=False, default=0)
-    """Bytes of messages received and not taken."""
+    """Bytes of messages that wait for the iterator."""
 
     _mean_size: float | None = field(init=False, default=None)
 
     def start(self) -> None:
-        """Grant the first of the window."""
+        """Grant the initial credit."""
         self._release(self.size)
 
     def arrive(self, size: int) -> None:
-        """One message of so many bytes was received."""
-        self._ahead = max(self._ahead - 1, 0)
+        """Count a received message of `size` bytes."""
+        self._in_flight = max(self._in_flight - 1, 0)
         self._waiting_size += size
         known = self._mean_size
-        self._mean_size = size if known is None else known + (size - known) * RECENT
+        self._mean_size = size if known is None else known + (size - known) * MEAN_SIZE_WEIGHT
         if known is None:
             self._grant()
 
     def take(self, size: int) -> None:
-        """One received message of so many bytes is taken."""
+        """Count a message of `size` bytes that the iterator has consumed."""
         self._waiting_size -= size
         self._grant()
 
     def finish_one(self) -> None:
-        """One message is done with."""
+        """Count a settled message, and renew the credit after half a window."""
         self.done += 1
         if self.done * 2 >= self.size:
             self._release(self.done)
@@ -290,14 +290,14 @@ class Window:
     def _grant(self) -> None:
         if not self.open or not self._free:
             return
-        window, waiting = AHEAD_FIRST, 0
+        window, waiting = INITIAL_CREDIT, 0
         if self._mean_size is not None:
             mean = max(self._mean_size, 1.0)
-            window, waiting = max(int(AHEAD_SIZE / mean), 1), int(self._waiting_size / mean)
-        more = min(self._free, window - self._ahead - waiting)
+            window, waiting = max(int(PREFETCH_BYTES_MAX / mean), 1), int(self._waiting_size / mean)
+        more = min(self._free, window - self._in_flight - waiting)
         if more > 0 and (more == self._free or more * 2 >= window):
             self._free -= more
-            self._ahead += more
+            self._in_flight += more
             self.grant(more)
 
 
@@ -324,7 +324,7 @@ class ClientReceiver(Link):
 
     @property
     def address(self) -> str:
-        """Where messages come from."""
+        """The source of messages."""
         return self._address or ""
 
     def __aiter__(self) -> Self:
@@ -346,7 +346,7 @@ class ClientReceiver(Link):
             await self._changed.wait()
 
     async def drain(self) -> None:
-        """Take back the credit."""
+        """Drain the credit."""
         if self._drained is None:
             self._drained = asyncio.get_running_loop().create_future()
             self._window.open = False
@@ -354,7 +354,7 @@ class ClientReceiver(Link):
         await asyncio.shield(self._drained)
 
     async def close(self) -> None:
-        """Detach the link; iteration ends with what has arrived."""
+        """Detach the link; iteration ends with the messages that have arrived."""
         self._closing = True
         await super().close()
 
@@ -364,7 +364,7 @@ class ClientReceiver(Link):
             self._window.finish_one()
 
     def on_message(self, number: int, settled: bool, data: bytes) -> None:
-        """A message arrived."""
+        """Handle a received message."""
         delivery = ClientDelivery(self, number, settled, data)
         self._window.arrive(len(data))
         if self._on_delivery is None:
@@ -375,17 +375,17 @@ class ClientReceiver(Link):
             self._on_delivery(delivery)
 
     def on_settle(self, number: int, outcome: Outcome) -> None:
-        """A delivery has its outcome."""
+        """Settle a delivery."""
         if self.error is None:
             self._wire.settle(self.number, number, outcome)
             self._window.finish_one()
 
     def on_drained(self) -> None:
-        """All credit is used up or taken back."""
+        """Handle the end of a drain: no credit is left."""
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
         self._changed.set()
 
     def end(self) -> None:
-        """Wake tasks that wait for more."""
+        """Wake tasks that wait for messages."""
         self.on_drained()

@@ -3,7 +3,7 @@
 from enmasse.control.status import (
     Check,
     Seen,
-    left_out_of_the_plan,
+    excluded_from_plan,
     not_proven,
     not_served,
     plan_not_applied,
@@ -19,7 +19,7 @@ from enmasse.resources.forwarders import ForwarderStatus
 
 CHAIN: tuple[Check, ...] = (
     terminating,
-    left_out_of_the_plan,
+    excluded_from_plan,
     plan_refused,
     plan_not_applied,
     not_served,

@@ -13,7 +13,7 @@ from enmasse.control.status import (
     terminating,
     waiting_for_another,
 )
-from enmasse.plan import LeftOut
+from enmasse.plan import OutcomeReason
 from enmasse.resources import AddressSpace
 from enmasse.resources.conditions import with_unmet
 
@@ -26,18 +26,18 @@ NAMES = "NamesHeld"
 CHAIN: tuple[Check, ...] = (terminating, plan_refused, plan_not_applied, waiting_for_another)
 
 
-def with_login(space: AddressSpace, problem: LeftOut | None, now: datetime) -> AddressSpace:
+def with_login(space: AddressSpace, problem: OutcomeReason | None, now: datetime) -> AddressSpace:
     """Return a space whose status reports that no client can log in."""
     return _with_unmet(space, LOGIN, problem, now)
 
 
-def with_names(space: AddressSpace, problem: LeftOut | None, now: datetime) -> AddressSpace:
+def with_names(space: AddressSpace, problem: OutcomeReason | None, now: datetime) -> AddressSpace:
     """Return a space whose status reports names that belong to others."""
     return _with_unmet(space, NAMES, problem, now)
 
 
 def _with_unmet(
-    space: AddressSpace, kind: str, problem: LeftOut | None, now: datetime
+    space: AddressSpace, kind: str, problem: OutcomeReason | None, now: datetime
 ) -> AddressSpace:
     why = (problem.reason, problem.message) if problem else None
     return with_unmet(space, kind, why, now)

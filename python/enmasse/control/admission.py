@@ -220,7 +220,7 @@ class Admission:
         if dry_run or is_slow or not self._store.writes_together:
             derived = await self._derived([wanted.resource])
             async with self._store.turn() as turn:
-                self._check_there(wanted)
+                self._check_exists(wanted)
                 put = await self._put(turn, [wanted.resource], derived, dry_run=dry_run)
                 return put[0].resource
         self._waiting[wanted] = None
@@ -238,13 +238,13 @@ class Admission:
         """
         try:
             async with self._store.turn() as turn:
-                await self._decide_in(turn, self._beside(first))
+                await self._decide_in(turn, self._commit_group(first))
         except EnMasseError as error:
             # The write lock was not available.
-            for wanted in self._beside(first):
+            for wanted in self._commit_group(first):
                 wanted.outcome = error
 
-    def _beside(self, first: _Wanted) -> list[_Wanted]:
+    def _commit_group(self, first: _Wanted) -> list[_Wanted]:
         """Return a request and those that can be committed with it: one per key."""
         some = {first.resource.key: first}
         if not first.is_alone:
@@ -254,43 +254,43 @@ class Admission:
         return list(some.values())
 
     async def _decide_in(self, turn: Turn, some: list[_Wanted]) -> None:
-        let_in: list[tuple[_Wanted, Resource]] = []
+        admitted: list[tuple[_Wanted, Resource]] = []
         # Each request is decided as if its predecessors were in the store already.
         batch = Overlay(self.declared.current(), {})
         for wanted in some:
             try:
-                self._check_there(wanted)
-                storable = self._judged(wanted.resource, batch)
+                self._check_exists(wanted)
+                storable = self._decided(wanted.resource, batch)
             except EnMasseError as error:
                 wanted.outcome = error
                 continue
             batch.put(storable.key, storable)
-            let_in.append((wanted, storable))
-        if not let_in:
+            admitted.append((wanted, storable))
+        if not admitted:
             return
-        storables = [storable for _, storable in let_in]
+        storables = [storable for _, storable in admitted]
         namespaces = self._new_namespaces(storables)
         try:
             written = await turn.put([*namespaces, *storables])
         except EnMasseError as error:
-            for wanted, _ in let_in:
+            for wanted, _ in admitted:
                 wanted.is_alone = True
-                wanted.outcome = error if len(let_in) == 1 else None
+                wanted.outcome = error if len(admitted) == 1 else None
             return
-        for (wanted, _), now in zip(let_in, written[len(namespaces) :], strict=True):
+        for (wanted, _), now in zip(admitted, written[len(namespaces) :], strict=True):
             wanted.outcome = now
 
-    def _check_there(self, wanted: _Wanted) -> None:
+    def _check_exists(self, wanted: _Wanted) -> None:
         if wanted.must_exist and self._store.get(wanted.resource.key) is None:
             raise Missing(Code.RESOURCE_MISSING, f"{wanted.resource.key} not found")
 
-    def _judged(self, resource: Resource, batch: Overlay) -> Resource:
+    def _decided(self, resource: Resource, batch: Overlay) -> Resource:
         """Return a single resource for storage, with a plan, decided after those of `batch`.
 
         Raises: Invalid or Conflict if it is refused.
         """
         before = self._store.get(resource.key)
-        changed = self._let_in([(resource, before)], batch)
+        changed = self._admit([(resource, before)], batch)
         check_demands(resource, before)
         return changed[0][0]
 
@@ -318,7 +318,7 @@ class Admission:
         *,
         dry_run: bool = False,
     ) -> list[Applied]:
-        changed = self._let_in([(one, self._store.get(one.key)) for one in resources])
+        changed = self._admit([(one, self._store.get(one.key)) for one in resources])
         secrets: list[Resource] = []
         storable: list[Resource] = []
         for resource, before in changed:
@@ -334,7 +334,7 @@ class Admission:
             for (_, before), now in zip(changed, written[len(others) :], strict=True)
         ]
 
-    def _let_in(
+    def _admit(
         self, changed: policies.Changed, base: Declarations | None = None
     ) -> list[tuple[Resource, Resource | None]]:
         """Return the changes of a request on `base`, by default the store, with plans assigned.
@@ -385,7 +385,7 @@ class Admission:
     def _world(
         self, changed: Mapping[Key, Resource | None], base: Declarations | None = None
     ) -> policies.World:
-        """Return what a request comes to; None means deleted."""
+        """Return the world after a request; None means deleted."""
         after = Overlay(base if base is not None else self.declared.current(), changed)
         return policies.World(after, self.exposed, self._served, self._hosts, self._bounds)
 

@@ -4,11 +4,11 @@ from enmasse.control.status import Check, Finding, Seen, terminating, waiting_fo
 from enmasse.resources import AuthenticationService, Declared
 
 
-def not_answering(resource: Declared, seen: Seen) -> Finding | None:
+def not_responding(resource: Declared, seen: Seen) -> Finding | None:
     """The server does not respond, or has not been queried yet."""
     if seen.answers is None or not isinstance(resource, AuthenticationService):
         return None
-    if not resource.asks_others:
+    if not resource.uses_remote_server:
         return None
     answer = seen.answers.get(resource.key)
     if answer is None or answer.identity != (resource.metadata.uid, resource.metadata.generation):
@@ -22,4 +22,4 @@ def not_answering(resource: Declared, seen: Seen) -> Finding | None:
     )
 
 
-CHAIN: tuple[Check, ...] = (terminating, waiting_for_another, not_answering)
+CHAIN: tuple[Check, ...] = (terminating, waiting_for_another, not_responding)

@@ -1,8 +1,8 @@
-"""Addresses that links have created, and that are deleted when nobody uses them.
+"""Addresses that links create, and that are deleted when they are unused.
 
-Both go the way of a request to the API: through admission, with quotas, and into the audit trail.
-Whether an address is in use is decided by its home in the node: it seals the address first, so that
-no link attaches between that and the deletion.
+Both are like requests to the API: admission decides them, quotas apply, and the audit trail has
+them. The address's home in the node decides whether it is in use. It seals the address first, so
+that no link attaches before the deletion.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ import structlog
 from enmasse.base.clock import Clock
 from enmasse.base.errors import Code, Conflict, EnMasseError, Invalid
 from enmasse.control.admission import Admission
-from enmasse.engines import AddressFigures, Observed
+from enmasse.engines import AddressStatistics, Observed
 from enmasse.resources import Address, AddressSpace, Key, parse
 from enmasse.resources.auto_create import (
     CREATED_BY,
@@ -31,50 +31,50 @@ from enmasse.store import Store, changed_keys
 log = structlog.get_logger(__name__)
 
 LOOK_S = 1.0
-"""How often it is looked whether addresses are in use, as long as there are any that may expire."""
+"""Interval of checking addresses that may expire."""
 
 SYSTEM = "system:enmasse"
-"""Who deletes an address, in the audit trail."""
+"""User name of deletions in the audit trail."""
 
 
-class Sealing(Protocol):
-    """The engine, as far as it matters here."""
+class SealingEngine(Protocol):
+    """The part of the engine that expiry needs."""
 
     async def observe(self) -> Observed:
-        """Return the figures of this moment."""
+        """Return the present statistics."""
 
     async def seal_unused(self, uid: str, *, seal: bool) -> bool:
         """Seal an address that is not in use, or lift the seal; return whether it is sealed."""
 
 
-class Deed(NamedTuple):
-    """What was done for links, for the audit trail."""
+class AutoCreateRecord(NamedTuple):
+    """A creation or deletion, for the audit trail."""
 
     verb: str
     key: Key
     user: str | None
-    """For whom; None: without a name."""
+    """The user of the link; None: without a name."""
 
     error: EnMasseError | None = None
-    """Why it was refused."""
+    """The refusal, if it was refused."""
 
 
-Note = Callable[[Deed], None]
+Note = Callable[[AutoCreateRecord], None]
 
 
 class AutoCreation:
-    """Creates the addresses that links want."""
+    """Creates the addresses that links request."""
 
     def __init__(self, store: Store, admission: Admission, note: Note) -> None:
-        """Create in `store` through `admission`; what is done is told to `note`."""
+        """Create addresses in `store` through `admission`, and report them to `note`."""
         self._store = store
         self._admission = admission
         self._note = note
 
     async def create(self, wanted: Mapping[str, Any]) -> str | None:
-        """Create an address as `_native.pyi` says it is wanted.
+        """Create the address of a request; `_native.pyi` has its members.
 
-        Return why there will be none; None: it is declared.
+        Return the reason of a refusal; None if the address exists.
         """
         name, _, namespace = wanted["space"].partition(".")
         space = self._store.get(Key("AddressSpace", namespace, name))
@@ -96,16 +96,16 @@ class AutoCreation:
             await self._admission.create(address)
         except Conflict as error:
             if error.code in (Code.ALREADY_EXISTS, Code.ADDRESS_TAKEN):
-                # Somebody else was faster: the Plan will say what it is.
+                # A concurrent request created it; the Plan determines its type.
                 return None
             return self._refused(address, wanted["user"], error)
         except EnMasseError as error:
             return self._refused(address, wanted["user"], error)
-        self._note(Deed("create", address.key, wanted["user"]))
+        self._note(AutoCreateRecord("create", address.key, wanted["user"]))
         return None
 
     def _refused(self, address: Address, user: str | None, error: EnMasseError) -> str:
-        self._note(Deed("create", address.key, user, error))
+        self._note(AutoCreateRecord("create", address.key, user, error))
         return f"the address {address.spec.address!r} was not created: {error.message}"
 
 
@@ -116,7 +116,7 @@ def _address(
     own_name = resource_name(space.metadata.name, name)
     there = store.get(Key("Address", namespace, own_name))
     if isinstance(there, Address) and there.spec.address != name:
-        # Somebody has declared another address under the resource name that this one would have.
+        # The resource name belongs to another address.
         own_name = hashed_name(space.metadata.name, name)
     annotations = {CREATED_BY: user} if user else {}
     if creation.rule.expire_after is not None:
@@ -144,40 +144,40 @@ class _Watched:
     """An address that may expire."""
 
     address: Address
-    figures: AddressFigures | None
+    figures: AddressStatistics | None
     unused_since: float
 
 
 class Expiry:
-    """Deletes addresses of `autoCreate` that nobody has used for the time that they say."""
+    """Deletes addresses of `autoCreate` that have been unused for their expiry time."""
 
     def __init__(
-        self, store: Store, admission: Admission, engine: Sealing, clock: Clock, note: Note
+        self, store: Store, admission: Admission, engine: SealingEngine, clock: Clock, note: Note
     ) -> None:
-        """Delete from `store` through `admission` what `engine` says is not in use."""
+        """Delete from `store` through `admission` what `engine` reports as unused."""
         self._store = store
         self._admission = admission
         self._engine = engine
         self._clock = clock
         self._note = note
-        self._taken_in: int | None = None
+        self._applied_version: int | None = None
         self._watched: dict[Key, _Watched] = {}
 
     async def run(self) -> None:
-        """Look again and again, until cancelled."""
+        """Check periodically, until cancelled."""
         while True:
             try:
-                await self.look()
+                await self.check_expiry()
             except EnMasseError as error:
-                log.warning("unused addresses are not looked for", reason=error.message)
+                log.warning("check for unused addresses failed", reason=error.message)
             await self._clock.sleep(LOOK_S)
 
-    async def look(self) -> None:
-        """Delete what is over now.
+    async def check_expiry(self) -> None:
+        """Delete the addresses that have expired.
 
-        An address counts as used when it is first seen: nothing of this is kept over a restart.
+        An address counts as used when it is first seen, because use is not recorded over a restart.
         """
-        self._take_in()
+        self._apply_changes()
         if not self._watched:
             return
         observed = await self._engine.observe()
@@ -193,17 +193,17 @@ class Expiry:
                 watched.unused_since = now
                 await self._delete(key, watched.address)
 
-    def _take_in(self) -> None:
-        """Take in what has been declared and deleted since the last look."""
-        keys = changed_keys(self._store, self._taken_in)
+    def _apply_changes(self) -> None:
+        """Apply declarations and deletions since the last check."""
+        keys = changed_keys(self._store, self._applied_version)
         if keys is None:
             keys = {*self._watched, *(one.key for one in self._store.list("Address"))}
-        self._taken_in = self._store.version
+        self._applied_version = self._store.version
         for key in keys:
             if key.kind == "Address":
-                self._look_at(key)
+                self._track(key)
 
-    def _look_at(self, key: Key) -> None:
+    def _track(self, key: Key) -> None:
         found = self._store.get(key)
         if not isinstance(found, Address) or expiry_ms(found) is None or found.is_terminating:
             self._watched.pop(key, None)
@@ -220,7 +220,7 @@ class Expiry:
         if not await self._engine.seal_unused(uid, seal=True):
             return
         try:
-            # Who takes the label off keeps the address: it has another version then.
+            # Removing the label keeps the address: its version then differs.
             version = address.metadata.resource_version
             gone = await self._admission.delete(key, uid=uid, version=version)
         except EnMasseError as error:
@@ -228,12 +228,12 @@ class Expiry:
             await self._engine.seal_unused(uid, seal=False)
             return
         if gone.is_terminating and self._store.get(key) is not None:
-            # What has finalizers stays in the Plan until they are gone.
+            # An address with finalizers stays in the Plan until they are removed.
             await self._engine.seal_unused(uid, seal=False)
-        self._note(Deed("delete", key, SYSTEM))
+        self._note(AutoCreateRecord("delete", key, SYSTEM))
 
 
-def _is_used(figures: AddressFigures | None) -> bool:
+def _is_used(figures: AddressStatistics | None) -> bool:
     if figures is None:
         return False
     return any((figures.senders, figures.receivers, figures.stored, figures.waiting))

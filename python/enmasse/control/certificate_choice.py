@@ -23,13 +23,13 @@ from enmasse.plan import names_of
 from enmasse.resources import AddressSpace
 from enmasse.resources.endpoints import Endpoint
 
-TOLD_LENGTH_MAX = 16 * 1024
+TRUSTED_LENGTH_MAX = 16 * 1024
 """Maximum characters of all CAs that clients of a space get, including those of the tenant's
 chains: each endpoint and export repeats them.
 """
 
 
-AGAIN = timedelta(minutes=5)
+RETRY_INTERVAL = timedelta(minutes=5)
 """Retry interval after a failed creation."""
 
 
@@ -116,7 +116,7 @@ class _Choice:
     of_node: set[str] = field(default_factory=set)
     """Names with the node's certificate."""
 
-    by_wish: bool = False
+    is_requested: bool = False
     """Whether the node's certificate replaces a requested one of the tenant."""
 
     chains: dict[str, str] = field(default_factory=dict)
@@ -136,7 +136,9 @@ def choose(question: ChoiceInput, node: NodeIdentity, now: datetime) -> Decision
             " tls/ca.key, is unusable; restore it. The node's certificate is"
             " used"
         )
-        return Decision((), Choice(_told_of(node), ("NotShown", reason)), now, now + AGAIN)
+        return Decision(
+            (), Choice(_published_authority(node), ("NotShown", reason)), now, now + RETRY_INTERVAL
+        )
 
 
 def _decided(question: ChoiceInput, node: NodeIdentity, now: datetime) -> Decision:
@@ -151,14 +153,14 @@ def _decided(question: ChoiceInput, node: NodeIdentity, now: datetime) -> Decisi
             (f"{reason} to have a new one created. The node's certificate is used"),
         )
         since, until = (one.replace(tzinfo=now.tzinfo) for one in (datetime.min, datetime.max))
-        return Decision((), Choice(_told_of(node), problem), since, until)
+        return Decision((), Choice(_published_authority(node), problem), since, until)
     succession = followed(before, names[-1], now)
     choice = _chosen(question, node, now)
     key = signing.new_key()
     own = signing.issue(succession.current, key, "EnMasse address space", names, now)
     chain = [own]
     if node.signer.ends > now:
-        chain.append(signing.vouched(succession.current, node.signer, now))
+        chain.append(signing.cross_signed(succession.current, node.signer, now))
     # A name has one certificate: the tenant's, else the node's, else one of the CA of the space.
     elsewhere = choice.bundles.keys() | choice.of_node
     left = tuple(name for name in names if name not in elsewhere)
@@ -173,7 +175,7 @@ def _decided(question: ChoiceInput, node: NodeIdentity, now: datetime) -> Decisi
     )
     return Decision(
         certificates=tuple(certificates),
-        shown=_told(succession, choice, node),
+        shown=_reported(succession, choice, node),
         since=max([own.not_valid_before_utc, *(one.begins for one in choice.bundles.values())]),
         until=until,
         keep=succession.texts() if succession is not before else None,
@@ -213,7 +215,7 @@ def _chosen(question: ChoiceInput, node: NodeIdentity, now: datetime) -> _Choice
                 )
                 choice.problems.append(("NotNamed", message))
             choice.of_node.update(set(endpoint.hosts) - set(missing))
-            choice.by_wish |= bool(set(endpoint.hosts) - set(missing))
+            choice.is_requested |= bool(set(endpoint.hosts) - set(missing))
         elif provider is None and node.is_own:
             # Clients knew the operator's certificate before the space had its own.
             choice.of_node.update(one for one in endpoint.hosts if covers(node.certificate, one))
@@ -235,7 +237,7 @@ def _choose_bundle(
         message = f"{endpoint.name}: Secret {secret} {error.message}"
         choice.problems.append(("NotUsable", message))
         return
-    reason = bundle.untimely(now) or question.refused.get(bundle.chain_pem)
+    reason = bundle.validity_problem(now) or question.refused.get(bundle.chain_pem)
     if reason is not None:
         choice.problems.append(("NotUsable", f"{endpoint.name}: Secret {secret} {reason}"))
         choice.steps += [bundle.begins] if bundle.begins > now else []
@@ -258,28 +260,28 @@ def _choose_bundle(
         choice.chains[endpoint.name] = bundle.chain_pem
 
 
-def _told(succession: Succession, choice: _Choice, node: NodeIdentity) -> Choice:
+def _reported(succession: Succession, choice: _Choice, node: NodeIdentity) -> Choice:
     bundles = {bundle.chain_pem: bundle for bundle in choice.bundles.values()}
     trusted = [*succession.trusted]
     for bundle in bundles.values():
         trusted += [one for one in bundle.authorities if one not in trusted]
-    told = signing.chain_pem(trusted)
-    if has_too_many := len(told) > TOLD_LENGTH_MAX:
-        told = signing.chain_pem(succession.trusted)
-    if choice.by_wish:
-        told += _told_of(node)
+    trusted_pem = signing.chain_pem(trusted)
+    if has_too_many := len(trusted_pem) > TRUSTED_LENGTH_MAX:
+        trusted_pem = signing.chain_pem(succession.trusted)
+    if choice.is_requested:
+        trusted_pem += _published_authority(node)
     # A condition has one reason: problems come before what could not be listed.
     if choice.problems:
         reasons = "; ".join(message for _, message in choice.problems)
         message = f"{reasons}. A certificate signed by the CA of the space is used instead"
-        return Choice(told, (choice.problems[0][0], message), chains=choice.chains)
+        return Choice(trusted_pem, (choice.problems[0][0], message), chains=choice.chains)
     if has_too_many:
         message = (
-            f"the CAs of the tenant's certificates exceed {TOLD_LENGTH_MAX}"
+            f"the CAs of the tenant's certificates exceed {TRUSTED_LENGTH_MAX}"
             " characters and are not listed; use fewer, or remove well-known"
             " CAs from tls.crt"
         )
-        return Choice(told, ("NotTold", message), chains=choice.chains)
+        return Choice(trusted_pem, ("NotTold", message), chains=choice.chains)
     parts = [(f"signed by the CA of the space, valid until {succession.current.ends:%Y-%m-%d}")]
     if succession.following is not None:
         parts.append(f"its successor signs from {succession.next_step:%Y-%m-%d}")
@@ -288,9 +290,9 @@ def _told(succession: Succession, choice: _Choice, node: NodeIdentity) -> Choice
         parts.append(f"the tenant's certificate for {hosts}, valid until {bundle.ends:%Y-%m-%d}")
     if choice.of_node:
         parts.append(f"the node's certificate for {', '.join(sorted(choice.of_node))}")
-    return Choice(told, message="; ".join(parts), chains=choice.chains)
+    return Choice(trusted_pem, message="; ".join(parts), chains=choice.chains)
 
 
-def _told_of(node: NodeIdentity) -> str:
+def _published_authority(node: NodeIdentity) -> str:
     """Return the CA of the node's certificate, if it is ours to publish."""
     return "" if node.is_own else node.authority

@@ -1,7 +1,7 @@
 """Keeps the declared state of a process equal to its store.
 
-Admission and the compiler read the same state, so it never contains what a request may yet undo:
-requests are decided in overlays, and enter the state once they are in the store.
+Admission and the compiler read the same state, so it never contains undecided requests: they are
+decided in overlays, and enter the state once they are in the store.
 """
 
 from enmasse.plan import DeclaredState

@@ -1,7 +1,8 @@
 """Usage of deleted address spaces: a space created again under the same name continues it until the
 period ends, so that an allowance cannot be used twice.
 
-A ConfigMap per namespace, `usage.NAMESPACE`, holds it beside the plans, where tenants have no role.
+A ConfigMap per namespace, `usage.NAMESPACE`, holds it in the namespace of the plans, where tenants
+have no role.
 It survives the process and is shared by all processes of the store.
 """
 
@@ -78,7 +79,7 @@ class DeletedUsage:
 
         Raises: Unavailable if the store fails; the next call retries.
         """
-        self._forget(now)
+        self._drop_past_periods(now)
         if not self._unwritten:
             return
         some = sorted(self._unwritten)
@@ -95,7 +96,7 @@ class DeletedUsage:
             self._unwritten.update(some)
             raise
 
-    def _forget(self, now: datetime) -> None:
+    def _drop_past_periods(self, now: datetime) -> None:
         current = periods_of(now)
         for namespace, records in list(self._records.items()):
             over = [

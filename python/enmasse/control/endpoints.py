@@ -35,7 +35,7 @@ DEFAULTS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PlatformListeners:
     """The listeners of the platform."""
 
     host: str
@@ -45,7 +45,7 @@ class Place:
     """Of the enabled listeners."""
 
 
-class Said(NamedTuple):
+class ConditionUpdate(NamedTuple):
     """One condition."""
 
     kind: str
@@ -56,18 +56,18 @@ class Said(NamedTuple):
 
 def with_endpoints(
     space: AddressSpace,
-    place: Place | None,
+    place: PlatformListeners | None,
     shown: Choice | None,
     export_problem: str | None,
     now: datetime,
 ) -> AddressSpace:
     """Return a space whose status has its endpoints, certificates and unimplemented parts."""
     status = space.status
-    said = [one for one in _conditions(space, place, shown, export_problem) if one is not None]
+    condition = [one for one in _conditions(space, place, shown, export_problem) if one is not None]
     # Each condition is removed first, so that one that no longer applies does not stay.
     for kind in (CERTIFICATE, EXPOSED, EXPORTED, NETWORK_POLICY, CONNECTORS):
         conditions = without(status.conditions, kind)
-        for one in said:
+        for one in condition:
             if one.kind == kind:
                 conditions = stated(
                     status,
@@ -114,7 +114,7 @@ def _leads_to_socket(endpoint: Endpoint) -> bool:
 
 
 def endpoint_statuses(
-    space: AddressSpace, place: Place, shown: Choice | None
+    space: AddressSpace, place: PlatformListeners, shown: Choice | None
 ) -> tuple[EndpointStatus, ...]:
     """Return hosts, ports and certificates of the endpoints of a space."""
     trusted, chains = (shown.trusted, shown.chains) if shown else ("", {})
@@ -140,7 +140,9 @@ def endpoint_statuses(
     return tuple(found)
 
 
-def _outside(endpoint: Endpoint, place: Place) -> tuple[str | None, tuple[NamedPort, ...]]:
+def _outside(
+    endpoint: Endpoint, place: PlatformListeners
+) -> tuple[str | None, tuple[NamedPort, ...]]:
     """Return host name and ports for external clients, if any."""
     expose = endpoint.expose
     if expose is None:
@@ -168,16 +170,19 @@ def is_host_name(host: str) -> bool:
 
 
 def _conditions(
-    space: AddressSpace, place: Place | None, shown: Choice | None, export_problem: str | None
-) -> Iterator[Said | None]:
-    yield _certificate_said(shown) if shown else None
-    yield _exposed_said(space, place) if place else None
+    space: AddressSpace,
+    place: PlatformListeners | None,
+    shown: Choice | None,
+    export_problem: str | None,
+) -> Iterator[ConditionUpdate | None]:
+    yield _certificate_condition(shown) if shown else None
+    yield _exposed_condition(space, place) if place else None
     if any(one.exports for one in space.spec.endpoints):
         problem = export_problem
         reason = "NotAllWritten" if problem else "Written"
-        yield Said(EXPORTED, not problem, reason, problem or "")
+        yield ConditionUpdate(EXPORTED, not problem, reason, problem or "")
     if space.spec.network_policy is not None:
-        yield Said(
+        yield ConditionUpdate(
             NETWORK_POLICY,
             False,
             "NoPods",
@@ -185,16 +190,16 @@ def _conditions(
         )
     if space.spec.connectors:
         message = "connectors are stored but not implemented"
-        yield Said(CONNECTORS, False, "NotServed", message)
+        yield ConditionUpdate(CONNECTORS, False, "NotServed", message)
 
 
-def _certificate_said(shown: Choice) -> Said:
+def _certificate_condition(shown: Choice) -> ConditionUpdate:
     if shown.problem is not None:
-        return Said(CERTIFICATE, False, *shown.problem)
-    return Said(CERTIFICATE, True, "Served", shown.message)
+        return ConditionUpdate(CERTIFICATE, False, *shown.problem)
+    return ConditionUpdate(CERTIFICATE, True, "Served", shown.message)
 
 
-def _exposed_said(space: AddressSpace, place: Place) -> Said | None:
+def _exposed_condition(space: AddressSpace, place: PlatformListeners) -> ConditionUpdate | None:
     undone = []
     for endpoint in space.spec.endpoints:
         if endpoint.service != "messaging":
@@ -216,10 +221,10 @@ def _exposed_said(space: AddressSpace, place: Place) -> Said | None:
         else:
             undone.append(f"{endpoint.name}: the platform does not listen there (--host, ports)")
     if undone:
-        return Said(EXPOSED, False, "NotAllExposed", "; ".join(undone))
+        return ConditionUpdate(EXPOSED, False, "NotAllExposed", "; ".join(undone))
     if any(one.expose for one in space.spec.endpoints):
         message = "served by the node's listeners; create DNS records for the hosts"
-        return Said(EXPOSED, True, "Exposed", message)
+        return ConditionUpdate(EXPOSED, True, "Exposed", message)
     return None
 
 

@@ -30,7 +30,7 @@ _QUIET = ("Active", "Configuring", "Terminating")
 _NAME_LENGTH_MAX = 200
 
 
-class Happened(NamedTuple):
+class EventDetails(NamedTuple):
     """An event of a resource: a reason for programs, a message for people."""
 
     resource: Declared
@@ -39,13 +39,13 @@ class Happened(NamedTuple):
     is_warning: bool
 
 
-def happened(before: Declared, after: Declared) -> Happened | None:
+def event_of_change(before: Declared, after: Declared) -> EventDetails | None:
     """Return the event of a status change, if there is one."""
     was, now = (find(one.status.conditions, READY) for one in (before, after))
     if now is None or (was and (was.reason, was.message) == (now.reason, now.message)):
         return None
     message = now.message or "the node serves it"
-    return Happened(after, now.reason, message, after.status.phase not in _QUIET)
+    return EventDetails(after, now.reason, message, after.status.phase not in _QUIET)
 
 
 class Events:
@@ -62,7 +62,7 @@ class Events:
             for one in sorted(there, key=lambda one: (one.last_timestamp or "", one.key))
         )
 
-    async def record(self, news: Iterable[Happened]) -> None:
+    async def record(self, news: Iterable[EventDetails]) -> None:
         """Record simultaneous events."""
         now = rfc3339(self._clock.now())
         events: dict[Key, Event] = {}
@@ -74,10 +74,10 @@ class Events:
             self._written[identity] = event.key
             events[event.key] = event
         await self._store.put(list(events.values()))
-        if gone := self._forget():
+        if gone := self._beyond_limit():
             await self._store.delete(gone)
 
-    def _forget(self) -> list[Key]:
+    def _beyond_limit(self) -> list[Key]:
         """Return the events beyond the limit: the oldest of the namespaces with the most."""
         excess = len(self._written) - self._maximum
         if excess <= 0:
@@ -100,7 +100,7 @@ def _again(event: Event, now: str) -> Event:
     return event.model_copy(update={"count": event.count + 1, "last_timestamp": now})
 
 
-def _event(one: Happened, now: str) -> Event:
+def _event(one: EventDetails, now: str) -> Event:
     metadata = one.resource.metadata
     begin = metadata.name[:_NAME_LENGTH_MAX].rstrip("-.")
     return Event(

@@ -51,21 +51,21 @@ RESYNC_S = 300.0
 class Manager:
     """Runs the reconcilers on one work queue, in the process that leads.
 
-    Construct it; give it what the process knows (`usage.recover`, `services.note`,
+    Construct it; pass in the state of the process (`usage.recover`, `services.note`,
     `certificates.set_node`); `catch_up` once, after which declared resources are served;
-    `exports.set_place` once the listeners are open; then `run` until cancelled.
+    `exports.set_listeners` once the listeners are open; then `run` until cancelled.
 
     A pass calls the reconcilers in this order, because each step reads the results of the former:
 
     1. `usage.declare`, `plan.declare`: take changed resources. Usage first, so that the record of a
        deleted space ends with its last traffic.
-    2. `plan.compile`: what should be served. `usage.judge` needs the compiled plans of spaces, and
-       `plan.exhaust` adds its decision to the Plan.
+    2. `plan.compile`: what should be served. The compiled plans of spaces are input of
+       `usage.decide_exhausted`, whose decision `plan.exhaust` adds to the Plan.
     3. `certificates`: before the Plan, so that the first client of a space gets its certificate.
     4. `plan.serve`: the engine applies the Plan and confirms it. A refusal is reported by the
        statuses before the pass fails.
     5. `status`: reports all of that.
-    6. `exports`: they contain what the statuses say.
+    6. `exports`: they contain the data of the statuses.
     """
 
     def __init__(
@@ -209,9 +209,9 @@ class Manager:
     async def _collect(self, batch: Batch) -> None:
         """Put waiting work and the changes of the store into the batch.
 
-        The compiler reads the store as it is, not as it was when the pass began. So after the last
-        `await` the rest of the changes is taken: no resource is compiled that usage, certificates
-        and exports have not been told of.
+        The compiler reads the present store, not that at the begin of the pass. So the remaining
+        changes are applied after the last `await`: usage, certificates and exports receive every
+        resource that is compiled.
         """
         if self._inventory.is_new:
             self.usage.read_ended()
@@ -254,9 +254,9 @@ class Manager:
         return taken
 
     async def _reconcile(self, batch: Batch, version: int) -> None:
-        """Call the reconcilers, in the order that the class explains."""
+        """Call the reconcilers, in the order of the class's docstring."""
         batch.keys |= self.plan.compile()
-        batch.keys |= self.usage.judge()
+        batch.keys |= self.usage.decide_exhausted()
         self.plan.exhaust(self.usage.exhausted)
         await self.plan.publish()
         uncertified = await self.certificates.reconcile(batch)

@@ -5,10 +5,10 @@ The node does not confirm users: they are in force once the Plan is applied.
 
 from enmasse.control.status import (
     Check,
-    left_out_of_the_plan,
+    excluded_from_plan,
     plan_not_applied,
     plan_refused,
     terminating,
 )
 
-CHAIN: tuple[Check, ...] = (terminating, left_out_of_the_plan, plan_refused, plan_not_applied)
+CHAIN: tuple[Check, ...] = (terminating, excluded_from_plan, plan_refused, plan_not_applied)

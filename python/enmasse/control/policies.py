@@ -28,7 +28,7 @@ from enmasse.plan.declared import (
     host_name,
     unique_names,
 )
-from enmasse.plan.growth import lost_room, outgrown_quota
+from enmasse.plan.growth import exceeded_by_new_plan, outgrown_quota
 from enmasse.resources import (
     DEFAULT_NAMESPACE,
     Address,
@@ -93,8 +93,8 @@ class World:
     def plans_of(self, namespace: str) -> list[str]:
         """Return the plans for address spaces of a namespace; `*` is any."""
         found = self.after.get(Key("Namespace", "", namespace))
-        said = found.metadata.annotations.get(PLANS) if found else None
-        names = (self.bounds.plans if said is None else said).split(",")
+        annotation = found.metadata.annotations.get(PLANS) if found else None
+        names = (self.bounds.plans if annotation is None else annotation).split(",")
         return [name.strip() for name in names if name.strip()]
 
     def address_named(self, beside: Resource, name: str) -> Address | None:
@@ -152,9 +152,9 @@ def name_taken(resource: Resource, _: Resource | None, world: World) -> EnMasseE
         if owner is None:
             continue
         if isinstance(resource, AddressSpace):
-            whose = _whose(owner, resource)
+            owned_by = _display_name(owner, resource)
             where = (
-                f"would be the realm of its users, which belongs to {whose}; choose another name"
+                f"would be the realm of its users, which belongs to {owned_by}; choose another name"
             )
             fault = Fault("metadata.name", f"{name[-1]!r} {where}")
         elif resource.unique:
@@ -264,17 +264,17 @@ def host_taken(resource: Resource, before: Resource | None, world: World) -> EnM
     for field, host in asked.items():
         others = [key for key in world.after.owners(host_name(host)) if key != resource.key]
         if host in world.hosts:
-            whose = "the platform itself"
+            owned_by = "the platform itself"
         elif others:
-            whose = _whose(others[0], resource)
+            owned_by = _display_name(others[0], resource)
         else:
             continue
-        fault = Fault(field, f"{host!r} already belongs to {whose}; choose another")
+        fault = Fault(field, f"{host!r} already belongs to {owned_by}; choose another")
         return Conflict(Code.ADDRESS_TAKEN, f"{resource.key}: {fault}", faults=[fault])
     return None
 
 
-def _whose(space: Key, asking: Resource) -> str:
+def _display_name(space: Key, asking: Resource) -> str:
     """Return how a space is named to a tenant, who may not own it."""
     if space.namespace == asking.metadata.namespace:
         return f"address space {space.name}"
@@ -322,7 +322,7 @@ def quota_exceeded(changed: Changed, world: World) -> EnMasseError | None:
         if not isinstance(space, AddressSpace):
             continue
         chooses = any(isinstance(one, AddressSpace) for one, _ in members)
-        if chooses and (lost := lost_room(world.after, home)):
+        if chooses and (lost := exceeded_by_new_plan(world.after, home)):
             return _no_room(space, space, lost)
         if excess := outgrown_quota(world.after, home):
             return _no_room(_last_grown(members, excess, world) or space, space, excess)

@@ -48,29 +48,29 @@ class Recorder:
         saved = self._clock.monotonic()
         try:
             while True:
-                await self._look()
+                await self._sample()
                 if self._clock.monotonic() - saved >= SAVE_S:
                     saved = self._clock.monotonic()
-                    await self._look_at_rest()
+                    await self._sample_stored()
                     await self._save()
-                self._keep()
+                self._write_interim()
                 await self._clock.sleep(LOOK_S)
         finally:
-            await self._look()
-            self._keep()
+            await self._sample()
+            self._write_interim()
             with suppress(TimeoutError):
                 async with asyncio.timeout(LAST_SAVE_S):
                     await self._save()
-            self._keep()
+            self._write_interim()
 
-    async def _look(self) -> None:
+    async def _sample(self) -> None:
         await self._usage.sample()
 
-    def _keep(self) -> None:
+    def _write_interim(self) -> None:
         if self._interim is not None:
             self._interim.write(self._usage.unsaved())
 
-    async def _look_at_rest(self) -> None:
+    async def _sample_stored(self) -> None:
         stored: dict[str, int] = {}
         try:
             observed = await self._engine.observe()

@@ -29,13 +29,13 @@ class SecretPasswords:
         self._derived: dict[Key, tuple[str, tuple[Verifier, ...]]] = {}
         """The Secret value of the verifiers, and the verifiers."""
 
-        self._owed: defaultdict[str, dict[Key, None]] = defaultdict(dict)
+        self._pending: defaultdict[str, dict[Key, None]] = defaultdict(dict)
         """Users with pending checks by namespace, longest waiting first."""
 
     @property
     def waiting(self) -> set[Key]:
         """Users whose password is determined by another pass."""
-        return set(chain.from_iterable(self._owed.values()))
+        return set(chain.from_iterable(self._pending.values()))
 
     def put(self, key: Key, user: MessagingUser | None) -> MessagingUser | None:
         """Apply the present state of a user, None if deleted; return the user with its cached
@@ -54,7 +54,7 @@ class SecretPasswords:
             self._derived.pop(key, None)
         self._users[key] = user
         self._by_secret[_secret(user)].add(key)
-        self._owed[key.namespace][key] = None
+        self._pending[key.namespace][key] = None
         return self._with(key, user)
 
     async def derive(self, changed: Iterable[Key]) -> list[MessagingUser]:
@@ -63,8 +63,8 @@ class SecretPasswords:
         """
         for secret in changed:
             if users := self._by_secret.get(secret):
-                self._owed[secret.namespace] |= dict.fromkeys(users)
-        rounds = zip_longest(*self._owed.values())
+                self._pending[secret.namespace] |= dict.fromkeys(users)
+        rounds = zip_longest(*self._pending.values())
         some = list(islice(filter(None, chain.from_iterable(rounds)), AT_ONCE))
         differing = await asyncio.gather(*(self._renew(key, self._users[key]) for key in some))
         for key in some:
@@ -77,10 +77,10 @@ class SecretPasswords:
 
     def _done(self, key: Key) -> None:
         """Mark a user as done; the others of its namespace go to the end of the queue."""
-        owed = self._owed.pop(key.namespace, {})
-        owed.pop(key, None)
-        if owed:
-            self._owed[key.namespace] = owed
+        pending = self._pending.pop(key.namespace, {})
+        pending.pop(key, None)
+        if pending:
+            self._pending[key.namespace] = pending
 
     async def _renew(self, key: Key, user: MessagingUser) -> bool:
         """Derive verifiers from the present Secret of a user; return whether they changed."""

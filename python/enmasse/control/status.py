@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from enmasse.base.errors import EnMasseError
 from enmasse.engines import Proof
-from enmasse.plan import LeftOut
+from enmasse.plan import OutcomeReason
 from enmasse.resources import Declared, Key, Status
 from enmasse.resources.conditions import ready_status
 from enmasse.resources.model import Phase
@@ -42,10 +42,10 @@ class Seen:
     version: int
     """Version of the compiled Plan."""
 
-    left_out: Mapping[Key, LeftOut]
+    excluded: Mapping[Key, OutcomeReason]
     """Resources excluded from that Plan, with reasons."""
 
-    waiting: Mapping[Key, LeftOut]
+    waiting: Mapping[Key, OutcomeReason]
     """Resources in it with missing references, and the references."""
 
     proof: Proof | None
@@ -71,10 +71,10 @@ def terminating(resource: Declared, _: Seen) -> Finding | None:
     return Finding("Terminating", "Deleted", f"waiting for finalizers: {names}")
 
 
-def left_out_of_the_plan(resource: Declared, seen: Seen) -> Finding | None:
+def excluded_from_plan(resource: Declared, seen: Seen) -> Finding | None:
     """It conflicts with other resources."""
-    left_out = seen.left_out.get(resource.key)
-    return Finding("Pending", left_out.reason, left_out.message) if left_out else None
+    excluded = seen.excluded.get(resource.key)
+    return Finding("Pending", excluded.reason, excluded.message) if excluded else None
 
 
 def plan_refused(resource: Declared, seen: Seen) -> Finding | None:

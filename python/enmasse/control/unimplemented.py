@@ -28,7 +28,7 @@ _PARTS = ("admin", "broker", "router", "router.policy")
 """Parts of an infra config that are reported field by field."""
 
 
-class Kept(NamedTuple):
+class UnimplementedPart(NamedTuple):
     """A condition and its reason."""
 
     kind: str
@@ -38,26 +38,28 @@ class Kept(NamedTuple):
 
 def with_unimplemented(resource: Declared, now: datetime) -> Declared:
     """Return a resource whose status reports its unimplemented parts."""
-    said = {one.kind: one for one in _kept(resource)}
+    parts_by_kind = {one.kind: one for one in _unimplemented_parts(resource)}
     for kind in (FORWARDERS, PROVIDER, FIELDS):
-        one = said.get(kind)
+        one = parts_by_kind.get(kind)
         resource = with_unmet(resource, kind, (one.reason, one.message) if one else None, now)
     return resource
 
 
-def _kept(resource: Declared) -> Iterator[Kept]:
+def _unimplemented_parts(resource: Declared) -> Iterator[UnimplementedPart]:
     if isinstance(resource, Address) and resource.spec.forwarders:
         message = "forwarders are stored but not implemented"
-        yield Kept(FORWARDERS, "NotServed", message)
+        yield UnimplementedPart(FORWARDERS, "NotServed", message)
     elif isinstance(resource, MessagingUser) and resource.kept_fields:
         fields = ", ".join(f"spec.authentication.{name}" for name in resource.kept_fields)
         message = f"stored but not implemented; the user is identified by spec.username: {fields}"
-        yield Kept(PROVIDER, "NotServed", message)
+        yield UnimplementedPart(PROVIDER, "NotServed", message)
     elif isinstance(resource, InfraConfig):
         spec = resource.document()["spec"]
         fields = ", ".join(f"spec.{name}" for name in _given(spec) if name not in SERVED)
         if fields:
-            yield Kept(FIELDS, "NotServed", f"stored without effect on a single node: {fields}")
+            yield UnimplementedPart(
+                FIELDS, "NotServed", f"stored without effect on a single node: {fields}"
+            )
 
 
 def _given(document: Mapping[str, Any], above: str = "") -> Iterator[str]:

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from enmasse.base.clock import rfc3339
-from enmasse.engines import SpaceFigures
+from enmasse.engines import SpaceStatistics
 from enmasse.resources import AddressSpace
 from enmasse.resources.address_space import PERIODS_KEPT, Usage
 from enmasse.resources.address_space_plan import Allowance
@@ -57,12 +57,12 @@ class _Meter:
 
     def __init__(self, usage: Iterable[Usage]) -> None:
         self.usage = self.saved = tuple(usage)
-        self.seen: SpaceFigures | None = None
+        self.seen: SpaceStatistics | None = None
 
     def of(self, period: Period) -> Usage:
         if self.usage and self.usage[0].period == period.name:
             return self.usage[0]
-        return next((one for one in self.usage if one.period == period.name), _nothing(period))
+        return next((one for one in self.usage if one.period == period.name), _empty(period))
 
     @property
     def unsaved(self) -> tuple[Usage, ...]:
@@ -76,7 +76,7 @@ class _Meter:
         """Merge known periods that are ahead of the written ones."""
         for one in sorted(known, key=lambda one: one.period):
             record = next((now for now in self.usage if now.period == one.period), None)
-            now = _most(record, one) if record is not None else one
+            now = _merged(record, one) if record is not None else one
             if now != record:
                 self.put(now)
 
@@ -84,11 +84,11 @@ class _Meter:
         others = [one for one in self.usage if one.period != now.period]
         self.usage = (now, *others)[:PERIODS_KEPT]
 
-    def count(self, figures: SpaceFigures, period: Period) -> None:
+    def count(self, figures: SpaceStatistics, period: Period) -> None:
         before = self.seen
         if before is None or figures.messages_in < before.messages_in:
             # Its counters started at zero, possibly again.
-            before = SpaceFigures(figures.uid, figures.name)
+            before = SpaceStatistics(figures.uid, figures.name)
         self.seen, record = figures, self.of(period)
         now = record.model_copy(
             update={
@@ -132,7 +132,7 @@ class Book:
 
     def count(
         self,
-        figures: Iterable[SpaceFigures],
+        figures: Iterable[SpaceStatistics],
         allowance_of: Callable[[str], Allowance | None],
         now: datetime,
     ) -> set[str]:
@@ -174,7 +174,7 @@ class Book:
             allowance = allowance_of(uid) if meter.usage else None
             if allowance is not None:
                 period = period_of(now, allowance)
-                if spent := _spent(meter.of(period), allowance):
+                if spent := _exhausted_part(meter.of(period), allowance):
                     found[uid] = (
                         f"{spent}: senders get no credit until {rfc3339(period.end)}, or until the"
                         " plan of the address space allows more"
@@ -197,7 +197,7 @@ class Book:
             if (meter := self._meters.get(uid)) is not None:
                 meter.saved = usage
 
-    def told(
+    def with_usage(
         self, space: AddressSpace, allowance: Allowance | None, spent: str | None, now: datetime
     ) -> AddressSpace:
         """Return a space whose status has its record and the condition for sending."""
@@ -222,7 +222,7 @@ class Book:
         return space.with_status(status.model_copy(update=update))
 
 
-def _most(one: Usage, other: Usage) -> Usage:
+def _merged(one: Usage, other: Usage) -> Usage:
     """Merge two records of a period. Records only grow, and one is an earlier or later state of the
     other.
     """
@@ -232,11 +232,11 @@ def _most(one: Usage, other: Usage) -> Usage:
     )
 
 
-def _nothing(period: Period) -> Usage:
+def _empty(period: Period) -> Usage:
     return Usage(period=period.name)
 
 
-def _spent(usage: Usage, allowance: Allowance) -> str | None:
+def _exhausted_part(usage: Usage, allowance: Allowance) -> str | None:
     """Return the part of an allowance that is used up, or None."""
     for what, used, most in (
         ("messages", usage.messages_in, allowance.messages),

@@ -1,7 +1,7 @@
 """The work queue of the control plane: what the next pass reconciles.
 
 As in a Kubernetes work queue a key is in it at most once, so a burst of changes is one piece of
-work, and a failed batch comes back with the others. Unlike there a pass takes everything at once:
+work, and a failed batch is put back. Unlike there a pass takes everything at once:
 a Plan is a whole, and one Plan for a thousand changes costs as much as one for a single change.
 The queue is bounded by the number of resources.
 """
@@ -67,7 +67,7 @@ class WorkQueue:
         self._next.add(batch)
 
     def take(self) -> Batch:
-        """Return the collected work, and start collecting anew."""
+        """Return the collected work, and start with an empty batch."""
         taken, self._next = self._next, Batch()
         return taken
 

@@ -1,8 +1,8 @@
-"""A message through the node now and then, by the way that clients' messages take.
+"""Periodic messages through the node, by the path of clients' messages.
 
-It goes to addresses of a space of its own, which no client can come into, no resource declares and
-no figures tell of: a worker takes the connection in, routes, and on disk the journal stores. A
-tenant's address is never used.
+They use addresses of a space of their own, which clients cannot use, resources do not declare and
+statistics exclude. A worker accepts the connection and routes the message, and with a disk the
+journal stores it. A tenant's address is never used.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ import structlog
 from enmasse.base.clock import Clock
 from enmasse.base.errors import EnMasseError, Exhausted
 from enmasse.client import Connection, connect_within
-from enmasse.engines.protocol import CanaryFigures
+from enmasse.engines.protocol import CanaryStatistics
 from enmasse.messaging import Message, Properties, Value
 from enmasse.native import Node
 from enmasse.plan.model import (
@@ -31,13 +31,13 @@ from enmasse.plan.model import (
 log = structlog.get_logger(__name__)
 
 INTERVAL_S = 30.0
-"""From one message to the next."""
+"""Interval of messages."""
 
 TIMEOUT_S = 10.0
-"""For so long a message may be under way."""
+"""Maximum time of a message in flight."""
 
 SPACE_NAME = "$health"
-"""No space that is declared can have such a name."""
+"""The name of the space. Declared spaces cannot have such a name."""
 
 _LATE = f"the canary message did not return within {TIMEOUT_S:g} s"
 _USER = "canary"
@@ -51,11 +51,11 @@ _STORED = PlannedAddress(
     limits=AddressLimits(messages=100, on_full="dropOldest"),
 )
 UIDS = frozenset({_DIRECT.uid, _STORED.uid})
-"""Of the addresses of that space."""
+"""Uids of the addresses of that space."""
 
 
 def health_space(*, has_journal: bool) -> PlannedSpace:
-    """Return the space, with an address on disk where there is a disk."""
+    """Return the space; with a journal it has an address on disk."""
     return PlannedSpace(
         uid="enmasse-health",
         names=(SPACE_NAME,),
@@ -71,44 +71,44 @@ def health_space(*, has_journal: bool) -> PlannedSpace:
 
 
 class Canary:
-    """Sends the messages through one node."""
+    """Sends the messages through one node, and counts failures."""
 
     def __init__(self, node: Node, clock: Clock) -> None:
-        """Nothing is asked of the node yet."""
+        """Send nothing before `run`."""
         self._node = node
         self._clock = clock
-        self._figures = CanaryFigures()
-        self._left_at: float | None = None
+        self._figures = CanaryStatistics()
+        self._sent_at: float | None = None
 
     @cached_property
     def space(self) -> PlannedSpace:
-        """The space that has to be in the Plan of the node."""
+        """The space to add to the Plan of the node."""
         return health_space(has_journal=self._node.journal() is not None)
 
     @property
-    def figures(self) -> CanaryFigures:
-        """What became of them up to now."""
-        left_at = self._left_at
-        if left_at is None or self._clock.monotonic() - left_at <= 2 * TIMEOUT_S:
+    def figures(self) -> CanaryStatistics:
+        """The results so far."""
+        sent_at = self._sent_at
+        if sent_at is None or self._clock.monotonic() - sent_at <= 2 * TIMEOUT_S:
             return self._figures
-        # Not even the end of the time it had was noticed, because the connection does not close.
+        # Even the time-out has not ended it, because the connection does not close.
         return self._figures._replace(problem=_LATE)
 
     async def run(self) -> None:
         """Send until cancelled."""
         while True:
-            await self.fly()
+            await self.send_once()
             await self._clock.sleep(INTERVAL_S)
 
-    async def fly(self) -> None:
-        """Send one to each address, and note what became of it."""
-        self._left_at = self._clock.monotonic()
+    async def send_once(self) -> None:
+        """Send one to each address, and record the result."""
+        self._sent_at = self._clock.monotonic()
         problem = await self._problem()
-        self._left_at = None
+        self._sent_at = None
         if problem is not None and self._figures.problem is None:
             log.warning("canary-failed", reason=problem)
         sent, failed, _ = self._figures
-        self._figures = CanaryFigures(sent + 1, failed + (problem is not None), problem)
+        self._figures = CanaryStatistics(sent + 1, failed + (problem is not None), problem)
 
     async def _problem(self) -> str | None:
         try:
@@ -117,19 +117,19 @@ class Canary:
                 connect_within(self._node, SPACE_NAME, _USER) as session,
             ):
                 for address in self.space.addresses:
-                    await _carry(session, address.name)
+                    await _send_and_receive(session, address.name)
         except TimeoutError:
             return _LATE
         except Exhausted:
-            # clients have all connections: nothing is wrong with the node, and nothing was learnt
+            # Clients use all connections: the node works, and the result is unknown.
             return self._figures.problem
         except EnMasseError as error:
             return f"the canary message was not delivered: {error.message}"
         return None
 
 
-async def _carry(session: Connection, name: str) -> None:
-    """Send a message and take it again; others are from flights that failed, and go."""
+async def _send_and_receive(session: Connection, name: str) -> None:
+    """Send a message and receive it; discard messages of failed attempts."""
     message = Message(body=Value("PING"), properties=Properties(message_id=uuid4()))
     async with session.receiver(name) as receiver, session.sender(name) as sender:
         outcome = await sender.post(message)

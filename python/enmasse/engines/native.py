@@ -14,20 +14,20 @@ from enmasse.base.clock import Clock, SystemClock
 from enmasse.base.errors import Code, EnMasseError, Missing
 from enmasse.engines.canary import UIDS, Canary
 from enmasse.engines.protocol import (
-    AddressFigures,
+    AddressStatistics,
     Connection,
     Failure,
-    JournalFigures,
+    JournalStatistics,
     Observed,
     Operation,
     Proof,
     ServerCertificate,
     Slice,
     SliceDone,
-    SpaceFigures,
+    SpaceStatistics,
     StoredMessage,
-    Unshown,
-    WorkerFigures,
+    UnusableCertificate,
+    WorkerStatistics,
 )
 from enmasse.native import Node, decode_message
 from enmasse.plan import Plan
@@ -35,22 +35,22 @@ from enmasse.plan import Plan
 log = structlog.get_logger(__name__)
 
 EVENTS_PER_TURN = 512
-"""Events logged before other tasks get their turn."""
+"""Maximum events logged before other tasks run."""
 
 LOGINS_PER_TURN = 64
-"""Logins taken before other tasks get their turn."""
+"""Maximum logins fetched before other tasks run."""
 
 CREATIONS_PER_TURN = 64
-"""Addresses to create that are taken before other tasks get their turn."""
+"""Maximum creation requests fetched before other tasks run."""
 
 Answer = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
-"""Decides a login; both sides are as `_native.pyi` says."""
+"""Decides a login; `_native.pyi` has the members of both mappings."""
 
 Create = Callable[[Mapping[str, Any]], Awaitable[str | None]]
-"""Creates an address that a link wants, as `_native.pyi` says; returns why there will be none."""
+"""Creates the address of a request from `_native.pyi`; returns the reason of a refusal."""
 
 JOURNAL_CHECK_S = 1.0
-"""How often it is looked whether the journal still takes messages."""
+"""Interval of checking whether the journal has stopped."""
 
 WARNINGS = frozenset(
     {
@@ -59,63 +59,65 @@ WARNINGS = frozenset(
         *("journal-unreadable", "journal-readable"),
     }
 )
-"""Events an operator should see at once; the rest is for following one connection."""
+"""Events logged as warnings; others serve to trace a single connection."""
 
 WARNINGS_A_SECOND = 20
-"""Warnings of one kind that are logged in a second; the next one says how many were not. Else who
-is refused again and again has this process write logs for them, and others wait."""
+"""Maximum logged warnings of one kind per second; the next warning has the number of the others.
+Otherwise repeated refusals of one client would fill the log and delay others."""
 
-_ADDRESS_MEMBERS = {to_camel(name): name for name in AddressFigures._fields}
-_WORKER_MEMBERS = [to_camel(name) for name in WorkerFigures._fields]
-_SPACE_MEMBERS = [to_camel(name) for name in SpaceFigures._fields]
-_JOURNAL_MEMBERS = [to_camel(name) for name in JournalFigures._fields]
+_ADDRESS_MEMBERS = {to_camel(name): name for name in AddressStatistics._fields}
+_WORKER_MEMBERS = [to_camel(name) for name in WorkerStatistics._fields]
+_SPACE_MEMBERS = [to_camel(name) for name in SpaceStatistics._fields]
+_JOURNAL_MEMBERS = [to_camel(name) for name in JournalStatistics._fields]
 _Result = TypeVar("_Result")
 
 
 class NativeEngine:
-    """An `Engine` over a `Node`. Calls that may wait run in a thread, one after another."""
+    """An `Engine` over a `Node`. Blocking calls run in a thread, one at a time."""
 
     def __init__(self, node: Node, clock: Clock | None = None) -> None:
-        """Drive `node`."""
+        """Control `node`."""
         self._node = node
         self._clock = clock or SystemClock()
         self._calling = asyncio.Lock()
         self._bounds = {kind: Bounded(self._clock, WARNINGS_A_SECOND) for kind in WARNINGS}
         self._canary = Canary(node, self._clock)
-        self._usage: tuple[str, Sequence[SpaceFigures]] = "", ()
+        self._usage: tuple[str, Sequence[SpaceStatistics]] = "", ()
         """The last report of the node about its spaces, and its parsed form."""
 
     async def apply(self, plan: Plan) -> Proof:
-        """Serve this Plan from now on."""
+        """Serve this Plan, and return the confirmation."""
         whole = plan.model_copy(update={"spaces": (*plan.spaces, self._canary.space)})
         return _proof(await self._call(self._node.apply, whole), self._damaged())
 
     async def prove(self) -> Proof:
-        """Say what is served at this moment."""
+        """Return the present confirmation."""
         return _proof(await self._call(self._node.proof), self._damaged())
 
     async def show_certificates(
         self, spaces: Mapping[str, Sequence[ServerCertificate]]
-    ) -> Sequence[Unshown]:
-        """Show certificates of spaces from the next handshake on."""
-        told = [
+    ) -> Sequence[UnusableCertificate]:
+        """Use certificates of spaces from the next handshake on."""
+        receivers = [
             {"uid": uid, "certificates": [asdict(one) for one in certificates]}
             for uid, certificates in spaces.items()
         ]
-        unshown = await self._call(self._node.show_certificates, told)
-        return [Unshown(one["uid"], tuple(one["names"]), one["reason"]) for one in unshown]
+        unusable = await self._call(self._node.show_certificates, receivers)
+        return [
+            UnusableCertificate(one["uid"], tuple(one["names"]), one["reason"]) for one in unusable
+        ]
 
     async def observe(self) -> Observed:
-        """Return the figures of this moment."""
+        """Return the present statistics."""
         return await self._call(self._observe)
 
-    async def usage(self) -> Sequence[SpaceFigures]:
-        """Return what spaces carry."""
+    async def usage(self) -> Sequence[SpaceStatistics]:
+        """Return the traffic of spaces."""
         text = self._node.usage()
         if text != self._usage[0]:
-            # Most of the time most nodes rest: then nothing is read that was read before.
+            # Parsed only if changed: most nodes are idle most of the time.
             lines = json.loads(text)
-            figures = [SpaceFigures(*(line[name] for name in _SPACE_MEMBERS)) for line in lines]
+            figures = [SpaceStatistics(*(line[name] for name in _SPACE_MEMBERS)) for line in lines]
             self._usage = text, figures
         return self._usage[1]
 
@@ -133,7 +135,7 @@ class NativeEngine:
         self._node.trace(connection, on=on)
 
     async def manage(self, address_uid: str, operation: Operation, part: Slice) -> SliceDone:
-        """Do one slice of an operation on the messages of an address."""
+        """Run one slice of an operation on the messages of an address."""
         request = {
             "address": address_uid,
             "operation": str(operation),
@@ -154,11 +156,11 @@ class NativeEngine:
         )
 
     def trouble(self) -> str | None:
-        """Return why nothing can be stored any more, or what the last canary met, if so."""
+        """Return why nothing can be stored, or why the last canary failed, if so."""
         return _stopped(self._node.journal()) or self._unreadable() or self._canary.figures.problem
 
-    async def fly_canary(self) -> None:
-        """Send a message through the node now and then, until cancelled."""
+    async def run_canary(self) -> None:
+        """Send canary messages periodically, until cancelled."""
         await self._canary.run()
 
     def _unreadable(self) -> str | None:
@@ -189,9 +191,9 @@ class NativeEngine:
         return damaged
 
     async def answer_logins(self, answer: Answer) -> None:
-        """Have logins decided that the Plan alone does not decide, until cancelled.
+        """Pass logins that the Plan alone does not decide to `answer`, until cancelled.
 
-        They are decided beside one another; the node bounds how many wait.
+        They are decided concurrently; the node bounds their number.
         """
         node = self._node
         await _each(
@@ -201,9 +203,10 @@ class NativeEngine:
         )
 
     async def create_wanted(self, create: Create) -> None:
-        """Have addresses created that links want, until cancelled; the node bounds how many wait.
+        """Pass addresses that links request to `create`, until cancelled.
 
-        They are created beside one another: each is a write that waits for the store.
+        They are created concurrently, because each is a write to the store; the node bounds their
+        number.
         """
         node = self._node
         await _each(
@@ -216,15 +219,15 @@ class NativeEngine:
         try:
             refused = await create(wanted)
         except Exception:
-            # A bug must not end what else is created; the links give up by themselves.
+            # A bug must not stop other creations; the links time out.
             log.exception("address not created by a bug")
             refused = "the address was not created by a bug, which is in the log"
         self._node.answer_creation(wanted["id"], refused)
 
     async def seal_unused(self, uid: str, *, seal: bool) -> bool:
-        """Have no link attach to an address if it is not in use, or have links attach as before.
+        """Seal an address if it is unused, so that no link attaches, or lift the seal.
 
-        Returns whether it is sealed now.
+        Returns whether it is sealed.
         """
         return await self._call(lambda: self._node.seal_unused(uid, seal=seal))
 
@@ -234,8 +237,8 @@ class NativeEngine:
         except EnMasseError as error:
             log.error("login not answered", reason=error.message)
 
-    async def log_events(self, *told: Callable[[Mapping[str, Any]], None]) -> None:
-        """Write the node's events to the log, and tell them to others, until cancelled."""
+    async def log_events(self, *receivers: Callable[[Mapping[str, Any]], None]) -> None:
+        """Log the node's events and pass them to `receivers`, until cancelled."""
         loop = asyncio.get_running_loop()
         some = asyncio.Event()
         loop.add_reader(self._node.event_fd(), some.set)
@@ -244,15 +247,15 @@ class NativeEngine:
                 await some.wait()
                 some.clear()
                 for event in self._node.events(EVENTS_PER_TURN):
-                    if (said := self._bounded(event)) is not None:
-                        log_event(said)
-                    for one in told:
+                    if (reported := self._bounded(event)) is not None:
+                        log_event(reported)
+                    for one in receivers:
                         one(event)
         finally:
             loop.remove_reader(self._node.event_fd())
 
     def _bounded(self, event: dict[str, Any]) -> dict[str, Any] | None:
-        """Return what is logged of an event; None: there were too many of its kind."""
+        """Return the logged form of an event; None if the rate limit of its kind is exceeded."""
         bound = self._bounds.get(event["event"])
         if bound is None:
             return event
@@ -269,13 +272,13 @@ class NativeEngine:
             connections=stats["connections"],
             addresses=[_figures(line, now_ms) for line in stats["addresses"]],
             workers=[
-                WorkerFigures(*(line[name] for name in _WORKER_MEMBERS))
+                WorkerStatistics(*(line[name] for name in _WORKER_MEMBERS))
                 for line in stats["workers"]
             ],
             accept_pauses=stats["acceptPauses"],
             received_bytes=stats["receivedBytes"],
             receive_budget_bytes=stats["receiveBudgetBytes"],
-            journal=JournalFigures(*(journal[name] for name in _JOURNAL_MEMBERS))
+            journal=JournalStatistics(*(journal[name] for name in _JOURNAL_MEMBERS))
             if journal
             else None,
             canary=self._canary.figures,
@@ -291,7 +294,7 @@ async def _each(
     take: Callable[[], Sequence[Mapping[str, Any]]],
     answer: Callable[[Mapping[str, Any]], Coroutine[Any, Any, None]],
 ) -> None:
-    """Answer each question that can be taken while `fd` is readable, beside one another."""
+    """Process each request that `take` returns while `fd` is readable, concurrently."""
     loop = asyncio.get_running_loop()
     some = asyncio.Event()
     loop.add_reader(fd, some.set)
@@ -319,7 +322,7 @@ def log_event(event: dict[str, Any]) -> None:
 
 
 def _stopped(journal: Mapping[str, Any] | None) -> str | None:
-    """Return why a journal stores nothing any more, if so."""
+    """Return why a journal has stopped storing, if so."""
     if journal is None or journal["stopped"] is None:
         return None
     return (
@@ -329,20 +332,20 @@ def _stopped(journal: Mapping[str, Any] | None) -> str | None:
     )
 
 
-def _proof(said: Mapping[str, Any], damaged: Mapping[str, int]) -> Proof:
+def _proof(reported: Mapping[str, Any], damaged: Mapping[str, int]) -> Proof:
     failed = {
         one["uid"]: Failure(one["reason"], one["message"])
-        for one in said["failed"]
+        for one in reported["failed"]
         if one["uid"] not in UIDS
     }
-    return Proof(said["version"], frozenset(said["active"]) - UIDS, failed, damaged)
+    return Proof(reported["version"], frozenset(reported["active"]) - UIDS, failed, damaged)
 
 
-def _figures(line: dict[str, Any], now_ms: float) -> AddressFigures:
+def _figures(line: dict[str, Any], now_ms: float) -> AddressStatistics:
     members = {name: line[member] for member, name in _ADDRESS_MEMBERS.items() if member in line}
     if line["oldestMs"]:
         members["oldest_age_s"] = max(now_ms - line["oldestMs"], 0) / 1000
-    return AddressFigures(**members)
+    return AddressStatistics(**members)
 
 
 def _found(line: dict[str, Any], message: bytes | None) -> StoredMessage:

@@ -1,4 +1,4 @@
-"""What every engine does, and what it tells."""
+"""The interface of engines, and their reports."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,14 +9,14 @@ from enmasse.messaging import Message
 from enmasse.plan import Plan
 
 SLICE_MESSAGES_MAX = 1000
-"""Most messages that one slice of an operation is about."""
+"""Maximum messages of one slice of an operation."""
 
 PEEK_BYTES_MAX = 65_536
-"""Largest message that is shown; of a larger one only what is known without its body."""
+"""Maximum size of a message that is shown; a larger one is shown without its body."""
 
 
 JOURNAL_STOPPED = "JournalStopped"
-"""Reason of a failure that only another start of the engine mends."""
+"""Reason of a failure that only a restart of the engine remedies."""
 
 
 class Failure(NamedTuple):
@@ -28,19 +28,19 @@ class Failure(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What an engine serves now: the Plan's version, the uids of the addresses that it serves as
-    the Plan says, and why it does not so serve others.
+    """The confirmation of an engine: the version of the Plan, the uids of the addresses that it
+    serves as planned, and the reasons why it does not serve others.
     """
 
     version: int
     active: frozenset[str]
     failed: Mapping[str, Failure] = field(default_factory=dict)
     damaged: Mapping[str, int] = field(default_factory=dict)
-    """How many messages of which addresses, by uid, the disk has lost since the start."""
+    """Lost messages since the start because of damage on disk, by uid of the address."""
 
     @property
     def is_final(self) -> bool:
-        """Whether the same Plan, applied again, would come to the same."""
+        """Whether applying the same Plan again would have the same result."""
         return all(one.reason == JOURNAL_STOPPED for one in self.failed.values())
 
     def differing(self, before: "Proof | None") -> set[str]:
@@ -56,22 +56,22 @@ class Proof:
         )
 
 
-class AddressFigures(NamedTuple):
+class AddressStatistics(NamedTuple):
     """Statistics of one address. Senders, receivers, waiting and stored messages are gauges; all
-    others count since its start.
+    others are counters since its start.
 
-    `accepted` to `modified` are outcomes sent to producers; `presettled` messages have none:
-    these count messages. `dropped` counts undelivered copies of presettled messages, one for each
-    receiver that missed it, or one if there was none; the message itself is in `presettled`.
-    `credit_stalls` counts the times senders had to wait because receivers did not take.
+    `accepted` to `modified` count messages by the outcome sent to the producer; `presettled`
+    messages have no outcome. `dropped` counts undelivered copies of presettled messages: one for
+    each receiver that missed it, or one if there was none; the message itself is in `presettled`.
+    `credit_stalls` counts how often senders waited for credit because receivers were slow.
 
-    `stored` to `scheduled` are the messages at rest: all of them, those that receivers hold, and
-    those that wait for a time. `oldest_age_s` is how long the oldest that can be had is here; 0
-    where there is none. `enqueued` to `damaged` count messages stored, failed deliveries, messages
-    accepted and not stored because they were here before, and messages gone: their time to live
-    ended; a newer one of their key came; they made room for newer ones; they failed for good
-    because a receiver rejected them, or because their attempts were used up; they went to a dead
-    letter because their time to live ended; the disk lost them.
+    `stored` to `scheduled` are gauges of stored messages: all, those that receivers hold, and those
+    with a later delivery time. `oldest_age_s` is the age of the oldest available message; 0 without
+    one. `enqueued` to `damaged` are counters: messages stored, failed deliveries, duplicates that
+    were accepted and not stored, and removed messages by cause: the time to live ended; a newer one
+    had the same key; they made room for newer ones; they became dead letters because a receiver
+    rejected them, because the attempts were used up, or because the time to live ended; the disk
+    lost them.
     """
 
     uid: str
@@ -106,21 +106,21 @@ class AddressFigures(NamedTuple):
     oldest_age_s: float = 0.0
 
 
-class JournalFigures(NamedTuple):
-    """What an engine's messages on disk come to. The last two numbers count since start."""
+class JournalStatistics(NamedTuple):
+    """The state of an engine's journal. `appended_bytes` and `syncs` count since the start."""
 
     used_bytes: int = 0
     alive_bytes: int = 0
     appended_bytes: int = 0
     syncs: int = 0
     stopped: str | None = None
-    """Why it takes nothing any more."""
+    """Why it stores nothing; None: it works."""
 
     read_errors: int = 0
-    """Reads that failed since the start; each is tried again."""
+    """Failed reads since the start; each is retried."""
 
     unreadable: str | None = None
-    """A file of it that cannot be read now, and why."""
+    """A file that cannot be read at present, and the reason."""
 
 
 class Connection(NamedTuple):
@@ -134,16 +134,16 @@ class Connection(NamedTuple):
     transport: str
     links: int
     messages_in: int = 0
-    """Deliveries it began to send since it came, and below what it was sent, and bytes of both."""
+    """Deliveries from the client since it connected; then bytes, and both to the client."""
 
     bytes_in: int = 0
     messages_out: int = 0
     bytes_out: int = 0
 
 
-class WorkerFigures(NamedTuple):
-    """The figures of one thread that carries messages. All but the first two and the last count
-    since start.
+class WorkerStatistics(NamedTuple):
+    """Statistics of one worker thread. `connections`, `busy_permille` and `stopped` are gauges, the
+    others count since the start.
     """
 
     connections: int = 0
@@ -160,10 +160,10 @@ class WorkerFigures(NamedTuple):
     stopped: int = 0
 
 
-class SpaceFigures(NamedTuple):
-    """What one address space carries. `name` is `NAME.NAMESPACE`. The first two numbers are of this
-    moment, the others count messages that clients sent, deliveries to clients, and bytes of both,
-    since the engine's start or the space's.
+class SpaceStatistics(NamedTuple):
+    """Traffic of one address space. `name` is `NAME.NAMESPACE`. `connections` and `links` are
+    gauges; the others count messages from clients, deliveries to clients, and bytes of both, since
+    the start of the engine or the space.
     """
 
     uid: str
@@ -176,51 +176,51 @@ class SpaceFigures(NamedTuple):
     bytes_out: int = 0
 
 
-class CanaryFigures(NamedTuple):
-    """What became of the engine's own messages to itself since its start."""
+class CanaryStatistics(NamedTuple):
+    """Results of the engine's own messages to itself since its start."""
 
     sent: int = 0
     failed: int = 0
     problem: str | None = None
-    """Why the last one did not come back; None: it did."""
+    """Why the last one did not return; None: it did."""
 
 
 class Observed(NamedTuple):
-    """An engine's figures at one moment."""
+    """Statistics of an engine at one moment."""
 
     connections: int
-    addresses: Sequence[AddressFigures]
-    workers: Sequence[WorkerFigures] = ()
+    addresses: Sequence[AddressStatistics]
+    workers: Sequence[WorkerStatistics] = ()
     accept_pauses: int = 0
-    """Times that newcomers had to wait because a bound of connections was reached."""
+    """Number of times that a connection limit paused accepting."""
 
     received_bytes: int = 0
-    """Bytes of messages that were received and are neither stored nor handed on."""
+    """Bytes of received messages that are neither stored nor delivered yet."""
 
     receive_budget_bytes: int = 0
-    """The bound of those."""
+    """The limit of `received_bytes`."""
 
-    journal: JournalFigures | None = None
-    """None: no address keeps its messages on disk."""
+    journal: JournalStatistics | None = None
+    """None: no address stores messages on disk."""
 
-    canary: CanaryFigures | None = None
-    """None: it sends itself none."""
+    canary: CanaryStatistics | None = None
+    """None: the engine has no canary."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerCertificate:
-    """A certificate that is shown for some names of a space."""
+    """A certificate for some names of a space."""
 
     names: tuple[str, ...]
     chain: str
-    """PEM, the server's own first, at most 64 KiB."""
+    """PEM, server certificate first, at most 64 KiB."""
 
     key: str = field(repr=False)
     """PEM, at most 64 KiB."""
 
 
-class Unshown(NamedTuple):
-    """A certificate that the engine cannot show, and why; its names have that of the node."""
+class UnusableCertificate(NamedTuple):
+    """A certificate that the engine cannot use, with the reason; the node's replaces it."""
 
     uid: str
     names: tuple[str, ...]
@@ -228,46 +228,46 @@ class Unshown(NamedTuple):
 
 
 class Operation(StrEnum):
-    """What can be done with stored messages that no consumer holds."""
+    """Operations on stored messages that no consumer holds."""
 
     PURGE = "purge"
-    """Take them away for good."""
+    """Delete them."""
 
     PEEK = "peek"
     """Show them."""
 
     MOVE = "move"
-    """Put them into another address and take them from this one."""
+    """Move them to another address."""
 
     COPY = "copy"
-    """Put them into another address too."""
+    """Copy them to another address."""
 
     REDRIVE = "redrive"
-    """Put dead letters back where they came from."""
+    """Move dead letters back to their original addresses."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """The part of an operation that one call does. A slice does a bounded share of work."""
+    """The part of an operation for one call, with a bounded amount of work."""
 
     limit: int = SLICE_MESSAGES_MAX
-    """Messages at most, 1 to SLICE_MESSAGES_MAX."""
+    """Maximum messages, 1 to SLICE_MESSAGES_MAX."""
 
     selector: str | None = None
-    """Only messages that this JMS selector is true for."""
+    """Process only messages that match this JMS selector."""
 
     dry_run: bool = False
-    """Count what would be done, and do nothing."""
+    """Only count the messages that would be processed."""
 
     to: str | None = None
-    """Uid of the address that messages are moved or copied to."""
+    """Uid of the destination address of move or copy."""
 
     after: str | None = None
-    """`rest` of the slice before; None begins."""
+    """`rest` of the previous slice; None starts the operation."""
 
 
 class StoredMessage(NamedTuple):
-    """One message at rest. `id` is its place in the address; times are milliseconds since 1970."""
+    """One stored message. `id` is its position in the address; times are Unix milliseconds."""
 
     id: int
     state: Literal["waiting", "scheduled", "delayed"]
@@ -277,70 +277,70 @@ class StoredMessage(NamedTuple):
     due_ms: int | None = None
     attempts: int = 0
     message: Message | None = None
-    """None where it is larger than PEEK_BYTES_MAX."""
+    """None if it is larger than PEEK_BYTES_MAX."""
 
 
 @dataclass(frozen=True, slots=True)
 class SliceDone:
-    """What one slice of an operation has done, or would have."""
+    """The result of one slice, or of its dry run."""
 
     messages: int
     bytes: int
     rest: str | None = None
-    """Where the next slice begins; None: there is no more. Only the engine reads it."""
+    """Start of the next slice; None: the operation is complete. Only the engine interprets it."""
 
     found: Sequence[StoredMessage] = ()
-    """The messages themselves; of PEEK only."""
+    """The messages themselves, for PEEK only."""
 
 
 class Engine(Protocol):
-    """Something that can run a Plan. Management never waits for messages."""
+    """Runs a Plan. Management never waits for messages."""
 
     async def apply(self, plan: Plan) -> Proof:
-        """Serve this Plan from now on, changing only what differs, and say what is served.
+        """Serve this Plan, changing only what differs, and return the confirmation.
 
-        An address that cannot be served does not keep the rest from it.
+        An address that cannot be served does not prevent serving the others.
 
-        Raises: Invalid if it is no Plan; what was served before goes on.
+        Raises: Invalid if the Plan is malformed; the previous Plan then stays in force.
         """
 
     async def prove(self) -> Proof:
-        """Say what is served at this moment."""
+        """Return the present confirmation."""
 
     async def show_certificates(
         self, spaces: Mapping[str, Sequence[ServerCertificate]]
-    ) -> Sequence[Unshown]:
-        """Show these certificates of spaces, by uid, in the place of those they had, from the next
-        TLS handshake on; without any, the node's. What is open is left alone, so are other spaces.
+    ) -> Sequence[UnusableCertificate]:
+        """Replace the certificates of spaces, by uid, from the next TLS handshake on; an empty list
+        selects the node's. Open connections and other spaces are unaffected.
 
-        At most 64 for a space. Returns what cannot be shown.
+        At most 64 for a space. Returns the unusable ones.
         """
 
     async def observe(self) -> Observed:
-        """Return the figures of this moment."""
+        """Return the present statistics."""
 
-    async def usage(self) -> Sequence[SpaceFigures]:
-        """Return the usage of spaces that were used. Costs little."""
+    async def usage(self) -> Sequence[SpaceStatistics]:
+        """Return the traffic of spaces with traffic. Cheap."""
 
     def trouble(self) -> str | None:
-        """Return what the engine can no longer do and the remedy, if so. Never waits."""
+        """Return the defect of the engine and the remedy, if there is one. Never waits."""
 
     async def connections(self) -> Sequence[Connection]:
         """Return the open connections."""
 
     async def trace(self, connection: int, *, on: bool) -> None:
-        """Write the frames of one connection to the log, or stop that. Payloads are left out.
+        """Start or stop logging the frames of one connection. Payloads are excluded.
 
-        Raises: Missing if there is no such connection.
+        Raises: Missing if the connection does not exist.
         """
 
     async def manage(self, address_uid: str, operation: Operation, part: Slice) -> SliceDone:
-        """Do one slice of an operation on the messages of an address.
+        """Run one slice of an operation on the messages of an address.
 
-        An operation is about the messages that are there when its first slice is done; those that
-        come meanwhile are not looked at, so that it ends.
+        An operation processes the messages that exist at its first slice; later ones are skipped,
+        so that it ends.
 
-        Raises: Missing if no such address is served; Invalid if the selector cannot be read or
-            `after` is none of ours; Exhausted if `to` is full: what found room has gone there;
-            Unavailable with code OPERATION_UNSUPPORTED if this engine cannot do that.
+        Raises: Missing if no such address is served; Invalid if the selector is malformed or
+            `after` is not from this engine; Exhausted if `to` is full, after moving the messages
+            that fit; Unavailable with code OPERATION_UNSUPPORTED if this engine cannot do that.
         """

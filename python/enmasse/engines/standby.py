@@ -1,4 +1,4 @@
-"""The engine of a process that may stand by: none, until it leads."""
+"""The engine of a stand-by process: a proxy that has no engine until the process leads."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,57 +12,57 @@ from enmasse.engines.protocol import (
     ServerCertificate,
     Slice,
     SliceDone,
-    SpaceFigures,
-    Unshown,
+    SpaceStatistics,
+    UnusableCertificate,
 )
 from enmasse.plan import Plan
 
-WHY = "this process is a stand-by; another process of the same database serves messaging"
+STANDBY_REASON = "this process is a stand-by; another process of the same database serves messaging"
 
 
 class Standby:
-    """An `Engine` that has nothing to do with messages until another is put behind it."""
+    """An `Engine` without messaging until another engine is activated behind it."""
 
     def __init__(self) -> None:
         self._engine: Engine | None = None
 
     @property
     def leads(self) -> bool:
-        """Whether there is an engine behind it."""
+        """Whether an engine is active behind it."""
         return self._engine is not None
 
-    def give_way(self, engine: Engine) -> None:
-        """Be that engine from now on."""
+    def activate(self, engine: Engine) -> None:
+        """Activate an engine: all later calls go to it."""
         self._engine = engine
 
     async def apply(self, plan: Plan) -> Proof:
-        """Serve this Plan from now on. Raises: Unavailable while standing by."""
+        """Apply a Plan. Raises: Unavailable while standing by."""
         return await self._leading().apply(plan)
 
     async def prove(self) -> Proof:
-        """Say what is served. Raises: Unavailable while standing by."""
+        """Return the confirmation. Raises: Unavailable while standing by."""
         return await self._leading().prove()
 
     async def show_certificates(
         self, spaces: Mapping[str, Sequence[ServerCertificate]]
-    ) -> Sequence[Unshown]:
-        """Show certificates of spaces. Raises: Unavailable while standing by."""
+    ) -> Sequence[UnusableCertificate]:
+        """Replace certificates of spaces. Raises: Unavailable while standing by."""
         return await self._leading().show_certificates(spaces)
 
     async def observe(self) -> Observed:
-        """Return the figures of this moment: none while standing by."""
+        """Return the present statistics; empty while standing by."""
         return await self._engine.observe() if self._engine else Observed(0, ())
 
-    async def usage(self) -> Sequence[SpaceFigures]:
-        """Return what spaces carry: nothing while standing by."""
+    async def usage(self) -> Sequence[SpaceStatistics]:
+        """Return the traffic of spaces; empty while standing by."""
         return await self._engine.usage() if self._engine else ()
 
     def trouble(self) -> str | None:
-        """Return what cannot be done."""
-        return self._engine.trouble() if self._engine else WHY
+        """Return the defect of the engine, or that this process stands by."""
+        return self._engine.trouble() if self._engine else STANDBY_REASON
 
     async def connections(self) -> Sequence[Connection]:
-        """Return the open connections: none while standing by."""
+        """Return the open connections; none while standing by."""
         return await self._engine.connections() if self._engine else ()
 
     async def trace(self, connection: int, *, on: bool) -> None:
@@ -70,10 +70,12 @@ class Standby:
         await self._leading().trace(connection, on=on)
 
     async def manage(self, address_uid: str, operation: Operation, part: Slice) -> SliceDone:
-        """Do a slice of an operation. Raises: Unavailable while standing by."""
+        """Run a slice of an operation. Raises: Unavailable while standing by."""
         return await self._leading().manage(address_uid, operation, part)
 
     def _leading(self) -> Engine:
         if self._engine is None:
-            raise Unavailable(Code.STANDING_BY, f"{WHY}; send the request to that process")
+            raise Unavailable(
+                Code.STANDING_BY, f"{STANDBY_REASON}; send the request to that process"
+            )
         return self._engine

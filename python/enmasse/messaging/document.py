@@ -9,9 +9,11 @@ from enmasse.messaging.message import Header, Message
 def as_document(message: Message) -> dict[str, Any]:
     """Return a message as plain data: the body and the non-empty sections."""
     document: dict[str, Any] = {"body": _plain(message.content)}
-    said = {name: value for name, value in asdict(message.properties).items() if value is not None}
+    set_properties = {
+        name: value for name, value in asdict(message.properties).items() if value is not None
+    }
     for name, section in (
-        ("properties", said),
+        ("properties", set_properties),
         ("applicationProperties", message.application_properties),
         ("annotations", message.annotations),
         ("header", _header(message.header)),

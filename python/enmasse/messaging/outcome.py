@@ -21,8 +21,8 @@ class Rejected:
     description: str | None = None
 
     def __str__(self) -> str:
-        said = ": ".join(part for part in (self.condition, self.description) if part)
-        return f"rejected ({said})" if said else "rejected"
+        details = ": ".join(part for part in (self.condition, self.description) if part)
+        return f"rejected ({details})" if details else "rejected"
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from enmasse.plan.naming import names_of
 from enmasse.plan.overlay import Overlay
 from enmasse.plan.quota import ADDRESSES, Demand, Excess, demand, exceeded, outgrown, shown, used
 from enmasse.plan.references import Dangling, dangling
-from enmasse.plan.space import LeftOut, Outcome
+from enmasse.plan.space import Outcome, OutcomeReason
 
 __all__ = [
     "ADDRESSES",
@@ -37,8 +37,8 @@ __all__ = [
     "DeclaredState",
     "Demand",
     "Excess",
-    "LeftOut",
     "Outcome",
+    "OutcomeReason",
     "Overlay",
     "Plan",
     "PlannedAddress",

@@ -222,7 +222,7 @@ class Catalogue:
             field = "spec.authenticationService.name"
             return Problem(field, "AuthenticationServiceMissing", message)
         service, type_ = self.service_of(space), space.service_type
-        if service is not None and type_ not in (None, _as_spaces_say(service)):
+        if service is not None and type_ not in (None, _type_for_spaces(service)):
             message = f"service {name!r} is of type {service.spec.type}, not {type_}; omit the type"
             field = "spec.authenticationService.type"
             return Problem(field, "AuthenticationServiceWrongType", message)
@@ -294,7 +294,7 @@ class Catalogue:
         return self._standard.get(name)
 
 
-def _as_spaces_say(service: AuthenticationService) -> str:
+def _type_for_spaces(service: AuthenticationService) -> str:
     """Return the type under which spaces know a service: the original's standard service was a
     Keycloak.
     """

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from enmasse.plan.catalogue import Catalogue
 from enmasse.plan.declared import CATALOGUED_KINDS, DeclaredState, Home, home_of_key
 from enmasse.plan.model import LINK_CAPACITY, Plan, PlannedSpace
-from enmasse.plan.naming import lost_names, platform_names, rivals
-from enmasse.plan.space import NOTHING, LeftOut, Outcome, SpaceState
+from enmasse.plan.naming import lost_names, platform_names, spaces_with_changed_names
+from enmasse.plan.space import NOTHING, Outcome, OutcomeReason, SpaceState
 from enmasse.resources import (
     DEFAULT_NAMESPACE,
     AddressSpace,
@@ -38,8 +38,8 @@ class Compiled:
     """A Plan, the excluded resources, and those that wait for others."""
 
     plan: Plan
-    left_out: dict[Key, LeftOut]
-    waiting: dict[Key, LeftOut]
+    excluded: dict[Key, OutcomeReason]
+    waiting: dict[Key, OutcomeReason]
 
 
 class Compiler:
@@ -72,14 +72,14 @@ class Compiler:
 
         self._catalogue = Catalogue()
         self._problems: dict[Key, Outcome] = {}
-        self._chosen_anew = False
+        self._catalogue_changed = False
         self._exhausted: frozenset[Home] = frozenset()
         for home in self._declared.homes():
             self._state(home)
             self._due.add(home)
         self._renamed |= self._due
-        self._chosen_anew = bool(self._declared.chosen_from())
-        self._declared.follow(self._note)
+        self._catalogue_changed = bool(self._declared.chosen_from())
+        self._declared.follow(self._record_change)
 
     @property
     def catalogue(self) -> Catalogue:
@@ -100,16 +100,16 @@ class Compiler:
             self._spaces[home].set_verifiers(user.key, user.metadata.uid, verifiers)
             self._due.add(home)
 
-    def _note(self, key: Key, before: Resource | None, now: Resource | None) -> None:
+    def _record_change(self, key: Key, before: Resource | None, now: Resource | None) -> None:
         """Record a change of the declared state for the next `refresh`."""
         if key.kind in CATALOGUED_KINDS:
-            self._chosen_anew = True
+            self._catalogue_changed = True
         elif key.kind in _MEMBERS:
             home = home_of_key(key)
             self._state(home).note(key, before, now)
             self._due.add(home)
             if key.kind == "AddressSpace":
-                self._renamed |= rivals(self._declared, before, now)
+                self._renamed |= spaces_with_changed_names(self._declared, before, now)
 
     def _state(self, home: Home) -> SpaceState:
         members = self._declared.members(home)
@@ -126,20 +126,20 @@ class Compiler:
         Names first: a space that lost one is compiled with the others.
         """
         differing: set[Key] = set()
-        if self._chosen_anew:
+        if self._catalogue_changed:
             self._catalogue = self._declared.catalogue
-            differing |= self._note_problems()
+            differing |= self._record_problems()
         for home in self._renamed:
             if (space := self._spaces[home].space) is not None:
-                self._spaces[home].lose_names(lost_names(self._declared, space, self._platform))
+                self._spaces[home].set_lost_names(lost_names(self._declared, space, self._platform))
         self._due |= self._renamed
-        for home in self._spaces if self._chosen_anew else self._due:
+        for home in self._spaces if self._catalogue_changed else self._due:
             state = self._spaces[home]
-            differing |= state.refresh(self._catalogue, chosen_anew=self._chosen_anew)
+            differing |= state.refresh(self._catalogue, catalogue_changed=self._catalogue_changed)
         for home in self._due:
             if self._spaces[home].is_empty:
                 del self._spaces[home]
-        self._due, self._renamed, self._chosen_anew = set(), set(), False
+        self._due, self._renamed, self._catalogue_changed = set(), set(), False
         return differing
 
     def exhaust(self, spaces: Iterable[Key]) -> None:
@@ -183,10 +183,10 @@ class Compiler:
         for state in self._spaces.values():
             yield from state.outcomes.items()
 
-    def _note_problems(self) -> set[Key]:
+    def _record_problems(self) -> set[Key]:
         before = self._problems
         self._problems = {
-            key: Outcome(waiting=LeftOut(problem.reason, problem.message))
+            key: Outcome(waiting=OutcomeReason(problem.reason, problem.message))
             for key, problem in self._catalogue.problems().items()
         }
         keys = before.keys() | self._problems.keys()
@@ -202,7 +202,7 @@ def compile(resources: Iterable[Resource], version: int) -> Compiled:
     outcomes = list(compiler.outcomes())
     return Compiled(
         compiler.plan(version),
-        {key: one.left_out for key, one in outcomes if one.left_out is not None},
+        {key: one.excluded for key, one in outcomes if one.excluded is not None},
         {key: one.waiting for key, one in outcomes if one.waiting is not None},
     )
 

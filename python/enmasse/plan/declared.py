@@ -1,9 +1,9 @@
 """The declared state: all resources of a store, with the indexes that rules ask for. Pure.
 
-Each process has one, which follows its store change by change. Admission asks what a request would
-come to (`after`, an overlay), the compiler what the node must serve, and conditions report what the
-compiler decided. So each rule has one input, and a request costs as much with a hundred thousand
-resources as with one.
+Each process has one, which follows its store change by change. Admission reads it through an
+overlay with the request (`after`), the compiler derives the Plan from it, and conditions report the
+decisions of the compiler. So each rule has one input, and the cost of a request does not depend on
+the number of resources.
 """
 
 from collections import Counter, defaultdict
@@ -54,7 +54,7 @@ class Held(NamedTuple):
 
 
 class Declarations(Protocol):
-    """What rules ask: the declared state, or an overlay of it."""
+    """The interface for rules: the declared state, or an overlay of it."""
 
     def get(self, key: Key) -> Resource | None:
         """Return the resource of a key."""
@@ -140,7 +140,7 @@ class DeclaredState:
         return self._members.keys()
 
     def members(self, home: Home) -> Members:
-        """Return what an address space declares; do not change it."""
+        """Return the members of an address space; do not modify them."""
         return self._members.get(home) or Members()
 
     def get(self, key: Key) -> Resource | None:

@@ -26,9 +26,11 @@ def with_plan(
     if plan is not None and may("messageTtl"):
         changes["message_ttl"] = narrower(spec.message_ttl, plan.spec.message_ttl)
     if plan is not None and may("messageRedelivery"):
-        said, default = spec.message_redelivery, plan.spec.message_redelivery
+        own_redelivery, default = spec.message_redelivery, plan.spec.message_redelivery
         changes["message_redelivery"] = (
-            filled(said, default) if said and default else said or default
+            filled(own_redelivery, default)
+            if own_redelivery and default
+            else own_redelivery or default
         )
     if bounds.reject_is_failure and may("treatRejectAsUnmodifiedDeliveryFailed"):
         if spec.treat_reject_as_unmodified_delivery_failed is None:

@@ -1,6 +1,6 @@
-"""What a request may not add to an address space, by the space's quota. Pure.
+"""Limits of a request by the quota of an address space. Pure.
 
-The compiler applies the same limits to what is declared already: there, resources wait for room.
+The compiler applies the same limits to declared resources: there, resources wait for room.
 """
 
 from enmasse.plan.declared import Home
@@ -9,10 +9,10 @@ from enmasse.plan.quota import Excess, exceeded, outgrown
 from enmasse.resources import AddressSpace, Key
 
 
-def lost_room(after: Overlay, home: Home) -> list[Excess]:
-    """Return the limits that a request has a space choose, and that its addresses exceed.
+def exceeded_by_new_plan(after: Overlay, home: Home) -> list[Excess]:
+    """Return the limits of a newly chosen plan that the space's addresses exceed.
 
-    A limit that the addresses exceeded before, and that does not shrink, is none of them.
+    A limit that was exceeded before and does not shrink is excluded.
     """
     key = Key("AddressSpace", *home)
     now, before = after.get(key), after.base.get(key)
@@ -33,7 +33,7 @@ def lost_room(after: Overlay, home: Home) -> list[Excess]:
 def outgrown_quota(after: Overlay, home: Home) -> list[Excess]:
     """Return the limits of a space's plan that its addresses exceed by more than before.
 
-    All addresses count, pending ones too, so that the answer does not depend on the progress of
+    All addresses count, pending ones too, so that the result does not depend on the progress of
     the controller. Only additional use counts, so other changes are possible after a quota has
     shrunk.
     """
@@ -43,7 +43,7 @@ def outgrown_quota(after: Overlay, home: Home) -> list[Excess]:
     if plan is None:
         return []
     demands = catalogue.demands(after.choices(home))
-    # Most requests fit; what the space needed before matters to the others only.
+    # Most requests fit, so the former demand is computed only for the others.
     if not exceeded(demands, plan):
         return []
     return outgrown(catalogue.demands(after.base.choices(home)), demands, plan)

@@ -11,17 +11,17 @@ with a certificate, and PLAIN only on protected transports.
 """
 
 OPEN_MECHANISMS = ("PLAIN",)
-"""Offered beside ANONYMOUS by an open space."""
+"""Mechanisms of an open space in addition to ANONYMOUS."""
 
 BEARER_MECHANISMS = ("OAUTHBEARER", "XOAUTH2")
-"""With a token issuer."""
+"""Mechanisms with a token issuer."""
 
 DELEGATED_MECHANISMS = (*BEARER_MECHANISMS, "PLAIN")
-"""With an external authentication service."""
+"""Mechanisms with an external authentication service."""
 
 
 def kind_of(space: AddressSpace, users: int, catalogue: Catalogue, *, exposed: bool) -> str:
-    """Return how clients of a space with so many users authenticate; `none`: everyone is admitted.
+    """Return how clients of a space with `users` users authenticate; `none` admits everyone.
 
     `exposed`: other machines can reach a listener unintentionally.
     """
@@ -48,26 +48,28 @@ def authentication(
     """Return the mechanisms of a space, by the type of its service. `service`: if declared."""
     if kind == "none":
         return Authentication(type="none", anonymous=True, mechanisms=OPEN_MECHANISMS)
-    asked = _asked(space, service)
+    service_id = _service_id(space, service)
     if kind != "standard":
         return Authentication(
-            type="delegated", anonymous=False, mechanisms=DELEGATED_MECHANISMS, service=asked
+            type="delegated", anonymous=False, mechanisms=DELEGATED_MECHANISMS, service=service_id
         )
     mechanisms: tuple[str, ...] = STANDARD_MECHANISMS
     if service is None or service.spec.standard is None or service.spec.standard.oidc is None:
-        asked = None
+        service_id = None
     else:
         mechanisms = (*mechanisms[:-1], *BEARER_MECHANISMS, mechanisms[-1])
-    return Authentication(type="standard", anonymous=False, mechanisms=mechanisms, service=asked)
+    return Authentication(
+        type="standard", anonymous=False, mechanisms=mechanisms, service=service_id
+    )
 
 
-def _asked(space: AddressSpace, service: AuthenticationService | None) -> str | None:
-    """Identify the service and, by its generation, everything its answers depend on."""
+def _service_id(space: AddressSpace, service: AuthenticationService | None) -> str | None:
+    """Identify the service, and by its generation the settings that its answers depend on."""
     if service is None:
         return None
     metadata = service.metadata
-    asked = f"{metadata.namespace}/{metadata.name}/{metadata.uid}/{metadata.generation}"
-    return asked if space.overrides is None else f"{asked}/{space.metadata.generation}"
+    service_id = f"{metadata.namespace}/{metadata.name}/{metadata.uid}/{metadata.generation}"
+    return service_id if space.overrides is None else f"{service_id}/{space.metadata.generation}"
 
 
 def planned_user(user: MessagingUser) -> PlannedUser:

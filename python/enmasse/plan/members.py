@@ -1,4 +1,4 @@
-"""What one address space declares, indexed by the names and references that rules ask for. Pure."""
+"""The declarations of one address space, with indexes by name and reference. Pure."""
 
 from collections import Counter, defaultdict
 from typing import TypeVar

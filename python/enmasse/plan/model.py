@@ -32,7 +32,7 @@ class Sparse(Model):
     """A part of a Plan; absent members are omitted."""
 
     @model_serializer(mode="wrap")
-    def _said(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_absent(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return {name: value for name, value in serialize(self).items() if value is not None}
 
 
@@ -43,7 +43,7 @@ class AddressLimits(Limits):
     """Deliveries in flight on one link."""
 
     @model_serializer(mode="wrap")
-    def _said(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_absent(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Omit limits of stored addresses from direct ones."""
         members = serialize(self)
         always = ("linkCapacity", "messageSize")
@@ -154,7 +154,7 @@ class SpaceLimits(Model):
     """The allowance of the period is used up: senders get no credit."""
 
     @model_serializer(mode="wrap")
-    def _said(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_absent(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Omit limits that are not set, except those that are always present."""
         always = ("connections", "links")
         return {name: one for name, one in serialize(self).items() if name in always or one}
@@ -178,7 +178,7 @@ class PlannedSpace(Model):
     """Only sessions inside the node's process may enter."""
 
     @model_serializer(mode="wrap")
-    def _said(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_absent(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         optional = ("autoCreate", "internal")
         return {name: one for name, one in serialize(self).items() if name not in optional or one}
 
@@ -202,7 +202,7 @@ class Plan(Model):
 
     spaces: tuple[PlannedSpace, ...] = ()
 
-    def says_as(self, other: "Plan") -> bool:
+    def equals_ignoring_version(self, other: "Plan") -> bool:
         """Whether the contents are equal, regardless of versions."""
         return (self.default_space, self.hosts, self.spaces) == (
             other.default_space,

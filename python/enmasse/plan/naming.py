@@ -35,7 +35,9 @@ def platform_names(hosts: Iterable[str]) -> frozenset[str]:
     return frozenset({LOCALHOST, *(host.lower() for host in hosts)})
 
 
-def rivals(declared: Declarations, before: Resource | None, now: Resource | None) -> set[Home]:
+def spaces_with_changed_names(
+    declared: Declarations, before: Resource | None, now: Resource | None
+) -> set[Home]:
     """Return the spaces whose names may have changed with a change of one space."""
     names = {*served_names(before), *served_names(now)}
     return {home_of_key(key) for name in names for key in declared.owners(name)}
@@ -51,7 +53,7 @@ def lost_names(
 
 
 def _owner(declared: Declarations, name: str, platform: Collection[str]) -> Key | None:
-    """Return the space that has a name; None: it is the platform's."""
+    """Return the space that owns a name; None if the platform owns it."""
     if name in platform:
         return None
     claimants = {*declared.owners(short_name(name)), *declared.owners(host_name(name))}

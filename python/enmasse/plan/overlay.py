@@ -54,7 +54,7 @@ class Overlay:
 
     def owners(self, name: Name) -> tuple[Key, ...]:
         """Return the resources that declare a unique name."""
-        return (*self._kept(self.base.owners(name)), *self._own.owners(name))
+        return (*self._unchanged(self.base.owners(name)), *self._own.owners(name))
 
     def users(self, home: Home) -> int:
         """Return the number of users of an address space."""
@@ -62,11 +62,11 @@ class Overlay:
 
     def spaces(self) -> list[Key]:
         """Return all address spaces."""
-        return [*self._kept(self.base.spaces()), *self._own.spaces()]
+        return [*self._unchanged(self.base.spaces()), *self._own.spaces()]
 
     def using(self, kind: str, name: str) -> list[Key]:
         """Return the resources that chose a plan or a service."""
-        return [*self._kept(self.base.using(kind, name)), *self._own.using(kind, name)]
+        return [*self._unchanged(self.base.using(kind, name)), *self._own.using(kind, name)]
 
     def choices(self, home: Home) -> Counter[Choice]:
         """Return the number of addresses of a space by type and plan."""
@@ -101,5 +101,5 @@ class Overlay:
             self._catalogue = Catalogue(self.chosen_from().values())
         return self._catalogue
 
-    def _kept(self, keys: Iterable[Key]) -> list[Key]:
+    def _unchanged(self, keys: Iterable[Key]) -> list[Key]:
         return [key for key in keys if key not in self._changed]

@@ -26,7 +26,7 @@ ONE = 1_000_000
 """One router or broker, or one address where addresses are counted."""
 
 ADDRESSES = "addresses"
-"""Name of the address count beside routers and brokers."""
+"""Name of the address count, next to routers and brokers."""
 
 
 class Demand(NamedTuple):

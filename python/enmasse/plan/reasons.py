@@ -1,14 +1,14 @@
-"""What remedies a reason for which an address is not served. Pure.
+"""Remedies for the reasons why an address is not served. Pure.
 
-The compiler and the checks of `control/status.py` give the reasons, conditions show them, admission
-names the remedy in its refusals, and `enmasse doctor` reports it.
+The compiler and the checks of `control/status.py` produce the reasons. Conditions show them,
+admission adds the remedy to its refusals, and `enmasse doctor` reports it.
 """
 
 from typing import NamedTuple
 
 
 class Remedy(NamedTuple):
-    """The remedy of a reason, and the part of an address that it is about."""
+    """The remedy of a reason, and the part of an address that the reason concerns."""
 
     about: str
     text: str

@@ -24,7 +24,7 @@ class Dangling:
 
     @property
     def remedy(self) -> str:
-        """What to do about it."""
+        """The remedy of the reason."""
         return REMEDIES[self.reason].text
 
 

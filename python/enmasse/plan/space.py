@@ -47,7 +47,7 @@ EXPOSED = (
 
 NO_USERS = "it requires a login and has no users; create a MessagingUser"
 
-USERS_NOT_ASKED = (
+USERS_HAVE_NO_EFFECT = (
     "the address space admits every client without a login, so users have no"
     " effect; use an authentication service of type standard"
 )
@@ -68,7 +68,7 @@ NOT_PLANNED = frozenset({"AddressTaken", "QuotaExceeded", "SpaceMissing", "TypeN
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class OutcomeReason:
     """Why a resource is excluded or waits: a reason for programs, a message for people."""
 
     reason: str
@@ -85,12 +85,12 @@ class Outcome:
     applied: AppliedPlan | None = None
     """The plan in force."""
 
-    left_out: LeftOut | None = None
-    waiting: LeftOut | None = None
-    unentered: LeftOut | None = None
+    excluded: OutcomeReason | None = None
+    waiting: OutcomeReason | None = None
+    login_problem: OutcomeReason | None = None
     """Why no client can log in to a served space."""
 
-    misnamed: LeftOut | None = None
+    name_problem: OutcomeReason | None = None
     """Why a space lacks its short name or the host name of an endpoint."""
 
 
@@ -117,7 +117,7 @@ class SpaceState:
         admit anonymous clients from other machines. `link_credit`: default credit of a sender.
         """
         self.members = members
-        """What the space declares; the compiler sets it anew with every change."""
+        """Declarations of the space; the compiler replaces it with every change."""
 
         self._exposed = exposed
         self._link_credit = link_credit
@@ -135,10 +135,10 @@ class SpaceState:
         self._settled = {key for key, one in members.addresses.items() if was_planned(one)}
         """Addresses that are or have been in the Plan; they keep their share of the quota."""
 
-        self._losers: dict[Key, LeftOut] = {}
-        self._over: dict[Key, LeftOut] = {}
+        self._duplicates: dict[Key, OutcomeReason] = {}
+        self._over_quota: dict[Key, OutcomeReason] = {}
         self._changed: set[Key] = set()
-        self._touched: set[str] = set()
+        self._affected_names: set[str] = set()
         self._whole = True
         self._exhausted = False
         self._lost: frozenset[str] = frozenset()
@@ -168,7 +168,7 @@ class SpaceState:
     def _note_address(self, key: Key, before: Resource | None, now: Resource | None) -> None:
         for one in (before, now):
             if isinstance(one, Address):
-                self._touched.update(one.names)
+                self._affected_names.update(one.names)
         if before is not None and (now is None or now.metadata.uid != before.metadata.uid):
             self._settled.discard(key)
         if isinstance(now, Address) and was_planned(now):
@@ -187,17 +187,17 @@ class SpaceState:
             return user
         return user.with_verifiers(verifiers)
 
-    def lose_names(self, lost: frozenset[str]) -> None:
+    def set_lost_names(self, lost: frozenset[str]) -> None:
         """Record the claimed names that belong to others, in lower case."""
         self._whole |= lost != self._lost
         self._lost = lost
 
-    def refresh(self, catalogue: Catalogue, *, chosen_anew: bool) -> set[Key]:
+    def refresh(self, catalogue: Catalogue, *, catalogue_changed: bool) -> set[Key]:
         """Update the outcomes and return the keys of those that changed.
 
-        `chosen_anew`: the catalogue has changed.
+        `catalogue_changed`: the catalogue has changed.
         """
-        whole = self._whole or chosen_anew
+        whole = self._whole or catalogue_changed
         self.compiled_space = self.space
         bounds = catalogue.bounds(self.space) if self.space else UNBOUNDED
         affected = (
@@ -207,7 +207,7 @@ class SpaceState:
         )
         # Names and quota first: one address can admit or exclude others, whose outcomes change too.
         affected |= self._settle_names() | self._settle_quota(catalogue)
-        for name in self._touched:
+        for name in self._affected_names:
             affected |= self.members.referring.get(name, frozenset())
         outcomes: dict[Key, Outcome | None] = {
             key: self._outcome(self.members.addresses[key], catalogue, bounds)
@@ -218,12 +218,12 @@ class SpaceState:
         outcomes |= self._outcomes_of_users(catalogue, whole=whole)
         if self.space is not None:
             outcome = self._outcome_of_space(self.space, catalogue)
-            outcomes[self.space.key] = replace(outcome, misnamed=self._misnamed(self.space))
+            outcomes[self.space.key] = replace(outcome, name_problem=self._name_problem(self.space))
         outcomes |= {key: None for key in self._changed if key not in outcomes}
-        differing = {key for key, now in outcomes.items() if self._note(key, now)}
+        differing = {key for key, now in outcomes.items() if self._set_outcome(key, now)}
         if whole or differing or self._changed:
             self._plan(catalogue, bounds)
-        self._changed, self._touched, self._whole = set(), set(), False
+        self._changed, self._affected_names, self._whole = set(), set(), False
         return differing
 
     def exhaust(self, catalogue: Catalogue, *, exhausted: bool) -> None:
@@ -232,7 +232,7 @@ class SpaceState:
             self._exhausted = exhausted
             self._plan(catalogue, catalogue.bounds(self.space) if self.space else UNBOUNDED)
 
-    def _note(self, key: Key, now: Outcome | None) -> bool:
+    def _set_outcome(self, key: Key, now: Outcome | None) -> bool:
         before = self.outcomes.get(key)
         if now == before:
             return False
@@ -244,7 +244,7 @@ class SpaceState:
 
     def _settle_names(self) -> set[Key]:
         """Assign duplicate names; return the addresses whose assignment changed."""
-        losers: dict[Key, LeftOut] = {}
+        duplicates: dict[Key, OutcomeReason] = {}
         taken: dict[str, Address] = {}
         wanting = {key for name in self.members.contested for key in self.members.claims[name]}
         for address in _oldest_first(self.members.addresses[key] for key in wanting):
@@ -252,38 +252,40 @@ class SpaceState:
             if name is None:
                 taken.update((name, address) for name in address.names)
                 continue
-            losers[address.key] = LeftOut(
+            duplicates[address.key] = OutcomeReason(
                 "AddressTaken",
                 f"address {name!r} is already declared by {taken[name].metadata.name};"
                 " delete one of the two",
             )
         changed = {
             key
-            for key in losers.keys() | self._losers.keys()
-            if losers.get(key) != self._losers.get(key)
+            for key in duplicates.keys() | self._duplicates.keys()
+            if duplicates.get(key) != self._duplicates.get(key)
         }
-        self._losers = losers
-        self._touch(changed)
+        self._duplicates = duplicates
+        self._mark_affected(changed)
         return changed
 
     def _settle_quota(self, catalogue: Catalogue) -> set[Key]:
         """Select the addresses that wait for quota; return those whose selection changed."""
         plan = catalogue.plan_of_space(self.space) if self.space else None
-        over: dict[Key, LeftOut] = {}
+        over_quota: dict[Key, OutcomeReason] = {}
         if plan is not None and self.space is not None:
             counts = Counter(self.members.choices)
-            counts.subtract(_choice(self.members.addresses[key]) for key in self._losers)
+            counts.subtract(_choice(self.members.addresses[key]) for key in self._duplicates)
             if exceeded(catalogue.demands(counts), plan):
                 name = plan.metadata.name
-                over = {
-                    address.key: LeftOut("QuotaExceeded", _quota_message(name, excess))
+                over_quota = {
+                    address.key: OutcomeReason("QuotaExceeded", _quota_message(name, excess))
                     for address, excess in self._without_room(catalogue)
                 }
         changed = {
-            key for key in over.keys() | self._over.keys() if over.get(key) != self._over.get(key)
+            key
+            for key in over_quota.keys() | self._over_quota.keys()
+            if over_quota.get(key) != self._over_quota.get(key)
         }
-        self._over = over
-        self._touch(changed)
+        self._over_quota = over_quota
+        self._mark_affected(changed)
         return changed
 
     def _without_room(self, catalogue: Catalogue) -> Iterable[tuple[Address, list[Excess]]]:
@@ -294,7 +296,7 @@ class SpaceState:
         assert self.space is not None
         plan = catalogue.plan_of_space(self.space)
         assert plan is not None
-        here = [one for key, one in self.members.addresses.items() if key not in self._losers]
+        here = [one for key, one in self.members.addresses.items() if key not in self._duplicates]
         demands = Counter(
             catalogue.demand(*_choice(one)) for one in here if one.key in self._settled
         )
@@ -312,56 +314,56 @@ class SpaceState:
                 refused[wanted] = excess
             yield address, refused[wanted]
 
-    def _touch(self, keys: Iterable[Key]) -> None:
+    def _mark_affected(self, keys: Iterable[Key]) -> None:
         for key in keys:
             if key in self.members.addresses:
-                self._touched.update(self.members.addresses[key].names)
+                self._affected_names.update(self.members.addresses[key].names)
 
     def _outcome(self, address: Address, catalogue: Catalogue, bounds: Bounds) -> Outcome:
         key = address.key
         if self.space is None:
-            return Outcome(left_out=no_space(address))
-        if (left_out := self._losers.get(key) or self._over.get(key)) is not None:
-            return Outcome(left_out=left_out)
+            return Outcome(excluded=no_space(address))
+        if (excluded := self._duplicates.get(key) or self._over_quota.get(key)) is not None:
+            return Outcome(excluded=excluded)
         problem = catalogue.problem_of_address(address, self.space)
         if problem is not None and problem.reason in NOT_PLANNED and key not in self._settled:
-            return Outcome(left_out=LeftOut(problem.reason, problem.message))
-        waiting = LeftOut(problem.reason, problem.message) if problem else None
+            return Outcome(excluded=OutcomeReason(problem.reason, problem.message))
+        waiting = OutcomeReason(problem.reason, problem.message) if problem else None
         self._settled.add(key)
         topic = self._of_type("topic", address.spec.topic)
         planned = planned_address(
-            self._said(address, catalogue, bounds),
-            topic=self._said(topic, catalogue, bounds) if topic else None,
+            self._with_effective(address, catalogue, bounds),
+            topic=self._with_effective(topic, catalogue, bounds) if topic else None,
             missing=lambda name: self._of_type("deadletter", name) is None,
             link_capacity=bounds.link_capacity or self._link_credit,
         )
         applied = catalogue.applied(address)
-        return Outcome(planned, applied, waiting=waiting or self._waits_for(address))
+        return Outcome(planned, applied, waiting=waiting or self._missing_reference(address))
 
-    def _waits_for(self, address: Address) -> LeftOut | None:
+    def _missing_reference(self, address: Address) -> OutcomeReason | None:
         if gone := dangling(address, self._named):
             problems = "; ".join(reference.problem for reference in gone)
-            return LeftOut(gone[0].reason, f"{problems}")
+            return OutcomeReason(gone[0].reason, f"{problems}")
         for name in (address.spec.topic, address.spec.deadletter, address.spec.expiry):
             other = self._named(name) if name else None
-            if other is not None and other.key in self._over:
-                return LeftOut("ReferenceWaits", f"{name!r} waits for room in the quota")
+            if other is not None and other.key in self._over_quota:
+                return OutcomeReason("ReferenceWaits", f"{name!r} waits for room in the quota")
         return None
 
-    def _said(self, address: Address, catalogue: Catalogue, bounds: Bounds) -> Address:
+    def _with_effective(self, address: Address, catalogue: Catalogue, bounds: Bounds) -> Address:
         plan = catalogue.plan_of(address)
         return with_plan(address, plan, demand(plan), bounds)
 
     def _named(self, name: str) -> Address | None:
         """Return the address that has a name."""
         for key in self.members.claims.get(name, ()):
-            if key not in self._losers:
+            if key not in self._duplicates:
                 return self.members.addresses[key]
         return None
 
     def _of_type(self, type_: str, name: str | None) -> Address | None:
         found = self._named(name) if name else None
-        if found is None or found.spec.type != type_ or found.key in self._over:
+        if found is None or found.spec.type != type_ or found.key in self._over_quota:
             return None
         return found
 
@@ -369,7 +371,7 @@ class SpaceState:
         if not whole and not any(key.kind == "MessagingUser" for key in self._changed):
             return {}
         space = self.space
-        lets_all_in = (
+        admits_everyone = (
             space is not None
             and not self._exposed
             and self._kind_of_authentication(space, catalogue) == "none"
@@ -380,23 +382,25 @@ class SpaceState:
         for user in _oldest_first(self.members.users.values()):
             first = names.setdefault(user.spec.username, user)
             if self.space is None:
-                outcomes[user.key] = Outcome(left_out=no_space(user))
+                outcomes[user.key] = Outcome(excluded=no_space(user))
             elif first is not user:
                 message = (
                     f"user name {user.spec.username!r} already belongs to {first.metadata.name};"
                     " delete one of the two"
                 )
-                outcomes[user.key] = Outcome(left_out=LeftOut("UserNameTaken", message))
+                outcomes[user.key] = Outcome(excluded=OutcomeReason("UserNameTaken", message))
             elif (excess := user.excess()) is not None:
                 message = f"spec.authorization {excess}"
-                outcomes[user.key] = Outcome(left_out=LeftOut("TooManyAddresses", message))
-            elif lets_all_in:
-                outcomes[user.key] = Outcome(left_out=LeftOut("UsersNotAsked", USERS_NOT_ASKED))
+                outcomes[user.key] = Outcome(excluded=OutcomeReason("TooManyAddresses", message))
+            elif admits_everyone:
+                outcomes[user.key] = Outcome(
+                    excluded=OutcomeReason("UsersNotAsked", USERS_HAVE_NO_EFFECT)
+                )
             elif user.is_service_account:
-                left_out = LeftOut("ServiceAccountNotServed", SERVICE_ACCOUNT)
-                outcomes[user.key] = Outcome(left_out=left_out)
+                excluded = OutcomeReason("ServiceAccountNotServed", SERVICE_ACCOUNT)
+                outcomes[user.key] = Outcome(excluded=excluded)
             elif (secret := self._user(user).missing_secret) is not None:
-                outcomes[user.key] = Outcome(left_out=LeftOut("PasswordMissing", secret))
+                outcomes[user.key] = Outcome(excluded=OutcomeReason("PasswordMissing", secret))
             else:
                 outcomes[user.key] = NOTHING
         return outcomes
@@ -435,18 +439,22 @@ class SpaceState:
 
     def _outcome_of_space(self, space: AddressSpace, catalogue: Catalogue) -> Outcome:
         if (problem := catalogue.problem_of_space(space)) is not None:
-            return Outcome(waiting=LeftOut(problem.reason, problem.message))
+            return Outcome(waiting=OutcomeReason(problem.reason, problem.message))
         if space.spec.plan is None and catalogue.space_plans_of(space.spec.type):
-            return Outcome(waiting=LeftOut("PlanMissing", NO_PLAN))
+            return Outcome(waiting=OutcomeReason("PlanMissing", NO_PLAN))
         kind = self._kind_of_authentication(space, catalogue)
         if self._exposed and kind == "none":
-            return Outcome(waiting=LeftOut("SpaceExposed", EXPOSED))
+            return Outcome(waiting=OutcomeReason("SpaceExposed", EXPOSED))
         service = catalogue.service_of(space)
-        if kind == "standard" and not self.members.users and not (service and service.asks_others):
-            return Outcome(unentered=LeftOut("NoUsers", NO_USERS))
+        if (
+            kind == "standard"
+            and not self.members.users
+            and not (service and service.uses_remote_server)
+        ):
+            return Outcome(login_problem=OutcomeReason("NoUsers", NO_USERS))
         return NOTHING
 
-    def _misnamed(self, space: AddressSpace) -> LeftOut | None:
+    def _name_problem(self, space: AddressSpace) -> OutcomeReason | None:
         names = names_of(space)
         lost = [name for name in names if name.lower() in self._lost]
         if not lost:
@@ -456,22 +464,22 @@ class SpaceState:
             " to the platform; clients reach this space by its full name,"
             f" {names[-1]}"
         )
-        return LeftOut("NameTaken", message)
+        return OutcomeReason("NameTaken", message)
 
     def _planned_users(self) -> tuple[PlannedUser, ...]:
         found = []
         for key, user in self.members.users.items():
             # A deleted user kept by finalizers must not log in.
-            if self.outcomes[key].left_out is None and not user.is_terminating:
+            if self.outcomes[key].excluded is None and not user.is_terminating:
                 if key not in self._rights:
                     self._rights[key] = planned_user(self._user(user))
                 found.append(self._rights[key])
         return tuple(sorted(found, key=lambda one: one.name))
 
 
-def no_space(orphan: Declared) -> LeftOut:
+def no_space(orphan: Declared) -> OutcomeReason:
     """Return the reason of a resource whose space does not exist."""
-    return LeftOut(
+    return OutcomeReason(
         "SpaceMissing",
         f"address space {orphan.space!r} does not exist in namespace"
         f" {orphan.metadata.namespace!r}; create it, or delete this resource",

@@ -72,7 +72,7 @@ def planned(
         limits=_limits(spec.limits, link_capacity or LINK_CAPACITY),
         durability=durability if stored else None,
         ttl=_ttl(spec.message_ttl) if spec.message_ttl else None,
-        redelivery=_redelivery(spec, holds_back=deadletter != spec.deadletter),
+        redelivery=_redelivery(spec, without_limit=deadletter != spec.deadletter),
         deadletter=deadletter,
         expiry=_unless(missing, spec.expiry),
         retention=_retention(spec.retention) if spec.retention else None,
@@ -127,26 +127,26 @@ def _unless(missing: Callable[[str], bool], name: str | None) -> str | None:
 
 @lru_cache(maxsize=SHARED_MAX)
 def _limits(limits: Limits | None, link_capacity: int) -> AddressLimits:
-    said = {name: getattr(limits, name) for name in Limits.model_fields} if limits else {}
-    return AddressLimits(link_capacity=link_capacity, **said)
+    own_settings = {name: getattr(limits, name) for name in Limits.model_fields} if limits else {}
+    return AddressLimits(link_capacity=link_capacity, **own_settings)
 
 
-def _redelivery(spec: AddressSpec, *, holds_back: bool) -> PlannedRedelivery | None:
+def _redelivery(spec: AddressSpec, *, without_limit: bool) -> PlannedRedelivery | None:
     """Return delivery attempts and delays.
 
-    `holds_back`: its dead letter is missing. Messages, rejected ones too, are then redelivered
+    `without_limit`: its dead letter is missing. Messages, rejected ones too, are then redelivered
     without a limit until the dead letter exists again.
     """
-    said = spec.message_redelivery or MessageRedelivery()
-    attempts = said.maximum_delivery_attempts
+    own_settings = spec.message_redelivery or MessageRedelivery()
+    attempts = own_settings.maximum_delivery_attempts
     if attempts is None and spec.deadletter is not None:
         attempts = ATTEMPTS_DEFAULT
     redelivery = PlannedRedelivery(
-        attempts=None if attempts == NO_LIMIT or holds_back else attempts,
-        delay_ms=said.redelivery_delay,
-        delay_multiplier=said.redelivery_delay_multiplier,
-        delay_maximum_ms=said.maximum_delivery_delay,
-        reject_is_failure=spec.treat_reject_as_unmodified_delivery_failed or holds_back or None,
+        attempts=None if attempts == NO_LIMIT or without_limit else attempts,
+        delay_ms=own_settings.redelivery_delay,
+        delay_multiplier=own_settings.redelivery_delay_multiplier,
+        delay_maximum_ms=own_settings.maximum_delivery_delay,
+        reject_is_failure=spec.treat_reject_as_unmodified_delivery_failed or without_limit or None,
     )
     return redelivery if redelivery != PlannedRedelivery() else None
 

@@ -141,11 +141,11 @@ def below_spec(
     if "spec" in data or not any(name in data for name in (*plain, listed[0])):
         return data
     moved = {name: data[name] for name in plain if name in data}
-    field, value, becomes = listed
+    field, value, new_name = listed
     items = data.get(field)
     if isinstance(items, list) and all(isinstance(one, dict) for one in items):
-        moved[becomes] = {str(one.get("name")): one.get(value) for one in items}
+        moved[new_name] = {str(one.get("name")): one.get(value) for one in items}
     elif items is not None:
-        moved[becomes] = items
+        moved[new_name] = items
     rest = {name: one for name, one in data.items() if name not in (*plain, field, "uuid")}
     return rest | {"spec": moved}

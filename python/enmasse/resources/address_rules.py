@@ -1,4 +1,4 @@
-"""Which fields belong to which address type, which exclude each other, and which cannot change."""
+"""Rules between fields of an address: by type, mutual exclusion, and immutability."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -61,7 +61,12 @@ NAME_BYTES_MAX = 1024
 def faults(address: "Address") -> list[Fault]:
     """Return errors of combinations of fields."""
     spec = address.spec
-    together = (*_of_the_type(spec), *_of_a_stream(spec), *_of_the_name(address), *_at_odds(spec))
+    together = (
+        *_of_the_type(spec),
+        *_of_a_stream(spec),
+        *_of_the_name(address),
+        *_contradictions(spec),
+    )
     return [*together, *forwarders.faults_of(spec.forwarders or (), spec.type)]
 
 
@@ -146,7 +151,7 @@ def _of_the_name(address: "Address") -> Iterator[Fault]:
         )
 
 
-def _at_odds(spec: "AddressSpec") -> Iterator[Fault]:
+def _contradictions(spec: "AddressSpec") -> Iterator[Fault]:
     ttl, redelivery, limits = spec.message_ttl, spec.message_redelivery, spec.limits
     if ttl and ttl.minimum and ttl.maximum and ttl.minimum > ttl.maximum:
         yield Fault("spec.messageTtl", f"minimum {ttl.minimum} is above maximum {ttl.maximum}")

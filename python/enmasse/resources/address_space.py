@@ -83,7 +83,7 @@ class AuthenticationServiceChoice(Model):
     """Overrides of an external service for this space."""
 
     @model_validator(mode="after")
-    def _agree(self) -> Self:
+    def _check_type(self) -> Self:
         if self.name and self.type and BUILT_IN.get(self.name, self.type) != self.type:
             raise ValueError(
                 f"service {self.name!r} is not of type {self.type!r}; remove one of them"
@@ -116,10 +116,10 @@ class AddressSpaceSpec(Model):
     """Network policy that overrides the infra config's. Stored but not implemented."""
 
     connectors: Annotated[tuple[Connector, ...], Field(max_length=ENDPOINTS_MAX)] = ()
-    """Remote servers whose addresses the space shows. Stored but not implemented."""
+    """Remote servers whose addresses appear in the space. Stored but not implemented."""
 
     auto_create: Annotated[tuple[AutoCreate, ...], Field(max_length=RULES_MAX)] = ()
-    """Addresses that links have created, for users who may. Left out: none."""
+    """Rules for addresses that links create, if the user has the right. Absent: none."""
 
     @property
     def hosts(self) -> tuple[str, ...]:

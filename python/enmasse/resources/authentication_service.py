@@ -19,8 +19,8 @@ from enmasse.resources.model import (
     Administered,
     Column,
     Model,
+    ReportedStatus,
     Status,
-    ToldStatus,
 )
 
 Port = Annotated[int, Field(strict=True, ge=1, le=65_535)]
@@ -222,7 +222,7 @@ class AuthenticationServiceSpec(Model):
     """Settings of a service of type keycloak."""
 
 
-class AuthenticationServiceStatus(ToldStatus):
+class AuthenticationServiceStatus(ReportedStatus):
     """Observed state of a service."""
 
     host: str | None = None
@@ -250,20 +250,20 @@ class AuthenticationService(Administered):
 
     def with_status(self, status: Status) -> Self:
         """Return the resource with another status, with the location of an external service."""
-        told = super().with_status(status)
+        updated = super().with_status(status)
         external = self.spec.external
         if external is None:
-            return told
+            return updated
         place = {
             "host": external.host,
             "port": external.port,
             "ca_cert_secret": external.ca_cert_secret,
             "client_cert_secret": external.client_cert_secret,
         }
-        return told.model_copy(update={"status": told.status.model_copy(update=place)})
+        return updated.model_copy(update={"status": updated.status.model_copy(update=place)})
 
     @property
-    def asks_others(self) -> bool:
+    def uses_remote_server(self) -> bool:
         """Whether another server decides logins or provides keys."""
         standard = self.spec.standard
         has_issuer = standard is not None and standard.oidc is not None
@@ -288,7 +288,9 @@ class AuthenticationService(Administered):
         if spec.type == "keycloak" and spec.keycloak is None:
             found.append(Fault("spec.keycloak", "is required: url"))
         name = self.metadata.name
-        if (meant := BUILT_IN.get(name, spec.type)) != spec.type:
-            message = f"{name!r} is reserved for a service of type {meant}; choose another name"
+        if (reserved_type := BUILT_IN.get(name, spec.type)) != spec.type:
+            message = (
+                f"{name!r} is reserved for a service of type {reserved_type}; choose another name"
+            )
             found.append(Fault("metadata.name", message))
         return found

@@ -1,4 +1,4 @@
-"""Addresses that an address space has created for links: by which rule, and until when. Pure."""
+"""Rules of an address space for addresses that links create, and their expiry. Pure."""
 
 from collections.abc import Collection, Sequence
 from typing import Annotated, Literal, NamedTuple
@@ -12,24 +12,24 @@ from enmasse.resources.quantities import DURATION_MS_MAX, Duration
 CreatedType = Literal["anycast", "multicast", "queue", "topic"]
 
 DEFAULT_TYPE: CreatedType = "queue"
-"""What is created where neither the rule nor the link says."""
+"""The type if neither the rule nor the link determines it."""
 
 RULES_MAX = 100
-"""Rules of an address space: the node tries each with a name that is no address."""
+"""Maximum rules of an address space: the node tries each for an unknown address."""
 
 EXPIRE_AFTER_MS_MIN = 1_000
-"""Shortest time without use; the control plane looks once a second."""
+"""Minimum expiry time; the control plane checks every second."""
 
 OWNER_LABEL = "enmasse.io/owner"
-"""Label of an address that belongs to `autoCreate`. Without it the address stays for good."""
+"""Label of an address that belongs to `autoCreate`. Without it the address never expires."""
 
 OWNER = "auto-create"
 
 CREATED_BY = "enmasse.io/created-by"
-"""Annotation: the user for whose link the address was created."""
+"""Annotation: the user whose link created the address."""
 
 EXPIRE_AFTER = "enmasse.io/expire-after"
-"""Annotation: the time without use after which the address is deleted, such as `60s`."""
+"""Annotation: the unused time after which the address is deleted, such as `60s`."""
 
 _DURATION: TypeAdapter[int] = TypeAdapter(Duration)
 
@@ -41,26 +41,26 @@ def _expire_after(value: int) -> int:
 
 
 class AutoCreate(Model):
-    """Names of which links may have an address created, and what it is."""
+    """A rule: names for which links create an address, and its settings."""
 
     pattern: Annotated[str, AfterValidator(pattern_of)]
-    """The names, as in the rights of a user: `*` or `+` is one level, `#` any number, `jobs*` what
-    begins so."""
+    """The names, as in the rights of a user: `*` or `+` is one level, `#` any number, `jobs*` a
+    prefix."""
 
     type: CreatedType | None = None
-    """The only type that is created. Left out: what the link asks for by its capabilities (`queue`,
-    `topic`, `direct`), else `queue`."""
+    """The only type that is created. Absent: the type that the link requests by its capabilities
+    (`queue`, `topic`, `direct`), else `queue`."""
 
     plan: Annotated[str, Field(min_length=1, max_length=253)] | None = None
-    """Name of the plan of the address. Left out: the first for its type that the space offers."""
+    """Plan of the address. Default: the first one that the space offers for its type."""
 
     expire_after: Annotated[Duration, AfterValidator(_expire_after)] | None = None
-    """Time without messages, links and subscriptions after which the address is deleted. Left out:
-    it stays."""
+    """Time without messages, links and subscriptions after which the address is deleted. Absent:
+    never."""
 
 
 class Creation(NamedTuple):
-    """What is created for a link."""
+    """The rule and the type for a link."""
 
     rule: AutoCreate
     type: CreatedType
@@ -69,10 +69,10 @@ class Creation(NamedTuple):
 def choose(
     rules: Sequence[AutoCreate], patterns: Collection[str], asked: CreatedType | None
 ) -> Creation | None:
-    """Return what is created for a link; None: no rule creates what it asks for.
+    """Return the address to create for a link; None: no rule creates the requested type.
 
-    `patterns` are those that stand for the name. The first rule counts that has one of them and
-    creates addresses of the type that the link asks for.
+    `patterns` are those that match the name. The first rule with one of these patterns and the
+    requested type applies.
     """
     for rule in rules:
         if rule.pattern in patterns and (asked is None or rule.type in (None, asked)):
@@ -81,9 +81,9 @@ def choose(
 
 
 def expiry_ms(resource: Resource) -> int | None:
-    """Return the time without use after which an address is deleted; None: it stays.
+    """Return the unused time after which an address is deleted; None: never.
 
-    Only an address of `autoCreate` is ever deleted, and only where its annotation can be read.
+    Only addresses of `autoCreate` with a valid annotation expire.
     """
     metadata = resource.metadata
     text = metadata.annotations.get(EXPIRE_AFTER)

@@ -1,4 +1,4 @@
-"""Conditions: a status kept as a list of statements, each with a reason and the time it changed."""
+"""Conditions of a status, each with a reason and the time of its last transition."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -11,11 +11,11 @@ from enmasse.resources.model import Condition, Declared, Phase, Status
 D = TypeVar("D", bound=Declared)
 
 READY = "Ready"
-"""The condition that stands for the whole: the node has proven that the resource is served."""
+"""The condition for the whole resource: the node has confirmed that it serves the resource."""
 
 SHARED_MAX = 256
-"""Conditions that are kept to be shared: thousands of resources become ready in one second, for one
-reason."""
+"""Maximum cached conditions, which resources share: thousands of resources become ready in one
+second for the same reason."""
 
 
 def ready_status(
@@ -29,12 +29,12 @@ def ready_status(
 ) -> Status:
     """Return the status of a resource whose Ready condition is decided.
 
-    Ready is true in phase Active only. The time of change stays while the truth of the condition
-    stays, so that a status decided again is equal to the one before.
+    Ready is true in phase Active only. The transition time changes only with the condition, so an
+    unchanged status is equal to the previous one.
     """
     is_ready = phase == "Active"
-    said = (is_ready, reason, message, generation, now)
-    condition = _condition(previous.conditions, READY, *said)
+    values = (is_ready, reason, message, generation, now)
+    condition = _condition(previous.conditions, READY, *values)
     others = without(previous.conditions, READY)
     return previous.model_copy(
         update={
@@ -57,18 +57,18 @@ def stated(
     generation: int | None,
     now: datetime,
 ) -> tuple[Condition, ...]:
-    """Return the conditions of a status, the last of them this one instead of that of its type.
+    """Return the conditions of a status, with this one last; it replaces that of its type.
 
-    Its time of change stays while its truth does.
+    Its transition time changes only with its value.
     """
-    said = (holds, reason, message, generation or 0, now)
-    condition = _condition(status.conditions, kind, *said)
+    values = (holds, reason, message, generation or 0, now)
+    condition = _condition(status.conditions, kind, *values)
     return (*without(status.conditions, kind), condition)
 
 
 def with_unmet(resource: D, kind: str, why: tuple[str, str] | None, now: datetime) -> D:
-    """Return a resource whose status says that a condition does not hold and why: the reason for
-    programs, the message for people. None: it says nothing of that condition.
+    """Return a resource whose status has a condition with value False: the reason is for programs,
+    the message for people. None removes the condition.
     """
     status = resource.status
     if why is None and find(status.conditions, kind) is None:
@@ -123,7 +123,7 @@ def _shared(
 
 
 def without(conditions: Iterable[Condition], kind: str) -> tuple[Condition, ...]:
-    """Return the conditions that are not of a type."""
+    """Return the conditions of other types."""
     return tuple(one for one in conditions if one.type != kind)
 
 

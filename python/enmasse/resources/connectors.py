@@ -1,7 +1,7 @@
-"""Connectors: AMQP servers elsewhere whose addresses a standard space is to show as its own.
+"""Connectors: remote AMQP servers whose addresses a standard space includes.
 
-The fields and rules are those of the original. No connector is opened here; a condition of the
-space says so. Secrets given as values are kept in a Secret, never in the space itself.
+The fields and rules are those of the original. Connectors are not implemented, which a condition of
+the space reports. Secrets given as values are stored in a Secret, never in the space itself.
 """
 
 import re
@@ -37,35 +37,35 @@ class KeyOfSecret(Model):
 
     name: str
     key: str | None = None
-    """Left out: ca.crt, tls.crt, tls.key, username or password, by what it is for."""
+    """Default, by its purpose: ca.crt, tls.crt, tls.key, username or password."""
 
 
 class Value(Model):
-    """A text, or where it is."""
+    """A text, or a reference to it."""
 
     value: str | None = Field(default=None, repr=False)
-    """The text itself. A password or key is write-only: it goes into a Secret."""
+    """The text. Passwords and keys are write-only and moved into a Secret."""
 
     value_from_secret: KeyOfSecret | None = None
-    """The Secret that has it."""
+    """The Secret with the text."""
 
 
 class ConnectorHost(Model):
-    """Where a server is."""
+    """Address of a server."""
 
     host: str
     port: Annotated[int, Field(strict=True, ge=1, le=65_535)] | None = None
-    """Left out: 5671 with TLS, 5672 without."""
+    """Default: 5671 with TLS, 5672 without."""
 
 
 class ConnectorTls(Model):
-    """How a server is known, and how it knows us."""
+    """Trust and client certificate of a server."""
 
     ca_cert: Value | None = None
-    """Authority of its certificate."""
+    """CA of its certificate."""
 
     client_cert: Value | None = None
-    """Certificate shown to it: SASL EXTERNAL."""
+    """Client certificate: SASL EXTERNAL."""
 
     client_key: Value | None = None
     """Key of that certificate."""
@@ -79,43 +79,43 @@ class ConnectorCredentials(Model):
 
 
 class ConnectorAddress(Model):
-    """Which addresses of the server are shown."""
+    """Addresses of the server that are included."""
 
     name: str
     pattern: Annotated[str, AfterValidator(_pattern)]
-    """Tokens divided by `/`, shown below the name of the connector: `CONNECTOR/..`."""
+    """Tokens separated by `/`; the addresses appear under `CONNECTOR/`."""
 
 
 class Connector(Model):
-    """A server elsewhere."""
+    """A remote server."""
 
     name: Annotated[str, AfterValidator(_connector_name)]
-    """Letters and digits; its addresses are shown below it."""
+    """Letters and digits; its addresses appear under this name."""
 
     endpoint_hosts: Annotated[tuple[ConnectorHost, ...], Field(min_length=1)]
-    """Where it is; the first one is tried first."""
+    """Hosts of the server, tried in order."""
 
     idle_timeout: Annotated[int, Field(strict=True, ge=0)] | None = None
-    """Seconds of silence after which a connection counts as gone; 0: never."""
+    """Idle time-out of the connection in seconds; 0: none."""
 
     max_frame_size: Annotated[int, Field(strict=True, ge=512)] | None = None
-    """Bytes of a frame."""
+    """Maximum frame size in bytes."""
 
     role: Literal["normal", "route-container", "edge"] | None = None
-    """What the server is to the routers. Left out: route-container."""
+    """Role of the server for routers. Default: route-container."""
 
     tls: ConnectorTls | None = None
-    """Left out: no TLS."""
+    """TLS settings. Absent: no TLS."""
 
     credentials: ConnectorCredentials | None = None
-    """Left out: ANONYMOUS, or EXTERNAL with a client certificate."""
+    """Credentials. Absent: ANONYMOUS, or EXTERNAL with a client certificate."""
 
     addresses: tuple[ConnectorAddress, ...] = ()
-    """Which addresses are shown."""
+    """Included addresses."""
 
 
 class ConnectorStatus(Model):
-    """Whether a connector works."""
+    """Readiness of a connector."""
 
     name: str
     is_ready: bool = False
@@ -123,7 +123,7 @@ class ConnectorStatus(Model):
 
 
 def faults_of(connectors: Iterable[Connector], space_type: str) -> Iterable[Fault]:
-    """Yield what is wrong with the connectors of a space together."""
+    """Yield errors of combinations of connectors of a space."""
     names: set[str] = set()
     for place, connector in enumerate(connectors):
         path = f"spec.connectors[{place}]"

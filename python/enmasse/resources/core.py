@@ -1,6 +1,6 @@
-"""The kinds of Kubernetes' own that clients count on: Namespace, ConfigMap, Secret, Service, Event.
+"""The Kubernetes core kinds that clients need: Namespace, ConfigMap, Secret, Service, Event.
 
-They have no controller: what is declared is all there is to them.
+They have no controller: only the declared data counts.
 """
 
 import base64
@@ -16,13 +16,13 @@ from enmasse.resources.api_token import TOKEN_TYPE, token_faults
 from enmasse.resources.model import AGE, Column, Label, Metadata, Model, Resource, dotted_name
 
 DATA_BYTES_MAX = 1 << 20
-"""Bytes of all values of a ConfigMap or a Secret together, as in Kubernetes."""
+"""Maximum bytes of all values of a ConfigMap or a Secret, as in Kubernetes."""
 
 _KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 
 
 class NamespaceMetadata(Metadata):
-    """Metadata of a namespace, which lives in none."""
+    """Metadata of a namespace, which is not namespaced itself."""
 
     name: Label
     """Name of the namespace: one part, without dots."""
@@ -32,14 +32,14 @@ class NamespaceMetadata(Metadata):
 
 
 class NamespaceStatus(Model):
-    """Whether a namespace can be used."""
+    """Phase of a namespace."""
 
     phase: Literal["Active"] = "Active"
-    """A namespace that is there is active."""
+    """Always active."""
 
 
 class Namespace(Resource):
-    """A part of the resources, with names of its own. It is made with the first resource in it."""
+    """A scope for resource names. The first resource in a namespace creates it."""
 
     columns: ClassVar[tuple[Column, ...]] = (Column("Status", "status.phase"), AGE)
 
@@ -51,10 +51,10 @@ class Namespace(Resource):
 
 
 class NamedMetadata(Metadata):
-    """Metadata of what has any name."""
+    """Metadata of a resource with a DNS name."""
 
     name: Annotated[str, AfterValidator(dotted_name)]
-    """Parts divided by dots."""
+    """Parts separated by dots."""
 
 
 class ConfigMap(Resource):
@@ -64,7 +64,7 @@ class ConfigMap(Resource):
     kind: Literal["ConfigMap"] = Field(default="ConfigMap")
     metadata: NamedMetadata
     immutable: bool | None = None
-    """Data cannot change any more."""
+    """Whether the data is immutable."""
 
     data: dict[str, str] = Field(default_factory=dict)
     """Texts by name."""
@@ -73,7 +73,7 @@ class ConfigMap(Resource):
     """Bytes by name, in base64."""
 
     def faults(self) -> list[Fault]:
-        """Return what is wrong with names and values."""
+        """Return errors of names and values."""
         both = sorted(self.data.keys() & self.binary_data.keys())
         return [
             *_data_faults("data", self.data, encoded=False),
@@ -82,13 +82,13 @@ class ConfigMap(Resource):
         ]
 
     def refused_changes(self, before: Self) -> list[Fault]:
-        """Return the faults of changing `before` into this."""
+        """Return errors of changing `before` into this."""
         same = (self.data, self.binary_data) == (before.data, before.binary_data)
         return _immutable_faults(before.immutable, self.immutable, same=same)
 
 
 class Secret(Resource):
-    """Bytes by name that are nobody else's business."""
+    """Confidential bytes by name."""
 
     columns: ClassVar[tuple[Column, ...]] = (Column("Type", "type"), AGE)
     selectable: ClassVar[tuple[str, ...]] = ("type",)
@@ -98,21 +98,21 @@ class Secret(Resource):
     kind: Literal["Secret"] = Field(default="Secret")
     metadata: NamedMetadata
     type: str = "Opaque"
-    """What it is for: `kubernetes.io/tls` and the like, `enmasse.io/token`, or `Opaque`."""
+    """Type of the Secret: `kubernetes.io/tls` and the like, `enmasse.io/token`, or `Opaque`."""
 
     immutable: bool | None = None
-    """Data cannot change any more."""
+    """Whether the data is immutable."""
 
     data: dict[str, str] = Field(default_factory=dict, repr=False)
     """Bytes by name, in base64."""
 
     string_data: dict[str, str] = Field(default_factory=dict, repr=False, exclude=True)
-    """Texts by name, only ever written: they become data."""
+    """Texts by name. Write-only: they become data."""
 
     @model_validator(mode="before")
     @classmethod
-    def _take_texts(cls, value: Any) -> Any:
-        """Move `stringData`, which is only ever written, into `data`."""
+    def _move_texts(cls, value: Any) -> Any:
+        """Move the write-only `stringData` into `data`."""
         if not isinstance(value, dict) or not isinstance(value.get("stringData"), dict):
             return value
         rest = {name: one for name, one in value.items() if name != "stringData"}
@@ -123,14 +123,14 @@ class Secret(Resource):
         return rest | {"data": (rest.get("data") or {}) | texts}
 
     def text(self, name: str) -> str | None:
-        """Return a value that is text; None if there is none of that name."""
+        """Return a text value; None if it is absent or not text."""
         try:
             return base64.b64decode(self.data[name]).decode()
         except (KeyError, ValueError):
             return None
 
     def faults(self) -> list[Fault]:
-        """Return what is wrong with names and values."""
+        """Return errors of names and values."""
         found = _data_faults("data", self.data, encoded=True)
         if found or self.type != TOKEN_TYPE:
             return found
@@ -138,7 +138,7 @@ class Secret(Resource):
         return token_faults(self.metadata.namespace, texts)
 
     def refused_changes(self, before: Self) -> list[Fault]:
-        """Return the faults of changing `before` into this."""
+        """Return errors of changing `before` into this."""
         found = _immutable_faults(before.immutable, self.immutable, same=self.data == before.data)
         if self.type != before.type:
             found.append(Fault("type", f"cannot change (it is {before.type!r})"))
@@ -146,7 +146,7 @@ class Secret(Resource):
 
 
 class Service(Resource):
-    """A name for where something is, as endpoints are exported. Nothing is routed by it."""
+    """An exported endpoint under a service name. It routes nothing."""
 
     columns: ClassVar[tuple[Column, ...]] = (
         Column("Type", "spec.type"),
@@ -158,11 +158,11 @@ class Service(Resource):
     kind: Literal["Service"] = Field(default="Service")
     metadata: NamedMetadata
     spec: dict[str, Any] = Field(default_factory=dict)
-    """As Kubernetes has it: `type: ExternalName`, `externalName`, `ports`."""
+    """As in Kubernetes: `type: ExternalName`, `externalName`, `ports`."""
 
 
 class ObjectReference(Model):
-    """Another resource."""
+    """A reference to another resource."""
 
     api_version: str | None = None
     kind: str | None = None
@@ -174,14 +174,14 @@ class ObjectReference(Model):
 
 
 class EventSource(Model):
-    """Who saw it."""
+    """The reporter of an event."""
 
     component: str | None = None
     host: str | None = None
 
 
 class Event(Resource):
-    """Something that happened to a resource."""
+    """An event of a resource."""
 
     read_only: ClassVar[bool] = True
     columns: ClassVar[tuple[Column, ...]] = (
@@ -203,34 +203,34 @@ class Event(Resource):
     kind: Literal["Event"] = Field(default="Event")
     metadata: NamedMetadata
     involved_object: ObjectReference
-    """What it happened to."""
+    """The resource of the event."""
 
     type: Literal["Normal", "Warning"] = "Normal"
-    """Warning: somebody should look."""
+    """Warning: a problem that needs attention."""
 
     reason: str = ""
-    """One word for programs."""
+    """Reason for programs, one word."""
 
     message: str = ""
-    """A sentence for people."""
+    """Message for people."""
 
     source: EventSource = EventSource()
-    """Who saw it."""
+    """The reporter."""
 
     first_timestamp: str | None = None
-    """When it happened first."""
+    """Time of the first occurrence."""
 
     last_timestamp: str | None = None
-    """When it happened last."""
+    """Time of the last occurrence."""
 
     count: int = 1
-    """How often it happened."""
+    """Number of occurrences."""
 
     reporting_component: str = ""
-    """Who saw it."""
+    """The reporting controller."""
 
     reporting_instance: str = ""
-    """Which of them."""
+    """The instance of the controller."""
 
 
 def _data_faults(field: str, data: dict[str, str], *, encoded: bool) -> list[Fault]:
@@ -241,14 +241,16 @@ def _data_faults(field: str, data: dict[str, str], *, encoded: bool) -> list[Fau
     ]
     if encoded:
         found += [
-            Fault(f"{field}.{name}", "must be base64") for name, one in data.items() if _bad(one)
+            Fault(f"{field}.{name}", "must be base64")
+            for name, one in data.items()
+            if _is_malformed(one)
         ]
     if sum(len(one.encode()) for one in data.values()) > DATA_BYTES_MAX:
         found.append(Fault(field, f"must have at most {DATA_BYTES_MAX} bytes in total"))
     return found
 
 
-def _bad(value: str) -> bool:
+def _is_malformed(value: str) -> bool:
     try:
         base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError):

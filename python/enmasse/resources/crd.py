@@ -1,8 +1,8 @@
-"""Custom resource definitions, made from the models that validate: one for each kind.
+"""Custom resource definitions, generated from the validating models: one for each kind.
 
-They are for a Kubernetes API server that is to hold the resources. A kind that is served in several
-groups has its home in the one of the original EnMasse, where manifests expect it. What the schema
-language cannot say (which field goes with which) is left to admission.
+They are for a Kubernetes API server that stores the resources. A kind with several groups is stored
+under the group of the original EnMasse, where manifests expect it. Admission checks what the schema
+language cannot express, such as mutually exclusive fields.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ from enmasse.resources.schema import schema
 Document = dict[str, Any]
 
 SELECTABLE_MAX = 8
-"""Fields of a definition that a selector may name, by Kubernetes' own bound."""
+"""Maximum fields of a definition for selectors, as in Kubernetes."""
 
 _INT_OR_STRING = "x-kubernetes-int-or-string"
 _ANYTHING = "x-kubernetes-preserve-unknown-fields"
@@ -23,7 +23,7 @@ _TEXT: Document = {"type": "string"}
 
 
 def definitions() -> list[Document]:
-    """Return them all, in order of their names."""
+    """Return all of them in order of their names."""
     models: list[type[Resource]] = [
         *(model for model in KINDS.values() if "/" in home(model)),
         AddressSpaceSchema,
@@ -32,7 +32,7 @@ def definitions() -> list[Document]:
 
 
 def home(model: type[Resource]) -> str:
-    """Return the `apiVersion` under which an API server stores a kind; `v1` if it is its own."""
+    """Return the `apiVersion` under which an API server stores a kind; `v1` for a core kind."""
     group, slash, _ = model.api_versions[-1].rpartition("/")
     return next(one for one in model.api_versions if one.startswith(f"{group}{slash}"))
 
@@ -90,7 +90,7 @@ def _version(model: type[Resource], name: str, *, is_stored: bool) -> Document:
     }
     if "status" in model.model_fields:
         version["subresources"] = {"status": {}}
-    # Kubernetes accepts metadata fields by itself, and a limited number of others.
+    # Kubernetes always accepts metadata fields, and a limited number of others.
     selectable = [path for path in model.selectable if path.startswith("spec.")][:SELECTABLE_MAX]
     if selectable:
         version["selectableFields"] = [{"jsonPath": f".{path}"} for path in selectable]
@@ -98,7 +98,7 @@ def _version(model: type[Resource], name: str, *, is_stored: bool) -> Document:
 
 
 def _immutable(model: type[Resource]) -> list[Document]:
-    """Return the rules by which an API server refuses to change what cannot change."""
+    """Return the rules by which an API server refuses changes of immutable fields."""
     if not issubclass(model, Declared):
         return []
     fields = model.model_fields["spec"].annotation.model_fields  # type: ignore[union-attr]
@@ -114,8 +114,8 @@ def _immutable(model: type[Resource]) -> list[Document]:
 
 
 def _structural(node: Document) -> Document:
-    """Return a schema as an API server accepts it: of a number or a text only the type, of other
-    choices nothing, and no defaults, which belong to the reader of a stored resource.
+    """Return a schema that an API server accepts: only the type of a number or text, no
+    alternatives, and no defaults, which the reader of a stored resource applies.
     """
     described = {name: node[name] for name in ("description",) if name in node}
     if "anyOf" in node and not node.get(_INT_OR_STRING):

@@ -1,7 +1,7 @@
-"""What the fields of models mean, in the words of their docstrings.
+"""Descriptions of model fields, from their docstrings.
 
-pydantic can read them too, for every class when it is made, which was half of the time that the
-models take to import. They are needed only where a schema is shown or a document is refused.
+pydantic can read them for every class at its creation, but that takes half of the import time of
+the models. They are needed only when a schema is shown or a document is refused.
 """
 
 import ast
@@ -16,7 +16,8 @@ from pydantic import BaseModel
 
 @cache
 def docstrings(model: type[BaseModel]) -> Mapping[str, str]:
-    """Return the text below each field of a model, by name; that of a base holds unless replaced.
+    """Return the docstring of each field of a model, by name; a subclass may replace those of its
+    base.
 
     A description given to `Field` takes precedence.
     """
@@ -41,7 +42,7 @@ def _of_class(node: ast.ClassDef) -> dict[str, str]:
         match field, text:
             case (
                 ast.AnnAssign(target=ast.Name(id=name)),
-                ast.Expr(value=ast.Constant(value=str(said))),
+                ast.Expr(value=ast.Constant(value=str(docstring))),
             ):
-                found[name] = inspect.cleandoc(said)
+                found[name] = inspect.cleandoc(docstring)
     return found

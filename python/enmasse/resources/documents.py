@@ -1,4 +1,4 @@
-"""From text to resources: YAML or JSON, several documents in one text, `kind: List` unfolded."""
+"""Parses resources: YAML or JSON, several documents in one text, with `kind: List` expanded."""
 
 import contextlib
 import json
@@ -45,7 +45,7 @@ KINDS: dict[str, type[Resource]] = {
 _COMPUTED: dict[str, type[Resource]] = {
     model.__name__: model for model in (AddressSpaceSchema, Event)
 }
-"""Kinds that the platform makes itself: a store has them, and no request."""
+"""Generated kinds: the store has them, and requests cannot contain them."""
 
 _SERVER_METADATA = (
     "managedFields",
@@ -53,16 +53,16 @@ _SERVER_METADATA = (
     "deletionTimestamp",
     "deletionGracePeriodSeconds",
 )
-"""Metadata that a request may carry and does not say."""
+"""Server-managed metadata, which is ignored in a request."""
 
 VALUES_MAX = 1_000_000
-"""Values of the text of a file, which may have many resources; names of fields among them."""
+"""Maximum values and field names of a file, which may have many resources."""
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _StrictLoader(_Loader):  # type: ignore[misc]
-    """A safe YAML loader that refuses a key given twice in one mapping instead of dropping one."""
+    """A safe YAML loader that refuses a duplicate key of a mapping instead of dropping one."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen = set()
@@ -80,21 +80,20 @@ class _StrictLoader(_Loader):  # type: ignore[misc]
 def load(text: str, source: str, namespace: str | None = None) -> list[Resource]:
     """Return the resources of a YAML or JSON text; `source` names it in errors.
 
-    `namespace` is where those go that name none; plans and the like stay in their own.
+    `namespace` is the default namespace; it does not apply to plans and similar kinds.
 
-    Raises: Invalid for the first document that is not a valid resource, or declares one of the text
-        otherwise than an earlier document. The message names the source, the document, and every
-        field at fault.
+    Raises: Invalid for the first document that is not a valid resource, or conflicts with an
+        earlier document. The message names the source, the document, and every invalid field.
     """
     resources: list[Resource] = []
     declared: dict[Key, tuple[int, Resource]] = {}
     for number, data in enumerate(_documents(text, source), start=1):
         try:
             for item in _items(data):
-                resource = parse(_placed(item, namespace))
+                resource = parse(_with_namespace(item, namespace))
                 first, before = declared.setdefault(resource.key, (number, resource))
                 if before != resource:
-                    raise _declared_twice(resource, first)
+                    raise _conflicting_documents(resource, first)
                 resources.append(resource)
         except EnMasseError as error:
             message = f"{source}, document {number}: {error.message}"
@@ -102,8 +101,8 @@ def load(text: str, source: str, namespace: str | None = None) -> list[Resource]
     return resources
 
 
-def _placed(item: object, namespace: str | None) -> object:
-    """Return plain data with a namespace, if it is of a kind that lives in any and names none."""
+def _with_namespace(item: object, namespace: str | None) -> object:
+    """Return plain data with the default namespace, if its kind is namespaced and it has none."""
     if namespace is None or not isinstance(item, Mapping):
         return item
     model, metadata = KINDS.get(str(item.get("kind"))), item.get("metadata")
@@ -113,10 +112,10 @@ def _placed(item: object, namespace: str | None) -> object:
 
 
 def one_document(text: str) -> object:
-    """Return the plain data of a YAML or JSON text that is one document.
+    """Return the plain data of a YAML or JSON text with one document.
 
-    Raises: Invalid if it cannot be read, is none or several, or more than one resource has
-        (NESTING_MAX, RESOURCE_VALUES_MAX).
+    Raises: Invalid if it is unreadable, has no or several documents, or exceeds the limits of a
+        resource (NESTING_MAX, RESOURCE_VALUES_MAX).
     """
     found = list(_documents(text, "the body", RESOURCE_VALUES_MAX))
     if len(found) != 1:
@@ -125,12 +124,12 @@ def one_document(text: str) -> object:
 
 
 def parse(data: object, *, stored: bool = False) -> Resource:
-    """Return the resource that plain data stands for.
+    """Return the resource of plain data.
 
-    `stored` is for what a store gives back, which carries a status and what only the server
-    writes. In anything else a status is passed over.
+    `stored`: the data is from a store and may contain a status and server-managed fields. Otherwise
+    a status is ignored.
 
-    Raises: Invalid naming every field at fault.
+    Raises: Invalid naming every invalid field.
     """
     if not isinstance(data, Mapping):
         raise Invalid(Code.DOCUMENT_UNREADABLE, "not a resource: it must be a mapping with `kind`")
@@ -143,17 +142,16 @@ def parse(data: object, *, stored: bool = False) -> Resource:
         )
     except ValidationError as error:
         raise invalid(model.__name__, _name(data), faults.of(error, model)) from None
-    # What is stored has been let in; a stricter rule must not make it unreadable.
+    # Stored resources were admitted; a stricter rule must not make them unreadable.
     if not stored and (found := resource.faults()):
         raise invalid(model.__name__, _name(data), faults.first(found, lambda fault: fault))
     return resource
 
 
 def pruned(data: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Fault]]:
-    """Return plain data without the fields that its kind does not have, and a fault for each of
-    the first FAULTS_MAX.
+    """Return plain data without unknown fields, and an error for each of the first FAULTS_MAX.
 
-    Raises: Invalid if the kind is not known.
+    Raises: Invalid if the kind is unknown.
     """
     model = _model(data)
     data = _without_server_fields(data)
@@ -163,18 +161,18 @@ def pruned(data: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Fault]]:
         unknown = [
             detail for detail in error.errors(include_url=False) if detail["type"] == faults.UNKNOWN
         ]
-        data = _apart(data)
+        data = _unshared_copy(data)
         for detail in unknown:
             _remove(data, detail["loc"])
-        return data, faults.said(unknown, model)
+        return data, faults.faults_of(unknown, model)
     return data, []
 
 
-def _apart(data: Any) -> Any:
-    """Return a copy in which nothing is in two places, as what YAML aliases stand for is."""
+def _unshared_copy(data: Any) -> Any:
+    """Return a deep copy without shared objects, such as those of YAML aliases."""
     if isinstance(data, Mapping):
-        return {name: _apart(value) for name, value in data.items()}
-    return [_apart(value) for value in data] if isinstance(data, list) else data
+        return {name: _unshared_copy(value) for name, value in data.items()}
+    return [_unshared_copy(value) for value in data] if isinstance(data, list) else data
 
 
 def _remove(data: Any, location: Sequence[int | str]) -> None:
@@ -185,9 +183,7 @@ def _remove(data: Any, location: Sequence[int | str]) -> None:
 
 
 def in_order(resources: Iterable[Resource]) -> list[Resource]:
-    """Return resources so that each comes after those it needs: spaces first, then addresses that
-    others refer to.
-    """
+    """Return resources in order of dependencies: spaces, then addresses that others refer to."""
     kinds = list(KINDS)
     return sorted(resources, key=lambda one: (kinds.index(one.kind), one.needs_others))
 
@@ -199,7 +195,7 @@ def invalid(kind: str, name: str, found: list[Fault]) -> Invalid:
     return Invalid(Code.FIELD_INVALID, f"{subject}: {summary}", faults=found, name=name)
 
 
-def _declared_twice(resource: Resource, first: int) -> Invalid:
+def _conflicting_documents(resource: Resource, first: int) -> Invalid:
     fault = Fault("metadata.name", f"document {first} declares it differently; keep one of the two")
     return invalid(resource.kind, resource.metadata.name, [fault])
 
@@ -217,7 +213,7 @@ def _read(text: str, source: str, values_max: int) -> Iterator[object]:
             with contextlib.suppress(json.JSONDecodeError):
                 yield json.loads(text)
                 return
-            # YAML in flow style begins alike; its parser says what is wrong.
+            # YAML in flow style has the same first character; its parser reports the error.
         _check_shape(text, source, values_max)
         for document in yaml.load_all(text, Loader=_StrictLoader):
             if document is not None:
@@ -226,17 +222,17 @@ def _read(text: str, source: str, values_max: int) -> Iterator[object]:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark else ""
         raise _unreadable(source + where, getattr(error, "problem", None)) from None
-    except ValueError as error:  # a date or number that has the form of one and is none
+    except ValueError as error:  # An invalid date or number.
         raise _unreadable(source, str(error)) from None
     except RecursionError:
         raise _unreadable(source, TOO_DEEP) from None
 
 
 def _check_shape(text: str, source: str, values_max: int) -> None:
-    """See that building what a YAML text stands for takes bounded stack and memory.
+    """Check that constructing a YAML text takes bounded stack and memory.
 
-    The parser is asked for events, which nest nowhere; libyaml's composer recurses for each level,
-    and an alias is a few bytes that stand for any number of values, or for a long text.
+    Events of the parser are not nested, but libyaml's composer recurses for each level, and an
+    alias of a few bytes can represent any number of values, or a long text.
 
     Raises: Invalid beyond NESTING_MAX, `values_max` or ALIASED_MAX; yaml.YAMLError if it is not
         YAML.
@@ -246,7 +242,7 @@ def _check_shape(text: str, source: str, values_max: int) -> None:
     above: list[tuple[str | None, int, int]] = []
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.AliasEvent):
-            # An alias counts as much as the node that it repeats.
+            # An alias has the size of its node.
             more_values, more_characters = sizes.get(event.anchor or "", (0, 0))
             values += more_values
             characters += more_characters
@@ -316,7 +312,7 @@ def _name(data: Mapping[Any, Any]) -> str:
 
 
 def _without_server_fields(data: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Drop what a document read from a server carries and a request cannot say."""
+    """Drop server-managed fields, which a document read from a server contains."""
     model = _model(data)
     kept = {name: value for name, value in data.items() if name != "status"}
     kept = model.present_form(kept) | {"apiVersion": model.api_versions[0]}

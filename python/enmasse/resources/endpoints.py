@@ -1,7 +1,7 @@
-"""How clients reach an address space: endpoints, their certificates, and what of them is exported.
+"""Access to an address space: endpoints, their certificates, and their exports.
 
-The fields and rules are those of the original. What needs a cluster (routes, load balancers, the
-certificates of OpenShift) is kept as it is, and a condition of the space says that it is not done.
+The fields and rules are those of the original. Cluster features (routes, load balancers, OpenShift
+certificates) are stored unchanged, and a condition of the space reports that they are not served.
 """
 
 import base64
@@ -17,11 +17,11 @@ from enmasse.base.errors import Fault
 from enmasse.resources.model import Model, dotted_name
 
 Provider = Literal["wildcard", "certBundle", "openshift", "selfsigned"]
-"""Who gives a certificate: the operator for all spaces (`wildcard`), the tenant (`certBundle`),
-the cluster (`openshift`), or the authority of the space (`selfsigned`)."""
+"""Issuer of a certificate: the operator for all spaces (`wildcard`), the tenant (`certBundle`),
+the cluster (`openshift`), or the CA of the space (`selfsigned`)."""
 
 ENDPOINTS_MAX = 32
-"""Endpoints of one space, and exports of one endpoint."""
+"""Maximum endpoints of one space, and exports of one endpoint."""
 
 _HOST = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+")
 HOST_LENGTH_MAX = 253
@@ -40,7 +40,7 @@ def _host(value: str) -> str:
 
 
 def _encoded(value: str) -> str:
-    """Check a PEM text in base64; what it is stays out of the message."""
+    """Validate a PEM text in base64; the error message does not repeat it."""
     try:
         base64.b64decode(value, validate=True).decode()
     except (binascii.Error, ValueError):
@@ -55,78 +55,78 @@ class EndpointCertificate(Model):
     """The certificate of an endpoint."""
 
     provider: Provider | None = None
-    """Who gives it: `selfsigned` is the space's own authority, `certBundle` the tenant, `wildcard`
-    the operator. What cannot be shown is told by a condition of the space, and the space's own is
-    shown. Left out: the operator's if it is their own and names the host, else `selfsigned`."""
+    """Issuer: `selfsigned` is the CA of the space, `certBundle` the tenant, `wildcard` the
+    operator. If it is unusable, a condition of the space says why, and the CA of the space signs.
+    Default: the operator's own certificate if it contains the host, else `selfsigned`."""
 
     secret_name: Annotated[str, AfterValidator(dotted_name)] | None = None
-    """Secret in the namespace of the space that has the `tls.crt` and `tls.key` of `certBundle`.
-    Left out: SPACE-ENDPOINT-cert."""
+    """Secret in the namespace of the space with `tls.crt` and `tls.key` of `certBundle`. Default:
+    SPACE-ENDPOINT-cert."""
 
     tls_key: Pem | None = Field(default=None, repr=False)
-    """Private key for `certBundle`, base64 of PEM. Write-only: it goes into the Secret."""
+    """Private key for `certBundle`, base64 of PEM. Write-only: it is moved into the Secret."""
 
     tls_cert: Pem | None = None
-    """Certificate for `certBundle`, base64 of PEM, with its chain behind it. The Secret has it."""
+    """Certificate for `certBundle` with its chain, base64 of PEM. It is moved into the Secret."""
 
 
 class Expose(Model):
-    """How an endpoint is reached from outside a cluster."""
+    """Access to an endpoint from outside a cluster."""
 
     type: Literal["route", "loadbalancer"]
-    """Through a route of OpenShift or a load balancer."""
+    """An OpenShift route or a load balancer."""
 
     annotations: dict[str, str] = Field(default_factory=dict)
-    """Of the route or the service."""
+    """Annotations of the route or the service."""
 
     route_host: Annotated[str, AfterValidator(_host)] | None = None
-    """Host name by which clients come. The space answers to it and its certificate names it; a name
-    server has to lead it here."""
+    """Host name for clients. The space accepts it and its certificate contains it; DNS must resolve
+    it to the platform."""
 
     route_service_port: Literal["amqps", "https", "secure-mqtt"] | None = None
-    """What a route leads to. Required for routes."""
+    """Target port of a route. Required for routes."""
 
     route_tls_termination: Literal["passthrough", "reencrypt"] | None = None
-    """Where TLS ends. Here it is always the node: `passthrough`."""
+    """Where TLS ends: always at the node (`passthrough`)."""
 
     load_balancer_ports: tuple[str, ...] = ()
     """Names of the ports of a load balancer. Required for load balancers."""
 
     load_balancer_source_ranges: tuple[str, ...] = ()
-    """Networks that may come through a load balancer."""
+    """Allowed source networks of a load balancer."""
 
 
 class Export(Model):
-    """Where what a client must know of an endpoint is written, in the namespace of the space."""
+    """An object with the client settings of an endpoint, in the namespace of the space."""
 
     kind: Literal["Secret", "ConfigMap", "Service"]
-    """What is written."""
+    """Kind of the object."""
 
     name: Annotated[str, AfterValidator(dotted_name)]
-    """Name of it."""
+    """Name of the object."""
 
 
 class Endpoint(Model):
-    """One way to a space."""
+    """An endpoint of a space."""
 
     name: Annotated[str, AfterValidator(dotted_name)]
     """Name, unique in the space."""
 
     service: Literal["messaging", "mqtt", "console"]
-    """What is reached. Only messaging is served for each space."""
+    """The service of the endpoint. Only messaging is served."""
 
     cert: EndpointCertificate | None = None
     """Its certificate."""
 
     expose: Expose | None = None
-    """How it is reached from outside a cluster."""
+    """Access from outside a cluster."""
 
     exports: Annotated[tuple[Export, ...], Field(max_length=ENDPOINTS_MAX)] = ()
-    """Where its host, ports and CA are written."""
+    """Objects with its host, ports and CA."""
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Host names of its own."""
+        """Its own host names."""
         return (self.expose.route_host,) if self.expose and self.expose.route_host else ()
 
 
@@ -138,25 +138,24 @@ class NamedPort(Model):
 
 
 class EndpointStatus(Model):
-    """Where an endpoint is."""
+    """Address of an endpoint."""
 
     name: str
     cert: str | None = None
-    """The certificate that the tenant has brought, if that is served, else the authorities to
-    trust; base64 of PEM."""
+    """The tenant's certificate if it is used, otherwise the CAs to trust; base64 of PEM."""
 
     service_host: str | None = None
-    """Host on which the platform listens."""
+    """Host of the platform's listeners."""
 
     service_ports: tuple[NamedPort, ...] = ()
     external_host: str | None = None
-    """Host name for clients elsewhere, if it has one."""
+    """Host name for external clients, if it has one."""
 
     external_ports: tuple[NamedPort, ...] = ()
 
 
 def faults_of(endpoints: Iterable[Endpoint]) -> Iterable[Fault]:
-    """Yield what is wrong with the endpoints of a space, and with fields that go together."""
+    """Yield errors of the endpoints of a space and of their combinations."""
     names: set[str] = set()
     exported: set[tuple[str, str]] = set()
     for place, endpoint in enumerate(endpoints):

@@ -1,4 +1,4 @@
-"""From the validator's findings to faults that name the field, the error and the remedy."""
+"""Converts validation errors to faults with the field, the error and the remedy."""
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
@@ -11,20 +11,20 @@ from enmasse.base.wording import worded
 from enmasse.resources.docstrings import docstrings
 
 FAULTS_MAX = 100
-"""Faults reported for one document; of further ones only the number."""
+"""Maximum faults reported for one document; the rest is counted."""
 
 UNKNOWN = "extra_forbidden"
-"""What the validator calls a field that the model does not have."""
+"""The validator's error type of an unknown field."""
 
 _Found = TypeVar("_Found")
 
 
 def of(error: ValidationError, model: type[BaseModel]) -> list[Fault]:
-    """Return the first faults of a document that `model` refused, in the order of its fields."""
+    """Return the first faults of a document that `model` refused, in order of its fields."""
     found = error.errors(include_url=False)
-    # Of a list whose items are refused the validator also says that too few are left.
+    # If items of a list are invalid, the validator also reports that the list is too short.
     inner = {detail["loc"][:end] for detail in found for end in range(len(detail["loc"]))}
-    return said(
+    return faults_of(
         [
             detail
             for detail in found
@@ -34,15 +34,15 @@ def of(error: ValidationError, model: type[BaseModel]) -> list[Fault]:
     )
 
 
-def said(details: Sequence[Mapping[str, Any]], model: type[BaseModel]) -> list[Fault]:
-    """Return the faults for the first findings of the validator."""
+def faults_of(details: Sequence[Mapping[str, Any]], model: type[BaseModel]) -> list[Fault]:
+    """Return faults for the first validation errors."""
     return first(details, lambda one: Fault(path(one["loc"]), _message(one, model)))
 
 
 def first(found: Sequence[_Found], fault: Callable[[_Found], Fault]) -> list[Fault]:
-    """Return the fault of each of the first FAULTS_MAX, and one that says how many more there are.
+    """Return faults of the first FAULTS_MAX errors, and one fault with the number of the others.
 
-    Writing one takes a comparison with all known names, so it is not done for the others.
+    Only these, because each message takes a comparison with all known names.
     """
     faults = [fault(one) for one in found[:FAULTS_MAX]]
     more = len(found) - len(faults)
@@ -50,13 +50,13 @@ def first(found: Sequence[_Found], fault: Callable[[_Found], Fault]) -> list[Fau
 
 
 def nearest(name: str, known: Sequence[str]) -> str:
-    """Return ` did you mean ...` for the most similar known name, else what is known."""
+    """Return ` did you mean ...` for the most similar known name, else all known names."""
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
 
 
 def path(location: Sequence[int | str]) -> str:
-    """Return the path of a field as faults name it."""
+    """Return the path of a field in the form of faults."""
     text = ""
     for part in location:
         if isinstance(part, int):

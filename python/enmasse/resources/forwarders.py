@@ -1,7 +1,7 @@
-"""Forwarders: pumps between a queue or subscription and an address of a connector.
+"""Forwarders: transfer between a queue or subscription and an address of a connector.
 
-The fields and rules are those of the original. None is run here; a condition of the address says
-so.
+The fields and rules are those of the original. Forwarders are not implemented, which a condition of
+the address reports.
 """
 
 import re
@@ -14,7 +14,7 @@ from enmasse.base.errors import Fault
 from enmasse.resources.model import Model
 
 FORWARDERS_MAX = 50
-"""Forwarders of one address."""
+"""Maximum forwarders of one address."""
 
 _NAME = re.compile(r"[a-zA-Z0-9]+")
 
@@ -26,7 +26,7 @@ def _forwarder_name(value: str) -> str:
 
 
 class Forwarder(Model):
-    """A pump of messages to or from a server elsewhere."""
+    """A transfer of messages to or from a remote server."""
 
     name: Annotated[str, AfterValidator(_forwarder_name)]
     """Letters and digits."""
@@ -35,19 +35,19 @@ class Forwarder(Model):
     """`CONNECTOR/ADDRESS`: an address of one of the connectors of the space."""
 
     direction: Literal["in", "out"]
-    """`in`: from there to here; `out`: from here to there."""
+    """`in`: from the remote address; `out`: to the remote address."""
 
     priority: Annotated[int, Field(strict=True, ge=0)] | None = None
-    """Of its consumer, with direction out only."""
+    """Priority of its consumer, with direction out only."""
 
     @property
     def connector(self) -> str:
-        """The name of the connector that the remote address begins with."""
+        """The name of the connector in the remote address."""
         return self.remote_address.partition("/")[0]
 
 
 class ForwarderStatus(Model):
-    """Whether a forwarder works."""
+    """Readiness of a forwarder."""
 
     name: str
     is_ready: bool = False
@@ -55,7 +55,7 @@ class ForwarderStatus(Model):
 
 
 def faults_of(forwarders: Iterable[Forwarder], address_type: str) -> Iterable[Fault]:
-    """Yield what is wrong with the forwarders of an address together."""
+    """Yield errors of combinations of forwarders of an address."""
     names: set[str] = set()
     for place, one in enumerate(forwarders):
         path = f"spec.forwarders[{place}]"
@@ -69,7 +69,7 @@ def faults_of(forwarders: Iterable[Forwarder], address_type: str) -> Iterable[Fa
 
 
 def unconnected(forwarders: Iterable[Forwarder], connectors: Iterable[str]) -> Iterable[Fault]:
-    """Yield the forwarders that lead to none of the connectors that there are."""
+    """Yield errors of forwarders whose connector does not exist."""
     known = list(connectors)
     for place, one in enumerate(forwarders):
         if not known:

@@ -1,7 +1,7 @@
-"""StandardInfraConfig and BrokeredInfraConfig: what the messaging below an address space is like.
+"""StandardInfraConfig and BrokeredInfraConfig: infrastructure settings of address spaces.
 
-What is about pods (resources, templates, replicas, disruption, network policy) is kept as it is and
-counts on a cluster only. Of the rest, `Catalogue.bounds` says what a node goes by.
+Pod settings (resources, templates, replicas, disruption, network policy) are stored unchanged and
+have an effect on a cluster only. `Catalogue.bounds` has the others, which a node applies.
 """
 
 import re
@@ -19,7 +19,7 @@ from enmasse.resources.model import (
 from enmasse.resources.quantities import LinkCount, MessageSize
 
 Anything = dict[str, Any]
-"""What Kubernetes has a schema for."""
+"""An object with a Kubernetes schema."""
 
 CountOrShare = Annotated[
     int | str,
@@ -30,16 +30,16 @@ CountOrShare = Annotated[
         }
     ),
 ]
-"""A number of pods, or a share of them: `1` or `50%`."""
+"""A number of pods, or a percentage of them: `1` or `50%`."""
 
 _SIZE = re.compile(r"(\d{1,15})\s*([kmg]?)b?", re.IGNORECASE)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3}
 
 
 def size_bytes(text: str) -> int:
-    """Return the bytes that a size like `64Mb` stands for.
+    """Return the bytes of a size such as `64Mb`.
 
-    Raises: ValueError if it is none.
+    Raises: ValueError if it is malformed.
     """
     found = _SIZE.fullmatch(text)
     if found is None:
@@ -53,27 +53,27 @@ def _size(text: str) -> str:
 
 
 class NetworkPolicy(Model):
-    """Who may reach the pods, and whom they may reach."""
+    """Network policy of the pods."""
 
     ingress: tuple[Anything, ...] | None = None
     egress: tuple[Anything, ...] | None = None
 
 
 class PodResources(Model):
-    """What a pod gets."""
+    """Resources of a pod."""
 
     cpu: str | None = None
     memory: str | None = None
 
 
 class BrokerPodResources(PodResources):
-    """What the pod of a broker gets."""
+    """Resources of the pod of a broker."""
 
     storage: str | None = None
 
 
 class Probe(Model):
-    """How often it is asked whether a container lives."""
+    """Settings of a container probe."""
 
     initial_delay_seconds: int | None = None
     timeout_seconds: int | None = None
@@ -83,7 +83,7 @@ class Probe(Model):
 
 
 class Variable(Model):
-    """A variable of a container's environment."""
+    """An environment variable of a container."""
 
     name: str
     value: str | None = None
@@ -101,13 +101,13 @@ class Container(Model):
 
 
 class PodTemplateMetadata(Model):
-    """Marks of a pod."""
+    """Metadata of a pod."""
 
     labels: dict[str, str] = Field(default_factory=dict)
 
 
 class PodTemplateSpec(Model):
-    """What a pod is like."""
+    """Specification of a pod."""
 
     affinity: Anything | None = None
     tolerations: tuple[Anything, ...] = ()
@@ -118,14 +118,14 @@ class PodTemplateSpec(Model):
 
 
 class PodTemplate(Model):
-    """What pods are made from."""
+    """Template of pods."""
 
     metadata: PodTemplateMetadata | None = None
     spec: PodTemplateSpec | None = None
 
 
 class AdminPart(Model):
-    """The pods that look after a space."""
+    """Pods that administer a space."""
 
     resources: PodResources | None = None
     pod_template: PodTemplate | None = None
@@ -140,12 +140,12 @@ class BrokerPart(Model):
     update_persistent_volume_claim: bool | None = None
     java_opts: str | None = None
     address_full_policy: Literal["PAGE", "BLOCK", "FAIL", "DROP"] | None = None
-    """What a full address does: FAIL and DROP refuse messages, BLOCK makes senders wait, PAGE has
-    no bound, because messages are on disk. FAIL if left out."""
+    """Behaviour of a full address: FAIL and DROP refuse messages, BLOCK makes senders wait, PAGE
+    has no limit, because messages are on disk. Default: FAIL."""
 
     global_max_size: Annotated[str, AfterValidator(_size)] | None = None
-    """Bytes of messages that one broker holds, as `64MB`; an address gets its credit's share of
-    them. Left out: no bound."""
+    """Maximum message bytes of one broker, such as `64MB`; an address gets a share of them by its
+    credit. Absent: unlimited."""
 
 
 class StandardBrokerPart(BrokerPart):
@@ -155,7 +155,7 @@ class StandardBrokerPart(BrokerPart):
     connector_worker_threads: int | None = None
     min_large_message_size: int | None = None
     treat_reject_as_unmodified_delivery_failed: bool | None = None
-    """What addresses go by that do not say it themselves."""
+    """Default of addresses without this setting."""
 
     use_modified_for_transient_delivery_errors: bool | None = None
     min_available: CountOrShare | None = None
@@ -163,10 +163,10 @@ class StandardBrokerPart(BrokerPart):
 
 
 class RouterPolicy(Model):
-    """Bounds of one router."""
+    """Limits of one router."""
 
     max_connections: LinkCount | None = None
-    """Connections at a time."""
+    """Maximum concurrent connections."""
 
     max_connections_per_user: LinkCount | None = None
     max_connections_per_host: LinkCount | None = None
@@ -174,7 +174,7 @@ class RouterPolicy(Model):
     max_senders_per_connection: LinkCount | None = None
     max_receivers_per_connection: LinkCount | None = None
     max_message_size: MessageSize | None = None
-    """Bytes of one message."""
+    """Maximum message size in bytes."""
 
 
 class RouterPart(Model):
@@ -184,7 +184,7 @@ class RouterPart(Model):
     pod_template: PodTemplate | None = None
     min_replicas: int | None = None
     link_capacity: Annotated[int, Field(strict=True, ge=1, le=100_000)] | None = None
-    """Deliveries that a sender may have on the way on one link; 1000 if left out."""
+    """Maximum deliveries in flight of a sender on one link. Default: 1000."""
 
     handshake_timeout: int | None = None
     idle_timeout: int | None = None
@@ -192,11 +192,11 @@ class RouterPart(Model):
     min_available: CountOrShare | None = None
     max_unavailable: CountOrShare | None = None
     policy: RouterPolicy | None = None
-    """Bounds of one router."""
+    """Limits of one router."""
 
 
 class InfraConfig(Administered):
-    """What both kinds share."""
+    """Common part of both kinds."""
 
     columns: ClassVar[tuple[Column, ...]] = (
         Column("Version", "spec.version"),
@@ -208,13 +208,13 @@ class InfraConfig(Administered):
 
 
 class StandardInfraConfigSpec(Model):
-    """What standard spaces are like."""
+    """Settings of standard spaces."""
 
     version: str | None = None
     network_policy: NetworkPolicy | None = None
     global_dlq: bool | None = Field(default=None, alias="globalDLQ")
     admin: AdminPart | None = None
-    """The pods that look after a space."""
+    """Pods that administer a space."""
 
     broker: StandardBrokerPart | None = None
     """Brokers."""
@@ -224,26 +224,26 @@ class StandardInfraConfigSpec(Model):
 
 
 class StandardInfraConfig(InfraConfig):
-    """What the messaging below standard spaces is like."""
+    """Infrastructure settings of standard spaces."""
 
     kind: Literal["StandardInfraConfig"] = Field(default="StandardInfraConfig")
     spec: StandardInfraConfigSpec
 
 
 class BrokeredInfraConfigSpec(Model):
-    """What brokered spaces are like."""
+    """Settings of brokered spaces."""
 
     version: str | None = None
     network_policy: NetworkPolicy | None = None
     admin: AdminPart | None = None
-    """The pods that look after a space."""
+    """Pods that administer a space."""
 
     broker: BrokerPart | None = None
     """The broker."""
 
 
 class BrokeredInfraConfig(InfraConfig):
-    """What the messaging below brokered spaces is like."""
+    """Infrastructure settings of brokered spaces."""
 
     kind: Literal["BrokeredInfraConfig"] = Field(default="BrokeredInfraConfig")
     spec: BrokeredInfraConfigSpec

@@ -159,7 +159,7 @@ class PasswordAuthentication(Model):
 
     @field_validator("verifiers")
     @classmethod
-    def _from_the_store_only(
+    def _check_server_managed(
         cls, value: tuple[Verifier, ...], info: ValidationInfo
     ) -> tuple[Verifier, ...]:
         if value and not (info.context or {}).get(STORED):
@@ -327,11 +327,11 @@ class MessagingUser(Declared):
         named = [one.addresses or ("#",) for one in self.spec.authorization]
         patterns = [pattern for addresses in named for pattern in addresses]
         wildcards = sum(map(has_wildcard, patterns))
-        mend = "use a common pattern, or several users"
+        remedy = "use a common pattern, or several users"
         if len(patterns) > PATTERNS_MAX:
-            return f"has {len(patterns)} addresses; {PATTERNS_MAX} are allowed: {mend}"
+            return f"has {len(patterns)} addresses; {PATTERNS_MAX} are allowed: {remedy}"
         if wildcards > WILDCARDS_MAX:
-            return f"has {wildcards} patterns with wildcards; {WILDCARDS_MAX} are allowed: {mend}"
+            return f"has {wildcards} patterns with wildcards; {WILDCARDS_MAX} are allowed: {remedy}"
         return None
 
     def document(self) -> dict[str, Any]:

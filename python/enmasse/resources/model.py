@@ -30,7 +30,7 @@ _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 class Key(NamedTuple):
-    """Identifies a resource at one time; a uid identifies it for ever."""
+    """Identifies a resource at one time; its uid is the permanent identity."""
 
     kind: str
     namespace: str
@@ -40,7 +40,7 @@ class Key(NamedTuple):
         return f"{self.kind} {self.name}"
 
 
-_NOT_KEPT: set[str] = set()
+_EMPTY: set[str] = set()
 """Shared empty set in place of `model_fields_set`."""
 
 
@@ -60,7 +60,7 @@ class Model(BaseModel):
         """Discard the set of given fields: it is unused, and one set per part would be a third of
         the memory of ten thousand resources.
         """
-        object.__setattr__(self, "__pydantic_fields_set__", _NOT_KEPT)
+        object.__setattr__(self, "__pydantic_fields_set__", _EMPTY)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return the part with some fields replaced, without validation. Unchanged fields are
@@ -70,7 +70,7 @@ class Model(BaseModel):
             return super().model_copy(update=update, deep=True)
         copied = type(self).__new__(type(self))
         object.__setattr__(copied, "__dict__", {**self.__dict__, **(update or {})})
-        object.__setattr__(copied, "__pydantic_fields_set__", _NOT_KEPT)
+        object.__setattr__(copied, "__pydantic_fields_set__", _EMPTY)
         object.__setattr__(copied, "__pydantic_extra__", None)
         object.__setattr__(copied, "__pydantic_private__", None)
         return copied
@@ -422,7 +422,7 @@ class Declared(Resource):
         ]
 
 
-class ToldStatus(Status):
+class ReportedStatus(Status):
     """Status of a service administrator's resource."""
 
     message: str | None = None
@@ -433,7 +433,7 @@ class Administered(Declared):
     """A resource of a service administrator."""
 
     metadata: AdminMetadata
-    status: ToldStatus = ToldStatus()
+    status: ReportedStatus = ReportedStatus()
 
     def with_status(self, status: Status) -> Self:
         """Return the resource with another status, with its messages as one text too."""

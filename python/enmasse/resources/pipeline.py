@@ -1,7 +1,7 @@
-"""Pipeline: what becomes tables, live state and alerts of the messages of streams.
+"""Pipeline: processing of stream messages into tables, live state and alerts.
 
-The document says all that `enmasse pipeline run` does but for functions in a file beside it. The
-platform keeps a Pipeline like any resource and does nothing with it: who runs it reads the file.
+The document configures `enmasse pipeline run` completely, except for functions in a separate file.
+The platform only stores a Pipeline; the process that runs it reads the file.
 """
 
 import re
@@ -20,7 +20,7 @@ from enmasse.resources.quantities import Count, Delay, Duration, Size
 DAY_MS = 86_400_000
 SOURCES_MAX, DETECTORS_MAX, METRICS_MAX, WINDOWS_MAX, SINKS_MAX = 32, 64, 256, 8, 32
 NAME_LENGTH_MAX = 255
-"""Characters of a field, a metric or a unit."""
+"""Maximum characters of the name of a field, a metric or a unit."""
 
 _URL = re.compile(r"(amqp|amqps|ws|wss)://[^/@\s]+(/\S*)?")
 _OFFSETS = re.compile(r'\{\s*"\d+"\s*:\s*\d+\s*(,\s*"\d+"\s*:\s*\d+\s*)*\}')
@@ -35,13 +35,13 @@ def _server(value: str) -> str:
     for one in value.split(","):
         if "@" in one:
             raise ValueError(
-                "must carry no login: write `user` in options, and the password in a file that"
-                " `passwordFile` names"
+                "must contain no login: set `user` in options, and the password in a file with"
+                " `passwordFile`"
             )
         if not _URL.fullmatch(one.strip()):
             raise ValueError(
                 f"{one.strip()!r} names no server: write amqp|amqps|ws|wss://host[:port],"
-                " several by commas"
+                " several separated by commas"
             )
     return value
 
@@ -53,22 +53,22 @@ def _live_url(value: str) -> str:
         )
     authority = value.partition("://")[2].partition("/")[0]
     if ":" in authority.rpartition("@")[0] or re.search(r"[?&]password=", value):
-        raise ValueError("must carry no password: name its file in `passwordFile`")
+        raise ValueError("must contain no password: name its file in `passwordFile`")
     return value
 
 
 def _folder(value: str) -> str:
     if "://" in value and not _TABLES_URI.fullmatch(value):
         raise ValueError(
-            "is no place for tables: write a folder, or s3://BUCKET/FOLDER (letters, digits and"
-            " ._=- between slashes; keys are in the environment)"
+            "is not a location of tables: write a folder, or s3://BUCKET/FOLDER (letters, digits"
+            " and ._=- between slashes; keys are in the environment)"
         )
     return value
 
 
 def _spool(value: str) -> str:
     if "://" in value:
-        raise ValueError(f"{value!r} is no folder: a spool lies on a disk that all share")
+        raise ValueError(f"{value!r} is not a folder: a spool needs a shared disk")
     return value
 
 
@@ -84,11 +84,11 @@ def _options(value: dict[str, str]) -> dict[str, str]:
     }
     for name in value:
         if name.lower() == "password":
-            raise ValueError("password is not kept in documents: name its file in `passwordFile`")
+            raise ValueError("password is not allowed here: name its file in `passwordFile`")
         if name.lower() == "token":
-            raise ValueError("token is not kept in documents: name its file in `tokenFile`")
+            raise ValueError("token is not allowed here: name its file in `tokenFile`")
         if name.lower() in own:
-            raise ValueError(f"{name} is a field of the source itself: set it outside of options")
+            raise ValueError(f"{name} is a field of the source: set it there")
     return value
 
 
@@ -106,7 +106,7 @@ def _start(value: str) -> str:
             datetime.fromisoformat(value)
         except ValueError:
             raise ValueError(
-                f"{value!r} is no place: write earliest, latest, a time such as"
+                f"{value!r} is not a position: write earliest, latest, a time such as"
                 ' 2026-01-31T08:00:00Z, or offsets by partition such as {"0": 17}'
             ) from None
     return value
@@ -123,90 +123,91 @@ def _metric(value: object) -> object:
 Name = Annotated[str, AfterValidator(_name)]
 _Names = Annotated[tuple[Name, ...], Field(max_length=8)]
 Fields = Annotated[_Names, BeforeValidator(_listed, json_schema_input_type=str | _Names)]
-"""Where something stands in a message: a field of the body or a column of the envelope; of several
-the first that is there."""
+"""Location of a value in a message: a field of the body or a column of the envelope; of several the
+first that exists."""
 
 
 class Metric(Model):
-    """One field of a body that is a reading of its own."""
+    """A field of the body that is a reading."""
 
     name: Name
-    """What the metric is called in the tables."""
+    """Name of the metric in the tables."""
 
     field: Name | None = None
-    """The field of the body; by default the one of that name."""
+    """The field of the body. Default: the name."""
 
     unit: Name | None = None
     """The unit of its values, such as Cel or %RH."""
 
 
 class Sink(Model):
-    """Rows of a table that go to an address, each as a message with a body of JSON."""
+    """Sends rows of a table to an address, each as a message with a JSON body."""
 
     name: Label
-    """What it is called; its messages are numbered under this name."""
+    """Name of the sink; its messages are numbered under this name."""
 
     address: Annotated[str, Field(min_length=1)]
     """A queue or a stream."""
 
     table: Literal["silver", "quarantine"] = "silver"
-    """Whose new rows it gets."""
+    """The table whose new rows are sent."""
 
     source: Label | None = None
-    """Only rows of this source; by default of all."""
+    """Only rows of this source. Default: all."""
 
     where: Annotated[str, Field(min_length=1)] | None = None
-    """Only rows for which this condition holds, in the SQL of Spark."""
+    """Only rows that match this condition, in Spark SQL."""
 
     url: Annotated[str, AfterValidator(_server)] | None = None
-    """The server; by default that of the source, and its login."""
+    """The server. Default: that of the source, with its login."""
 
     password_file: str | None = None
-    """A file that holds the password of `options.user`."""
+    """File with the password of `options.user`."""
 
     options: Annotated[dict[str, str], AfterValidator(_options)] = Field(default_factory=dict)
-    """How the server is reached: space, user, tlsCa and the like."""
+    """Connection options: space, user, tlsCa and the like."""
 
 
 class Source(Model):
-    """A stream or a queue, and where readings stand in its messages."""
+    """A stream or a queue, and the location of readings in its messages."""
 
     name: Label
-    """What the source is called in tables, figures and checkpoints."""
+    """Name of the source in tables, metrics and checkpoints."""
 
     url: Annotated[str, AfterValidator(_server)]
-    """The server: amqp[s]|ws[s]://host[:port]; of several by commas the first that answers."""
+    """The server: amqp[s]|ws[s]://host[:port]; of several, separated by commas, the first that
+    responds."""
 
     address: Annotated[str, Field(min_length=1)]
     """The stream (a topic with retention), or, with `spool`, the queue or subscription."""
 
     spool: Annotated[str, Field(min_length=1), AfterValidator(_spool)] | None = None
-    """The address is a queue or a subscription, read through this folder, which all who run Spark
-    share; one that does not begin with `/` is beside the document."""
+    """Folder for messages of a queue or subscription, shared by all processes of Spark. A relative
+    path starts at the document."""
 
     password_file: str | None = None
-    """A file that holds the password of `options.user`."""
+    """File with the password of `options.user`."""
 
     options: Annotated[dict[str, str], AfterValidator(_options)] = Field(default_factory=dict)
     """Further options of the format `enmasse`: space, user, tlsCa, selector and the like."""
 
     format: Literal["json", "cbor", "senml-json", "senml-cbor", "csv"] = "json"
-    """How bodies are read."""
+    """Format of bodies."""
 
     device: Fields = ("device",)
-    """Who measured. Of SenML records it is their name up to its last `:` or `/`."""
+    """The device. For SenML the name of the record up to its last `:` or `/`."""
 
     time: Fields = ()
-    """When it was measured. None: when the server took the message."""
+    """Time of measurement. Default: the time at which the server received the message."""
 
     metric: Fields = ()
-    """What was measured in `value`; without it the metric is called as the field of the value."""
+    """Metric of `value`. Default: the name of the value's field."""
 
     value: Fields = ()
-    """What was measured, as a number."""
+    """The measured value as a number."""
 
     text: Fields = ()
-    """What was measured, as text."""
+    """The measured value as text."""
 
     unit: Fields = ()
     """The unit of `value`."""
@@ -217,141 +218,142 @@ class Source(Model):
         ],
         Field(max_length=METRICS_MAX),
     ] = ()
-    """Fields that are a reading each."""
+    """Fields that are readings of their own."""
 
     time_unit: Literal["s", "ms", "us", "ns"] = "s"
-    """What times that are numbers count since 1970."""
+    """Unit of numeric times, which count from 1970."""
 
     csv_header: bool = False
-    """The first line of each body has the names of its fields."""
+    """Whether the first line of each body has the names of its fields."""
 
     csv_delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
-    """What stands between the fields of a line."""
+    """Separator of the fields of a line."""
 
     ahead: Delay = 60_000
-    """How far a device's clock may be ahead of the server's; a later time is set back to this."""
+    """How far a device's clock may be ahead of the server's; a later time is reduced to this."""
 
     late: Duration = 7 * DAY_MS
-    """How old a reading may be when it comes; an older one goes to quarantine."""
+    """Maximum age of a reading on arrival; an older one goes to quarantine."""
 
     start: Annotated[str, AfterValidator(_start)] = "earliest"
-    """Where the first run begins to read a stream: earliest, latest, a time (RFC 3339), or offsets
+    """Start position of the first run on a stream: earliest, latest, a time (RFC 3339), or offsets
     by partition: `{"0": 17}`."""
 
     max_rows: Count = 100_000
-    """The most messages of one batch."""
+    """Maximum messages of one batch."""
 
     max_bytes: Size = 16 << 20
-    """The same in bytes, by the size of messages at 16 places spread over the batch."""
+    """Maximum bytes of one batch, estimated from 16 messages spread over the batch."""
 
     fail_on_data_loss: bool = True
-    """Messages no longer kept, or a stream made anew, end the source; else they are counted."""
+    """Whether messages lost to retention, or a recreated stream, stop the source; otherwise they
+    are counted."""
 
 
 class Tables(Model):
-    """Where tables, checkpoints and live state are kept."""
+    """Location of tables, checkpoints and live state."""
 
     path: Annotated[str, Field(min_length=1), AfterValidator(_folder)] = "tables"
-    """The folder; one that does not begin with `/` is beside the document. Or a folder in a bucket:
+    """The folder; a relative path starts at the document. Or a folder in a bucket:
     s3://BUCKET/FOLDER."""
 
     format: Literal["delta", "parquet"] = "delta"
-    """Delta: Parquet files with a log. Plain Parquet is no longer written."""
+    """Delta: Parquet files with a log. Plain Parquet is no longer supported."""
 
     compact_every: Count = 64
-    """Batches after which small files become large ones."""
+    """Number of batches after which small files are compacted."""
 
     keep: Duration = 7 * DAY_MS
-    """How long files that are no longer part of a table stay for readers and time travel."""
+    """Retention of files that are no longer part of a table, for readers and time travel."""
 
 
 class Live(Model):
-    """The database of what is so now."""
+    """The database of live state."""
 
     url: Annotated[str, AfterValidator(_live_url)] | None = Field(default=None, repr=False)
-    """sqlite:///FILE or postgresql://..; by default `live.db` beside the tables."""
+    """sqlite:///FILE or postgresql://... Default: `live.db` next to the tables."""
 
     password_file: str | None = None
-    """A file that holds the password of the user that `url` names."""
+    """File with the password of the user in `url`."""
 
     connections: Annotated[int, Field(strict=True, ge=1, le=1000)] = 16
-    """With PostgreSQL: the most connections by which executors write at a time."""
+    """With PostgreSQL: maximum concurrent write connections of executors."""
 
     offline_after: Duration = 300_000
-    """A device is offline, and its session over, when nothing has come from it for so long."""
+    """Time without readings after which a device is offline and its session ends."""
 
     keep: Duration = 90 * DAY_MS
-    """How long devices that are silent, last values, sessions and incidents that ended with their
-    alerts, and days of usage stay; not shorter than `offlineAfter`."""
+    """Retention of silent devices, last values, sessions, ended incidents with their alerts, and
+    days of usage; at least `offlineAfter`."""
 
 
 class Threshold(Model):
-    """A value beyond a limit, until it is back behind another."""
+    """A value beyond a limit, with hysteresis."""
 
     above: Number | None = None
-    """The incident begins with a value above this."""
+    """An incident begins at a value above this."""
 
     below: Number | None = None
-    """The incident begins with a value below this."""
+    """An incident begins at a value below this."""
 
     clear: Number | None = None
-    """The incident ends at this value or on its good side; by default at the limit."""
+    """An incident ends at this value or on its good side. Default: the limit."""
 
 
 class Rate(Model):
-    """A value that changes too fast, up or down."""
+    """A value that changes too fast, in either direction."""
 
     above: Positive
-    """The largest change that is right."""
+    """Maximum normal change."""
 
     per: Duration = 60_000
-    """The time in which it may change so much."""
+    """The time for that change."""
 
 
 class Ewma(Model):
     """A value far from its exponentially weighted mean, in deviations."""
 
     deviations: Positive = 4.0
-    """How many standard deviations away it begins."""
+    """Number of standard deviations at which an incident begins."""
 
     alpha: Annotated[float, Field(gt=0, le=1)] = 0.05
     """Weight of the newest reading."""
 
     warmup: Annotated[int, Field(strict=True, ge=2, le=100_000)] = 30
-    """Readings of a device before the first judgement."""
+    """Readings of a device before the first decision."""
 
 
 class Heartbeat(Model):
-    """A device from which nothing comes."""
+    """A device that sends nothing."""
 
     timeout: Duration
-    """How long it may be silent."""
+    """Maximum time without readings."""
 
 
 class Command(Model):
     """A message for the device of an incident."""
 
     address: Annotated[str, Field(min_length=1)]
-    """A queue or a stream at the server of the source; `{device}` stands for the device."""
+    """A queue or a stream at the server of the source; the device replaces `{device}`."""
 
     subject: Annotated[str, Field(min_length=1)] | None = None
-    """Its subject; by default the name of the detector."""
+    """Subject of the message. Default: the name of the detector."""
 
     body: dict[str, Any] | None = None
-    """Its body, as JSON; by default what an alert says."""
+    """Body of the message, as JSON. Default: the content of an alert."""
 
 
 class Detector(Model):
-    """One thing to look for in readings, by device: exactly one of the four ways."""
+    """A detector of incidents by device, with exactly one of the four methods."""
 
     name: Label
-    """What it is called in anomalies and alerts."""
+    """Name of the detector in incidents and alerts."""
 
     source: Label | None = None
-    """Only readings of this source; by default of all."""
+    """Only readings of this source. Default: all."""
 
     metric: Name | None = None
-    """The metric that is watched; a heartbeat watches the device."""
+    """The observed metric; a heartbeat observes the device."""
 
     threshold: Threshold | None = None
     """A limit with hysteresis."""
@@ -366,35 +368,35 @@ class Detector(Model):
     """Silence."""
 
     cooldown: Delay = 600_000
-    """For so long after an incident began no other one of the device begins."""
+    """Minimum time between the starts of two incidents of a device."""
 
     alert_address: Annotated[str, Field(min_length=1)] | None = None
-    """A queue or a stream at the server of the source: a message goes there for each incident."""
+    """A queue or a stream at the server of the source that receives a message for each incident."""
 
     command: Command | None = None
-    """What the device is sent for each incident."""
+    """Message to the device for each incident."""
 
     def faults(self, path: str, sources: Iterable[str]) -> list[Fault]:
-        """Return what is wrong with fields that are each right by themselves."""
+        """Return errors of combinations of valid fields."""
         ways = [name for name in ("threshold", "rate", "ewma", "heartbeat") if getattr(self, name)]
         found = []
         if len(ways) != 1:
             found.append(
-                Fault(path, f"has {len(ways)} of threshold, rate, ewma, heartbeat; give one")
+                Fault(path, f"has {len(ways)} of threshold, rate, ewma, heartbeat; set one")
             )
         if self.metric is None and ways != ["heartbeat"]:
-            found.append(Fault(f"{path}.metric", "is required: the metric that is watched"))
+            found.append(Fault(f"{path}.metric", "is required: the observed metric"))
         if self.source is not None and self.source not in sources:
             found.append(
                 Fault(f"{path}.source", f"no source is called {self.source!r}; name one of them")
             )
         if self.command is not None and "{" in self.command.address.replace("{device}", ""):
             found.append(
-                Fault(f"{path}.command.address", "may have {device} in it, and no other brace")
+                Fault(f"{path}.command.address", "may contain {device}, and no other braces")
             )
         limit = self.threshold
         if limit and (limit.above is None) == (limit.below is None):
-            found.append(Fault(f"{path}.threshold", "give one of above and below"))
+            found.append(Fault(f"{path}.threshold", "set one of above and below"))
         elif limit and limit.clear is not None:
             if limit.above is not None and limit.clear > limit.above:
                 found.append(Fault(f"{path}.threshold.clear", "must not lie above `above`"))
@@ -404,40 +406,40 @@ class Detector(Model):
 
 
 class PipelineSpec(Model):
-    """What is read, and what becomes of it."""
+    """Sources, and the processing of their readings."""
 
     sources: Annotated[tuple[Source, ...], Field(min_length=1, max_length=SOURCES_MAX)]
     """The streams and queues."""
 
     tables: Tables = Tables()
-    """Where tables are kept, and how."""
+    """Location and format of tables."""
 
     windows: Annotated[tuple[Duration, ...], Field(min_length=1, max_length=WINDOWS_MAX)] = (
         60_000,
         3_600_000,
     )
-    """The lengths of the windows of gold; each divides a day."""
+    """FrameLengths of the windows of gold; each divides a day."""
 
     live: Live = Live()
     """The database of live state."""
 
     detectors: Annotated[tuple[Detector, ...], Field(max_length=DETECTORS_MAX)] = ()
-    """What is looked for."""
+    """Detectors of incidents."""
 
     sinks: Annotated[tuple[Sink, ...], Field(max_length=SINKS_MAX)] = ()
-    """What goes on to addresses."""
+    """Addresses that receive rows of tables."""
 
     functions: str | None = None
-    """A Python file beside the document, with functions from DataFrame to DataFrame."""
+    """A Python file next to the document, with functions from DataFrame to DataFrame."""
 
     trigger: Duration = 5_000
-    """A batch begins so often, if there is something to read."""
+    """Interval of batches, if there is something to read."""
 
     gold_trigger: Duration = 30_000
-    """Gold takes the new readings of silver so often."""
+    """Interval at which gold processes new readings of silver."""
 
     memory: Size = 1 << 30
-    """Bytes of the heap of an embedded Spark."""
+    """Heap of an embedded Spark in bytes."""
 
 
 class Pipeline(Resource):
@@ -455,7 +457,7 @@ class Pipeline(Resource):
     spec: PipelineSpec
 
     def faults(self) -> list[Fault]:
-        """Return what is wrong with fields that are each right by themselves."""
+        """Return errors of combinations of valid fields."""
         spec = self.spec
         sources = [source.name for source in spec.sources]
         found = _repeated("spec.sources", sources)
@@ -472,7 +474,7 @@ class Pipeline(Resource):
         for index, source in enumerate(spec.sources):
             path = f"spec.sources[{index}]"
             if not source.format.startswith("senml"):
-                found += _placeless(path, source)
+                found += _missing_fields(path, source)
             found += _repeated(f"{path}.metrics", [metric.name for metric in source.metrics])
             if source.spool is not None and source.start != "earliest":
                 found.append(Fault(f"{path}.start", "a queue has no offsets: omit it"))
@@ -481,7 +483,7 @@ class Pipeline(Resource):
                 found.append(Fault(f"spec.windows[{index}]", "must divide a day, as 1m or 1h do"))
         if len(set(spec.windows)) < len(spec.windows):
             found.append(Fault("spec.windows", "names a length twice; keep one"))
-        # A device must be found offline before its state is deleted.
+        # The state of a device is kept at least until the device is detected as offline.
         if spec.live.keep < spec.live.offline_after:
             found.append(Fault("spec.live.keep", "must not be shorter than `offlineAfter`"))
         if spec.live.connections < len(sources):
@@ -492,24 +494,24 @@ class Pipeline(Resource):
             if sink.source is not None and sink.source not in sources:
                 found.append(Fault(f"{path}.source", f"no source is called {sink.source!r}"))
             if sink.url is None and (sink.options or sink.password_file):
-                found.append(Fault(path, "has a login and no server: give `url` as well"))
+                found.append(Fault(path, "has a login without a server: set `url` too"))
         for index, detector in enumerate(spec.detectors):
             found += detector.faults(f"spec.detectors[{index}]", sources)
         return found
 
 
-def _placeless(path: str, source: Source) -> list[Fault]:
+def _missing_fields(path: str, source: Source) -> list[Fault]:
     found = []
     if not source.device:
-        found.append(Fault(f"{path}.device", "must name a field: who measured"))
+        found.append(Fault(f"{path}.device", "must name the field of the device"))
     if not (source.value or source.text or source.metrics):
-        found.append(Fault(path, "names no reading: give `value`, `text` or `metrics`"))
+        found.append(Fault(path, "declares no reading: set `value`, `text` or `metrics`"))
     return found
 
 
 def _repeated(path: str, names: list[str]) -> list[Fault]:
     return [
-        Fault(path, f"{name!r} is there {count} times; names differ")
+        Fault(path, f"{name!r} is used {count} times; it must be unique")
         for name, count in Counter[Any](names).items()
         if count > 1
     ]

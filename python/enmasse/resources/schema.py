@@ -14,7 +14,7 @@ Schema = dict[str, Any]
 _EXCLUSIVE = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
 """Bounds that OpenAPI 3.0 expresses as a bound and a flag for exclusiveness."""
 
-_SAYS_NOTHING = {"title", "additionalProperties", "const", "$defs"}
+_DROPPED_KEYWORDS = {"title", "additionalProperties", "const", "$defs"}
 
 
 class _Documented(GenerateJsonSchema):
@@ -25,9 +25,9 @@ class _Documented(GenerateJsonSchema):
         model: type[Model] = schema["cls"]
         for name, text in docstrings(model).items():
             field = model.model_fields[name]
-            said = described.get("properties", {}).get(field.alias or name)
-            if said is not None:
-                said.setdefault("description", text)
+            description = described.get("properties", {}).get(field.alias or name)
+            if description is not None:
+                description.setdefault("description", text)
         return described
 
 
@@ -67,7 +67,7 @@ def _plain(raw: Schema, definitions: dict[str, Schema]) -> Schema:
             plain[key] = " ".join(value.split())
         elif key in _EXCLUSIVE:
             plain |= {_EXCLUSIVE[key]: value, key: True}
-        elif key not in _SAYS_NOTHING:
+        elif key not in _DROPPED_KEYWORDS:
             plain[key] = value
     if "const" in raw:
         plain["enum"] = [raw["const"]]

@@ -1,15 +1,15 @@
-"""A backup as one file: a gzipped tar that is written while the platform runs, and read to the end
-before anything is done with it.
+"""A backup in one file: a gzipped tar that is written while the platform runs. A restore reads and
+verifies all of it first.
 
     resources.jsonl   a resource a line, as stored
     journal/NAME      the files of the journal
-    private/NAME      files of the data folder that must stay secret, if asked for
+    private/NAME      secret files of the data folder, on request
     manifest.json     last: what is valid, with sizes and checksums
 
-The journal goes on while it is copied. What is copied is made to be what a crash would have left at
-one moment, from which the journal recovers anyway: a file that has changed is copied again, until
-only the one that is written to has, and nothing else came or went meanwhile. So all that was stored
-before the copy began is in it. Of entries of one name the one in the manifest holds.
+The journal is copied while it is in use. The copy must equal the state after a crash at some
+moment, from which the journal can recover. Changed files are therefore copied again, until only the
+file being written has changed and no file was added or removed. The copy then contains everything
+stored before it began. If an entry name occurs several times, the manifest selects one.
 """
 
 import gzip
@@ -40,7 +40,7 @@ CHUNK_BYTES = 1 << 20
 STEP_BYTES = 1 << 16
 """Bytes per read of a file that is being written."""
 
-WRITTEN_TO_NS = 10_000_000_000
+RECENT_NS = 10_000_000_000
 """A file changed more recently than this may still be written to."""
 
 TICK_NS = 20_000_000
@@ -81,7 +81,7 @@ class _Mark(NamedTuple):
     inode: int
     bytes: int
     changed_ns: int
-    hot: object
+    change_token: object
     """None, or a fresh value if a very recent change could be invisible."""
 
 
@@ -172,14 +172,14 @@ def _file(pack: _Pack, path: Path, clock: Clock) -> Iterator[bytes]:
         status = os.fstat(file.fileno())
         size = status.st_size
         chunks: Iterable[bytes]
-        if _now_ns(clock) - status.st_mtime_ns < WRITTEN_TO_NS:
-            chunks = _downwards(file.fileno(), size)
+        if _now_ns(clock) - status.st_mtime_ns < RECENT_NS:
+            chunks = _read_backwards(file.fileno(), size)
         else:
             chunks = iter(lambda: file.read(CHUNK_BYTES), b"")
         yield from pack.add(f"{JOURNAL}{path.name}", size, chunks)
 
 
-def _downwards(descriptor: int, size: int) -> list[bytes]:
+def _read_backwards(descriptor: int, size: int) -> list[bytes]:
     """Read a growing file backwards, so that concurrent writes end up after the bytes read and
     leave no gap before them. The bound is 64 MiB, the size of a segment.
     """
@@ -199,9 +199,12 @@ def _marks(folder: Path, clock: Clock) -> dict[str, _Mark]:
             except FileNotFoundError:
                 continue
             if stat.S_ISREG(status.st_mode):
-                hot = _now_ns(clock) - status.st_mtime_ns < TICK_NS
+                change_token = _now_ns(clock) - status.st_mtime_ns < TICK_NS
                 marks[entry.name] = _Mark(
-                    status.st_ino, status.st_size, status.st_mtime_ns, object() if hot else None
+                    status.st_ino,
+                    status.st_size,
+                    status.st_mtime_ns,
+                    object() if change_token else None,
                 )
     return marks
 

@@ -1,4 +1,4 @@
-"""What has changed in a store, for those who keep a picture of it."""
+"""The changes in a store, for components that keep a copy of its state."""
 
 from enmasse.base.errors import Code, Conflict
 from enmasse.resources import Key

@@ -35,7 +35,7 @@ TOKEN_FILE_S = 60.0
 """How long a token from a file or plugin is cached."""
 
 _OPTIONS = ("kubeconfig", "namespace")
-_UNSERVED = {
+_UNSUPPORTED = {
     "auth-provider": "use exec",
     "username": "use a token or a client certificate",
 }
@@ -129,7 +129,7 @@ class Credentials(httpx2.Auth):
     async def _executed(self, how: _Document) -> tuple[str, float]:
         """Run the credential plugin of a kubeconfig (client.authentication.k8s.io)."""
         asked = {"apiVersion": how.get("apiVersion"), "kind": "ExecCredential"}
-        told = {one["name"]: one["value"] for one in how.get("env") or ()}
+        plugin_environment = {one["name"]: one["value"] for one in how.get("env") or ()}
         spoken = {"KUBERNETES_EXEC_INFO": json.dumps(asked | {"spec": {"interactive": False}})}
         command = str(how.get("command"))
         try:
@@ -137,7 +137,7 @@ class Credentials(httpx2.Auth):
                 process = await asyncio.create_subprocess_exec(
                     command,
                     *(how.get("args") or ()),
-                    env=dict(os.environ) | told | spoken,
+                    env=dict(os.environ) | plugin_environment | spoken,
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=asyncio.subprocess.PIPE,
                 )
@@ -151,7 +151,7 @@ class Credentials(httpx2.Auth):
         except (OSError, TimeoutError, ValueError, KeyError, TypeError) as error:
             why = str(error) or type(error).__name__
             raise _unavailable(self._name, f"{command} returned no token: {why}") from None
-        # Without an expiry the token is requested again as often as a token file is read.
+        # Without an expiry the token is requested again at the interval of token files.
         lasts_s = TOKEN_FILE_S
         with suppress(KeyError, ValueError):
             ends = datetime.fromisoformat(status["expirationTimestamp"])
@@ -212,9 +212,9 @@ def _check(name: str, server: str, cluster: _Document, user: _Document) -> None:
         raise _unusable(f"{name}: the server must be https://, because it receives a token")
     if cluster.get("insecure-skip-tls-verify"):
         raise _unusable(f"{name}: insecure-skip-tls-verify is not supported; set the CA")
-    for field, mend in _UNSERVED.items():
+    for field, remedy in _UNSUPPORTED.items():
         if field in user:
-            raise _unusable(f"{name}: {field} is not supported; {mend}")
+            raise _unusable(f"{name}: {field} is not supported; {remedy}")
 
 
 def _content(entry: _Document, field: str, base: Path) -> bytes | None:

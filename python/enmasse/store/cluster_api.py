@@ -32,7 +32,7 @@ JSON = "application/json"
 JSON_PATCH = "application/json-patch+json"
 APPLY = "application/apply-patch+yaml"
 _STRICT = {"fieldManager": MANAGER, "fieldValidation": "Strict"}
-_TRIED = {"dryRun": "All"}
+_DRY_RUN = {"dryRun": "All"}
 Document = dict[str, Any]
 
 
@@ -77,7 +77,7 @@ class ClusterApi:
 
         Raises: as `send`.
         """
-        params = (_STRICT if strict else {"fieldManager": MANAGER}) | (_TRIED if dry_run else {})
+        params = (_STRICT if strict else {"fieldManager": MANAGER}) | (_DRY_RUN if dry_run else {})
         return await self.send(method, path, body, params=params, media=media)
 
     async def delete(self, path: str, uid: str | None, *, dry_run: bool = False) -> Document:
@@ -88,7 +88,7 @@ class ClusterApi:
         body: Document = {"kind": "DeleteOptions", "apiVersion": "v1"}
         if uid is not None:
             body["preconditions"] = {"uid": uid}
-        return await self.send("DELETE", path, body, params=_TRIED if dry_run else {})
+        return await self.send("DELETE", path, body, params=_DRY_RUN if dry_run else {})
 
     async def list(self, path: str, **params: str) -> tuple[list[Document], int]:
         """Return all resources of a path, page by page, and their version.
@@ -196,27 +196,27 @@ class ClusterApi:
             status = {}
         # Missing rights and outdated definitions are for the operator of this process to correct;
         # all other refusals concern the request.
-        said = str(status.get("message") or f"HTTP {code}")
+        detail = str(status.get("message") or f"HTTP {code}")
         reason, details = status.get("reason"), status.get("details") or {}
         if code == 404:
-            return Missing(Code.RESOURCE_MISSING, said)
+            return Missing(Code.RESOURCE_MISSING, detail)
         if code == 409:
             exists = reason == "AlreadyExists"
-            return Conflict(Code.ALREADY_EXISTS if exists else Code.VERSION_CONFLICT, said)
+            return Conflict(Code.ALREADY_EXISTS if exists else Code.VERSION_CONFLICT, detail)
         if code == 410:
-            return Conflict(Code.VERSION_EXPIRED, said)
-        if "strict decoding error" in said:
+            return Conflict(Code.VERSION_EXPIRED, detail)
+        if "strict decoding error" in detail:
             return self._unusable(
-                f"{said}; its definitions are outdated: run enmasse crds |"
+                f"{detail}; its definitions are outdated: run enmasse crds |"
                 " kubectl apply --server-side -f -"
             )
         if code in (400, 413, 422):
             causes = details.get("causes") or ()
             faults = [Fault(one.get("field", ""), one.get("message", "")) for one in causes]
-            return Invalid(Code.FIELD_INVALID, said, faults=faults)
+            return Invalid(Code.FIELD_INVALID, detail, faults=faults)
         if code in (401, 403):
-            return self._unusable(f"{said}; grant this process that right ({method} {path})")
-        return self._unusable(said)
+            return self._unusable(f"{detail}; grant this process that right ({method} {path})")
+        return self._unusable(detail)
 
     def _unreached(self, error: Exception) -> Unavailable:
         return self._unusable(f"{str(error) or type(error).__name__}; check the"

@@ -65,15 +65,15 @@ class ClusterLease:
         """The versions written, according to the lease."""
         found = (self.document.get("metadata") or {}).get("annotations") or {}
         try:
-            said = json.loads(found.get(WRITTEN, "{}"))
-            return {str(kind): int(version) for kind, version in said.items()}
+            versions = json.loads(found.get(WRITTEN, "{}"))
+            return {str(kind): int(version) for kind, version in versions.items()}
         except (ValueError, TypeError, AttributeError):
             return {}
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """Read the lease. Raises: Unavailable."""
         try:
-            self._see(await self._api.get(f"{self._base}/{self._name}"))
+            self._observe(await self._api.get(f"{self._base}/{self._name}"))
         except Missing:
             self._seen = None
 
@@ -92,8 +92,8 @@ class ClusterLease:
             "renewTime": self._clock.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
         }
         metadata: Document = {"name": self._name, "namespace": self._api.namespace}
-        said = self.written if written is None else written
-        metadata["annotations"] = {WRITTEN: json.dumps(said)} if said else {}
+        versions = self.written if written is None else written
+        metadata["annotations"] = {WRITTEN: json.dumps(versions)} if versions else {}
         body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": spec}
         try:
             if self._seen is None:
@@ -103,9 +103,9 @@ class ClusterLease:
                 body |= {"metadata": metadata}
                 made = await self._api.write("PUT", f"{self._base}/{self._name}", body)
         except (Conflict, Missing):
-            await self.look()
+            await self.refresh()
             return False
-        self._see(made)
+        self._observe(made)
         return True
 
     def is_free(self) -> bool:
@@ -116,7 +116,7 @@ class ClusterLease:
         """Return how long the lease has been unchanged."""
         return self._clock.monotonic() - self._seen_s
 
-    def _see(self, found: Document) -> None:
+    def _observe(self, found: Document) -> None:
         # A later request may have been answered earlier.
         if self._seen is None or _version(found) > _version(self._seen):
             self._seen_s = self._clock.monotonic()
@@ -135,7 +135,7 @@ class ClusterLeading(Leading):
         self._lease = ClusterLease(api, clock, LEADER, self._holder, LEASE_S)
 
     async def _take(self) -> bool:
-        await self._lease.look()
+        await self._lease.refresh()
         mine = self._is_mine()
         if not mine and (self._term is not None or not self._lease.is_free()):
             return False
@@ -149,12 +149,12 @@ class ClusterLeading(Leading):
 
         Raises: Unavailable (STANDING_BY) if it does not, or if that is unknown.
         """
-        await self._lease.look()
+        await self._lease.refresh()
         if not self._is_mine():
             raise replaced()
 
     async def _give_back(self) -> None:
-        await self._lease.look()
+        await self._lease.refresh()
         if self._is_mine():
             await self._lease.hold("")
 
@@ -192,17 +192,17 @@ class WritersTurn:
                     retry_after_s=1.0,
                 )
             await self._clock.sleep(TURN_RETRY_S)
-            await self._lease.look()
+            await self._lease.refresh()
         self._wrote = {}
-        return await self.news(look=False)
+        return await self.read_others_writes(refresh=False)
 
-    async def news(self, *, look: bool) -> dict[str, int]:
+    async def read_others_writes(self, *, refresh: bool) -> dict[str, int]:
         """Return what others have written, by kind; empty if we were the last writer.
 
         Raises: Unavailable.
         """
-        if look:
-            await self._lease.look()
+        if refresh:
+            await self._lease.refresh()
         written = self._lease.written
         return {} if written == self._own else written
 

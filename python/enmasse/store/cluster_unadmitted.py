@@ -64,7 +64,7 @@ class Unadmitted:
         self._take = take
         self._refused: dict[Key, _Refused] = {}
         self._incomplete: dict[Key, _Incomplete] = {}
-        self._telling: set[Key] = set()
+        self._reporting: set[Key] = set()
         """Resources whose refusal is being written."""
 
         self._slots = asyncio.Semaphore(AT_ONCE)
@@ -114,20 +114,20 @@ class Unadmitted:
             if (one.document.get("status") or {}).get("planStatus")
         ]
 
-    async def tell(self, moved: Callable[[], asyncio.Event]) -> None:
+    async def report(self, moved: Callable[[], asyncio.Event]) -> None:
         """Write refusals into the status while this process leads; runs until cancelled.
 
         `moved` returns the event that the next change sets.
         """
         while True:
             change = moved()
-            untold = [
+            unreported = [
                 (key, one) for key, one in self._refused.items() if not is_refused(one.document)
             ]
             try:
-                for key, one in untold if self._leading.leads else ():
+                for key, one in unreported if self._leading.leads else ():
                     await self._leading.check()
-                    await self._tell(key, one)
+                    await self._report(key, one)
             except EnMasseError as error:
                 log.info("cannot be reported", reason=error.message)
             await change.wait()
@@ -147,7 +147,7 @@ class Unadmitted:
         """Complete one resource if possible; return whether to retry."""
         async with self._slots:
             one = self._incomplete.get(key)
-            if one is None or key in self._telling:
+            if one is None or key in self._reporting:
                 return False
             try:
                 await self._complete(key, one, completed)
@@ -155,36 +155,36 @@ class Unadmitted:
                 log.warning("cannot be completed", resource=str(key), reason=error.message)
                 return True
             except (Conflict, Missing):
-                pass  # it changed, and the watch delivers the change
+                pass  # It changed, and the watch delivers the change.
             except Invalid as error:
                 if self._incomplete.get(key) is one:
                     del self._incomplete[key]
                     self._refused[key] = _Refused(one.document, error.message)
                     log.warning("not allowed", resource=str(key), reason=error.message)
                     with suppress(EnMasseError):
-                        await self._tell(key, self._refused[key])
+                        await self._report(key, self._refused[key])
             return False
 
     async def _complete(self, key: Key, one: _Incomplete, completed: Completing) -> None:
         done = await completed(one.resource, one.before)
         if not done.is_complete:
-            return  # what it needs does not exist yet
+            return  # A resource that it needs does not exist yet.
         await self._leading.check()
         kind, metadata = self._kinds[key.kind], one.document["metadata"]
         body = kind.document(done, version=metadata["resourceVersion"], uid=metadata["uid"])
         self._take(kind, await self._api.write("PUT", kind.one(key), body))
         log.info("completed", resource=str(key))
 
-    async def _tell(self, key: Key, refused: _Refused) -> None:
+    async def _report(self, key: Key, refused: _Refused) -> None:
         if not issubclass(self._kinds[key.kind].model, Declared):
-            return  # the quota has no room for it
-        self._telling.add(key)
+            return  # Only declared kinds have a status for the refusal.
+        self._reporting.add(key)
         try:
             await self._write_refusal(key, refused)
         except (Conflict, Missing):
-            pass  # it changed, and the watch delivers the change
+            pass  # It changed, and the watch delivers the change.
         finally:
-            self._telling.discard(key)
+            self._reporting.discard(key)
 
     async def _write_refusal(self, key: Key, refused: _Refused) -> None:
         document, message = refused

@@ -67,7 +67,7 @@ class Connection(psycopg.AsyncConnection[Any]):
 
         Raises: psycopg.Error, at the latest shortly after `ANSWER_S`.
         """
-        cutting = asyncio.get_running_loop().call_later(ANSWER_S, self._cut)
+        cutting = asyncio.get_running_loop().call_later(ANSWER_S, self._shut_down_socket)
         try:
             return await super().wait(gen, *arguments, **named)
         finally:
@@ -78,9 +78,9 @@ class Connection(psycopg.AsyncConnection[Any]):
         try:
             await super().cancel_safe(timeout=CANCEL_S)
         except psycopg.Error:
-            self._cut()
+            self._shut_down_socket()
 
-    def _cut(self) -> None:
+    def _shut_down_socket(self) -> None:
         """Close the connection under any pending operation."""
         # The driver keeps the socket: it observes the end of the stream.
         with suppress(OSError, psycopg.Error):
@@ -99,23 +99,23 @@ class Place:
         Raises: Invalid if it is malformed.
         """
         try:
-            said = conninfo_to_dict(url)
+            parameters = conninfo_to_dict(url)
             # With an unescaped `@` in the password, its end would be parsed as a host name and
             # shown.
-            understood = not any("@" in str(said.get(one)) for one in _SHOWN)
+            is_valid = not any("@" in str(parameters.get(one)) for one in _SHOWN)
         except psycopg.Error:
             # The driver's own message could contain a part of the URL, and so of the password.
-            understood = False
-        if not understood:
+            is_valid = False
+        if not is_valid:
             raise Invalid(
                 Code.SETTING_INVALID,
                 "setting store: invalid URL; write"
                 " postgresql://USER@HOST:PORT/DATABASE, with special characters"
                 " as %XX",
             )
-        self._conninfo = make_conninfo(url, **{"application_name": "enmasse"} | _ALIVE | said)
-        host = said.get("host") or said.get("hostaddr") or "localhost"
-        self.name = f"database {said.get('dbname') or ''} at {host}".replace("  ", " ")
+        self._conninfo = make_conninfo(url, **{"application_name": "enmasse"} | _ALIVE | parameters)
+        host = parameters.get("host") or parameters.get("hostaddr") or "localhost"
+        self.name = f"database {parameters.get('dbname') or ''} at {host}".replace("  ", " ")
 
     async def connect(self) -> Connection:
         """Return a new connection in autocommit mode.
@@ -172,7 +172,7 @@ class Link:
             try:
                 yield cursor
             finally:
-                await self._leave(cursor.connection)
+                await self._finish(cursor.connection)
 
     async def close(self) -> None:
         """Close the connection once it is idle."""
@@ -185,20 +185,20 @@ class Link:
                 return await self._connection.execute(first)
             except psycopg.OperationalError:
                 if not self._connection.closed:
-                    await self._leave(self._connection)
+                    await self._finish(self._connection)
                     raise
                 await self._drop()
             except BaseException:
-                await self._leave(self._connection)
+                await self._finish(self._connection)
                 raise
         connection = self._connection = await self._place.connect()
         try:
             return await connection.execute(first)
         except BaseException:
-            await self._leave(connection)
+            await self._finish(connection)
             raise
 
-    async def _leave(self, connection: psycopg.AsyncConnection[Any]) -> None:
+    async def _finish(self, connection: psycopg.AsyncConnection[Any]) -> None:
         status = connection.info.transaction_status
         if status == TransactionStatus.IDLE:
             return

@@ -63,7 +63,7 @@ class KubernetesStore(MemoryStore):
         self._kinds = kinds()
         self._leading = ClusterLeading(api, clock)
         self._writers = WritersTurn(api, clock)
-        self._looking = SharedPoll(self._look)
+        self._shared_poll = SharedPoll(self._read_others_writes)
         self._requests = asyncio.Semaphore(AT_ONCE)
         self._gone: dict[Key, int] = {}
         """Versions of deletions for which a watch may still deliver earlier events."""
@@ -126,7 +126,7 @@ class KubernetesStore(MemoryStore):
         """Return once all writes that other processes admitted before the call are visible here.
         Concurrent calls share one read. Direct writes to the cluster arrive with the watch.
         """
-        await self._looking.done()
+        await self._shared_poll.done()
 
     async def follow(self) -> None:
         """Apply changes of others until cancelled; restart a watch that ends."""
@@ -135,7 +135,7 @@ class KubernetesStore(MemoryStore):
             async with asyncio.TaskGroup() as tasks:
                 for kind in self._kinds.values():
                     tasks.create_task(self._follow(kind), name=f"watch {kind.name}")
-                tasks.create_task(self._unadmitted.tell(lambda: self._moved), name="refused")
+                tasks.create_task(self._unadmitted.report(lambda: self._moved), name="refused")
         finally:
             self._following = False
 
@@ -206,8 +206,8 @@ class KubernetesStore(MemoryStore):
             finally:
                 await self._writers.end()
 
-    async def _look(self) -> None:
-        await self._catch_up(await self._writers.news(look=True))
+    async def _read_others_writes(self) -> None:
+        await self._catch_up(await self._writers.read_others_writes(refresh=True))
 
     async def _catch_up(self, written: Mapping[str, int]) -> None:
         """Return once the write is visible here."""
@@ -274,7 +274,7 @@ class KubernetesStore(MemoryStore):
         }
         for key in known - there:
             if self._known(key) <= version:
-                self._take_gone(key, version)
+                self._apply_deletion(key, version)
         self._progressed(kind, version)
         return version
 
@@ -282,7 +282,7 @@ class KubernetesStore(MemoryStore):
         found = event["object"]
         version = version_of(found)
         if event["type"] == "DELETED":
-            self._take_gone(kind.key(found), version)
+            self._apply_deletion(kind.key(found), version)
         elif event["type"] != "BOOKMARK":
             self._take(kind, found)
         self._progressed(kind, version)
@@ -323,13 +323,13 @@ class KubernetesStore(MemoryStore):
         self._show(type_, resource, version, before)
         return resource
 
-    def _take_gone(self, key: Key, version: int) -> None:
+    def _apply_deletion(self, key: Key, version: int) -> None:
         if version <= self._gone.get(key, 0):
             return
         self._unadmitted.forget(key)
         if (before := self._resources.get(key)) is not None:
             if version < int(before.metadata.resource_version or 0):
-                return  # from before its deletion
+                return  # An event from before its deletion.
             last = before.with_metadata(resource_version=str(version))
             self._show(EventType.DELETED, last, version, before)
         self._gone[key] = version
@@ -346,9 +346,9 @@ class KubernetesStore(MemoryStore):
         self, events: Sequence[Event], *, dry_run: bool = False
     ) -> Mapping[Key, Resource]:
         if dry_run:
-            return {one.resource.key: await self._tried(one) for one in events}
+            return {one.resource.key: await self._validated(one) for one in events}
         if len(events) > 1:
-            await self._try_all(events)
+            await self._validate_all(events)
         became: dict[Key, Resource] = {}
         for event in events:
             try:
@@ -361,7 +361,7 @@ class KubernetesStore(MemoryStore):
                 raise
         return became
 
-    async def _try_all(self, events: Sequence[Event]) -> None:
+    async def _validate_all(self, events: Sequence[Event]) -> None:
         """Validate several writes on the server (dry run); those in a new namespace cannot be
         validated.
 
@@ -369,21 +369,21 @@ class KubernetesStore(MemoryStore):
         """
         new = {one.resource.metadata.name for one in events if isinstance(one.resource, Namespace)}
         tried = (
-            self._tried(one)
+            self._validated(one)
             for one in events
             if one.type is not EventType.DELETED and one.resource.metadata.namespace not in new
         )
         await self._all(tried)
 
-    async def _tried(self, event: Event) -> Resource:
-        if event.type is EventType.DELETED or _is_marking(event):
+    async def _validated(self, event: Event) -> Resource:
+        if event.type is EventType.DELETED or _marks_deletion(event):
             return event.resource
         kind = self._kinds[event.resource.kind]
         return kind.resource(await self._send(kind, event, dry_run=True))
 
     async def _write(self, event: Event) -> Resource:
         kind, key = self._kinds[event.resource.kind], event.resource.key
-        if _is_asked_to_go(event):
+        if _is_deletion(event):
             document = await self._delete(kind, event)
         else:
             document = await self._send(kind, event)
@@ -393,7 +393,7 @@ class KubernetesStore(MemoryStore):
             self._writers.note(kind.name, version_of(document))
             self._take(kind, document)
             return kind.resource(document)
-        version = await self._seen_to_go(kind, key, event.resource.metadata.uid)
+        version = await self._wait_until_deleted(kind, key, event.resource.metadata.uid)
         self._writers.note(kind.name, version)
         return event.resource.with_metadata(resource_version=str(version))
 
@@ -416,7 +416,7 @@ class KubernetesStore(MemoryStore):
                 if now is None or not _is_like(now, before):
                     raise self._changed(resource.key) from error
             except Missing as error:
-                await self._seen_to_go(kind, resource.key, uid)
+                await self._wait_until_deleted(kind, resource.key, uid)
                 raise self._changed(resource.key) from error
         raise self._changed(resource.key)
 
@@ -429,7 +429,7 @@ class KubernetesStore(MemoryStore):
             return None
         return None if found.get("kind") == "Status" else found
 
-    async def _seen_to_go(self, kind: ClusterKind, key: Key, uid: str | None) -> int:
+    async def _wait_until_deleted(self, kind: ClusterKind, key: Key, uid: str | None) -> int:
         """Wait until a deletion is visible; return its version, or a later one."""
 
         def is_gone() -> bool:
@@ -439,7 +439,7 @@ class KubernetesStore(MemoryStore):
         if not (self._following and await self._until(is_gone)):
             version = await self._api.revision(kind.several())
             if not is_gone():
-                self._take_gone(key, version)
+                self._apply_deletion(key, version)
             return version
         return self._gone.get(key, kind.progress)
 
@@ -508,16 +508,16 @@ class _ClusterTurn(MemoryTurn):
         )
 
 
-def _is_marking(event: Event) -> bool:
+def _marks_deletion(event: Event) -> bool:
     """Whether a resource with finalizers is being deleted."""
     was = event.before is not None and event.before.is_terminating
     return event.type is EventType.MODIFIED and event.resource.is_terminating and not was
 
 
-def _is_asked_to_go(event: Event) -> bool:
+def _is_deletion(event: Event) -> bool:
     """Whether a change is a deletion, as opposed to an update that removes finalizers."""
     if event.type is not EventType.DELETED:
-        return _is_marking(event)
+        return _marks_deletion(event)
     return event.before is None or not event.before.is_terminating
 
 

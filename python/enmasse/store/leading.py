@@ -112,7 +112,7 @@ class Leading(ABC):
                 if grace_s is not None and self._left_s(grace_s) <= 0:
                     # Not ours any more: nothing to release.
                     self._term = None
-                    raise unheard(grace_s, reason) from error
+                    raise leadership_unknown(grace_s, reason) from error
                 log.warning("the lease cannot be renewed", reason=reason)
                 pause_s = RETRY_S
 
@@ -149,7 +149,7 @@ def replaced() -> Unavailable:
     )
 
 
-def unheard(grace_s: float, reason: str) -> Unavailable:
+def leadership_unknown(grace_s: float, reason: str) -> Unavailable:
     """Return the error of a process that does not know whether it leads."""
     return Unavailable(
         Code.STANDING_BY,

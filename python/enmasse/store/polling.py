@@ -1,24 +1,24 @@
-"""A look at what others have written, shared by all who wait for one."""
+"""Polling of other processes' writes, shared by concurrent callers."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
 
 class SharedPoll:
-    """Looks when asked to, once for all who have asked before it begins."""
+    """Polls on demand; callers that wait for the same poll share it."""
 
-    def __init__(self, look: Callable[[], Awaitable[None]]) -> None:
-        self._look = look
-        self._looking = asyncio.Lock()
-        self._asked, self._answered = 0, 0
+    def __init__(self, poll: Callable[[], Awaitable[None]]) -> None:
+        self._poll = poll
+        self._lock = asyncio.Lock()
+        self._requested, self._completed = 0, 0
 
     async def done(self) -> None:
-        """Return after a look that began after the call. Raises: what the look raises."""
-        self._asked += 1
-        asked = self._asked
-        async with self._looking:
-            if asked > self._answered:
-                # Whoever has asked until now has asked before this look.
-                covered = self._asked
-                await self._look()
-                self._answered = covered
+        """Return after a poll that began after the call. Raises: the error of the poll."""
+        self._requested += 1
+        requested = self._requested
+        async with self._lock:
+            if requested > self._completed:
+                # All callers until now called before this poll.
+                covered = self._requested
+                await self._poll()
+                self._completed = covered

@@ -119,7 +119,7 @@ class PostgresStore(MemoryStore):
         self._own_mark = ""
         """Mark of the changes of this turn."""
 
-        self._looking = SharedPoll(self._look)
+        self._shared_poll = SharedPoll(self._poll)
 
     @classmethod
     async def open(cls, url: str, clock: Clock, tables: LiteralString = TABLES) -> "PostgresStore":
@@ -136,7 +136,7 @@ class PostgresStore(MemoryStore):
                 async with store._writer.use(store._lock) as cursor:
                     await store._ensure_tables(cursor)
                     await store._reload(cursor)
-                    await store._recall(cursor)
+                    await store._load_history(cursor)
                     await cursor.execute("commit")
         except BaseException:
             await store.close()
@@ -166,7 +166,7 @@ class PostgresStore(MemoryStore):
         one read.
         """
         with self._place.failures():
-            await self._looking.done()
+            await self._shared_poll.done()
 
     async def follow(self) -> None:
         """Apply writes of other processes until cancelled; reconnect after a loss."""
@@ -201,7 +201,7 @@ class PostgresStore(MemoryStore):
             await connection.execute("select 1")
             await self.refresh()
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         seen = self._seen
         async with self._reader.use(self._sql(_NEWEST)) as cursor:
             if not await self._catch_up(cursor, seen):
@@ -275,7 +275,7 @@ class PostgresStore(MemoryStore):
         if newest == seen:
             return True
         if newest[0] <= seen[0]:
-            _tell_lost(seen, newest)
+            _log_lost_changes(seen, newest)
             return False
         while self._version < newest[0]:
             after = self._seen
@@ -285,7 +285,7 @@ class PostgresStore(MemoryStore):
                 known, rows = [(row[0], row[-1]) for row in rows[:1]], rows[1:]
                 if known != [after]:
                     if known and known[0][0] == after[0]:
-                        _tell_lost(after, newest)
+                        _log_lost_changes(after, newest)
                     return False
             if not rows or rows[0][0] != after[0] + 1:
                 return False
@@ -308,7 +308,7 @@ class PostgresStore(MemoryStore):
             has_lost = before[1] and self._version <= before[0]
             self._history.reset(self._version, before[0] if has_lost else -1)
 
-    async def _recall(self, cursor: psycopg.AsyncCursor[Any]) -> None:
+    async def _load_history(self, cursor: psycopg.AsyncCursor[Any]) -> None:
         """Load the retained changes for watchers."""
         await cursor.execute(self._sql(_CHANGES), [1, CAPACITY])
         events = self._read(_events, await cursor.fetchall())
@@ -346,7 +346,7 @@ class PostgresStore(MemoryStore):
             ) from error
 
 
-def _tell_lost(seen: tuple[int, str], newest: tuple[int, str]) -> None:
+def _log_lost_changes(seen: tuple[int, str], newest: tuple[int, str]) -> None:
     log.error("the database has lost changes", seen=seen[0], now=newest[0])
 
 

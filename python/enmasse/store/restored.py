@@ -25,14 +25,14 @@ _TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
 _LINE = re.compile(rf"({_TIME}) ({_TIME})")
 
 
-class Lost(NamedTuple):
+class UnknownPeriod(NamedTuple):
     """A period that the store does not know, inclusive at both ends, in the format of resources."""
 
     since: str
     until: str
 
 
-def lost(found: Resource | None) -> tuple[Lost, ...]:
+def lost(found: Resource | None) -> tuple[UnknownPeriod, ...]:
     """Return the periods in the ConfigMap of a store; none without it.
 
     Raises: ValueError, with the remedy, for a line that is not a pair of times.
@@ -46,15 +46,17 @@ def lost(found: Resource | None) -> tuple[Lost, ...]:
                 " write 2026-01-31T08:00:00Z 2026-01-31T09:00:00Z, or delete"
                 " the line"
             )
-        times.append(Lost(*both.groups()))
+        times.append(UnknownPeriod(*both.groups()))
     return tuple(times)
 
 
-def noted(before: tuple[Lost, ...], one: Lost) -> ConfigMap:
+def noted(before: tuple[UnknownPeriod, ...], one: UnknownPeriod) -> ConfigMap:
     """Return the ConfigMap with one more period."""
     times = [*before, one]
     while len(times) > TIMES_MAX:
-        times[:2] = [Lost(min(times[0].since, times[1].since), max(times[0].until, times[1].until))]
+        times[:2] = [
+            UnknownPeriod(min(times[0].since, times[1].since), max(times[0].until, times[1].until))
+        ]
     metadata = NamedMetadata(
         name=RESTORED.name,
         namespace=INFRA_NAMESPACE,
@@ -65,6 +67,6 @@ def noted(before: tuple[Lost, ...], one: Lost) -> ConfigMap:
     return ConfigMap(metadata=metadata, data={TIMES: "".join(f"{a} {b}\n" for a, b in times)})
 
 
-def is_lost(moment: str | None, times: tuple[Lost, ...]) -> bool:
+def is_lost(moment: str | None, times: tuple[UnknownPeriod, ...]) -> bool:
     """Whether a moment is within a period; an unknown moment counts as within."""
     return any(moment is None or one.since <= moment <= one.until for one in times)

@@ -105,7 +105,7 @@ class _Held(NamedTuple):
 
 def _open(path: Path) -> tuple[sqlite3.Connection, _Held]:
     with _failures_of(path):
-        _keep_from_others(path)
+        _restrict_to_owner(path)
         # one writer at a time, from any thread
         connection = sqlite3.connect(
             path, timeout=LOCK_WAIT_S, isolation_level=None, check_same_thread=False
@@ -117,15 +117,15 @@ def _open(path: Path) -> tuple[sqlite3.Connection, _Held]:
             raise
 
 
-def _keep_from_others(path: Path) -> None:
+def _restrict_to_owner(path: Path) -> None:
     """Restrict the file, which contains verifiers, to its owner. SQLite creates its side files with
     the same mode.
     """
     make_private(path)
     for suffix in ("-wal", "-shm"):
-        beside = path.with_name(path.name + suffix)
-        if beside.exists():
-            beside.chmod(0o600)
+        side_file = path.with_name(path.name + suffix)
+        if side_file.exists():
+            side_file.chmod(0o600)
 
 
 def _read(connection: sqlite3.Connection) -> _Held:

@@ -1,4 +1,4 @@
-"""Who is let in."""
+"""The guard of the API: authentication, hosts and limits."""
 
 import anyio
 import anyio.lowlevel
@@ -18,12 +18,12 @@ GOOD = {"Authorization": f"Bearer {TOKEN}"}
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz"])
-async def test_health_is_for_everybody(served: Served, path: str) -> None:
+async def test_health_needs_no_authentication(served: Served, path: str) -> None:
     async with served.client(peer="192.0.2.1") as http:
         assert (await http.get(path)).status_code == 200
 
 
-async def test_metrics_are_for_this_machine_or_the_bearer(served: Served) -> None:
+async def test_metrics_need_a_loopback_peer_or_the_token(served: Served) -> None:
     async with served.client() as http:
         assert (await http.get("/metrics")).status_code == 200
     async with served.client(peer="::1") as http:
@@ -34,9 +34,7 @@ async def test_metrics_are_for_this_machine_or_the_bearer(served: Served) -> Non
 
 
 @pytest.mark.parametrize("authorization", [None, "Bearer wrong", "Basic dGhlLXRva2Vu", "the-token"])
-async def test_resources_are_for_the_bearer_alone(
-    served: Served, authorization: str | None
-) -> None:
+async def test_resources_need_the_token(served: Served, authorization: str | None) -> None:
     headers = {"Authorization": authorization} if authorization else {}
     async with served.client() as http:
         answer = await http.get(ADDRESSES, headers=headers)
@@ -46,7 +44,7 @@ async def test_resources_are_for_the_bearer_alone(
     assert TOKEN not in answer.text
 
 
-async def test_wrong_tokens_make_their_source_wait_and_the_right_one_where_it_is_known_does_not(
+async def test_wrong_tokens_throttle_their_source_but_not_a_token_known_from_it(
     served: Served,
 ) -> None:
     wrong = {"Authorization": "Bearer ci.wrong"}
@@ -60,19 +58,19 @@ async def test_wrong_tokens_make_their_source_wait_and_the_right_one_where_it_is
         unnamed = {"Authorization": "Bearer wrong"}
         tried = [(await http.get(ADDRESSES, headers=unnamed)).status_code for _ in range(6)]
         assert tried == [401] * 5 + [429]
-        assert (await http.get(ADDRESSES, headers=GOOD)).status_code == 200, "known here"
-        assert (await http.get(ADDRESSES)).status_code == 401, "without a token nothing is tried"
+        assert (await http.get(ADDRESSES, headers=GOOD)).status_code == 200, "a known token"
+        assert (await http.get(ADDRESSES)).status_code == 401, "no token is no failed attempt"
     async with served.client(peer="192.0.2.2") as http:
         tried = [(await http.get(ADDRESSES, headers=unnamed)).status_code for _ in range(6)]
         assert tried == [401] * 5 + [429]
-        assert (await http.get(ADDRESSES, headers=GOOD)).status_code == 429, "unseen"
+        assert (await http.get(ADDRESSES, headers=GOOD)).status_code == 429, "not known here"
     async with served.client() as http:
         for _ in range(7):
             await http.get(ADDRESSES, headers=unnamed)
-        assert (await http.get(ADDRESSES, headers=GOOD)).status_code == 200, "on this machine"
+        assert (await http.get(ADDRESSES, headers=GOOD)).status_code == 200, "a local peer"
 
 
-async def test_past_the_bound_of_requests_health_is_still_answered(
+async def test_health_is_served_beyond_the_request_limit(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(guard, "REQUESTS_MAX", 0)
@@ -83,19 +81,21 @@ async def test_past_the_bound_of_requests_health_is_still_answered(
         assert (await http.get("/healthz")).status_code == 200
 
 
-async def test_even_a_path_that_is_not_there_tells_a_stranger_nothing(served: Served) -> None:
+async def test_unknown_path_without_a_token_returns_401(served: Served) -> None:
     async with served.client() as http:
         assert (await http.get("/nothing")).status_code == 401
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8080", "[::1]:8080", "localhost", "MQ.example.com:1"])
-async def test_addresses_and_our_names_are_hosts(served: Served, host: str) -> None:
+async def test_host_header_accepts_ip_addresses_and_configured_names(
+    served: Served, host: str
+) -> None:
     async with served.client() as http:
         assert (await http.get("/healthz", headers={"Host": host})).status_code == 200
 
 
 @pytest.mark.parametrize("host", ["evil.example.com", "localhost.evil.com:8080", "", "[evil]"])
-async def test_a_name_made_to_point_here_is_refused(served: Served, host: str) -> None:
+async def test_unknown_host_header_is_forbidden(served: Served, host: str) -> None:
     async with served.client() as http:
         answer = await http.get("/metrics", headers={"Host": host, **GOOD})
     assert answer.status_code == 403
@@ -109,12 +109,12 @@ async def test_a_name_made_to_point_here_is_refused(served: Served, host: str) -
         ("http", "127.0.0.1", "127.0.0.1", 200),
         ("http", "::ffff:127.0.0.1", "[::ffff:127.0.0.1]", 200),
         ("http", "::ffff:192.0.2.1", "[::ffff:192.0.2.7]", 403),
-        # This machine, by an address that others ask too: no other can have it as its own.
+        # A local peer by its external address: no other host can have this source address.
         ("http", "192.0.2.7", "192.0.2.7", 200),
         ("https", "192.0.2.1", "192.0.2.7", 200),
     ],
 )
-async def test_in_clear_only_this_machine_is_answered_where_others_reach_the_port(
+async def test_exposed_plaintext_listener_serves_only_local_peers(
     scheme: str, peer: str, server: str, status: int
 ) -> None:
     callers = Known({"o": OWNER_CALLER})
@@ -138,7 +138,7 @@ async def test_in_clear_only_this_machine_is_answered_where_others_reach_the_por
             assert "--insecure" in answers[0].json()["message"]
 
 
-async def test_a_body_has_a_bound_told_or_not(served: Served) -> None:
+async def test_body_size_is_bounded_with_and_without_content_length(served: Served) -> None:
     body = b"x" * (BODY_BYTES_MAX + 1)
     told = await served.http.post(ADDRESSES, content=body)
     assert told.status_code == 413
@@ -154,7 +154,7 @@ async def test_a_body_has_a_bound_told_or_not(served: Served) -> None:
     assert odd.status_code == 413
 
 
-async def test_one_token_takes_neither_all_places_nor_those_of_the_owner(
+async def test_requests_of_one_token_are_bounded_and_the_owner_has_a_reserve(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(guard, "REQUESTS_MAX", 6)
@@ -200,7 +200,7 @@ async def nothing() -> Message:
 
 
 class Known:
-    """Callers by what they send."""
+    """Callers by their `Authorization` header."""
 
     def __init__(self, callers: dict[str, Caller]) -> None:
         self.callers = callers
@@ -208,5 +208,5 @@ class Known:
     def bearer(self, authorization: str | None) -> Caller | None:
         return self.callers[authorization or ""]
 
-    def asks(self, authorization: str | None, source: str) -> Caller | None:
+    def authenticate(self, authorization: str | None, source: str) -> Caller | None:
         return self.bearer(authorization)

@@ -1,4 +1,4 @@
-"""Requests in the name of somebody else."""
+"""Requests with `Impersonate-User`."""
 
 import json
 
@@ -27,7 +27,9 @@ async def test_only_the_owner_and_service_admins_may_impersonate(served: Served)
     assert asked.status_code == 401
 
 
-async def test_the_owner_may_no_more_than_whom_it_asks_as(served: Served) -> None:
+async def test_impersonating_owner_has_only_the_rights_of_the_impersonated_user(
+    served: Served,
+) -> None:
     await bearer(served, "viewer.x", tenant_view="default")
     as_viewer = {"Impersonate-User": "viewer"}
     assert (await served.http.get(ADDRESSES, headers=as_viewer)).status_code == 200
@@ -39,7 +41,7 @@ async def test_the_owner_may_no_more_than_whom_it_asks_as(served: Served) -> Non
 
 
 @pytest.mark.parametrize("name", ["tenant", "enmasse:token"])
-async def test_nobody_gains_rights_by_it(served: Served, name: str) -> None:
+async def test_impersonation_grants_no_additional_rights(served: Served, name: str) -> None:
     await bearer(served, "tenant.x", tenant_edit="*")
     admin = await bearer(served, "admin.x", service_admin="*")
     headers = {"Impersonate-User": name}
@@ -49,7 +51,9 @@ async def test_nobody_gains_rights_by_it(served: Served, name: str) -> None:
     ).status_code == 403
 
 
-async def test_the_trail_names_both(served: Served, trail: RotatedFile) -> None:
+async def test_audit_record_names_caller_and_impersonated_user(
+    served: Served, trail: RotatedFile
+) -> None:
     await bearer(served, "ci.x", tenant_edit="default")
     await served.http.post(SPACES, json=body(space()), headers={"Impersonate-User": "ci"})
     record = json.loads(trail.last(1)[0])

@@ -60,7 +60,7 @@ async def test_a_body_cannot_name_another_namespace(served: Served) -> None:
                                   "/api/v1/secrets", "/api/v1/namespaces", PLANS, f"{API}/audit",
                                   f"{API}/logs", f"{API}/backup", f"{API}/connections", "/nothing",
                                   f"{ADDRESSES}/../../other/addresses"])  # fmt: skip
-async def test_what_a_tenant_may_not_see_is_refused(served: Served, path: str) -> None:
+async def test_tenant_request_outside_its_namespace_is_forbidden(served: Served, path: str) -> None:
     tenant = await bearer(served, "ci.x", tenant_edit="default")
     assert (await tenant.get(path)).status_code == 403
     watched = await tenant.get(path, params={"watch": "true", "timeoutSeconds": "1"})
@@ -70,14 +70,14 @@ async def test_what_a_tenant_may_not_see_is_refused(served: Served, path: str) -
 @pytest.mark.parametrize(
     "path", [f"{ADDRESSES}%2Fdefault.orders%2Fpurge", f"/{ADDRESSES}", f"{ADDRESSES}/a/b/c"]
 )
-async def test_a_path_written_otherwise_opens_nothing(served: Served, path: str) -> None:
+async def test_non_canonical_path_is_forbidden(served: Served, path: str) -> None:
     viewer = await bearer(served, "v.x", tenant_view="default")
     assert (await viewer.post(path, json={})).status_code == 403
     nobody = await bearer(served, "n.x")
     assert (await nobody.post(path, json={})).status_code == 403
 
 
-async def test_a_viewer_changes_nothing(served: Served) -> None:
+async def test_tenant_view_role_cannot_change_resources(served: Served) -> None:
     await served.http.post(SPACES, json=body(space()))
     await served.http.post(ADDRESSES, json=body(queue()))
     viewer = await bearer(served, "v.x", tenant_view="default")
@@ -94,11 +94,11 @@ async def test_a_viewer_changes_nothing(served: Served) -> None:
     assert (await viewer.get(SECRETS.format("default"))).status_code == 403
 
 
-async def test_a_service_admin_has_plans_and_no_messages(served: Served) -> None:
+async def test_service_admin_manages_plans_but_no_spaces_or_secrets(served: Served) -> None:
     admin = await bearer(served, "a.x", service_admin="*")
     plan = body(space_plan("p", []), "enmasse-infra")
     made = await admin.post(PLANS, json=plan)
-    assert made.status_code in (201, 422), made.text  # what it may do; whether it fits is another
+    assert made.status_code in (201, 422), made.text  # authorized, even if it is not valid
     assert (await admin.get(f"{API}/addresses")).status_code == 200
     assert (await admin.get(f"{API}/audit")).status_code == 200
     assert (await admin.post(SPACES, json=body(space()))).status_code == 403
@@ -121,7 +121,9 @@ async def test_only_a_service_admin_changes_the_default_space(served: Served) ->
     assert served.engine.applied[-1].default_space == "default.default"
 
 
-async def test_a_review_says_what_a_request_would_meet(served: Served) -> None:
+async def test_self_subject_access_review_matches_the_authorization_decision(
+    served: Served,
+) -> None:
     tenant = await bearer(served, "ci.x", tenant_edit="default")
     questions = [
         ({"verb": "create", "group": "enmasse.io", "resource": "addresses"}, True),
@@ -149,7 +151,7 @@ async def test_a_review_says_what_a_request_would_meet(served: Served) -> None:
     assert (await tenant.post(REVIEWS, json=page)).json()["status"]["allowed"] is True
 
 
-async def test_rules_and_name_of_the_caller(served: Served) -> None:
+async def test_self_subject_reviews_return_rules_and_identity_of_the_caller(served: Served) -> None:
     tenant = await bearer(served, "ci.x", tenant_edit="default")
     told = (await tenant.post(RULES, json={"spec": {"namespace": "default"}})).json()["status"]
     edits = [one for one in told["resourceRules"] if "create" in one["verbs"]]
@@ -161,7 +163,7 @@ async def test_rules_and_name_of_the_caller(served: Served) -> None:
     assert who == {"username": "ci", "groups": ["system:authenticated", "enmasse:tenant-edit"]}
 
 
-async def test_a_watch_ends_with_the_right_to_it() -> None:
+async def test_watch_ends_when_its_right_is_revoked() -> None:
     allowed = True
 
     async def lines() -> AsyncIterator[int]:
@@ -169,14 +171,14 @@ async def test_a_watch_ends_with_the_right_to_it() -> None:
         yield 1
         allowed = False
         yield 2
-        raise AssertionError("nobody asks for more")
+        raise AssertionError("the watch continues without the right")
 
     request = Request({"type": "http", STILL: lambda: allowed})
     assert [line async for line in while_allowed(request, lines())] == [1]
 
 
-async def test_what_a_watch_may_show_is_asked_of_the_store(served: Served) -> None:
-    """The watch of a token that ends meanwhile ends before the next change."""
+async def test_watch_ends_before_the_next_change_once_its_token_expires(served: Served) -> None:
+    """A watch whose token expires ends before the next change."""
     await served.http.post(SPACES, json=body(space()))
     since = served.store.version
     await served.http.post(ADDRESSES, json=body(address()))
@@ -185,13 +187,13 @@ async def test_what_a_watch_may_show_is_asked_of_the_store(served: Served) -> No
     parameters = {"watch": "true", "resourceVersion": str(since), "timeoutSeconds": "1"}
     before = served.clock.now
     moments = iter([before()])
-    # The token has ended when the first change is to be shown, not yet when the watch begins.
+    # The token is valid when the watch begins and has expired at the first change.
     served.clock.now = lambda: next(moments, before() + timedelta(seconds=2))  # type: ignore[method-assign]
     answer = await tenant.get(ADDRESSES, params=parameters)
     assert (answer.status_code, answer.text) == (200, "")
 
 
-async def test_the_trail_names_the_caller(served: Served, trail: RotatedFile) -> None:
+async def test_audit_record_names_the_caller(served: Served, trail: RotatedFile) -> None:
     tenant = await bearer(served, "ci.x", tenant_edit="default")
     await tenant.post(SPACES, json=body(space()))
     await tenant.get(OTHER)

@@ -1,4 +1,4 @@
-"""Large answers are compressed for clients that take gzip."""
+"""Large responses are compressed for clients that accept gzip."""
 
 import gzip
 import json
@@ -8,7 +8,7 @@ import pytest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from asgi_platform import Served
-from enmasse.api.http.compression import BODY_BYTES_MIN, Compression, takes_gzip
+from enmasse.api.http.compression import BODY_BYTES_MIN, Compression, accepts_gzip
 
 
 @pytest.mark.parametrize(
@@ -24,19 +24,19 @@ from enmasse.api.http.compression import BODY_BYTES_MIN, Compression, takes_gzip
         ("", False),
     ],
 )
-def test_a_client_says_whether_it_takes_gzip(accepted: str, expected: bool) -> None:
-    assert takes_gzip(accepted) is expected
+def test_accept_encoding_decides_whether_gzip_is_used(accepted: str, expected: bool) -> None:
+    assert accepts_gzip(accepted) is expected
 
 
 async def sent_by(app: ASGIApp) -> list[Message]:
-    """What an application sends to a client that takes gzip."""
+    """The messages of an application to a client that accepts gzip."""
     sent: list[Message] = []
 
     async def send(message: Message) -> None:
         sent.append(message)
 
     async def receive() -> Message:
-        raise AssertionError("nothing is read")
+        raise AssertionError("the request body is not read")
 
     scope = {"type": "http", "headers": [(b"accept-encoding", b"gzip")]}
     await Compression(app)(scope, receive, send)
@@ -44,7 +44,7 @@ async def sent_by(app: ASGIApp) -> list[Message]:
 
 
 async def answer(*parts: bytes, headers: dict[str, str] | None = None) -> httpx2.Response:
-    """The answer of an application that sends these parts, as it is on the wire."""
+    """The response on the wire of an application that sends these parts."""
 
     async def app(_scope: Scope, _receive: Receive, send: Send) -> None:
         raw = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
@@ -59,7 +59,7 @@ async def answer(*parts: bytes, headers: dict[str, str] | None = None) -> httpx2
     return httpx2.Response(200, headers=given, extensions={"body": body})
 
 
-async def test_a_whole_large_body_is_compressed() -> None:
+async def test_large_complete_body_is_compressed() -> None:
     body = b"x" * BODY_BYTES_MIN
     got = await answer(body, headers={"content-length": str(len(body)), "vary": "Accept"})
     assert got.headers["content-encoding"] == "gzip"
@@ -69,7 +69,7 @@ async def test_a_whole_large_body_is_compressed() -> None:
     assert gzip.decompress(packed) == body
 
 
-async def test_small_bodies_parts_and_what_is_encoded_pass_as_they_are() -> None:
+async def test_small_streamed_and_encoded_bodies_are_not_compressed() -> None:
     large = b"x" * BODY_BYTES_MIN
     length = str(len(large))
     for parts, headers in (
@@ -83,8 +83,8 @@ async def test_small_bodies_parts_and_what_is_encoded_pass_as_they_are() -> None
         assert got.headers.get("content-encoding") == headers.get("content-encoding")
 
 
-async def test_the_head_of_a_stream_is_not_held_back() -> None:
-    """A watch may have no event for long, and its client waits for the head."""
+async def test_response_headers_of_a_stream_are_sent_at_once() -> None:
+    """The client of a watch waits for the headers, even if no event follows for long."""
 
     async def app(_scope: Scope, _receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -92,7 +92,7 @@ async def test_the_head_of_a_stream_is_not_held_back() -> None:
     assert len(await sent_by(app)) == 1
 
 
-async def test_a_long_list_comes_compressed(served: Served) -> None:
+async def test_large_list_response_is_compressed(served: Served) -> None:
     path = "/api/v1/namespaces/default/configmaps"
     made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "large"}}
     created = await served.http.post(path, json=made | {"data": {"text": "x" * BODY_BYTES_MIN}})

@@ -55,7 +55,7 @@ async def health(port: int, tls: TlsFiles, context: ssl.SSLContext | None = None
 
 
 @pytest.mark.parametrize("said", [b"", HELLO[:3], HELLO[:100], HELLO], ids=len)
-async def test_who_stops_in_a_handshake_is_cut_off(
+async def test_stalled_tls_handshake_is_closed_at_its_deadline(
     served: Served, tls: TlsFiles, said: bytes
 ) -> None:
     async with serving(served, tls, Bounds(request_s=0.1)) as port:
@@ -63,12 +63,12 @@ async def test_who_stops_in_a_handshake_is_cut_off(
         writer.write(said)
         async with asyncio.timeout(8):
             with_alert = await reader.read()
-        assert (len(with_alert) > 0) == (said == HELLO), "the server has answered a whole hello"
+        assert (len(with_alert) > 0) == (said == HELLO), "only a complete hello gets an answer"
         writer.close()
 
 
 @pytest.mark.parametrize("said", [HELLO[:100], HELLO], ids=["begun", "whole"])
-async def test_half_open_handshakes_are_bounded_and_the_oldest_makes_room(
+async def test_half_open_handshakes_are_bounded_by_closing_the_oldest(
     served: Served, tls: TlsFiles, said: bytes
 ) -> None:
     bounds = Bounds(request_s=60, half_open_max=6, handshakes_max=3)
@@ -86,7 +86,7 @@ async def test_half_open_handshakes_are_bounded_and_the_oldest_makes_room(
             writer.close()
 
 
-async def test_a_hello_in_many_pieces_is_taken(served: Served, tls: TlsFiles) -> None:
+async def test_client_hello_in_one_byte_segments_is_accepted(served: Served, tls: TlsFiles) -> None:
     async with serving(served, tls, Bounds()) as port:
         context = ssl.create_default_context(cafile=str(tls.ca))
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -106,7 +106,7 @@ async def test_a_hello_in_many_pieces_is_taken(served: Served, tls: TlsFiles) ->
         writer.close()
 
 
-async def test_what_is_no_tls_is_refused_at_once(served: Served, tls: TlsFiles) -> None:
+async def test_plaintext_on_a_tls_listener_is_closed_at_once(served: Served, tls: TlsFiles) -> None:
     async with serving(served, tls, Bounds(request_s=60)) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"GET / HTTP/1.1\r\n\r\n")
@@ -115,9 +115,7 @@ async def test_what_is_no_tls_is_refused_at_once(served: Served, tls: TlsFiles) 
         writer.close()
 
 
-async def test_of_tls_1_2_only_authenticated_encryption_is_offered(
-    served: Served, tls: TlsFiles
-) -> None:
+async def test_tls_1_2_offers_only_aead_ciphers(served: Served, tls: TlsFiles) -> None:
     async with serving(served, tls, Bounds()) as port:
         for ciphers, works in (("ECDHE+AESGCM", True), ("ECDHE+AES+SHA384:ECDHE+AES+SHA", False)):
             context = ssl.create_default_context(cafile=str(tls.ca))
@@ -133,5 +131,5 @@ async def test_of_tls_1_2_only_authenticated_encryption_is_offered(
                     await health(port, tls, context)
 
 
-def test_a_connection_reads_a_record_at_a_time() -> None:
+def test_connection_reads_one_tls_record_at_a_time() -> None:
     assert BoundedTls.max_size == RECORD_BYTES

@@ -1,4 +1,4 @@
-"""HTTP/2 by bytes: a peer of `h2`'s own machine on a socket, and clients that speak it."""
+"""HTTP/2: a peer with the state machine of `h2` on a socket, and complete clients."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from asgi_platform import ADDRESSES, SPACES, TOKEN, Served
 from enmasse.api import Server, bind
-from enmasse.api.http.http2 import PREFACE, RUNNING_MAX, STREAMS_MAX, Lengths
+from enmasse.api.http.http2 import PREFACE, RUNNING_MAX, STREAMS_MAX, FrameLengths
 from enmasse.api.http.peer_limits import Bounds
 from enmasse.auth.certificates import ensure_certificates
 from enmasse.base.clock import SystemClock
@@ -34,7 +34,7 @@ CONTINUATION = b"\0\x40\0\x09\0\0\0\0\x01" + bytes(1 << 14)
 
 
 class Application:
-    """What a test says to a request."""
+    """An application whose response depends on the path."""
 
     def __init__(self) -> None:
         self.seen: list[Scope] = []
@@ -44,7 +44,7 @@ class Application:
         self._news = asyncio.Event()
 
     async def holds(self, condition: Callable[[], bool]) -> None:
-        """Wait until something is so."""
+        """Wait until a condition holds."""
         async with asyncio.timeout(5):
             while not condition():
                 self._news.clear()
@@ -89,7 +89,7 @@ class Application:
 
 
 class Peer:
-    """A client of bytes."""
+    """A client that drives `h2` over a socket."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
@@ -103,7 +103,7 @@ class Peer:
         self.gives_back = True
 
     def request(self, *more: tuple[str, str], path: str = "/", body: bytes | None = None) -> int:
-        """Send a request; without a body it is whole."""
+        """Send a request; one without a body is complete."""
         number = self.h2.get_next_available_stream_id()
         fields = {**dict(HEAD), ":path": path, **dict(more)}
         self.h2.send_headers(number, list(fields.items()), end_stream=body is None)
@@ -112,7 +112,7 @@ class Peer:
         return number
 
     async def until(self, done: Callable[[], bool]) -> None:
-        """Exchange bytes until something is so, or nothing more comes."""
+        """Exchange bytes until a condition holds or the connection ends."""
         async with asyncio.timeout(10):
             self.writer.write(self.h2.data_to_send())
             while not done():
@@ -171,7 +171,7 @@ async def serving(bounds: Bounds | None = None) -> AsyncIterator[Serving]:
             await running
 
 
-async def test_requests_on_one_connection_are_answered_each() -> None:
+async def test_concurrent_http2_requests_share_one_connection() -> None:
     async with serving() as one:
         peer = await one.peer()
         first = peer.request(("b", "c"), path="/a%20b?x=1")
@@ -186,7 +186,7 @@ async def test_requests_on_one_connection_are_answered_each() -> None:
         assert scope["client"][0] == "127.0.0.1"
 
 
-async def test_a_preface_in_pieces_is_one() -> None:
+async def test_fragmented_http2_preface_is_accepted() -> None:
     async with serving() as one:
         peer = await one.peer()
         number = peer.request()
@@ -199,14 +199,14 @@ async def test_a_preface_in_pieces_is_one() -> None:
         await peer.until(lambda: number in peer.ended)
 
 
-async def test_an_answer_waits_for_the_windows_of_its_peer() -> None:
+async def test_http2_response_respects_flow_control_windows() -> None:
     async with serving() as one:
         peer = await one.peer()
         peer.gives_back = False
         number = peer.request(path="/big")
         await peer.until(lambda: len(peer.body[number]) == 65_535)
         quick = peer.request(path="/held")
-        # the head of an answer needs no window
+        # Response headers need no window.
         await peer.until(lambda: quick in peer.status)
         assert (len(peer.body[number]), number in peer.ended) == (65_535, False)
         peer.gives_back = True
@@ -216,7 +216,7 @@ async def test_an_answer_waits_for_the_windows_of_its_peer() -> None:
         assert len(peer.body[number]) == 300_000
 
 
-async def test_a_peer_that_takes_no_more_of_an_answer_loses_it() -> None:
+async def test_stalled_http2_response_is_reset_with_cancel() -> None:
     async with serving(Bounds(stalled_s=0.05)) as one:
         peer = await one.peer()
         peer.gives_back = False
@@ -225,7 +225,7 @@ async def test_a_peer_that_takes_no_more_of_an_answer_loses_it() -> None:
         assert peer.reset[number] == ErrorCodes.CANCEL
 
 
-async def test_a_body_that_nobody_takes_stays_within_its_window() -> None:
+async def test_unread_http2_request_body_is_bounded_by_its_window() -> None:
     async with serving() as one:
         peer = await one.peer()
         number = peer.request((":method", "POST"), path="/deaf", body=b"")
@@ -242,7 +242,7 @@ async def test_a_body_that_nobody_takes_stays_within_its_window() -> None:
         assert len(peer.body[number]) == 65_535
 
 
-async def test_an_answer_before_the_end_of_its_request_takes_no_more_of_it() -> None:
+async def test_early_http2_response_resets_the_rest_of_its_request() -> None:
     async with serving() as one:
         peer = await one.peer()
         number = peer.request((":method", "POST"), path="/early", body=b"part")
@@ -253,7 +253,7 @@ async def test_an_answer_before_the_end_of_its_request_takes_no_more_of_it() -> 
 @pytest.mark.parametrize(
     ("path", "status"), [("/fault", "500"), ("/late", "200")], ids=["before", "after the head"]
 )
-async def test_a_fault_of_the_application_ends_its_request_only(path: str, status: str) -> None:
+async def test_application_error_ends_only_its_http2_stream(path: str, status: str) -> None:
     async with serving() as one:
         peer = await one.peer()
         number = peer.request(path=path)
@@ -264,7 +264,7 @@ async def test_a_fault_of_the_application_ends_its_request_only(path: str, statu
         await peer.until(lambda: again in peer.ended)
 
 
-async def test_who_takes_a_request_back_is_not_waited_for() -> None:
+async def test_reset_http2_stream_disconnects_its_request() -> None:
     async with serving() as one:
         peer = await one.peer()
         number = peer.request(path="/held")
@@ -274,7 +274,7 @@ async def test_who_takes_a_request_back_is_not_waited_for() -> None:
         await one.app.holds(lambda: one.app.disconnected == 1)
 
 
-async def test_who_goes_away_is_not_waited_for() -> None:
+async def test_closed_http2_connection_disconnects_its_requests() -> None:
     async with serving() as one:
         peer = await one.peer()
         number = peer.request(path="/held")
@@ -283,7 +283,7 @@ async def test_who_goes_away_is_not_waited_for() -> None:
         await one.app.holds(lambda: one.app.disconnected == 1)
 
 
-async def test_requests_taken_back_in_haste_end_the_connection() -> None:
+async def test_rapid_http2_resets_close_the_connection() -> None:
     async with serving() as one:
         peer = await one.peer()
         for _ in range(RUNNING_MAX + 1):
@@ -294,11 +294,11 @@ async def test_requests_taken_back_in_haste_end_the_connection() -> None:
         assert len(one.app.seen) <= RUNNING_MAX
 
 
-async def test_more_requests_at_a_time_than_allowed_end_the_connection() -> None:
+async def test_exceeding_max_concurrent_streams_closes_the_connection() -> None:
     async with serving() as one:
         peer = await one.peer()
         await peer.until(lambda: peer.h2.remote_settings.max_concurrent_streams == STREAMS_MAX)
-        # a client that does not keep to what it was told
+        # This client ignores the limit that the server announced.
         peer.h2.remote_settings._settings[3].append(1000)
         peer.h2.remote_settings.acknowledge()
         for _ in range(STREAMS_MAX + 1):
@@ -308,7 +308,7 @@ async def test_more_requests_at_a_time_than_allowed_end_the_connection() -> None
 
 
 @pytest.mark.parametrize("said", [b"", PREFACE, PREFACE + b"\0"], ids=["nothing", "no", "half"])
-async def test_who_asks_nothing_is_cut_off(said: bytes) -> None:
+async def test_http2_connection_without_a_request_is_closed_at_its_deadline(said: bytes) -> None:
     async with serving(Bounds(request_s=0.05)) as one:
         reader, writer = await asyncio.open_connection("127.0.0.1", one.port)
         writer.write(said)
@@ -317,7 +317,7 @@ async def test_who_asks_nothing_is_cut_off(said: bytes) -> None:
         writer.close()
 
 
-async def test_a_request_that_does_not_end_is_taken_back() -> None:
+async def test_incomplete_http2_request_is_reset_at_its_deadline() -> None:
     async with serving(Bounds(request_s=0.05)) as one:
         peer = await one.peer()
         number = peer.request((":method", "POST"), body=b"half")
@@ -325,7 +325,7 @@ async def test_a_request_that_does_not_end_is_taken_back() -> None:
         await one.app.holds(lambda: one.app.disconnected == 1)
 
 
-async def test_a_silent_connection_ends_with_a_goodbye() -> None:
+async def test_idle_http2_connection_ends_with_goaway() -> None:
     async with serving(Bounds(silent_s=0.05)) as one:
         peer = await one.peer()
         number = peer.request()
@@ -337,15 +337,15 @@ async def test_a_silent_connection_ends_with_a_goodbye() -> None:
     "frames",
     [
         b"\0\0\0\x01\x05\0\0\0\x01",  # HEADERS with an empty block
-        b"\0\x40\x01\0\0\0\0\0\x01",  # the head of one that is too long
-        # a block of fields without end
+        b"\0\x40\x01\0\0\0\0\0\x01",  # the header of a frame that is too long
+        # a field block without an end
         b"\0\x40\0\x01\0\0\0\0\x01" + bytes(1 << 14) + 4 * CONTINUATION,
         b"\0\0\x04\x03\0\0\0\0\0\0\0\0\0",  # RST_STREAM of stream 0
-        b"\0\0\x01\x01\x05\0\0\0\x01\xff",  # a block that is no HPACK
+        b"\0\0\x01\x01\x05\0\0\0\x01\xff",  # a block that is not HPACK
     ],
     ids=["empty", "long", "block", "stream 0", "hpack"],
 )
-async def test_frames_that_cannot_be_end_the_connection(frames: bytes) -> None:
+async def test_malformed_http2_frames_end_the_connection(frames: bytes) -> None:
     async with serving() as one:
         peer = await one.peer()
         peer.writer.write(peer.h2.data_to_send() + frames)
@@ -359,24 +359,24 @@ async def test_frames_that_cannot_be_end_the_connection(frames: bytes) -> None:
 
 
 @given(st.lists(st.integers(1, 60), max_size=30), st.data())
-def test_the_length_of_a_frame_is_seen_however_it_comes(sizes: list[int], data: Any) -> None:
+def test_http2_frame_length_is_checked_across_fragments(sizes: list[int], data: Any) -> None:
     frames = b"".join(size.to_bytes(3) + b"\0\0\0\0\0\1" + bytes(size) for size in sizes)
     said = PREFACE + frames
     cuts = sorted(data.draw(st.sets(st.integers(0, len(said)), max_size=8)))
     parts = [said[a:b] for a, b in pairwise([0, *cuts, len(said)])]
     most = data.draw(st.integers(1, 60))
-    lengths = Lengths()
+    lengths = FrameLengths()
     assert all(lengths.allow(part, most) for part in parts) == all(n <= most for n in sizes)
 
 
-async def test_stopping_waits_for_answers_and_takes_no_more_requests() -> None:
+async def test_shutdown_completes_running_requests_and_refuses_new_streams() -> None:
     async with serving() as one:
         peer = await one.peer()
         number = peer.request(path="/deaf")
         peer.writer.write(peer.h2.data_to_send())
         await one.app.holds(lambda: one.app.waiting == 1)
         one.server.stop()
-        # until the server has seen that it has to stop, requests are answered
+        # The server still responds to requests until it has processed the stop.
         answered = 0
         while not peer.reset:
             peer.request()
@@ -398,7 +398,7 @@ def curl(*arguments: str) -> str:
     return subprocess.run(command, capture_output=True, check=True, text=True).stdout
 
 
-async def test_curl_and_httpx_speak_it_with_the_api(served: Served, tmp_path: Path) -> None:
+async def test_curl_and_httpx_use_the_api_over_http2(served: Served, tmp_path: Path) -> None:
     files = ensure_certificates(tmp_path, ["localhost", "127.0.0.1"], SystemClock())
     listener = bind("127.0.0.1", 0)
     server = Server(served.app, listener, tls=files)

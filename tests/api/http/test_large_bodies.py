@@ -1,4 +1,4 @@
-"""Bodies that would be much work: what is refused, and who waits for the rest."""
+"""Large request bodies: their limits, and the turns of callers that send them."""
 
 import asyncio
 import json
@@ -51,7 +51,7 @@ async def with_address(served: Served) -> Served:
 
 @pytest.fixture
 def comparisons(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names that were compared with all that are known."""
+    """The unknown names that were compared with every known name."""
     compared: list[str] = []
     nearest = faults.nearest
 
@@ -76,7 +76,7 @@ def threads_of(monkeypatch: pytest.MonkeyPatch, name: str) -> list[str]:
     return found
 
 
-def test_of_many_faults_the_first_hundred_are_told(comparisons: list[str]) -> None:
+def test_only_the_first_hundred_faults_are_reported(comparisons: list[str]) -> None:
     with pytest.raises(Invalid, match="and 2,900 more") as refused:
         parse(unknown(3000))
     assert len(refused.value.faults) == faults.FAULTS_MAX + 1
@@ -86,14 +86,14 @@ def test_of_many_faults_the_first_hundred_are_told(comparisons: list[str]) -> No
         parse(config_map(1) | names)
 
 
-def test_all_unknown_fields_are_dropped_and_a_hundred_compared(comparisons: list[str]) -> None:
+def test_all_unknown_fields_are_dropped_but_only_a_hundred_compared(comparisons: list[str]) -> None:
     known, found = pruned(unknown(3000))
     assert known["spec"] == address().document()["spec"]
     assert len(found) == faults.FAULTS_MAX + 1
     assert len(comparisons) == faults.FAULTS_MAX
 
 
-def test_what_an_alias_stands_for_is_pruned_in_each_place() -> None:
+def test_yaml_alias_is_pruned_at_each_occurrence() -> None:
     ttl = {"minimum": 1, "other": 2}
     document = address().document()
     document["spec"] |= {"messageTtl": ttl, "messageRedelivery": ttl}
@@ -103,7 +103,7 @@ def test_what_an_alias_stands_for_is_pruned_in_each_place() -> None:
     assert len(found) == 3
 
 
-async def test_a_body_of_more_values_than_a_resource_has_is_refused(
+async def test_body_with_too_many_values_is_refused(
     with_address: Served, comparisons: list[str]
 ) -> None:
     http = with_address.http
@@ -143,7 +143,7 @@ async def test_a_body_that_is_nested_too_deeply_is_refused(
         f"a{one}: &a{one} {'[' * 60}*a{one - 1}{']' * 60}\n" for one in range(1, 40))],
     ids=["mapping", "list", "chain"],
 )  # fmt: skip
-async def test_aliases_onto_themselves_or_deeper_and_deeper_are_refused(
+async def test_cyclic_and_deeply_nested_yaml_aliases_are_refused(
     with_address: Served, more: str
 ) -> None:
     applied = await with_address.http.patch(
@@ -157,7 +157,7 @@ async def test_aliases_onto_themselves_or_deeper_and_deeper_are_refused(
         assert "nested more than 100 levels" in refused.json()["message"]
 
 
-async def test_a_patch_cannot_make_what_a_body_could_not(with_address: Served) -> None:
+async def test_patch_result_is_held_to_the_limits_of_a_body(with_address: Served) -> None:
     http = with_address.http
     deep = [{"op": "add", "path": "/spec/a", "value": {}}]
     deep += [{"op": "add", "path": "/spec" + "/a" * level, "value": {}} for level in range(2, 400)]
@@ -181,7 +181,7 @@ async def test_a_patch_cannot_make_what_a_body_could_not(with_address: Served) -
     assert (await http.patch(f"{MAPS}/m", json=fewer, headers=MERGE)).status_code == 200
 
 
-async def test_the_largest_resources_that_somebody_may_want_are_taken(served: Served) -> None:
+async def test_largest_reasonable_resources_are_accepted(served: Served) -> None:
     made = await served.http.post(MAPS, json=config_map(10_000))
     assert made.status_code == 201
     back = await served.http.put(f"{MAPS}/m", json=made.json())
@@ -197,7 +197,7 @@ async def test_the_largest_resources_that_somebody_may_want_are_taken(served: Se
     assert (await served.http.post(USERS, json=user)).status_code == 201
 
 
-async def test_large_bodies_and_resources_are_worked_on_beside_the_loop(
+async def test_large_bodies_are_processed_in_a_worker_thread(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read = threads_of(monkeypatch, "_read")
@@ -215,7 +215,7 @@ async def test_large_bodies_and_resources_are_worked_on_beside_the_loop(
     assert all(name.startswith("large-body") for name in read)
 
 
-async def test_a_caller_has_one_turn_at_a_time_and_others_theirs() -> None:
+async def test_each_caller_has_one_body_turn_at_a_time() -> None:
     turns, go, running = BodyTurns(), threading.Event(), threading.Semaphore(0)
     order: list[str] = []
 
@@ -227,7 +227,7 @@ async def test_a_caller_has_one_turn_at_a_time_and_others_theirs() -> None:
     first = asyncio.create_task(turns.run("tina", waits))
     assert await asyncio.to_thread(running.acquire, timeout=30)
     second = asyncio.create_task(turns.run("tina", lambda: order.append("second")))
-    # Who goes away leaves the turn to its work, and no second piece begins.
+    # A cancelled caller keeps its turn until its work ends, so its next piece does not start.
     first.cancel()
     assert await turns.run("vera", lambda: "other") == "other"
     assert order == ["first"]
@@ -238,7 +238,7 @@ async def test_a_caller_has_one_turn_at_a_time_and_others_theirs() -> None:
         await first
 
 
-async def test_work_that_fails_fails_for_who_asked() -> None:
+async def test_failed_body_work_raises_in_its_caller() -> None:
     turns = BodyTurns()
 
     def fails() -> None:
@@ -249,7 +249,7 @@ async def test_work_that_fails_fails_for_who_asked() -> None:
     assert await turns.run("tina", lambda: 1) == 1
 
 
-def test_fields_of_protobuf_are_counted() -> None:
+def test_protobuf_body_with_too_many_fields_is_refused() -> None:
     type_ = b"\x0a\x02v1\x12\x09Namespace"
     raw = b"\x38\x01" * (RESOURCE_VALUES_MAX + 1)
     length = bytes([len(raw) & 0x7F | 0x80, len(raw) >> 7 & 0x7F | 0x80, len(raw) >> 14])
@@ -259,9 +259,7 @@ def test_fields_of_protobuf_are_counted() -> None:
 
 
 @pytest.mark.parametrize("value", ['"\\ud800"', "NaN", "1e999"], ids=["surrogate", "nan", "large"])
-async def test_what_json_cannot_say_is_refused_and_spoils_no_list(
-    served: Served, value: str
-) -> None:
+async def test_value_not_representable_in_json_is_refused(served: Served, value: str) -> None:
     body = f'{{"metadata": {{"name": "s"}}, "spec": {{"x": {value}}}}}'
     head = {"Content-Type": "application/json"}
     answer = await served.http.post(SERVICES, content=body, headers=head)
@@ -269,7 +267,7 @@ async def test_what_json_cannot_say_is_refused_and_spoils_no_list(
     assert (await served.http.get(SERVICES)).json()["items"] == []
 
 
-async def test_patches_grow_no_resource_beyond_its_bytes(
+async def test_patch_cannot_grow_a_resource_beyond_its_size_limit(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writes, "RESOURCE_BYTES_MAX", 2500)

@@ -1,4 +1,4 @@
-"""Bodies in protobuf, as kubectl sends the kinds of Kubernetes' own."""
+"""Protobuf bodies, which kubectl sends for the built-in kinds of Kubernetes."""
 
 import contextlib
 
@@ -47,7 +47,7 @@ METADATA = (
 )
 
 
-def test_a_secret_is_read() -> None:
+def test_protobuf_secret_is_decoded() -> None:
     raw = field(1, METADATA) + field(2, pair("a", b"\xff")) + field(3, "Opaque") + field(5, 1)
     assert document(body("Secret", raw + field(4, pair("b", "text")))) == {
         "apiVersion": "v1",
@@ -64,7 +64,7 @@ def test_a_secret_is_read() -> None:
     }
 
 
-def test_a_question_is_read() -> None:
+def test_protobuf_access_review_is_decoded() -> None:
     attributes = field(1, "default") + field(2, "create") + field(5, "addresses")
     raw = field(1, b"") + field(2, field(1, attributes)) + field(3, field(1, 0))
     found = document(body("SelfSubjectAccessReview", raw, "authorization.k8s.io/v1"))
@@ -73,7 +73,7 @@ def test_a_question_is_read() -> None:
     }
 
 
-async def test_it_is_taken_where_json_is(served: Served) -> None:
+async def test_protobuf_body_is_accepted_like_json(served: Served) -> None:
     path = "/api/v1/namespaces"
     made = await served.http.post(
         path, content=body("Namespace", field(1, field(1, "north"))), headers=PROTOBUF
@@ -96,13 +96,13 @@ async def test_it_is_taken_where_json_is(served: Served) -> None:
         body("Secret", field(3, b"\xff")),
     ],
 )
-def test_what_is_none_is_refused(bad: bytes) -> None:
+def test_malformed_protobuf_is_refused(bad: bytes) -> None:
     with pytest.raises(Invalid):
         document(bad)
 
 
 @given(st.binary(max_size=200), st.sampled_from(["Secret", "ConfigMap", "Namespace"]))
-def test_no_bytes_break_the_reader(data: bytes, kind: str) -> None:
+def test_random_bytes_never_crash_the_protobuf_decoder(data: bytes, kind: str) -> None:
     for text in (MAGIC + data, body(kind, data)):
         with contextlib.suppress(Invalid):
             assert isinstance(document(text), dict)

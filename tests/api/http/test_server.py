@@ -19,13 +19,13 @@ from enmasse.base.clock import SystemClock
 from enmasse.base.errors import Code, Unavailable
 
 
-def test_a_free_port_is_taken_and_known() -> None:
+def test_bind_to_zero_selects_a_free_port() -> None:
     listener = bind("127.0.0.1", 0)
     assert listener.getsockname()[1] > 0
     listener.close()
 
 
-def test_a_taken_port_is_named_with_the_mend() -> None:
+def test_bind_to_a_used_tcp_port_names_it_with_a_remedy() -> None:
     first = bind("127.0.0.1", 0)
     port = first.getsockname()[1]
     with pytest.raises(Unavailable, match=f"127.0.0.1:{port}: Address already in use; free it"):
@@ -33,13 +33,13 @@ def test_a_taken_port_is_named_with_the_mend() -> None:
     first.close()
 
 
-def test_a_host_that_is_not_ours_is_named() -> None:
+def test_bind_to_a_foreign_host_names_it() -> None:
     with pytest.raises(Unavailable, match="cannot listen on 192.0.2.1") as refusal:
         bind("192.0.2.1", 0)
     assert refusal.value.code == Code.PORT_TAKEN
 
 
-def test_ipv6_is_bound_too() -> None:
+def test_bind_accepts_an_ipv6_address() -> None:
     listener = bind("::1", 0)
     assert listener.family == socket.AF_INET6
     listener.close()
@@ -57,7 +57,7 @@ async def serving(served: Served, bounds: Bounds | None = None) -> AsyncIterator
         await running
 
 
-async def test_the_parts_of_an_answer_are_sent_at_once(
+async def test_accepted_connections_have_tcp_nodelay(
     served: Served,
 ) -> None:
     listener = bind("127.0.0.1", 0)
@@ -79,7 +79,7 @@ async def health(port: int) -> str:
         return (await http.get(f"http://127.0.0.1:{port}/healthz")).text
 
 
-async def test_it_serves_and_stops_and_leaves_signals_alone(served: Served) -> None:
+async def test_server_serves_and_stops_without_changing_signal_handlers(served: Served) -> None:
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     async with serving(served) as port:
         assert await health(port) == "ok\n"
@@ -98,7 +98,7 @@ async def test_it_serves_and_stops_and_leaves_signals_alone(served: Served) -> N
     ],
     ids=["nothing", "line", "head", "body", "second"],
 )
-async def test_who_does_not_finish_a_request_is_cut_off(served: Served, said: bytes) -> None:
+async def test_incomplete_request_is_closed_at_its_deadline(served: Served, said: bytes) -> None:
     async with serving(served, Bounds(request_s=0.05)) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(said)
@@ -107,7 +107,7 @@ async def test_who_does_not_finish_a_request_is_cut_off(served: Served, said: by
         writer.close()
 
 
-async def test_many_that_wait_make_room_for_one_more(served: Served) -> None:
+async def test_oldest_idle_connections_are_closed_for_a_new_one(served: Served) -> None:
     bounds = Bounds(request_s=60, waiting_of_peer_max=3)
     async with serving(served, bounds) as port:
         opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(5)]
@@ -123,7 +123,9 @@ async def test_many_that_wait_make_room_for_one_more(served: Served) -> None:
             writer.close()
 
 
-async def test_tls_has_the_newest_certificate(served: Served, tmp_path: Path) -> None:
+async def test_renewed_certificate_is_served_to_new_connections(
+    served: Served, tmp_path: Path
+) -> None:
     clock = SystemClock()
     files = ensure_certificates(tmp_path, ["localhost", "127.0.0.1"], clock)
     listener = bind("127.0.0.1", 0)

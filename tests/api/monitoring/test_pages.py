@@ -11,18 +11,20 @@ from enmasse.auth.certificates import ensure_certificates
 from enmasse.base.clock import SystemClock
 from enmasse.base.data_dir import DataDir
 from enmasse.engines import (
-    AddressFigures,
-    CanaryFigures,
+    AddressStatistics,
+    CanaryStatistics,
     Connection,
-    JournalFigures,
+    JournalStatistics,
     Observed,
-    SpaceFigures,
-    WorkerFigures,
+    SpaceStatistics,
+    WorkerStatistics,
 )
 
-ORDERS = AddressFigures("u1", "default.default", "orders", 1, 2, 30, 400, 5, 6, 7, 8, 9, 10, 11, 12)
-NEWS = AddressFigures("u2", "default.default", 'ne"ws\n', 1, 1, 70, 600, accepted=1)
-NORTH = AddressFigures("u3", "default.north", "orders", 0, 1)
+ORDERS = AddressStatistics(
+    "u1", "default.default", "orders", 1, 2, 30, 400, 5, 6, 7, 8, 9, 10, 11, 12
+)
+NEWS = AddressStatistics("u2", "default.default", 'ne"ws\n', 1, 1, 70, 600, accepted=1)
+NORTH = AddressStatistics("u3", "default.north", "orders", 0, 1)
 
 
 LABELS = ("space", "address", "outcome", "cause", "version", "transport", "worker", "certificate")
@@ -45,7 +47,7 @@ async def test_readiness_follows_the_platform(served: Served) -> None:
     assert (await served.http.get("/healthz")).status_code == 200
 
 
-async def test_a_journal_that_has_stopped_is_said_and_changes_nothing(served: Served) -> None:
+async def test_readyz_reports_a_stopped_journal_and_stays_200(served: Served) -> None:
     served.engine.troubled = "the journal has stopped: it burns"
     answer = await served.http.get("/readyz")
     assert (answer.status_code, answer.text) == (200, "ok; the journal has stopped: it burns\n")
@@ -60,7 +62,7 @@ async def test_metrics_are_in_the_text_format(served: Served) -> None:
     assert found["enmasse_address_senders", "default.default", "orders"] == 1
 
 
-def test_every_figure_is_there_per_address_and_per_space() -> None:
+def test_every_metric_is_rendered_per_address_and_per_space() -> None:
     found = samples(render(Observed(4, [ORDERS, NEWS, NORTH]), [], ready=True, all_addresses=False))
     assert found["enmasse_connections",] == 4
     assert found["enmasse_links",] == 6
@@ -80,13 +82,13 @@ def test_every_figure_is_there_per_address_and_per_space() -> None:
     assert found["enmasse_space_receivers", "default.north"] == 1
 
 
-def test_messages_at_rest_have_figures() -> None:
+def test_stored_messages_and_journal_have_metrics() -> None:
     full = ORDERS._replace(
         **dict(stored=5, stored_bytes=600, in_flight=2, scheduled=1, oldest_age_s=9.5),
         **dict(enqueued=90, redelivered=3, duplicates=4, expired=6, damaged=8),
         **dict(dead_rejected=7, dead_attempts=10, dead_expired=11, replaced=13, overrun=14),
     )
-    journal = JournalFigures(1000, 600, 90_000, 12, stopped="it burns")
+    journal = JournalStatistics(1000, 600, 90_000, 12, stopped="it burns")
     observed = Observed(0, [full, full._replace(name="b", oldest_age_s=20.0)], journal=journal)
     found = samples(render(observed, [], ready=True, all_addresses=False))
     expected = {
@@ -111,7 +113,7 @@ def test_messages_at_rest_have_figures() -> None:
     assert found["enmasse_journal_stopped",] == 1
 
 
-def test_many_addresses_have_series_only_when_asked_for() -> None:
+def test_address_series_beyond_the_limit_are_omitted_by_default() -> None:
     many = Observed(0, [ORDERS._replace(name=f"a{number}") for number in range(ADDRESSES_MAX + 1)])
     found = samples(render(many, [], ready=True, all_addresses=False))
     assert found["enmasse_address_series_omitted",] == ADDRESSES_MAX + 1
@@ -121,9 +123,11 @@ def test_many_addresses_have_series_only_when_asked_for() -> None:
     assert everything["enmasse_address_senders", "default.default", "a1000"] == 1
 
 
-def test_spaces_have_figures_and_those_with_the_least_are_one_series() -> None:
-    busy = [SpaceFigures(f"u{n}", f"s{n}.a", 1, 2, 10 + n, 100, 1, 10) for n in range(SPACES_MAX)]
-    idle = [SpaceFigures(f"i{n}", f"idle{n}.a", 1, 3, 2, 20, 1, 5) for n in range(7)]
+def test_least_busy_spaces_are_aggregated_into_one_series() -> None:
+    busy = [
+        SpaceStatistics(f"u{n}", f"s{n}.a", 1, 2, 10 + n, 100, 1, 10) for n in range(SPACES_MAX)
+    ]
+    idle = [SpaceStatistics(f"i{n}", f"idle{n}.a", 1, 3, 2, 20, 1, 5) for n in range(7)]
     addresses = [ORDERS._replace(space=one.name, receivers=2) for one in (*busy[:2], *idle)]
     connections = [
         Connection(number, one.name, None, None, None, "amqp", 0)
@@ -150,7 +154,7 @@ def test_spaces_have_figures_and_those_with_the_least_are_one_series() -> None:
     assert len(labels) == SPACES_MAX + 1
 
 
-def test_connections_and_workers_have_figures_too() -> None:
+def test_connections_and_workers_have_metrics() -> None:
     def connection(space: str | None, transport: str) -> Connection:
         return Connection(1, space, None, None, None, transport, 0)
 
@@ -158,8 +162,8 @@ def test_connections_and_workers_have_figures_too() -> None:
         3,
         [],
         [
-            WorkerFigures(busy_permille=250, accepted=2, cut_off=1, stopped=4),
-            WorkerFigures(accepted=3, stopped=5),
+            WorkerStatistics(busy_permille=250, accepted=2, cut_off=1, stopped=4),
+            WorkerStatistics(accepted=3, stopped=5),
         ],
         7,
         received_bytes=1_000,
@@ -182,16 +186,16 @@ def test_connections_and_workers_have_figures_too() -> None:
     assert found["enmasse_connections_cut_off_total",] == 1
 
 
-def test_what_the_node_sends_itself_has_figures_of_its_own() -> None:
+def test_canary_has_its_own_metrics() -> None:
     for problem, ok in ((None, 1), ("not delivered", 0)):
-        observed = Observed(0, [], canary=CanaryFigures(5, 2, problem))
+        observed = Observed(0, [], canary=CanaryStatistics(5, 2, problem))
         found = samples(render(observed, [], [], ready=True, all_addresses=False))
         assert found["enmasse_canary_ok",] == ok
         assert found["enmasse_canary_messages_total",] == 5
         assert found["enmasse_canary_failures_total",] == 2
 
 
-async def test_connections_can_be_listed_and_traced(served: Served) -> None:
+async def test_connections_api_lists_and_traces_connections(served: Served) -> None:
     served.engine.open = [Connection(7, "default", None, "client", "127.0.0.1:1", "amqp", 2)]
     base = "/apis/enmasse.io/v1beta1/connections"
     (listed,) = (await served.http.get(base)).json()["items"]
@@ -205,7 +209,7 @@ async def test_connections_can_be_listed_and_traced(served: Served) -> None:
         assert (await served.http.post(f"{base}/{unknown}/trace")).status_code == 404
 
 
-def test_the_process_its_disk_and_its_certificates_have_figures(tmp_path: Path) -> None:
+def test_process_disk_and_certificates_have_metrics(tmp_path: Path) -> None:
     with DataDir(tmp_path / "data") as data:
         ensure_certificates(data.tls, ["localhost"], SystemClock())
         page = render(Observed(0, []), [], ready=True, all_addresses=False, data=data)

@@ -1,9 +1,9 @@
-"""Live figures and rates."""
+"""Live statistics and rates."""
 
 from asgi_platform import ADDRESSES, SPACES, Served
 from doubles import TestClock, address, space
 from enmasse.api.monitoring.statistics import Statistics
-from enmasse.engines import AddressFigures, Observed
+from enmasse.engines import AddressStatistics, Observed
 from fake_engine import FakeEngine
 
 
@@ -18,11 +18,11 @@ class Growing(FakeEngine):
     async def observe(self) -> Observed:
         self.observed += 1
         count = round(100 * self.clock.monotonic())
-        figures = AddressFigures("u", "s", "a", 1, 2, delivered=count, bytes=10 * count)
+        figures = AddressStatistics("u", "s", "a", 1, 2, delivered=count, bytes=10 * count)
         return Observed(1, [figures])
 
 
-async def test_the_first_question_takes_two_samples() -> None:
+async def test_first_statistics_request_takes_two_samples() -> None:
     clock = TestClock()
     engine = Growing(clock)
     figures = (await Statistics(engine, clock).by_uid())["u"]
@@ -33,7 +33,7 @@ async def test_the_first_question_takes_two_samples() -> None:
     assert (figures["senders"], figures["receivers"]) == (1, 2)
 
 
-async def test_the_next_question_takes_the_time_since() -> None:
+async def test_later_statistics_request_measures_since_the_previous_one() -> None:
     clock = TestClock()
     engine = Growing(clock)
     statistics = Statistics(engine, clock)
@@ -54,21 +54,21 @@ async def test_an_old_sample_is_not_used() -> None:
     assert engine.observed == 4
 
 
-async def test_an_address_made_again_has_no_negative_rate() -> None:
+async def test_recreated_address_has_no_negative_rate() -> None:
     clock = TestClock()
     engine = FakeEngine()
     statistics = Statistics(engine, clock)
-    engine.figures = [AddressFigures("u", "s", "a", delivered=50)]
+    engine.figures = [AddressStatistics("u", "s", "a", delivered=50)]
     await statistics.by_uid()
     clock.advance(1.0)
-    engine.figures = [AddressFigures("u", "s", "a", delivered=10)]
+    engine.figures = [AddressStatistics("u", "s", "a", delivered=10)]
     assert (await statistics.by_uid())["u"]["deliveredPerSecond"] == 0.0
 
 
-async def test_figures_are_shown_when_asked_for(served: Served) -> None:
+async def test_statistics_are_included_only_on_request(served: Served) -> None:
     await served.http.post(SPACES, json={"metadata": {"name": "default"}, **space_spec()})
     made = (await served.http.post(ADDRESSES, json=address().document() | {"status": {}})).json()
-    served.engine.figures = [AddressFigures(made["metadata"]["uid"], "s", "orders", 3, 4)]
+    served.engine.figures = [AddressStatistics(made["metadata"]["uid"], "s", "orders", 3, 4)]
     plain = (await served.http.get(f"{ADDRESSES}/default.orders")).json()
     assert "statistics" not in plain["status"]
     for path in (ADDRESSES, f"{ADDRESSES}/default.orders"):

@@ -1,4 +1,4 @@
-"""What the OpenAPI documents promise, asked of a running platform with made-up requests."""
+"""Conformance of a running platform to its OpenAPI documents, with generated requests."""
 
 import pytest
 import schemathesis
@@ -36,14 +36,14 @@ MODES = {
 )
 @pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.value)
 @pytest.mark.parametrize("group", GROUPS)
-def test_answers_are_as_the_documents_say(
+def test_api_responses_conform_to_the_openapi_documents(
     platform: Platform, group: str, mode: schemathesis.GenerationMode, examples: int
 ) -> None:
     token = (platform.data / "token").read_text().strip()
     headers = {"Authorization": f"Bearer {token}"}
     url = platform.url("http")
     schema = schemathesis.openapi.from_url(f"{url}/openapi/v3/{group}", headers=headers)
-    # Every request has our token, so one is not wrong by having been made up without.
+    # Every request carries a valid token, so none is wrong because its token is missing.
     schema.config.generation.update(with_security_parameters=False)
     asked = 0
     for operation in schema.get_all_operations():
@@ -51,8 +51,8 @@ def test_answers_are_as_the_documents_say(
         @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
         @given(operation.ok().as_strategy(generation_mode=mode))
         def ask(case: schemathesis.Case) -> None:
-            # a watch is answered with events for as long as it is asked for; without it nothing
-            # may be wrong with a request any more
+            # A watch streams events until its timeout. Without that parameter a negative case may
+            # be valid, so it is only checked against `CHECKS`.
             watches = case.query.pop("watch", None) is not None
             checks = CHECKS if watches else MODES[mode]
             case.call_and_validate(base_url=url, headers=headers, checks=checks)
@@ -61,7 +61,7 @@ def test_answers_are_as_the_documents_say(
             ask()
             asked += 1
         except Unsatisfiable:
-            # With no body, and names that may be anything, there is nothing to get wrong.
+            # An operation without a body and with free-form names has no invalid request.
             assert mode is schemathesis.GenerationMode.NEGATIVE
             assert not operation.ok().body, operation.ok().label
     assert asked

@@ -1,4 +1,4 @@
-"""OpenAPI v2: what kubectl reads that is too old for v3."""
+"""OpenAPI v2, for versions of kubectl that do not read v3."""
 
 import json
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from asgi_platform import Served
 from enmasse.api.kinds import SERVED
 from enmasse.api.openapi import v3
 from enmasse.api.openapi.v2 import document
-from enmasse.api.openapi.v2_protobuf import ASKED_FOR, MEDIA_TYPE, encoded
+from enmasse.api.openapi.v2_protobuf import MEDIA_TYPE, REQUESTED_TYPES, encoded
 
 
 def nodes(value: Any) -> Iterator[dict[str, Any]]:
@@ -26,12 +26,12 @@ def definition(name: str) -> dict[str, Any]:
     return found
 
 
-async def test_it_is_served_as_json_and_as_kubectl_asks_for_it(served: Served) -> None:
+async def test_openapi_v2_is_served_as_json_and_as_protobuf(served: Served) -> None:
     plain = await served.http.get("/openapi/v2")
     assert plain.headers["content-type"] == "application/json"
     assert plain.json() == document()
     for asked in (
-        *ASKED_FOR,
+        *REQUESTED_TYPES,
         "application/com.github.googleapis.gnostic.OpenAPIv2@68f4ded+protobuf",
     ):
         answer = await served.http.get("/openapi/v2", headers={"Accept": f"{asked}, */*;q=0.1"})
@@ -42,7 +42,7 @@ async def test_it_is_served_as_json_and_as_kubectl_asks_for_it(served: Served) -
     assert MEDIA_TYPE in refused.json()["message"]
 
 
-def test_every_path_and_kind_of_v3_is_in_it() -> None:
+def test_openapi_v2_has_every_path_and_kind_of_v3() -> None:
     found = [v3.document(kind.group_version) for kind in SERVED]
     assert set(document()["paths"]) == {path for one in found for path in one["paths"]}
     assert set(document()["definitions"]) == {
@@ -57,7 +57,7 @@ def test_every_path_and_kind_of_v3_is_in_it() -> None:
         assert len(named) == 1, kind
 
 
-def test_every_reference_leads_somewhere_and_no_word_is_of_v3() -> None:
+def test_openapi_v2_references_resolve_and_use_no_v3_keyword() -> None:
     said = json.dumps(document())
     assert "#/components" not in said
     references = {node["$ref"] for node in nodes(document()) if isinstance(node.get("$ref"), str)}
@@ -67,7 +67,7 @@ def test_every_reference_leads_somewhere_and_no_word_is_of_v3() -> None:
             assert not {"anyOf", "oneOf", "allOf", "nullable"} & set(node)
 
 
-def test_a_change_says_how_fields_are_checked_and_what_it_may_be() -> None:
+def test_openapi_v2_patch_lists_its_parameters_and_media_types() -> None:
     one = document()["paths"]["/apis/enmasse.io/v1beta1/namespaces/{namespace}/addresses/{name}"]
     named = {each["name"]: each for each in one["patch"]["parameters"]}
     assert {"fieldValidation", "dryRun", "fieldManager"} <= set(named)
@@ -79,7 +79,7 @@ def test_a_change_says_how_fields_are_checked_and_what_it_may_be() -> None:
     assert "requestBody" not in one["put"]
 
 
-def test_what_is_looked_up_elsewhere_keeps_its_description() -> None:
+def test_openapi_v2_reference_retains_its_description() -> None:
     metadata = definition("io.enmasse.v1beta1.Address")["properties"]["metadata"]
     assert metadata["$ref"].endswith("ObjectMeta")
     assert metadata["description"]
@@ -87,14 +87,14 @@ def test_what_is_looked_up_elsewhere_keeps_its_description() -> None:
 
 
 @pytest.mark.parametrize("name", ["minimum", "maximum"])
-def test_a_number_or_a_text_has_no_type(name: str) -> None:
+def test_openapi_v2_int_or_string_has_no_type(name: str) -> None:
     spec = definition("io.enmasse.v1beta1.Address")["properties"]["spec"]
     ttl = spec["properties"]["messageTtl"]["properties"][name]
     assert ttl["x-kubernetes-int-or-string"] is True
     assert not {"type", "anyOf"} & set(ttl)
 
 
-def test_what_may_hold_anything_promises_no_fields() -> None:
+def test_openapi_v2_free_form_object_declares_no_fields() -> None:
     open_ = [
         node
         for node in nodes(document()["definitions"])

@@ -56,7 +56,9 @@ def root() -> dict[int, list[Any]]:
     return fields(encoded(document()))
 
 
-def test_the_head_says_what_it_is(root: dict[int, list[Any]]) -> None:
+def test_openapi_v2_header_has_version_title_and_security_scheme(
+    root: dict[int, list[Any]],
+) -> None:
     assert root[1] == [b"2.0"]
     assert fields(root[2][0])[1] == [b"EnMasse"]
     (scheme,) = named(fields(root[13][0])[1]).items()
@@ -68,7 +70,7 @@ def test_the_head_says_what_it_is(root: dict[int, list[Any]]) -> None:
     }
 
 
-def test_a_schema_has_its_properties_bounds_and_kind(root: dict[int, list[Any]]) -> None:
+def test_openapi_v2_schema_has_properties_bounds_and_kind(root: dict[int, list[Any]]) -> None:
     definitions = named(fields(root[9][0])[1])
     assert set(definitions) == set(document()["definitions"])
     address = fields(definitions["io.enmasse.v1beta1.Address"])
@@ -89,7 +91,7 @@ def test_a_schema_has_its_properties_bounds_and_kind(root: dict[int, list[Any]])
     assert 25 in fields(fields(forwarders[23][0])[1][0])
 
 
-def test_a_patch_names_its_kind_and_its_parameters(root: dict[int, list[Any]]) -> None:
+def test_openapi_v2_patch_names_its_kind_and_parameters(root: dict[int, list[Any]]) -> None:
     paths = named(fields(root[8][0])[2])
     assert set(paths) == set(document()["paths"])
     item = fields(paths[ADDRESSES])
@@ -108,6 +110,6 @@ def test_a_patch_names_its_kind_and_its_parameters(root: dict[int, list[Any]]) -
     assert {one[4][0] for one in in_path} == {b"namespace", b"name"}
 
 
-def test_a_word_that_has_no_number_is_not_left_out() -> None:
+def test_openapi_v2_keyword_without_a_field_number_is_an_error() -> None:
     with pytest.raises(KeyError):
         encoded({"swagger": "2.0", "nothing": 1})

@@ -1,4 +1,4 @@
-"""OpenAPI: what `kubectl explain` and its check of fields read."""
+"""OpenAPI, which `kubectl explain` and the field validation of kubectl read."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -40,7 +40,7 @@ async def test_each_group_and_version_has_a_document(served: Served) -> None:
     assert missing.status_code == 404
 
 
-async def test_each_kind_is_found_by_its_name(served: Served) -> None:
+async def test_each_kind_has_one_schema_with_its_group_version_kind(served: Served) -> None:
     found = await documents(served)
     for kind in SERVED:
         document = found[kind.base.lstrip("/")]
@@ -53,7 +53,7 @@ async def test_each_kind_is_found_by_its_name(served: Served) -> None:
         assert named[0]["properties"]["metadata"]["allOf"][0]["$ref"].endswith("ObjectMeta")
 
 
-async def test_a_patch_says_how_fields_are_checked_and_what_it_may_be(served: Served) -> None:
+async def test_openapi_patch_lists_its_parameters_and_media_types(served: Served) -> None:
     found = await documents(served)
     paths = found["apis/enmasse.io/v1beta1"]["paths"]
     one = paths["/apis/enmasse.io/v1beta1/namespaces/{namespace}/addresses/{name}"]
@@ -68,7 +68,7 @@ async def test_a_patch_says_how_fields_are_checked_and_what_it_may_be(served: Se
     assert "patch" not in events
 
 
-def test_a_schema_is_structural() -> None:
+def test_schema_of_every_kind_is_structural() -> None:
     for kind in SERVED:
         for node in nodes(schema(kind.model)):
             assert "$ref" not in node
@@ -77,7 +77,7 @@ def test_a_schema_is_structural() -> None:
                 assert node["type"] == "object"
 
 
-def test_a_quantity_is_a_number_or_a_text() -> None:
+def test_quantity_schema_is_an_integer_or_a_string() -> None:
     ttl = schema(Address)["properties"]["spec"]["properties"]["messageTtl"]
     maximum = ttl["properties"]["maximum"]
     assert maximum["x-kubernetes-int-or-string"] is True
@@ -94,22 +94,22 @@ def test_a_quantity_is_a_number_or_a_text() -> None:
         (("singleActiveConsumer",), {"type": "boolean"}),
     ],
 )
-def test_bounds_and_choices_are_said(path: tuple[str, ...], kept: dict[str, Any]) -> None:
+def test_schema_states_bounds_and_enums(path: tuple[str, ...], kept: dict[str, Any]) -> None:
     found = schema(Address)["properties"]["spec"]
     for name in path:
         found = found["properties"][name]
     assert kept.items() <= found.items()
 
 
-def test_what_is_required_is_said() -> None:
+def test_schema_states_required_fields() -> None:
     spec = schema(Address)["properties"]["spec"]
     assert set(spec["required"]) == {"type", "address"}
     authentication = schema(MessagingUser)["properties"]["spec"]["properties"]["authentication"]
     assert authentication["required"] == ["type"]
 
 
-async def test_bounds_are_spelled_as_openapi_3_0_has_them(served: Served) -> None:
-    # kubectl takes a number there for a broken document, and checks nothing then.
+async def test_exclusive_bounds_are_booleans_as_in_openapi_3_0(served: Served) -> None:
+    # kubectl regards a number as a broken document and then validates nothing.
     excluding = 0
     for path, document in (await documents(served)).items():
         for node in nodes(document):

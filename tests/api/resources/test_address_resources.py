@@ -22,13 +22,13 @@ def there(path: str, namespace: str) -> str:
 
 
 async def names(served: Served, path: str) -> list[tuple[str, str]]:
-    """Namespace and name of all that a path lists."""
+    """Namespace and name of each listed resource."""
     items = (await served.http.get(path)).json()["items"]
     return [(one["metadata"]["namespace"], one["metadata"]["name"]) for one in items]
 
 
 @pytest.mark.parametrize("missing", ["address", "type"])
-async def test_T_AS_5_what_an_address_needs_is_named(served: Served, missing: str) -> None:
+async def test_T_AS_5_missing_required_field_is_named(served: Served, missing: str) -> None:
     await served.http.post(SPACES, json=body(space()))
     wanted = body(queue())
     del wanted["spec"][missing]
@@ -39,14 +39,14 @@ async def test_T_AS_5_what_an_address_needs_is_named(served: Served, missing: st
     assert [cause["field"] for cause in status["details"]["causes"]] == [f"spec.{missing}"]
 
 
-async def test_T_AS_5_a_plan_that_is_not_said_is_filled_in(served: Served) -> None:
+async def test_T_AS_5_omitted_plan_gets_a_default(served: Served) -> None:
     await served.http.post(SPACES, json=body(space()))
     wanted = body(queue())
     wanted["spec"].pop("plan", None)
     assert (await served.http.post(ADDRESSES, json=wanted)).status_code == 201
 
 
-async def test_T_AS_6_names_are_kept_and_the_list_grows(served: Served) -> None:
+async def test_T_AS_6_created_addresses_preserve_their_names_and_are_listed(served: Served) -> None:
     await served.http.post(SPACES, json=body(space()))
     for count, name in enumerate(("Orders", "a/b", "with space?".replace(" ", "-"), "ünicode"), 1):
         own = f"default.a{count}"
@@ -57,7 +57,7 @@ async def test_T_AS_6_names_are_kept_and_the_list_grows(served: Served) -> None:
         assert len(await names(served, ADDRESSES)) == count
 
 
-async def test_T_AS_7_lists_over_all_namespaces(served: Served) -> None:
+async def test_T_AS_7_list_covers_all_namespaces(served: Served) -> None:
     spaces = ("north", "south")
     for namespace in spaces:
         for path, resource in ((SPACES, space()), (ADDRESSES, queue()), (USERS, user())):

@@ -1,4 +1,4 @@
-"""Who has set which field, and server-side apply."""
+"""Managed fields and server-side apply."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -47,12 +47,12 @@ def same(document: dict[str, Any]) -> dict[str, Any]:
     return document
 
 
-def test_who_makes_a_resource_has_set_its_fields() -> None:
+def test_creator_manages_every_field_of_a_resource() -> None:
     entries = updated([], None, doc(type="queue", limits={"messages": 1}), writer("a"))
     assert owners(entries) == {("a", UPDATE): {"spec.type", "spec.limits.messages"}}
 
 
-def test_who_changes_a_field_has_it_alone() -> None:
+def test_update_of_a_field_makes_its_writer_the_only_manager() -> None:
     before = doc(type="queue", plan="small")
     entries = updated([], None, before, writer("a"))
     after = doc(type="queue", plan="large", topic="x")
@@ -66,7 +66,7 @@ def test_who_changes_a_field_has_it_alone() -> None:
     assert owners(gone) == {("a", UPDATE): {"spec.type"}}
 
 
-def test_what_must_not_be_seen_is_not_written_down() -> None:
+def test_secret_fields_have_no_managed_field_entry() -> None:
     secret = writer("a", unseen=("spec.password",))
     assert owners(updated([], None, doc(password="p", type="x"), secret)) == {
         ("a", UPDATE): {"spec.type"}
@@ -76,7 +76,7 @@ def test_what_must_not_be_seen_is_not_written_down() -> None:
     assert owners(entries) == {("a", APPLY): {"spec.type"}}
 
 
-def test_updaters_of_long_ago_become_one() -> None:
+def test_oldest_update_managers_are_merged_into_one() -> None:
     entries: list[Entry] = []
     before = doc()
     for number in range(UPDATE_MANAGERS_MAX + 2):
@@ -87,7 +87,7 @@ def test_updaters_of_long_ago_become_one() -> None:
     assert owners(entries)[ANCIENT, UPDATE] == {"spec.f0", "spec.f1", "spec.f2"}
 
 
-def test_what_one_leaves_out_goes_unless_another_has_it() -> None:
+def test_omitted_field_is_removed_unless_another_manager_applies_it() -> None:
     first = doc(type="queue", plan="small", limits={"messages": 1, "bytes": 2})
     live, entries = applied([], None, first, writer("a"), same, force=False)
     live, entries = applied(entries, live, doc(limits={"bytes": 2}), writer("b"), same, force=False)
@@ -98,14 +98,14 @@ def test_what_one_leaves_out_goes_unless_another_has_it() -> None:
     assert owners(entries) == {("a", APPLY): {"spec.type"}, ("b", APPLY): {"spec.type"}}
 
 
-def test_the_same_again_changes_nothing() -> None:
+def test_repeated_apply_changes_nothing() -> None:
     live, entries = applied([], None, doc(type="x"), writer("a"), same, force=False)
     live, entries = applied(entries, live, doc(type="x"), writer("b"), same, force=False)
     again = applied(entries, live, doc(type="x"), writer("a", "t9"), same, force=False)
     assert again == (live, entries)
 
 
-def test_a_field_of_another_is_a_conflict_or_taken_by_force() -> None:
+def test_apply_of_a_foreign_field_conflicts_unless_forced() -> None:
     live, entries = applied([], None, doc(type="x", plan="a"), writer("a"), same, force=False)
     wanted = doc(type="x", plan="b")
     with pytest.raises(Conflict) as refusal:
@@ -122,7 +122,7 @@ def test_a_field_of_another_is_a_conflict_or_taken_by_force() -> None:
     }
 
 
-def test_another_way_to_write_a_value_is_no_conflict() -> None:
+def test_equivalent_value_in_another_notation_does_not_conflict() -> None:
     def read(document: dict[str, Any]) -> dict[str, Any]:
         return document | {"spec": {name: int(one) for name, one in document["spec"].items()}}
 
@@ -131,7 +131,7 @@ def test_another_way_to_write_a_value_is_no_conflict() -> None:
     assert len(entries) == 2
 
 
-def test_what_an_apply_takes_grows_with_its_fields_and_not_with_their_pairs(
+def test_apply_cost_is_linear_in_the_number_of_fields(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     steps = 0
@@ -158,7 +158,7 @@ def test_what_an_apply_takes_grows_with_its_fields_and_not_with_their_pairs(
     assert 0 < steps < 100 * len(many)
 
 
-def test_entries_are_written_as_kubernetes_writes_them() -> None:
+def test_managed_fields_have_the_kubernetes_format() -> None:
     entries = updated([], None, doc(limits={"bytes": 1}, type="x"), writer("a"))
     (written,) = managed_fields(entries)
     assert written == {
@@ -173,12 +173,12 @@ def test_entries_are_written_as_kubernetes_writes_them() -> None:
 
 
 @pytest.mark.parametrize("bad", [{}, [3], [{"operation": "Guess"}], [{"fieldsV1": 3}]])
-def test_what_is_no_entry_is_refused(bad: Any) -> None:
+def test_malformed_managed_fields_are_refused(bad: Any) -> None:
     with pytest.raises(Invalid, match=r"metadata\.managedFields"):
         entries_of(bad)
 
 
-def test_set_elements_of_others_count_as_their_list() -> None:
+def test_managed_set_elements_count_as_their_list() -> None:
     fields = {"f:metadata": {"f:finalizers": {".": {}, 'v:"a"': {}}}}
     (entry,) = entries_of([{"manager": "a", "operation": UPDATE, "fieldsV1": fields}])
     assert entry.paths == {("metadata", "finalizers")}
@@ -205,7 +205,7 @@ def config(**spec: Any) -> dict[str, Any]:
     }
 
 
-async def test_an_apply_makes_and_changes(with_space: Served) -> None:
+async def test_apply_creates_and_updates_a_resource(with_space: Served) -> None:
     made = await apply(with_space, config(plan="small"))
     assert made.status_code == 201
     version = made.json()["metadata"]["resourceVersion"]
@@ -220,7 +220,7 @@ async def test_an_apply_makes_and_changes(with_space: Served) -> None:
     assert "plan" not in (await with_space.http.get(PATH)).json()["spec"]
 
 
-async def test_an_apply_may_be_yaml_of_some_fields(with_space: Served) -> None:
+async def test_apply_accepts_partial_yaml(with_space: Served) -> None:
     await apply(with_space, config())
     text = (
         f"apiVersion: {V}\nkind: Address\nmetadata:\n  name: default.orders\n  labels: {{a: b}}\n"
@@ -231,7 +231,7 @@ async def test_an_apply_may_be_yaml_of_some_fields(with_space: Served) -> None:
     assert answer.json()["spec"]["address"] == "orders"
 
 
-async def test_conflicts_name_the_manager_and_the_field(with_space: Served) -> None:
+async def test_apply_conflict_names_manager_and_field(with_space: Served) -> None:
     await apply(with_space, config(plan="small"))
     patch = {"spec": {"plan": "large"}}
     by_hand = {"fieldManager": "hand"}
@@ -256,7 +256,7 @@ async def test_conflicts_name_the_manager_and_the_field(with_space: Served) -> N
         ({"spec": {"type": "queue"}}, 422),
     ],
 )
-async def test_an_apply_that_does_not_fit_is_refused(
+async def test_invalid_apply_is_refused(
     with_space: Served, change: dict[str, Any], status: int
 ) -> None:
     await apply(with_space, config())
@@ -268,7 +268,7 @@ async def test_an_apply_that_does_not_fit_is_refused(
     assert (await apply(with_space, body, path)).status_code == status
 
 
-async def test_an_apply_says_who_applies(with_space: Served) -> None:
+async def test_apply_requires_a_field_manager_and_one_object(with_space: Served) -> None:
     answer = await with_space.http.patch(PATH, json=config(), headers=YAML)
     assert answer.json()["details"]["causes"][0]["field"] == "fieldManager"
     for text in ("", "a: b\n---\nc: d", "- a", "{"):
@@ -277,7 +277,7 @@ async def test_an_apply_says_who_applies(with_space: Served) -> None:
         assert bad.status_code == 400
 
 
-async def test_fields_that_the_kind_has_not_are_not_managed(with_space: Served) -> None:
+async def test_unknown_fields_of_an_apply_are_not_managed(with_space: Served) -> None:
     made = await apply(with_space, config(colour="red"))
     assert made.status_code == 201
     assert "colour" not in made.text
@@ -285,7 +285,7 @@ async def test_fields_that_the_kind_has_not_are_not_managed(with_space: Served) 
     assert strict.status_code == 422
 
 
-async def test_a_password_is_not_among_the_fields(with_space: Served) -> None:
+async def test_password_is_not_among_managed_fields(with_space: Served) -> None:
     document = user().document()
     body = {"apiVersion": V, "kind": "MessagingUser"} | {
         name: document[name] for name in ("metadata", "spec")
@@ -299,7 +299,7 @@ async def test_a_password_is_not_among_the_fields(with_space: Served) -> None:
     assert "cGVuY2ls" not in shown
 
 
-async def test_a_client_may_rewrite_who_has_set_what(with_space: Served) -> None:
+async def test_client_may_rewrite_managed_fields(with_space: Served) -> None:
     await with_space.http.post(ADDRESSES, json=config(plan="small"), params={"fieldManager": "a"})
     live = (await with_space.http.get(PATH)).json()
     (entry,) = live["metadata"]["managedFields"]
@@ -315,7 +315,7 @@ async def test_a_client_may_rewrite_who_has_set_what(with_space: Served) -> None
     assert "plan" not in (await apply(with_space, config())).json()["spec"]
 
 
-def test_what_is_alike_is_shared_unless_it_is_large() -> None:
+def test_equal_managed_fields_share_one_object_unless_large() -> None:
     for paths, shared in ((SHARED_PATHS_MAX, True), (SHARED_PATHS_MAX + 1, False)):
         fields = {f"f{number}": number for number in range(paths)}
         one, other = (

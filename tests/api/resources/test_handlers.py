@@ -35,7 +35,7 @@ async def test_an_address_is_created_and_becomes_ready(with_space: Served) -> No
     assert got["spec"] == {"type": "anycast", "address": "orders"}
 
 
-async def test_what_the_path_says_need_not_be_repeated(with_space: Served) -> None:
+async def test_body_may_omit_kind_and_namespace(with_space: Served) -> None:
     brief = {
         "metadata": {"name": "default.orders"},
         "spec": {"type": "anycast", "address": "orders"},
@@ -70,7 +70,7 @@ async def test_a_bad_resource_is_refused_with_its_field(
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"3", b"\xff", b"[" * 100_000])
-async def test_a_body_that_is_no_object_is_refused(served: Served, content: bytes) -> None:
+async def test_body_that_is_not_a_json_object_is_refused(served: Served, content: bytes) -> None:
     answer = await served.http.post(ADDRESSES, content=content)
     assert answer.status_code == 400
     assert answer.json()["reason"] == "BadRequest"
@@ -91,7 +91,7 @@ async def test_a_body_may_be_yaml(with_space: Served) -> None:
         assert (refused.status_code, refused.json()["reason"]) == (400, "BadRequest")
 
 
-async def test_the_same_again_is_a_conflict(with_space: Served) -> None:
+async def test_create_of_an_existing_resource_conflicts(with_space: Served) -> None:
     await with_space.http.post(ADDRESSES, json=body(address()))
     again = await with_space.http.post(ADDRESSES, json=body(address()))
     assert (again.status_code, again.json()["reason"]) == (409, "AlreadyExists")
@@ -101,7 +101,7 @@ async def test_the_same_again_is_a_conflict(with_space: Served) -> None:
     assert taken.json()["details"]["causes"][0]["field"] == "spec.address"
 
 
-async def test_lists_are_by_namespace_or_of_all(served: Served) -> None:
+async def test_list_covers_one_namespace_or_all(served: Served) -> None:
     for namespace in ("default", "north"):
         base = f"/apis/enmasse.io/v1beta1/namespaces/{namespace}"
         await served.http.post(f"{base}/addressspaces", json=body(space(namespace=namespace)))
@@ -115,7 +115,7 @@ async def test_lists_are_by_namespace_or_of_all(served: Served) -> None:
     assert len(everything["items"]) == 2
 
 
-async def test_a_put_replaces_what_is_there(with_space: Served) -> None:
+async def test_put_replaces_an_existing_resource(with_space: Served) -> None:
     path = f"{ADDRESSES}/default.orders"
     assert (await with_space.http.put(path, json=body(address()))).status_code == 404
     made = (await with_space.http.post(ADDRESSES, json=body(address()))).json()
@@ -130,7 +130,7 @@ async def test_a_put_replaces_what_is_there(with_space: Served) -> None:
     assert (await with_space.http.put(path, json=made)).status_code == 422
 
 
-async def test_a_merge_patch_changes_what_it_names(with_space: Served) -> None:
+async def test_merge_patch_changes_only_the_fields_it_names(with_space: Served) -> None:
     path = f"{ADDRESSES}/default.orders"
     await with_space.http.post(ADDRESSES, json=body(address()))
     patch = {"metadata": {"labels": {"team": "north"}}, "spec": {"plan": "small"}}
@@ -149,7 +149,7 @@ async def test_a_merge_patch_changes_what_it_names(with_space: Served) -> None:
     assert other.status_code == 415
 
 
-async def test_a_delete_says_what_went(with_space: Served) -> None:
+async def test_delete_returns_the_uid_of_the_deleted_resource(with_space: Served) -> None:
     path = f"{ADDRESSES}/default.orders"
     made = (await with_space.http.post(ADDRESSES, json=body(address()))).json()
     other = {"preconditions": {"uid": "another"}}
@@ -163,7 +163,7 @@ async def test_a_delete_says_what_went(with_space: Served) -> None:
     assert (await with_space.http.delete(path)).json()["reason"] == "NotFound"
 
 
-async def test_a_password_goes_in_and_nothing_of_it_comes_out(with_space: Served) -> None:
+async def test_response_never_contains_a_password_or_its_verifier(with_space: Served) -> None:
     path = f"{USERS}/default.alice"
     posted = body(user())
     posted["metadata"]["annotations"] = {
@@ -183,7 +183,7 @@ async def test_a_password_goes_in_and_nothing_of_it_comes_out(with_space: Served
     assert kept[0].spec.authentication == stored[0].spec.authentication  # type: ignore[attr-defined]
 
 
-async def test_unknown_paths_and_verbs_are_told(served: Served) -> None:
+async def test_unknown_path_returns_404_and_unknown_verb_405(served: Served) -> None:
     kinds = await served.http.get("/apis/enmasse.io/v1beta1/namespaces/default/queues")
     assert kinds.status_code == 404
     assert "there are addressspaces, addresses, messagingusers" in kinds.json()["message"]
@@ -193,7 +193,9 @@ async def test_unknown_paths_and_verbs_are_told(served: Served) -> None:
     assert (verb.status_code, verb.json()["reason"]) == (405, "MethodNotAllowed")
 
 
-async def test_a_bug_is_a_status_too(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unhandled_exception_returns_a_status_with_500(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 

@@ -1,4 +1,4 @@
-"""Lists: in pages, narrowed, of a version."""
+"""Lists: pages, selectors, resource versions."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 
 from asgi_platform import ADDRESSES, SPACES, Served
 from doubles import TestClock, address, space
-from enmasse.api.resources.paging import KEPT_S, Asked, Snapshots
+from enmasse.api.resources.paging import KEPT_S, ListScope, Snapshots
 from enmasse.base.errors import Code, Conflict, Invalid
 from enmasse.control import Admission
 from tokens import token_secret
@@ -34,7 +34,7 @@ def names(listed: dict[str, Any]) -> list[str]:
     return [item["spec"]["address"] for item in listed["items"]]
 
 
-async def test_a_list_comes_in_pages_as_it_was_at_the_first(with_five: Served) -> None:
+async def test_list_pages_share_the_snapshot_of_the_first_page(with_five: Served) -> None:
     first = await page(with_five, limit=2)
     assert names(first) == ["a0", "a1"]
     assert first["metadata"]["remainingItemCount"] == 3
@@ -52,13 +52,13 @@ async def test_a_list_comes_in_pages_as_it_was_at_the_first(with_five: Served) -
     assert len(versions) == 1
 
 
-async def test_a_page_that_is_no_longer_kept_is_expired(with_five: Served) -> None:
+async def test_expired_continue_token_returns_410(with_five: Served) -> None:
     for token, status in (("2.gone", 410), ("nonsense", 400)):
         answer = await with_five.http.get(ADDRESSES, params={"limit": 2, "continue": token})
         assert answer.status_code == status
 
 
-async def test_a_list_is_narrowed_by_labels_and_fields(with_five: Served) -> None:
+async def test_list_is_filtered_by_label_and_field_selectors(with_five: Served) -> None:
     assert names(await page(with_five, labelSelector="parity=odd")) == ["a1", "a3"]
     assert names(await page(with_five, fieldSelector="spec.address=a2")) == ["a2"]
     narrowed = await page(with_five, labelSelector="parity", limit=1)
@@ -69,7 +69,7 @@ async def test_a_list_is_narrowed_by_labels_and_fields(with_five: Served) -> Non
         assert name in answer.json()["message"]
 
 
-async def test_a_list_may_be_of_a_version(with_five: Served) -> None:
+async def test_list_accepts_a_resource_version(with_five: Served) -> None:
     now = with_five.store.version
     assert len((await page(with_five, resourceVersion=0))["items"]) == 5
     assert len((await page(with_five, resourceVersion=""))["items"]) == 5
@@ -90,7 +90,7 @@ async def test_a_list_may_be_of_a_version(with_five: Served) -> None:
         {"continue": "2.x", "resourceVersion": "1"},
     ],
 )
-async def test_parameters_that_make_no_sense_are_refused(
+async def test_contradictory_list_parameters_are_refused(
     served: Served, parameters: dict[str, str]
 ) -> None:
     answer = await served.http.get(ADDRESSES, params=parameters)
@@ -98,13 +98,13 @@ async def test_parameters_that_make_no_sense_are_refused(
 
 
 @pytest.mark.parametrize("name", ["limit", "timeoutSeconds", "watch", "allowWatchBookmarks"])
-async def test_a_parameter_without_a_value_is_none(served: Served, name: str) -> None:
+async def test_list_parameter_without_a_value_is_refused(served: Served, name: str) -> None:
     answer = await served.http.get(ADDRESSES, params={name: ""})
     assert answer.status_code in (400, 422)
     assert answer.json()["details"]["causes"][0]["field"] == name
 
 
-async def test_all_that_a_list_shows_can_be_deleted_together(with_five: Served) -> None:
+async def test_deletecollection_deletes_the_selected_resources(with_five: Served) -> None:
     tried = await with_five.http.request(
         "DELETE", ADDRESSES, params={"labelSelector": "parity=odd", "dryRun": "All"}
     )
@@ -116,13 +116,13 @@ async def test_all_that_a_list_shows_can_be_deleted_together(with_five: Served) 
 
 
 async def bearer(served: Served, name: str) -> dict[str, str]:
-    """Return what a new token for namespaces `default` and `shop` sends."""
+    """Return the headers of a new token for the namespaces `default` and `shop`."""
     token = f"{name}.0123456789"
     await served.store.put([token_secret(token, tenant_edit="default,shop")])
     return {"Authorization": f"Bearer {token}"}
 
 
-async def test_the_rest_of_a_list_is_for_who_began_it_and_asks_for_the_same(
+async def test_continue_token_is_bound_to_its_caller_and_request(
     with_five: Served,
 ) -> None:
     http = with_five.http
@@ -146,7 +146,7 @@ async def test_the_rest_of_a_list_is_for_who_began_it_and_asks_for_the_same(
     assert names(rest.json()) == ["a2", "a4"]
 
 
-async def test_secrets_are_not_in_the_list_of_another_kind(with_five: Served) -> None:
+async def test_continue_token_of_secrets_is_refused_for_another_kind(with_five: Served) -> None:
     tina = await bearer(with_five, "tina")
     await bearer(with_five, "vera")
     secrets = "/api/v1/namespaces/enmasse-tokens/secrets"
@@ -158,7 +158,7 @@ async def test_secrets_are_not_in_the_list_of_another_kind(with_five: Served) ->
         assert answer.status_code == 410
 
 
-async def test_who_begins_list_upon_list_ends_only_lists_of_its_own(with_five: Served) -> None:
+async def test_snapshot_limit_of_one_caller_expires_only_its_own_lists(with_five: Served) -> None:
     http = with_five.http
     tina, vera = await bearer(with_five, "tina"), await bearer(with_five, "vera")
     mine = (await page(with_five, limit=2))["metadata"]["continue"]
@@ -170,10 +170,10 @@ async def test_who_begins_list_upon_list_ends_only_lists_of_its_own(with_five: S
     assert (await http.get(ADDRESSES, params=rest, headers=tina)).status_code == 200
 
 
-def test_the_snapshot_read_longest_ago_goes() -> None:
+def test_least_recently_read_snapshot_is_evicted() -> None:
     resources = [address(f"default.a{number}") for number in range(4)]
     snapshots = Snapshots(TestClock(), of_one=2)
-    tina = Asked("tina", "v1/Secret", "default", ("", ""))
+    tina = ListScope("tina", "v1/Secret", "default", ("", ""))
     first, second = (snapshots.first(tina, version, resources, 1) for version in (1, 2))
     assert snapshots.next(tina, first.continue_, 1).version == 1
     snapshots.first(tina, 3, resources, 1)
@@ -185,21 +185,21 @@ def test_the_snapshot_read_longest_ago_goes() -> None:
         snapshots.next(tina, "x", 1)
 
 
-def test_all_lists_together_have_a_bound() -> None:
+def test_total_number_of_snapshots_is_bounded() -> None:
     resources = [address(f"default.a{number}") for number in range(2)]
     snapshots = Snapshots(TestClock(), maximum=3)
-    callers = [Asked(f"t{number}", "v1/Secret", "default", ("", "")) for number in range(4)]
+    callers = [ListScope(f"t{number}", "v1/Secret", "default", ("", "")) for number in range(4)]
     pages = [snapshots.first(one, 1, resources, 1) for one in callers]
     with pytest.raises(Conflict, match="restart the list"):
         snapshots.next(callers[0], pages[0].continue_, 1)
     assert snapshots.next(callers[1], pages[1].continue_, 1).resources == resources[1:]
 
 
-def test_a_list_that_nobody_goes_on_reading_is_forgotten() -> None:
+def test_abandoned_snapshot_expires() -> None:
     resources = [address(f"default.a{number}") for number in range(3)]
     clock = TestClock()
     snapshots = Snapshots(clock)
-    tina = Asked("tina", "v1/Secret", "default", ("", ""))
+    tina = ListScope("tina", "v1/Secret", "default", ("", ""))
     left, read = (snapshots.first(tina, 1, resources, 1) for _ in range(2))
     clock.advance(KEPT_S - 1.0)
     read = snapshots.next(tina, read.continue_, 1)

@@ -34,11 +34,11 @@ EXAMPLES: list[tuple[Any, Any, Any]] = [
 
 
 @pytest.mark.parametrize(("target", "patch", "result"), EXAMPLES)
-def test_the_examples_of_the_rfc(target: Any, patch: Any, result: Any) -> None:
+def test_merge_patch_matches_the_examples_of_rfc_7396(target: Any, patch: Any, result: Any) -> None:
     assert merge_patch(target, patch) == result
 
 
-def test_the_target_is_not_changed() -> None:
+def test_merge_patch_does_not_change_its_target() -> None:
     target = {"a": {"b": 1}}
     merge_patch(target, {"a": {"b": None}})
     assert target == {"a": {"b": 1}}
@@ -79,7 +79,7 @@ JSON_EXAMPLES: list[tuple[Any, list[dict[str, Any]], Any]] = [
 
 
 @pytest.mark.parametrize(("target", "patch", "result"), JSON_EXAMPLES)
-def test_operations_are_applied_in_turn(target: Any, patch: Any, result: Any) -> None:
+def test_json_patch_operations_are_applied_in_order(target: Any, patch: Any, result: Any) -> None:
     before = json.dumps(target)
     assert json_patch(target, patch) == result
     assert json.dumps(target) == before
@@ -107,14 +107,14 @@ def test_operations_are_applied_in_turn(target: Any, patch: Any, result: Any) ->
         3,
     ],
 )
-def test_an_operation_that_does_not_fit_is_named(operation: Any) -> None:
+def test_inapplicable_json_patch_operation_is_refused_with_its_index(operation: Any) -> None:
     with pytest.raises(Invalid) as refusal:
         json_patch({"a": 1, "l": [1]}, [op("add", "/x", value=1), operation])
     assert refusal.value.code == Code.PATCH_UNFIT
     assert refusal.value.faults[0].field == "[1]"
 
 
-def test_a_patch_has_bounds() -> None:
+def test_json_patch_bounds_operations_and_copied_bytes() -> None:
     with pytest.raises(Invalid, match="at most"):
         json_patch({}, [op("add", "/a", value=1)] * (OPERATIONS_MAX + 1))
     with pytest.raises(Invalid, match="at most"):

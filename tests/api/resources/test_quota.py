@@ -1,4 +1,4 @@
-"""A quota that is full, as clients of the API meet it."""
+"""A full quota, as clients of the API see it."""
 
 import asyncio
 
@@ -22,7 +22,7 @@ async def full(served: Served) -> Served:
     return served
 
 
-async def test_what_has_no_room_is_forbidden(served: Served) -> None:
+async def test_create_beyond_the_quota_is_forbidden(served: Served) -> None:
     http = (await full(served)).http
     for name in ("a", "b"):
         assert (await http.post(ADDRESSES, json=an_order(name))).status_code == 201
@@ -39,7 +39,7 @@ async def test_what_has_no_room_is_forbidden(served: Served) -> None:
     assert (cause["reason"], cause["field"]) == ("QuotaExceeded", "spec.plan")
 
 
-async def test_a_dry_run_is_told_too_and_takes_no_room(served: Served) -> None:
+async def test_dry_run_checks_the_quota_without_using_it(served: Served) -> None:
     http = (await full(served)).http
     for _ in range(3):
         tried = await http.post(ADDRESSES, json=an_order("a"), params={"dryRun": "All"})
@@ -50,7 +50,7 @@ async def test_a_dry_run_is_told_too_and_takes_no_room(served: Served) -> None:
     assert tried.status_code == 403
 
 
-async def test_requests_at_once_do_not_pass_the_quota_together(served: Served) -> None:
+async def test_concurrent_creates_do_not_exceed_the_quota(served: Served) -> None:
     http = (await full(served)).http
     answers = await asyncio.gather(
         *(http.post(ADDRESSES, json=an_order(f"q{n}")) for n in range(10))
@@ -59,7 +59,7 @@ async def test_requests_at_once_do_not_pass_the_quota_together(served: Served) -
     assert len(served.store.list("Address")) == 2
 
 
-async def test_a_smaller_plan_of_the_space_is_forbidden_while_it_is_too_small(
+async def test_smaller_space_plan_is_forbidden_while_usage_exceeds_it(
     served: Served,
 ) -> None:
     http = (await full(served)).http

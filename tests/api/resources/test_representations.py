@@ -1,4 +1,4 @@
-"""Tables, metadata alone, and the Accept header."""
+"""Tables, PartialObjectMetadata, and the Accept header."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -9,7 +9,7 @@ from doubles import address, space
 from enmasse.api.http.accept import WHOLE, Form, form_of
 from enmasse.api.resources.representations import age
 from enmasse.base.errors import Invalid
-from enmasse.engines import AddressFigures
+from enmasse.engines import AddressStatistics
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -32,12 +32,14 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
         ("application/json; as=Table; g=meta.k8s.io; v=v1beta1", Form("Table", "v1beta1")),
     ],
 )
-def test_the_first_form_that_can_be_made_is_taken(header: str | None, form: Form) -> None:
+def test_accept_header_selects_the_first_supported_form(header: str | None, form: Form) -> None:
     assert form_of(header) == form
 
 
 @pytest.mark.parametrize("header", ["text/html", "application/json;as=Chart;v=v1;g=meta.k8s.io"])
-async def test_no_form_at_all_is_refused(served: Served, header: str) -> None:
+async def test_accept_header_without_a_supported_form_is_refused_with_406(
+    served: Served, header: str
+) -> None:
     with pytest.raises(Invalid):
         form_of(header)
     answer = await served.http.get(ADDRESSES, headers={"Accept": header})
@@ -62,11 +64,11 @@ async def test_no_form_at_all_is_refused(served: Served, header: str) -> None:
         (timedelta(seconds=-60), "<invalid>"),
     ],
 )
-def test_an_age_has_two_units_at_most(passed: timedelta, text: str) -> None:
+def test_age_is_shown_in_at_most_two_units(passed: timedelta, text: str) -> None:
     assert age((NOW - passed).isoformat(), NOW) == text
 
 
-def test_an_age_of_nothing_is_unknown() -> None:
+def test_age_of_an_invalid_timestamp_is_unknown() -> None:
     assert age("soon", NOW) == "<unknown>"
 
 
@@ -81,7 +83,9 @@ async def declared(served: Served) -> None:
 async def test_a_table_has_the_columns_of_the_kind(served: Served) -> None:
     await declared(served)
     (made,) = (await served.http.get(ADDRESSES)).json()["items"]
-    served.engine.figures = [AddressFigures(made["metadata"]["uid"], "s", "orders", 1, 2, stored=5)]
+    served.engine.figures = [
+        AddressStatistics(made["metadata"]["uid"], "s", "orders", 1, 2, stored=5)
+    ]
     table = (await served.http.get(ADDRESSES, headers={"Accept": TABLE})).json()
     assert (table["kind"], table["apiVersion"]) == ("Table", "meta.k8s.io/v1")
     shown = [column["name"] for column in table["columnDefinitions"] if not column["priority"]]
@@ -102,7 +106,7 @@ async def test_a_table_has_the_columns_of_the_kind(served: Served) -> None:
 
 
 @pytest.mark.parametrize(("include", "kind"), [("Object", "Address"), ("None", None)])
-async def test_what_goes_with_a_row_can_be_chosen(
+async def test_include_object_selects_the_object_of_a_table_row(
     served: Served, include: str, kind: str | None
 ) -> None:
     await declared(served)
@@ -113,7 +117,7 @@ async def test_what_goes_with_a_row_can_be_chosen(
     assert (row["object"] and row["object"]["kind"]) == kind
 
 
-async def test_one_resource_is_a_table_of_one_row(served: Served) -> None:
+async def test_table_of_one_resource_has_one_row(served: Served) -> None:
     await declared(served)
     path = f"{ADDRESSES}/default.orders"
     table = (await served.http.get(path, headers={"Accept": TABLE})).json()
@@ -122,7 +126,7 @@ async def test_one_resource_is_a_table_of_one_row(served: Served) -> None:
     assert table["metadata"]["resourceVersion"] == version
 
 
-async def test_metadata_alone_can_be_asked_for(served: Served) -> None:
+async def test_partial_object_metadata_omits_spec_and_status(served: Served) -> None:
     await declared(served)
     accept = {"Accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"}
     listed = (await served.http.get(ADDRESSES, headers=accept)).json()

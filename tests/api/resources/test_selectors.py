@@ -1,4 +1,4 @@
-"""Label and field selectors, by themselves."""
+"""Label and field selectors."""
 
 import pytest
 
@@ -38,14 +38,14 @@ MARKED = address(labels={"team": "north", "tier": "7", "example.com/x": ""})
         ("team in (north),!none,tier", True),
     ],
 )
-def test_labels_are_asked_for_as_in_kubernetes(text: str, selected: bool) -> None:
+def test_label_selector_matches_as_in_kubernetes(text: str, selected: bool) -> None:
     assert selector(Address, text, "")(MARKED) is selected
 
 
 @pytest.mark.parametrize(
     "text", ["=", "a=b=c", "a in b", "a in (b", "!", "a,,b", "a,", "tier>x", "a" * 20_000]
 )
-def test_what_is_no_label_selector_is_refused(text: str) -> None:
+def test_malformed_label_selector_is_refused(text: str) -> None:
     with pytest.raises(Invalid, match="labelSelector") as refusal:
         selector(Address, text, "")
     assert refusal.value.code == Code.SELECTOR_UNREADABLE
@@ -63,17 +63,17 @@ def test_what_is_no_label_selector_is_refused(text: str) -> None:
         ("status.isReady=true", False),
     ],
 )
-def test_fields_are_asked_for_by_path(text: str, selected: bool) -> None:
+def test_field_selector_matches_by_path(text: str, selected: bool) -> None:
     assert selector(Address, "", text)(queue()) is selected
 
 
 @pytest.mark.parametrize("text", ["spec.color=red", "metadata.name", "=x", "metadata.name=a,"])
-def test_what_is_no_field_selector_is_refused(text: str) -> None:
+def test_malformed_field_selector_is_refused(text: str) -> None:
     with pytest.raises(Invalid, match="fieldSelector"):
         selector(Address, "", text)
 
 
-def test_a_comma_in_a_value_is_escaped() -> None:
+def test_field_selector_accepts_an_escaped_comma() -> None:
     event = Event(
         metadata=NamedMetadata(name="e"),
         involved_object=ObjectReference(kind="Address", name="a,b"),

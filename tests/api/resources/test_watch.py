@@ -13,7 +13,7 @@ import pytest
 from asgi_platform import ADDRESSES, TOKEN, Served
 from doubles import address, space
 from enmasse.api import Server, bind
-from enmasse.api.resources.watch import UNSEEN_MAX
+from enmasse.api.resources.watch import FILTERED_CHANGES_MAX
 from enmasse.control import Admission
 from enmasse.resources.core import ConfigMap, NamedMetadata
 from enmasse.store import Event, MemoryStore
@@ -46,7 +46,7 @@ async def watching(
         yield events()
 
 
-async def test_what_is_there_comes_first_and_changes_follow(
+async def test_watch_sends_existing_resources_and_then_changes(
     served: Served, http: httpx2.AsyncClient
 ) -> None:
     admission = Admission(served.store, exposed=False)
@@ -63,7 +63,7 @@ async def test_what_is_there_comes_first_and_changes_follow(
         assert (await anext(events))["type"] == "DELETED"
 
 
-async def test_a_watch_goes_on_from_a_lists_version(
+async def test_watch_resumes_from_the_version_of_a_list(
     served: Served, http: httpx2.AsyncClient
 ) -> None:
     admission = Admission(served.store, exposed=False)
@@ -75,12 +75,12 @@ async def test_a_watch_goes_on_from_a_lists_version(
         assert (await anext(events))["type"] == "DELETED"
 
 
-async def test_a_watch_ends_when_its_time_is_up(http: httpx2.AsyncClient) -> None:
+async def test_watch_ends_at_its_timeout(http: httpx2.AsyncClient) -> None:
     async with watching(http, timeoutSeconds="0") as events:
         assert [event async for event in events] == []
 
 
-async def test_a_version_no_longer_kept_is_an_error_event(
+async def test_watch_of_an_expired_version_gets_an_error_event(
     served: Served, http: httpx2.AsyncClient
 ) -> None:
     admission = Admission(served.store, exposed=False)
@@ -94,15 +94,13 @@ async def test_a_version_no_longer_kept_is_an_error_event(
 
 
 @pytest.mark.parametrize("name", ["resourceVersion", "timeoutSeconds"])
-async def test_a_parameter_that_is_no_number_is_refused(
-    http: httpx2.AsyncClient, name: str
-) -> None:
+async def test_non_numeric_watch_parameter_is_refused(http: httpx2.AsyncClient, name: str) -> None:
     answer = await http.get(ADDRESSES, params={"watch": "true", name: "later"})
     assert answer.status_code == 400
     assert name in answer.json()["message"]
 
 
-async def test_watchers_do_not_hold_up_the_end(served: Served) -> None:
+async def test_open_watches_do_not_delay_shutdown(served: Served) -> None:
     listener = bind("127.0.0.1", 0)
     server = Server(served.app, listener)
     running = asyncio.ensure_future(server.run_until_stopped())
@@ -118,7 +116,9 @@ async def test_watchers_do_not_hold_up_the_end(served: Served) -> None:
             assert [event async for event in events] == []
 
 
-async def test_a_version_that_is_not_yet_is_told(served: Served, http: httpx2.AsyncClient) -> None:
+async def test_future_resource_version_returns_504(
+    served: Served, http: httpx2.AsyncClient
+) -> None:
     ahead = str(served.store.version + 1)
     for parameters in ({"watch": "true"}, {}):
         answer = await http.get(ADDRESSES, params={"resourceVersion": ahead, **parameters})
@@ -126,7 +126,7 @@ async def test_a_version_that_is_not_yet_is_told(served: Served, http: httpx2.As
         assert answer.json()["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
 
 
-async def test_what_comes_into_view_is_added_and_what_goes_out_of_it_deleted(
+async def test_selector_watch_reports_matching_as_added_and_leaving_as_deleted(
     served: Served, http: httpx2.AsyncClient
 ) -> None:
     admission = Admission(served.store, exposed=False)
@@ -146,7 +146,7 @@ async def test_what_comes_into_view_is_added_and_what_goes_out_of_it_deleted(
         assert seen[-1]["type"] == "DELETED"
 
 
-async def test_a_watch_may_begin_with_all_there_is_and_say_when_that_is_told(
+async def test_watch_list_ends_its_initial_events_with_a_bookmark(
     served: Served, http: httpx2.AsyncClient
 ) -> None:
     admission = Admission(served.store, exposed=False)
@@ -168,7 +168,7 @@ async def test_a_watch_may_begin_with_all_there_is_and_say_when_that_is_told(
     }
 
 
-async def test_a_watcher_of_nothing_is_told_how_far_it_is(
+async def test_watch_without_matching_changes_gets_bookmarks(
     served: Served, http: httpx2.AsyncClient
 ) -> None:
     admission = Admission(served.store, exposed=False)
@@ -182,10 +182,12 @@ async def test_a_watcher_of_nothing_is_told_how_far_it_is(
     }
     async with http.stream("GET", path, params=parameters) as answer:
         lines = answer.aiter_lines()
-        await admission.apply([address(f"default.a{number}") for number in range(UNSEEN_MAX)])
+        await admission.apply(
+            [address(f"default.a{number}") for number in range(FILTERED_CHANGES_MAX)]
+        )
         mark = json.loads(await anext(lines))
     assert mark["type"] == "BOOKMARK"
-    assert int(mark["object"]["metadata"]["resourceVersion"]) >= UNSEEN_MAX
+    assert int(mark["object"]["metadata"]["resourceVersion"]) >= FILTERED_CHANGES_MAX
 
 
 @pytest.mark.parametrize(
@@ -196,7 +198,7 @@ async def test_a_watcher_of_nothing_is_told_how_far_it_is(
         ({"allowWatchBookmarks": "maybe"}, "allowWatchBookmarks"),
     ],
 )
-async def test_parameters_that_do_not_go_together_are_refused(
+async def test_contradictory_watch_parameters_are_refused(
     http: httpx2.AsyncClient, parameters: dict[str, str], field: str
 ) -> None:
     answer = await http.get(ADDRESSES, params={"watch": "true"} | parameters)
@@ -204,7 +206,7 @@ async def test_parameters_that_do_not_go_together_are_refused(
     assert answer.json()["details"]["causes"][0]["field"] == field
 
 
-async def test_a_watch_tells_rows_to_who_wants_a_table(
+async def test_watch_with_a_table_accept_header_returns_rows(
     served: Served, http: httpx2.AsyncClient
 ) -> None:
     admission = Admission(served.store, exposed=False)
@@ -255,7 +257,7 @@ async def write_some(store: MemoryStore) -> list[Seen]:
 
 
 async def listed(http: httpx2.AsyncClient, limit: int) -> tuple[Held, int]:
-    """List in pages of `limit`, or all at once if it is 0; return what there is, and of when."""
+    """List in pages of `limit`, or in one if it is 0; return the resources and their version."""
     held: Held = {}
     more: dict[str, str] = {}
     while True:
@@ -269,7 +271,7 @@ async def listed(http: httpx2.AsyncClient, limit: int) -> tuple[Held, int]:
 
 
 class Watcher:
-    """Lists, and then watches from there; what it holds is all it knows."""
+    """Lists, and then watches from there; `held` has only what it received."""
 
     def __init__(self, http: httpx2.AsyncClient, limit: int) -> None:
         self._http = http
@@ -280,7 +282,7 @@ class Watcher:
         self.seen: list[Seen] = []
 
     async def run(self, may_read: asyncio.Event) -> None:
-        """Watch until the last change is there; nothing is read before `may_read`."""
+        """Watch until the last change arrives; read nothing before `may_read`."""
         self.held, self.begun_at = await listed(self._http, self._limit)
         parameters = {"watch": "true", "resourceVersion": str(self.begun_at)}
         async with self._http.stream("GET", MAPS, params=parameters, timeout=60) as answer:
@@ -302,13 +304,13 @@ class Watcher:
 
 
 def alive(kind: type[object]) -> int:
-    """How many instances of a class there are."""
+    """The number of live instances of a class."""
     gc.collect()
     return sum(type(one) is kind for one in gc.get_objects())
 
 
 @pytest.mark.timeout(300)
-async def test_of_many_resources_no_watcher_misses_a_change_or_gets_one_twice(
+async def test_watchers_of_many_resources_receive_each_change_exactly_once(
     served: Served, http: httpx2.AsyncClient
 ) -> None:
     store = served.store
@@ -318,13 +320,13 @@ async def test_of_many_resources_no_watcher_misses_a_change_or_gets_one_twice(
     now.set()
     before = alive(Event)
     async with asyncio.TaskGroup() as tasks:
-        # One begins while there is writing, and one reads nothing until all is written.
+        # One watcher starts during the writes, and one reads nothing until they end.
         for one, may_read in zip(watchers, (now, now, later), strict=True):
             tasks.create_task(one.run(may_read))
         await watchers[0].listed.wait()
         await watchers[2].listed.wait()
         written = await write_some(store)
-        # What waits for the slow one is waiting once, in the history that all share.
+        # Events for the slow watcher exist only once, in the history that all watchers share.
         assert alive(Event) - before <= len(written)
         assert alive(ConfigMap) <= MANY + 2 * WRITES
         unsent = [

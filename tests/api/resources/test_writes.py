@@ -1,4 +1,4 @@
-"""Writing in the conventions of Kubernetes: trying, checking fields, finalizers, conditions."""
+"""Writes as in Kubernetes: dry runs, field validation, finalizers, preconditions."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ async def with_address(with_space: Served) -> Served:
     return with_space
 
 
-async def test_a_dry_run_answers_and_changes_nothing(with_space: Served) -> None:
+async def test_dry_run_returns_the_result_and_changes_nothing(with_space: Served) -> None:
     http, version = with_space.http, with_space.store.version
     dry = {"dryRun": "All"}
     made = await http.post(ADDRESSES, json=body(), params=dry)
@@ -64,7 +64,7 @@ async def test_a_dry_run_answers_and_changes_nothing(with_space: Served) -> None
 UNKNOWN = {"type": "queue", "address": "orders", "colour": "red", "messageTtl": {"most": 1}}
 
 
-async def test_fields_that_a_kind_has_not_are_warned_of_and_dropped(with_space: Served) -> None:
+async def test_unknown_fields_are_dropped_with_a_warning(with_space: Served) -> None:
     made = await with_space.http.post(ADDRESSES, json=body(spec=UNKNOWN))
     assert made.status_code == 201
     assert made.json()["spec"] == {"type": "queue", "address": "orders", "messageTtl": {}}
@@ -74,7 +74,9 @@ async def test_fields_that_a_kind_has_not_are_warned_of_and_dropped(with_space: 
     ]
 
 
-async def test_or_refused_or_passed_over_as_the_client_asks(with_space: Served) -> None:
+async def test_field_validation_parameter_refuses_or_ignores_unknown_fields(
+    with_space: Served,
+) -> None:
     strict = {"fieldValidation": "Strict"}
     refused = await with_space.http.post(ADDRESSES, json=body(spec=UNKNOWN), params=strict)
     assert refused.status_code == 422
@@ -93,18 +95,18 @@ async def test_or_refused_or_passed_over_as_the_client_asks(with_space: Served) 
     assert other.json()["details"]["causes"][0]["field"] == "fieldValidation"
 
 
-async def test_a_field_given_twice_is_refused(with_space: Served) -> None:
+async def test_duplicate_json_key_is_refused(with_space: Served) -> None:
     text = '{"metadata": {"name": "default.a", "name": "default.b"}}'
     answer = await with_space.http.post(ADDRESSES, content=text)
     assert answer.status_code == 400
     assert "duplicate key 'name'" in answer.json()["message"]
 
 
-def test_a_field_given_twice_is_found_without_comparing_each_with_all() -> None:
+def test_duplicate_json_key_is_found_in_linear_time() -> None:
     compared = 0
 
     class Name(str):
-        """A name that counts how often it is compared."""
+        """A name that counts its comparisons."""
 
         __hash__ = str.__hash__
 
@@ -119,7 +121,7 @@ def test_a_field_given_twice_is_found_without_comparing_each_with_all() -> None:
     assert compared < 10 * len(names)
 
 
-async def test_a_name_may_be_left_to_the_server(with_space: Served) -> None:
+async def test_generate_name_appends_a_random_suffix(with_space: Served) -> None:
     made = await with_space.http.post(
         ADDRESSES, json=body(metadata={"generateName": "default.tmp-"})
     )
@@ -128,7 +130,7 @@ async def test_a_name_may_be_left_to_the_server(with_space: Served) -> None:
     assert len(name) == len("default.tmp-") + 5
 
 
-async def test_finalizers_keep_what_is_deleted_until_they_are_done(with_address: Served) -> None:
+async def test_finalizers_defer_deletion_until_they_are_removed(with_address: Served) -> None:
     http = with_address.http
     keep = {"metadata": {"finalizers": ["example.com/drain"]}}
     await http.patch(PATH, json=keep, headers=MERGE)
@@ -154,7 +156,7 @@ async def test_finalizers_keep_what_is_deleted_until_they_are_done(with_address:
     assert with_address.engine.plan.spaces[0].addresses == ()
 
 
-async def test_a_delete_may_have_conditions(with_address: Served) -> None:
+async def test_delete_honours_a_resource_version_precondition(with_address: Served) -> None:
     stale = {"preconditions": {"resourceVersion": "1"}}
     refused = await with_address.http.request("DELETE", PATH, json=stale)
     assert (refused.status_code, refused.json()["reason"]) == (409, "Conflict")
@@ -163,7 +165,7 @@ async def test_a_delete_may_have_conditions(with_address: Served) -> None:
     assert (await with_address.http.request("DELETE", PATH, json=right)).status_code == 200
 
 
-async def test_a_status_is_read_by_itself_and_written_by_nobody(with_address: Served) -> None:
+async def test_status_subresource_is_read_only(with_address: Served) -> None:
     http = with_address.http
     await with_address.settle()
     read = (await http.get(f"{PATH}/status")).json()
@@ -175,7 +177,7 @@ async def test_a_status_is_read_by_itself_and_written_by_nobody(with_address: Se
     assert (await http.get(PATH)).json()["status"]["isReady"] is True
 
 
-async def test_a_json_patch_changes_what_it_names(with_address: Served) -> None:
+async def test_json_patch_changes_only_the_paths_it_names(with_address: Served) -> None:
     http = with_address.http
     operations = [
         {"op": "test", "path": "/spec/address", "value": "orders"},
@@ -196,7 +198,7 @@ async def test_a_json_patch_changes_what_it_names(with_address: Served) -> None:
     assert (await http.patch(PATH, json={}, headers=strategic)).status_code == 415
 
 
-async def test_labels_are_checked(with_space: Served) -> None:
+async def test_invalid_labels_are_refused(with_space: Served) -> None:
     for labels in ({"a b": "c"}, {"a": "b c"}, {"/a": "b"}, {"a": "x" * 64}):
         bad = body(metadata={"name": "default.orders", "labels": labels})
         answer = await with_space.http.post(ADDRESSES, json=bad)
@@ -204,7 +206,7 @@ async def test_labels_are_checked(with_space: Served) -> None:
         assert answer.json()["details"]["causes"][0]["field"] == "metadata.labels"
 
 
-async def test_config_maps_and_secrets_are_kept(served: Served) -> None:
+async def test_config_maps_and_secrets_are_stored(served: Served) -> None:
     made = await served.http.post(
         f"{CORE}/secrets",
         json={"metadata": {"name": "s"}, "stringData": {"a": "pencil"}, "data": {"b": "eA=="}},
@@ -229,7 +231,7 @@ async def test_config_maps_and_secrets_are_kept(served: Served) -> None:
     assert (await served.http.get(f"{CORE}/configmaps/c")).json()["data"] == {"a": "1"}
 
 
-async def test_a_namespace_is_made_with_the_first_resource_in_it(served: Served) -> None:
+async def test_namespace_is_created_with_its_first_resource(served: Served) -> None:
     north = space(namespace="north").document() | {"status": {}}
     path = SPACES.replace("namespaces/default", "namespaces/north")
     assert (await served.http.post(path, json=north)).status_code == 201
@@ -241,7 +243,7 @@ async def test_a_namespace_is_made_with_the_first_resource_in_it(served: Served)
     assert (await served.http.get(f"{path}/default")).status_code == 404
 
 
-async def test_a_user_is_the_same_under_both_groups(with_space: Served) -> None:
+async def test_messaging_user_is_the_same_resource_in_both_groups(with_space: Served) -> None:
     both = [
         f"/apis/{group}.io/v1beta1/namespaces/default/messagingusers"
         for group in ("enmasse", "user.enmasse")
@@ -259,7 +261,7 @@ async def test_a_user_is_the_same_under_both_groups(with_space: Served) -> None:
     assert read.json()["metadata"]["annotations"][LAST_APPLIED] == copy
 
 
-async def test_what_happens_to_a_resource_is_an_event(with_address: Served) -> None:
+async def test_resource_change_emits_a_read_only_event(with_address: Served) -> None:
     await with_address.settle()
     stored = with_address.store.get(address().key)
     assert isinstance(stored, Address)
@@ -274,7 +276,7 @@ async def test_what_happens_to_a_resource_is_an_event(with_address: Served) -> N
     assert (await with_address.http.post(f"{CORE}/events", json={})).status_code == 405
 
 
-async def test_what_has_a_version_is_not_created(served: Served) -> None:
+async def test_create_with_a_resource_version_is_refused(served: Served) -> None:
     made = body()
     made["metadata"]["resourceVersion"] = "5"
     refused = await served.http.post(ADDRESSES, json=made)
@@ -282,7 +284,7 @@ async def test_what_has_a_version_is_not_created(served: Served) -> None:
     assert refused.json()["message"] == "resourceVersion should not be set on objects to be created"
 
 
-async def test_what_exists_already_is_said_in_the_words_of_kubernetes(served: Served) -> None:
+async def test_create_of_an_existing_config_map_has_the_kubernetes_message(served: Served) -> None:
     path = "/api/v1/namespaces/default/configmaps"
     made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "once"}}
     assert (await served.http.post(path, json=made)).status_code == 201

@@ -1,4 +1,4 @@
-"""The audit trail: what is written of a request, and what never is."""
+"""The audit trail: the parts of a request that it records, and those that it never records."""
 
 import json
 from typing import Any
@@ -24,7 +24,7 @@ def body(resource: Any) -> dict[str, Any]:
     return document
 
 
-async def test_what_changes_something_is_written(served: Served, trail: RotatedFile) -> None:
+async def test_mutating_requests_are_audited(served: Served, trail: RotatedFile) -> None:
     await served.http.post(SPACES, json=body(space()))
     await served.http.post(ADDRESSES, json=body(address()))
     change = {"metadata": {"labels": {"team": "north"}}}
@@ -58,7 +58,9 @@ async def test_what_changes_something_is_written(served: Served, trail: RotatedF
     assert [one.get("dryRun") for one in records] == [None, None, None, True, None]
 
 
-async def test_a_refusal_is_written_with_its_reason(served: Served, trail: RotatedFile) -> None:
+async def test_refused_request_is_audited_with_its_reason(
+    served: Served, trail: RotatedFile
+) -> None:
     await served.http.post(SPACES, json=body(space()))
     await served.http.post(ADDRESSES, json=body(queue(deadletter="none")))
     refusal = written(trail)[-1]
@@ -68,7 +70,7 @@ async def test_a_refusal_is_written_with_its_reason(served: Served, trail: Rotat
     assert refusal["name"] == "default.orders"
 
 
-async def test_reading_is_written_where_it_is_confidential(
+async def test_only_reads_of_confidential_resources_are_audited(
     served: Served, trail: RotatedFile
 ) -> None:
     await served.http.get(ADDRESSES)
@@ -88,7 +90,7 @@ async def test_reading_is_written_where_it_is_confidential(
     ]
 
 
-async def test_operations_on_messages_are_written(served: Served, trail: RotatedFile) -> None:
+async def test_message_operations_are_audited(served: Served, trail: RotatedFile) -> None:
     await served.http.post(SPACES, json=body(space()))
     await served.http.post(ADDRESSES, json=body(deadletter()))
     await served.settle()
@@ -100,7 +102,7 @@ async def test_operations_on_messages_are_written(served: Served, trail: Rotated
     assert (peeked["decision"], peeked["status"]) == ("failed", 501)
 
 
-async def test_no_secret_is_written(served: Served, trail: RotatedFile) -> None:
+async def test_audit_records_contain_no_secrets(served: Served, trail: RotatedFile) -> None:
     await served.http.post(SPACES, json=body(space()))
     await served.http.post(USERS, json=body(user(password="tumble-down")))
     bad = body(user("default.bob"))
@@ -115,7 +117,7 @@ async def test_no_secret_is_written(served: Served, trail: RotatedFile) -> None:
         assert hidden not in text
 
 
-async def test_strangers_are_written_and_cannot_drive_out_others(
+async def test_unauthenticated_requests_are_audited_at_a_bounded_rate(
     served: Served, trail: RotatedFile
 ) -> None:
     client = served.client()
@@ -133,7 +135,7 @@ async def test_strangers_are_written_and_cannot_drive_out_others(
     assert len(written(trail)) == REFUSED_A_SECOND + 2
 
 
-async def test_refusals_of_one_token_do_not_drive_out_records_of_others(
+async def test_refusals_of_one_token_do_not_suppress_records_of_others(
     served: Served, trail: RotatedFile
 ) -> None:
     client = served.client()
@@ -161,27 +163,31 @@ async def test_refusals_of_one_token_do_not_drive_out_records_of_others(
     ]
 
 
-async def test_paths_and_long_names_are_cut(served: Served, trail: RotatedFile) -> None:
+async def test_long_paths_names_and_agents_are_truncated_in_the_audit_trail(
+    served: Served, trail: RotatedFile
+) -> None:
     await served.http.delete(f"{ADDRESSES}/{'x' * 5000}", headers={"User-Agent": "y" * 5000})
     (record,) = written(trail)
     assert [len(record[field]) for field in ("path", "name", "agent")] == [NAME_LENGTH_MAX] * 3
     assert record["path"] == f"{ADDRESSES}/{'x' * 5000}"[:NAME_LENGTH_MAX]
 
 
-async def test_a_name_in_a_refused_body_is_cut(served: Served, trail: RotatedFile) -> None:
+async def test_long_name_in_a_refused_body_is_truncated(served: Served, trail: RotatedFile) -> None:
     long = {"metadata": {"name": "x" * 5000}, "spec": {"address": "orders", "type": "anycast"}}
     assert (await served.http.post(ADDRESSES, json=long)).status_code == 422
     (record,) = written(trail)
     assert record["name"] == "x" * NAME_LENGTH_MAX
 
 
-async def test_a_disk_that_refuses_stops_nobody(served: Served, trail: RotatedFile) -> None:
+async def test_request_succeeds_when_the_audit_trail_is_not_writable(
+    served: Served, trail: RotatedFile
+) -> None:
     trail.close()
     trail._path.mkdir()
     assert (await served.http.post(SPACES, json=body(space()))).status_code == 201
 
 
-async def test_the_trail_is_read_over_the_api(served: Served, trail: RotatedFile) -> None:
+async def test_audit_trail_is_readable_over_the_api(served: Served, trail: RotatedFile) -> None:
     for name in ("a", "b", "c"):
         await served.http.post(SPACES, json=body(space(name)))
     answer = await served.http.get(PATH, params={"tail": "2"})

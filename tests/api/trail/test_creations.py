@@ -1,4 +1,4 @@
-"""What is created for links is in the audit trail, as if they had asked the API."""
+"""Addresses created for links are audited like requests to the API."""
 
 import json
 from datetime import UTC, datetime
@@ -10,24 +10,26 @@ from enmasse.api.trail.audit import REFUSED_A_SECOND
 from enmasse.api.trail.creations import CreationTrail
 from enmasse.base.errors import Code, Exhausted, Fault
 from enmasse.base.rotated import RotatedFile
-from enmasse.control.auto_create import Deed
+from enmasse.control.auto_create import AutoCreateRecord
 from enmasse.resources import Key
 
 KEY = Key("Address", "shop", "default.jobs-1")
 
 
-def written(folder: Path, *deeds: Deed) -> list[dict[str, Any]]:
+def written(folder: Path, *deeds: AutoCreateRecord) -> list[dict[str, Any]]:
     file = RotatedFile(folder / "audit.log", file_bytes_max=1 << 20, files=1)
     trail = CreationTrail(file, TestClock(datetime(2026, 11, 1, tzinfo=UTC)))
     for deed in deeds:
-        trail.tell(deed)
+        trail.write(deed)
     file.close()
     return [json.loads(line) for line in (folder / "audit.log").read_text().splitlines()]
 
 
-def test_a_deed_is_written_with_the_user_it_was_done_for(tmp_path: Path) -> None:
+def test_automatic_creation_is_audited_with_the_user_it_acts_for(tmp_path: Path) -> None:
     made, gone = written(
-        tmp_path, Deed("create", KEY, "alice"), Deed("delete", KEY, "system:enmasse")
+        tmp_path,
+        AutoCreateRecord("create", KEY, "alice"),
+        AutoCreateRecord("delete", KEY, "system:enmasse"),
     )
     assert made == {
         **{"time": "2026-11-01T00:00:00Z", "who": "alice", "verb": "create", "namespace": "shop"},
@@ -37,9 +39,11 @@ def test_a_deed_is_written_with_the_user_it_was_done_for(tmp_path: Path) -> None
     assert (gone["who"], gone["verb"], gone["status"]) == ("system:enmasse", "delete", 200)
 
 
-def test_refusals_are_written_with_their_reason_and_bounded(tmp_path: Path) -> None:
+def test_refused_automatic_creation_is_audited_at_a_bounded_rate(tmp_path: Path) -> None:
     error = Exhausted(Code.QUOTA_EXCEEDED, "no room", faults=[Fault("spec.plan", "no room")])
-    refused = written(tmp_path, *[Deed("create", KEY, None, error)] * (REFUSED_A_SECOND + 5))
+    refused = written(
+        tmp_path, *[AutoCreateRecord("create", KEY, None, error)] * (REFUSED_A_SECOND + 5)
+    )
     assert len(refused) == REFUSED_A_SECOND
     assert refused[0]["who"] == "system:anonymous"
     assert (refused[0]["decision"], refused[0]["status"]) == ("refused", 403)

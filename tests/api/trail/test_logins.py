@@ -1,4 +1,4 @@
-"""The trail of logins: what is written of those who come in and of those who are refused."""
+"""The login trail: records of accepted and of refused logins and links."""
 
 import json
 from pathlib import Path
@@ -68,10 +68,10 @@ def kept(tmp_path: Path) -> Trail:
     return Trail(tmp_path)
 
 
-def test_it_says_who_where_how_and_from_where(kept: Trail) -> None:
-    kept.trail.tell(OPENED)
-    kept.trail.tell(REFUSED)
-    kept.trail.tell(OPENED | {"user": None, "mechanism": None, "peer": None})
+def test_login_record_names_user_space_mechanism_and_source(kept: Trail) -> None:
+    kept.trail.write(OPENED)
+    kept.trail.write(REFUSED)
+    kept.trail.write(OPENED | {"user": None, "mechanism": None, "peer": None})
     came, refused, nameless = kept.written()
     assert came == {
         "time": "2026-01-01T00:00:00Z",
@@ -98,43 +98,43 @@ def test_it_says_who_where_how_and_from_where(kept: Trail) -> None:
     assert not {"from", "mechanism"} & nameless.keys()
 
 
-def test_what_is_no_login_is_not_written(kept: Trail) -> None:
-    kept.trail.tell({"atMs": 0, "event": "closed", "condition": None})
-    kept.trail.tell(OPENED | {"transport": "local"})
+def test_events_other_than_logins_are_not_recorded(kept: Trail) -> None:
+    kept.trail.write({"atMs": 0, "event": "closed", "condition": None})
+    kept.trail.write(OPENED | {"transport": "local"})
     assert kept.written() == []
 
 
-def test_a_flood_of_refusals_is_counted_and_keeps_nobody_out_of_the_trail(kept: Trail) -> None:
+def test_refused_logins_beyond_the_rate_are_counted_and_hide_no_accepted_login(kept: Trail) -> None:
     for _ in range(1000):
-        kept.trail.tell(REFUSED)
-    kept.trail.tell(OPENED)
+        kept.trail.write(REFUSED)
+    kept.trail.write(OPENED)
     assert len(kept.written()) == REFUSED_A_SECOND + 1
     kept.clock.advance(1)
-    kept.trail.tell(REFUSED)
+    kept.trail.write(REFUSED)
     assert kept.written()[-1]["unwritten"] == 1000 - REFUSED_A_SECOND
     for _ in range(ACCEPTED_A_SECOND + 5):
-        kept.trail.tell(OPENED)
+        kept.trail.write(OPENED)
     kept.clock.advance(1)
-    kept.trail.tell(OPENED)
+    kept.trail.write(OPENED)
     assert kept.written()[-1]["unwritten"] == 5
 
 
-def test_a_name_is_cut_and_stays_one_line(kept: Trail) -> None:
-    kept.trail.tell(REFUSED | {"user": "m\n" * 1000})
+def test_long_user_name_is_truncated_to_one_line(kept: Trail) -> None:
+    kept.trail.write(REFUSED | {"user": "m\n" * 1000})
     (record,) = kept.written()
     assert len(record["who"]) == 500
 
 
-def test_a_disk_that_refuses_stops_nobody(kept: Trail, tmp_path: Path) -> None:
+def test_login_trail_continues_after_a_failed_write(kept: Trail, tmp_path: Path) -> None:
     (tmp_path / "logins.log").mkdir()
-    kept.trail.tell(OPENED)
+    kept.trail.write(OPENED)
     (tmp_path / "logins.log").rmdir()
-    kept.trail.tell(OPENED)
+    kept.trail.write(OPENED)
     assert len(kept.written()) == 1
 
 
-async def test_it_is_read_over_the_api(served: Served, logins: RotatedFile) -> None:
-    LoginTrail(logins, served.clock).tell(OPENED)
+async def test_login_trail_is_readable_over_the_api(served: Served, logins: RotatedFile) -> None:
+    LoginTrail(logins, served.clock).write(OPENED)
     answer = await served.http.get(PATH, params={"of": "logins"})
     assert [json.loads(line)["who"] for line in answer.text.splitlines()] == ["alice"]
     assert '"alice"' not in (await served.http.get(PATH)).text
@@ -142,8 +142,8 @@ async def test_it_is_read_over_the_api(served: Served, logins: RotatedFile) -> N
     assert wrong.status_code == 422
 
 
-def test_refused_links_are_written_with_their_address(kept: Trail) -> None:
-    kept.trail.tell(LINK)
+def test_refused_attach_is_recorded_with_its_address(kept: Trail) -> None:
+    kept.trail.write(LINK)
     assert kept.written() == [
         {
             "time": "2026-01-01T00:00:02Z",
@@ -159,12 +159,12 @@ def test_refused_links_are_written_with_their_address(kept: Trail) -> None:
     ]
 
 
-def test_a_flood_of_refused_links_is_counted_and_hides_no_login(kept: Trail) -> None:
+def test_refused_links_beyond_the_rate_are_counted_and_hide_no_login(kept: Trail) -> None:
     for number in range(LINKS_A_SECOND + 90):
-        kept.trail.tell(LINK | {"address": f"a{number}" * 400})
-    kept.trail.tell(REFUSED)
+        kept.trail.write(LINK | {"address": f"a{number}" * 400})
+    kept.trail.write(REFUSED)
     kept.clock.advance(1)
-    kept.trail.tell(LINK)
+    kept.trail.write(LINK)
     written = kept.written()
     assert [one["verb"] for one in written] == [*["attach"] * LINKS_A_SECOND, "connect", "attach"]
     assert written[-1]["unwritten"] == 90

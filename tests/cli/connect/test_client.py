@@ -1,4 +1,4 @@
-"""The commands' client of the API: what it makes of refusals and of silence."""
+"""The API client of the commands: refusals, timeouts, waits and retries."""
 
 import http.server
 import json
@@ -26,7 +26,7 @@ from enmasse.cli.connect.client import Api
 
 
 class Answers(http.server.BaseHTTPRequestHandler):
-    """A server that gives the answers it was told to give, one after the other."""
+    """A server that returns prepared responses in order."""
 
     answers: list[tuple[int, bytes]]
     asked: list[str]
@@ -69,7 +69,7 @@ def server() -> Iterator[tuple[type[Answers], str]]:
         Unavailable(Code.NOT_AVAILABLE, "later"),
     ],
 )
-def test_a_refusal_is_the_error_it_was_on_the_other_side(
+def test_api_client_raises_the_error_of_the_server(
     server: tuple[type[Answers], str], error: EnMasseError
 ) -> None:
     handler, url = server
@@ -83,21 +83,25 @@ def test_a_refusal_is_the_error_it_was_on_the_other_side(
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"{}", b"[]", b'{"details": {"code": 3}}'])
-def test_a_server_that_is_not_ours_is_named(server: tuple[type[Answers], str], body: bytes) -> None:
+def test_api_client_names_a_server_that_is_not_enmasse(
+    server: tuple[type[Answers], str], body: bytes
+) -> None:
     handler, url = server
     handler.answers = [(404, body)]
     with Api(url, "token") as api, pytest.raises(PeerError, match=url):
         api.connections()
 
 
-def test_a_server_that_does_not_answer_is_named() -> None:
+def test_api_client_names_an_unreachable_server() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
     with Api(url, "token") as api, pytest.raises(Unavailable, match=f"{url} does not answer"):
         api.connections()
 
 
-def test_waiting_ends_with_what_it_waits_for(server: tuple[type[Answers], str]) -> None:
+def test_wait_ready_fails_with_the_status_messages_or_on_deletion(
+    server: tuple[type[Answers], str],
+) -> None:
     handler, url = server
     document = {
         "kind": "Address",
@@ -132,7 +136,7 @@ def test_the_platform_is_found_through_its_folder(tmp_path: Path) -> None:
 
 
 def a_status(code: int, reason: str, **details: Any) -> bytes:
-    """What a Kubernetes server says, which knows no codes of ours."""
+    """The status of a Kubernetes server, without the codes of EnMasse."""
     status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "so it is",
               "reason": reason, "code": code} | details  # fmt: skip
     return json.dumps(status).encode()
@@ -150,7 +154,7 @@ def a_status(code: int, reason: str, **details: Any) -> bytes:
         (500, "InternalError", Unavailable, Code.NOT_AVAILABLE),
     ],
 )
-def test_a_kubernetes_server_is_understood(
+def test_status_of_a_kubernetes_server_maps_to_an_error(
     server: tuple[type[Answers], str],
     status: int,
     reason: str,
@@ -166,7 +170,7 @@ def test_a_kubernetes_server_is_understood(
     assert [str(fault) for fault in refusal.value.faults] == ["spec.type: bad"]
 
 
-def test_what_a_kubernetes_list_leaves_out_is_filled_in(
+def test_kind_and_version_of_kubernetes_list_items_are_added(
     server: tuple[type[Answers], str],
 ) -> None:
     handler, url = server
@@ -191,7 +195,7 @@ def a_document(version: str, **metadata: str) -> dict[str, Any]:
     }
 
 
-def test_an_apply_names_the_version_it_has_seen_and_tries_again(
+def test_apply_sends_the_version_it_read_and_retries_on_conflict(
     server: tuple[type[Answers], str],
 ) -> None:
     handler, url = server
@@ -209,7 +213,7 @@ def test_an_apply_names_the_version_it_has_seen_and_tries_again(
     assert [one.split()[0] for one in handler.asked] == ["GET", "PUT", "GET", "PUT"]
     versions = [json.loads(body)["metadata"]["resourceVersion"] for body in handler.sent]
     assert versions == ["5", "6"]
-    # Who names a version means that one.
+    # A document with a version is not retried with another one.
     handler.answers = [
         (200, json.dumps(a_document("8")).encode()),
         (409, a_status(409, "Conflict")),
@@ -218,7 +222,7 @@ def test_an_apply_names_the_version_it_has_seen_and_tries_again(
         api.apply("addresses", a_document("5"))
 
 
-def test_a_watch_that_a_server_ends_with_an_error_is_told(
+def test_error_event_of_a_watch_is_raised(
     server: tuple[type[Answers], str],
 ) -> None:
     handler, url = server
@@ -229,7 +233,7 @@ def test_a_watch_that_a_server_ends_with_an_error_is_told(
         api.wait_ready("addresses", document)
 
 
-def test_what_was_changed_is_waited_for_and_not_what_was_before(
+def test_wait_ready_requires_the_current_generation(
     server: tuple[type[Answers], str],
 ) -> None:
     handler, url = server

@@ -1,4 +1,4 @@
-"""Contexts: named platforms, and which one is meant."""
+"""Contexts: named platforms, and the selection of one."""
 
 import base64
 import json
@@ -39,7 +39,7 @@ def token_file(tmp_path: Path) -> Path:
     return file
 
 
-def test_the_first_one_is_the_current_one(no_contexts: Path, token_file: Path) -> None:
+def test_first_context_becomes_the_current_one(no_contexts: Path, token_file: Path) -> None:
     enmasse("context", "set", "shop", "--server", "http://a:1", "--token-file", str(token_file))
     enmasse("context", "set", "here", "--data", "/data", "--namespace", "n", "--space", "s")
     shown = json.loads(enmasse("context", "list", "--output", "json"))
@@ -56,14 +56,14 @@ def test_the_first_one_is_the_current_one(no_contexts: Path, token_file: Path) -
     ]
 
 
-def test_what_is_not_given_stays(token_file: Path) -> None:
+def test_context_set_preserves_omitted_settings(token_file: Path) -> None:
     enmasse("context", "set", "shop", "--server", "http://a:1", "--token-file", str(token_file))
     enmasse("context", "set", "shop", "--space", "s")
     kept = contexts.load().named("shop")
     assert (kept.server, kept.space) == ("http://a:1", "s")
 
 
-def test_everything_is_for_the_owner_alone(no_contexts: Path) -> None:
+def test_context_files_are_readable_only_by_their_owner(no_contexts: Path) -> None:
     enmasse("context", "set", "shop", "--server", "https://a:1", "--token", "-", stdin="t0ken\n")
     assert mode(no_contexts) == 0o700
     assert {path.name: mode(path) for path in no_contexts.iterdir()} == {
@@ -85,14 +85,14 @@ def test_everything_is_for_the_owner_alone(no_contexts: Path) -> None:
         (["set", "a", "--server", "http://b", "--token", "-", "--data", "/d"], "one of the two"),
     ],
 )
-def test_wrong_usage_is_told(words: list[str], says: str) -> None:
+def test_context_set_with_wrong_options_exits_2(words: list[str], says: str) -> None:
     answer = runner.invoke(app, ["context", *words], input="t")
     assert answer.exit_code == 2
     assert says in " ".join(answer.stderr.replace("│", " ").split())
     assert contexts.load().contexts == {}
 
 
-def test_a_name_with_a_slip_gets_a_hint(token_file: Path) -> None:
+def test_mistyped_context_name_gets_a_hint(token_file: Path) -> None:
     enmasse("context", "set", "shop", "--data", "/data")
     answer = runner.invoke(app, ["context", "use", "shpo"])
     assert answer.exit_code == 3
@@ -102,7 +102,7 @@ def test_a_name_with_a_slip_gets_a_hint(token_file: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["contexts: [", "contexts: {a: {sever: x}}", "current: [1]"])
-def test_a_broken_file_is_named_and_keeps_nobody_from_starting(
+def test_broken_context_file_is_named_and_does_not_block_settings(
     no_contexts: Path, text: str
 ) -> None:
     no_contexts.mkdir(parents=True)
@@ -112,7 +112,7 @@ def test_a_broken_file_is_named_and_keeps_nobody_from_starting(
     assert "enmasse" in enmasse("settings")
 
 
-def test_a_kubeconfig_is_taken_over(no_contexts: Path, tmp_path: Path) -> None:
+def test_context_set_imports_a_kubeconfig(no_contexts: Path, tmp_path: Path) -> None:
     document = {
         "clusters": [
             {
@@ -143,7 +143,7 @@ def test_a_kubeconfig_is_taken_over(no_contexts: Path, tmp_path: Path) -> None:
     assert "not a kubeconfig with a current context" in answer.stderr
 
 
-def test_a_secret_that_others_can_read_is_refused(token_file: Path) -> None:
+def test_secret_file_readable_by_others_is_refused(token_file: Path) -> None:
     assert contexts.secret(token_file) == "secret"
     token_file.chmod(0o640)
     with pytest.raises(Denied, match=f"chmod 600 {token_file}"):
@@ -160,7 +160,7 @@ def test_a_secret_that_others_can_read_is_refused(token_file: Path) -> None:
         ("amqps://mq", "amqps://mq"),
     ],
 )
-def test_the_password_of_the_messaging_server_is_in_its_file(
+def test_messaging_url_gets_the_password_from_its_file(
     token_file: Path, url: str, means: str
 ) -> None:
     token_file.write_text("p@ss/\n")
@@ -168,7 +168,7 @@ def test_the_password_of_the_messaging_server_is_in_its_file(
     assert contexts.messaging_url(context) == means
 
 
-def test_commands_are_about_the_context(shop: Obeying, tmp_path: Path) -> None:
+def test_commands_use_the_selected_context(shop: Obeying, tmp_path: Path) -> None:
     server = f"http://127.0.0.1:{shop.listener.getsockname()[1]}"
     shop.token.chmod(0o600)
     enmasse("context", "set", "shop", "--server", server, "--token-file", str(shop.token))
@@ -177,7 +177,7 @@ def test_commands_are_about_the_context(shop: Obeying, tmp_path: Path) -> None:
     assert runner.invoke(app, ["--context", "other", "get", "addresses"]).exit_code == 7
     answer = runner.invoke(app, ["get", "addresses"], env={"ENMASSE_CONTEXT": "other"})
     assert answer.exit_code == 7
-    # What is said outright holds before what a context says.
+    # An explicit option overrides the context.
     answer = runner.invoke(app, ["get", "addresses", "--data", str(tmp_path)])
     assert answer.exit_code == 7
     shop.token.chmod(0o644)
@@ -185,7 +185,7 @@ def test_commands_are_about_the_context(shop: Obeying, tmp_path: Path) -> None:
     assert (refused.exit_code, "chmod 600" in refused.stderr) == (4, True)
 
 
-def test_the_space_and_namespace_of_a_context_are_meant(shop: Obeying) -> None:
+def test_commands_default_to_the_space_and_namespace_of_the_context(shop: Obeying) -> None:
     server = f"http://127.0.0.1:{shop.listener.getsockname()[1]}"
     shop.token.chmod(0o600)
     place = ("--server", server, "--token-file", str(shop.token))
@@ -196,7 +196,7 @@ def test_the_space_and_namespace_of_a_context_are_meant(shop: Obeying) -> None:
     assert "address space 'none' not found" in refused.stderr
 
 
-def test_messages_go_where_the_context_says(token_file: Path) -> None:
+def test_messaging_commands_use_the_url_of_the_context(token_file: Path) -> None:
     enmasse("context", "set", "shop", "--url", "amqp://mq.example.com:5672", "--data", "/data")
     assert Server(None, None, None, None).found_url() == "amqp://mq.example.com:5672"
     assert Server(None, None, None, None).pids() == []
@@ -205,14 +205,14 @@ def test_messages_go_where_the_context_says(token_file: Path) -> None:
         Server(None, token_file.parent, None, None).found_url()
 
 
-def test_an_authority_that_is_not_there_is_named(token_file: Path) -> None:
+def test_missing_ca_file_of_a_context_is_named(token_file: Path) -> None:
     context = Context(server="https://a:1", token_file=str(token_file), ca="/none.crt")
     contexts.save(contexts.Contexts(current="a", contexts={"a": context}))
     with pytest.raises(Missing, match=r"CA /none\.crt"):
         Api.find(None, None, None)
 
 
-def test_a_context_of_the_api_alone_says_how_it_gets_a_messaging_server(token_file: Path) -> None:
+def test_context_without_a_messaging_url_names_the_remedy(token_file: Path) -> None:
     place = ("--server", "https://mq.example.com:6443", "--token-file", str(token_file))
     enmasse("context", "set", "shop", *place)
     with pytest.raises(Missing, match="enmasse context set NAME --url"):

@@ -1,4 +1,4 @@
-"""What a listening address means."""
+"""Listening addresses: reachability, names, URLs and origins."""
 
 import socket
 
@@ -25,11 +25,11 @@ from enmasse.cli.connect.network import check_host, names_of, origins_of, url
         ("localhost.example.com", False),
     ],
 )
-def test_who_can_reach_it(host: str, alone: bool) -> None:
+def test_loopback_hosts_are_recognized(host: str, alone: bool) -> None:
     assert is_loopback(host) is alone
 
 
-def test_a_server_answers_to_its_names() -> None:
+def test_server_names_cover_loopback_hostname_and_address() -> None:
     loopback = {"localhost", "127.0.0.1", "::1"}
     assert set(names_of("127.0.0.1")) == loopback
     assert set(names_of("0.0.0.0")) == loopback | {socket.gethostname()}
@@ -46,24 +46,24 @@ def test_a_server_answers_to_its_names() -> None:
         ("mq.example.com", "amqp://mq.example.com:5672"),
     ],
 )
-def test_a_url_is_one_that_this_machine_can_use(host: str, expected: str) -> None:
+def test_url_of_a_wildcard_host_uses_loopback(host: str, expected: str) -> None:
     assert url("amqp", host, 5672) == expected
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0", "::1"])
-def test_this_machines_addresses_can_be_listened_on(host: str) -> None:
+def test_local_hosts_pass_the_listen_check(host: str) -> None:
     check_host(host)
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "no.such.host.invalid"])
-def test_a_host_that_is_not_this_machine_is_named_with_the_mend(host: str) -> None:
+def test_foreign_host_fails_the_listen_check_with_a_remedy(host: str) -> None:
     with pytest.raises(
         Unavailable, match=f"cannot listen on {host}: .*; set --host to an address of this"
     ):
         check_host(host)
 
 
-def test_origins_of_the_api_leave_out_default_ports() -> None:
+def test_api_origins_omit_default_port_numbers() -> None:
     origins = origins_of(names_of("127.0.0.1"), {"http": 8080, "https": 443})
     assert set(origins) == {
         "http://localhost:8080",

@@ -1,4 +1,4 @@
-"""Whom commands trust: the authority of the address space, and nobody else."""
+"""Commands trust only the authority of the address space."""
 
 import base64
 import socket
@@ -30,7 +30,7 @@ def space(authority: Authority, port: int) -> dict[str, Any]:
 
 @contextmanager
 def serving(folder: Path, authority: Authority, name: str, made: datetime) -> Iterator[int]:
-    """A server that shows a certificate to one client."""
+    """A TLS server for one client; yields the number of its listener."""
     key = signing.new_key()
     chain_file, key_file = folder / "chain.pem", folder / "key.pem"
     chain_file.write_text(
@@ -67,7 +67,7 @@ def serving(folder: Path, authority: Authority, name: str, made: datetime) -> It
         ("shop.north", 0, False, "verify failed"),
     ],
 )
-def test_tls_is_tried_as_a_client_does_that_trusts_the_space_alone(
+def test_handshake_check_trusts_only_the_authority_of_the_space(
     tmp_path: Path, name: str, days: int, trusted: bool, words: str | None
 ) -> None:
     authority = signing.new_authority("of the space", NOW - timedelta(days=600))
@@ -77,7 +77,7 @@ def test_tls_is_tried_as_a_client_does_that_trusts_the_space_alone(
     assert (problem is None) if words is None else (problem and words in problem)
 
 
-def test_who_cannot_be_reached_or_says_nothing_is_no_trouble() -> None:
+def test_unreachable_endpoint_or_empty_status_is_no_handshake_problem() -> None:
     authority = signing.new_authority("of the space", NOW)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
@@ -86,7 +86,7 @@ def test_who_cannot_be_reached_or_says_nothing_is_no_trouble() -> None:
     assert of_space(silent) is None and handshake_problem(silent) is None
 
 
-def test_the_authorities_are_in_a_file_for_as_long_as_they_are_needed() -> None:
+def test_authority_file_exists_only_within_its_context() -> None:
     trust = of_space(space(signing.new_authority("of the space", NOW), 1))
     assert trust is not None and trust.server_name == "shop.north"
     with trust.file() as file:

@@ -35,7 +35,7 @@ def run(up: Platform, *words: str, stdin: str = "") -> subprocess.CompletedProce
 
 @contextmanager
 def beside(up: Platform, *words: str) -> Iterator[subprocess.Popen[str]]:
-    """Run a command beside others; it ends with the block."""
+    """Run a command in the background until the block ends."""
     with subprocess.Popen(
         [ENMASSE, *words], env=up.environment, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -45,14 +45,14 @@ def beside(up: Platform, *words: str) -> Iterator[subprocess.Popen[str]]:
             process.terminate()
 
 
-def test_what_is_sent_is_received(up: Platform) -> None:
+def test_sent_message_is_received(up: Platform) -> None:
     with beside(up, "receive", "anycast", "--count", "1") as receiver:
         sent = run(up, "send", "anycast", "--body", "one espresso")
         assert receiver.communicate(timeout=TIMEOUT_S)[0] == "one espresso\n"
     assert (sent.returncode, sent.stdout) == (0, "1 accepted\n")
 
 
-def test_lines_become_messages_with_properties(up: Platform) -> None:
+def test_each_input_line_becomes_a_message_with_properties(up: Platform) -> None:
     with beside(up, "receive", "anycast", "--count", "3", "--output", "json") as receiver:
         sent = run(
             up, "send", "anycast", "--body", "-", "--durable", "--output", "json",
@@ -71,7 +71,7 @@ def test_lines_become_messages_with_properties(up: Platform) -> None:
     ]
 
 
-def test_many_are_sent_at_a_size_and_a_rate(up: Platform) -> None:
+def test_send_honours_count_size_and_rate(up: Platform) -> None:
     with beside(up, "receive", "anycast", "--count", "300") as receiver:
         sent = run(up, "send", "anycast", "--count", "300", "--size", "100", "--rate", "2000")
         lines = receiver.communicate(timeout=TIMEOUT_S)[0].splitlines()
@@ -79,7 +79,7 @@ def test_many_are_sent_at_a_size_and_a_rate(up: Platform) -> None:
     assert [len(line) for line in lines] == [100] * 300
 
 
-def test_what_is_not_accepted_is_exit_code_1(up: Platform) -> None:
+def test_send_exits_1_if_a_message_is_not_accepted(up: Platform) -> None:
     with beside(up, "receive", "anycast", "--count", "2", "--settle", "reject") as receiver:
         sent = run(up, "send", "anycast", "--count", "2")
         receiver.communicate(timeout=TIMEOUT_S)
@@ -87,7 +87,7 @@ def test_what_is_not_accepted_is_exit_code_1(up: Platform) -> None:
     assert sent.stdout.startswith("2 rejected\n")
 
 
-def test_requests_are_answered(up: Platform) -> None:
+def test_respond_replies_to_requests(up: Platform) -> None:
     with beside(up, "respond", "anycast", "--count", "3") as responder:
         asked = run(up, "request", "anycast", "--body", "how many?", "--count", "2")
         again = run(up, "request", "anycast", "--body", "and now?")
@@ -97,14 +97,14 @@ def test_requests_are_answered(up: Platform) -> None:
     assert said == "3 accepted\n"
 
 
-def test_what_is_sent_settled_is_called_so(up: Platform) -> None:
+def test_send_reports_settled_messages(up: Platform) -> None:
     with beside(up, "receive", "anycast", "--count", "2") as receiver:
         sent = run(up, "send", "anycast", "--settle", "--count", "2")
         receiver.communicate(timeout=TIMEOUT_S)
     assert (sent.returncode, sent.stdout) == (0, "2 sent settled\n")
 
 
-def test_sending_gives_up_when_nobody_receives(up: Platform) -> None:
+def test_send_times_out_without_a_receiver(up: Platform) -> None:
     refused = run(up, "send", "anycast", "--timeout", "0.1")
     assert refused.returncode == 7
     assert (
@@ -113,7 +113,7 @@ def test_sending_gives_up_when_nobody_receives(up: Platform) -> None:
     )
 
 
-def test_receiving_ends_when_nothing_comes(up: Platform) -> None:
+def test_receive_ends_after_its_timeout_without_messages(up: Platform) -> None:
     ended = run(up, "receive", "anycast", "--timeout", "0.1")
     assert (ended.returncode, ended.stdout) == (0, "")
     short = run(up, "receive", "anycast", "--timeout", "0.1", "--count", "1")
@@ -134,7 +134,7 @@ def test_T_EP_1_tls_is_trusted_through_the_platforms_ca(up: Platform, tmp_path: 
     assert len(stranger.stderr.splitlines()) == 1
 
 
-def test_an_undeclared_address_is_not_found(up: Platform) -> None:
+def test_messaging_commands_exit_3_for_an_undeclared_address(up: Platform) -> None:
     for command in ("send", "receive", "request"):
         refused = run(up, command, "nowhere")
         assert refused.returncode == 3, refused.stderr
@@ -142,7 +142,7 @@ def test_an_undeclared_address_is_not_found(up: Platform) -> None:
         assert len(refused.stderr.splitlines()) == 1
 
 
-def test_a_server_that_is_not_there_is_not_reachable(up: Platform) -> None:
+def test_absent_server_is_reported_as_unreachable(up: Platform) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         url = f"amqp://127.0.0.1:{taken.getsockname()[1]}"
     for command in ("send", "bench"):
@@ -153,7 +153,7 @@ def test_a_server_that_is_not_there_is_not_reachable(up: Platform) -> None:
     assert wrong.returncode == 1
 
 
-def test_a_server_that_says_nothing_is_not_reachable(up: Platform) -> None:
+def test_silent_server_is_reported_as_unreachable(up: Platform) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"amqp://127.0.0.1:{silent.getsockname()[1]}"
         refused = run(up, "receive", "anycast", "--timeout", "0.1", "--url", url)
@@ -161,7 +161,7 @@ def test_a_server_that_says_nothing_is_not_reachable(up: Platform) -> None:
     assert refused.stderr.startswith("enmasse: the server did not answer within 5 s")
 
 
-def test_with_several_spaces_a_command_names_its_own(tmp_path: Path) -> None:
+def test_messaging_command_selects_its_space_among_several(tmp_path: Path) -> None:
     with running(tmp_path) as up:
         up.enmasse("create", "addressspace", "shop")
         up.enmasse("create", "address", "orders", "--type", "anycast", "--space", "shop")
@@ -186,7 +186,7 @@ def test_with_several_spaces_a_command_names_its_own(tmp_path: Path) -> None:
         assert "messages_per_s" in run(up, "bench", "orders", *load).stdout
 
 
-def test_the_load_tool_reports_what_it_measured(up: Platform) -> None:
+def test_bench_reports_its_measurements(up: Platform) -> None:
     measured = run(
         up, "bench", "anycast", "--duration", "0.5", "--warmup", "0.1", "--output", "json"
     )
@@ -223,7 +223,7 @@ def events(up: Platform) -> str:
 
 
 def read(up: Platform, address: str, *words: str) -> list[tuple[int, int]]:
-    """Read what a stream has; partitions and offsets."""
+    """Read a stream; return partitions and offsets."""
     got = run(up, "receive", address, *words, "--timeout", "2", "--output", "json")
     assert got.returncode == 0, got.stderr
     found = [json.loads(line)["annotations"] for line in got.stdout.splitlines()]
@@ -241,9 +241,7 @@ def test_a_stream_is_read_from_an_offset_or_a_time(up: Platform, events: str) ->
     assert read(up, events) == read(up, events, "--partition", "1") == []
 
 
-def test_a_place_in_a_stream_that_cannot_be_is_told_with_the_option(
-    up: Platform, events: str
-) -> None:
+def test_invalid_stream_offset_or_partition_is_refused(up: Platform, events: str) -> None:
     several = run(up, "receive", events, "--offset", "1")
     assert several.returncode == 1, several
     assert "enmasse:stream-partition" in several.stderr
@@ -258,7 +256,7 @@ def test_a_place_in_a_stream_that_cannot_be_is_told_with_the_option(
         assert "--offset" in wrong.stderr
 
 
-def test_what_an_address_is_and_has_is_asked_of_the_node(up: Platform, events: str) -> None:
+def test_management_read_returns_depth_and_partitions(up: Platform, events: str) -> None:
     properties = ("operation=READ", "type=enmasse.address", f"name={events}")
     words = [word for one in properties for word in ("-p", one)]
     asked = run(up, "request", "$management", *words, "--output", "json")

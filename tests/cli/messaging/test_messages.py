@@ -1,4 +1,4 @@
-"""From options to messages."""
+"""Messages built from options."""
 
 import io
 import itertools
@@ -10,14 +10,14 @@ from enmasse.cli.messaging.messages import Template
 from enmasse.messaging import Data, Header, Properties, Value
 
 
-def test_one_text_is_one_message() -> None:
+def test_one_body_makes_one_message() -> None:
     (message,) = Template().messages("hello", None, None)
     assert message.body == Value("hello")
     assert message.header is None
     assert next(iter(Template().messages(None, None, None))).body == Value("")
 
 
-def test_a_size_is_that_many_bytes() -> None:
+def test_size_option_sets_the_body_length() -> None:
     sizes = [0, 1, 7, 8, 9, 1000]
     made = [next(Template().messages(None, size, 1)).body for size in sizes]
     assert [len(body.content) for body in made if isinstance(body, Data)] == sizes
@@ -35,7 +35,7 @@ def test_each_line_of_stdin_is_a_message(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(list(Template().messages("-", None, 2))) == 2
 
 
-def test_stdin_is_read_as_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stdin_is_read_lazily_line_by_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", (f"{number}\n" for number in itertools.count()))
     messages = Template().messages("-", None, None)
     assert [next(messages).body for _ in range(3)] == [Value("0"), Value("1"), Value("2")]
@@ -57,12 +57,12 @@ def test_properties_and_durability_are_on_every_message() -> None:
 
 
 @pytest.mark.parametrize("assignment", ["", "name", "=value"])
-def test_what_is_no_assignment_is_wrong_usage(assignment: str) -> None:
+def test_malformed_assignment_is_wrong_usage(assignment: str) -> None:
     with pytest.raises(typer.BadParameter, match="write name=value"):
         Template.of([assignment], False)
 
 
-def test_a_text_and_a_size_do_not_go_together() -> None:
+def test_body_and_size_options_exclude_each_other() -> None:
     with pytest.raises(typer.BadParameter, match="not both"):
         Template().messages("x", 1, 1)
 
@@ -87,7 +87,7 @@ def test_header_properties_and_annotations_are_on_every_message() -> None:
         }
 
 
-def test_a_content_type_is_that_of_bytes() -> None:
+def test_content_type_makes_a_data_body() -> None:
     template = Template.of(None, False, standard=Properties(content_type="application/json"))
     (message,) = template.messages('{"a": 1}', None, None)
     assert message.body == Data((b'{"a": 1}',))
@@ -102,7 +102,7 @@ def test_a_content_type_is_that_of_bytes() -> None:
         ("ttl", "2000h", "at most 49 days"),
     ],
 )
-def test_what_is_no_time_is_wrong_usage(option: str, text: str, said: str) -> None:
+def test_invalid_duration_option_is_wrong_usage(option: str, text: str, said: str) -> None:
     with pytest.raises(typer.BadParameter, match=said) as refusal:
         Template.of(None, False, **{option: text})  # type: ignore[arg-type]
     assert refusal.value.param_hint == f"--{option}"

@@ -1,4 +1,4 @@
-"""Sending and receiving, with a session that is none."""
+"""Sending and receiving with a fake session."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
@@ -38,7 +38,7 @@ class Delivery:
 
 
 class Session:
-    """Messages in, messages out, and what was said of them."""
+    """A fake session: arriving messages, sent messages and their outcomes."""
 
     def __init__(self, *arriving: Message, outcomes: list[Outcome] | None = None) -> None:
         self.deliveries = [Delivery(message) for message in arriving]
@@ -99,7 +99,7 @@ def texts(count: int) -> list[Message]:
     return [Message.of(str(number)) for number in range(count)]
 
 
-async def test_every_message_is_sent_and_its_outcome_counted() -> None:
+async def test_send_counts_the_outcome_of_every_message() -> None:
     session: Any = Session(outcomes=[Accepted(), Released(), Rejected("amqp:not-found", "gone")])
     done: list[None] = []
     tally = await transfer.send(
@@ -113,7 +113,7 @@ async def test_every_message_is_sent_and_its_outcome_counted() -> None:
     assert session.left_open == 0
 
 
-async def test_what_is_on_the_way_is_bounded() -> None:
+async def test_send_bounds_unsettled_messages() -> None:
     session: Any = Session()
     tally = await transfer.send(session, "orders", texts(2500), Pace(TestClock()))
     assert tally.outcomes == {"accepted": 2500}
@@ -121,13 +121,13 @@ async def test_what_is_on_the_way_is_bounded() -> None:
     assert session.in_flight_max == transfer.IN_FLIGHT_MAX
 
 
-async def test_a_rate_is_kept_from_the_start() -> None:
+async def test_send_honours_the_rate_from_the_first_message() -> None:
     clock = TestClock()
     await transfer.send(Session(), "orders", texts(21), Pace(clock, rate=10))  # type: ignore[arg-type]
     assert clock.elapsed_s == pytest.approx(2.0)
 
 
-async def test_messages_can_be_sent_settled() -> None:
+async def test_send_transfers_messages_settled_on_request() -> None:
     session: Any = Session()
     tally = await transfer.send(session, "orders", texts(2), Pace(TestClock()), settled=True)
     assert [settled for _, _, settled in session.sent] == [True, True]
@@ -136,17 +136,17 @@ async def test_messages_can_be_sent_settled() -> None:
     assert summary(tally) == "2 sent settled"
 
 
-async def test_sending_gives_up_when_nobody_takes() -> None:
-    class Stuck(Session):
+async def test_send_times_out_without_an_outcome() -> None:
+    class SessionWithoutOutcomes(Session):
         async def post(self, message: Message, *, settled: bool = False) -> Awaitable[Outcome]:
             return asyncio.get_running_loop().create_future()
 
     with pytest.raises(Unavailable, match="no message was accepted for 0.01 s; check that"):
         pace = Pace(TestClock(), timeout_s=0.01)
-        await transfer.send(Stuck(), "orders", texts(1), pace)  # type: ignore[arg-type]
+        await transfer.send(SessionWithoutOutcomes(), "orders", texts(1), pace)  # type: ignore[arg-type]
 
 
-async def test_messages_are_taken_and_settled() -> None:
+async def test_receive_settles_the_requested_number_of_messages() -> None:
     session: Any = Session(*texts(3))
     taken: list[str] = []
     count = await transfer.receive(
@@ -155,17 +155,17 @@ async def test_messages_are_taken_and_settled() -> None:
     assert count == 2
     assert taken == ["0", "1"]
     assert [delivery.outcome for delivery in session.deliveries] == [Released(), Released(), None]
-    assert session.count == 2, "no more is asked for than is wanted"
+    assert session.count == 2, "the receiver requests only the wanted messages"
     assert session.left_open == 0
 
 
-async def test_receiving_ends_when_it_is_quiet() -> None:
+async def test_receive_ends_after_its_idle_timeout() -> None:
     session: Any = Session(*texts(2))
     assert await transfer.receive(session, "orders", print, timeout_s=0.01) == 2
     assert [delivery.outcome for delivery in session.deliveries] == [Accepted()] * 2
 
 
-async def test_replies_are_taken_in_order() -> None:
+async def test_request_returns_replies_in_order() -> None:
     replies: list[str] = []
     await transfer.request(
         Session(),  # type: ignore[arg-type]
@@ -177,7 +177,7 @@ async def test_replies_are_taken_in_order() -> None:
     assert replies == ["re: 0", "re: 1"]
 
 
-async def test_no_reply_is_an_error_that_says_so() -> None:
+async def test_request_without_a_reply_raises_unavailable() -> None:
     with pytest.raises(Unavailable, match="no reply from 'silent' within 0.01 s"):
         await transfer.request(
             Session(),  # type: ignore[arg-type]
@@ -188,7 +188,7 @@ async def test_no_reply_is_an_error_that_says_so() -> None:
         )
 
 
-async def test_requests_are_answered_where_they_say() -> None:
+async def test_respond_sends_each_reply_to_its_reply_address() -> None:
     session: Any = Session(
         Message(Value("a"), Properties(message_id="m1", reply_to="here")),
         Message(Value("b"), Properties(message_id="m2", correlation_id=7, reply_to="there")),

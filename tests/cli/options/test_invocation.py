@@ -23,17 +23,17 @@ from enmasse.cli.tree import COMMANDS, Commands
 
 
 def shown(count: Annotated[int, typer.Option()] = 1, *, call: SpacedReporting) -> None:
-    """Print what the command was told."""
+    """Print the options of the command."""
     print(count, call.space, call.namespace, call.output, call.data, call.server, call.token_file)
 
 
-def test_a_command_gets_the_options_of_the_fields() -> None:
+def test_command_gets_the_options_of_its_call_type() -> None:
     names = list(inspect.signature(with_options(shown)).parameters)
     shared = ["space", "namespace", "output", "data", "server", "token_file"]
     assert names == ["count", *shared]
 
 
-def test_the_fields_get_what_was_given_or_their_defaults() -> None:
+def test_call_fields_have_the_given_values_or_their_defaults() -> None:
     app = Group()
     app.command()(shown)
     told = CliRunner().invoke(app, ["--count", "2", "-s", "shop", "-o", "json", "--data", "folder"])
@@ -41,7 +41,7 @@ def test_the_fields_get_what_was_given_or_their_defaults() -> None:
     assert told.stdout.split() == ["2", "shop", "default", "json", "folder", "None", "None"]
 
 
-def test_a_group_may_have_options_of_its_own() -> None:
+def test_group_may_have_its_own_options() -> None:
     app = Group()
 
     @app.callback(invoke_without_command=True)
@@ -52,7 +52,7 @@ def test_a_group_may_have_options_of_its_own() -> None:
     assert told.stdout.split() == ["name", "None"]
 
 
-def test_a_command_without_shared_options_stays_as_it_is() -> None:
+def test_command_without_shared_options_is_unchanged() -> None:
     def plain(count: int = 1) -> int:
         return count + 1
 
@@ -60,7 +60,7 @@ def test_a_command_without_shared_options_stays_as_it_is() -> None:
     assert with_options(plain)(count=2) == 3
 
 
-def test_a_messaging_command_names_its_server() -> None:
+def test_messaging_options_become_a_connection() -> None:
     call = Messaging(url="amqp://127.0.0.1:1", ca=Path("ca.crt"), space="shop")
     server = call.connection()
     assert (server.url, server.ca, server.space, server.mechanism) == (
@@ -75,14 +75,14 @@ KINDS = [one for one in vars(invocation).values() if inspect.isclass(one)]
 
 
 @pytest.mark.parametrize("kind", [one for one in KINDS if issubclass(one, Options)])
-def test_every_field_is_an_option_with_a_default(kind: type[Options]) -> None:
+def test_every_call_field_is_an_ordered_option_with_a_default(kind: type[Options]) -> None:
     made = kind()
     assert getattr(made, "output", Output.TABLE) in (Output.TABLE, "table")
     assert {one.name for one in fields(kind)} <= set(invocation._ORDER)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_no_command_shows_the_object_itself(name: str) -> None:
+def test_no_command_exposes_the_call_object_as_an_option(name: str) -> None:
     command = Commands()[name]
     below = [command, *getattr(command, "commands", {}).values()]
     assert all(option.name != "call" for one in below for option in one.params)

@@ -1,4 +1,4 @@
-"""JSONPath as kubectl has it."""
+"""JSONPath with the syntax of kubectl."""
 
 from typing import Any
 
@@ -50,21 +50,21 @@ LIST = {"items": [ORDERS, {"metadata": {"name": "b"}}]}
         ("plain", "plain"),
     ],
 )  # fmt: skip
-def test_what_a_template_tells(text: str, told: str) -> None:
+def test_jsonpath_template_renders_the_selected_values(text: str, told: str) -> None:
     assert template(text).text(ORDERS) == told
 
 
-def test_loops_stand_in_loops() -> None:
+def test_jsonpath_ranges_may_be_nested() -> None:
     text = "{range .items[*]}{.metadata.name}:{range .spec.ports[*]}{@},{end};{end}"
     assert template(text).text(LIST) == "a:80,443,8080,;b:;"
 
 
 @pytest.mark.parametrize("text", ["{.metadata.name}", ".metadata.name", "metadata.name"])
-def test_a_path_alone_needs_no_braces(text: str) -> None:
+def test_jsonpath_needs_no_braces_outside_a_template(text: str) -> None:
     assert path(text).values(ORDERS) == ["a"]
 
 
-def test_the_root_is_a_path() -> None:
+def test_empty_jsonpath_selects_the_root() -> None:
     assert [path(text).values(7) for text in ("{}", "{.}", "{@}", "$")] == [[7]] * 4
 
 
@@ -82,6 +82,6 @@ def test_the_root_is_a_path() -> None:
         ("{end}", "an end without a range"),
     ],
 )
-def test_what_is_wrong_is_said(text: str, problem: str) -> None:
+def test_malformed_jsonpath_is_refused_with_its_problem(text: str, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         template(text)

@@ -1,4 +1,4 @@
-"""What commands print."""
+"""Output of commands."""
 
 import json
 
@@ -9,7 +9,7 @@ from enmasse.cli.options.shared import Output
 from enmasse.cli.output.printing import columns, repeat, show
 
 
-def test_columns_are_aligned_and_numbers_stand_right() -> None:
+def test_columns_are_aligned_and_numbers_right_aligned() -> None:
     text = columns(["NAME", "READY", "RATE"], [["orders", True, 1234.5], ["a", False, None]])
     assert text.splitlines() == [
         "NAME    READY     RATE",
@@ -18,11 +18,11 @@ def test_columns_are_aligned_and_numbers_stand_right() -> None:
     ]
 
 
-def test_nothing_to_show_is_headings_alone() -> None:
+def test_empty_table_prints_only_headings() -> None:
     assert columns(["NAME", "RATE"], []) == "NAME  RATE"
 
 
-def test_programs_get_json_or_yaml(capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_prints_json_yaml_or_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     document = {"name": "bücher", "items": [1, None]}
     show(document, Output.JSON, str)
     assert json.loads(capsys.readouterr().out) == document
@@ -32,7 +32,7 @@ def test_programs_get_json_or_yaml(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "rows\n"
 
 
-def test_what_repeats_is_printed_each_time_off_a_terminal(
+def test_repeated_output_is_appended_without_a_terminal(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     pictures = iter(["one", "two"])

@@ -13,7 +13,7 @@ from doubles import address, address_plan, infra, queue, space, space_plan, subs
 from enmasse.base.data_dir import DataDir, Leftovers, left_by_platform
 from enmasse.cli import app
 from enmasse.cli.resources.diagnosis import CHECKS, Facts, State, diagnose, explain_stopped
-from enmasse.engines import AddressFigures
+from enmasse.engines import AddressStatistics
 from enmasse.plan import Compiler
 from enmasse.plan.reasons import REMEDIES
 from enmasse.resources import Address, Resource
@@ -37,7 +37,7 @@ def facts(
     status: dict[str, Any] | None = None,
     **changes: Any,
 ) -> Facts:
-    """What is known of an address that nothing is wrong with, but for what is said."""
+    """The facts of a healthy address, with changes."""
     one = one or queue()
     shown = one.document() | {"status": status or SERVED}
     shown["metadata"] = shown["metadata"] | {"generation": 1} | changes.pop("metadata", {})
@@ -46,13 +46,13 @@ def facts(
 
 
 def compiled(one: Address, *others: Resource) -> Facts:
-    """What is known of an address that the control plane judged beside others."""
+    """The facts of an address that the control plane compiled with other resources."""
     compiler = Compiler()
     for resource in (*others, one):
         compiler.put(resource.key, resource)
     compiler.refresh()
     outcome = compiler.outcome(one.key)
-    why = outcome.left_out or outcome.waiting
+    why = outcome.excluded or outcome.waiting
     assert why is not None
     status = SERVED | {"conditions": [condition(why.reason, message=why.message)]}
     return facts(one, status)
@@ -168,14 +168,14 @@ CASES: dict[str, tuple[Facts, str, State, str, str]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_is_wrong_is_found_with_its_mend(name: str) -> None:
+def test_diagnosis_finds_each_problem_with_its_remedy(name: str) -> None:
     known, check, state, message, mend = CASES[name]
     (found,) = [one for one in diagnose(known) if one.check == check and message in one.message]
     assert found.state is state
     assert mend in found.mend
 
 
-def test_of_what_is_well_every_check_says_so() -> None:
+def test_every_check_passes_for_a_healthy_address() -> None:
     found = diagnose(facts())
     assert [one.check for one in found] == list(CHECKS)
     assert {one.state for one in found} == {State.OK}
@@ -185,14 +185,14 @@ def test_every_reason_belongs_to_a_check() -> None:
     assert {remedy.about for remedy in REMEDIES.values()} <= CHECKS.keys()
 
 
-def test_the_command_tells_all_and_ends_with_what_it_found(shop: Obeying) -> None:
+def test_doctor_lists_all_checks_and_exits_1_on_trouble(shop: Obeying) -> None:
     assert shop.enmasse("wait", "address", "--all").exit_code == 0
     well = shop.enmasse("doctor", "orders")
     assert well.exit_code == 0, well.output
     assert [line.split()[0] for line in well.stdout.splitlines()[1:3]] == ["address", "name"]
     assert "mends" not in well.stdout
     uid = shop.address("orders").metadata.uid or ""
-    shop.engine.figures = [AddressFigures(uid, "default", "orders", stored=3)]
+    shop.engine.figures = [AddressStatistics(uid, "default", "orders", stored=3)]
     shop.engine.troubled = "the journal has stopped"
     ill = shop.enmasse("doctor", "orders", "--output", "json")
     assert ill.exit_code == 1

@@ -1,4 +1,4 @@
-"""What an edited document says."""
+"""Differences and conflicts of edited documents."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from enmasse.api.resources.patches import merge_patch
-from enmasse.cli.resources.editing import difference, disputed, editable
+from enmasse.cli.resources.editing import conflicting_fields, difference, editable
 
 VALUES = st.recursive(
     st.integers() | st.text(max_size=3) | st.booleans() | st.lists(st.integers(), max_size=2),
@@ -19,7 +19,7 @@ DOCUMENTS = st.dictionaries(st.sampled_from("abc"), VALUES, max_size=3)
 
 @settings(deadline=None)
 @given(DOCUMENTS, DOCUMENTS)
-def test_the_difference_makes_the_second_of_the_first(
+def test_difference_applied_to_the_first_document_yields_the_second(
     before: dict[str, Any], after: dict[str, Any]
 ) -> None:
     assert merge_patch(before, difference(before, after)) == after
@@ -36,13 +36,13 @@ def test_the_difference_makes_the_second_of_the_first(
         ({"spec": {"ttl": {"a": 1}}}, {"spec": {"ttl": None}}, ["spec.ttl"]),
     ],
 )
-def test_what_both_change_is_disputed(
+def test_fields_changed_differently_by_both_are_disputed(
     mine: dict[str, Any], theirs: dict[str, Any], fields: list[str]
 ) -> None:
-    assert disputed(mine, theirs) == fields
+    assert conflicting_fields(mine, theirs) == fields
 
 
-def test_what_is_the_servers_is_not_for_editors() -> None:
+def test_editable_document_omits_server_fields() -> None:
     document = {
         "kind": "Address",
         "metadata": {"name": "a.b", "uid": "u", "resourceVersion": "1", "labels": {"x": "y"}},

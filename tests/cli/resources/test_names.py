@@ -19,20 +19,20 @@ from enmasse.resources.naming import resource_name
         ("#", "default."),
     ],
 )
-def test_what_is_allowed_stays_and_the_rest_gets_a_hash(text: str, name: str) -> None:
+def test_resource_name_keeps_valid_text_and_hashes_the_rest(text: str, name: str) -> None:
     made = resource_name("default", text)
     assert made.startswith(name)
     assert (made == name) is (name[-1] not in "-.")
 
 
 @given(st.text(min_size=1), st.text(min_size=1))
-def test_every_name_is_allowed_and_different_texts_stay_apart(one: str, other: str) -> None:
+def test_resource_names_are_valid_and_unique_per_text(one: str, other: str) -> None:
     name = resource_name("default", one)
     assert name_in_space(name) == name
     assert name == resource_name("default", one)
     assert (name == resource_name("default", other)) is (one == other)
 
 
-def test_a_resource_name_may_have_its_space_already() -> None:
+def test_resource_name_may_already_include_its_space() -> None:
     assert in_space("shop", "orders") == "shop.orders"
     assert in_space("shop", "shop.orders") == "shop.orders"

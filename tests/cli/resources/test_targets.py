@@ -1,4 +1,4 @@
-"""Kinds, names, files and selectors, as kubectl takes them, on all commands."""
+"""Kinds, names, files and selectors of all commands, as in kubectl."""
 
 import json
 import threading
@@ -38,7 +38,7 @@ def two(shop: Obeying) -> Obeying:
     return shop
 
 
-def test_words_are_kinds_and_names() -> None:
+def test_arguments_parse_as_kinds_and_names() -> None:
     assert named([]) == []
     assert named(["addr"]) == [(KINDS["Address"], ())]
     assert named(["addresses,as", "x"]) == [
@@ -54,7 +54,7 @@ def test_words_are_kinds_and_names() -> None:
 
 
 @pytest.mark.parametrize("words", [["address/a", "b"], ["address/"], ["/a"]])
-def test_words_of_neither_form_are_refused(words: list[str]) -> None:
+def test_malformed_kind_arguments_are_refused(words: list[str]) -> None:
     with pytest.raises((typer.BadParameter, Invalid)):
         named(words)
 
@@ -62,17 +62,17 @@ def test_words_of_neither_form_are_refused(words: list[str]) -> None:
 @pytest.mark.parametrize(
     ("text", "length_s"), [("30s", 30), ("1m30s", 90), ("2h", 7200), ("0.5", 0.5), ("100ms", 0.1)]
 )
-def test_durations(text: str, length_s: float) -> None:
+def test_durations_are_parsed(text: str, length_s: float) -> None:
     assert seconds(text) == length_s
 
 
 @pytest.mark.parametrize("text", ["", "soon", "1d", "-1s", "1 s"])
-def test_what_is_no_duration(text: str) -> None:
+def test_invalid_duration_is_refused(text: str) -> None:
     with pytest.raises(typer.BadParameter):
         seconds(text)
 
 
-def test_all_namespaces_or_one(two: Obeying) -> None:
+def test_get_covers_one_namespace_or_all(two: Obeying) -> None:
     both = "address.enmasse.io/default.dead address.enmasse.io/default.orders".split()
     assert said(two, "get", "addresses", "-n", "default", "-o", "name").split() == both
     for flags in (["-A"], ["--all-namespaces", "-n", "default"]):
@@ -82,7 +82,7 @@ def test_all_namespaces_or_one(two: Obeying) -> None:
         ]
 
 
-def test_several_kinds_and_names(two: Obeying) -> None:
+def test_get_accepts_several_kinds_and_names(two: Obeying) -> None:
     told = said(two, "get", "addresses,addressspaces", "-n", "north", "-o", "name").split()
     assert told == ["address.enmasse.io/north.jobs", "addressspace.enmasse.io/north"]
     told = said(two, "get", "addressspace/north", "address/orders", "-o", "name").split()
@@ -94,13 +94,13 @@ def test_several_kinds_and_names(two: Obeying) -> None:
     assert [table.split()[0] for table in tables] == ["ADDRESS", "SPACE", "NAMESPACE"]
 
 
-def test_one_name_is_the_resource_itself(two: Obeying) -> None:
+def test_get_of_one_name_returns_the_resource_itself(two: Obeying) -> None:
     for word in (["address", "orders"], ["address/orders"]):
         assert json.loads(said(two, "get", *word, "-o", "json"))["spec"]["address"] == "orders"
         assert said(two, "get", *word, "-o", "jsonpath={.spec.type}") == "queue"
 
 
-def test_forms_with_templates(two: Obeying, tmp_path: Path) -> None:
+def test_get_supports_jsonpath_and_custom_columns(two: Obeying, tmp_path: Path) -> None:
     told = said(two, "get", "addresses", "-n", "default", "-o", "jsonpath={.items[*].spec.address}")
     assert told == "dead orders"
     file = tmp_path / "template"
@@ -112,7 +112,7 @@ def test_forms_with_templates(two: Obeying, tmp_path: Path) -> None:
     assert told == "<none>\n"
 
 
-def test_selectors_select(two: Obeying) -> None:
+def test_label_and_field_selectors_filter_resources(two: Obeying) -> None:
     assert said(two, "get", "addr", "-l", "team=north", "-o", "name").endswith("north.jobs\n")
     fields = ["--field-selector", "spec.type=deadletter"]
     assert said(two, "get", "addr", *fields, "-o", "name") == "address.enmasse.io/default.dead\n"
@@ -122,7 +122,7 @@ def test_selectors_select(two: Obeying) -> None:
     )
 
 
-def test_what_is_missing_is_told_after_what_is_there(two: Obeying) -> None:
+def test_missing_names_are_reported_after_the_found_ones(two: Obeying) -> None:
     answer = two.enmasse("get", "address", "none", "orders", "-o", "name")
     assert (answer.exit_code, answer.stdout) == (3, "address.enmasse.io/default.orders\n")
     assert "addresses.enmasse.io 'none' not found" in answer.stderr
@@ -130,11 +130,11 @@ def test_what_is_missing_is_told_after_what_is_there(two: Obeying) -> None:
     assert said(two, "delete", "address", "none", "--ignore-not-found") == ""
 
 
-def test_no_headers(two: Obeying) -> None:
+def test_no_headers_option_omits_headings(two: Obeying) -> None:
     assert len(said(two, "get", "addressspaces", "--no-headers").splitlines()) == 2
 
 
-def test_a_folder_is_applied_and_deleted(shop: Obeying, tmp_path: Path) -> None:
+def test_folder_of_documents_is_applied_and_deleted(shop: Obeying, tmp_path: Path) -> None:
     below = tmp_path / "more"
     below.mkdir()
     for folder, name in ((tmp_path, "a"), (below, "b")):
@@ -157,7 +157,7 @@ def test_a_folder_is_applied_and_deleted(shop: Obeying, tmp_path: Path) -> None:
     assert refused.exit_code == 1 and "recognized file extensions are .yaml" in refused.stderr
 
 
-def test_documents_go_where_the_option_says(shop: Obeying) -> None:
+def test_namespace_option_applies_to_documents_without_one(shop: Obeying) -> None:
     document: Any = space("south").document()
     document["metadata"].pop("namespace", None)
     text = yaml.safe_dump(document)
@@ -168,14 +168,14 @@ def test_documents_go_where_the_option_says(shop: Obeying) -> None:
     assert "'near' does not match the namespace 'far'; you must pass -n near" in refused.stderr
 
 
-def test_files_are_created_once(shop: Obeying, tmp_path: Path) -> None:
+def test_create_from_file_fails_for_an_existing_resource(shop: Obeying, tmp_path: Path) -> None:
     file = tmp_path / "a.yaml"
     file.write_text(yaml.safe_dump(queue("default.a", address="a").document()))
     assert said(shop, "create", "-f", str(file)) == "Address default.a created\n"
     assert shop.enmasse("create", "-f", str(file)).exit_code == 5
 
 
-def test_kinds_that_are_data_alone_are_created(shop: Obeying, tmp_path: Path) -> None:
+def test_create_makes_namespaces_secrets_and_config_maps(shop: Obeying, tmp_path: Path) -> None:
     file = tmp_path / "alice.pw"
     file.write_bytes(b"pencil")
     said(shop, "create", "namespace", "team")
@@ -189,13 +189,13 @@ def test_kinds_that_are_data_alone_are_created(shop: Obeying, tmp_path: Path) ->
         assert shop.enmasse("create", "secret", "generic", "t", *words).exit_code == 2
 
 
-def test_all_of_a_kind_are_deleted(two: Obeying) -> None:
+def test_delete_all_removes_every_resource_of_a_kind(two: Obeying) -> None:
     assert said(two, "delete", "addresses", "--all", "-A", "-s", "north").split()[1] == "north.jobs"
     assert said(two, "delete", "address/orders", "address/dead").count("deleted") == 2
     assert said(two, "get", "addresses", "-o", "name") == ""
 
 
-def test_wait_for_a_value(shop: Obeying) -> None:
+def test_wait_for_jsonpath_ends_when_the_value_matches(shop: Obeying) -> None:
     told = said(shop, "wait", "address/orders", "--for", "jsonpath={.status.phase}=Active")
     assert told == "Address default.orders is {.status.phase}=Active\n"
     said(shop, "wait", "address/orders", "--for", "jsonpath=.status.phase")
@@ -205,7 +205,7 @@ def test_wait_for_a_value(shop: Obeying) -> None:
     assert late.exit_code == 7 and "default.orders is not {.x}" in late.stderr
 
 
-def test_a_name_is_watched_in_each_space_that_has_it(
+def test_watch_by_name_covers_each_space_that_has_it(
     two: Obeying, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     same = queue("north.orders", address="orders").with_metadata(namespace="north")
@@ -225,7 +225,7 @@ def test_a_name_is_watched_in_each_space_that_has_it(
         assert answer.stdout == "north.orders;"
 
 
-def test_a_watch_tells_changes(
+def test_get_watch_prints_changes(
     shop: Obeying, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     said(shop, "wait", "addresses", "--all")

@@ -1,4 +1,4 @@
-"""What to try next."""
+"""Hints at the next commands."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 
 from doubles import address, space
 from enmasse.base.data_dir import default_data_dir
-from enmasse.cli.serve.hints import Meeting, meeting, next_commands, typed
+from enmasse.cli.serve.hints import SuggestedAddress, invocation, next_commands, suggested_address
 from enmasse.resources import Resource, parse
 
 SHOP = space("shop")
@@ -27,26 +27,30 @@ def alice(in_space: str) -> Resource:
     )
 
 
-def test_an_open_space_with_an_anycast_address_is_a_place_to_meet() -> None:
-    assert meeting([SHOP, ORDERS]) == Meeting("orders", "shop.default", True)
-    assert meeting([space(), SHOP, ORDERS]) == Meeting("orders", "shop.default", False)
-    assert meeting([SHOP, ORDERS, alice("shop")]) is None
-    assert meeting([space(), alice("shop"), SHOP, ORDERS]) is None
-    assert meeting([SHOP]) is None
-    assert meeting([SHOP, ORDERS], exposed=True) is None
+def test_meeting_needs_an_open_space_with_an_anycast_address() -> None:
+    assert suggested_address([SHOP, ORDERS]) == SuggestedAddress("orders", "shop.default", True)
+    assert suggested_address([space(), SHOP, ORDERS]) == SuggestedAddress(
+        "orders", "shop.default", False
+    )
+    assert suggested_address([SHOP, ORDERS, alice("shop")]) is None
+    assert suggested_address([space(), alice("shop"), SHOP, ORDERS]) is None
+    assert suggested_address([SHOP]) is None
+    assert suggested_address([SHOP, ORDERS], exposed=True) is None
 
 
-def test_the_commands_fit_what_is_there() -> None:
-    only = next_commands(Meeting("orders", "shop.default", True), default_data_dir(), Path("x"))
+def test_next_commands_match_the_declared_resources() -> None:
+    only = next_commands(
+        SuggestedAddress("orders", "shop.default", True), default_data_dir(), Path("x")
+    )
     assert "  x receive orders\n  x send orders --body hello\n" in only
-    one = next_commands(Meeting("orders", "shop.default", False), Path("d"), Path("x"))
+    one = next_commands(SuggestedAddress("orders", "shop.default", False), Path("d"), Path("x"))
     assert "receive orders --space shop.default --data d" in one
     assert "receive" not in next_commands(None, Path("d"), Path("x"))
     waiting = next_commands(None, Path("d"), Path("x"), waits_for_users=True)
     assert "user create alice --send queue --receive queue --data d" in waiting
 
 
-def test_a_program_is_named_as_the_shell_finds_it(
+def test_program_is_named_as_a_shell_resolves_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = tmp_path / "bin" / "enmasse"
@@ -54,6 +58,6 @@ def test_a_program_is_named_as_the_shell_finds_it(
     program.touch(0o755)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", "elsewhere")
-    assert typed(program) == "bin/enmasse"
+    assert invocation(program) == "bin/enmasse"
     monkeypatch.setenv("PATH", str(program.parent))
-    assert typed(program) == "enmasse"
+    assert invocation(program) == "enmasse"

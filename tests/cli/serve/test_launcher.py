@@ -1,4 +1,4 @@
-"""The platform in this process: how it starts, what it refuses, how it stops."""
+"""The platform in this process: start, refusals and stop."""
 
 import asyncio
 import json
@@ -61,7 +61,7 @@ Run = Callable[..., Awaitable[str]]
 
 @pytest.fixture(autouse=True)
 def logged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What the platform logs goes to a file: `enmasse up` has no log on stdout either."""
+    """Writes the log of the platform to a file, because `enmasse up` does not log to stdout."""
     before, root = structlog.get_config(), logging.getLogger()
     handlers, level = root.handlers[:], root.level
     with (tmp_path_factory.mktemp("log") / "log").open("w") as stream:
@@ -100,15 +100,15 @@ async def enmasse(data: Path, *words: str) -> str:
     return answer.stdout
 
 
-async def unmet(data: Path) -> list[str]:
-    """What does not hold of the space `default`."""
+async def false_condition_reasons(data: Path) -> list[str]:
+    """The reasons of false conditions of the space `default`."""
     shown = json.loads(await enmasse(data, "get", "addressspace", "default", "-o", "json"))
     conditions = shown["status"]["conditions"]
     return [one["reason"] for one in conditions if one["status"] == "False"]
 
 
 async def attach(url: str) -> None:
-    """Come in by AMQP, and be let send."""
+    """Log in by AMQP and attach a sender."""
     async with connect(url) as session, session.sender("queue"):
         pass
 
@@ -118,7 +118,7 @@ async def names(data: Path, kind: str = "addresses") -> list[str]:
     return [item["metadata"]["name"] for item in listed["items"]]
 
 
-def test_a_database_without_its_driver_is_told(
+def test_missing_database_driver_is_reported_with_a_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "enmasse.store.postgres", None)
@@ -126,7 +126,7 @@ def test_a_database_without_its_driver_is_told(
     assert "pip install 'enmasse[postgresql]'" in refusal.message
 
 
-async def test_an_empty_folder_has_a_space_and_an_address_of_each_type(tmp_path: Path) -> None:
+async def test_first_start_declares_a_space_and_an_address_of_each_type(tmp_path: Path) -> None:
     async with running(Settings(data=tmp_path, **FREE)) as ready:
         assert list(ready.endpoints) == ["amqp", "amqps", "ws", "wss", "http", "https"]
         assert ready.document()["pid"] == os.getpid()
@@ -137,7 +137,7 @@ async def test_an_empty_folder_has_a_space_and_an_address_of_each_type(tmp_path:
     assert not (tmp_path / "endpoint.json").exists()
 
 
-async def test_addresses_are_made_used_and_deleted_by_command(tmp_path: Path) -> None:
+async def test_addresses_are_created_shown_and_deleted_by_command(tmp_path: Path) -> None:
     async with running(Settings(data=tmp_path, **FREE)):
         created = await enmasse(tmp_path, "create", "address", "news/Europe", "--type", "multicast")
         assert created.endswith("created and ready\n")
@@ -158,13 +158,13 @@ async def test_addresses_are_made_used_and_deleted_by_command(tmp_path: Path) ->
             assert answer.stderr.startswith(f"enmasse: {kind}.enmasse.io '{words[1]}' not found")
 
 
-async def test_each_space_shows_its_own_certificate_and_the_nodes_names_none(
+async def test_tls_server_name_selects_the_certificate_of_a_space_or_node(
     tmp_path: Path,
 ) -> None:
     context = ssl.create_default_context()
 
     async def served(endpoint: Endpoint, name: str) -> set[str]:
-        """What the certificate names that is shown to who trusts the node and asks for `name`."""
+        """The names in the certificate that a client gets with the server name `name`."""
         context.load_verify_locations(tmp_path / "tls" / "ca.crt")
         _, writer = await asyncio.open_connection(*endpoint, ssl=context, server_hostname=name)
         names = writer.get_extra_info("peercert")["subjectAltName"]
@@ -179,14 +179,14 @@ async def test_each_space_shows_its_own_certificate_and_the_nodes_names_none(
         assert await served(amqps, "shop.default") == {"shop", "shop.default"}
         assert await served(amqps, "localhost") == node
         await enmasse(tmp_path, "delete", "addressspace", "shop")
-        # the node hears of it a moment after the command
+        # The node applies the change after the command has returned.
         with pytest.raises(ssl.SSLCertVerificationError, match="mismatch"):
             async with asyncio.timeout(20):
                 while await served(amqps, "shop.default"):
                     pass
 
 
-async def test_a_user_closes_the_space_and_no_secret_is_shown(tmp_path: Path) -> None:
+async def test_user_is_created_and_deleted_and_its_secret_never_shown(tmp_path: Path) -> None:
     async with running(Settings(data=tmp_path, **FREE)):
         await enmasse(tmp_path, "create", "user", "alice", "--password", "pencil", "--send", "a/#")
         assert "send a/#" in await enmasse(tmp_path, "get", "users")
@@ -209,7 +209,7 @@ async def test_files_are_applied_by_command(tmp_path: Path) -> None:
         assert "north.orders" not in await names(data)
 
 
-async def test_files_add_and_never_delete(tmp_path: Path) -> None:
+async def test_start_files_add_resources_and_never_delete(tmp_path: Path) -> None:
     file = tmp_path / "orders.yaml"
     file.write_text(ORDERS)
     data = tmp_path / "data"
@@ -223,13 +223,13 @@ async def test_files_add_and_never_delete(tmp_path: Path) -> None:
         assert await names(data) == ["default.more", "default.orders"]
 
 
-async def test_listeners_that_are_off_are_not_there(tmp_path: Path) -> None:
+async def test_disabled_listeners_have_no_endpoint(tmp_path: Path) -> None:
     async with running(Settings(data=tmp_path, **OFF | {"ws_port": 0})) as ready:
         assert list(ready.endpoints) == ["ws"]
 
 
-async def test_a_kubeconfig_has_the_token_itself(tmp_path: Path) -> None:
-    # Where it named the token's file, kubectl would read that whatever --token says.
+async def test_kubeconfig_contains_the_token_itself(tmp_path: Path) -> None:
+    # With a path to the token's file, kubectl would ignore its option --token.
     data = DataDir(tmp_path)
     async with running(Settings(data=tmp_path, **FREE)):
         (user,) = yaml.safe_load(data.kubeconfig.read_text())["users"]
@@ -237,7 +237,7 @@ async def test_a_kubeconfig_has_the_token_itself(tmp_path: Path) -> None:
         assert data.kubeconfig.stat().st_mode & 0o777 == 0o600
 
 
-async def test_the_limit_of_open_files_is_raised(tmp_path: Path) -> None:
+async def test_start_raises_the_soft_limit_of_open_files(tmp_path: Path) -> None:
     async with running(Settings(data=tmp_path, **OFF)):
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         assert soft == hard
@@ -246,7 +246,7 @@ async def test_the_limit_of_open_files_is_raised(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["amqp_port", "amqps_port", "ws_port", "wss_port", "http_port", "https_port"]
 )
-def test_a_taken_port_is_named_and_everything_given_back(tmp_path: Path, name: str) -> None:
+def test_start_on_a_used_tcp_port_fails_and_releases_resources(tmp_path: Path, name: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         error = refused(Settings(data=tmp_path, **OFF | {name: port}))
@@ -260,7 +260,7 @@ async def start_and_stop(settings: Settings) -> None:
         pass
 
 
-def test_a_bad_document_is_named_and_nothing_is_changed(tmp_path: Path) -> None:
+def test_invalid_document_is_named_and_changes_nothing(tmp_path: Path) -> None:
     good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
     good.write_text(ORDERS)
     bad.write_text(ORDERS.replace("anycast", "anycats"))
@@ -278,7 +278,7 @@ def test_a_bad_document_is_named_and_nothing_is_changed(tmp_path: Path) -> None:
     assert asyncio.run(look()) == SERVED
 
 
-def test_what_the_store_refuses_names_the_files(tmp_path: Path) -> None:
+def test_refusal_by_the_store_names_the_files(tmp_path: Path) -> None:
     file = tmp_path / "orders.yaml"
     file.write_text(ORDERS.replace("default", "nowhere"))
     error = refused(Settings(data=tmp_path / "data", **OFF), file)
@@ -286,14 +286,14 @@ def test_what_the_store_refuses_names_the_files(tmp_path: Path) -> None:
     assert "nowhere" in error.message
 
 
-def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
+def test_start_on_a_data_folder_in_use_is_refused(tmp_path: Path) -> None:
     with DataDir(tmp_path):
         error = refused(Settings(data=tmp_path, **OFF))
     assert isinstance(error, Conflict)
     assert str(tmp_path) in error.message
 
 
-def test_an_open_space_is_not_served_to_other_machines(tmp_path: Path) -> None:
+def test_open_space_on_an_exposed_host_requires_insecure(tmp_path: Path) -> None:
     file = tmp_path / "north.yaml"
     file.write_text(NORTH.replace("type: standard", OPEN))
     error = refused(Settings(data=tmp_path, host="0.0.0.0", **OFF), file)
@@ -303,36 +303,36 @@ def test_an_open_space_is_not_served_to_other_machines(tmp_path: Path) -> None:
     asyncio.run(start_and_stop(settings))
 
 
-async def test_a_first_start_for_other_machines_asks_for_users(tmp_path: Path) -> None:
-    """The space `default` says nothing of users: there it is as if it named `standard`."""
+async def test_first_start_on_an_exposed_host_requires_users(tmp_path: Path) -> None:
+    """On an exposed host a space without an authentication service uses `standard`."""
     settings = Settings(data=tmp_path, host="0.0.0.0", **FREE)
     async with running(settings) as ready:
-        assert ready.meeting is None
+        assert ready.suggested_address is None
         told = welcome(settings, ready)
         assert "No client can log in yet" in told and "user create alice" in told
         assert f"Other machines reach it as {socket.gethostname()}" in told
-        assert await unmet(tmp_path) == ["NoUsers"]
+        assert await false_condition_reasons(tmp_path) == ["NoUsers"]
         port = ready.endpoints["amqp"].port
         with pytest.raises(EnMasseError, match="the server offers SCRAM"):
             await attach(f"amqp://127.0.0.1:{port}")
         user = ("user", "create", "alice", "--password", "wonderland", "--send", "queue")
         await enmasse(tmp_path, *user)
-        assert await unmet(tmp_path) == []
+        assert await false_condition_reasons(tmp_path) == []
         await attach(f"amqp://alice:wonderland@127.0.0.1:{port}")
         await enmasse(tmp_path, "delete", "user", "alice")
-        # A deletion returns before the control loop has looked at the space again.
+        # A deletion returns before the reconciler has updated the space.
         unmet_again = ("--for", "condition=LoginPossible=False", "--timeout", "20s")
         await enmasse(tmp_path, "wait", "addressspace/default", *unmet_again)
-        assert await unmet(tmp_path) == ["NoUsers"]
-    # On this machine alone it lets everybody in, as on a first start there.
+        assert await false_condition_reasons(tmp_path) == ["NoUsers"]
+    # On a loopback host the space is open, as on a first start there.
     async with running(Settings(data=tmp_path, **FREE)) as ready:
-        assert ready.meeting is not None
-        assert await unmet(tmp_path) == []
+        assert ready.suggested_address is not None
+        assert await false_condition_reasons(tmp_path) == []
         await attach(f"amqp://127.0.0.1:{ready.endpoints['amqp'].port}")
 
 
-async def test_the_api_is_not_served_in_clear_to_other_machines(tmp_path: Path) -> None:
-    """A proxy on this machine says for whom it asks, and is believed."""
+async def test_plaintext_api_is_refused_to_remote_peers_unless_insecure(tmp_path: Path) -> None:
+    """`X-Forwarded-For` of a proxy on this machine is trusted."""
     file = tmp_path / "north.yaml"
     file.write_text(NORTH.replace("type: standard", CLOSED))
     elsewhere = {"X-Forwarded-For": "192.0.2.1"}

@@ -27,8 +27,8 @@ from enmasse.store.leading import replaced
 pytestmark = pytest.mark.anyio
 
 
-class Led(MemoryStore):
-    """A store whose lease another process takes when it is told to."""
+class LeaseStore(MemoryStore):
+    """A store whose lease is lost when `taken` is set."""
 
     def __init__(self, clock: SystemClock) -> None:
         super().__init__(clock)
@@ -39,24 +39,24 @@ class Led(MemoryStore):
         return True
 
     @property
-    def leadership(self) -> "Led":
+    def leadership(self) -> "LeaseStore":
         return self
 
     async def take(self) -> bool:
-        """Nobody else does yet."""
+        """Succeed until the lease is lost."""
         return not self.taken.is_set()
 
     async def gain(self) -> None:
-        """At once."""
+        """Succeed at once."""
 
     async def keep(self, grace_s: float | None) -> None:
-        """Until it is told."""
+        """Hold the lease until `taken` is set."""
         await self.taken.wait()
         raise replaced()
 
 
 @contextmanager
-def leading(data: DataDir, store: Led, clock: SystemClock) -> Iterator[Leader]:
+def leading(data: DataDir, store: LeaseStore, clock: SystemClock) -> Iterator[Leader]:
     """Yield a leader that has not started."""
     logins = RotatedFile(data.logins, file_bytes_max=1 << 20, files=1)
     leader = Leader(
@@ -74,9 +74,9 @@ def leading(data: DataDir, store: Led, clock: SystemClock) -> Iterator[Leader]:
         logins.close()
 
 
-async def test_a_lease_lost_as_the_start_ends_is_lost(tmp_path: Path) -> None:
-    class Late(Led):
-        """Which is lost with the last thing that a start asks."""
+async def test_lease_lost_at_the_end_of_the_start_fails_the_start(tmp_path: Path) -> None:
+    class LateLossStore(LeaseStore):
+        """A store whose lease is lost in the last step of the start."""
 
         async def take(self) -> bool:
             self.taken.set()
@@ -84,14 +84,14 @@ async def test_a_lease_lost_as_the_start_ends_is_lost(tmp_path: Path) -> None:
             return True
 
     clock = SystemClock()
-    with DataDir(tmp_path) as data, leading(data, Late(clock), clock) as leader:
+    with DataDir(tmp_path) as data, leading(data, LateLossStore(clock), clock) as leader:
         with pytest.raises(Unavailable, match="another process of the same database leads"):
             await leader.start()
 
 
-async def test_who_was_replaced_while_it_started_never_listens(tmp_path: Path) -> None:
-    class Slow(Led):
-        """Whose lease is over by the time that the node has read its journal."""
+async def test_leader_replaced_during_its_start_never_listens(tmp_path: Path) -> None:
+    class Slow(LeaseStore):
+        """A store whose lease ends before the node has recovered its journal."""
 
         async def keep(self, grace_s: float | None) -> None:
             await asyncio.Event().wait()
@@ -108,19 +108,19 @@ async def test_who_was_replaced_while_it_started_never_listens(tmp_path: Path) -
             await leader.start()
 
 
-async def test_a_leader_that_is_replaced_closes_though_all_threads_wait_for_something_else(
+async def test_replaced_leader_closes_while_all_executor_threads_are_blocked(
     tmp_path: Path,
 ) -> None:
     clock, released = SystemClock(), threading.Event()
     with DataDir(tmp_path) as data, ThreadPoolExecutor(1) as shared:
-        store = Led(clock)
+        store = LeaseStore(clock)
         with leading(data, store, clock) as leader:
             try:
                 _, endpoints = await leader.start()
                 running = asyncio.ensure_future(leader.run())
                 place = endpoints["amqp"]
                 socket.create_connection(place).close()
-                # As names do that nobody resolves, when the machine is cut off.
+                # Name resolution blocks threads like this while the network is down.
                 asyncio.get_running_loop().set_default_executor(shared)
                 waiting = asyncio.get_running_loop().run_in_executor(None, released.wait)
                 store.taken.set()

@@ -1,4 +1,4 @@
-"""Putting a backup back, without a platform."""
+"""Restoring a backup, without a platform."""
 
 import asyncio
 from pathlib import Path
@@ -16,7 +16,7 @@ from enmasse.resources.model import INFRA_NAMESPACE
 from enmasse.store.archive import Contents, write
 from enmasse.store.memory import MemoryTurn
 from enmasse.store.postgres import PostgresStore
-from enmasse.store.restored import RESTORED, Lost, lost, noted
+from enmasse.store.restored import RESTORED, UnknownPeriod, lost, noted
 from enmasse.store.sqlite import SqliteStore
 from postgres_server import PostgresServer
 
@@ -43,7 +43,7 @@ def file(tmp_path: Path, resources: list[Resource]) -> Path:
     return path
 
 
-async def test_resources_are_as_they_were(
+async def test_restore_recreates_resources_unchanged(
     tmp_path: Path, file: Path, resources: list[Resource]
 ) -> None:
     about = await restored(file, Settings(data=tmp_path / "new"), overwrite=False)
@@ -58,7 +58,9 @@ async def test_resources_are_as_they_were(
     assert "0 messages of 0 addresses" in text and "default/own" in text
 
 
-async def test_what_is_there_stays_unless_told(tmp_path: Path, file: Path) -> None:
+async def test_restore_over_existing_resources_requires_overwrite(
+    tmp_path: Path, file: Path
+) -> None:
     settings = Settings(data=tmp_path / "new")
     await restored(file, settings, overwrite=False)
     with pytest.raises(Conflict, match="already holds 2 resources.*--overwrite") as refusal:
@@ -67,7 +69,7 @@ async def test_what_is_there_stays_unless_told(tmp_path: Path, file: Path) -> No
     await restored(file, settings, overwrite=True)
 
 
-async def test_after_a_restore_that_was_cut_off_nothing_serves_until_it_is_made_again(
+async def test_interrupted_restore_blocks_the_start_until_it_is_repeated(
     tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Killed(BaseException):
@@ -89,20 +91,20 @@ async def test_after_a_restore_that_was_cut_off_nothing_serves_until_it_is_made_
         assert not data.restoring.exists()
 
 
-async def test_a_folder_in_use_is_left_alone(tmp_path: Path, file: Path) -> None:
+async def test_restore_into_a_data_folder_in_use_is_refused(tmp_path: Path, file: Path) -> None:
     settings = Settings(data=tmp_path / "new")
     with DataDir(settings.data), pytest.raises(Conflict, match="in use by process"):
         await restored(file, settings, overwrite=True)
 
 
-def test_a_damaged_file_changes_nothing(tmp_path: Path, file: Path) -> None:
+def test_restore_of_a_damaged_backup_changes_nothing(tmp_path: Path, file: Path) -> None:
     file.write_bytes(file.read_bytes()[:-20])
     with pytest.raises(Invalid):
         asyncio.run(restored(file, Settings(data=tmp_path / "new"), overwrite=True))
     assert not (tmp_path / "new").exists()
 
 
-async def test_resources_go_to_a_database(
+async def test_restore_writes_resources_to_a_database(
     tmp_path: Path, file: Path, postgres: PostgresServer
 ) -> None:
     url = postgres.new_database()
@@ -117,7 +119,7 @@ async def test_resources_go_to_a_database(
 
 
 @pytest.mark.parametrize("prune", [False, True])
-async def test_what_was_made_since_the_backup_may_have_a_realm(
+async def test_restore_records_the_period_since_the_backup_for_realms(
     tmp_path: Path, resources: list[Resource], prune: bool
 ) -> None:
     service = {
@@ -129,7 +131,7 @@ async def test_what_was_made_since_the_backup_may_have_a_realm(
             "keycloak": {"url": "https://sso.example.com", "credentialsSecret": {"name": "admin"}},
         },
     }
-    earlier = Lost("2025-01-01T00:00:00Z", "2025-01-02T00:00:00Z")
+    earlier = UnknownPeriod("2025-01-01T00:00:00Z", "2025-01-02T00:00:00Z")
     (tmp_path / "journal").mkdir()
     what = [*resources, parse(service, stored=True), noted((), earlier)]
     contents = Contents(what, tmp_path / "journal", [], {"made": MADE})
@@ -149,7 +151,7 @@ async def test_what_was_made_since_the_backup_may_have_a_realm(
     assert begun <= times[1].until <= rfc3339(SystemClock().now())
 
 
-async def test_a_cluster_takes_no_backup_and_the_reason_is_said(tmp_path: Path) -> None:
+async def test_restore_into_a_kubernetes_store_is_refused_with_a_remedy(tmp_path: Path) -> None:
     settings = Settings(data=tmp_path / "new", store="kubernetes://home")
     with pytest.raises(
         Invalid, match="assigns its own uids; restore with --store sqlite"

@@ -8,7 +8,7 @@ import pytest
 import doubles
 from enmasse.base.data_dir import DataDir
 from enmasse.base.errors import Code, Conflict, Unavailable
-from enmasse.cli.serve.store_binding import NOTE_S, Belonging
+from enmasse.cli.serve.store_binding import RECORD_INTERVAL_S, Belonging
 from enmasse.store import MemoryStore
 from enmasse.store.sqlite import SqliteStore
 
@@ -18,7 +18,7 @@ def data(tmp_path: Path) -> DataDir:
     return DataDir(tmp_path)
 
 
-async def test_the_store_of_the_start_before_is_the_one(data: DataDir) -> None:
+async def test_store_of_the_previous_start_is_accepted(data: DataDir) -> None:
     clock = doubles.TestClock()
     for _ in range(2):
         store = await SqliteStore.open(data.resources_db, clock)
@@ -27,7 +27,7 @@ async def test_the_store_of_the_start_before_is_the_one(data: DataDir) -> None:
         await store.close()
 
 
-async def test_another_store_is_refused_until_the_note_is_deleted(data: DataDir) -> None:
+async def test_different_store_is_refused_until_served_json_is_deleted(data: DataDir) -> None:
     clock = doubles.TestClock()
     first, second = MemoryStore(clock), MemoryStore(clock, version=7)
     Belonging(data, first, clock).check()
@@ -41,7 +41,7 @@ async def test_another_store_is_refused_until_the_note_is_deleted(data: DataDir)
         Belonging(data, first, clock).check()
 
 
-async def test_a_file_of_before_is_refused_by_its_version(data: DataDir) -> None:
+async def test_older_copy_of_the_database_is_refused_by_its_version(data: DataDir) -> None:
     clock = doubles.TestClock()
     store = await SqliteStore.open(data.resources_db, clock)
     await store.close()
@@ -57,21 +57,21 @@ async def test_a_file_of_before_is_refused_by_its_version(data: DataDir) -> None
     await store.close()
 
 
-async def test_how_far_the_store_is_is_noted_while_it_runs(data: DataDir) -> None:
+async def test_store_version_is_recorded_while_the_platform_runs(data: DataDir) -> None:
     clock = doubles.TestClock()
     store = MemoryStore(clock)
     belonging = Belonging(data, store, clock)
     belonging.check()
-    task = asyncio.ensure_future(belonging.keep_noting())
+    task = asyncio.ensure_future(belonging.keep_recording())
     await store.put([doubles.space()])
     for _ in range(10):
         await asyncio.sleep(0)
     task.cancel()
     assert '"version": 1' in data.served.read_text()
-    assert clock.elapsed_s >= NOTE_S
+    assert clock.elapsed_s >= RECORD_INTERVAL_S
 
 
-async def test_a_note_that_cannot_be_read_is_no_leave(data: DataDir) -> None:
+async def test_unreadable_served_json_refuses_the_start(data: DataDir) -> None:
     data.served.write_text("{")
     clock = doubles.TestClock()
     with pytest.raises(Unavailable, match=r"served.json: .*delete it if"):

@@ -1,4 +1,4 @@
-"""Authentication services are ready when who they ask answers."""
+"""Readiness of authentication services: periodic probes of their servers."""
 
 import asyncio
 from collections import defaultdict
@@ -17,8 +17,8 @@ from managed_store import Controlled, controlled
 NAMESPACE = "enmasse-infra"
 
 
-class Elsewhere:
-    """Servers that answer or do not."""
+class ExternalServers:
+    """External servers, some of which are silent or hang."""
 
     def __init__(self) -> None:
         self.silent: set[str] = set()
@@ -41,12 +41,12 @@ async def platform() -> AsyncIterator[Controlled]:
 
 
 @pytest.fixture
-def elsewhere() -> Elsewhere:
-    return Elsewhere()
+def elsewhere() -> ExternalServers:
+    return ExternalServers()
 
 
 @pytest.fixture
-def prober(platform: Controlled, elsewhere: Elsewhere) -> Prober:
+def prober(platform: Controlled, elsewhere: ExternalServers) -> Prober:
     return Prober(platform.store, platform.manager.services, elsewhere.problem, platform.clock)
 
 
@@ -66,21 +66,21 @@ async def declare(platform: Controlled, port: int = 5671) -> None:
 
 
 async def ask(prober: Prober) -> None:
-    """Ask those whose turn it is, and wait for all of them."""
+    """Probe the services that are due, and wait for all probes."""
     async with asyncio.TaskGroup() as tasks:
         prober.ask(tasks)
 
 
 async def ready(platform: Controlled, name: str = "sso") -> tuple[str, str]:
-    # What is noted takes effect with the next pass, which any change brings on.
+    # The result of a probe takes effect with the next pass, which any change triggers.
     tick = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "tick"}}
     await platform.apply(tick | {"data": {"at": str(platform.store.version)}})
     found = platform.condition_of("AuthenticationService", name, READY, NAMESPACE)
     return found.status, found.reason
 
 
-async def test_it_is_ready_once_it_has_answered(
-    platform: Controlled, prober: Prober, elsewhere: Elsewhere
+async def test_authentication_service_is_ready_after_its_first_probe(
+    platform: Controlled, prober: Prober, elsewhere: ExternalServers
 ) -> None:
     await declare(platform)
     assert await ready(platform) == ("False", "NotAsked")
@@ -90,14 +90,14 @@ async def test_it_is_ready_once_it_has_answered(
     assert elsewhere.asked == ["sso"]
 
 
-async def test_one_that_falls_silent_is_ready_no_more_until_it_answers(
-    platform: Controlled, prober: Prober, elsewhere: Elsewhere
+async def test_silent_authentication_service_is_failed_until_it_answers_again(
+    platform: Controlled, prober: Prober, elsewhere: ExternalServers
 ) -> None:
     await declare(platform)
     await ask(prober)
     elsewhere.silent.add("sso")
     await ask(prober)
-    assert elsewhere.asked == ["sso"], "one that answers is asked now and then"
+    assert elsewhere.asked == ["sso"], "a service that answers is probed once per interval"
     platform.clock.advance(ASK_S)
     await ask(prober)
     assert await ready(platform) == ("False", "NotAnswering")
@@ -110,8 +110,8 @@ async def test_one_that_falls_silent_is_ready_no_more_until_it_answers(
     assert await ready(platform) == ("True", "Served")
 
 
-async def test_another_server_is_asked_anew(
-    platform: Controlled, prober: Prober, elsewhere: Elsewhere
+async def test_changed_authentication_service_is_probed_again(
+    platform: Controlled, prober: Prober, elsewhere: ExternalServers
 ) -> None:
     await declare(platform)
     await ask(prober)
@@ -125,8 +125,8 @@ async def test_another_server_is_asked_anew(
     assert elsewhere.asked == ["sso", "sso"]
 
 
-async def test_who_keeps_realms_is_asked_at_once_when_spaces_come_and_go(
-    platform: Controlled, prober: Prober, elsewhere: Elsewhere
+async def test_keycloak_with_realms_is_probed_when_address_spaces_change(
+    platform: Controlled, prober: Prober, elsewhere: ExternalServers
 ) -> None:
     keycloak = {"url": "https://sso.example.com", "credentialsSecret": {"name": "admin"}}
     for name, settings in (("kc", keycloak), ("plain", {"url": keycloak["url"]})):
@@ -140,15 +140,15 @@ async def test_who_keeps_realms_is_asked_at_once_when_spaces_come_and_go(
     chosen = {"type": "standard", "authenticationService": {"name": "kc"}}
     await platform.apply(document("AddressSpace", "shop", chosen))
     await ask(prober)
-    assert elsewhere.asked[2:] == ["kc", "kc"], "who names another service waits for its realm"
+    assert elsewhere.asked[2:] == ["kc", "kc"], "a space that changes its service needs a realm"
     await platform.admission.delete(Key("AddressSpace", "default", "shop"))
     await platform.settle()
     await ask(prober)
     assert elsewhere.asked[2:] == ["kc", "kc", "kc"]
 
 
-async def test_one_that_hangs_holds_up_no_other(
-    platform: Controlled, prober: Prober, elsewhere: Elsewhere
+async def test_hanging_probe_delays_no_other_service(
+    platform: Controlled, prober: Prober, elsewhere: ExternalServers
 ) -> None:
     await platform.apply(external("hangs"), external("sso"))
     released = elsewhere.hanging["hangs"]
@@ -162,13 +162,13 @@ async def test_one_that_hangs_holds_up_no_other(
         await asyncio.sleep(0)
         assert await ready(platform) == ("False", "NotAnswering")
         assert await ready(platform, "hangs") == ("False", "NotAsked")
-        assert elsewhere.asked == ["hangs", "sso", "sso"], "who hangs is asked once at a time"
+        assert elsewhere.asked == ["hangs", "sso", "sso"], "one probe per service at a time"
         released.set()
     assert await ready(platform, "hangs") == ("True", "Served")
 
 
-async def test_who_is_another_one_by_now_is_not_waited_for(
-    platform: Controlled, prober: Prober, elsewhere: Elsewhere
+async def test_probe_of_a_changed_or_deleted_service_is_cancelled(
+    platform: Controlled, prober: Prober, elsewhere: ExternalServers
 ) -> None:
     await platform.apply(external("hangs"), external("goes"))
     for name in ("hangs", "goes"):
@@ -185,8 +185,8 @@ async def test_who_is_another_one_by_now_is_not_waited_for(
     assert elsewhere.asked == ["goes", "hangs", "hangs"]
 
 
-async def test_realms_are_looked_at_again_for_spaces_that_come_while_a_keycloak_hangs(
-    platform: Controlled, prober: Prober, elsewhere: Elsewhere
+async def test_space_created_during_a_keycloak_probe_causes_another_probe(
+    platform: Controlled, prober: Prober, elsewhere: ExternalServers
 ) -> None:
     settings = {"url": "https://sso.example.com", "credentialsSecret": {"name": "admin"}}
     await platform.apply(service("kc", {"type": "keycloak", "keycloak": settings}))
@@ -202,8 +202,8 @@ async def test_realms_are_looked_at_again_for_spaces_that_come_while_a_keycloak_
     assert elsewhere.asked == ["kc", "kc"]
 
 
-async def test_services_are_found_again_after_more_changes_than_are_kept(
-    platform: Controlled, prober: Prober, elsewhere: Elsewhere
+async def test_prober_finds_services_after_the_store_history_overflows(
+    platform: Controlled, prober: Prober, elsewhere: ExternalServers
 ) -> None:
     await declare(platform)
     await ask(prober)
@@ -219,7 +219,7 @@ async def test_services_are_found_again_after_more_changes_than_are_kept(
     assert elsewhere.asked == ["sso", "other", "other"]
 
 
-async def test_a_user_of_a_space_that_asks_nobody_is_not_ready(platform: Controlled) -> None:
+async def test_user_of_an_anonymous_space_is_not_ready(platform: Controlled) -> None:
     opened = {"type": "standard", "authenticationService": {"type": "none"}}
     closed = {"type": "standard", "authenticationService": {"type": "standard"}}
     user = document("MessagingUser", "shop.alice", {

@@ -1,6 +1,6 @@
 """The reconciler of certificates: activated before the Plan, renewed in time, removed with a space.
 
-`tests/control/test_certificates.py` has what certificates contain.
+`tests/control/test_certificates.py` tests the content of certificates.
 """
 
 from datetime import UTC, datetime
@@ -32,7 +32,7 @@ def certificates(given: Surroundings) -> SpaceCertificates:
     return SpaceCertificates(given.store, given.engine, given.clock, given.inventory, given.queue)
 
 
-async def test_nothing_is_activated_before_the_nodes_certificate_is_known(
+async def test_no_certificate_is_activated_before_that_of_the_node_is_known(
     given: Surroundings, certificates: SpaceCertificates
 ) -> None:
     batch = batch_of(await given.declare(space()))
@@ -44,7 +44,7 @@ async def test_nothing_is_activated_before_the_nodes_certificate_is_known(
     assert list(given.engine.shown) == [given.uid(SPACE)]
 
 
-async def test_a_failure_is_returned_and_repeated_work_mends_it(
+async def test_activation_failure_is_returned_and_cleared_by_the_next_pass(
     given: Surroundings, certificates: SpaceCertificates
 ) -> None:
     certificates.set_node(node_identity(NOVEMBER, "mq.example.com"))
@@ -71,7 +71,7 @@ async def test_a_certificate_is_renewed_when_it_is_due(
     given.clock.advance(YEAR_S)
     batch = Batch()
     await certificates.reconcile(batch)
-    assert batch.keys == {SPACE}, "its status shows the new one"
+    assert batch.keys == {SPACE}, "the status of the space must show the new certificate"
     assert list(given.engine.shown.values()) != [before]
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from doubles import document
-from enmasse.control.endpoints import Place, with_endpoints
+from enmasse.control.endpoints import PlatformListeners, with_endpoints
 from enmasse.control.reconcilers import Exports
 from enmasse.control.work_queue import Batch
 from enmasse.resources import AddressSpace, ConfigMap, Key, parse
@@ -12,7 +12,7 @@ from reconciler_setup import Surroundings, batch_of
 
 SHOP = Key("AddressSpace", "default", "shop")
 EXPORT = Key("ConfigMap", "default", "shop-info")
-PLACE = Place("mq.example.com", {"amqps": 5671})
+PLACE = PlatformListeners("mq.example.com", {"amqps": 5671})
 
 
 @pytest.fixture
@@ -38,26 +38,26 @@ async def declared(given: Surroundings) -> Batch:
     return batch_of(changes)
 
 
-async def test_nothing_is_written_before_the_listeners_are_known(
+async def test_no_export_is_written_before_the_listeners_are_known(
     given: Surroundings, exports: Exports
 ) -> None:
     batch = await declared(given)
     await exports.reconcile(batch)
     assert given.store.get(EXPORT) is None
-    exports.set_place(PLACE)
-    assert given.queue.take().keys == {SHOP}, "all spaces are decided again"
+    exports.set_listeners(PLACE)
+    assert given.queue.take().keys == {SHOP}, "every space is reconciled again"
     await exports.reconcile(batch)
     written = given.store.get(EXPORT)
     assert isinstance(written, ConfigMap)
     assert written.data["service.host"] == "mq.example.com"
 
 
-async def test_an_object_of_another_owner_is_left_and_reported(
+async def test_object_of_another_owner_is_kept_and_reported(
     given: Surroundings, exports: Exports
 ) -> None:
     foreign = ConfigMap(metadata=NamedMetadata(name="shop-info", namespace="default"), data={})
     await given.store.put([foreign])
-    exports.set_place(PLACE)
+    exports.set_listeners(PLACE)
     await exports.reconcile(await declared(given))
     assert "does not belong to this space" in (exports.problem(SHOP) or "")
     assert given.queue.take().keys == {SHOP}, "its status reports the problem with the next pass"
@@ -67,8 +67,8 @@ async def test_an_object_of_another_owner_is_left_and_reported(
     assert given.store.get(EXPORT) is not None
 
 
-async def test_an_export_goes_with_its_space(given: Surroundings, exports: Exports) -> None:
-    exports.set_place(PLACE)
+async def test_export_is_deleted_with_its_space(given: Surroundings, exports: Exports) -> None:
+    exports.set_listeners(PLACE)
     await exports.reconcile(await declared(given))
     await exports.reconcile(batch_of(await given.delete(SHOP)))
     assert given.store.get(EXPORT) is None

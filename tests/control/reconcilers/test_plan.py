@@ -34,7 +34,7 @@ def plan(given: Surroundings) -> PlanReconciler:
 
 
 async def serve(plan: PlanReconciler, changes: Iterable[Change], version: int = 1) -> Batch:
-    """Do what a pass does for the Plan; return the batch."""
+    """Run the steps of a pass that concern the Plan; return the batch."""
     changes = list(changes)
     for change in changes:
         plan.declare(change)
@@ -62,24 +62,22 @@ async def test_a_refusal_is_kept_until_the_engine_accepts(
     assert (plan.refusal, plan.proof, plan.applied_version(7)) == (BUSY, None, 7)
     batch = await serve(plan, [], version=2)
     assert plan.refusal is None
-    assert ORDERS in batch.keys, "its confirmation is new"
+    assert ORDERS in batch.keys, "its proof is new"
 
 
-async def test_a_doubted_confirmation_is_queried_again(
-    given: Surroundings, plan: PlanReconciler
-) -> None:
+async def test_doubted_proof_is_queried_again(given: Surroundings, plan: PlanReconciler) -> None:
     await serve(plan, await given.declare(space(), address()))
     uid = given.uid(ORDERS)
     given.engine.failed = {uid: Failure("NotOpened", "no room")}
-    assert (await serve(plan, [])).keys == set(), "without an event nothing is asked"
-    plan.doubt()
+    assert (await serve(plan, [])).keys == set(), "the engine is not queried without an event"
+    plan.request_confirmation()
     await asyncio.wait_for(given.queue.wait(60), 1)
     assert (await serve(plan, [])).keys == {ORDERS}
     assert plan.proof and plan.proof.failed == given.engine.failed
-    assert not plan.is_served, "the engine is asked to try again"
+    assert not plan.is_served, "the next pass applies the Plan again"
 
 
-async def test_a_full_pass_finds_an_engine_that_lost_its_plan(
+async def test_full_pass_reapplies_a_plan_that_the_engine_lost(
     given: Surroundings, plan: PlanReconciler
 ) -> None:
     await serve(plan, await given.declare(space(), address()))
@@ -104,7 +102,7 @@ async def test_a_password_in_a_secret_is_derived_before_the_plan(
     assert alice.key in plan.waiting
     await serve(plan, changes)
     assert plan.waiting == set()
-    assert plan.outcome(alice.key).left_out is None
+    assert plan.outcome(alice.key).excluded is None
     [planned] = given.engine.plan.spaces
     assert [one.name for one in planned.users] == ["alice"] and planned.users[0].verifiers
 

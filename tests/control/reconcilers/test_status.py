@@ -1,4 +1,4 @@
-"""The reconciler of statuses: what the other reconcilers report is written, portion by portion."""
+"""The reconciler of statuses writes the reports of the other reconcilers in portions."""
 
 import asyncio
 from collections.abc import Sequence
@@ -88,7 +88,7 @@ async def test_a_refusal_is_in_the_status(
     assert found.status.messages == ("the node does not serve it yet: no such thing",)
 
 
-async def test_a_portion_that_fails_keeps_no_other_back(
+async def test_failed_portion_delays_no_other_portion(
     given: Surroundings,
     sources: Sources,
     status: StatusReconciler,

@@ -1,4 +1,4 @@
-"""The reconciler of usage: records, allowances, and what a deleted space leaves behind."""
+"""The reconciler of usage: records, allowances, and the usage of deleted spaces."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ import pytest
 
 from doubles import space
 from enmasse.control.reconcilers import UsageReconciler
-from enmasse.engines import SpaceFigures
+from enmasse.engines import SpaceStatistics
 from enmasse.resources import AddressSpace, Key
 from enmasse.resources.address_space_plan import Allowance
 from reconciler_setup import Surroundings
@@ -39,8 +39,8 @@ async def declared(given: Surroundings, usage: UsageReconciler) -> str:
     return given.uid(SPACE)
 
 
-def traffic(uid: str, messages: int) -> SpaceFigures:
-    return SpaceFigures(uid, "default", messages_in=messages)
+def traffic(uid: str, messages: int) -> SpaceStatistics:
+    return SpaceStatistics(uid, "default", messages_in=messages)
 
 
 async def is_due(given: Surroundings) -> bool:
@@ -52,7 +52,7 @@ async def is_due(given: Surroundings) -> bool:
     return due
 
 
-async def test_an_allowance_used_up_requests_a_pass_and_is_judged_by_it(
+async def test_exhausted_allowance_requests_a_pass_and_takes_effect_in_it(
     given: Surroundings, usage: UsageReconciler
 ) -> None:
     uid = await declared(given, usage)
@@ -61,19 +61,19 @@ async def test_an_allowance_used_up_requests_a_pass_and_is_judged_by_it(
     usage.note([traffic(uid, 10)])
     assert await is_due(given)
     assert usage.exhausted == [], "the pass decides"
-    assert usage.judge() == {SPACE}
+    assert usage.decide_exhausted() == {SPACE}
     assert usage.exhausted == [SPACE]
-    assert usage.judge() == set(), "nothing has changed since"
+    assert usage.decide_exhausted() == set(), "nothing has changed since"
 
 
-async def test_another_plan_makes_it_available_again(
+async def test_larger_allowance_makes_the_space_available_again(
     given: Surroundings, usage: UsageReconciler, allowances: dict[Key, Allowance]
 ) -> None:
     uid = await declared(given, usage)
     usage.note([traffic(uid, 10)])
-    usage.judge()
+    usage.decide_exhausted()
     allowances[SPACE] = Allowance(period="day", messages=100)
-    assert usage.judge() == {SPACE}
+    assert usage.decide_exhausted() == {SPACE}
     assert usage.exhausted == []
 
 
@@ -101,10 +101,10 @@ async def test_a_space_of_the_same_name_continues_the_usage(
     )
     again.read_ended()
     await declared(given, again)
-    assert again.judge() == {SPACE}, "an allowance is not used twice"
+    assert again.decide_exhausted() == {SPACE}, "an allowance is not used twice"
 
 
-async def test_stored_bytes_are_those_of_the_space_by_its_full_name(
+async def test_stored_bytes_are_attributed_by_the_full_space_name(
     given: Surroundings, usage: UsageReconciler
 ) -> None:
     uid = await declared(given, usage)

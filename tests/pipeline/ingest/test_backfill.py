@@ -277,7 +277,7 @@ def test_a_backfill_that_makes_no_sense_is_refused(log: Log, tmp_path: Path) -> 
     file = filled(tmp_path / "p", log)
     words = ["pipeline", "backfill", "-f", str(file), "--output", "json"]
     done = CliRunner().invoke(app, [*words, "--gold-only", "--source", "s"])
-    assert done.exit_code == 1 and "leave the range out" in done.stderr
+    assert done.exit_code == 1 and "omit the range" in done.stderr
     _, paths, db = open_pipeline(file)
     db.close()
     with paths.locked():

@@ -1,1 +1,1 @@
-"""Who is let in: tokens, roles, impersonation, and reviews of access."""
+"""Access control of the API: tokens, roles, impersonation, and access reviews."""

@@ -101,7 +101,7 @@ class Guard:
             )
         open_here = path in LOCALLY_OPEN_PATHS and _is_local(scope)
         try:
-            caller = self._asks(scope, headers)
+            caller = self._new_caller(scope, headers)
         except EnMasseError as error:
             return error
         if caller is None and not open_here:
@@ -121,15 +121,15 @@ class Guard:
             scope[STILL] = lambda: (now := self._caller(headers)) and now.may(asked)
             if not open_here and not caller.may(asked):
                 return forbidden(caller, asked)
-        return self._crowded(caller)
+        return self._limit_reached(caller)
 
-    def _asks(self, scope: Scope, headers: Headers) -> Caller | None:
-        """As `_caller`, of a new request: wrong tokens count against the address of the peer.
+    def _new_caller(self, scope: Scope, headers: Headers) -> Caller | None:
+        """As `_caller`, for a new request: wrong tokens count against the peer's address.
 
-        Raises: Exhausted if it is too early for another one.
+        Raises: Exhausted if the address has to wait after wrong tokens.
         """
         source = (scope.get("client") or ("", 0))[0]
-        caller = self._callers.asks(headers.get("authorization"), source)
+        caller = self._callers.authenticate(headers.get("authorization"), source)
         return acting(caller, headers, self._callers) if caller is not None else None
 
     def _caller(self, headers: Headers) -> Caller | None:
@@ -140,7 +140,7 @@ class Guard:
         caller = self._callers.bearer(headers.get("authorization"))
         return acting(caller, headers, self._callers) if caller is not None else None
 
-    def _crowded(self, caller: Caller | None) -> EnMasseError | None:
+    def _limit_reached(self, caller: Caller | None) -> EnMasseError | None:
         """Return the refusal if the limit of concurrent requests is reached, or None."""
         running, room, whose = self._running.total(), REQUESTS_MAX, ""
         if caller is not OWNER_CALLER:

@@ -1,7 +1,7 @@
 """Requests in the name of another user: `kubectl --as`, by the headers of Kubernetes.
 
-A user who may impersonate sees what the other one could do, and never exceeds its own rights: a
-request must be allowed to both.
+An impersonating user sees what the other user may do, and never exceeds its own rights: a request
+must be allowed to both.
 """
 
 from collections.abc import Iterator
@@ -20,28 +20,28 @@ NAME_LENGTH_MAX = 253
 
 @dataclass(frozen=True, slots=True)
 class Impersonating(Caller):
-    """A user who sends a request in the name of another one."""
+    """A user who sends a request in the name of another user."""
 
     by: Caller = OWNER_CALLER
 
     @property
     def is_owner(self) -> bool:
-        """It may do everything only if both may."""
+        """Whether both are the owner."""
         return self.by.is_owner and Caller.is_owner.__get__(self)
 
     def rules(self, namespace: str) -> Iterator[Rule]:
-        """Yield what the one it asks as may do; `may` also asks whether the one that asks may."""
+        """Yield the rules of the impersonated user; `may` also checks the impersonating one."""
         yield from Caller.rules(self, namespace)
 
     def may(self, asked: Attributes) -> bool:
-        """Whether both may do that."""
+        """Whether both may do it."""
         return self.by.may(asked) and Caller.may(self, asked)
 
 
 def acting(caller: Caller, headers: Headers, callers: Callers) -> Caller:
-    """Return whom a request of a caller is made as: the caller itself, or who its headers name.
+    """Return the effective caller: the caller itself, or the user in its impersonation headers.
 
-    Groups and other attributes give nothing here: rights are those of the token of that name.
+    Groups and other impersonated attributes have no effect: rights are those of the user's token.
 
     Raises: Denied if the caller may not impersonate; Invalid if no user is named.
     """
@@ -59,5 +59,5 @@ def acting(caller: Caller, headers: Headers, callers: Callers) -> Caller:
             Code.REQUEST_INVALID,
             "headers Impersonate-* name no user: send Impersonate-User with the name of a token",
         )
-    meant = callers.named(name)
-    return Impersonating(meant.name, meant.roles, caller.expires, by=caller)
+    target = callers.named(name)
+    return Impersonating(target.name, target.roles, caller.expires, by=caller)

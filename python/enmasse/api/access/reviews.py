@@ -26,10 +26,10 @@ _Item = TypeVar("_Item")
 def forbidden(caller: Caller, asked: Attributes) -> Denied:
     """Return the refusal of a request, with the resource as its context."""
     if not asked.resource:
-        said = f'forbidden: User "{caller.name}" cannot {asked.verb} path "{asked.path}"'
+        spec_part = f'forbidden: User "{caller.name}" cannot {asked.verb} path "{asked.path}"'
         if roles := able(asked):
-            said += f"; it needs the role {' or '.join(roles)} in all namespaces"
-        return Denied(Code.ACCESS_DENIED, said)
+            spec_part += f"; it needs the role {' or '.join(roles)} in all namespaces"
+        return Denied(Code.ACCESS_DENIED, spec_part)
     plural = f"{asked.resource}.{asked.group}" if asked.group else asked.resource
     named = f'{plural} "{asked.name}"' if asked.name else plural
     where = f'in the namespace "{asked.namespace}"' if asked.namespace else "at the cluster scope"
@@ -47,7 +47,7 @@ def forbidden(caller: Caller, asked: Attributes) -> Denied:
 
 
 async def while_allowed(request: Request, lines: AsyncIterator[_Item]) -> AsyncIterator[_Item]:
-    """Yield the events of a watch; end it once its caller lost the right."""
+    """Yield the events of a watch until its caller loses the right."""
     still = request.scope[STILL]
     async for line in lines:
         if not still():
@@ -69,7 +69,7 @@ class AccessReviews:
         ]
         if len(given) != 1:
             raise _fault("spec", "must have resourceAttributes or nonResourceAttributes")
-        caller, asked = _caller(request), _asked(spec[given[0]], given[0])
+        caller, asked = _caller(request), _attributes(spec[given[0]], given[0])
         allowed = caller.may(asked)
         if caller.is_owner:
             reason = "the owner's token has every right"
@@ -130,10 +130,10 @@ def _spec(document: dict[str, Any]) -> dict[str, Any]:
     return spec
 
 
-def _asked(said: dict[str, Any], field: str) -> Attributes:
+def _attributes(spec_part: dict[str, Any], field: str) -> Attributes:
     """Return the attributes of a question; absent ones mean all."""
     names = ("verb", "group", "resource", "subresource", "namespace", "name", "path")
-    text = {name: _text(said, name, f"spec.{field}") for name in names}
+    text = {name: _text(spec_part, name, f"spec.{field}") for name in names}
     if field == "nonResourceAttributes":
         return Attributes(text["verb"] or ANY, path=text["path"] or ANY)
     namespace = text["name"] if text["resource"] == "namespaces" else text["namespace"]
@@ -147,8 +147,8 @@ def _asked(said: dict[str, Any], field: str) -> Attributes:
     )
 
 
-def _text(said: dict[str, Any], name: str, where: str) -> str:
-    value = said.get(name) or ""
+def _text(spec_part: dict[str, Any], name: str, where: str) -> str:
+    value = spec_part.get(name) or ""
     if not isinstance(value, str):
         raise _fault(f"{where}.{name}", "must be a text")
     return value

@@ -22,7 +22,7 @@ class BodyTurns:
     async def run(self, caller: str, work: Callable[[], _Result]) -> _Result:
         """Return the result of `work` when it is the caller's turn.
 
-        A turn lasts until the work ends, even if the caller has gone.
+        The turn lasts until the work ends, even if the caller has disconnected.
         """
         turn = self._of.setdefault(caller, asyncio.Lock())
         await turn.acquire()

@@ -1,7 +1,7 @@
-"""Large answers are compressed for clients that take gzip (RFC 9110, section 12.5.3). Plain ASGI.
+"""Compresses large responses if the client accepts gzip (RFC 9110, section 12.5.3). Plain ASGI.
 
-As an API server of Kubernetes does it: only whole bodies of 128 KiB and more, at the fastest level.
-A body that is sent in parts, such as a watch or a backup, passes as it is.
+As in the Kubernetes API server: only whole bodies of at least 128 KiB, at the fastest level.
+A body sent in parts, such as a watch or a backup, is not compressed.
 """
 
 import asyncio
@@ -18,20 +18,22 @@ _GZIP = 16 + zlib.MAX_WBITS
 
 
 class Compression:
-    """Compresses answers of an application."""
+    """Compresses responses of an application."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        if scope["type"] == "http" and takes_gzip(Headers(scope=scope).get("accept-encoding", "")):
+        """Handle one request."""
+        if scope["type"] == "http" and accepts_gzip(
+            Headers(scope=scope).get("accept-encoding", "")
+        ):
             await self._app(scope, receive, _Compressed(send))
         else:
             await self._app(scope, receive, send)
 
 
-def takes_gzip(accepted: str) -> bool:
+def accepts_gzip(accepted: str) -> bool:
     """Whether an `Accept-Encoding` allows gzip: by name or by `*`, and not with weight 0."""
     weights: dict[str, float] = {}
     for one in accepted.split(","):
@@ -45,8 +47,8 @@ def takes_gzip(accepted: str) -> bool:
 
 
 class _Compressed:
-    """Sends an answer on. One that is to be compressed says its length, and is held until its body
-    is there; a stream says none, and its head goes out at once.
+    """Forwards a response. The start of a compressible response has a Content-Length and waits for
+    the body; the start of a stream has none and is sent immediately.
     """
 
     def __init__(self, send: Send) -> None:
@@ -54,7 +56,9 @@ class _Compressed:
         self._held: Message | None = None
 
     async def __call__(self, message: Message) -> None:
-        if message["type"] == "http.response.start" and _is_worth(Headers(raw=message["headers"])):
+        if message["type"] == "http.response.start" and _is_compressible(
+            Headers(raw=message["headers"])
+        ):
             self._held = message
             return
         if self._held is not None:
@@ -64,13 +68,13 @@ class _Compressed:
         await self._send(message)
 
 
-def _is_worth(headers: Headers) -> bool:
+def _is_compressible(headers: Headers) -> bool:
     length = int(headers.get("content-length", "0"))
     return length >= BODY_BYTES_MIN and "content-encoding" not in headers
 
 
 async def _compressed(start: Message, message: Message) -> Message:
-    """Return the body as it is sent; `start` gets the headers for it."""
+    """Return the body to send; adds the headers for it to `start`."""
     if message.get("more_body"):
         return message
     packed = await asyncio.to_thread(_packed, message.get("body", b""))

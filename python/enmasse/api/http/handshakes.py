@@ -31,39 +31,39 @@ class Handshakes:
 
     def __init__(self, bounds: Bounds) -> None:
         self.bounds = bounds
-        self._knocking: set[Any] = set()
-        self._under_way: set[Any] = set()
+        self._awaiting_record: set[Any] = set()
+        self._handshaking: set[Any] = set()
         self._most = 0
 
     def __len__(self) -> int:
-        return len(self._knocking) + len(self._under_way)
+        return len(self._awaiting_record) + len(self._handshaking)
 
-    def knock(self, one: "Knock") -> None:
+    def add_waiting(self, one: "AwaitingRecord") -> None:
         """Add a connection without a complete record; beyond the limit the oldest is closed."""
-        self._knocking.add(one)
+        self._awaiting_record.add(one)
         self._most = max(self._most, len(self))
-        _bound(self._knocking, one, self.bounds.half_open_max - self.bounds.handshakes_max)
+        _bound(self._awaiting_record, one, self.bounds.half_open_max - self.bounds.handshakes_max)
 
     def begin(self, one: "BoundedTls") -> None:
         """Add a connection whose handshake has begun; beyond the limit the oldest is closed."""
-        self._under_way.add(one)
-        _bound(self._under_way, one, self.bounds.handshakes_max)
+        self._handshaking.add(one)
+        _bound(self._handshaking, one, self.bounds.handshakes_max)
 
-    def end(self, one: "Knock | BoundedTls") -> None:
+    def end(self, one: "AwaitingRecord | BoundedTls") -> None:
         """Remove a connection: it is open, or closed."""
-        self._knocking.discard(one)
-        self._under_way.discard(one)
+        self._awaiting_record.discard(one)
+        self._handshaking.discard(one)
         if not len(self) and self._most >= BURST:
             self._most = 0
-            _give_back_memory()
+            _trim_heap()
 
 
-def _bound(some: set[Any], newcomer: Any, most: int) -> None:
-    make_room(some, newcomer, Bounds(waiting_max=most, waiting_of_peer_max=most))
+def _bound(some: set[Any], added: Any, most: int) -> None:
+    make_room(some, added, Bounds(waiting_max=most, waiting_of_peer_max=most))
 
 
 class _HalfOpen:
-    """The requirements of the limits on a connection."""
+    """State that the limits need of each connection."""
 
     transport: asyncio.Transport
     host = ""
@@ -82,41 +82,44 @@ class _HalfOpen:
         self.transport.abort()
 
 
-class Knock(_HalfOpen, asyncio.Protocol):
+class AwaitingRecord(_HalfOpen, asyncio.Protocol):
     """A connection before its first complete record."""
 
     def __init__(self, handshakes: Handshakes, begin: Callable[[float], "BoundedTls"]) -> None:
         """Pass the connection to the protocol of `begin`, with the remaining seconds."""
         self._handshakes = handshakes
         self._begin = begin
-        self._said = bytearray()
+        self._received = bytearray()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start the timer."""
         self._wait(transport)
-        self._handshakes.knock(self)
+        self._handshakes.add_waiting(self)
         limit_s = self._handshakes.bounds.request_s
-        self._cut_off = asyncio.get_running_loop().call_later(limit_s, self.close)
+        self._timer = asyncio.get_running_loop().call_later(limit_s, self.close)
 
     def data_received(self, data: bytes) -> None:
         """Receive a part of the first record. TLS refuses anything other than a handshake."""
-        self._said += data
-        if self._said[0] == _HANDSHAKE:
-            whole = _RECORD_HEAD_BYTES + int.from_bytes(self._said[3:_RECORD_HEAD_BYTES], "big")
-            if len(self._said) < min(whole, RECORD_BYTES) or len(self._said) < _RECORD_HEAD_BYTES:
+        self._received += data
+        if self._received[0] == _HANDSHAKE:
+            whole = _RECORD_HEAD_BYTES + int.from_bytes(self._received[3:_RECORD_HEAD_BYTES], "big")
+            if (
+                len(self._received) < min(whole, RECORD_BYTES)
+                or len(self._received) < _RECORD_HEAD_BYTES
+            ):
                 return
         self._leave()
-        tls = self._begin(self._cut_off.when() - asyncio.get_running_loop().time())
+        tls = self._begin(self._timer.when() - asyncio.get_running_loop().time())
         self.transport.set_protocol(tls)
         tls.connection_made(self.transport)
-        tls.take(bytes(self._said))
+        tls.take(bytes(self._received))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Remove the connection."""
         self._leave()
 
     def _leave(self) -> None:
-        self._cut_off.cancel()
+        self._timer.cancel()
         self._handshakes.end(self)
 
 
@@ -133,7 +136,7 @@ class BoundedTls(_HalfOpen, SSLProtocol):
         handshakes: Handshakes,
         limit_s: float,
     ) -> None:
-        """Hand what comes over TLS to `application`, once the handshake is done."""
+        """Pass decrypted data to `application` once the handshake is complete."""
         super().__init__(
             asyncio.get_running_loop(),
             application,
@@ -151,21 +154,21 @@ class BoundedTls(_HalfOpen, SSLProtocol):
         super().connection_made(transport)
 
     def take(self, data: bytes) -> None:
-        """Take bytes that were read before."""
+        """Process bytes that were read before the TLS began."""
         for at in range(0, len(data), RECORD_BYTES):
             part = data[at : at + RECORD_BYTES]
             self.get_buffer(len(part))[: len(part)] = part
             self.buffer_updated(len(part))
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take bytes; the handshake may be done with them."""
+        """Process received bytes; they may complete the handshake."""
         super().buffer_updated(nbytes)
         if self.waiting_since is not None and self._state is not SSLProtocolState.DO_HANDSHAKE:
             self.waiting_since = None
             self._handshakes.end(self)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """End."""
+        """Remove the connection."""
         self._handshakes.end(self)
         super().connection_lost(exc)
 
@@ -173,20 +176,20 @@ class BoundedTls(_HalfOpen, SSLProtocol):
 def over_tls(
     make: Callable[..., asyncio.Protocol], context: Callable[[], ssl.SSLContext], bounds: Bounds
 ) -> Callable[..., asyncio.Protocol]:
-    """Return a factory of protocols that speak TLS before those that `make` makes."""
+    """Return a factory of protocols that run TLS below the protocols of `make`."""
     handshakes = Handshakes(bounds)
 
     def protocol(*arguments: Any, **options: Any) -> asyncio.Protocol:
         def begin(limit_s: float) -> BoundedTls:
             return BoundedTls(make(*arguments, **options), context(), handshakes, limit_s)
 
-        return Knock(handshakes, begin)
+        return AwaitingRecord(handshakes, begin)
 
     return protocol
 
 
-def _give_back_memory() -> None:
-    """Have the allocator return what it holds; where it cannot, it stays for the next burst."""
+def _trim_heap() -> None:
+    """Return free memory of the allocator to the system, where the C library supports it."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         asyncio.get_running_loop().run_in_executor(None, trim, 0)

@@ -1,7 +1,7 @@
 """HTTP/1.1 of one peer, closed if a request is slow or the peer holds too many connections.
 
-uvicorn bounds only the time between requests. A client could otherwise keep connections with no or
-half a request open for ever.
+uvicorn bounds only the time between requests. Without this module a client could keep connections
+with no request, or half of one, open without limit.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from enmasse.auth.certificates import TlsFiles
 CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 """TLS 1.2 with authenticated encryption only, as in the node: no CBC (RFC 9325, 4.2)."""
 
-_WHOLE = (h11.DONE, h11.MUST_CLOSE, h11.CLOSED, h11.ERROR)
+_COMPLETE_STATES = (h11.DONE, h11.MUST_CLOSE, h11.CLOSED, h11.ERROR)
 
 
 class BoundedConfig(uvicorn.Config):
@@ -58,14 +58,14 @@ class Renewed:
         Raises: OSError if the files are unreadable the first time.
         """
         try:
-            self._look()
+            self._reload_if_changed()
         except OSError:
             if self._changed is None:
                 raise
             # Partly written files: keep the previous certificate.
         return self._context
 
-    def _look(self) -> None:
+    def _reload_if_changed(self) -> None:
         files = (self._files.certificate, self._files.key)
         changed = (files[0].stat().st_mtime_ns, files[1].stat().st_mtime_ns)
         if changed == self._changed:
@@ -85,9 +85,9 @@ class BoundedProtocol(H11Protocol):
         super().__init__(config, *arguments, **options)
         assert isinstance(config, BoundedConfig)
         self._bounds = config.bounds
-        self._cut_off: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._waiting_since = self.loop.time()
-        self._begun: bytes | None = b""
+        self._first_bytes: bytes | None = b""
         """The first bytes, while they may be the HTTP/2 preface; then None."""
 
     @property
@@ -99,7 +99,7 @@ class BoundedProtocol(H11Protocol):
     def waiting_since(self) -> float | None:
         """Start of the wait for a complete request; None while one is handled."""
         answering = not getattr(self.cycle, "response_complete", True)
-        return None if answering and self._cut_off is None else self._waiting_since
+        return None if answering and self._timer is None else self._waiting_since
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the timer and enforce the connection limit."""
@@ -114,13 +114,13 @@ class BoundedProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Receive a part of a request; the first bytes determine the HTTP version."""
-        if self._begun is not None:
-            data = self._begun + data
+        if self._first_bytes is not None:
+            data = self._first_bytes + data
             if data.startswith(PREFACE):
                 self._switch(data)
                 return
-            self._begun = data if PREFACE.startswith(data) else None
-            if self._begun is not None:
+            self._first_bytes = data if PREFACE.startswith(data) else None
+            if self._first_bytes is not None:
                 return
         super().data_received(data)
         self._watch_request()
@@ -133,35 +133,35 @@ class BoundedProtocol(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Remove the connection."""
-        self._unset_cut_off()
+        self._stop_timer()
         super().connection_lost(exc)
 
     def close(self) -> None:
         """Close the connection immediately."""
-        self._unset_cut_off()
+        self._stop_timer()
         self.transport.close()
 
     def _watch_request(self) -> None:
         """Run the timer exactly while an incomplete request is awaited."""
         silent = self.timeout_keep_alive_task is not None
-        if silent or self.conn.their_state in _WHOLE:
-            self._unset_cut_off()
-        elif self._cut_off is None and not self.transport.is_closing():
-            self._cut_off = self.loop.call_later(self._bounds.request_s, self.close)
+        if silent or self.conn.their_state in _COMPLETE_STATES:
+            self._stop_timer()
+        elif self._timer is None and not self.transport.is_closing():
+            self._timer = self.loop.call_later(self._bounds.request_s, self.close)
 
-    def _unset_cut_off(self) -> None:
-        if self._cut_off is not None:
-            self._cut_off.cancel()
-            self._cut_off = None
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
-    def _switch(self, begun: bytes) -> None:
+    def _switch(self, first_bytes: bytes) -> None:
         """Continue as HTTP/2 with the bytes received so far."""
-        self._unset_cut_off()
+        self._stop_timer()
         self.connections.discard(self)
         scope = {"client": self.client, "server": self.server, "scheme": self.scheme}
         assert self.config.loaded_app is not None
         protocol = Http2Connection(self.config.loaded_app, self.server_state, self._bounds, scope)
         self.transport.set_protocol(protocol)
         protocol.connection_made(self.transport)
-        if begun:
-            protocol.data_received(begun)
+        if first_bytes:
+            protocol.data_received(first_bytes)

@@ -1,8 +1,8 @@
-"""HTTP/2 of one peer (RFC 9113): many requests at a time on one connection, by the machine of `h2`.
+"""HTTP/2 of one peer (RFC 9113): concurrent requests on one connection, on top of `h2`.
 
-A connection is of HTTP/2 by ALPN, or in clear text by its preface (RFC 9113, 3.3). Each request is
-an ASGI application call. What a peer sends stays within the windows of flow control, which open as
-the application takes it; what it does not take of an answer waits with the application.
+ALPN selects HTTP/2, or in clear text its preface (RFC 9113, 3.3). Each request is an ASGI
+application call. Flow control bounds the data of both directions: a window opens as the application
+reads the request, and the application waits while the peer does not read the response.
 """
 
 import asyncio
@@ -33,25 +33,25 @@ from enmasse.api.http.peer_limits import Bounds, make_room
 log = structlog.get_logger(__name__)
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-"""What a connection of HTTP/2 begins with (RFC 9113, 3.4)."""
+"""The first bytes of an HTTP/2 connection (RFC 9113, 3.4)."""
 
 STREAMS_MAX = 100
-"""Requests of one connection at a time, as `h2` has it; one more breaks the protocol."""
+"""Concurrent requests of a connection, as advertised by `h2`; more are a protocol error."""
 
 RUNNING_MAX = 2 * STREAMS_MAX
-"""Those that the peer has taken back, and that have not ended, counted too. One more ends the
-connection: taking back costs the peer less than asking costs us (CVE-2023-44487)."""
+"""Running requests, including those that the peer has reset. More end the connection: a reset costs
+the peer less than the request costs the server (CVE-2023-44487)."""
 
 
 HEAD_BYTES_MAX = 1 << 16
-"""Largest block of header fields, as it is on the wire."""
+"""Maximum encoded bytes of a header block."""
 
 _FRAME_HEAD = 9
 _HEADERS, _CONTINUATION, _END_HEADERS = 1, 9, 4
 
 
-class Lengths:
-    """Refuses frames that are too long by their heads: `h2` takes them in before it does."""
+class FrameLengths:
+    """Refuses too long frames by their frame headers, because `h2` would buffer them first."""
 
     def __init__(self) -> None:
         self._head = bytearray()
@@ -59,7 +59,7 @@ class Lengths:
         self._block = 0
 
     def allow(self, data: bytes, most: int) -> bool:
-        """Whether no frame that begins in the next bytes is longer than `most`."""
+        """Whether every frame that begins in these bytes has at most `most` bytes."""
         at = 0
         while at < len(data):
             if self._left:
@@ -74,7 +74,7 @@ class Lengths:
         return True
 
     def _allow_head(self, most: int) -> bool:
-        """Look at the head of a frame (RFC 9113, 4.1): length, type, flags, stream."""
+        """Check a frame header (RFC 9113, 4.1): length, type, flags, stream."""
         length, type_, flags = int.from_bytes(self._head[:3], "big"), self._head[3], self._head[4]
         if type_ in (_HEADERS, _CONTINUATION):
             self._block += length
@@ -88,28 +88,28 @@ class Lengths:
 
 
 class Stream:
-    """One request and its answer."""
+    """One request and its response."""
 
     def __init__(self, connection: "Http2Connection", number: int, scope: Scope) -> None:
         self.number = number
         self.scope = scope
         self.whole = False
-        """Whether all of the request is here."""
+        """Whether the request is complete."""
 
         self.gone = False
-        """Whether the client no longer waits for the answer."""
+        """Whether the client has abandoned the request."""
 
-        self.owed = 0
-        """Bytes taken from the windows, and not given back yet."""
+        self.unacknowledged_bytes = 0
+        """Received bytes that have not yet been returned to the flow-control windows."""
 
         self.changed = asyncio.Event()
-        self.cut_off: asyncio.TimerHandle | None = None
+        self.timer: asyncio.TimerHandle | None = None
         self._connection = connection
         self._body = bytearray()
-        self._told = self._started = self._ended = False
+        self._request_delivered = self._started = self._ended = False
 
     async def run(self, app: ASGIApp) -> None:
-        """Answer the request."""
+        """Run the application for the request."""
         try:
             await app(self.scope, self._receive, self._send)
         except Exception:
@@ -121,33 +121,35 @@ class Stream:
             self._connection.finish(self, None if self._ended else ErrorCodes.INTERNAL_ERROR)
 
     def take(self, data: bytes, size: int) -> None:
-        """Take a part of the body; `size` is what it takes of the windows."""
+        """Receive a part of the body; `size` is its share of the flow-control windows."""
         self._body += data
-        self.owed += size
+        self.unacknowledged_bytes += size
         self.changed.set()
 
     def end(self) -> None:
-        """Note that the request is whole."""
+        """Mark the request as complete."""
         self.whole = True
-        if self.cut_off is not None:
-            self.cut_off.cancel()
+        if self.timer is not None:
+            self.timer.cancel()
         self.changed.set()
 
-    def lose(self) -> None:
-        """Note that the client no longer waits for the answer."""
+    def abandon(self) -> None:
+        """Mark the request as abandoned by the client."""
         self.gone = True
         self.end()
 
     async def _receive(self) -> Message:
-        while not (self._body or (self.whole and not self._told) or self.gone or self._ended):
+        while not (
+            self._body or (self.whole and not self._request_delivered) or self.gone or self._ended
+        ):
             self.changed.clear()
             await self.changed.wait()
-        if self.gone or self._ended or (self._told and not self._body):
+        if self.gone or self._ended or (self._request_delivered and not self._body):
             return {"type": "http.disconnect"}
         body = bytes(self._body)
         self._body.clear()
-        self._connection.give_back(self)
-        self._told = self.whole
+        self._connection.release_window(self)
+        self._request_delivered = self.whole
         return {"type": "http.request", "body": body, "more_body": not self.whole}
 
     async def _send(self, message: Message) -> None:
@@ -170,7 +172,7 @@ class Stream:
             self._ended = True
 
     async def _room(self) -> int:
-        """Return how much may be sent now, at least a byte; 0 if the client is gone."""
+        """Wait until data can be sent, and return how much; 0 if the client is gone."""
         try:
             async with asyncio.timeout(self._connection.bounds.stalled_s):
                 while not self.gone and not (room := self._connection.room(self)):
@@ -189,22 +191,22 @@ class Http2Connection(asyncio.Protocol):
     def __init__(
         self, app: ASGIApp, state: ServerState, bounds: Bounds, scope: dict[str, Any]
     ) -> None:
-        """Answer requests by `app`. `scope` is what all requests have: client, server, scheme."""
+        """Serve requests by `app`. `scope` has what all requests share: client, server, scheme."""
         self.bounds = bounds
         self._app = app
         self._state = state
         self._scope = scope
         self._loop = asyncio.get_running_loop()
         self._h2 = H2Connection(H2Configuration(client_side=False, header_encoding=None))
-        self._lengths = Lengths()
+        self._lengths = FrameLengths()
         self._streams: dict[int, Stream] = {}
         self._running = 0
         self._is_ending = False
-        self._is_full = False
-        """Whether the peer does not read."""
+        self._is_write_paused = False
+        """Whether the write buffer is full because the peer does not read."""
 
         self._waiting_since = self._loop.time()
-        self._cut_off = self._loop.call_later(bounds.request_s, self.close)
+        self._timer = self._loop.call_later(bounds.request_s, self.close)
 
     @property
     def host(self) -> str:
@@ -214,12 +216,12 @@ class Http2Connection(asyncio.Protocol):
 
     @property
     def waiting_since(self) -> float | None:
-        """When it began to wait for a whole request; None while one is answered."""
+        """Start of the wait for a complete request; None while a request is being served."""
         answering = any(stream.whole for stream in self._streams.values())
         return None if answering else self._waiting_since
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Say what we allow, and see that not too many wait."""
+        """Send the settings, and enforce the limit of waiting connections."""
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
         connections: set[Any] = self._state.connections
@@ -229,92 +231,92 @@ class Http2Connection(asyncio.Protocol):
         make_room(connections, self, self.bounds)
 
     def data_received(self, data: bytes) -> None:
-        """Take frames."""
+        """Process received frames."""
         if not self._lengths.allow(data, self._h2.max_inbound_frame_size):
-            self._say_goodbye(ErrorCodes.FRAME_SIZE_ERROR)
+            self._close_with(ErrorCodes.FRAME_SIZE_ERROR)
             return
         try:
             for event in self._h2.receive_data(data):
-                if (take := _TAKES.get(type(event))) is not None:
+                if (take := _HANDLERS.get(type(event))) is not None:
                     take(self, event)
         except ProtocolError as error:
-            # h2 has written the GOAWAY that says so
+            # h2 has already queued the GOAWAY for this error.
             log.info("connection of HTTP/2 ends", reason=str(error))
             self._flush()
             self.close()
         self._flush()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End."""
+        """Abandon all requests."""
         connections: set[Any] = self._state.connections
         connections.discard(self)
-        self._cut_off.cancel()
+        self._timer.cancel()
         for stream in self._streams.values():
-            stream.lose()
+            stream.abandon()
 
     def pause_writing(self) -> None:
-        """Do no more for a peer that does not read: not even answer its pings."""
-        self._is_full = True
+        """Stop reading from a peer that does not read: a reply to its pings would also queue up."""
+        self._is_write_paused = True
         self.transport.pause_reading()
 
     def resume_writing(self) -> None:
-        """Go on."""
-        self._is_full = False
+        """Continue reading and sending."""
+        self._is_write_paused = False
         self.transport.resume_reading()
         self._wake()
 
     def shutdown(self) -> None:
-        """Take no more requests, and close when those that run are answered."""
+        """Refuse new requests, and close once the running ones are answered."""
         self._is_ending = True
         if not self._streams:
-            self._say_goodbye(ErrorCodes.NO_ERROR)
+            self._close_with(ErrorCodes.NO_ERROR)
 
     def close(self) -> None:
-        """Close the connection, whatever is under way."""
-        self._cut_off.cancel()
+        """Close the connection and abandon its requests."""
+        self._timer.cancel()
         for stream in self._streams.values():
-            stream.lose()
+            stream.abandon()
         self.transport.close()
 
     def room(self, stream: Stream) -> int:
-        """Return how many bytes of an answer the peer takes now."""
-        if self._is_full:
+        """Return how many bytes of a response can be sent now."""
+        if self._is_write_paused:
             return 0
         window = self._h2.local_flow_control_window(stream.number)
         return max(0, min(window, self._h2.max_outbound_frame_size))
 
     def send_head(self, stream: Stream, status: int, headers: Any) -> None:
-        """Send the head of an answer."""
+        """Send the status and headers of a response."""
         whole = [(b":status", str(status).encode()), *self._state.default_headers, *headers]
         self._h2.send_headers(stream.number, whole)
         self._flush()
 
     def send_data(self, stream: Stream, data: bytes, last: bool) -> None:
-        """Send a part of an answer for which there is room."""
+        """Send a part of a response; there must be room for it."""
         self._h2.send_data(stream.number, data, end_stream=last)
         self._flush()
 
-    def give_back(self, stream: Stream) -> None:
-        """Open the windows by what the application has taken."""
-        if stream.owed and not self.transport.is_closing():
-            self._h2.acknowledge_received_data(stream.owed, stream.number)
+    def release_window(self, stream: Stream) -> None:
+        """Return the bytes that the application has read to the flow-control windows."""
+        if stream.unacknowledged_bytes and not self.transport.is_closing():
+            self._h2.acknowledge_received_data(stream.unacknowledged_bytes, stream.number)
             self._flush()
-        stream.owed = 0
+        stream.unacknowledged_bytes = 0
 
     def finish(self, stream: Stream, error: ErrorCodes | None) -> None:
-        """Be done with a request; take the answer back with an error, if there is one."""
+        """Remove a request; with an error, reset its stream."""
         if self._streams.pop(stream.number, None) is None:
             return
         if not stream.gone and not self.transport.is_closing():
-            self.give_back(stream)
+            self.release_window(stream)
             if error is not None:
                 self._h2.reset_stream(stream.number, error)
             elif not stream.whole:
-                # the rest of the request is not wanted (RFC 9113, 8.1)
+                # The response is complete, so the rest of the request is useless (RFC 9113, 8.1).
                 self._h2.reset_stream(stream.number, ErrorCodes.NO_ERROR)
             self._flush()
-        stream.lose()
-        self._rest()
+        stream.abandon()
+        self._become_idle()
 
     def _request(self, event: RequestReceived) -> None:
         number = event.stream_id
@@ -325,16 +327,16 @@ class Http2Connection(asyncio.Protocol):
             self._h2.reset_stream(number, code)
             return
         if self._running >= RUNNING_MAX:
-            self._say_goodbye(ErrorCodes.ENHANCE_YOUR_CALM)
+            self._close_with(ErrorCodes.ENHANCE_YOUR_CALM)
             return
         stream = Stream(self, number, self._scope | _head(pseudo, event.headers))
         self._streams[number] = stream
-        self._cut_off.cancel()
-        stream.cut_off = self._loop.call_later(
+        self._timer.cancel()
+        stream.timer = self._loop.call_later(
             self.bounds.request_s, self.finish, stream, ErrorCodes.CANCEL
         )
         self._running += 1
-        # uvicorn's server waits for these when it stops
+        # uvicorn waits for these tasks at shutdown.
         task = self._loop.create_task(stream.run(self._app))
         self._state.tasks.add(task)
         task.add_done_callback(self._ended)
@@ -358,11 +360,11 @@ class Http2Connection(asyncio.Protocol):
 
     def _reset(self, event: StreamReset) -> None:
         if (stream := self._streams.pop(event.stream_id or 0, None)) is not None:
-            if stream.owed:
-                self._h2.acknowledge_received_data(stream.owed, stream.number)
-                stream.owed = 0
-            stream.lose()
-            self._rest()
+            if stream.unacknowledged_bytes:
+                self._h2.acknowledge_received_data(stream.unacknowledged_bytes, stream.number)
+                stream.unacknowledged_bytes = 0
+            stream.abandon()
+            self._become_idle()
 
     def _wake(self, _event: Event | None = None) -> None:
         for stream in self._streams.values():
@@ -371,17 +373,17 @@ class Http2Connection(asyncio.Protocol):
     def _terminated(self, _event: ConnectionTerminated) -> None:
         self.close()
 
-    def _rest(self) -> None:
-        """Wait for the next request, or end if none is to come."""
+    def _become_idle(self) -> None:
+        """Wait for the next request, or close a connection that is shutting down."""
         if self._streams:
             return
         self._waiting_since = self._loop.time()
         if self._is_ending:
-            self._say_goodbye(ErrorCodes.NO_ERROR)
+            self._close_with(ErrorCodes.NO_ERROR)
         elif not self.transport.is_closing():
-            self._cut_off = self._loop.call_later(self.bounds.silent_s, self.shutdown)
+            self._timer = self._loop.call_later(self.bounds.silent_s, self.shutdown)
 
-    def _say_goodbye(self, code: ErrorCodes) -> None:
+    def _close_with(self, code: ErrorCodes) -> None:
         if not self.transport.is_closing():
             self._h2.close_connection(code)
             self._flush()
@@ -393,7 +395,7 @@ class Http2Connection(asyncio.Protocol):
             self.transport.write(data)
 
 
-_TAKES: dict[type[Event], Callable[[Http2Connection, Any], None]] = {
+_HANDLERS: dict[type[Event], Callable[[Http2Connection, Any], None]] = {
     RequestReceived: Http2Connection._request,
     DataReceived: Http2Connection._data,
     StreamEnded: Http2Connection._whole,
@@ -405,7 +407,7 @@ _TAKES: dict[type[Event], Callable[[Http2Connection, Any], None]] = {
 
 
 def _head(pseudo: dict[bytes, bytes], headers: list[Any]) -> dict[str, Any]:
-    """Return what ASGI says of the head of a request (`:authority` is the host)."""
+    """Return the ASGI scope of a request (`:authority` is the host)."""
     path, _, query = pseudo[b":path"].partition(b"?")
     plain = [(name, value) for name, value in headers if not name.startswith(b":")]
     if b":authority" in pseudo:

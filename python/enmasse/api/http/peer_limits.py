@@ -49,7 +49,7 @@ class Connection(Protocol):
         """Close the connection immediately."""
 
 
-def make_room(connections: Iterable[Connection], newcomer: Connection, bounds: Bounds) -> None:
+def make_room(connections: Iterable[Connection], added: Connection, bounds: Bounds) -> None:
     """Close the connection that has waited longest, if the limit is exceeded."""
     waiting = [
         one
@@ -57,7 +57,7 @@ def make_room(connections: Iterable[Connection], newcomer: Connection, bounds: B
         if one.waiting_since is not None and not one.transport.is_closing()
     ]
     waiting.sort(key=lambda one: one.waiting_since or 0.0)
-    of_peer = [one for one in waiting if one.host == newcomer.host]
+    of_peer = [one for one in waiting if one.host == added.host]
     if len(of_peer) > bounds.waiting_of_peer_max:
         of_peer[0].close()
     elif len(waiting) > bounds.waiting_max:

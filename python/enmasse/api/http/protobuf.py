@@ -94,7 +94,7 @@ def document(body: bytes) -> dict[str, Any]:
     Raises: Invalid if it is malformed or of another kind.
     """
     if not body.startswith(MAGIC):
-        raise _broken("does not have the Kubernetes protobuf prefix")
+        raise _malformed("does not have the Kubernetes protobuf prefix")
     reader = _Reader()
     envelope = reader.message(body[len(MAGIC) :], _ENVELOPE, 0)
     head = envelope.get("type", {})
@@ -117,12 +117,12 @@ class _Reader:
     def message(self, data: bytes, fields: Mapping[int, _Field], depth: int) -> dict[str, Any]:
         """Return a message as a document."""
         if depth > _DEPTH_MAX:
-            raise _broken("is nested too deeply")
+            raise _malformed("is nested too deeply")
         found: dict[str, Any] = {}
         for number, value in _pairs(data):
             self._fields += 1
             if self._fields > RESOURCE_VALUES_MAX:
-                raise _broken(f"is not read: {too_many(RESOURCE_VALUES_MAX)}")
+                raise _malformed(f"is not read: {too_many(RESOURCE_VALUES_MAX)}")
             field = fields.get(number)
             if field is None:
                 continue
@@ -131,14 +131,14 @@ class _Reader:
                 found.setdefault(field.name, {})[read.get("key", "")] = read.get("value", "")
             elif field.repeated:
                 found.setdefault(field.name, []).append(read)
-            elif read != "":  # an empty text equals an absent one
+            elif read != "":  # An empty text equals an absent one.
                 found[field.name] = read
         return found
 
     def _value(self, field: _Field, value: int | bytes, depth: int) -> Any:
         if isinstance(value, int):
             if field.type not in ("flag", "number"):
-                raise _broken(f"has a number as {field.name}")
+                raise _malformed(f"has a number as {field.name}")
             return bool(value) if field.type == "flag" else value
         if field.type in ("message", "map"):
             return self.message(value, field.message, depth + 1)
@@ -147,7 +147,7 @@ class _Reader:
         try:
             return value.decode()
         except UnicodeDecodeError:
-            raise _broken(f"has no text as {field.name}") from None
+            raise _malformed(f"has no text as {field.name}") from None
 
 
 def _pairs(data: bytes) -> Iterator[tuple[int, int | bytes]]:
@@ -164,26 +164,26 @@ def _pairs(data: bytes) -> Iterator[tuple[int, int | bytes]]:
             if length is None:
                 length, at = _varint(data, at)
             if at + length > len(data):
-                raise _broken("ends too early")
+                raise _malformed("ends too early")
             if wire == _BYTES:
                 yield number, data[at : at + length]
             at += length
         else:
-            raise _broken("has a field of an unknown wire type")
+            raise _malformed("has a field of an unknown wire type")
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
     value = 0
     for shift in range(0, 70, 7):
         if at >= len(data):
-            raise _broken("ends too early")
+            raise _malformed("ends too early")
         byte = data[at]
         at += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, at
-    raise _broken("has a number of more than ten bytes")
+    raise _malformed("has a number of more than ten bytes")
 
 
-def _broken(problem: str) -> Invalid:
+def _malformed(problem: str) -> Invalid:
     return Invalid(Code.DOCUMENT_UNREADABLE, f"the body {problem}")

@@ -18,16 +18,16 @@ from enmasse import __version__
 from enmasse.api.monitoring import process
 from enmasse.base.data_dir import DataDir
 from enmasse.engines import (
-    AddressFigures,
+    AddressStatistics,
     Connection,
-    JournalFigures,
+    JournalStatistics,
     Observed,
-    SpaceFigures,
-    WorkerFigures,
+    SpaceStatistics,
+    WorkerStatistics,
 )
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
-"""Of what `render` returns."""
+"""Content type of the result of `render`."""
 
 ADDRESSES_MAX = 1000
 """Addresses with series of their own. Each renders about thirty lines of text in Python."""
@@ -44,7 +44,7 @@ _SPACE, _OTHER_SPACES = "enmasse_space", "enmasse_other_spaces"
 
 OUTCOMES = ("accepted", "rejected", "released", "modified", "presettled", "dropped")
 
-_GAUGES: tuple[tuple[str, str, Callable[[AddressFigures], float]], ...] = (
+_GAUGES: tuple[tuple[str, str, Callable[[AddressStatistics], float]], ...] = (
     ("senders", "Sender links.", attrgetter("senders")),
     ("receivers", "Receiver links.", attrgetter("receivers")),
     ("waiting", "Unsettled deliveries.", attrgetter("waiting")),
@@ -58,7 +58,7 @@ _GAUGES: tuple[tuple[str, str, Callable[[AddressFigures], float]], ...] = (
         attrgetter("oldest_age_s"),
     ),
 )
-_COUNTERS: tuple[tuple[str, str, Callable[[AddressFigures], int]], ...] = (
+_COUNTERS: tuple[tuple[str, str, Callable[[AddressStatistics], int]], ...] = (
     ("delivered", "Deliveries sent to receivers.", attrgetter("delivered")),
     ("bytes", "Bytes of messages sent to receivers.", attrgetter("bytes")),
     (
@@ -86,7 +86,7 @@ _COUNTERS: tuple[tuple[str, str, Callable[[AddressFigures], int]], ...] = (
     ),
     ("damaged_messages", "Messages lost to damage at rest.", attrgetter("damaged")),
 )
-_DEAD_LETTERS: tuple[tuple[str, Callable[[AddressFigures], int]], ...] = (
+_DEAD_LETTERS: tuple[tuple[str, Callable[[AddressStatistics], int]], ...] = (
     ("rejected", attrgetter("dead_rejected")),
     ("maximum-delivery-attempts", attrgetter("dead_attempts")),
     ("expired", attrgetter("dead_expired")),
@@ -96,7 +96,7 @@ _JOURNAL: tuple[
         type[GaugeMetricFamily | CounterMetricFamily],
         str,
         str,
-        Callable[[JournalFigures], float],
+        Callable[[JournalStatistics], float],
     ],
     ...,
 ] = (
@@ -120,7 +120,7 @@ _JOURNAL: tuple[
 )
 
 
-_WORKER_COUNTERS: tuple[tuple[str, str, Callable[[WorkerFigures], int]], ...] = (
+_WORKER_COUNTERS: tuple[tuple[str, str, Callable[[WorkerStatistics], int]], ...] = (
     ("connections_accepted", "Connections accepted.", attrgetter("accepted")),
     ("connections_closed", "Connections closed.", attrgetter("closed")),
     (
@@ -148,7 +148,7 @@ _WORKER_COUNTERS: tuple[tuple[str, str, Callable[[WorkerFigures], int]], ...] = 
     ("bytes_out", "Bytes written to sockets.", attrgetter("bytes_out")),
 )
 
-_SPACE_COUNTERS: tuple[tuple[str, str, Callable[[SpaceFigures], int]], ...] = (
+_SPACE_COUNTERS: tuple[tuple[str, str, Callable[[SpaceStatistics], int]], ...] = (
     ("messages_in", "Messages that clients sent.", attrgetter("messages_in")),
     ("bytes_in", "Bytes of messages that clients sent.", attrgetter("bytes_in")),
     ("messages_out", "Deliveries to clients.", attrgetter("messages_out")),
@@ -159,7 +159,7 @@ _SPACE_COUNTERS: tuple[tuple[str, str, Callable[[SpaceFigures], int]], ...] = (
 def render(
     observed: Observed,
     connections: Sequence[Connection],
-    spaces: Sequence[SpaceFigures] = (),
+    spaces: Sequence[SpaceStatistics] = (),
     *,
     ready: bool,
     all_addresses: bool,
@@ -179,7 +179,7 @@ class _Snapshot(Collector):
         self,
         observed: Observed,
         connections: Sequence[Connection],
-        spaces: Sequence[SpaceFigures],
+        spaces: Sequence[SpaceStatistics],
         ready: bool,
         all_addresses: bool,
     ) -> None:
@@ -213,7 +213,7 @@ class _Snapshot(Collector):
         yield GaugeMetricFamily("enmasse_addresses", "Addresses served.", value=len(addresses))
         yield from self._of_spaces()
         yield from _families(_SPACE, ["space"], _by_space(addresses, self._label))
-        # Above the limit a scrape would cost more than it tells: only the number of omitted
+        # Above the limit a scrape would be too expensive: it has only the number of omitted
         # addresses.
         shown = self._all_addresses or len(addresses) <= ADDRESSES_MAX
         if shown:
@@ -275,7 +275,7 @@ class _Snapshot(Collector):
         )
         yield GaugeMetricFamily(
             "enmasse_connections_stopped",
-            "Connections not read because their space has too much that is not stored.",
+            "Connections with paused input because their space has too many unstored bytes.",
             value=sum(worker.stopped for worker in self._observed.workers),
         )
 
@@ -289,8 +289,8 @@ class _Snapshot(Collector):
             yield from _counted(f"{_SPACE}_{name}", text, ["space"], rows)
         yield GaugeMetricFamily("enmasse_spaces", "Address spaces served.", value=len(self._spaces))
 
-    def _grouped(self) -> Iterator[tuple[str, list[SpaceFigures]]]:
-        def label(one: SpaceFigures) -> str:
+    def _grouped(self) -> Iterator[tuple[str, list[SpaceStatistics]]]:
+        def label(one: SpaceStatistics) -> str:
             return self._label[one.name]
 
         for name, members in groupby(sorted(self._spaces, key=label), key=label):
@@ -308,7 +308,7 @@ class _Snapshot(Collector):
             yield CounterMetricFamily(f"enmasse_{name}", text, value=total)
 
 
-_Labelled = list[tuple[list[str], AddressFigures]]
+_Labelled = list[tuple[list[str], AddressStatistics]]
 
 
 def _families(prefix: str, labels: list[str], rows: _Labelled) -> Iterator[Metric]:
@@ -364,7 +364,9 @@ def _counted(
         yield gauge
 
 
-def _labels(spaces: Sequence[SpaceFigures], addresses: Sequence[AddressFigures]) -> dict[str, str]:
+def _labels(
+    spaces: Sequence[SpaceStatistics], addresses: Sequence[AddressStatistics]
+) -> dict[str, str]:
     """Return the label of each space: its name, or `OTHERS` for those with the least traffic."""
     carried = dict.fromkeys((one.space for one in addresses), 0)
     carried |= {one.name: one.messages_in + one.messages_out for one in spaces}
@@ -372,15 +374,15 @@ def _labels(spaces: Sequence[SpaceFigures], addresses: Sequence[AddressFigures])
     return {name: name if rank < SPACES_MAX else OTHERS for rank, name in enumerate(ranked)}
 
 
-def _by_space(addresses: Sequence[AddressFigures], label: dict[str, str]) -> _Labelled:
-    def of(one: AddressFigures) -> str:
+def _by_space(addresses: Sequence[AddressStatistics], label: dict[str, str]) -> _Labelled:
+    def of(one: AddressStatistics) -> str:
         return label[one.space]
 
     ordered = sorted(addresses, key=of)
     return [([name], _sum(name, list(members))) for name, members in groupby(ordered, key=of)]
 
 
-def _sum(space: str, members: list[AddressFigures]) -> AddressFigures:
+def _sum(space: str, members: list[AddressStatistics]) -> AddressStatistics:
     totals = [sum(column) for column in zip(*(one[3:] for one in members), strict=True)]
     oldest_s = max(one.oldest_age_s for one in members)
-    return AddressFigures("", space, "", *totals)._replace(oldest_age_s=oldest_s)
+    return AddressStatistics("", space, "", *totals)._replace(oldest_age_s=oldest_s)

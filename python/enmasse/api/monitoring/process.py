@@ -1,4 +1,4 @@
-"""What the process takes of the machine, and how long its certificate lasts: for `/metrics`."""
+"""Metrics of the process, its data folder and its certificates, for `/metrics`."""
 
 import shutil
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from enmasse.base.data_dir import DataDir
 
 
 def register(registry: CollectorRegistry, data: DataDir | None) -> None:
-    """Add the figures of the process (`process_*`, as Prometheus has them) and of its data folder,
+    """Add the metrics of the process (`process_*`, named as by Prometheus) and of its data folder,
     if it has one.
     """
     ProcessCollector(registry=registry)
@@ -22,7 +22,7 @@ def register(registry: CollectorRegistry, data: DataDir | None) -> None:
 
 
 class _Folder(Collector):
-    """The figures of a data folder at one moment."""
+    """The metrics of a data folder at one moment."""
 
     def __init__(self, data: DataDir) -> None:
         self._data = data

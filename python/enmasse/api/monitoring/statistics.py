@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 from enmasse.base.clock import Clock
-from enmasse.engines import AddressFigures, Engine
+from enmasse.engines import AddressStatistics, Engine
 
 WINDOW_MIN_S = 0.5
 """Minimum interval of a rate."""
@@ -14,7 +14,7 @@ WINDOW_MAX_S = 30.0
 
 class _Sample(NamedTuple):
     taken_s: float
-    figures: dict[str, AddressFigures]
+    figures: dict[str, AddressStatistics]
 
 
 class Statistics:
@@ -52,10 +52,12 @@ class Statistics:
         )
 
 
-NOTHING = AddressFigures("", "", "")
+NOTHING = AddressStatistics("", "", "")
 
 
-def _shown(now: AddressFigures, before: AddressFigures | None, window_s: float) -> dict[str, Any]:
+def _shown(
+    now: AddressStatistics, before: AddressStatistics | None, window_s: float
+) -> dict[str, Any]:
     since = before or NOTHING
     # Counters since the node started, then gauges of now, then rates over the window.
     return {

@@ -1,9 +1,8 @@
-"""OpenAPI v2 of the resource paths: one document, made from those of v3.
+"""OpenAPI v2 of the resource paths: one document, derived from those of v3.
 
-client-go's `OpenAPISchema()` reads it, so Argo CD and Terraform do, and kubectl before 1.27, whose
-`apply`, `explain` and `diff` do nothing without it. They ask for it in protobuf alone
-(`v2_protobuf`). Where v2 has no word for something it says less, never another
-thing.
+client-go's `OpenAPISchema()` reads it: Argo CD, Terraform, and kubectl before 1.27, which needs it
+for `apply`, `explain` and `diff`. They request it only in protobuf (`v2_protobuf`). Schema parts
+that v2 cannot express are omitted.
 """
 
 import json
@@ -33,7 +32,7 @@ async def page(request: Request) -> Response:
     """
     header = request.headers.get("accept")
     for media in accepted(header):
-        if media.type in v2_protobuf.ASKED_FOR:
+        if media.type in v2_protobuf.REQUESTED_TYPES:
             return Response(_wire(), media_type=v2_protobuf.MEDIA_TYPE)
         if media.type in _JSON:
             return Response(_text(), media_type="application/json")
@@ -55,7 +54,7 @@ def _wire() -> bytes:
 
 @cache
 def document() -> Document:
-    """Return the document of all groups and versions. Do not change what is returned."""
+    """Return the document of all groups and versions. Do not modify the result: it is cached."""
     found = [v3.document(one) for one in dict.fromkeys(kind.group_version for kind in SERVED)]
     return {
         "swagger": "2.0",
@@ -111,7 +110,7 @@ def _schema(schema: Document) -> Document:
     if "$ref" in made:
         made["$ref"] = made["$ref"].replace(_V3, _V2)
     if made.get(_OPEN):
-        # kubectl takes a type for a promise that there is nothing else.
+        # kubectl would reject unknown fields of a schema with a type.
         return {key: made[key] for key in (_OPEN, "description") if key in made}
     if "properties" in made:
         made["properties"] = {name: _schema(one) for name, one in made["properties"].items()}

@@ -1,7 +1,7 @@
-"""A document of OpenAPI v2 in protobuf, the form in which kubectl reads it.
+"""Encodes an OpenAPI v2 document in protobuf, the form that kubectl reads.
 
-The numbers are those of `OpenAPIv2.proto` in github.com/google/gnostic-models; of its messages
-those are here that `v2` makes something of.
+Field numbers are those of `OpenAPIv2.proto` in github.com/google/gnostic-models, reduced to the
+messages that `v2` produces.
 """
 
 import json
@@ -10,27 +10,27 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 MEDIA_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-"""What an answer names; Go reads no media type with an @, by which it asks."""
+"""Media type of the response. Requests use another name with an @, which Go cannot parse."""
 
-ASKED_FOR = (
+REQUESTED_TYPES = (
     MEDIA_TYPE,
     "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
     "application/com.github.googleapis.gnostic.openapiv2@68f4ded+protobuf",
 )
-"""Names of the form in what clients accept, in small letters; the last one is the oldest."""
+"""Media types by which clients request it, in lower case; the last one is the oldest."""
 
 _VARINT, _FIXED64, _BYTES = 0, 1, 2
 _EXTENSION = "x-"
-"""How names of fields begin that are no fields of OpenAPI: all of them are in one of the wire."""
+"""Prefix of extension fields, which share one field of the protobuf."""
 
 Write = Callable[[int, Any], bytes]
-"""Writes a value as the field of a number."""
+"""Encodes a value as the protobuf field of a number."""
 
 
 def encoded(document: Mapping[str, Any]) -> bytes:
-    """Return a document as its protobuf.
+    """Return a document in protobuf.
 
-    Raises: KeyError for a field that has no number here.
+    Raises: KeyError for a field without a number here.
     """
     return _body(document, _DOCUMENT)
 
@@ -68,14 +68,14 @@ def _each(write: Write) -> Write:
 
 
 def _named(write: Write) -> Write:
-    """Write each value of a mapping as a message of its name and itself."""
+    """Encode each item of a mapping as a message of its name and its value."""
     return lambda number, values: b"".join(
         _raw(number, _text(1, name) + write(2, one)) for name, one in values.items()
     )
 
 
 def _inside(number: int, write: Write) -> Write:
-    """Write a value as the only field of a message; a oneof is such a one too."""
+    """Encode a value as the only field of a message, such as a oneof."""
     return lambda outer, value: _raw(outer, write(number, value))
 
 

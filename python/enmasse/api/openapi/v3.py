@@ -1,6 +1,6 @@
-"""OpenAPI v3 of the resource paths, a document for each group and version, and the index of them.
+"""OpenAPI v3 of the resource paths: a document per group and version, and their index.
 
-`kubectl explain` and the check of fields before a request read it; so do generators of clients.
+`kubectl explain`, client-side field validation and client generators read it.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ class OpenApiPages:
     """The paths below /openapi."""
 
     async def index(self, _request: Request) -> Response:
-        """Where the documents are; an address changes with what it leads to."""
+        """The index of documents; the URL of a document changes with its content."""
         bases = dict.fromkeys(kind.base for kind in SERVED)
         paths = {base.lstrip("/"): {"serverRelativeURL": _address(base)} for base in bases}
         return JSONResponse({"paths": paths})
@@ -51,7 +51,7 @@ def _address(base: str) -> str:
 
 @cache
 def document(group_version: str) -> Document:
-    """Return the document of one group and version. Do not change what is returned."""
+    """Return the document of one group and version. Do not modify the result: it is cached."""
     kinds = of_group_version(group_version)
     paths: Document = {}
     schemas: Document = {f"{META}.ObjectMeta": schema(Metadata), f"{META}.Status": _STATUS}
@@ -72,7 +72,7 @@ def document(group_version: str) -> Document:
 
 _STATUS: Document = {
     "type": "object",
-    "description": "What became of a request that returns no resource.",
+    "description": "Result of a request that returns no resource.",
     "properties": {
         **dict.fromkeys(("apiVersion", "kind", "status", "message", "reason"), _TEXT),
         "code": {"type": "integer"},
@@ -113,7 +113,7 @@ def _list_of(kind: Kind) -> Document:
     gvk = kind.group_version_kind
     return {
         "type": "object",
-        "description": f"Several resources of kind {kind.name}.",
+        "description": f"A list of resources of kind {kind.name}.",
         "required": ["items"],
         "properties": {
             "apiVersion": _TEXT,
@@ -135,7 +135,7 @@ def _paths(kind: Kind) -> Document:
         collection: {"get": _operation(kind, "list", many, _LISTING)},
         one: {"get": _operation(kind, "get", whole, ())},
     }
-    # As Kubernetes, a collection without a namespace lists all namespaces.
+    # As in Kubernetes, a collection without a namespace lists all namespaces.
     if model.namespaced:
         paths[f"{kind.base}/{model.plural}"] = {"get": _operation(kind, "list", many, _LISTING)}
     if "create" in kind.verbs:

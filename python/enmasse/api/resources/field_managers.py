@@ -167,9 +167,9 @@ def applied(
     others = [one for one in entries if one.identity != (writer.manager, APPLY)]
     mine = next((one.paths for one in entries if one not in others), frozenset())
     merged = copy.deepcopy(before or config)
-    set_still = _Reach(wanted.union(*(one.paths for one in others)))
+    still_owned = _Reach(wanted.union(*(one.paths for one in others)))
     for path in mine - wanted:
-        if not set_still.touches(path):
+        if not still_owned.touches(path):
             _remove(merged, path)
     for path, value in given.items():
         _set(merged, path, value)
@@ -195,16 +195,18 @@ def _without(entries: list[Entry], changing: set[Path], *, force: bool) -> list[
             for manager, path in contested[:CONFLICTS_NAMED_MAX]
         ]
         count = f"{len(contested)} conflict" + ("s" if len(contested) > 1 else "")
-        told = "; ".join(f"{fault.message}: {fault.field}" for fault in faults)
+        conflicts = "; ".join(f"{fault.message}: {fault.field}" for fault in faults)
         raise Conflict(
             Code.FIELD_OWNED,
-            f"Apply failed with {count}: {told}; remove the fields, or force the"
+            f"Apply failed with {count}: {conflicts}; remove the fields, or force the"
             " apply to take ownership",
             faults=faults,
         )
-    taken = _Reach(changing)
+    changing_paths = _Reach(changing)
     return [
-        one._replace(paths=frozenset(path for path in one.paths if not taken.touches(path)))
+        one._replace(
+            paths=frozenset(path for path in one.paths if not changing_paths.touches(path))
+        )
         for one in entries
     ]
 
@@ -229,7 +231,7 @@ def _with(
     rest = [one for one in entries if one.identity != identity and one.paths]
     if not paths:
         return rest
-    # The position stays, so that a write without changes changes nothing here.
+    # The entry keeps its position, so a write without changes does not reorder the list.
     at = len(rest)
     if own is not None:
         order = [one.identity for one in known or entries]

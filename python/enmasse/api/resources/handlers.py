@@ -13,7 +13,7 @@ from enmasse.api.http.bodies import object_body
 from enmasse.api.kinds import Kind
 from enmasse.api.platform import Platform
 from enmasse.api.resources import representations
-from enmasse.api.resources.paging import Asked, Page, Snapshots
+from enmasse.api.resources.paging import ListScope, Page, Snapshots
 from enmasse.api.resources.queries import ListQuery, WriteQuery
 from enmasse.api.resources.watch import Watched, check_version, watch_lines
 from enmasse.api.resources.writes import Write
@@ -82,7 +82,7 @@ class ResourceHandlers:
 
     def _page(self, request: Request, kind: Kind, query: ListQuery) -> Page:
         namespace = request.path_params.get("namespace")
-        asked = Asked(
+        asked = ListScope(
             request.scope[WHO], f"{kind.group_version}/{kind.name}", namespace, query.selectors
         )
         if query.continue_:

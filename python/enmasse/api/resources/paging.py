@@ -22,7 +22,7 @@ KEPT_S = 300.0
 """Idle time after which a list is dropped: it retains resources that were changed or deleted."""
 
 
-class Asked(NamedTuple):
+class ListScope(NamedTuple):
     """The query of a list; a page token is valid only for the same query."""
 
     caller: str
@@ -49,7 +49,7 @@ class Page(NamedTuple):
 class _Snapshot(NamedTuple):
     """A whole list."""
 
-    asked: Asked
+    asked: ListScope
     version: int
     resources: Sequence[Resource]
     read_s: float
@@ -68,9 +68,11 @@ class Snapshots:
         self._kept: OrderedDict[str, _Snapshot] = OrderedDict()
         """By name, least recently read first."""
 
-    def first(self, asked: Asked, version: int, resources: Sequence[Resource], limit: int) -> Page:
+    def first(
+        self, asked: ListScope, version: int, resources: Sequence[Resource], limit: int
+    ) -> Page:
         """Return the first page of a list; 0 means unlimited."""
-        self._forget()
+        self._drop_expired()
         if limit == 0 or len(resources) <= limit:
             return Page(version, resources, "", 0)
         name = new_token()
@@ -82,7 +84,7 @@ class Snapshots:
         self._kept[name] = _Snapshot(asked, version, resources, self._clock.monotonic())
         return self._page(name, 0, limit)
 
-    def next(self, asked: Asked, continue_: str, limit: int) -> Page:
+    def next(self, asked: ListScope, continue_: str, limit: int) -> Page:
         """Return the page of a `continue` token.
 
         Raises: Conflict if the list has expired or has another query, indistinguishably; Invalid if
@@ -92,7 +94,7 @@ class Snapshots:
         if not start.isdecimal() or not start.isascii() or len(start) > 18 or not name:
             fault = Fault("continue", "is not a continue token")
             raise Invalid(Code.REQUEST_INVALID, str(fault), faults=[fault])
-        self._forget()
+        self._drop_expired()
         if name not in self._kept or self._kept[name].asked != asked:
             raise Conflict(
                 Code.VERSION_EXPIRED,
@@ -102,7 +104,7 @@ class Snapshots:
         self._kept[name] = self._kept.pop(name)._replace(read_s=self._clock.monotonic())
         return self._page(name, int(start), limit)
 
-    def _forget(self) -> None:
+    def _drop_expired(self) -> None:
         oldest_s = self._clock.monotonic() - KEPT_S
         while self._kept and next(iter(self._kept.values())).read_s < oldest_s:
             self._kept.popitem(last=False)

@@ -45,12 +45,12 @@ def json_patch(target: dict[str, Any], patch: Any) -> Any:
     for number, operation in enumerate(patch):
         try:
             operations.apply(operation)
-        except _Unfit as error:
+        except _InvalidOperation as error:
             raise _refused(f"[{number}]", str(error)) from None
     return operations.document
 
 
-class _Unfit(Exception):
+class _InvalidOperation(Exception):
     """Why an operation cannot be applied."""
 
 
@@ -63,7 +63,7 @@ class _Operations:
 
     def apply(self, operation: Any) -> None:
         if not isinstance(operation, dict):
-            raise _Unfit("is not an operation: it must be an object with op and path")
+            raise _InvalidOperation("is not an operation: it must be an object with op and path")
         match operation.get("op"):
             case "add":
                 self._add(_pointer(operation, "path"), _value(operation))
@@ -77,24 +77,26 @@ class _Operations:
                 source, at = _pointer(operation, "from"), _pointer(operation, "path")
                 # RFC 6902, 4.4: from must not be a proper prefix of path.
                 if at[: len(source)] == source and at != source:
-                    raise _Unfit("moves something into itself")
+                    raise _InvalidOperation("moves something into itself")
                 value = self._at(source)
                 self._remove(source)
                 self._add(at, value)
             case "copy":
                 value = self._at(_pointer(operation, "from"))
-                # Repeated copies double a document with each operation: their sum has a bound.
+                # Repeated copies double a document with each operation: their sum is bounded.
                 if problem := excess(value, COPIED_BYTES_MAX):
-                    raise _Unfit(f"cannot be copied: {problem}")
+                    raise _InvalidOperation(f"cannot be copied: {problem}")
                 self._copied += len(json.dumps(value))
                 if self._copied > COPIED_BYTES_MAX:
-                    raise _Unfit(f"copies more than {COPIED_BYTES_MAX} bytes")
+                    raise _InvalidOperation(f"copies more than {COPIED_BYTES_MAX} bytes")
                 self._add(_pointer(operation, "path"), copy.deepcopy(value))
             case "test":
                 if not _same(self._at(_pointer(operation, "path")), _value(operation)):
-                    raise _Unfit(f"the test of {operation['path']!r} fails")
+                    raise _InvalidOperation(f"the test of {operation['path']!r} fails")
             case other:
-                raise _Unfit(f"{other!r} must be one of add, remove, replace, move, copy, test")
+                raise _InvalidOperation(
+                    f"{other!r} must be one of add, remove, replace, move, copy, test"
+                )
 
     def _at(self, pointer: list[str]) -> Any:
         found = self.document
@@ -104,7 +106,7 @@ class _Operations:
             elif isinstance(found, list):
                 found = found[_index(part, len(found) - 1)]
             else:
-                raise _Unfit(f"path segment {part!r} not found")
+                raise _InvalidOperation(f"path segment {part!r} not found")
         return found
 
     def _add(self, pointer: list[str], value: Any) -> None:
@@ -117,7 +119,9 @@ class _Operations:
         elif isinstance(parent, list):
             parent.insert(len(parent) if last == "-" else _index(last, len(parent)), value)
         else:
-            raise _Unfit(f"cannot add {last!r}: the target is neither an object nor a list")
+            raise _InvalidOperation(
+                f"cannot add {last!r}: the target is neither an object nor a list"
+            )
 
     def _remove(self, pointer: list[str]) -> None:
         self._at(pointer)
@@ -132,21 +136,21 @@ def _pointer(operation: dict[str, Any], name: str) -> list[str]:
     """Return the segments of a JSON pointer (RFC 6901)."""
     text = operation.get(name)
     if not isinstance(text, str) or (text and not text.startswith("/")):
-        raise _Unfit(f"{name} must be a JSON pointer, such as /spec/plan")
+        raise _InvalidOperation(f"{name} must be a JSON pointer, such as /spec/plan")
     return [part.replace("~1", "/").replace("~0", "~") for part in text.split("/")[1:]]
 
 
 def _value(operation: dict[str, Any]) -> Any:
     if "value" not in operation:
-        raise _Unfit("has no value")
+        raise _InvalidOperation("has no value")
     return copy.deepcopy(operation["value"])
 
 
 def _index(part: str, last: int) -> int:
     if not part.isascii() or not part.isdecimal() or (part[0] == "0" and part != "0"):
-        raise _Unfit(f"{part!r} is not a list index")
+        raise _InvalidOperation(f"{part!r} is not a list index")
     if len(part) > 9 or int(part) > last:
-        raise _Unfit(f"the list has no index {part}")
+        raise _InvalidOperation(f"the list has no index {part}")
     return int(part)
 
 

@@ -18,7 +18,7 @@ from enmasse.store import Event, EventType, Store
 TIMEOUT_S = 3600
 """Maximum duration. The client lists and watches again, so a dead client is detected eventually."""
 
-UNSEEN_MAX = 1000
+FILTERED_CHANGES_MAX = 1000
 """Filtered changes after which a watcher gets a bookmark, if it accepts them: its version then
 never falls behind the retained changes.
 """
@@ -80,28 +80,28 @@ async def _lines(watched: Watched, query: ListQuery) -> AsyncIterator[Line]:
             yield _bookmark(watched, since, INITIAL_EVENTS_END)
     elif since == 0:
         since = store.version
-    position = told = since
+    position = reported_version = since
     timeout_s = min(TIMEOUT_S if query.timeout_s is None else query.timeout_s, TIMEOUT_S)
     try:
         async with asyncio.timeout(timeout_s):
             async for event in store.watch(since):
                 position = event.version
-                if (line := _seen(watched, query, event)) is not None:
-                    told = position
+                if (line := _filtered_line(watched, query, event)) is not None:
+                    reported_version = position
                     yield line
                 # A watch of rare changes would otherwise fall behind the versions that the store
                 # keeps.
-                elif query.bookmarks and position - told >= UNSEEN_MAX:
-                    told = position
+                elif query.bookmarks and position - reported_version >= FILTERED_CHANGES_MAX:
+                    reported_version = position
                     yield _bookmark(watched, position)
     except TimeoutError:
-        if query.bookmarks and position > told:
+        if query.bookmarks and position > reported_version:
             yield _bookmark(watched, position)
     except Conflict as error:
         yield {"type": "ERROR", "object": status_object(error)}
 
 
-def _seen(watched: Watched, query: ListQuery, event: Event) -> Line | None:
+def _filtered_line(watched: Watched, query: ListQuery, event: Event) -> Line | None:
     """Return a change as seen through the selectors."""
     key = event.resource.key
     if key.kind != watched.kind.name or watched.namespace not in (None, key.namespace):

@@ -121,9 +121,9 @@ class Write:
             read = _read(data, self._kind, key.namespace, key.name, self._query.validation)
             # Only differences count: clients send back what they read.
             known = before["metadata"].get("managedFields", [])
-            said = _member(data, "metadata").get("managedFields", known)
-            entries = field_managers.entries_of(said)
-            if said != known:
+            sent_fields = _member(data, "metadata").get("managedFields", known)
+            entries = field_managers.entries_of(sent_fields)
+            if sent_fields != known:
                 return Change(read, entries)
             return Change(read, self._updated(entries, before, read))
 

@@ -1,1 +1,1 @@
-"""The audit trails: of requests, of logins, and of addresses created for links."""
+"""The audit trails: of requests, of logins, and of addresses that links create."""

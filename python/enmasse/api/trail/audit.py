@@ -53,8 +53,8 @@ _CONFIDENTIAL = ("secrets", "logs", "audit", "backup")
 _LONG = ("backup",)
 """Recorded when the response begins: a client that received a part of it has seen data."""
 
-_QUESTIONS = "selfsubject"
-"""Prefixes of kinds that are questions, created only to be answered."""
+_REVIEWS_PREFIX = "selfsubject"
+"""Prefix of the review kinds, which are answered and not stored."""
 
 
 class Audit:
@@ -74,23 +74,23 @@ class Audit:
         asked = _asked(scope)
         answer = _Answer(send, lambda status, body: self._record(scope, asked, status, body))
         if asked["verb"] == "watch" or asked.get("resource") in _LONG:
-            answer.begins_is_all = True
+            answer.records_at_start = True
         await self._app(scope, receive, answer)
 
     def _record(self, scope: Scope, asked: Mapping[str, Any], status: int, body: bytes) -> None:
         refused = status >= 400
         resource = asked.get("resource", "")
         reads = asked["verb"] in _READING and resource not in _CONFIDENTIAL
-        reads = reads or resource.startswith(_QUESTIONS)
+        reads = reads or resource.startswith(_REVIEWS_PREFIX)
         # A permitted read of a missing resource reveals nothing; only a refused one is recorded.
         if reads and (not refused or status == 404):
             return
         who = scope.get(WHO, STRANGER)
         if refused and not self._refused.may_write(who):
             return
-        said = _said(body)
-        details = said.get("details") or {}
-        name = asked.get("name") or _short(details.get("name") or _name(said) or "")
+        document = _parsed(body)
+        details = document.get("details") or {}
+        name = asked.get("name") or _short(details.get("name") or _name(document) or "")
         record = {
             "time": rfc3339(self._clock.now()),
             "who": who,
@@ -105,7 +105,7 @@ class Audit:
             causes = details.get("causes") or []
             record |= {
                 "code": details.get("code"),
-                "reason": said.get("reason"),
+                "reason": document.get("reason"),
                 "fields": [_short(cause.get("field", "")) for cause in causes][:10] or None,
             }
         append(self._file, record | {"unwritten": self._refused.unwritten()})
@@ -128,24 +128,24 @@ class _Answer:
         self._done = done
         self._status = 0
         self._body = b""
-        self._told = False
-        self.begins_is_all = False
+        self._recorded = False
+        self.records_at_start = False
         """Whether it is recorded when it begins: a watch has no defined end."""
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self._status = message["status"]
-            if self.begins_is_all and self._status < 400:
-                self._tell()
-        elif message["type"] == "http.response.body" and not self._told:
+            if self.records_at_start and self._status < 400:
+                self._record_once()
+        elif message["type"] == "http.response.body" and not self._recorded:
             room = ANSWER_BYTES_MAX - len(self._body)
             self._body += message.get("body", b"")[: max(room, 0)]
             if not message.get("more_body"):
-                self._tell()
+                self._record_once()
         await self._send(message)
 
-    def _tell(self) -> None:
-        self._told = True
+    def _record_once(self) -> None:
+        self._recorded = True
         self._done(self._status, self._body)
 
 
@@ -171,18 +171,18 @@ def _asked(scope: Scope) -> dict[str, Any]:
     return asked | {"agent": _short(headers.get("user-agent", ""))}
 
 
-def _said(body: bytes) -> dict[str, Any]:
+def _parsed(body: bytes) -> dict[str, Any]:
     if len(body) >= ANSWER_BYTES_MAX:
         return {}
     try:
-        said = json.loads(body)
+        document = json.loads(body)
     except ValueError:
         return {}
-    return said if isinstance(said, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
-def _name(said: Mapping[str, Any]) -> str | None:
-    metadata = said.get("metadata")
+def _name(document: Mapping[str, Any]) -> str | None:
+    metadata = document.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
     return name if isinstance(name, str) else None
 

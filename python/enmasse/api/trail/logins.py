@@ -1,9 +1,9 @@
-"""The trail of access: who came in to send and receive, who was refused, and which links were.
+"""The login trail: accepted and refused logins of messaging clients, and refused links.
 
-A record is one line of JSON: who, the space, the SASL mechanism or the address of a link, from
-where, and of a refusal why. Passwords and tokens never come this far: the node tells neither. Who
-connects again and again fills a file of its own, and in a second no more than the bounds below; the
-rest is counted in the next record of that kind.
+A record is one line of JSON: user, space, SASL mechanism or link address, peer, and the reason of a
+refusal. The node reports neither passwords nor tokens. The trail has a file of its own, so that
+repeated logins do not displace other records. The bounds below limit the records per second; the
+next record of the kind has the number of the others.
 """
 
 from collections.abc import Mapping
@@ -16,22 +16,22 @@ from enmasse.base.clock import Clock, rfc3339
 from enmasse.base.rotated import RotatedFile
 
 ACCEPTED_A_SECOND = 50
-"""Records of those who came in that are written in a second."""
+"""Maximum records of accepted logins per second."""
 
 REFUSED_A_SECOND = 10
-"""Records of those who were refused."""
+"""Maximum records of refused logins per second."""
 
 LINKS_A_SECOND = 10
-"""Records of links that were refused."""
+"""Maximum records of refused links per second."""
 
 _VERBS = {"opened": "connect", "login-refused": "connect", "attach-refused": "attach"}
 _ALLOWED = "opened"
 _INSIDE = "local"
-"""The transport of this process's own clients, who do not log in."""
+"""The transport of clients within this process, which do not log in."""
 
 
 class LoginTrail:
-    """Writes down logins as the node tells of them."""
+    """Records logins from the events of the node."""
 
     def __init__(self, file: RotatedFile, clock: Clock) -> None:
         self._file = file
@@ -41,8 +41,8 @@ class LoginTrail:
             "attach-refused": Bounded(clock, LINKS_A_SECOND),
         }
 
-    def tell(self, event: Mapping[str, Any]) -> None:
-        """Take one event of the node; one that is neither login nor link is passed over."""
+    def write(self, event: Mapping[str, Any]) -> None:
+        """Record one event of the node; ignore events other than logins and links."""
         verb = _VERBS.get(event["event"])
         if verb is None or event.get("transport") == _INSIDE:
             return

@@ -1,4 +1,4 @@
-"""`enmasse apply`: make what is declared equal to files."""
+"""`enmasse apply`: create and change resources from files."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
@@ -25,8 +25,8 @@ def apply(
 ) -> None:
     """Add and change the resources of files. Nothing is deleted.
 
-    What others need is applied before them: spaces first, then addresses that others refer to. What
-    is in no file stays as it is.
+    Dependencies are applied first: spaces, then addresses that others refer to. Resources that are
+    in no file stay unchanged.
 
     Examples:
 
@@ -57,9 +57,9 @@ def apply(
 
 
 def _check_namespace(resources: "Sequence[Resource]", namespace: str) -> None:
-    """See that resources are in the namespace that was asked for.
+    """Check that resources are in the requested namespace.
 
-    Raises: Invalid for the first that says another.
+    Raises: Invalid for the first resource in another namespace.
     """
     from enmasse.base.errors import Code, Invalid
 

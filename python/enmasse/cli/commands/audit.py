@@ -1,4 +1,4 @@
-"""`enmasse audit`: who asked the API for what, and who came in to send and receive."""
+"""`enmasse audit`: requests to the API, and logins of messaging clients."""
 
 from typing import Annotated, Any
 
@@ -20,7 +20,7 @@ def audit(
     *,
     call: Reporting,
 ) -> None:
-    """Show the audit trail: every request that changes something or shows what is confidential, and
+    """Show the audit trail: every request that changes something or reads confidential data, and
     every refusal.
 
     Examples:

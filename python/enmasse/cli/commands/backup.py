@@ -1,4 +1,4 @@
-"""`enmasse backup` and `enmasse restore`: all that is declared and stored, in one file."""
+"""`enmasse backup` and `enmasse restore`: all resources and messages in one file."""
 
 from pathlib import Path
 from typing import Annotated
@@ -25,11 +25,11 @@ def backup(
     *,
     call: Reporting,
 ) -> None:
-    """Write all resources and all messages on disk into a file, while the platform runs.
+    """Write all resources and all stored messages into a file, while the platform runs.
 
-    Everything that was acknowledged before the command began is in it. The file is read again and
-    checked before it gets its name. Only you may read it: it has the messages, and what users'
-    passwords are checked with, though no password.
+    The backup contains everything that was acknowledged before the command began. The command reads
+    and verifies the file before it gets its name. Only you may read it: it contains messages, and
+    the verifiers of users' passwords, but no passwords.
 
     Examples:
 
@@ -46,14 +46,14 @@ def backup(
         raise Conflict(
             Code.ALREADY_EXISTS, f"{file} exists; choose another name, or add --overwrite"
         )
-    beside = file.with_name(f".{file.name}.new")
+    temporary = file.with_name(f".{file.name}.new")
     try:
         with call.api() as api:
-            api.download("backup", {"secrets": "true"} if secrets else {}, beside)
-        manifest = Archive(beside).check()
-        beside.replace(file)
+            api.download("backup", {"secrets": "true"} if secrets else {}, temporary)
+        manifest = Archive(temporary).check()
+        temporary.replace(file)
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
     document = {"file": str(file), "bytes": file.stat().st_size} | manifest.about
     show(document, call.output, lambda: lines(f"{file} has", manifest.about))
 
@@ -84,8 +84,8 @@ def restore(
 ) -> None:
     """Put a backup into a data folder that no platform uses; start the platform there afterwards.
 
-    The file is checked first, and what was restored is read again and counted. Addresses are the
-    same as before, with their messages, in order and with all that is known of each.
+    The file is verified first, and the restored data is read again and counted. Addresses have the
+    same identity as before, with their messages in order and all properties of each.
 
     Examples:
 

@@ -12,7 +12,7 @@ _LOAD = "Load"
 
 
 class Mode(StrEnum):
-    """What is measured."""
+    """The measurement."""
 
     LOAD = "load"
     IDLE = "idle"
@@ -20,7 +20,7 @@ class Mode(StrEnum):
 
 
 def _load(help: str, metavar: str, least: int) -> Any:
-    """An option of the load, with its least value."""
+    """Return an option of the load with a minimum value."""
     return typer.Option(metavar=metavar, min=least, help=help, rich_help_panel=_LOAD)
 
 
@@ -86,8 +86,8 @@ def bench(
 ) -> None:
     """Measure throughput, and latency at a fixed rate, against any AMQP 1.0 server.
 
-    At a fixed rate a latency counts from when a message was due, not from when it could be sent, so
-    that a stalled server is not flattered.
+    At a fixed rate, latency counts from the scheduled time of a message, not from its sending, so
+    the result includes the delay of a stalled server.
 
     Examples:
 

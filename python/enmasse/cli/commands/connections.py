@@ -1,4 +1,4 @@
-"""`enmasse trace`: look at what one connection says."""
+"""`enmasse trace`: trace the protocol of one connection."""
 
 from typing import Annotated
 
@@ -15,7 +15,7 @@ def trace(
     *,
     call: Invocation,
 ) -> None:
-    """Write the frames of one connection to the platform's log. Payloads and secrets are left out.
+    """Write the frames of one connection to the platform's log, without payloads and secrets.
 
     Examples:
 

@@ -1,4 +1,4 @@
-"""`enmasse context`: name platforms and say which one is meant."""
+"""`enmasse context`: name platforms and select one of them."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -86,7 +86,7 @@ def set_(
     namespace: Annotated[str | None, _option("NS", "Default namespace.")] = None,
     space: Annotated[str | None, _option("SPACE", "Default address space.")] = None,
 ) -> None:
-    """Add or change a context. What is not given stays as it was. The first one is the current one.
+    """Add or change a context. Omitted values stay unchanged. The first context becomes current.
 
     Examples:
 
@@ -118,7 +118,7 @@ def set_(
 
 @app.command()
 def delete(name: Name) -> None:
-    """Forget a context, with the token that was kept for it.
+    """Delete a context and its stored token.
 
     Example: enmasse context delete shop
     """
@@ -170,9 +170,9 @@ def _from_stdin(name: str, given: str | None) -> str | None:
 
 
 def _from_kubeconfig(name: str, file: Path) -> dict[str, str]:
-    """Return what the current context of a kubeconfig says.
+    """Return the settings of the current context of a kubeconfig.
 
-    Raises: Invalid if it cannot be read, or logs in by something else than a token.
+    Raises: Invalid if it cannot be read, or does not log in with a token.
     """
     import base64
 

@@ -1,4 +1,4 @@
-"""`enmasse create`: declare one thing from the command line."""
+"""`enmasse create`: declare one resource from the command line."""
 
 from typing import Annotated, Any
 
@@ -83,8 +83,8 @@ def address(
     *,
     call: SpacedReporting,
 ) -> None:
-    """Declare an address and return when the node serves it. A file, see `enmasse apply`, can say
-    more of it than the options here.
+    """Declare an address and return when the node serves it. A file has more fields than the
+    options here; see `enmasse apply`.
 
     Examples:
 
@@ -95,7 +95,7 @@ def address(
     from enmasse.cli.resources.names import in_space
     from enmasse.resources.naming import resource_name
 
-    # The resource is named after its address, unless --address names another one.
+    # By default the address determines the name of the resource.
     resource = resource_name(call.space, name) if address is None else in_space(call.space, name)
     spec = stored.nested(
         {
@@ -146,7 +146,7 @@ def addressspace(
     *,
     call: NamespacedReporting,
 ) -> None:
-    """Declare an address space: addresses and users of its own, which no other space can see.
+    """Declare an address space with addresses and users of its own, isolated from other spaces.
 
     Example: enmasse create addressspace shop --authentication standard
     """
@@ -157,10 +157,12 @@ def addressspace(
     _create("addressspaces", document, wait, call)
     # For people only; programs get the document alone.
     if call.output is Output.TABLE:
-        from enmasse.cli.connect.default_space import default_home, entering
+        from enmasse.cli.connect.default_space import default_home, selection_hint
 
         typer.echo(
-            entering((call.namespace, name), default_home(call.data, call.server, call.token_file))
+            selection_hint(
+                (call.namespace, name), default_home(call.data, call.server, call.token_file)
+            )
         )
 
 
@@ -182,11 +184,11 @@ def user(
     *,
     call: SpacedReporting,
 ) -> None:
-    """Declare a user of an address space. Without --send, --receive and --create they may send
+    """Declare a user of an address space. Without --send, --receive and --create the user may send
     to and receive from all addresses.
 
-    The first user closes a space that names no authentication service: from then on a login is
-    wanted.
+    The first user closes a space without an authentication service: from then on clients must log
+    in.
 
     Example: enmasse create user alice --send orders --receive 'news/#'
     """
@@ -207,7 +209,7 @@ def user(
 
 
 def _password(given: str | None, secret: str | None) -> dict[str, Any]:
-    """Return where a password is, or itself.
+    """Return the password, or the reference to its Secret.
 
     Raises: BadParameter if there is none.
     """
@@ -218,23 +220,23 @@ def _password(given: str | None, secret: str | None) -> dict[str, Any]:
 
 
 def encoded_password(given: str | None) -> str:
-    """Return a password as documents have it, asked for on the terminal if none is given.
+    """Return a password in the form of documents; prompt for it if it is not given.
 
     Raises: BadParameter if there is none.
     """
     import base64
 
-    return base64.b64encode((given or _asked_password()).encode()).decode()
+    return base64.b64encode((given or _prompted_password()).encode()).decode()
 
 
-def _asked_password() -> str:
-    """Ask for a password on the terminal.
+def _prompted_password() -> str:
+    """Prompt for a password on the terminal.
 
     Raises: BadParameter if there is none.
     """
-    from enmasse.cli.output.printing import can_ask
+    from enmasse.cli.output.printing import is_interactive
 
-    if not can_ask():
+    if not is_interactive():
         raise typer.BadParameter(
             "no terminal to prompt on; pass it, or set ENMASSE_PASSWORD",
             param_hint="--password",
@@ -262,5 +264,5 @@ def _create(
         created = api.create(plural, document)
         if wait:
             created = api.wait_ready(plural, created)
-    said = f"{created['kind']} {created['metadata']['name']} created"
-    show(created, call.output, lambda: f"{said} and ready" if wait else said)
+    message = f"{created['kind']} {created['metadata']['name']} created"
+    show(created, call.output, lambda: f"{message} and ready" if wait else message)

@@ -1,4 +1,4 @@
-"""`enmasse create namespace|secret|configmap`, and `create -f`: kinds that are data alone."""
+"""`enmasse create namespace|secret|configmap`, and `create -f`: kinds that contain data only."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -57,7 +57,7 @@ def namespace(
     *,
     call: Reporting,
 ) -> None:
-    """Declare a namespace. One is made with the first resource in it, too.
+    """Declare a namespace. The first resource in a namespace also creates it.
 
     Example: enmasse create namespace shop
     """
@@ -70,13 +70,13 @@ def generic(
     name: Name,
     from_literal: Literals = None,
     from_file: FromFiles = None,
-    type_: Annotated[str, typer.Option("--type", metavar="TYPE", help="What it is for.")] = (
+    type_: Annotated[str, typer.Option("--type", metavar="TYPE", help="Type of the Secret.")] = (
         "Opaque"
     ),
     *,
     call: NamespacedReporting,
 ) -> None:
-    """Declare a Secret of files or texts.
+    """Declare a Secret from files or texts.
 
     Example: enmasse create secret generic alice --from-file password=alice.pw
     """
@@ -92,7 +92,7 @@ def configmap(
     *,
     call: NamespacedReporting,
 ) -> None:
-    """Declare a ConfigMap of files or texts.
+    """Declare a ConfigMap from files or texts.
 
     Example: enmasse create configmap settings --from-literal colour=green
     """
@@ -113,7 +113,7 @@ def configmap(
 def _encoded(literals: list[str] | None, given: list[str] | None) -> dict[str, str]:
     """Return keys and values of options, in base64.
 
-    Raises: BadParameter for one without a key or given twice, or a file that cannot be read.
+    Raises: BadParameter for an option without a key, a duplicate key, or an unreadable file.
     """
     import base64
     from pathlib import Path
@@ -131,7 +131,7 @@ def _encoded(literals: list[str] | None, given: list[str] | None) -> dict[str, s
         elif not equals or not key:
             raise typer.BadParameter("write KEY=VALUE", param_hint=hint)
         if key in found:
-            raise typer.BadParameter(f"{key!r} is given twice", param_hint=hint)
+            raise typer.BadParameter(f"duplicate key {key!r}", param_hint=hint)
         try:
             content = Path(value).read_bytes() if is_file else value.encode()
         except OSError as error:

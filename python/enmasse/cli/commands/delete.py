@@ -1,4 +1,4 @@
-"""`enmasse delete`: take back what was declared."""
+"""`enmasse delete`: delete resources."""
 
 from collections import defaultdict
 from typing import TYPE_CHECKING, Annotated, Any
@@ -47,9 +47,9 @@ def delete(
     *,
     call: Spaced,
 ) -> None:
-    """Delete resources: addresses with the messages in them, spaces with all that is in them.
+    """Delete resources: addresses with their messages, spaces with everything in them.
 
-    If there are messages it asks first; without a terminal it deletes nothing, unless --force.
+    Asks for confirmation if messages are stored; without a terminal it refuses, unless --force.
 
     Examples:
 
@@ -63,19 +63,19 @@ def delete(
     """
     from enmasse.cli import errors
     from enmasse.cli.resources import kinds
-    from enmasse.cli.resources.targets import Meant, Scope, found, seconds
+    from enmasse.cli.resources.targets import Scope, Targets, found, seconds
 
     longest_s = seconds(timeout)
     scope = Scope(None if all_namespaces else call.namespace, call.space, selector, field_selector)
-    meant = Meant(words or (), scope, file or (), recursive, all_)
+    targets = Targets(words or (), scope, file or (), recursive, all_)
     with call.api() as api:
-        items = found(api, meant, ignore_missing=ignore_not_found)
+        items = found(api, targets, ignore_missing=ignore_not_found)
         if not items and not ignore_not_found:
-            errors.tell(scope.empty)
+            errors.write_line(scope.empty)
         if file:
-            items.reverse()  # what needs others goes before them
+            items.reverse()  # Dependents are deleted before their dependencies.
         if not force and not dry_run:
-            _agree(api, items)
+            _confirm(api, items)
         deadline_s = api.clock.monotonic() + longest_s
         for one in items:
             plural = kinds.named(one["kind"]).plural
@@ -91,30 +91,30 @@ def _delete(api: "Api", plural: str, one: Document, *, dry_run: bool) -> None:
     api.delete(plural, metadata.get("namespace", ""), metadata["name"], dry_run=dry_run)
 
 
-def _agree(api: "Api", items: list[Document]) -> None:
-    """Ask whether the messages of addresses, or of all addresses of spaces and namespaces, may go.
+def _confirm(api: "Api", items: list[Document]) -> None:
+    """Ask for confirmation if addresses, spaces or namespaces of the list have stored messages.
 
-    Raises: Conflict if there are some and no terminal to ask.
+    Raises: Conflict if there are messages and no terminal.
     """
     from enmasse.base.errors import Code, Conflict
-    from enmasse.cli.output.printing import can_ask, text
+    from enmasse.cli.output.printing import is_interactive, text
 
     # By namespace, so that the number of requests does not depend on the number of resources.
     homes: dict[str, set[tuple[str, ...]]] = defaultdict(set)
     for one in items:
         metadata = one["metadata"]
         homes[metadata.get("namespace") or metadata["name"]].add((one["kind"], metadata["name"]))
-    for namespace, going in homes.items():
-        if not {kind for kind, _ in going} & {"Address", "AddressSpace", "Namespace"}:
+    for namespace, deletions in homes.items():
+        if not {kind for kind, _ in deletions} & {"Address", "AddressSpace", "Namespace"}:
             continue
         for one in api.list("addresses", namespace, statistics=True)["items"]:
             name = one["metadata"]["name"]
             owners = {("Namespace", namespace), ("Address", name)}
             owners.add(("AddressSpace", name.partition(".")[0]))
             count = one.get("status", {}).get("statistics", {}).get("stored", {}).get("messages", 0)
-            if count == 0 or not owners & going:
+            if count == 0 or not owners & deletions:
                 continue
             holds = f"{one['spec']['address']} holds {text(count)} messages"
-            if not can_ask():
+            if not is_interactive():
                 raise Conflict(Code.MESSAGES_STORED, f"{holds}; add --force to delete them too")
             typer.confirm(f"{holds}. Delete them too?", abort=True)

@@ -1,4 +1,4 @@
-"""`enmasse describe`: everything about resources, and what has happened to them."""
+"""`enmasse describe`: all details of resources, and their events."""
 
 from typing import Annotated
 
@@ -21,9 +21,9 @@ def describe(
     *,
     call: Spaced,
 ) -> None:
-    """Show everything about resources: what is declared, conditions with reasons, and events.
+    """Show all details of resources: spec, conditions with reasons, and events.
 
-    Of a kind without names it shows all in the address space.
+    For a kind without names it shows all resources of the address space.
 
     Examples:
 
@@ -33,15 +33,17 @@ def describe(
     """
     from enmasse.cli import errors
     from enmasse.cli.output.description import text
-    from enmasse.cli.resources.targets import Meant, Scope, found
+    from enmasse.cli.resources.targets import Scope, Targets, found
 
     scope = Scope(None if all_namespaces else call.namespace, call.space, selector, field_selector)
     given = words or []
     is_kind_alone = len(given) == 1 and "/" not in given[0] and not scope.selects
-    meant = Meant(given, scope, file or (), recursive, every=is_kind_alone and not file)
+    targets = Targets(given, scope, file or (), recursive, every=is_kind_alone and not file)
     with call.api() as api:
-        told = [text(one, api.events_of(one) if show_events else None) for one in found(api, meant)]
-    if told:
-        print("\n\n".join(told))
+        texts = [
+            text(one, api.events_of(one) if show_events else None) for one in found(api, targets)
+        ]
+    if texts:
+        print("\n\n".join(texts))
     else:
-        errors.tell(scope.empty)
+        errors.write_line(scope.empty)

@@ -1,4 +1,4 @@
-"""`enmasse doctor`: why an address is not ready, and what mends it."""
+"""`enmasse doctor`: why an address is not ready, and the remedy."""
 
 from typing import TYPE_CHECKING
 
@@ -17,11 +17,11 @@ def doctor(
     *,
     call: SpacedReporting,
 ) -> None:
-    """Explain why an address is not ready, or why no messages pass, and say what mends it.
+    """Explain why an address is not ready, or why no messages pass, with the remedy.
 
-    It looks at its space, name, plan, quota, references, the control loop, the node, the
-    certificate, room, and who is there. The exit code is 1 if there is trouble. If no platform
-    runs, it looks at the data folder; the exit code is 7.
+    It checks its space, name, plan, quota, references, the control loop, the node, the certificate,
+    free room, clients and rights. The exit code is 1 if a check fails. If no platform runs, it
+    checks the data folder; the exit code is 7.
 
     Example: enmasse doctor orders --space shop
     """

@@ -27,8 +27,8 @@ def edit(
 ) -> None:
     """Change a resource in the editor that VISUAL or EDITOR names (else vi).
 
-    A refused text is shown in the editor again. Fields that another user changes meanwhile keep
-    that change; if it is the same field, nothing is changed and your text is kept in a file.
+    If the change is refused, the editor opens again. Concurrent changes of other fields are kept;
+    if the same field changed, nothing is written and your text is kept in a file.
 
     Example: EDITOR=nano enmasse edit address orders
     """
@@ -48,7 +48,7 @@ def edit(
 
 
 def _edited(api: "Api", model: "Kind", before: Document) -> Document | None:
-    """Have the user edit a resource until it is accepted or left; return its current state."""
+    """Let the user edit a resource until it is accepted or abandoned; return its current state."""
     import yaml
 
     from enmasse.base.errors import EnMasseError, Exhausted, Invalid
@@ -59,8 +59,8 @@ def _edited(api: "Api", model: "Kind", before: Document) -> Document | None:
     text = plain
     refusal: EnMasseError | None = None
     while True:
-        told = f"#\n# {refusal.message}\n" if refusal else ""
-        given = _in_editor(HEAD + told + text)
+        comment = f"#\n# {refusal.message}\n" if refusal else ""
+        given = _in_editor(HEAD + comment + text)
         if given is None or given == plain:
             return None
         if refusal is not None and given == text:
@@ -85,13 +85,13 @@ def _document(text: str) -> Document:
 
 
 def _patched(api: "Api", model: "Kind", before: Document, patch: Document, text: str) -> Document:
-    """Send a change, on what others have changed meanwhile too, as long as it is not the same.
+    """Send a change, on top of concurrent changes of other fields.
 
-    Raises: Conflict if it is the same; what was edited is in a file then.
+    Raises: Conflict if the same field changed; a file then has the edited text.
     """
     from enmasse.base.errors import Code, Conflict
     from enmasse.cli.connect.client import ATTEMPTS
-    from enmasse.cli.resources.editing import difference, disputed, editable
+    from enmasse.cli.resources.editing import conflicting_fields, difference, editable
 
     where, name = before["metadata"].get("namespace", ""), before["metadata"]["name"]
     now = before
@@ -106,9 +106,9 @@ def _patched(api: "Api", model: "Kind", before: Document, patch: Document, text:
                 raise
         # Repeated on the new version, unless others changed the same field: that needs a person.
         now = api.get(model, where, name)
-        fields = disputed(patch, difference(editable(before), editable(now)))
+        fields = conflicting_fields(patch, difference(editable(before), editable(now)))
         if fields:
-            file = _kept(name, text)
+            file = _saved(name, text)
             raise Conflict(
                 Code.VERSION_CONFLICT,
                 f"{', '.join(fields)} changed concurrently; your text is in {file}",
@@ -121,7 +121,7 @@ def _merged(patch: Mapping[str, Any], version: Mapping[str, Any]) -> Document:
 
 
 def _in_editor(text: str) -> str | None:
-    """Return a text as the user edited it, without comments at its top; None if it is empty.
+    """Return a text as edited by the user, without the comments at its top; None if it is empty.
 
     Raises: Invalid if the editor cannot be started or fails.
     """
@@ -132,7 +132,7 @@ def _in_editor(text: str) -> str | None:
     from enmasse.base.errors import Code, Invalid
 
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
-    file = Path(_kept("edit", text))
+    file = Path(_saved("edit", text))
     try:
         done = subprocess.run([*shlex.split(editor), str(file)], check=False)
         given = file.read_text()
@@ -152,8 +152,8 @@ def _in_editor(text: str) -> str | None:
     return "".join(lines) if "".join(lines).strip() else None
 
 
-def _kept(name: str, text: str) -> str:
-    """Write a text into a file that only its owner can read, and return its path."""
+def _saved(name: str, text: str) -> str:
+    """Write a text into a private file, and return its path."""
     import tempfile
 
     with tempfile.NamedTemporaryFile(

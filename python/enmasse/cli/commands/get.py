@@ -1,4 +1,4 @@
-"""`enmasse get`: show what is declared, whether it is ready, and what passes through it."""
+"""`enmasse get`: show resources, their readiness and their traffic."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Document = dict[str, Any]
 
 CONNECTIONS = ("connection", "connections")
-"""What is shown beside resources."""
+"""Words for connections, which are not resources."""
 
 
 def get(
@@ -36,11 +36,11 @@ def get(
     *,
     call: Listing,
 ) -> None:
-    """Show resources of any kind, or `connections`, whose numbers `enmasse trace` takes.
+    """Show resources of any kind, or `connections`, whose numbers are for `enmasse trace`.
 
-    Of addresses there are live senders, receivers, stored messages and rates; OLDEST is how long
-    the oldest message that can be had is there. Rates are messages a second handed to receivers. In
-    JSON and YAML the figures are in status.statistics. Passwords are never shown.
+    Addresses are shown with live senders, receivers, stored messages and rates; OLDEST is the age
+    of the oldest available message. Rates are messages per second sent to receivers. In JSON and
+    YAML the statistics are in status.statistics. Passwords are never shown.
 
     Examples:
 
@@ -55,12 +55,12 @@ def get(
       enmasse get address orders -w
     """
     from enmasse.cli.output.formats import form
-    from enmasse.cli.resources.targets import NOTHING_SAID, Scope, named
+    from enmasse.cli.resources.targets import NO_TARGET, Scope, named
 
     how = form(call.output)
     wanted_words = words or []
     if not wanted_words:
-        raise typer.BadParameter(NOTHING_SAID, param_hint="KIND")
+        raise typer.BadParameter(NO_TARGET, param_hint="KIND")
     where = None if all_namespaces else call.namespace
     scope = Scope(where, call.space, selector, field_selector)
     is_of_connections = wanted_words[0].lower() in CONNECTIONS
@@ -94,7 +94,7 @@ def show(
     refusals: list[Missing] = []
     # What exists is printed even if other names are missing, as kubectl does.
     for one in wanted:
-        found, missing = _meant(api, one, scope)
+        found, missing = _select(api, one, scope)
         refusals += missing
         if found or not one.names:
             items.setdefault(one.model.plural, []).extend(found)
@@ -102,7 +102,7 @@ def show(
         tables = [_table(api, plural, some, scope, how) for plural, some in items.items()]
         _print("\n\n".join(tables) + "\n" if tables else "", no_headers=no_headers)
         if tables and not any(items.values()):
-            errors.tell(scope.empty)
+            errors.write_line(scope.empty)
     else:
         every = [one for some in items.values() for one in some]
         is_one = len(every) == 1 and len(wanted) == 1 and len(wanted[0].names) == 1
@@ -120,12 +120,12 @@ def _print(table: str, *, no_headers: bool) -> None:
     print(table, end="")
 
 
-def _meant(api: "Api", wanted: "Named", scope: "Scope") -> "tuple[list[Document], list[Missing]]":
-    """Return all of a kind, or those that its names mean in whatever space and namespace, and an
-    error for each name that means none.
+def _select(api: "Api", wanted: "Named", scope: "Scope") -> "tuple[list[Document], list[Missing]]":
+    """Return all resources of a kind, or those with the given names in any space and namespace, and
+    an error for each unknown name.
     """
     from enmasse.base.errors import Missing
-    from enmasse.cli.resources.names import FIELDS, find, looked_up, meaning
+    from enmasse.cli.resources.names import FIELDS, fetch_by_name, find, with_name
     from enmasse.cli.resources.targets import listed
 
     model, names = wanted
@@ -138,10 +138,10 @@ def _meant(api: "Api", wanted: "Named", scope: "Scope") -> "tuple[list[Document]
     for name in names:
         try:
             if is_listed:
-                some = meaning(items, model, name)
+                some = with_name(items, model, name)
                 found += some or [find(items, model, name, scope.space or "")]
             else:
-                found.append(looked_up(api, model, name, "", scope.namespace or "default"))
+                found.append(fetch_by_name(api, model, name, "", scope.namespace or "default"))
         except Missing as error:
             refusals.append(error)
     return found, refusals

@@ -1,4 +1,4 @@
-"""`enmasse logs`: what the platform has to say."""
+"""`enmasse logs`: the log records of the platform."""
 
 import json
 from typing import Annotated
@@ -28,9 +28,9 @@ def logs(
     *,
     call: Invocation,
 ) -> None:
-    """Show the last records of the platform's log. It keeps 2,000 in memory.
+    """Show the latest records of the platform's log. The platform keeps 2,000 in memory.
 
-    Of a platform in a Kubernetes cluster `kubectl logs` shows them.
+    For a platform in a Kubernetes cluster use `kubectl logs`.
 
     Example: enmasse logs --follow --level warning
     """
@@ -44,7 +44,7 @@ def logs(
 
 
 def text(record: dict[str, object]) -> str:
-    """Return a record as one line: when, how severe, what, and the rest as NAME=VALUE."""
+    """Return a record as one line: time, level, event, and the rest as NAME=VALUE."""
     rest = " ".join(
         f"{name}={value if isinstance(value, str) else json.dumps(value)}"
         for name, value in record.items()

@@ -1,4 +1,4 @@
-"""`enmasse peek`, `purge`, `move`, `copy`, `redrive`: handle the messages an address stores."""
+"""`enmasse peek`, `purge`, `move`, `copy`, `redrive`: operations on stored messages."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any
@@ -14,7 +14,7 @@ Selector = Annotated[
     typer.Option(metavar="TEXT", help=("Only messages that match this JMS selector.")),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Count the messages only; change nothing.")]
-Limit = Annotated[int | None, typer.Option(metavar="N", min=1, help="Messages at most.")]
+Limit = Annotated[int | None, typer.Option(metavar="N", min=1, help="Maximum number of messages.")]
 To = Annotated[str, typer.Argument(metavar="TO", help="Destination address.")]
 
 PEEK_LIMIT = 100
@@ -29,7 +29,7 @@ def peek(
     *,
     call: SpacedReporting,
 ) -> None:
-    """Show stored messages that no consumer holds, and leave them where they are.
+    """Show stored messages that no consumer holds, without removing them.
 
     Examples:
 
@@ -55,7 +55,7 @@ def purge(
     *,
     call: SpacedReporting,
 ) -> None:
-    """Take stored messages away for good, those that no consumer holds.
+    """Delete stored messages that no consumer holds. They cannot be recovered.
 
     Examples:
 
@@ -81,8 +81,8 @@ def move(
     Example: enmasse move orders orders-later --selector "priority < 4"
     """
     request = {"to": to, "selector": selector, "dryRun": dry_run, "limit": limit}
-    said = f"moved to {to} from"
-    _operate("move", said, address, request, call)
+    action = f"moved to {to} from"
+    _operate("move", action, address, request, call)
 
 
 def copy(
@@ -99,8 +99,8 @@ def copy(
     Example: enmasse copy orders trial --limit 10
     """
     request = {"to": to, "selector": selector, "dryRun": dry_run, "limit": limit}
-    said = f"copied to {to} from"
-    _operate("copy", said, address, request, call)
+    action = f"copied to {to} from"
+    _operate("copy", action, address, request, call)
 
 
 def redrive(
@@ -111,7 +111,7 @@ def redrive(
     *,
     call: SpacedReporting,
 ) -> None:
-    """Put dead letters back where they came from. ADDRESS is of type deadletter.
+    """Move dead letters back to their original addresses. ADDRESS is of type deadletter.
 
     Example: enmasse redrive dead --selector "team = 'north'"
     """
@@ -121,14 +121,14 @@ def redrive(
 
 def _operate(
     operation: str,
-    said: str,
+    action: str,
     address: str,
     request: dict[str, Any],
     call: SpacedReporting,
 ) -> None:
-    """Perform an operation to its end and print the number of its messages.
+    """Perform an operation on all its messages and print their number.
 
-    An error half-way is printed after the messages until then.
+    If it fails half-way, the number so far is printed as well.
     """
     from enmasse.cli.output.printing import show, text
 
@@ -142,7 +142,7 @@ def _operate(
     finally:
         if ended or messages:
             would = "would be " if request["dryRun"] else ""
-            line = f"{text(messages)} messages ({text(size)} bytes) {would}{said} {address}"
+            line = f"{text(messages)} messages ({text(size)} bytes) {would}{action} {address}"
             show(done | {"messages": messages, "bytes": size}, call.output, lambda: line)
 
 
@@ -150,13 +150,13 @@ def _answers(
     operation: str, address: str, request: dict[str, Any], call: SpacedReporting
 ) -> Iterator[dict[str, Any]]:
     from enmasse.base.kinds import KINDS
-    from enmasse.cli.resources.names import looked_up
+    from enmasse.cli.resources.names import fetch_by_name
 
-    said = {name: value for name, value in request.items() if value is not None}
+    action = {name: value for name, value in request.items() if value is not None}
     with call.api() as api:
-        found = looked_up(api, KINDS["Address"], address, call.space, call.namespace)
+        found = fetch_by_name(api, KINDS["Address"], address, call.space, call.namespace)
         name = found["metadata"]["name"]
-        yield from api.operate(operation, call.namespace, name, said)
+        yield from api.operate(operation, call.namespace, name, action)
 
 
 def _body(item: dict[str, Any]) -> str:

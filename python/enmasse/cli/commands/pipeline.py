@@ -26,7 +26,7 @@ Master = Annotated[
 DOCUMENT = Path("pipeline.yaml")
 DEFAULT_URL = "amqp://127.0.0.1:5672"
 LOCAL = "local[*,4]"
-"""Tasks for all cores, each with four attempts: a worker may die, as on a cluster."""
+"""Tasks for all cores, each with four attempts as on a cluster, because a worker may die."""
 STOP_TIMEOUT_S = 60.0
 PORT_MAX = 65_535
 
@@ -39,16 +39,16 @@ def init(
     url: Annotated[
         str | None,
         typer.Option(
-            metavar="URL", help="The server of the first source; by default the platform's own."
+            metavar="URL", help="The server of the first source; by default the local platform."
         ),
     ] = None,
     address: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="The stream that it reads.")
+        str, typer.Option(metavar="ADDRESS", help="The stream to read.")
     ] = "readings",
     data: Data = None,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Write a commented document that runs, and its schema for editors beside it.
+    """Write a commented document that runs, and its schema for editors next to it.
 
     Example: enmasse pipeline init --address readings
     """
@@ -65,9 +65,7 @@ def init(
             made.write(text)
         schema.write_text(template.schema(), encoding="utf-8")
     except FileExistsError:
-        raise Conflict(
-            Code.ALREADY_EXISTS, f"{file} is there already; name another with -f"
-        ) from None
+        raise Conflict(Code.ALREADY_EXISTS, f"{file} exists; choose another file with -f") from None
     except OSError as error:
         raise Unavailable(Code.DATA_UNUSABLE, f"cannot write {file}: {error.strerror}") from None
     written = {"file": str(file), "schema": str(schema)}
@@ -85,7 +83,7 @@ def run(
     metrics_port: Annotated[
         str,
         typer.Option(
-            metavar="PORT", help="Loopback port of /metrics; 0: a free one, `status` says it; off."
+            metavar="PORT", help="Loopback port of /metrics; 0: a free one, see `status`; or off."
         ),
     ] = "0",
     output: OutputForm = Output.TABLE,
@@ -117,8 +115,8 @@ def run(
     clock, stop, report = SystemClock(), threading.Event(), _reporter(output)
     name, spec = pipeline.metadata.name, pipeline.spec
     with paths.locked() as publish, closing(Live(paths.live_url, spec, name)) as live:
-        # The lock of the tables, live state, Spark, then metrics: each needs the one before it, and
-        # the queries stop first.
+        # In order of dependency: the lock of the tables, live state, Spark, then metrics. The
+        # queries stop first.
         begun = clock.monotonic()
         report({"event": "starting", "pipeline": name}, f"{name}: starting Spark, some seconds ..")
         with session(name, master, spec.memory, paths.state, packed(master, package)) as spark:
@@ -145,7 +143,7 @@ def run(
 
 @app.command()
 def status(file: File = DOCUMENT, output: OutputForm = Output.TABLE) -> None:
-    """Show how far the sources are read, what came of it, and who is there. The exit code is 1
+    """Show the read positions of the sources, the results, and the devices. The exit code is 1
     while the gold query fails.
 
     Example: enmasse pipeline status --output json
@@ -206,14 +204,14 @@ def reconcile(
         typer.Option(metavar="PLACE", help='earliest, a time, or offsets: {"0": 17, "1": 4}.'),
     ] = "earliest",
     end: Annotated[
-        str, typer.Option(metavar="PLACE", help="Where the range ends, in the same words.")
+        str, typer.Option(metavar="PLACE", help="End of the range, in the same form.")
     ] = "latest",
     master: Master = LOCAL,
     package: Package = str(FILE),
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Prove that bronze has each message of the streams exactly once, and that gold is what the
-    readings say. What differs is shown, and the exit code is 1.
+    """Verify that bronze has each message of the streams exactly once, and that gold matches the
+    readings. Differences are shown, and the exit code is then 1.
 
     Example: enmasse pipeline reconcile --source readings
     """
@@ -247,7 +245,7 @@ def reconcile(
             report.source(spark, one.name, batches.options(one, paths), store, start, end)
             for one in chosen
         ]
-    # Printed in either case: the differences are the result, the exit code only summarizes them.
+    # Printed in either case: the exit code only summarises the differences.
     found: dict[str, Any] = {"pipeline": name, "sources": compared, "gold": windows}
     exact = all(one["exact"] for one in [*compared, windows])
     show(found | {"exact": exact}, output, lambda: report.text(found))
@@ -256,7 +254,7 @@ def reconcile(
 
 
 def document_of(file: Path) -> "tuple[Pipeline, Paths]":
-    """The pipeline of a file; all that works with tables needs Spark's package."""
+    """Return the pipeline of a file and its paths."""
     needs_spark()
 
     from enmasse.pipeline.paths import read
@@ -265,7 +263,7 @@ def document_of(file: Path) -> "tuple[Pipeline, Paths]":
 
 
 def _platform_url(data: Path | None) -> str:
-    """The server of the platform on this machine; where none runs, where one would listen."""
+    """Return the URL of the local platform; without one, its default URL."""
     from enmasse.base.errors import Unavailable
     from enmasse.cli.connect.servers import Server
 
@@ -276,7 +274,7 @@ def _platform_url(data: Path | None) -> str:
 
 
 def needs_spark() -> None:
-    """Raise Unavailable if Spark's package is not there."""
+    """Raise Unavailable if Spark is not installed."""
     from importlib.util import find_spec
 
     from enmasse.base.errors import Code, Unavailable
@@ -288,7 +286,7 @@ def needs_spark() -> None:
 
 
 def needs_java() -> None:
-    """Raise Unavailable if there is no Java for Spark."""
+    """Raise Unavailable if Java is missing."""
     import os
     import shutil
 
@@ -304,15 +302,15 @@ def needs_java() -> None:
 
 
 def _needs_driver(master: str) -> None:
-    """Raise Invalid for Spark Connect, which would call what becomes of a batch in the server."""
+    """Raise Invalid for Spark Connect, which would run callbacks of a batch in the server."""
     from enmasse.base.errors import Code, Invalid
     from enmasse.pipeline.session import CONNECT
 
     if master.startswith(CONNECT):
         raise Invalid(
             Code.REQUEST_INVALID,
-            f"--master {master}: a run is the driver of its queries, which Spark Connect keeps in"
-            " its server: name the cluster itself, spark://HOST:PORT (`reconcile` takes sc://)",
+            f"--master {master}: a run needs the driver of its queries in its own process, not in a"
+            " server: name the cluster itself, spark://HOST:PORT (`reconcile` takes sc://)",
         )
 
 
@@ -335,7 +333,7 @@ def _reporter(output: Output) -> Any:
         if output is Output.TABLE:
             print(text, file=sys.stderr, flush=True)
         else:
-            # an object of JSON is one of YAML
+            # A JSON object is also YAML.
             print(f"{'--- ' if output is Output.YAML else ''}{json.dumps(event)}", flush=True)
 
     return report
@@ -364,7 +362,7 @@ def _status(pipeline: "Pipeline", paths: "Paths", now_s: float) -> dict[str, Any
     runner = paths.lock_info() or {"pid": None, "metrics": None}
     sources = source_metrics(found, now_s)
     troubles = found.pop("troubles")
-    # each source has its own of these
+    # These are separate for each source.
     refusing = troubles["address"]
     found = {name: found[name] for name in found if name not in ("sources", "written")}
     found["refusingAddresses"] = refusing

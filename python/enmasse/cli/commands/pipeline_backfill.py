@@ -25,24 +25,24 @@ def backfill(
         str,
         typer.Option(
             metavar="PLACE",
-            help='Where the messages begin: earliest, a time, or offsets: {"0": 17, "1": 4}.',
+            help='First message: earliest, a time, or offsets: {"0": 17, "1": 4}.',
         ),
     ] = "earliest",
     end: Annotated[
-        str, typer.Option(metavar="PLACE", help="Where they end: latest, a time, or offsets.")
+        str, typer.Option(metavar="PLACE", help="Last message: latest, a time, or offsets.")
     ] = "latest",
     gold_only: Annotated[
         bool,
         typer.Option(
-            "--gold-only", help="Only gold, out of silver, as after a change of `windows`."
+            "--gold-only", help="Recompute only gold from silver, as after a change of `windows`."
         ),
     ] = False,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Make silver, quarantine and gold anew out of bronze, as the document is now: what was
-    quarantined and can be read after a correction becomes readings. The run has to be stopped.
+    """Rebuild silver, quarantine and gold from bronze with the current document. Quarantined rows
+    that are valid after a correction become readings. The pipeline must be stopped.
 
-    Nothing is sent anew, and incidents stay as they were found. Cut off, it is run again.
+    No alerts are sent again, and incidents stay unchanged. After an interruption run it again.
 
     Example: enmasse pipeline backfill --source readings --start 2026-01-31T08:00:00Z
     """
@@ -52,7 +52,7 @@ def backfill(
 
     pipeline, paths = document_of(file)
     if gold_only and (source, start, end) != (None, "earliest", "latest"):
-        raise Invalid(Code.REQUEST_INVALID, "--gold-only makes all of gold: leave the range out")
+        raise Invalid(Code.REQUEST_INVALID, "--gold-only rebuilds all of gold; omit the range")
 
     from enmasse.pipeline.ingest.backfill import Backfill, Part
     from enmasse.pipeline.live.database import Live

@@ -1,4 +1,4 @@
-"""`enmasse pipeline package`: what the executors of a cluster need, in one file."""
+"""`enmasse pipeline package`: the dependencies of a cluster's executors in one file."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +14,7 @@ Package = Annotated[
     str,
     typer.Option(
         metavar="FILE",
-        help="What `pipeline package` wrote, for a cluster; off: executors have it themselves.",
+        help="Output of `pipeline package`, for a cluster; off: the executors have it installed.",
     ),
 ]
 
@@ -23,14 +23,14 @@ def package(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")] = FILE,
     also: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="A further distribution, for your functions."),
+        typer.Option(metavar="NAME", help="An additional distribution, for your functions."),
     ] = None,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Put all that the executors of a cluster import into one archive, native core and all.
+    """Pack everything that the executors of a cluster import into one archive.
 
-    It is made of what is installed here; the cluster needs Spark, and Python of the same minor
-    version.
+    The archive contains the versions installed here, with the native core. The cluster needs Spark
+    and the same minor version of Python.
 
     Example: enmasse pipeline package --also scikit-learn
     """
@@ -46,7 +46,7 @@ def package(
 
 
 def packed(master: str, named: str) -> Path | None:
-    """Return the package that travels to where Spark runs, if one does."""
+    """Return the package to send to the executors, or None."""
     from enmasse.pipeline.session import CONNECT, is_local
 
     stays = is_local(master) or master.startswith(CONNECT) or named == OFF

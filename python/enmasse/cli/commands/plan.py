@@ -1,4 +1,4 @@
-"""`enmasse plan`: the plans to choose from, and the usage of quotas."""
+"""`enmasse plan`: the available plans, and the usage of quotas."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -22,8 +22,8 @@ def list_(
     *,
     call: Reporting,
 ) -> None:
-    """Show the plans of address spaces with their quotas, and those of addresses with the credit
-    that counts against a quota.
+    """Show the plans of address spaces with their quotas, and the plans of addresses with the
+    credit that counts against a quota.
 
     Example: enmasse plan list --type queue
     """
@@ -38,10 +38,10 @@ def list_(
         tables = []
         if spaces:
             rows = [_row(one, "addressSpaceType", "resourceLimits") for one in spaces]
-            headings = ["PLAN OF A SPACE", "TYPE", "ROUTER", "BROKER", "AGGREGATE", "WHAT IT IS"]
+            headings = ["PLAN OF A SPACE", "TYPE", "ROUTER", "BROKER", "AGGREGATE", "DESCRIPTION"]
             tables.append(columns(headings, rows))
         rows = [_row(one, "addressType", "resources", RESOURCES[:2]) for one in wanted]
-        headings = ["PLAN OF AN ADDRESS", "TYPE", "ROUTER", "BROKER", "WHAT IT IS"]
+        headings = ["PLAN OF AN ADDRESS", "TYPE", "ROUTER", "BROKER", "DESCRIPTION"]
         return "\n\n".join([*tables, columns(headings, rows)])
 
     show({"items": [*spaces, *wanted]}, call.output, text)
@@ -54,7 +54,7 @@ def usage(
     *,
     call: Reporting,
 ) -> None:
-    """Show what of its quota each address space uses: addresses, routers, brokers, both together.
+    """Show how much of its quota each address space uses: addresses, routers, brokers, aggregate.
 
     Example: enmasse plan usage shop
     """
@@ -70,7 +70,7 @@ def usage(
             *api.list("addressspaceplans", None)["items"],
             *api.list("addressplans", None)["items"],
         ]
-    # Computed here from what the user may read, not stored: it is right at the time of the call.
+    # Computed at the time of the call from the resources that the user may read.
     found = using.of_spaces(using.read(listed))
     if space is not None:
         found = [one for one in found if one.space == space]

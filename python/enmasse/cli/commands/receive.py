@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from enmasse.messaging import Message, Outcome, Start
 
 OFFSET_MAX = 2**64 - 1
-"""Offsets are unsigned and have 64 bits."""
+"""Maximum offset: offsets are unsigned 64-bit numbers."""
 
 
 class Settle(StrEnum):
-    """What a receiver says of a message."""
+    """The outcome that a receiver sends."""
 
     ACCEPT = "accept"
     REJECT = "reject"
@@ -47,8 +47,8 @@ def receive(
 ) -> None:
     """Receive messages and print one a line.
 
-    Without --count and --timeout it goes on until Ctrl-C. The exit code is 1 if fewer than --count
-    came.
+    Without --count and --timeout it runs until Ctrl-C. The exit code is 1 if fewer than --count
+    messages arrived.
 
     Examples:
 
@@ -79,10 +79,10 @@ def receive(
                 start=start,
             )
 
-    came = asyncio.run(run())
-    if count is not None and came < count:
+    received = asyncio.run(run())
+    if count is not None and received < count:
         then = "the server ended the link" if timeout is None else f"none for {timeout:g} s"
-        errors.tell(f"received {came} of {count} messages; then {then}")
+        errors.write_line(f"received {received} of {count} messages; then {then}")
         raise typer.Exit(errors.FAILED)
 
 

@@ -1,4 +1,4 @@
-"""`enmasse request`: ask and wait for the answer."""
+"""`enmasse request`: send requests and print the replies."""
 
 from typing import Annotated
 
@@ -34,7 +34,7 @@ def request(
 ) -> None:
     """Send requests one after the other and print the reply to each.
 
-    Replies come to an address made for this command alone.
+    Replies use a dynamic address of this command.
 
     Example: enmasse request orders --body "how many?"
     """

@@ -1,4 +1,4 @@
-"""`enmasse respond`: answer requests."""
+"""`enmasse respond`: reply to requests."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,10 +24,10 @@ def respond(
     *,
     call: MessagingReporting,
 ) -> None:
-    """Answer requests until Ctrl-C, or so many of them.
+    """Reply to requests until Ctrl-C, or --count of them.
 
-    A reply goes to the request's reply-to, with its correlation id. A request without reply-to is
-    accepted and not answered.
+    A reply has the request's reply-to as address and its correlation id. A request without reply-to
+    is accepted without a reply.
 
     Example: enmasse respond orders --body "three"
     """

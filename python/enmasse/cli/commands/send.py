@@ -50,9 +50,9 @@ def send(
     *,
     call: MessagingReporting,
 ) -> None:
-    """Send messages and say what became of them.
+    """Send messages and report their outcomes.
 
-    A direct address takes messages only while somebody receives: until then this waits. The exit
+    A direct address accepts messages only while it has a receiver: until then this waits. The exit
     code is 1 if any message was not accepted.
 
     Examples:
@@ -104,11 +104,13 @@ def send(
 
 
 def summary(tally: "Tally") -> str:
-    """Return what became of messages, for people."""
+    """Return the outcomes as text."""
     from enmasse.cli.messaging.transfer import SETTLED
 
     outcomes = ", ".join(
         f"{count:,} {'sent ' * (name == SETTLED)}{name}" for name, count in tally.outcomes.items()
     )
-    refusals = "".join(f"\n  {count:,}: {said}" for said, count in tally.refusals.items())
+    refusals = "".join(
+        f"\n  {count:,}: {error_text}" for error_text, count in tally.refusals.items()
+    )
     return (outcomes or "nothing sent") + refusals

@@ -1,4 +1,4 @@
-"""`enmasse settings`: what `enmasse up` would run with, and why."""
+"""`enmasse settings`: the effective settings of `enmasse up`, and their sources."""
 
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +14,7 @@ def settings(
     ] = None,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Show every setting: its value here, where that comes from, and what it is.
+    """Show every setting: its value here, the source of the value, and its description.
 
     Example: ENMASSE_AMQP_PORT=0 enmasse settings
     """
@@ -35,7 +35,7 @@ def settings(
         for name, field in fields.items()
     ]
     rows = [[str(one) for one in entry.values()] for entry in document]
-    show(document, output, lambda: columns(["SETTING", "VALUE", "ORIGIN", "WHAT IT IS"], rows))
+    show(document, output, lambda: columns(["SETTING", "VALUE", "ORIGIN", "DESCRIPTION"], rows))
 
 
 def _plain(name: str, value: object) -> object:

@@ -1,4 +1,4 @@
-"""`enmasse token`: who may ask the API for what."""
+"""`enmasse token`: API tokens and their roles."""
 
 from typing import Annotated, Any
 
@@ -33,7 +33,7 @@ def create(
     *,
     call: Invocation,
 ) -> None:
-    """Make a token and print it. It is shown this once: the platform keeps only its digest.
+    """Create a token and print it. It is shown only once: the platform stores only its digest.
 
     Examples:
 
@@ -71,7 +71,7 @@ def list_(
     *,
     call: Reporting,
 ) -> None:
-    """Show tokens with their roles; what a token is cannot be shown.
+    """Show tokens with their roles. The token itself cannot be shown.
 
     Example: enmasse token list
     """
@@ -86,7 +86,7 @@ def list_(
     items: list[dict[str, Any]] = []
     for secret in (Secret.model_validate(one) for one in found if one.get("type") == TOKEN_TYPE):
         if faults := secret.faults():
-            # It was written to a cluster past admission, and is not valid.
+            # It was written to a cluster directly, bypassing admission, and is invalid.
             problem = "; ".join(map(str, faults))
             items.append({"name": secret.metadata.name, "roles": {}, "problem": problem})
             continue
@@ -115,7 +115,7 @@ def delete(
     *,
     call: Invocation,
 ) -> None:
-    """Take tokens back. They count no more, and watches that they have open end.
+    """Revoke tokens. They become invalid at once, and their open watches end.
 
     Example: enmasse token delete ci
     """
@@ -128,7 +128,7 @@ def delete(
 
 
 def _grants(given: list[str]) -> dict[str, str]:
-    """Return the namespaces of each role that is given."""
+    """Return the namespaces of each granted role."""
     from enmasse.resources.api_token import ROLES, namespaces
 
     found: dict[str, set[str]] = {}

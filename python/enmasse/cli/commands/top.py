@@ -1,4 +1,4 @@
-"""`enmasse top`: who is busy, and where the messages are."""
+"""`enmasse top`: the busiest addresses, spaces and connections."""
 
 from collections import Counter, defaultdict
 from enum import StrEnum
@@ -17,7 +17,7 @@ Row = dict[str, Any]
 
 
 class What(StrEnum):
-    """What a line is about."""
+    """The subject of a line."""
 
     ADDRESSES = "addresses"
     SPACES = "spaces"
@@ -25,7 +25,7 @@ class What(StrEnum):
 
 
 class Order(StrEnum):
-    """What comes first."""
+    """The sort order."""
 
     RATE = "rate"
     BYTES = "bytes"
@@ -67,7 +67,7 @@ def top(
         What, typer.Argument(metavar="[addresses|spaces|connections]", help="A line for each.")
     ] = What.ADDRESSES,
     sort: Annotated[Order, typer.Option(help="Sort by rate, bytes, depth or age.")] = Order.RATE,
-    limit: Annotated[int, typer.Option(metavar="N", min=1, help="Lines at most.")] = 20,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="Maximum number of lines.")] = 20,
     watch: Annotated[
         bool, typer.Option("--watch", "-w", help="Refresh every second until Ctrl-C.")
     ] = False,
@@ -76,8 +76,8 @@ def top(
 ) -> None:
     """Show the busiest addresses, spaces or connections.
 
-    IN is messages stored a second, OUT messages handed to receivers; of a connection, what it has
-    sent and received since it came.
+    IN is messages stored per second, OUT messages sent to receivers per second; for a connection
+    they are the totals sent and received since it opened.
 
     Examples:
 
@@ -105,7 +105,7 @@ def top(
 
 
 def _found(api: "Api", what: What, space: str | None, namespace: str | None) -> list[Row]:
-    """Return the rows, in no order, of the space and the namespace; None: of all."""
+    """Return the unsorted rows of a space and a namespace; None means all."""
     connections = [] if what is What.ADDRESSES else list(map(_connection, _connections(api)))
     connections = [
         row
@@ -139,12 +139,12 @@ def _connection(one: Document) -> Row:
 
 
 def _row(one: Document) -> Row:
-    from enmasse.cli.resources.names import called
+    from enmasse.cli.resources.names import client_names
 
     figures = one.get("status", {}).get("statistics", {})
     stored = figures.get("stored", {})
     return {
-        "address": called(one, "address")[0],
+        "address": client_names(one, "address")[0],
         "space": _space(one),
         "namespace": one["metadata"]["namespace"],
         "in": figures.get("enqueuedPerSecond", 0.0),

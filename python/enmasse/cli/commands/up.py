@@ -25,14 +25,14 @@ _LISTENERS = "Listeners"
 
 
 def _listener(help: str, default: int) -> Any:
-    """The option of a listener's port."""
+    """Return the option of a listener's port."""
     return typer.Option(
         metavar="[PORT|0|off]", help=help, show_default=str(default), rich_help_panel=_LISTENERS
     )
 
 
 def _number(help: str, default: int, metavar: str, allowed: range = range(1, 1 << 62)) -> Any:
-    """The option of an integer setting."""
+    """Return the option of an integer setting."""
     return typer.Option(
         metavar=metavar,
         min=allowed.start,
@@ -137,7 +137,7 @@ ReceiveMemory = Annotated[
     str | None,
     typer.Option(
         metavar="SIZE|SHARE",
-        help="Memory for messages that are received and not stored yet, such as 2GiB or 25%.",
+        help="Memory for received messages that are not stored yet, such as 2GiB or 25%.",
         show_default="25%",
     ),
 ]
@@ -224,8 +224,8 @@ def up(
     """Run the platform in this process until Ctrl-C.
 
     With an empty data folder and no file there is an address space [bold]default[/bold] with an
-    address of each type, named after it, open to this machine. Each option is also a variable:
-    ENMASSE_AMQP_PORT for --amqp-port.
+    address of each type, named after it, open to this machine. Each option is also an environment
+    variable: ENMASSE_AMQP_PORT for --amqp-port.
 
     Examples:
 
@@ -233,7 +233,7 @@ def up(
 
       enmasse up -f addresses.yaml --data ./data --amqp-port 0 --output json
     """
-    # None: the option was not given, and a variable, the file or the default counts.
+    # None: without the option, the environment variable, the file or the default applies.
     options: dict[str, object] = {
         "data": data,
         "store": store,
@@ -273,8 +273,8 @@ def _run(
     import asyncio
     import gc
 
-    # What a start makes stays: to look through it again and again for what does not is a sixth of
-    # the start.
+    # Objects created at start are permanent: repeated garbage collection takes a sixth of the
+    # start.
     gc.disable()
     from enmasse.base import log
     from enmasse.base.errors import EnMasseError
@@ -294,19 +294,19 @@ def _run(
         settings, _ = load(options, os.environ, config)
         log.configure(settings.log_level)
         if output is Output.TEXT and sys.stderr.isatty():
-            errors.tell(f"starting, with the data in {settings.data}")
+            errors.write_line(f"starting, with the data in {settings.data}")
         asyncio.run(serve(settings, files, announce, upgrade_data=upgrade_data))
     except EnMasseError as error:
-        errors.say(error)
+        errors.report(error)
         _end(errors.FAILED)
     _end(0)
 
 
 def _end(code: int) -> NoReturn:
-    """End the process, in which all is closed and written.
+    """End the process after everything is closed and written.
 
-    To take a thousand modules apart as well costs a busy machine seconds of the five that stopping
-    may take.
+    Unloading a thousand modules would cost a busy machine seconds of the five that stopping may
+    take.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -314,14 +314,14 @@ def _end(code: int) -> NoReturn:
 
 
 def welcome(settings: "Settings", ready: "Ready") -> str:
-    """Return what a person reads once the platform is up."""
+    """Return the readiness message for people."""
     from enmasse.cli.connect import network
     from enmasse.cli.serve import hints
 
     places = "\n".join(
         f"  {name:6} {network.url(name, *place)}" for name, place in ready.endpoints.items()
     )
-    waits_for_users = ready.meeting is None and not ready.has_users
+    waits_for_users = ready.suggested_address is None and not ready.has_users
     notes = ""
     if settings.host in network.WILDCARDS:
         name = network.reachable_name(settings.host)
@@ -330,7 +330,7 @@ def welcome(settings: "Settings", ready: "Ready") -> str:
         notes += "\nNo client can log in yet: no user is declared."
     program = Path(sys.argv[0])
     next_ = hints.next_commands(
-        ready.meeting, settings.data, program, waits_for_users=waits_for_users
+        ready.suggested_address, settings.data, program, waits_for_users=waits_for_users
     )
     return f"""EnMasse is up (process {ready.pid}). Ctrl-C stops it.
 

@@ -1,4 +1,4 @@
-"""`enmasse user`: who may connect, and what they may do."""
+"""`enmasse user`: users and their rights."""
 
 from typing import Annotated, Any
 
@@ -39,7 +39,7 @@ def list_(
     *,
     call: Listing,
 ) -> None:
-    """Show users and what they may do. Passwords are never shown.
+    """Show users and their rights. Passwords are never shown.
 
     Example: enmasse user list --space shop
     """
@@ -60,7 +60,7 @@ def passwd(
     *,
     call: Spaced,
 ) -> None:
-    """Give a user another password. Connections that came in by the old one are closed.
+    """Change the password of a user. Connections that used the old password are closed.
 
     Example: enmasse user passwd alice --space shop
     """
@@ -82,7 +82,7 @@ def allow(
     *,
     call: Spaced,
 ) -> None:
-    """Replace the rights of a user by these. Without any right they may do nothing.
+    """Replace the rights of a user. Without any right the user may do nothing.
 
     Examples:
 
@@ -101,11 +101,11 @@ def allow(
         rights.append({"operations": whole})
     spec = {"authorization": rights}
     _change(name, spec, call, wait=wait)
-    said = "; ".join(
+    rights_text = "; ".join(
         f"{','.join(one['operations'])} {' '.join(one.get('addresses', ['everywhere']))}"
         for one in rights
     )
-    print(f"user {name} may {said or 'do nothing'}")
+    print(f"user {name} may {rights_text or 'do nothing'}")
 
 
 @app.command()
@@ -135,11 +135,11 @@ def _change(
     wait: bool,
 ) -> None:
     from enmasse.base.kinds import KINDS
-    from enmasse.cli.resources.names import looked_up
+    from enmasse.cli.resources.names import fetch_by_name
 
     model = KINDS["MessagingUser"]
     with call.api() as api:
-        found = looked_up(api, model, name, call.space, call.namespace)
+        found = fetch_by_name(api, model, name, call.space, call.namespace)
         own = found["metadata"]["name"]
         changed = api.patch(model, call.namespace, own, {"spec": spec})
         if wait:

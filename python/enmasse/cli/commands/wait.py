@@ -1,4 +1,4 @@
-"""`enmasse wait`: wait until something is so with resources."""
+"""`enmasse wait`: wait until resources meet a condition."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,7 +32,7 @@ def wait(
             "--for",
             metavar="WHAT",
             help="`delete`, `condition=TYPE` (it is True), `condition=TYPE=False`,"
-            " `jsonpath={PATH}=VALUE` or `jsonpath={PATH}` (it is there).",
+            " `jsonpath={PATH}=VALUE` or `jsonpath={PATH}` (it exists).",
         ),
     ] = "condition=Ready",
     timeout: TimeoutS = "30s",
@@ -43,7 +43,7 @@ def wait(
     *,
     call: Spaced,
 ) -> None:
-    """Return when it is so; the exit code is 7 if that takes longer than --timeout.
+    """Return when the condition is met; the exit code is 7 after --timeout.
 
     Examples:
 
@@ -57,15 +57,15 @@ def wait(
     """
     from enmasse.base.errors import Code, Missing
     from enmasse.cli.resources import kinds
-    from enmasse.cli.resources.targets import Meant, Scope, found, seconds
+    from enmasse.cli.resources.targets import Scope, Targets, found, seconds
 
-    deleted, is_so, what = _wanted(for_)
+    deleted, is_met, what = _wanted(for_)
     longest_s = seconds(timeout)
     scope = Scope(None if all_namespaces else call.namespace, call.space, selector, field_selector)
-    meant = Meant(words or (), scope, file or (), recursive, all_)
+    targets = Targets(words or (), scope, file or (), recursive, all_)
     with call.api() as api:
         deadline_s = api.clock.monotonic() + longest_s
-        items = found(api, meant, ignore_missing=deleted)
+        items = found(api, targets, ignore_missing=deleted)
         if not items and not deleted:
             raise Missing(Code.RESOURCE_MISSING, scope.empty)
         for one in items:
@@ -74,15 +74,15 @@ def wait(
             if deleted:
                 api.wait_deleted(plural, one, left_s)
             else:
-                api.wait(plural, one, is_so, what, left_s)
+                api.wait(plural, one, is_met, what, left_s)
             done = "is deleted" if deleted else f"is {what}"
             print(f"{one['kind']} {one['metadata']['name']} {done}")
 
 
 def _wanted(text: str) -> "tuple[bool, Callable[[Document], bool], str]":
-    """Return whether deletion is waited for, else what is asked of a document, and its name.
+    """Return whether it waits for deletion, else the condition on a document, and its name.
 
-    Raises: BadParameter for what is neither.
+    Raises: BadParameter for anything else.
     """
     if text == "delete":
         return True, lambda _: False, "deleted"
@@ -98,7 +98,7 @@ def _wanted(text: str) -> "tuple[bool, Callable[[Document], bool], str]":
         )
     wanted = (truth or "True").capitalize()
 
-    def is_so(document: Document) -> bool:
+    def is_met(document: Document) -> bool:
         # A status of an older generation describes another spec.
         status = document.get("status", {})
         seen = status.get("observedGeneration", 0)
@@ -107,17 +107,17 @@ def _wanted(text: str) -> "tuple[bool, Callable[[Document], bool], str]":
             for one in status.get("conditions", [])
         )
 
-    return False, is_so, type_ if wanted == "True" else f"{type_}={wanted}"
+    return False, is_met, type_ if wanted == "True" else f"{type_}={wanted}"
 
 
 def _value(text: str) -> "tuple[Callable[[Document], bool], str]":
-    """Return what `{PATH}=VALUE` or `{PATH}` asks of a document, and its name.
+    """Return the condition of `{PATH}=VALUE` or `{PATH}` on a document, and its name.
 
-    Raises: BadParameter if there is no such path.
+    Raises: BadParameter if the path is malformed.
     """
     from enmasse.cli.output.jsonpath import path, text_of
 
-    # A filter has an = too: the value is behind the last brace.
+    # A filter also contains `=`, so the value begins after the last brace.
     braced, closed, rest = text.rpartition("}")
     where, has_value, wanted = (braced + closed, *rest.partition("=")[1:])
     if not closed:
@@ -128,8 +128,8 @@ def _value(text: str) -> "tuple[Callable[[Document], bool], str]":
         raise typer.BadParameter(str(error), param_hint="--for") from None
     wanted = wanted.strip("'\"")
 
-    def is_so(document: Document) -> bool:
+    def is_met(document: Document) -> bool:
         values = found.values(document)
         return len(values) == 1 and text_of(values[0]) == wanted if has_value else bool(values)
 
-    return is_so, f"{where}={wanted}" if has_value else where
+    return is_met, f"{where}={wanted}" if has_value else where

@@ -1,1 +1,1 @@
-"""Ways from a command to a platform: contexts, the HTTP API, messaging servers, trust."""
+"""Access of commands to a platform: contexts, the HTTP API, messaging servers, trust."""

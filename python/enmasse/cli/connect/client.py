@@ -225,7 +225,7 @@ class Api:
         path = f"{BASE}/{what}"
         with (
             open(to, "wb", opener=_privately) as file,
-            self._reached(),
+            self._translated(),
             self._http.stream("GET", path, params=parameters) as answer,
         ):
             if answer.status_code != 200:
@@ -249,7 +249,7 @@ class Api:
 
         Raises: Unavailable while the platform starts or stops.
         """
-        with self._reached():
+        with self._translated():
             answer = self._http.get("/readyz")
         if answer.status_code == 503:
             raise Unavailable(Code.NOT_AVAILABLE, answer.text.strip())
@@ -260,7 +260,7 @@ class Api:
         parameters = {"tail": str(tail), "follow": "true" if follow else "false"}
         timeout = httpx2.Timeout(TIMEOUT_S, read=None)
         with (
-            self._reached(),
+            self._translated(),
             self._http.stream("GET", f"{BASE}/logs", params=parameters, timeout=timeout) as answer,
         ):
             if answer.status_code != 200:
@@ -270,7 +270,7 @@ class Api:
 
     def audit(self, tail: int, of: str = "requests") -> Sequence[Document]:
         """Return the latest records of the audit trail, oldest first: of requests or logins."""
-        with self._reached():
+        with self._translated():
             answer = self._http.get(f"{BASE}/audit", params={"tail": str(tail), "of": of})
         _check(answer)
         return [json.loads(line) for line in answer.text.splitlines()]
@@ -286,7 +286,7 @@ class Api:
         self,
         plural: str,
         document: Document,
-        is_so: Callable[[Document], bool],
+        is_met: Callable[[Document], bool],
         what: str,
         timeout_s: float,
     ) -> Document:
@@ -294,7 +294,7 @@ class Api:
 
         Raises: Unavailable with the reason after `timeout_s`; Missing if it is deleted.
         """
-        if is_so(document):
+        if is_met(document):
             return document
         uid, name = document["metadata"]["uid"], document["metadata"]["name"]
         for event in self._watch(plural, document, timeout_s):
@@ -304,10 +304,10 @@ class Api:
             document = event["object"]
             if event["type"] == "DELETED":
                 raise Missing(Code.RESOURCE_MISSING, f"{name} was deleted concurrently")
-            if is_so(document):
+            if is_met(document):
                 return document
-        said = document.get("status", {}).get("messages", [])
-        reason = "; ".join(said) or f"no response for {timeout_s:.1f} s"
+        last_status = document.get("status", {}).get("messages", [])
+        reason = "; ".join(last_status) or f"no response for {timeout_s:.1f} s"
         raise Unavailable(Code.NOT_AVAILABLE, f"{name} is not {what}: {reason}")
 
     def wait_deleted(self, plural: str, document: Document, timeout_s: float) -> None:
@@ -378,7 +378,7 @@ class Api:
         """Yield the events of a watch; `silence_s` is its maximum idle time."""
         timeout = httpx2.Timeout(TIMEOUT_S, read=silence_s)
         with (
-            self._reached(),
+            self._translated(),
             self._http.stream(
                 "GET", path, params=parameters, timeout=timeout, headers=headers
             ) as answer,
@@ -400,17 +400,17 @@ class Api:
         parameters: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Document:
-        with self._reached():
+        with self._translated():
             answer = self._http.request(method, path, json=body, params=parameters, headers=headers)
         _check(answer)
         document: Document = answer.json()
         return document
 
-    def _reached(self) -> "_Reached":
-        return _Reached(str(self._http.base_url))
+    def _translated(self) -> "_ConnectionErrors":
+        return _ConnectionErrors(str(self._http.base_url))
 
 
-class _Reached:
+class _ConnectionErrors:
     """Translates connection errors into Unavailable."""
 
     def __init__(self, url: str) -> None:
@@ -515,7 +515,7 @@ def _selecting(selector: str | None, fields: str | None) -> dict[str, str]:
 
 
 def _is_ready(document: Document) -> bool:
-    """Whether the present declaration of a resource is served, not a former one."""
+    """Whether the present spec of a resource is served, not an earlier one."""
     status, generation = document.get("status", {}), document["metadata"].get("generation", 0)
     return bool(
         status.get("isReady") and status.get("observedGeneration", generation) >= generation

@@ -1,13 +1,13 @@
-"""Contexts: which platform the commands are about, by a name of one's own.
+"""Contexts: named platforms, of which commands use one.
 
-They are in `config.yaml` of `$XDG_CONFIG_HOME/enmasse`, by default `~/.config/enmasse`:
+They are stored in `config.yaml` of `$XDG_CONFIG_HOME/enmasse`, by default `~/.config/enmasse`:
 
     current: shop
     contexts:
       shop: {server: https://mq.example.com:6443, tokenFile: .., ca: .., space: shop}
 
-The folder and its files are the owner's alone, and a token or password that others can read is
-refused. What a command is told by its options or variables holds before what a context says.
+Only the owner can access the folder and its files. A token or password file that others can read is
+refused. Options and environment variables of a command take precedence over its context.
 """
 
 import difflib

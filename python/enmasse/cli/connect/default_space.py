@@ -17,7 +17,7 @@ FIRST = ("default", "default")
 
 _OPTIONS = ("namespace", "space")
 _PLACE = {"data": "ENMASSE_DATA", "server": "ENMASSE_SERVER", "token_file": "ENMASSE_TOKEN_FILE"}
-_SAID = ("COMMANDLINE", "ENVIRONMENT")
+_EXPLICIT = ("COMMANDLINE", "ENVIRONMENT")
 """Parameter sources that count as explicit, as typer names them."""
 
 
@@ -47,7 +47,7 @@ def default_home(data: Path | None, server: str | None, token_file: Path | None)
     return (namespace, name) if name and namespace else FIRST
 
 
-def entering(space: tuple[str, str], default: tuple[str, str]) -> str:
+def selection_hint(space: tuple[str, str], default: tuple[str, str]) -> str:
     """Return how clients select a new space, and which space is the default.
 
     Both are given by namespace and name.
@@ -69,13 +69,15 @@ def _home() -> tuple[str, str]:
     """
     context = get_current_context()
     sources = (context.get_parameter_source(name) for name in _OPTIONS)
-    if any(source is not None and source.name in _SAID for source in sources):
+    if any(source is not None and source.name in _EXPLICIT for source in sources):
         return FIRST
     if "home" not in context.meta:
-        said = {name: context.params.get(name) or os.environ.get(of) for name, of in _PLACE.items()}
+        place_options = {
+            name: context.params.get(name) or os.environ.get(of) for name, of in _PLACE.items()
+        }
         data, token_file = (
-            Path(one) if (one := said[name]) else None for name in ("data", "token_file")
+            Path(one) if (one := place_options[name]) else None for name in ("data", "token_file")
         )
-        context.meta["home"] = default_home(data, said["server"], token_file)
+        context.meta["home"] = default_home(data, place_options["server"], token_file)
     home: tuple[str, str] = context.meta["home"]
     return home

@@ -147,9 +147,9 @@ class Server:
         if urlsplit(url).scheme not in ("amqps", "wss") or not self._is_platforms(url):
             return None
         context = self._context()
-        said = self.space or (context and context.space) or ""
-        first_namespace, first = ("", "") if said else default_home(self.data, None, None)
-        name, _, namespace = (said or first).partition(".")
+        space_option = self.space or (context and context.space) or ""
+        first_namespace, first = ("", "") if space_option else default_home(self.data, None, None)
+        name, _, namespace = (space_option or first).partition(".")
         namespace = namespace or (context and context.namespace) or first_namespace or "default"
         try:
             with Api.find(self.data, None, None) as api:

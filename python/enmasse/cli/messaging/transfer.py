@@ -185,7 +185,7 @@ async def respond(
     count: int | None = None,
     step: Step = _nothing,
 ) -> Tally:
-    """Answer requests: `answer` creates the reply, which goes to the request's reply-to.
+    """Reply to requests: `answer` creates the reply, which is sent to the request's reply-to.
 
     A request without reply-to is accepted without a reply. Returns the outcomes of the replies.
     """

@@ -44,7 +44,7 @@ def _names(ctx: Any, kind: str) -> list[str]:
 
 def _listed(ctx: Any, kind: Any) -> Iterator[str]:
     from enmasse.cli.connect.client import Api
-    from enmasse.cli.resources.names import FIELDS, called, in_its_space
+    from enmasse.cli.resources.names import FIELDS, client_names, is_in_space
 
     options = ctx.params
     where = (options.get("data"), options.get("server"), options.get("token_file"))
@@ -52,5 +52,5 @@ def _listed(ctx: Any, kind: Any) -> Iterator[str]:
     with Api.find(*where, timeout_s=TIMEOUT_S) as api:
         field = FIELDS.get(kind.plural)
         for one in api.list(kind.plural, options.get("namespace"))["items"]:
-            if not space or in_its_space(kind, one, space):
-                yield called(one, field)[0] if field else one["metadata"]["name"]
+            if not space or is_in_space(kind, one, space):
+                yield client_names(one, field)[0] if field else one["metadata"]["name"]

@@ -1,8 +1,8 @@
-"""The context of a command: which platform it is about, which part of it, and how it reports.
+"""The context of a command: its platform, the part of the platform, and the output format.
 
-A command takes one parameter of a type below, and `with_options` gives it the options of the type's
-fields. So a command names what it needs, and its options have the same names, defaults and order
-everywhere.
+A command takes one parameter of a type below, and `with_options` replaces it by the options of the
+type's fields. A command thus declares what it needs, and options have the same names, defaults and
+order everywhere.
 """
 
 import inspect
@@ -39,12 +39,12 @@ _ORDER = (
     *("space", "namespace", "url", "ca", "mechanism"),
     *("output", "data", "server", "token_file"),
 )
-"""Order of the options in the help: where, how, and at last which platform."""
+"""Order of the options in the help: scope, behaviour, and last the platform."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Options that several commands share."""
+    """Options shared by several commands."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,7 @@ class Invocation(Options):
 
     def api(self) -> "Api":
         """Return its HTTP API. Raises: as `Api.find`."""
-        # Imported here: commands are imported for their help too.
+        # Imported here: help needs the commands, but not the client.
         from enmasse.cli.connect.client import Api
 
         return Api.find(self.data, self.server, self.token_file)
@@ -201,12 +201,12 @@ class Group(typer.Typer):
         return _extended(super().command(*arguments, **options))
 
     def callback(self, *arguments: Any, **options: Any) -> Callable[[Any], Any]:
-        """Register what the group itself does, as typer.Typer does."""
+        """Register the callback of the group, as typer.Typer does."""
         return _extended(super().callback(*arguments, **options))
 
 
 def _extended(register: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a decorator that registers a command with its options, and leaves it as it is."""
+    """Return a decorator that registers a command with its options and returns it unchanged."""
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
         register(with_options(command))

@@ -245,7 +245,7 @@ Priority = Annotated[
     int | None, typer.Option(metavar="0-9", min=0, max=9, help="Priority; default 4.")
 ]
 Group = Annotated[str | None, typer.Option(metavar="ID", help="Message group.")]
-ReplyTo = Annotated[str | None, typer.Option(metavar="ADDRESS", help="Where a reply goes.")]
+ReplyTo = Annotated[str | None, typer.Option(metavar="ADDRESS", help="Address for replies.")]
 Subject = Annotated[str | None, typer.Option(metavar="TEXT", help="Subject of messages.")]
 ContentType = Annotated[
     str | None,

@@ -1,1 +1,1 @@
-"""What commands print: tables, documents, templates and changes."""
+"""Output of commands: tables, documents, templates and changes."""

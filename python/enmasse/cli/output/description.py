@@ -44,8 +44,10 @@ def text(document: Document, events: Sequence[Document] | None) -> str:
         lines += ["Conditions:", *_table(_conditions(conditions))]
     if events is None:
         return "\n".join(lines)
-    told = _events(events)
-    return "\n".join([*lines, "Events:", *_table(told)] if events else [*lines, "Events: none"])
+    event_table = _events(events)
+    return "\n".join(
+        [*lines, "Events:", *_table(event_table)] if events else [*lines, "Events: none"]
+    )
 
 
 def _sizes(data: Mapping[str, str]) -> dict[str, str]:

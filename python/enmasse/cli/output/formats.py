@@ -56,8 +56,8 @@ class Form(NamedTuple):
         if self.listing is Listing.YAML:
             import yaml
 
-            told: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
-            return told
+            yaml_text: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+            return yaml_text
         if self.listing is Listing.COLUMNS:
             return self._columns(items_of(document), headings=headings)
         if self.listing is Listing.NAME:

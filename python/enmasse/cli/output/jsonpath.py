@@ -1,9 +1,9 @@
 r"""Templates in the JSONPath of kubectl: `{.items[*].metadata.name}`. Pure.
 
-Outside braces is text. Inside is a path, a quoted text, or `range PATH` and `end` around a part
-that is told for each value. A path has `.name`, `['name']`, `[0]`, `[-1]`, `[0:2]`, `[0,2]`, `[*]`,
-`.*`, `..name` and `[?(@.type=="Ready")]` with ==, !=, <, <=, >, >=; a dot in a name is written
-`\.`. What is not there is told as nothing.
+Text outside braces is copied. Braces contain a path, a quoted text, or `range PATH` and `end`,
+which repeat the part between them for each value. A path has `.name`, `['name']`, `[0]`, `[-1]`,
+`[0:2]`, `[0,2]`, `[*]`, `.*`, `..name` and `[?(@.type=="Ready")]` with ==, !=, <, <=, >, >=; a dot
+in a name is written `\.`. A missing value is printed as empty.
 """
 
 import json
@@ -69,7 +69,7 @@ class Template:
 
     def text(self, document: Any) -> str:
         """Return the expanded text; several values of a path are separated by spaces."""
-        return _told(self.parts, document)
+        return _rendered(self.parts, document)
 
 
 def template(text: str) -> Template:
@@ -129,7 +129,7 @@ def _step(found: re.Match[str]) -> Step:
         name = _unslashed(found["below"])
         return lambda value: list(_below(value, name))
     if (test := found["test"]) is not None:
-        holds = _holding(test)
+        holds = _filter(test)
         return lambda value: [one for one in _children(value) if holds(one)]
     if (field := found["field"]) is not None:
         return _children if field == "*" else _field(_unslashed(field))
@@ -168,7 +168,7 @@ def _places(text: str) -> Step:
     return step
 
 
-def _holding(test: str) -> Callable[[Any], bool]:
+def _filter(test: str) -> Callable[[Any], bool]:
     if (found := _TEST.fullmatch(test)) is None:
         raise ValueError(f"unrecognized filter {test!r}")
     there, how = path(found["path"]), found["how"]
@@ -207,16 +207,16 @@ def _below(value: Any, name: str) -> Iterable[Any]:
         yield from _below(one, name)
 
 
-def _told(parts: Sequence[Part], document: Any) -> str:
-    told = []
+def _rendered(parts: Sequence[Part], document: Any) -> str:
+    texts = []
     for part in parts:
         if isinstance(part, str):
-            told.append(part)
+            texts.append(part)
         elif isinstance(part, Path):
-            told.append(" ".join(map(text_of, part.values(document))))
+            texts.append(" ".join(map(text_of, part.values(document))))
         else:
-            told += [_told(part.parts, one) for one in part.path.values(document)]
-    return "".join(told)
+            texts += [_rendered(part.parts, one) for one in part.path.values(document)]
+    return "".join(texts)
 
 
 def text_of(value: Any) -> str:

@@ -42,27 +42,27 @@ def columns(headings: Sequence[str], rows: Rows, widths: list[int] | None = None
     )
 
 
-def can_ask() -> bool:
+def is_interactive() -> bool:
     """Whether a user can answer a prompt."""
     return sys.stdin.isatty()
 
 
-def repeat(picture: Callable[[], str], every_s: float) -> NoReturn:
+def repeat(render: Callable[[], str], every_s: float) -> NoReturn:
     """Refresh a text on the terminal until Ctrl-C; without a terminal print each version below the
     last.
     """
     import time
 
     while not sys.stdout.isatty():
-        print(picture(), flush=True)
+        print(render(), flush=True)
         time.sleep(every_s)
     from rich.live import Live
     from rich.text import Text
 
-    with Live(Text(picture()), auto_refresh=False) as live:
+    with Live(Text(render()), auto_refresh=False) as live:
         while True:
             time.sleep(every_s)
-            live.update(Text(picture()), refresh=True)
+            live.update(Text(render()), refresh=True)
 
 
 @contextmanager

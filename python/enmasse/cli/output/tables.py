@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from enmasse.base.kinds import STORED
 from enmasse.cli.output.printing import columns
-from enmasse.cli.resources.names import called
+from enmasse.cli.resources.names import client_names
 
 Document = dict[str, Any]
 
@@ -27,9 +27,9 @@ class Table(NamedTuple):
 def _address(one: Document) -> list[Any]:
     figures = one.get("status", {}).get("statistics", {})
     return [
-        called(one, "address")[0],
+        client_names(one, "address")[0],
         one["spec"]["type"],
-        *_whose(one),
+        *_space_and_namespace(one),
         _state(one),
         *(figures.get(name) for name in ("senders", "receivers", "waiting")),
         *_at_rest(one["spec"]["type"], figures.get("stored", {})),
@@ -43,7 +43,7 @@ def _space(one: Document) -> list[Any]:
     service = one["spec"].get("authenticationService", {})
     authentication = service.get("name") or service.get("type") or "by users"
     plan = one["spec"].get("plan")
-    return [*_whose(one), one["spec"]["type"], authentication, _state(one), plan]
+    return [*_space_and_namespace(one), one["spec"]["type"], authentication, _state(one), plan]
 
 
 def _user(one: Document) -> list[Any]:
@@ -51,7 +51,7 @@ def _user(one: Document) -> list[Any]:
         f"{','.join(part['operations'])} {' '.join(part['addresses']) or 'everywhere'}"
         for part in one["spec"].get("authorization", [])
     )
-    return [one["spec"]["username"], *_whose(one), _state(one), allowed or "nothing"]
+    return [one["spec"]["username"], *_space_and_namespace(one), _state(one), allowed or "nothing"]
 
 
 _ADDRESS = (
@@ -76,7 +76,7 @@ class ServerTable:
         self._columns: Sequence[Document] = ()
         self._widths: list[int] = []
 
-    def text(self, table: Document, meant: Callable[[Document], bool]) -> str:
+    def text(self, table: Document, is_selected: Callable[[Document], bool]) -> str:
         """Return the rows of selected resources, with headings the first time."""
         # In a watch only the first table has column definitions.
         is_first = not self._widths
@@ -93,7 +93,7 @@ class ServerTable:
                 *(_cell(row["cells"][place]) for place, _ in shown),
             ]
             for row in table["rows"]
-            if meant(row["object"])
+            if is_selected(row["object"])
         ]
         self._widths = self._widths or [0] * len(headings)
         lines = columns(headings, rows, self._widths).splitlines()
@@ -105,7 +105,7 @@ def _cell(cell: Any) -> Any:
     return "; ".join(map(str, cell)) or None if isinstance(cell, list) else cell
 
 
-def _whose(one: Document) -> tuple[str, str]:
+def _space_and_namespace(one: Document) -> tuple[str, str]:
     return one["metadata"]["name"].partition(".")[0], one["metadata"]["namespace"]
 
 

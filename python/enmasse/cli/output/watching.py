@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from enmasse.base.errors import Code, EnMasseError
 from enmasse.cli.output.tables import ServerTable
-from enmasse.cli.resources.names import find, in_its_space, meaning
+from enmasse.cli.resources.names import find, is_in_space, with_name
 from enmasse.cli.resources.targets import listed
 
 if TYPE_CHECKING:
@@ -27,27 +27,27 @@ def follow(api: "Api", wanted: "Named", scope: "Scope", how: "Form", *, watch_on
     model, names = wanted.model, None
     if wanted.names:
         items = listed(api, wanted, scope)
-        meant = meaning(items, model, wanted.names[0])
-        meant = meant or [find(items, model, wanted.names[0], scope.space or "")]
-        names = {one["metadata"]["name"] for one in meant}
+        is_selected = with_name(items, model, wanted.names[0])
+        is_selected = is_selected or [find(items, model, wanted.names[0], scope.space or "")]
+        names = {one["metadata"]["name"] for one in is_selected}
         # The server filters a single name; several are filtered here.
         if len(names) == 1:
             scope = scope._replace(fields=f"metadata.name={next(iter(names))}")
-    tell = _teller(wanted, scope, how, names)
+    print_change = _printer(wanted, scope, how, names)
     where = (scope.namespace, scope.selector, scope.fields)
     version = None
     while True:
         try:
             if version is None:
-                there = api.table(model, *where) if how.is_table else _list(api, wanted, scope)
-                version = there["metadata"]["resourceVersion"]
+                initial = api.table(model, *where) if how.is_table else _list(api, wanted, scope)
+                version = initial["metadata"]["resourceVersion"]
                 if not watch_only:
-                    for one in [there] if how.is_table else there["items"]:
-                        tell(one)
+                    for one in [initial] if how.is_table else initial["items"]:
+                        print_change(one)
             for event in api.watch(model, *where, version=version, as_table=how.is_table):
                 version = _version(event["object"]) or version
                 if event["type"] != "BOOKMARK":
-                    tell(event["object"])
+                    print_change(event["object"])
         except EnMasseError as error:
             if error.code != Code.VERSION_EXPIRED:
                 raise
@@ -60,26 +60,26 @@ def _list(api: "Api", wanted: "Named", scope: "Scope") -> Document:
     )
 
 
-def _teller(
+def _printer(
     wanted: "Named", scope: "Scope", how: "Form", names: Collection[str] | None
 ) -> Callable[[Document], None]:
     rows = ServerTable(
         wide=how.wide, namespaces=wanted.model.namespaced and scope.namespace is None
     )
 
-    def meant(one: Document) -> bool:
+    def is_selected(one: Document) -> bool:
         if names is not None and one["metadata"]["name"] not in names:
             return False
-        return scope.space is None or in_its_space(wanted.model, one, scope.space)
+        return scope.space is None or is_in_space(wanted.model, one, scope.space)
 
-    def tell(document: Document) -> None:
+    def print_change(document: Document) -> None:
         if how.is_table:
-            if told := rows.text(document, meant):
-                print(told, flush=True)
-        elif meant(document):
+            if rows_text := rows.text(document, is_selected):
+                print(rows_text, flush=True)
+        elif is_selected(document):
             print(how.text(document), end="", flush=True)
 
-    return tell
+    return print_change
 
 
 def _version(document: Document) -> str | None:

@@ -1,1 +1,1 @@
-"""What commands are about: kinds, names, files, patches, quotas and diagnosis."""
+"""Resources in commands: kinds, names, files, patches, quotas and diagnosis."""

@@ -79,7 +79,7 @@ class Facts:
 
 
 def explain_stopped(reason: str, left: Leftovers) -> list[Finding]:
-    """Return why no platform answers, by what one left in its data folder."""
+    """Return why no platform responds, by the state that one left in its data folder."""
     found = [Finding("platform", State.TROUBLE, reason, "enmasse up")]
     if not left.has_data:
         message = "the data folder is empty or missing: no platform has used it"
@@ -117,17 +117,17 @@ def _space(facts: Facts) -> Iterator[Finding]:
         )
     elif not facts.space.get("status", {}).get("isReady"):
         status = facts.space.get("status", {})
-        said = "; ".join(status.get("messages", [])) or status.get("phase", "Pending")
+        status_text = "; ".join(status.get("messages", [])) or status.get("phase", "Pending")
         yield Finding(
             "address space",
             State.TROUBLE,
-            f"address space {name!r} is not ready: {said}",
+            f"address space {name!r} is not ready: {status_text}",
             f"enmasse describe addressspace {name}",
         )
 
 
 def _declared(check: str) -> Callable[[Facts], Iterator[Finding]]:
-    """Return the check of the reasons that are about one part of the address."""
+    """Return the check for reasons of one part of the address."""
 
     def find(facts: Facts) -> Iterator[Finding]:
         ready = _ready(facts)
@@ -308,7 +308,7 @@ _FINE = {
     "name": "the name is unique",
     "plan": "it is offered",
     "quota": "there is room",
-    "references": "all lead somewhere",
+    "references": "all references are valid",
     "control": "the node serves the address",
     "node": "the node and its disk work",
     "certificate": "TLS works for clients that trust the CA of the space",

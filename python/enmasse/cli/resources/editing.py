@@ -39,14 +39,16 @@ def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> Document:
     return patch
 
 
-def disputed(mine: Mapping[str, Any], theirs: Mapping[str, Any], above: str = "") -> list[str]:
+def conflicting_fields(
+    mine: Mapping[str, Any], theirs: Mapping[str, Any], above: str = ""
+) -> list[str]:
     """Return the fields that two patches change differently."""
     found: list[str] = []
     for name in sorted(mine.keys() & theirs.keys()):
         path = f"{above}.{name}" if above else name
         one, other = mine[name], theirs[name]
         if isinstance(one, Mapping) and isinstance(other, Mapping):
-            found += disputed(one, other, path)
+            found += conflicting_fields(one, other, path)
         elif one != other:
             found.append(path)
     return found

@@ -24,12 +24,12 @@ def load_files(
     return [
         resource
         for given in files
-        for file in _unfolded(given, recursive=recursive)
+        for file in _expanded(given, recursive=recursive)
         for resource in load(_read(file), file, namespace)
     ]
 
 
-def _unfolded(given: str, *, recursive: bool) -> Iterator[str]:
+def _expanded(given: str, *, recursive: bool) -> Iterator[str]:
     folder = Path(given)
     if given == "-" or not folder.is_dir():
         yield given
@@ -38,10 +38,10 @@ def _unfolded(given: str, *, recursive: bool) -> Iterator[str]:
     files = [one for one in inside if one.suffix in SUFFIXES and one.is_file()]
     if not files:
         known = ", ".join(SUFFIXES)
-        mend = "" if recursive else "; -R includes subfolders"
+        remedy = "" if recursive else "; -R includes subfolders"
         raise Invalid(
             Code.DOCUMENT_UNREADABLE,
-            f"error reading {given}: recognized file extensions are {known}{mend}",
+            f"error reading {given}: recognized file extensions are {known}{remedy}",
         )
     yield from map(str, files)
 

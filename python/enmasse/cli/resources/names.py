@@ -28,14 +28,14 @@ def find(
     # The name for clients comes first; a resource name is often derived from it.
     for document in listed:
         own = document["metadata"]["name"]
-        if field and own.startswith(prefix) and name in called(document, field):
+        if field and own.startswith(prefix) and name in client_names(document, field):
             return document
     for document in listed:
         if document["metadata"]["name"] in (name, prefix + name):
             return document
     where = f" in address space {space!r}" if space else ""
     known = [
-        called(one, field)[0] if field else one["metadata"]["name"].removeprefix(prefix)
+        client_names(one, field)[0] if field else one["metadata"]["name"].removeprefix(prefix)
         for one in listed
         if one["metadata"]["name"].startswith(prefix)
     ]
@@ -45,7 +45,7 @@ def find(
     raise Missing(Code.RESOURCE_MISSING, message)
 
 
-def meaning(
+def with_name(
     listed: Sequence[dict[str, Any]], model: kinds.Named, name: str
 ) -> list[dict[str, Any]]:
     """Return every resource with a name, in all spaces and namespaces."""
@@ -57,12 +57,12 @@ def meaning(
         in (
             own := one["metadata"]["name"],
             *(own.partition(".")[2:] if field else ()),
-            *(called(one, field) if field else ()),
+            *(client_names(one, field) if field else ()),
         )
     ]
 
 
-def called(document: Mapping[str, Any], field: str) -> tuple[str, ...]:
+def client_names(document: Mapping[str, Any], field: str) -> tuple[str, ...]:
     """Return the names of a resource for clients, best first, including a subscription's
     `topic::address`.
     """
@@ -75,7 +75,7 @@ FIELDS = {"addresses": "address", "messagingusers": "username"}
 """Field of the spec with the name for clients, by plural."""
 
 
-def looked_up(
+def fetch_by_name(
     api: "Api", model: kinds.Named, name: str, space: str, namespace: str | None
 ) -> dict[str, Any]:
     """Return the resource with a name, by its name for clients or its resource name.
@@ -98,7 +98,7 @@ def looked_up(
     return api.get(model, namespace or "", name)
 
 
-def in_its_space(model: kinds.Named, document: Mapping[str, Any], space: str) -> bool:
+def is_in_space(model: kinds.Named, document: Mapping[str, Any], space: str) -> bool:
     """Whether a resource is in an address space, or of a kind outside spaces."""
     name = document["metadata"]["name"]
     return model.plural not in FIELDS or name.startswith(f"{space}.")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Document = dict[str, Any]
 
-NOTHING_SAID = (
+NO_TARGET = (
     "You must provide one or more resources by argument or filename: KIND NAME, KIND/NAME,"
     " -f FILE, or KIND with --all or -l LABELS"
 )
@@ -57,7 +57,7 @@ class Scope(NamedTuple):
         return f"no resources found{f' in {where}' if where else ''}"
 
 
-class Meant(NamedTuple):
+class Targets(NamedTuple):
     """All targets of a command line."""
 
     words: Sequence[str]
@@ -105,7 +105,7 @@ def listed(api: "Api", named: Named, scope: Scope) -> list[Document]:
 
     Raises: BadParameter for a name together with a selector.
     """
-    from enmasse.cli.resources.names import in_its_space
+    from enmasse.cli.resources.names import is_in_space
 
     if named.names and scope.selects:
         raise typer.BadParameter(
@@ -120,39 +120,39 @@ def listed(api: "Api", named: Named, scope: Scope) -> list[Document]:
         fields=scope.fields,
     )["items"]
     space = scope.space
-    return [one for one in items if space is None or in_its_space(model, one, space)]
+    return [one for one in items if space is None or is_in_space(model, one, space)]
 
 
-def found(api: "Api", meant: Meant, *, ignore_missing: bool = False) -> list[Document]:
+def found(api: "Api", targets: Targets, *, ignore_missing: bool = False) -> list[Document]:
     """Return the targeted resources in the order of the arguments.
 
     Raises: Missing if one does not exist, unless ignored; Invalid for an unknown kind or an
         unreadable file; BadParameter for missing or conflicting arguments.
     """
-    if meant.files:
-        if meant.words or meant.every or meant.scope.selects:
+    if targets.files:
+        if targets.words or targets.every or targets.scope.selects:
             raise typer.BadParameter(
                 "-f cannot be combined with names, selectors or --all",
                 param_hint="-f",
             )
-        return _of_files(api, meant, ignore_missing=ignore_missing)
-    if not (wanted := named(meant.words)):
-        raise typer.BadParameter(NOTHING_SAID, param_hint="KIND")
+        return _of_files(api, targets, ignore_missing=ignore_missing)
+    if not (wanted := named(targets.words)):
+        raise typer.BadParameter(NO_TARGET, param_hint="KIND")
     items: list[Document] = []
     for one in wanted:
-        if one.names and meant.every:
+        if one.names and targets.every:
             raise typer.BadParameter(
                 "name cannot be provided when --all is specified", param_hint="NAME"
             )
-        if not one.names and not meant.every and not meant.scope.selects:
+        if not one.names and not targets.every and not targets.scope.selects:
             raise typer.BadParameter(
                 "resource(s) were provided, but no name was specified; name them, or add --all",
                 param_hint="NAME",
             )
-        if one.names and not meant.scope.selects:
-            items += _by_name(api, one, meant.scope, ignore_missing=ignore_missing)
+        if one.names and not targets.scope.selects:
+            items += _by_name(api, one, targets.scope, ignore_missing=ignore_missing)
         else:
-            items += listed(api, one, meant.scope)
+            items += listed(api, one, targets.scope)
     return items
 
 
@@ -161,7 +161,7 @@ def only(api: "Api", words: Sequence[str], scope: Scope) -> Document:
 
     Raises: as `found`; BadParameter if there are several.
     """
-    items = found(api, Meant(words, scope))
+    items = found(api, Targets(words, scope))
     if len(items) != 1:
         raise typer.BadParameter("name one resource", param_hint="NAME")
     return items[0]
@@ -184,24 +184,24 @@ def seconds(text: str, option: str = "--timeout") -> float:
 
 
 def _by_name(api: "Api", named: Named, scope: Scope, *, ignore_missing: bool) -> "list[Document]":
-    from enmasse.cli.resources.names import looked_up
+    from enmasse.cli.resources.names import fetch_by_name
 
     items = []
     for name in named.names:
         try:
-            items.append(looked_up(api, named.model, name, scope.space or "", scope.namespace))
+            items.append(fetch_by_name(api, named.model, name, scope.space or "", scope.namespace))
         except Missing:
             if not ignore_missing:
                 raise
     return items
 
 
-def _of_files(api: "Api", meant: Meant, *, ignore_missing: bool) -> list[Document]:
+def _of_files(api: "Api", targets: Targets, *, ignore_missing: bool) -> list[Document]:
     from enmasse.cli.resources.files import load_files
     from enmasse.resources import in_order
 
     items = []
-    for one in in_order(load_files(meant.files, recursive=meant.recursive)):
+    for one in in_order(load_files(targets.files, recursive=targets.recursive)):
         try:
             items.append(api.get(type(one), one.metadata.namespace, one.metadata.name))
         except Missing:

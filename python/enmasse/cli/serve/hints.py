@@ -11,7 +11,7 @@ from enmasse.plan.declared import full_name, home_of
 from enmasse.resources import Address, Resource
 
 
-class Meeting(NamedTuple):
+class SuggestedAddress(NamedTuple):
     """An address that everyone may use."""
 
     address: str
@@ -22,7 +22,9 @@ class Meeting(NamedTuple):
     """Whether its space is the default space."""
 
 
-def meeting(resources: Iterable[Resource], *, exposed: bool = False) -> Meeting | None:
+def suggested_address(
+    resources: Iterable[Resource], *, exposed: bool = False
+) -> SuggestedAddress | None:
     """Return an anycast address of an open space, or None.
 
     `exposed`: other machines can reach a listener unintentionally.
@@ -37,18 +39,20 @@ def meeting(resources: Iterable[Resource], *, exposed: bool = False) -> Meeting 
             home = home_of(one)
             if (name := names.get(home)) is not None:
                 first = len([*declared.spaces()]) == 1 or home == FIRST_DEFAULT
-                return Meeting(one.name, name, first if default is None else name == default)
+                return SuggestedAddress(
+                    one.name, name, first if default is None else name == default
+                )
     return None
 
 
 def next_commands(
-    where: Meeting | None, data: Path, program: Path, *, waits_for_users: bool = False
+    where: SuggestedAddress | None, data: Path, program: Path, *, waits_for_users: bool = False
 ) -> str:
     """Return suggested commands for the program at a path.
 
     `waits_for_users`: the space is closed and has no users.
     """
-    enmasse = typed(program)
+    enmasse = invocation(program)
     folder = "" if data == default_data_dir() else f" --data {data}"
     if where is not None:
         place = where.address + ("" if where.is_default else f" --space {where.space}") + folder
@@ -66,7 +70,7 @@ def next_commands(
     return f"Try, each in a terminal of its own:\n{lines}"
 
 
-def typed(program: Path) -> str:
+def invocation(program: Path) -> str:
     """Return how to call a program: its path, unless the shell finds it by name."""
     found = shutil.which(program.name)
     if found and Path(found).resolve() == program.resolve():

@@ -34,7 +34,7 @@ from enmasse.base.service_manager import ServiceManager
 from enmasse.base.settings import KUBERNETES, SQLITE, Settings
 from enmasse.cli.connect.network import check_host, names_of, url
 from enmasse.cli.resources.files import load_files
-from enmasse.cli.serve.hints import Meeting, meeting
+from enmasse.cli.serve.hints import SuggestedAddress, suggested_address
 from enmasse.cli.serve.leader import Certificates, Endpoint, Leader
 from enmasse.control import Admission
 from enmasse.control.default_plans import platform_resources
@@ -55,7 +55,7 @@ class Ready:
 
     pid: int
     endpoints: dict[str, Endpoint]
-    meeting: Meeting | None = None
+    suggested_address: SuggestedAddress | None = None
     """An address for a first message."""
 
     has_users: bool = True
@@ -102,7 +102,7 @@ async def serve(
         leads = store.leadership is None or await store.leadership.take()
         if leads:
             started, endpoints = await leader.start()
-            engine.give_way(started)
+            engine.activate(started)
         process = _Process((store, computed), leader, certificates, stopping, service_manager)
         platform = Platform(
             store,
@@ -133,7 +133,7 @@ async def serve(
 
         async def take_over() -> None:
             started, places = await leader.start()
-            engine.give_way(started)
+            engine.activate(started)
             both = Ready(os.getpid(), places | endpoints)
             data.write_endpoint(both.document())
             service_manager.status(status_of(both, leads=True))
@@ -163,7 +163,7 @@ def listening(stack: AsyncExitStack, settings: Settings) -> Iterator[tuple[str, 
 
 def ready_of(endpoints: dict[str, Endpoint], store: Store, settings: Settings) -> Ready:
     """Return the readiness report for `endpoints`."""
-    place = meeting(store.list(), exposed=is_exposed(settings))
+    place = suggested_address(store.list(), exposed=is_exposed(settings))
     return Ready(os.getpid(), endpoints, place, bool(store.list("MessagingUser")))
 
 

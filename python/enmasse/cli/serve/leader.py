@@ -30,7 +30,7 @@ from enmasse.cli.serve.store_binding import Belonging
 from enmasse.control import Admission, Manager, Recorder, UsageFile
 from enmasse.control.auto_create import AutoCreation, Expiry
 from enmasse.control.certificate_choice import NodeIdentity
-from enmasse.control.endpoints import Place
+from enmasse.control.endpoints import PlatformListeners
 from enmasse.control.reconcilers import Prober
 from enmasse.engines.native import NativeEngine
 from enmasse.native import ListenerKind, Node, NodeLimits
@@ -251,20 +251,20 @@ class Leader:
             raise replaced()
         endpoints = listen(self._settings, node, self._certificates.ensure())
         ports = {kind: one.port for kind, one in endpoints.items()}
-        manager.exports.set_place(Place(reachable_name(self._settings.host), ports))
+        manager.exports.set_listeners(PlatformListeners(reachable_name(self._settings.host), ports))
         logins = Logins(self._store, clock)
         answering = partial(engine.answer_logins, logins.answer)
         prober = Prober(self._store, manager.services, logins.problem, clock)
-        logging = partial(engine.log_events, self._login_trail.tell)
+        logging = partial(engine.log_events, self._login_trail.write)
         recorder = Recorder(manager.usage, engine, clock, interim)
         completing = partial(self._store.complete, self._admission.completed)
-        watching = partial(engine.watch_journal, manager.plan.doubt)
-        self._run = [manager.run, recorder.run, prober.run, belonging.keep_noting]
-        told = self._creation_trail.tell
-        wanted = AutoCreation(self._store, self._admission, told)
+        watching = partial(engine.watch_journal, manager.plan.request_confirmation)
+        self._run = [manager.run, recorder.run, prober.run, belonging.keep_recording]
+        record_change = self._creation_trail.write
+        wanted = AutoCreation(self._store, self._admission, record_change)
         creating = partial(engine.create_wanted, wanted.create)
-        expiry = Expiry(self._store, self._admission, engine, clock, told)
-        self._run += [completing, logging, watching, answering, engine.fly_canary]
+        expiry = Expiry(self._store, self._admission, engine, clock, record_change)
+        self._run += [completing, logging, watching, answering, engine.run_canary]
         self._run += [creating, expiry.run]
         return engine, endpoints
 

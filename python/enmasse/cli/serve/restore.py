@@ -19,7 +19,7 @@ from enmasse.plan import Compiler
 from enmasse.resources import AuthenticationService, Resource
 from enmasse.store import Store
 from enmasse.store.archive import JOURNAL, PRIVATE, Archive, Manifest
-from enmasse.store.restored import RESTORED, Lost, lost, noted
+from enmasse.store.restored import RESTORED, UnknownPeriod, lost, noted
 
 Document = dict[str, Any]
 
@@ -73,13 +73,13 @@ def lines(begin: str, about: Document) -> str:
     """Return the content of a backup, or of a restored folder, as text."""
     kinds = ", ".join(f"{count} {kind}" for kind, count in about["resources"].items())
     counts = [one["stored"] for one in about["messages"].values()]
-    said = [
+    summary_lines = [
         f"{begin} {sum(about['resources'].values())} resources ({kinds})",
         f"and {sum(counts)} messages of {len(counts)} addresses, as of {about['made']}",
     ]
     if about["leftOut"]:
-        said.append(f"excluded without --secrets: {', '.join(about['leftOut'])}")
-    return "\n".join(said)
+        summary_lines.append(f"excluded without --secrets: {', '.join(about['leftOut'])}")
+    return "\n".join(summary_lines)
 
 
 def _with_lost(
@@ -97,7 +97,7 @@ def _with_lost(
         times = lost(before)
     except ValueError as error:
         raise Invalid(Code.OPERATION_UNFIT, f"the backup cannot be used: {error}") from None
-    return [*others, noted(times, Lost(since, until))]
+    return [*others, noted(times, UnknownPeriod(since, until))]
 
 
 async def _check_free(store: Store, data: DataDir, overwrite: bool) -> None:
@@ -118,12 +118,12 @@ async def _check_free(store: Store, data: DataDir, overwrite: bool) -> None:
 
 def _unpack(archive: Archive, manifest: Manifest, data: DataDir) -> None:
     """Install the files; the old journal is deleted once the new one is in place."""
-    beside = data.path / "journal.new"
-    shutil.rmtree(beside, ignore_errors=True)
-    beside.mkdir(mode=0o700)
-    archive.unpack(manifest, JOURNAL, beside)
+    new_journal = data.path / "journal.new"
+    shutil.rmtree(new_journal, ignore_errors=True)
+    new_journal.mkdir(mode=0o700)
+    archive.unpack(manifest, JOURNAL, new_journal)
     shutil.rmtree(data.journal)
-    beside.rename(data.journal)
+    new_journal.rename(data.journal)
     private = data.path / "private.new"
     shutil.rmtree(private, ignore_errors=True)
     private.mkdir(mode=0o700)

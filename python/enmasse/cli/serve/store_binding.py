@@ -16,7 +16,7 @@ from enmasse.store import Store
 
 log = structlog.get_logger(__name__)
 
-NOTE_S = 10.0
+RECORD_INTERVAL_S = 10.0
 """Interval of recording the store's version."""
 
 
@@ -28,7 +28,7 @@ class Belonging:
         self._file = data.served
         self._store = store
         self._clock = clock
-        self._noted = -1
+        self._recorded = -1
 
     def check(self) -> None:
         """Check that the store is the folder's and not older, and record it.
@@ -42,30 +42,30 @@ class Belonging:
                 raise Conflict(
                     Code.STORE_STRANGE,
                     f"the messages in {self._file.parent} belong to the store {uid}, and this is"
-                    f" {self._store.identity}: {self._mend()}",
+                    f" {self._store.identity}: {self._remedy()}",
                 )
             if version > self._store.version:
                 raise Conflict(
                     Code.STORE_STRANGE,
                     f"the store was at version {version} when"
                     f" {self._file.parent} last served it and is now at"
-                    f" {self._store.version}, as after a restore: {self._mend()}",
+                    f" {self._store.version}, as after a restore: {self._remedy()}",
                 )
         try:
-            self._note()
+            self._record()
         except OSError as error:
             raise self._unusable(error) from None
 
-    async def keep_noting(self) -> None:
+    async def keep_recording(self) -> None:
         """Record the store's version periodically, until cancelled."""
         while True:
-            await self._clock.sleep(NOTE_S)
+            await self._clock.sleep(RECORD_INTERVAL_S)
             try:
-                self._note()
+                self._record()
             except OSError as error:
                 log.warning("cannot record the store", file=str(self._file), reason=str(error))
 
-    def _mend(self) -> str:
+    def _remedy(self) -> str:
         return (
             "start with the store that these messages belong to (--store), or"
             f" delete {self._file} to lose the messages of addresses that this"
@@ -81,12 +81,12 @@ class Belonging:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise self._unusable(error) from None
 
-    def _note(self) -> None:
+    def _record(self) -> None:
         version = self._store.version
-        if version != self._noted:
+        if version != self._recorded:
             known = {"store": self._store.identity, "version": version}
             write_private(self._file, json.dumps(known) + "\n")
-            self._noted = version
+            self._recorded = version
 
     def _unusable(self, error: Exception) -> Unavailable:
         return Unavailable(

@@ -1,7 +1,7 @@
 """Probes authentication services periodically, and reports which of them respond.
 
-The prober works between passes, because a probe takes as long as a server likes. A pass reads the
-answers that are there.
+The prober works between passes, because a probe takes as long as its server. A pass reads the
+available answers.
 """
 
 import asyncio
@@ -75,7 +75,7 @@ class Prober:
         self._reconciler = services
         self._problem = problem
         self._clock = clock
-        self._taken_in: int | None = None
+        self._applied_version: int | None = None
         """Version of the store that the sets below reflect."""
 
         self._services: dict[Key, AuthenticationService] = {}
@@ -104,7 +104,7 @@ class Prober:
 
         A service has one probe at a time. A probe of a changed or deleted service is abandoned.
         """
-        self._take_in()
+        self._apply_changes()
         for key, asking in list(self._asking.items()):
             if key not in self._services or asking.identity != _identity(self._services[key]):
                 asking.task.cancel()
@@ -115,7 +115,7 @@ class Prober:
                 task = tasks.create_task(self._ask(service))
                 self._asking[key] = _Asking(_identity(service), task)
 
-    def _take_in(self) -> None:
+    def _apply_changes(self) -> None:
         """Apply changes of the store."""
         moved = False
         for key in self._changed():
@@ -125,7 +125,7 @@ class Prober:
                 if isinstance(found, AddressSpace):
                     self._spaces[key] = found.metadata.uid, found.service_name
                 moved |= before != self._spaces.get(key)
-            elif isinstance(found, AuthenticationService) and found.asks_others:
+            elif isinstance(found, AuthenticationService) and found.uses_remote_server:
                 self._services[key] = found
             elif self._services.pop(key, None) is not None:
                 self._behind.discard(key)
@@ -137,7 +137,7 @@ class Prober:
 
     def _changed(self) -> Iterable[Key]:
         """Return the keys of services and spaces that may have changed."""
-        since, self._taken_in = self._taken_in, self._store.version
+        since, self._applied_version = self._applied_version, self._store.version
         kinds = "AuthenticationService", "AddressSpace"
         try:
             if since is not None:

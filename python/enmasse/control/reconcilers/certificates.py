@@ -17,7 +17,7 @@ from enmasse.control.certificate_choice import Choice, ChoiceInput, Decision, No
 from enmasse.control.inventory import Inventory
 from enmasse.control.secret_extraction import CERTIFICATE, secret_name
 from enmasse.control.work_queue import Batch, WorkQueue
-from enmasse.engines import Engine, Unshown
+from enmasse.engines import Engine, UnusableCertificate
 from enmasse.plan import names_of
 from enmasse.resources import AddressSpace, Key, Resource, Secret
 from enmasse.resources.core import NamedMetadata
@@ -123,7 +123,7 @@ class SpaceCertificates:
         if not self._known:
             self._find()
             self._known = True
-        await self._forget()
+        await self._remove_deleted()
         asked = [one for one in spaces if self._held_of(one) is None]
         try:
             await self._show_all(asked, self._node)
@@ -182,29 +182,29 @@ class SpaceCertificates:
         answers = await asyncio.to_thread(
             lambda: [choose(question, node, now) for question in questions]
         )
-        await self._keep(zip(spaces, answers, strict=True))
-        told = {
+        await self._store_authorities(zip(spaces, answers, strict=True))
+        by_space = {
             space.metadata.uid or "": answer.certificates
             for space, answer in zip(spaces, answers, strict=True)
         }
-        unshown = defaultdict(list)
-        for one in await self._engine.show_certificates(told):
-            unshown[one.uid].append(one)
+        unusable = defaultdict(list)
+        for one in await self._engine.show_certificates(by_space):
+            unusable[one.uid].append(one)
         again = []
         for space, question, answer in zip(spaces, questions, answers, strict=True):
-            refused = _refused(answer, unshown[space.metadata.uid or ""])
+            refused = _refused(answer, unusable[space.metadata.uid or ""])
             brought = {texts.get(CERTIFICATE) for texts in question.bundles.values()}
             known = {**question.refused, **refused}
             known = {chain: reason for chain, reason in known.items() if chain in brought}
             own = [reason for chain, reason in refused.items() if chain not in brought]
             # Concurrent changes are not included, so they count at the next call.
             basis = _basis(replace(question, kept=answer.keep or question.kept), node)
-            self._note(space, basis, answer, known, own)
+            self._record(space, basis, answer, known, own)
             if known.keys() - question.refused.keys():
                 again.append(space)
         return again
 
-    def _note(
+    def _record(
         self,
         space: AddressSpace,
         basis: tuple[object, ...],
@@ -216,7 +216,7 @@ class SpaceCertificates:
         a fallback.
         """
         uid = space.metadata.uid or ""
-        self._unnote(uid)
+        self._discard_record(uid)
         self._failing.pop(uid, None)
         secrets = frozenset(_secrets_of(space))
         shown = answer.shown
@@ -230,7 +230,7 @@ class SpaceCertificates:
         for key in secrets:
             self._by_secret[key].add(uid)
 
-    def _unnote(self, uid: str) -> None:
+    def _discard_record(self, uid: str) -> None:
         held = self._held.pop(uid, None)
         for key in held.secrets if held else ():
             self._by_secret[key].discard(uid)
@@ -244,7 +244,7 @@ class SpaceCertificates:
         there = {one.metadata.uid for one in self._store.list("AddressSpace")}
         self._gone |= {uid for uid in self._kept.values() if uid not in there}
 
-    async def _keep(self, answers: Iterable[tuple[AddressSpace, Decision]]) -> None:
+    async def _store_authorities(self, answers: Iterable[tuple[AddressSpace, Decision]]) -> None:
         """Store CAs before any certificate they signed becomes active."""
         new: list[Resource] = [
             Secret(
@@ -268,12 +268,12 @@ class SpaceCertificates:
         for one in new:
             self._kept[one.key] = one.metadata.labels[AUTHORITY_OF]
 
-    async def _forget(self) -> None:
+    async def _remove_deleted(self) -> None:
         shown = [uid for uid in self._gone if uid in self._held]
         if shown:
             await self._engine.show_certificates({uid: () for uid in shown})
         for uid in shown:
-            self._unnote(uid)
+            self._discard_record(uid)
         for uid in self._gone:
             self._failing.pop(uid, None)
         keys = [key for key, uid in self._kept.items() if uid in self._gone]
@@ -319,9 +319,9 @@ def _texts(secret: Secret) -> dict[str, str]:
     return {name: text for name, text in found.items() if text is not None}
 
 
-def _refused(answer: Decision, unshown: Iterable[Unshown]) -> dict[str, str]:
+def _refused(answer: Decision, unusable: Iterable[UnusableCertificate]) -> dict[str, str]:
     """Return the chains that the engine refused, with reasons."""
-    reasons = {name: one.reason for one in unshown for name in one.names}
+    reasons = {name: one.reason for one in unusable for name in one.names}
     return {
         one.chain: reasons[name]
         for one in answer.certificates

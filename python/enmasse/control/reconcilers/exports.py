@@ -1,4 +1,4 @@
-"""Exports of endpoints: ConfigMaps, Secrets and Services beside the space.
+"""Exports of endpoints: ConfigMaps, Secrets and Services in the namespace of the space.
 
 They contain what clients need (host, ports, CA) and no private key. Each belongs to its space,
 follows its status, and is deleted with the space or the export declaration. An object of that name
@@ -8,7 +8,7 @@ with another owner is left unchanged.
 import base64
 from collections.abc import Collection, Iterable, Iterator
 
-from enmasse.control.endpoints import Place, is_host_name
+from enmasse.control.endpoints import PlatformListeners, is_host_name
 from enmasse.control.inventory import ATTACHED, Inventory
 from enmasse.control.work_queue import Batch, WorkQueue
 from enmasse.resources import AddressSpace, ConfigMap, Key, Resource, Secret, Service
@@ -29,7 +29,7 @@ class Exports:
         self._store = store
         self._inventory = inventory
         self._queue = queue
-        self.place: Place | None = None
+        self.place: PlatformListeners | None = None
         """The listeners of the platform."""
 
         self._written: dict[Key, str] = {}
@@ -41,7 +41,7 @@ class Exports:
         self._problems: dict[Key, str] = {}
         self._known = False
 
-    def set_place(self, place: Place) -> None:
+    def set_listeners(self, place: PlatformListeners) -> None:
         """Set the listeners of the platform; the next pass updates the statuses of all spaces."""
         self.place = place
         self._queue.add(self._inventory.keys("AddressSpace"))
@@ -214,7 +214,7 @@ def exported(space: AddressSpace, status: EndpointStatus, export: Export) -> Res
 
 
 def _texts(space: AddressSpace, status: EndpointStatus) -> Iterator[tuple[str, str]]:
-    """Yield what a client must know, by the names that the original has for it."""
+    """Yield the settings that a client needs, with the names of the original."""
     yield "service.host", status.service_host or ""
     for one in status.service_ports:
         yield f"service.port.{one.name}", str(one.port)
@@ -222,7 +222,7 @@ def _texts(space: AddressSpace, status: EndpointStatus) -> Iterator[tuple[str, s
         yield "external.host", status.external_host
     for one in status.external_ports:
         yield f"external.port.{one.name}", str(one.port)
-    # Where several spaces are behind one host, TLS has to ask for the space by its name.
+    # If several spaces share a host, the TLS server name selects the space.
     yield "service.name", f"{space.metadata.name}.{space.metadata.namespace}"
     if space.status.ca_cert:
         yield "ca.crt", base64.b64decode(space.status.ca_cert).decode()
@@ -233,7 +233,7 @@ def _is_of(there: Resource, space: AddressSpace) -> bool:
 
 
 def _data(one: Resource, wanted: Resource) -> object:
-    """Return what counts of an export; of a Service a cluster may have filled in more."""
+    """Return the compared part of an export; a cluster may fill in other fields of a Service."""
     if isinstance(one, Service) and isinstance(wanted, Service):
         return {name: one.spec.get(name) for name in wanted.spec}
     return one.data if isinstance(one, ConfigMap | Secret) else None

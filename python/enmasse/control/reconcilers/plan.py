@@ -47,7 +47,7 @@ class PlanReconciler:
         self._plan: Plan | None = None
         """The last Plan that the engine accepted."""
 
-        self._is_doubted = False
+        self._is_outdated = False
         """The engine reported an event: its confirmation may be outdated."""
 
         self.proof: Proof | None = None
@@ -79,9 +79,9 @@ class PlanReconciler:
         found = self._compiler.space(space)
         return self._compiler.catalogue.allowance(found) if found else None
 
-    def doubt(self) -> None:
+    def request_confirmation(self) -> None:
         """Query the engine's confirmation again: it has reported an event."""
-        self._is_doubted = True
+        self._is_outdated = True
         self._queue.wake()
 
     def declare(self, change: Change) -> None:
@@ -127,15 +127,15 @@ class PlanReconciler:
         """
         wanted = self._compiler.plan(version)
         before = self.proof
-        was_doubted, self._is_doubted = self._is_doubted or batch.is_full, False
+        was_outdated, self._is_outdated = self._is_outdated or batch.is_full, False
         try:
-            if self._plan is not None and was_doubted:
+            if self._plan is not None and was_outdated:
                 self.proof = await self._engine.prove()
             if not self._serves(wanted) or not self.is_served:
                 self.proof = await self._engine.apply(wanted)
                 self._plan = wanted
         except EnMasseError as error:
-            self._is_doubted = was_doubted
+            self._is_outdated = was_outdated
             self.refusal = error
             return
         self.refusal = None
@@ -146,4 +146,4 @@ class PlanReconciler:
         """Whether the engine confirmed a Plan with this content."""
         if self._plan is None or self.proof is None or self._plan.version != self.proof.version:
             return False
-        return self._plan.says_as(wanted)
+        return self._plan.equals_ignoring_version(wanted)

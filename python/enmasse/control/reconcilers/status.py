@@ -12,7 +12,7 @@ from enmasse.base.clock import Clock
 from enmasse.base.errors import EnMasseError
 from enmasse.control import address, address_space, authentication_service, messaging_user, plans
 from enmasse.control.endpoints import with_endpoints
-from enmasse.control.events import Events, happened
+from enmasse.control.events import Events, event_of_change
 from enmasse.control.reconcilers.authentication_services import AuthenticationServices
 from enmasse.control.reconcilers.certificates import SpaceCertificates
 from enmasse.control.reconcilers.exports import Exports
@@ -85,7 +85,7 @@ class StatusReconciler:
             except EnMasseError as error:
                 failed = failed or error
                 continue
-            news = [happened(*one) for one in zip(before, after, strict=True)]
+            news = [event_of_change(*one) for one in zip(before, after, strict=True)]
             await self._events.record(one for one in news if one is not None)
             await asyncio.sleep(0)
         if failed is not None:
@@ -101,7 +101,7 @@ class StatusReconciler:
         outcomes = {one.key: plan.outcome(one.key) for one in before}
         seen = Seen(
             version=plan.applied_version(version),
-            left_out={key: one.left_out for key, one in outcomes.items() if one.left_out},
+            excluded={key: one.excluded for key, one in outcomes.items() if one.excluded},
             waiting={key: one.waiting for key, one in outcomes.items() if one.waiting},
             proof=plan.proof,
             refusal=plan.refusal,
@@ -118,8 +118,8 @@ class StatusReconciler:
         if isinstance(now, Address):
             now = address.with_losses(address.with_effective(now, outcome), seen)
         elif isinstance(now, AddressSpace):
-            now = address_space.with_login(now, outcome.unentered, seen.now)
-            now = address_space.with_names(now, outcome.misnamed, seen.now)
+            now = address_space.with_login(now, outcome.login_problem, seen.now)
+            now = address_space.with_names(now, outcome.name_problem, seen.now)
             now = self._with_endpoints(self._sources.usage.shown(now), seen)
         return with_unimplemented(now, seen.now)
 

@@ -1,6 +1,6 @@
 """Records the traffic of address spaces, and decides whose allowance is used up.
 
-A pass calls `declare` for every changed resource, `judge` once the Plan is compiled, and
+A pass calls `declare` for every changed resource, `decide_exhausted` once the Plan is compiled, and
 `write_ended` at its end. Between passes the recorder calls `note` every second and `save` every
 minute.
 """
@@ -13,7 +13,7 @@ from enmasse.control.deleted_usage import DeletedUsage
 from enmasse.control.inventory import Change
 from enmasse.control.usage import Book
 from enmasse.control.work_queue import WorkQueue, portions
-from enmasse.engines import Engine, SpaceFigures
+from enmasse.engines import Engine, SpaceStatistics
 from enmasse.resources import AddressSpace, Key
 from enmasse.resources.address_space import Usage
 from enmasse.resources.address_space_plan import Allowance
@@ -59,7 +59,7 @@ class UsageReconciler:
         """Record the traffic until now."""
         self.note(await self._engine.usage())
 
-    def note(self, figures: Sequence[SpaceFigures]) -> None:
+    def note(self, figures: Sequence[SpaceStatistics]) -> None:
         """Record the traffic of spaces. Requests a pass when an allowance becomes used up or
         available again, which only the Plan tells the engine.
         """
@@ -96,7 +96,7 @@ class UsageReconciler:
             if (uid := change.resource.metadata.uid) is not None:
                 self._spaces[uid] = key
 
-    def judge(self) -> set[Key]:
+    def decide_exhausted(self) -> set[Key]:
         """Decide whose allowance is used up; return the spaces for which that changed."""
         before = self._exhausted
         now = self._book.exhausted(self._allowance_of, self._clock.now())
@@ -113,7 +113,7 @@ class UsageReconciler:
         """Return a space whose status has its record and the condition for sending."""
         uid = space.metadata.uid or ""
         allowance, spent = self._allowance_of(uid), self._exhausted.get(uid)
-        return self._book.told(space, allowance, spent, self._clock.now())
+        return self._book.with_usage(space, allowance, spent, self._clock.now())
 
     async def save(self) -> None:
         """Write unsaved records into statuses, and those of deleted spaces.
