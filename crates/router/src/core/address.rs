@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use enmasse_journal::queue::ConsumerId;
 
-use super::arena::{Arena, Key};
-use super::message::Queue;
+use super::arena::Key;
+use super::message::Backlog;
 use super::overdue::Copies;
 use super::received::Account;
-use super::stored::{Assembly, MessageSelection, Resumed, Stored, Topic};
-use super::stream::{Reading, Stream};
+use super::stored::{Assembly, MessageSelection, Resumed};
+use super::stream::Reading;
+use super::treatment::Treatment;
 use super::{AddressStats, AttachmentId, Declared, Filter, Hold, Origin, TransactionId};
 
 /// Payload that may wait for one multicast consumer, bytes.
@@ -17,10 +18,8 @@ pub const BACKLOG_BYTES: usize = 4 << 20;
 /// Messages that may wait for one multicast consumer.
 pub const BACKLOG_MESSAGES: usize = 4096;
 
-/// Up to this many consumers with room are compared; of more, two chosen at random, which balances
-/// nearly as well.
-const SCAN_MAX: usize = 8;
-const NOT_READY: u32 = u32::MAX;
+/// A consumer that is not among the ready ones.
+pub(super) const NOT_READY: u32 = u32::MAX;
 
 #[derive(Debug)]
 pub(super) struct Address {
@@ -33,28 +32,13 @@ pub(super) struct Address {
     pub(super) unfiltered: u32,
     /// counts changes of `consumers`
     pub(super) epoch: u32,
-    /// anycast: consumers with room. Empty whenever `waiting` is not, between calls
-    ready: Vec<Key>,
-    /// where the next look at `ready` begins
-    turn: usize,
-    /// anycast: messages no consumer had room for
-    pub(super) waiting: Queue,
     /// unsettled copies that consumers hold
     pub(super) unsettled: u32,
-    /// multicast: consumers that are overdue
-    pub(super) overdue: u32,
     /// without the statistics that are counted when requested
     pub(super) stats: AddressStats,
-    /// multicast: a check for slow consumers is scheduled
-    pub(super) watched: bool,
-    /// of one that stores messages in a queue
-    pub(super) stored: Option<Box<Stored>>,
-    /// for an address whose messages go into subscriptions
-    pub(super) topic: Option<Box<Topic>>,
-    /// of one that is a stream
-    pub(super) stream: Option<Box<Stream>>,
     /// it is about to be deleted, and no link attaches
     pub(super) sealed: bool,
+    pub(super) treatment: Treatment,
 }
 
 #[derive(Debug)]
@@ -139,7 +123,7 @@ pub(super) struct Consumer {
     pub(super) unconfirmed: bool,
     pub(super) drain: bool,
     /// among the address's ready ones
-    ready_at: u32,
+    pub(super) ready_at: u32,
     pub(super) outgoing: Outgoing,
     /// its id in the queue of a stored address
     pub(super) in_queue: Option<ConsumerId>,
@@ -161,7 +145,7 @@ pub(super) struct Consumer {
     /// outcomes
     pub(super) overdue_ms: Option<u64>,
     /// multicast: copies that wait for it
-    pub(super) backlog: Queue,
+    pub(super) backlog: Backlog,
     pub(super) backlog_bytes: usize,
 }
 
@@ -182,132 +166,17 @@ pub(super) enum Outgoing {
 impl Address {
     pub(super) fn new(declared: Declared, account: Account) -> Self {
         Self {
+            treatment: Treatment::new(declared.kind),
             declared,
             account,
             producers: Vec::new(),
             consumers: Vec::new(),
             unfiltered: 0,
             epoch: 0,
-            ready: Vec::new(),
-            turn: 0,
-            waiting: Queue::default(),
             unsettled: 0,
-            overdue: 0,
             stats: AddressStats::default(),
-            watched: false,
-            stored: None,
-            topic: None,
-            stream: None,
             sealed: false,
         }
-    }
-
-    /// Anycast: the consumer with room that holds the fewest deliveries; among equals they take
-    /// turns.
-    #[inline]
-    pub(super) fn pick(&mut self, consumers: &Arena<Consumer>, random: &mut Random) -> Option<Key> {
-        match self.ready.len() {
-            0 => None,
-            1 => Some(self.ready[0]),
-            count => Some(self.pick_of(count, consumers, random)),
-        }
-    }
-
-    fn pick_of(&mut self, count: usize, consumers: &Arena<Consumer>, random: &mut Random) -> Key {
-        self.turn = self.turn.wrapping_add(1);
-        let outstanding = |key: &Key| consumers[*key].outstanding;
-        if count > SCAN_MAX {
-            let one = self.ready[random.below(count)];
-            let other = self.ready[random.below(count)];
-            return if outstanding(&other) < outstanding(&one) { other } else { one };
-        }
-        let start = self.turn % count;
-        let mut best = self.ready[start];
-        for step in 1..count {
-            let other = self.ready[(start + step) % count];
-            if outstanding(&other) < outstanding(&best) {
-                best = other;
-            }
-        }
-        best
-    }
-
-    /// Counts a consumer among those with room.
-    pub(super) fn set_ready(&mut self, key: Key, consumer: &mut Consumer) {
-        if consumer.ready_at == NOT_READY {
-            consumer.ready_at = self.ready.len() as u32;
-            self.ready.push(key);
-        }
-    }
-
-    /// Counts it no longer.
-    #[inline]
-    pub(super) fn set_unready(&mut self, key: Key, consumers: &mut Arena<Consumer>) {
-        let at = std::mem::replace(&mut consumers[key].ready_at, NOT_READY);
-        if at != NOT_READY {
-            self.ready.swap_remove(at as usize);
-            if let Some(moved) = self.ready.get(at as usize) {
-                consumers[*moved].ready_at = at;
-            }
-        }
-    }
-
-    /// Whether there is a consumer for messages of this producer.
-    pub(super) fn open_to(&self, producer: &Producer) -> bool {
-        if let Some(stored) = &self.stored {
-            return stored.open;
-        }
-        if let Some(topic) = &self.topic {
-            return topic.is_open();
-        }
-        self.stream.is_some() || self.unfiltered > 0 || producer.matching > 0
-    }
-
-    /// Bytes that one message may have.
-    pub(super) fn message_bytes(&self) -> u32 {
-        if let Some(stream) = &self.stream {
-            return stream.message_bytes();
-        }
-        let queue = self.stored.as_ref().map(|stored| stored.opened.queue.settings());
-        let settings = queue.or_else(|| self.topic.as_ref().map(|topic| topic.settings()));
-        settings.map_or(u32::MAX, |settings| settings.limits.message_bytes)
-    }
-
-    /// Messages into it or out of it may be work for the journal.
-    pub(super) fn is_on_disk(&self) -> bool {
-        self.stored.as_ref().is_some_and(|stored| stored.is_on_disk())
-            || self.stream.is_some()
-            || self.topic.as_ref().is_some_and(|topic| topic.is_on_disk())
-    }
-
-    /// It keeps messages, or its subscriptions do.
-    pub(super) fn takes_messages(&self) -> bool {
-        self.stored.is_some() || self.topic.is_some()
-    }
-
-    /// It is a subscription that is not declared.
-    pub(super) fn is_undeclared(&self) -> bool {
-        self.stored.as_ref().is_some_and(|stored| stored.is_undeclared())
-    }
-
-    /// Its producers are not read, regardless of their waiting bytes: all, or those that send
-    /// without its credit.
-    pub(super) fn is_holding(&self, anonymous: bool) -> bool {
-        self.topic.as_ref().is_some_and(|topic| topic.is_held()) || anonymous && self.is_full()
-    }
-
-    fn is_full(&self) -> bool {
-        let queue_is_full = self.stored.as_ref().is_some_and(|stored| !stored.open && !stored.refuses_when_full());
-        queue_is_full || self.topic.as_ref().is_some_and(|topic| !topic.is_open())
-    }
-
-    /// Whether its queue, or its stream, may have an undispatched message for a consumer.
-    pub(super) fn has_for(&self, consumer: &Consumer) -> bool {
-        if let (Some(stream), Some(reading)) = (&self.stream, &consumer.reading) {
-            return consumer.credit > 0 && reading.has_more(stream);
-        }
-        let stored = self.stored.as_ref().zip(consumer.in_queue);
-        stored.is_some_and(|(stored, id)| stored.has_for(id))
     }
 }
 
@@ -384,7 +253,7 @@ impl Consumer {
             slow: false,
             copies: Copies::default(),
             overdue_ms: None,
-            backlog: Queue::default(),
+            backlog: Backlog::default(),
             backlog_bytes: 0,
         }
     }
@@ -433,77 +302,5 @@ impl Random {
         self.0 ^= self.0 >> 27;
         let mixed = self.0.wrapping_mul(0x2545_F491_4F6C_DD1D);
         (((mixed >> 32) * bound as u64) >> 32) as usize
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::{AddressKey, AddressKind};
-    use super::*;
-
-    fn with_consumers(count: u32) -> (Address, Arena<Consumer>, Vec<Key>) {
-        let declared = Declared { key: AddressKey(1), kind: AddressKind::Anycast, link_capacity: 10, space: 1 };
-        let mut address = Address::new(declared, Account::NONE);
-        let mut addresses = Arena::new();
-        let key = addresses.insert(());
-        let mut consumers = Arena::new();
-        let keys: Vec<Key> = (0..count)
-            .map(|index| {
-                let attachment = AttachmentId { shard: 0, generation: 0, index };
-                consumers.insert(Consumer::new(attachment, key, index as usize, None))
-            })
-            .collect();
-        for key in &keys {
-            address.set_ready(*key, &mut consumers[*key]);
-        }
-        (address, consumers, keys)
-    }
-
-    fn picks(address: &mut Address, consumers: &mut Arena<Consumer>, rounds: usize) {
-        let mut random = Random::new(7);
-        for _ in 0..rounds {
-            let Some(picked) = address.pick(consumers, &mut random) else { return };
-            consumers[picked].outstanding += 1;
-        }
-    }
-
-    #[test]
-    fn equals_take_turns() {
-        let (mut address, mut consumers, keys) = with_consumers(3);
-        picks(&mut address, &mut consumers, 9);
-        assert!(keys.iter().all(|key| consumers[*key].outstanding == 3));
-    }
-
-    #[test]
-    fn the_least_loaded_of_few_is_picked() {
-        let (mut address, mut consumers, keys) = with_consumers(4);
-        for key in &keys {
-            consumers[*key].outstanding = 5;
-        }
-        consumers[keys[2]].outstanding = 1;
-        picks(&mut address, &mut consumers, 4);
-        assert_eq!(consumers[keys[2]].outstanding, 5);
-    }
-
-    #[test]
-    fn many_are_balanced_within_a_few() {
-        let (mut address, mut consumers, keys) = with_consumers(100);
-        picks(&mut address, &mut consumers, 10_000);
-        let most = keys.iter().map(|key| consumers[*key].outstanding).max();
-        assert!(most.is_some_and(|most| most <= 106), "{most:?}");
-    }
-
-    #[test]
-    fn one_without_room_is_never_picked() {
-        let (mut address, mut consumers, keys) = with_consumers(3);
-        address.set_unready(keys[0], &mut consumers);
-        address.set_unready(keys[0], &mut consumers);
-        picks(&mut address, &mut consumers, 20);
-        assert_eq!(consumers[keys[0]].outstanding, 0);
-        address.set_unready(keys[2], &mut consumers);
-        address.set_unready(keys[1], &mut consumers);
-        assert_eq!(address.pick(&consumers, &mut Random::new(1)), None);
-        address.set_ready(keys[1], &mut consumers[keys[1]]);
-        assert_eq!(address.pick(&consumers, &mut Random::new(1)), Some(keys[1]));
     }
 }

@@ -29,15 +29,12 @@ impl Router {
             depth: self.with_subscriptions(at, |key| self.depth_of(key), |sum, more| *sum += more),
             consumers: stats.consumers,
             producers: stats.producers,
-            partitions: self.addresses[at].stream.as_ref().map(|stream| stream.partitions()),
+            partitions: self.addresses[at].treatment.partitions(),
         })
     }
 
     fn depth_of(&self, at: Key) -> u64 {
-        let address = &self.addresses[at];
-        let stream = || address.stream.as_ref().map(|stream| stream.stats());
-        let stats = address.stored.as_ref().map(|stored| stored.opened.queue.stats()).or_else(stream);
         let all = |it: QueueStats| it.ready + it.scheduled + it.acquired + it.leaving + it.uncommitted;
-        stats.map_or_else(|| self.stats_of(at).waiting, all)
+        self.addresses[at].treatment.stored_stats().map_or_else(|| self.stats_of(at).waiting, all)
     }
 }

@@ -7,7 +7,8 @@ use super::arena::{Arena, Key};
 use super::attachment::Occupant;
 use super::message::{Message, SettlementTarget};
 use super::outcome::{Pending, Retiring, token_of};
-use super::{AddressKind, Arrival, AttachmentId, Delivery, HOLD_BYTES, Hold, Links, Router};
+use super::treatment::Treatment;
+use super::{Arrival, AttachmentId, Delivery, HOLD_BYTES, Hold, Links, Router};
 
 /// The beginning of a delivery, or all of it.
 #[derive(Clone, Copy)]
@@ -62,7 +63,7 @@ impl Dispatcher<'_> {
         let delivery = Delivery { token, message_format, first: true, more, aborted: false, payload };
         if !links.transfer(consumer.attachment, &delivery) {
             consumer.blocked = true;
-            self.addresses[key].set_unready(to, self.consumers);
+            self.addresses[key].treatment.set_unready(to, self.consumers);
             if let Some(pending) = pending {
                 self.pending.remove(pending);
             }
@@ -83,7 +84,7 @@ impl Dispatcher<'_> {
         address.stats.delivered += 1;
         address.stats.bytes += payload.len() as u64;
         if full {
-            address.set_unready(to, self.consumers);
+            address.treatment.set_unready(to, self.consumers);
         }
         Ok(token)
     }
@@ -241,7 +242,7 @@ impl Router {
         // Only the journal delays them there: a consumer's credit may be in the unread bytes.
         let hold = if bytes > 0 && address.declared.kind.stores() && self.received.is_over(address.account, waits) {
             Hold::Connection
-        } else if bytes > most || address.is_holding(producer.anonymous && !producer.posts) {
+        } else if bytes > most || address.treatment.is_holding(producer.anonymous && !producer.posts) {
             Hold::Session
         } else {
             Hold::No
@@ -281,7 +282,7 @@ impl Router {
         if std::mem::take(&mut consumer.halted) {
             // Deliveries from now on precede all that is left, should they return.
             consumer.backlog.close_returned();
-            self.addresses[consumer.address].waiting.close_returned();
+            self.addresses[consumer.address].treatment.close_returned();
         }
         self.resume(key, links);
         self.dispatch_backlog(key, links);
@@ -293,29 +294,29 @@ impl Router {
         let Some(key) = self.attachments.consumer(attachment) else { return };
         let consumer = &mut self.consumers[key];
         consumer.blocked = true;
-        let address = consumer.address;
-        self.addresses[address].set_unready(key, &mut self.consumers);
-        self.mark_not_ready(address, key);
+        let at = consumer.address;
+        self.mark_not_ready(at, key);
     }
 
     /// A consumer may have room: dispatches waiting messages to it.
     pub(super) fn dispatch_backlog(&mut self, key: Key, links: &mut impl Links) {
         let consumer = &mut self.consumers[key];
         let at = consumer.address;
-        let address = &mut self.addresses[at];
-        match address.declared.kind {
-            AddressKind::Stored => self.dispatch_from_queue(key, links),
-            AddressKind::Topic => {}
-            AddressKind::Stream => self.dispatch_to_reader(key, links),
-            AddressKind::Multicast => self.catch_up(key, links),
-            AddressKind::Anycast => {
+        match &mut self.addresses[at].treatment {
+            Treatment::Anycast(anycast) => {
                 if consumer.has_room() {
-                    address.set_ready(key, consumer);
+                    anycast.set_ready(key, consumer);
                     self.dispatch_waiting(at, links);
                 } else {
-                    address.set_unready(key, &mut self.consumers);
+                    anycast.set_unready(key, &mut self.consumers);
                 }
             }
+            Treatment::Multicast(_) => self.catch_up(key, links),
+            Treatment::Queue(_) => self.dispatch_from_queue(key, links),
+            Treatment::Stream(_) => self.dispatch_to_reader(key, links),
+            Treatment::Topic(_) => debug_assert!(false, "consumers of a topic are at its subscriptions"),
+            // Its messages have gone, and its consumers go next.
+            Treatment::Closed => {}
         }
         if self.consumers.get(key).is_some() {
             self.finish_drain(key, links);
@@ -329,21 +330,20 @@ impl Router {
         }
         let address = &mut self.addresses[consumer.address];
         let done = match consumer.outgoing {
-            Outgoing::Nothing => consumer.fetching == 0 && !address.has_for(consumer),
+            Outgoing::Nothing => consumer.fetching == 0 && !address.treatment.has_for(consumer),
             // The rest of a long delivery may take its time; credit cannot be used before, nor is
             // it wanted.
-            Outgoing::Message { .. } => address.waiting.is_empty() && consumer.backlog.is_empty(),
+            Outgoing::Message { .. } => address.treatment.waiting() == 0 && consumer.backlog.is_empty(),
             Outgoing::Aborted => false,
         };
         if done {
             consumer.drain = false;
             consumer.credit = 0;
             let (attachment, at) = (consumer.attachment, consumer.address);
-            address.set_unready(key, &mut self.consumers);
             self.mark_not_ready(at, key);
             links.drained(attachment);
-        } else if let Some(stored) = address.stored.as_mut() {
-            stored.drain_later(key);
+        } else if let Treatment::Queue(queue) = &mut address.treatment {
+            queue.drain_later(key);
         }
     }
 
@@ -369,7 +369,6 @@ impl Router {
             if !std::mem::replace(&mut consumer.halted, true) {
                 links.halted(attachment);
             }
-            self.addresses[address].set_unready(key, &mut self.consumers);
             self.mark_not_ready(address, key);
         }
         match consumer {
@@ -392,30 +391,36 @@ impl Router {
         let state = &mut self.addresses[address];
         state.stats.delivered -= 1;
         state.stats.bytes -= delivery.payload.len() as u64;
-        if state.declared.kind == AddressKind::Stream {
-            return self.reread(consumer, delivery.payload);
-        }
-        if let SettlementTarget::Queue(seq) = settlement {
-            if self.resume_later(address, consumer, seq) {
-                return;
+        match (&state.treatment, consumer) {
+            (Treatment::Anycast(_), _) if !state.consumers.is_empty() => {
+                let message = self.returned(settlement, address, delivery);
+                self.addresses.anycast_mut(address).waiting.push_returned(message);
+                self.update_back_pressure(message, links);
+                self.dispatch_waiting(address, links);
             }
-            return self.settle_in_queue(address, seq, &Outcome::Released, links);
+            (Treatment::Multicast(_), Some(key)) => {
+                let message = self.returned(settlement, address, delivery);
+                self.consumers[key].backlog.push_returned(message);
+                self.consumers[key].backlog_bytes += delivery.payload.len();
+            }
+            (Treatment::Anycast(_) | Treatment::Multicast(_), _) => self.lose(settlement, address, links),
+            (Treatment::Queue(_), _) => self.take_back_into_queue(address, consumer, settlement, links),
+            (Treatment::Stream(_), _) => self.reread(consumer, delivery.payload),
+            (Treatment::Topic(_) | Treatment::Closed, _) => debug_assert!(false, "it dispatches nothing"),
         }
-        if let SettlementTarget::Browsed(seq) = settlement {
-            return self.offer_again_to_browser(address, consumer, seq);
-        }
-        let anycast = state.declared.kind == AddressKind::Anycast;
-        if anycast && state.consumers.is_empty() || !anycast && consumer.is_none() {
-            return self.lose(settlement, address, links);
-        }
-        let message = self.returned(settlement, address, delivery);
-        if anycast {
-            self.addresses[address].waiting.push_returned(message);
-            self.update_back_pressure(message, links);
-            self.dispatch_waiting(address, links);
-        } else if let Some(key) = consumer {
-            self.consumers[key].backlog.push_returned(message);
-            self.consumers[key].backlog_bytes += delivery.payload.len();
+    }
+
+    /// The consumer gets nothing more for now.
+    pub(super) fn mark_not_ready(&mut self, at: Key, to: Key) {
+        match &mut self.addresses[at].treatment {
+            Treatment::Anycast(anycast) => anycast.set_unready(to, &mut self.consumers),
+            Treatment::Queue(queue) => {
+                if let Some(id) = self.consumers.get(to).and_then(|consumer| consumer.in_queue) {
+                    queue.opened.queue.set_credit(id, false);
+                }
+            }
+            // They look at their consumers when they have a message.
+            Treatment::Multicast(_) | Treatment::Topic(_) | Treatment::Stream(_) | Treatment::Closed => {}
         }
     }
 
@@ -466,14 +471,14 @@ impl Router {
         let state = &mut self.addresses[address];
         state.stats.delivered -= 1;
         state.stats.bytes -= delivery.payload.len() as u64;
-        if state.declared.kind == AddressKind::Multicast {
+        if let Treatment::Multicast(_) = state.treatment {
             let consumer = &mut self.consumers[key];
             consumer.backlog.push_returned(back);
             consumer.backlog_bytes += self.messages[back].bytes.len();
             return self.update_back_pressure(back, links);
         }
         message.forget_reader(key);
-        state.waiting.push_returned(back);
+        self.addresses.anycast_mut(address).waiting.push_returned(back);
         if let Some(producer) = self.producers.get_mut(message.producer) {
             message.untaken = 1;
             producer.waiting += 1;

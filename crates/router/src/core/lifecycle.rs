@@ -1,14 +1,13 @@
 //! Links that come and go, and addresses that are deleted.
 
 use enmasse_amqp::types::{Error, Fields, Outcome};
-use enmasse_journal::queue::Refused;
 
 use super::address::{Address, Consumer, Incoming, Outgoing, Producer};
 use super::arena::Key;
 use super::attachment::Occupant;
 use super::message::SettlementTarget;
 use super::outcome::{Retiring, token_of};
-use super::stored::{MessageSelection, refusal};
+use super::treatment::Treatment;
 use super::{
     AddressKey, AddressKind, AttachmentId, AttachmentRole, Consuming, Declared, Ending, Filter, Links, Resume, Router,
 };
@@ -74,30 +73,20 @@ impl Router {
         resume: Option<Box<Resume>>,
         links: &mut impl Links,
     ) {
-        let mut refused_attachment = None;
         let address = &mut self.addresses[at];
         let filters = address.consumers.iter().filter_map(|key| self.consumers[*key].filter.as_ref());
         producer.matching = filters.filter(|filter| producer.passes(filter)).count() as u32;
         // Its list of consumers is as old as can be.
         producer.audience_epoch = address.epoch.wrapping_sub(1);
-        if let Some(stored) = address.stored.as_mut() {
-            refused_attachment = stored.opened.queue.attach_producer().err().map(|refused| refusal(&refused));
-            producer.counted = refused_attachment.is_none();
-        } else if let Some(stream) = address.stream.as_mut() {
-            refused_attachment = stream.attach_producer().err();
-            producer.counted = refused_attachment.is_none();
-        }
-        if let Some(most) = address.topic.as_ref().map(|topic| topic.settings().limits.producers) {
-            let is_full = address.producers.len() >= most as usize;
-            refused_attachment = is_full.then(|| refusal(&Refused::Producers(most)));
-        }
-        let properties = address.stream.as_ref().map(|stream| stream.properties()).unwrap_or_default();
+        let admitted = address.treatment.attach_producer(address.producers.len());
+        producer.counted = admitted == Ok(true);
+        let properties = address.treatment.properties();
         let (attachment, open) = (producer.attachment, address.open_to(&producer));
         let anonymous = producer.anonymous;
         let key = self.producers.insert(producer);
         address.producers.push(key);
         self.attachments.set(attachment, Occupant::Producer(key));
-        if let Some(refused) = refused_attachment {
+        if let Err(refused) = admitted {
             return self.refuse_attachment(attachment, refused, links);
         }
         if let Some(resume) = resume {
@@ -125,30 +114,14 @@ impl Router {
         address.consumers.push(key);
         address.epoch = address.epoch.wrapping_add(1);
         self.attachments.set(attachment, Occupant::Consumer(key));
-        if let Some(stored) = address.stored.as_mut() {
-            let mut consuming = consuming;
-            let resume = consuming.resume.take();
-            match stored.attach(key, &consuming) {
-                Ok(id) => {
-                    let consumer = &mut self.consumers[key];
-                    (consumer.in_queue, consumer.selection) = (Some(id), MessageSelection::of(consuming));
-                }
-                Err(refused) => return self.refuse_attachment(attachment, refusal(&refused), links),
+        match &address.treatment {
+            Treatment::Queue(_) => self.attach_to_queue(at, key, consuming, links),
+            Treatment::Stream(_) => self.attach_to_stream(at, key, &consuming, filter, links),
+            Treatment::Anycast(_) | Treatment::Multicast(_) | Treatment::Topic(_) | Treatment::Closed => {
+                links.attached(attachment, Ok(Fields::new()));
+                self.audience_changed(at, filter.as_ref(), 1, links);
             }
-            if let Some(resume) = resume {
-                return self.resume_consumer(key, &resume, links);
-            }
-            return self.answer_subscriber(at, attachment, links);
         }
-        if let Some(stream) = address.stream.as_ref() {
-            match stream.attach(&consuming, filter, address.consumers.len() - 1) {
-                Ok(reading) => self.consumers[key].reading = Some(Box::new(reading)),
-                Err(refused) => return self.refuse_attachment(attachment, refused, links),
-            }
-            return links.attached(attachment, Ok(stream.properties()));
-        }
-        links.attached(attachment, Ok(Fields::new()));
-        self.audience_changed(at, filter.as_ref(), 1, links);
     }
 
     /// A consumer attached (`change` is 1) or detached (-1): producers that now have their first
@@ -222,10 +195,8 @@ impl Router {
         self.drop_assembly(key);
         let Some(producer) = self.producers.remove(key) else { return };
         let address = &mut self.addresses[producer.address];
-        match (address.stored.as_mut(), address.stream.as_mut()) {
-            (Some(stored), _) if producer.counted => stored.opened.queue.detach_producer(),
-            (_, Some(stream)) if producer.counted => stream.detach_producer(),
-            _ => {}
+        if producer.counted {
+            address.treatment.detach_producer();
         }
         address.producers.swap_remove(producer.place);
         if let Some(moved) = address.producers.get(producer.place) {
@@ -243,17 +214,17 @@ impl Router {
     fn detach_consumer(&mut self, key: Key, links: &mut impl Links) {
         self.end_selection(key);
         self.leave_stream(key);
-        if let Some(id) = self.consumers[key].in_queue {
-            self.leave_queue(self.consumers[key].address, id);
-        }
+        self.leave_queue(key);
         let consumer = &mut self.consumers[key];
         let (attachment, at, place) = (consumer.attachment, consumer.address, consumer.place);
         let filter = consumer.filter.take();
         let address = &mut self.addresses[at];
-        address.set_unready(key, &mut self.consumers);
+        address.treatment.set_unready(key, &mut self.consumers);
         address.consumers.swap_remove(place);
         address.epoch = address.epoch.wrapping_add(1);
-        address.overdue -= u32::from(self.consumers[key].is_overdue());
+        if let Treatment::Multicast(multicast) = &mut address.treatment {
+            multicast.overdue -= u32::from(self.consumers[key].is_overdue());
+        }
         if let Some(moved) = address.consumers.get(place) {
             self.consumers[*moved].place = place;
         }
@@ -263,14 +234,11 @@ impl Router {
             self.skip_copy(key, message, links);
         }
         self.consumers.remove(key);
-        if self.addresses[at].stored.is_some() {
-            return self.process(at, links);
-        }
-        if self.addresses[at].stream.is_some() {
-            return;
-        }
-        if self.addresses[at].consumers.is_empty() {
-            self.release_waiting(at, links);
+        match self.addresses[at].treatment {
+            Treatment::Queue(_) => return self.process(at, links),
+            Treatment::Stream(_) => return,
+            Treatment::Anycast(_) if self.addresses[at].consumers.is_empty() => self.release_waiting(at, links),
+            Treatment::Anycast(_) | Treatment::Multicast(_) | Treatment::Topic(_) | Treatment::Closed => {}
         }
         self.audience_changed(at, filter.as_ref(), -1, links);
     }
@@ -297,8 +265,12 @@ impl Router {
         self.by_key.remove(&key);
         self.damaged.forget(key);
         self.release_anonymous(at, links);
-        self.clear_queue(at);
-        self.clear_stream(at);
+        match std::mem::replace(&mut self.addresses[at].treatment, Treatment::Closed) {
+            Treatment::Queue(queue) => self.clear_queue(at, &queue),
+            Treatment::Stream(stream) => self.clear_stream(at, &stream),
+            // A topic has no messages; those of a direct address wait for their consumers.
+            direct => self.addresses[at].treatment = direct,
+        }
         let address = &self.addresses[at];
         let consumers: Vec<AttachmentId> =
             address.consumers.iter().map(|key| self.consumers[*key].attachment).collect();

@@ -159,14 +159,14 @@ impl DerefMut for Messages {
 
 /// Messages in the order they are to leave in.
 #[derive(Debug, Default)]
-pub(super) struct Queue {
+pub(super) struct Backlog {
     items: VecDeque<Key>,
     /// how many at the front returned from a consumer that had no room: the next to return goes
     /// behind them
     returned: usize,
 }
 
-impl Queue {
+impl Backlog {
     pub(super) fn len(&self) -> usize {
         self.items.len()
     }
@@ -233,14 +233,14 @@ mod tests {
         std::array::from_fn(|_| arena.insert(()))
     }
 
-    fn all(queue: &mut Queue) -> Vec<Key> {
+    fn all(queue: &mut Backlog) -> Vec<Key> {
         std::iter::from_fn(|| queue.pop_front()).collect()
     }
 
     #[test]
     fn what_returns_goes_to_the_front_in_its_own_order() {
         let [a, b, c, d] = keys();
-        let mut queue = Queue::default();
+        let mut queue = Backlog::default();
         queue.push_back(c);
         queue.push_back(d);
         queue.push_returned(a);
@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn what_leaves_again_makes_room_among_the_returned() {
         let [a, b, c, d] = keys();
-        let mut queue = Queue::default();
+        let mut queue = Backlog::default();
         queue.push_back(d);
         queue.push_returned(a);
         queue.push_returned(b);
@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn what_leaves_and_returns_twice_is_before_what_returned_once() {
         let [a, b, c, _] = keys();
-        let mut queue = Queue::default();
+        let mut queue = Backlog::default();
         queue.push_returned(a);
         queue.push_returned(b);
         queue.push_returned(c);
@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn a_queue_that_was_long_gives_its_memory_back() {
         let [a] = keys();
-        let mut queue = Queue::default();
+        let mut queue = Backlog::default();
         for _ in 0..=QUEUE_KEPT {
             queue.push_back(a);
         }

@@ -25,6 +25,7 @@ mod slow_consumers;
 mod stats;
 mod stored;
 mod stream;
+mod treatment;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -40,6 +41,7 @@ use outcome::{Join, Pending};
 use received::Received;
 use stored::{Bodies, Diverting, Journal, Operations, SUBSCRIPTION_KEYS, Transactions};
 use stream::Waiting;
+use treatment::Treatment;
 
 pub use address::{BACKLOG_BYTES, BACKLOG_MESSAGES};
 pub use attachment::{AttachmentId, AttachmentRole, Consuming, Filter, NoLocal, Origin};
@@ -275,10 +277,13 @@ impl Router {
     fn begin_delivery(&mut self, from: Key, arrival: &Arrival<'_>, links: &mut impl Links) {
         let address = &mut self.addresses[self.producers[from].address];
         address.stats.presettled += u64::from(arrival.settled);
-        match address.declared.kind {
-            AddressKind::Anycast => self.deliver_to_one(from, arrival, links),
-            AddressKind::Multicast => self.deliver_to_all(from, arrival, links),
-            AddressKind::Stored | AddressKind::Topic | AddressKind::Stream => self.deliver_whole(from, arrival, links),
+        match address.treatment {
+            Treatment::Anycast(_) => self.deliver_to_one(from, arrival, links),
+            Treatment::Multicast(_) => self.deliver_to_all(from, arrival, links),
+            Treatment::Queue(_) | Treatment::Topic(_) | Treatment::Stream(_) => {
+                self.deliver_whole(from, arrival, links);
+            }
+            Treatment::Closed => debug_assert!(false, "a stored address is opened before its first link"),
         }
     }
 
@@ -363,7 +368,7 @@ impl Router {
         AddressStats {
             producers: address.producers.len() as u32,
             consumers: address.consumers.len() as u32,
-            waiting: (address.waiting.len() + backlogs) as u64,
+            waiting: (address.treatment.waiting() + backlogs) as u64,
             ..address.stats
         }
     }

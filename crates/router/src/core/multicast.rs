@@ -13,6 +13,15 @@ use super::message::{Message, SettlementTarget};
 use super::outcome::Join;
 use super::{Arrival, Links, Router};
 
+/// The state of a multicast address.
+#[derive(Debug, Default)]
+pub(super) struct Multicast {
+    /// consumers that are overdue
+    pub(super) overdue: u32,
+    /// a check for slow consumers is scheduled
+    pub(super) watched: bool,
+}
+
 impl Router {
     /// A delivery begins.
     pub(super) fn deliver_to_all(&mut self, from: Key, arrival: &Arrival<'_>, links: &mut impl Links) {
@@ -57,7 +66,7 @@ impl Router {
         if audience.is_empty() {
             return SettlementTarget::Producer { attachment, delivery_id };
         }
-        let optional = match self.addresses[address].overdue {
+        let optional = match self.addresses.multicast(address).overdue {
             0 => 0,
             _ => audience.iter().filter(|key| self.consumers[**key].is_overdue()).count(),
         };

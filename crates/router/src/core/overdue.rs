@@ -115,7 +115,7 @@ impl Router {
             Some(since_ms) if now_ms >= since_ms + OVERDUE_PROBATION_MS => {
                 consumer.overdue_ms = None;
                 let at = consumer.address;
-                self.addresses[at].overdue -= 1;
+                self.addresses.multicast_mut(at).overdue -= 1;
                 due_ms
             }
             Some(_) => None,
@@ -146,7 +146,7 @@ impl Router {
     fn make_copies_optional(&mut self, to: Key, links: &mut impl Links) {
         let consumer = &self.consumers[to];
         let at = consumer.address;
-        self.addresses[at].overdue += 1;
+        self.addresses.multicast_mut(at).overdue += 1;
         let waiting = consumer.backlog.iter().map(|message| self.messages[message].settlement);
         let mut joins: Vec<Key> = waiting.filter_map(awaited).collect();
         for (key, _) in &self.consumers[to].copies.items {

@@ -7,7 +7,8 @@
 
 use super::address::{BACKLOG_BYTES, Incoming, Outgoing};
 use super::arena::Key;
-use super::{AddressKind, Arrival, Delivery, Links, Router};
+use super::treatment::Treatment;
+use super::{Arrival, Delivery, Links, Router};
 
 impl Router {
     /// A later part has come, or word that the delivery is void.
@@ -35,7 +36,10 @@ impl Router {
             for reader in &readers {
                 self.finish(*reader, key, links);
             }
-            self.watch(self.messages[key].address);
+            let at = self.messages[key].address;
+            if let Treatment::Multicast(_) = self.addresses[at].treatment {
+                self.watch(at);
+            }
             self.unref(key, links);
             for reader in readers.drain(..) {
                 self.dispatch_backlog(reader, links);
@@ -83,7 +87,7 @@ impl Router {
     fn drop_slow_consumers(&mut self, key: Key, grown: usize, links: &mut impl Links) {
         let message = &self.messages[key];
         let (address, settlement, end) = (message.address, message.settlement, message.end);
-        if message.bytes.is_empty() || self.addresses[address].declared.kind != AddressKind::Multicast {
+        if message.bytes.is_empty() || self.addresses.find_multicast(address).is_none() {
             return;
         }
         for reader in message.readers.clone() {
@@ -199,8 +203,10 @@ impl Router {
         let (address, settlement) = (message.address, message.settlement);
         let readers = std::mem::take(&mut message.readers);
         let bytes = message.end as usize;
-        if readers.is_empty() {
-            self.addresses[address].waiting.remove(key);
+        if let Treatment::Anycast(anycast) = &mut self.addresses[address].treatment
+            && readers.is_empty()
+        {
+            anycast.waiting.remove(key);
         }
         for reader in &readers {
             let consumer = &mut self.consumers[*reader];

@@ -40,9 +40,7 @@ impl Router {
         let key = address.declared.key;
         !address.producers.is_empty()
             || !address.consumers.is_empty()
-            || address.stream.is_some()
-            || address.topic.as_ref().is_some_and(|topic| topic.has_subscriptions())
-            || address.stored.as_ref().is_some_and(|stored| stored.is_used())
+            || address.treatment.is_used()
             || self.transactions.posts_to(key)
             || self.operations.concern(key)
     }

@@ -7,7 +7,7 @@
 
 use super::address::Outgoing;
 use super::arena::Key;
-use super::{AddressKind, Links, Router};
+use super::{Links, Router};
 
 /// How long a multicast consumer may take nothing before producers continue without it.
 pub const STALL_MS: u64 = 250;
@@ -16,17 +16,15 @@ impl Router {
     /// Copies were dispatched to consumers of a multicast address, or wait for them: schedules a
     /// check.
     pub(super) fn watch(&mut self, at: Key) {
-        let address = &mut self.addresses[at];
-        if address.declared.kind == AddressKind::Multicast && !address.watched {
-            address.watched = true;
+        if !std::mem::replace(&mut self.addresses.multicast_mut(at).watched, true) {
             let check_ms = self.now_ms + STALL_MS.min(self.settle_timeout_ms);
-            self.timers.insert((check_ms, address.declared.key), at);
+            self.timers.insert((check_ms, self.addresses[at].declared.key), at);
         }
     }
 
     /// Looks whether consumers of a multicast address have taken and settled something lately.
     pub(super) fn check_slow_consumers(&mut self, at: Key, links: &mut impl Links) {
-        self.addresses[at].watched = false;
+        self.addresses.multicast_mut(at).watched = false;
         let mut next_ms = None;
         for to in self.addresses[at].consumers.clone() {
             let Some(consumer) = self.consumers.get(to) else { continue };
@@ -40,10 +38,10 @@ impl Router {
             next_ms = earlier(next_ms, self.check_overdue(to, links));
         }
         if let Some(next_ms) = next_ms {
-            let address = &mut self.addresses[at];
-            address.watched = true;
+            self.addresses.multicast_mut(at).watched = true;
             // No later than this, for one that has nothing waiting yet.
-            self.timers.insert((next_ms.min(self.now_ms + STALL_MS), address.declared.key), at);
+            let check_ms = next_ms.min(self.now_ms + STALL_MS);
+            self.timers.insert((check_ms, self.addresses[at].declared.key), at);
         }
     }
 

@@ -7,6 +7,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use enmasse_journal::log::{self, Recent};
 use enmasse_journal::queue::RecordLocation;
 
+use super::super::treatment::Treatment;
 use super::super::{Links, Router};
 use super::memory::Memory;
 use super::reads::{Read, Retries};
@@ -324,10 +325,12 @@ impl Router {
         self.divert_fetched(links);
         for key in std::mem::take(&mut self.awaiting) {
             let Some(address) = self.addresses.get_mut(key) else { continue };
-            if let Some(stored) = address.stored.as_mut() {
-                stored.awaits = false;
-            } else if let Some(stream) = address.stream.as_mut() {
-                stream.awaits = false;
+            match &mut address.treatment {
+                Treatment::Queue(queue) => queue.awaits = false,
+                Treatment::Stream(stream) => stream.awaits = false,
+                Treatment::Anycast(_) | Treatment::Multicast(_) | Treatment::Topic(_) | Treatment::Closed => {
+                    debug_assert!(false, "it has no bodies");
+                }
             }
             self.process(key, links);
         }

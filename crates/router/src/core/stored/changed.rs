@@ -23,7 +23,7 @@ impl Router {
     /// A consumer has changed annotations: they go with the message from now on, also after a
     /// restart.
     pub(super) fn change_annotations(&mut self, at: Key, seq: Seq, more: &[(Symbol, Value)]) {
-        let Some(stored) = self.addresses[at].stored.as_mut() else { return };
+        let stored = self.addresses.queue_mut(at);
         let Some(item) = stored.opened.queue.get(seq) else { return };
         let mut annotations = stored.changed.get(&seq.0).map(|changed| changed.annotations.clone()).unwrap_or_default();
         merge(&mut annotations, more);

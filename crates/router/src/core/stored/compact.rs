@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 
 use super::super::arena::Key;
 use super::super::stream::CopiedBlock;
+use super::super::treatment::Treatment;
 use super::super::{Links, Router};
 
 /// Messages written again in one batch, and their bytes: no more than one commit of the journal, or
@@ -62,7 +63,7 @@ impl Router {
         let mut share: Share = HashMap::with_capacity(SHARE);
         let mut bytes = 0;
         for (key, address) in self.addresses.iter() {
-            let Some(stored) = address.stored.as_ref() else { continue };
+            let Treatment::Queue(stored) = &address.treatment else { continue };
             let Some(log) = stored.opened.log else { continue };
             let queue = &stored.opened.queue;
             let here = queue.iter(Seq(0)).filter(|item| item.place.segment == segment && item.place.len > 0);
@@ -124,7 +125,7 @@ impl Router {
 
     /// A queue still has a message where it lay when its copy was planned.
     fn stays_at(&self, copy: &CopiedMessage) -> bool {
-        let queue = self.addresses.get(copy.planned.at).and_then(|address| address.stored.as_ref());
+        let queue = self.addresses.find_queue(copy.planned.at);
         let item = queue.and_then(|stored| stored.opened.queue.get(copy.planned.seq));
         item.is_some_and(|item| item.place == copy.from && item.state != State::Leaving)
     }
@@ -143,7 +144,7 @@ impl Router {
         };
         for CopiedMessage { number, planned, from } in copied {
             let Some(place) = batch.and_then(|batch| batch.copied(number, planned.log)) else { continue };
-            let stored = self.addresses.get_mut(planned.at).and_then(|address| address.stored.as_mut());
+            let stored = self.addresses.find_queue_mut(planned.at);
             let Some(stored) = stored else {
                 // The record that drops its queue covers both places, and has freed the old one.
                 freed.add(place);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::super::arena::Key;
+use super::super::treatment::Treatment;
 use super::super::{AddressKey, Router};
 
 /// Reports of one address that wait; the last one counts all further messages.
@@ -80,9 +81,10 @@ impl Router {
         let address = &mut self.addresses[at];
         address.stats.damaged += count;
         // A subscription that is not declared is known by its topic.
-        let undeclared = address.stored.as_ref().filter(|stored| stored.is_undeclared());
-        let topic = undeclared.and_then(|stored| stored.subscription.as_ref()?.topic);
-        let address = topic.unwrap_or(address.declared.key);
+        let address = match &address.treatment {
+            Treatment::Queue(queue) if queue.is_undeclared() => queue.topic().unwrap_or(address.declared.key),
+            _ => address.declared.key,
+        };
         self.damaged.add(address, name, partition, message, count);
     }
 

@@ -11,11 +11,11 @@ use enmasse_amqp::types::{Error, Outcome, condition};
 use enmasse_journal::log::{Freed, Refused, Removal};
 use enmasse_journal::queue::{self, Admission, Effect, RecordLocation, Seq};
 
-use super::super::address::Address;
 use super::super::arena::Key;
 use super::super::message::SettlementTarget;
 use super::super::outcome::Retiring;
 use super::super::stream::{MemoryBlock, PartitionIdentity};
+use super::super::treatment::Treatment;
 use super::super::{AddressKey, Links, Router, TransactionId};
 use super::incoming::{address_deleted, refused};
 use super::journal::{Commit, Completion, Queues, not_stored};
@@ -102,7 +102,7 @@ impl Router {
         let posted = transaction.postings.iter().filter_map(|posting| self.by_key.get(&posting.address).copied());
         let pending = |it: &Retirement| self.pending.get(Key::unpack(it.token)).map(|pending| pending.address);
         let mut addresses = posted.chain(transaction.retirements.iter().filter_map(pending));
-        addresses.any(|at| self.addresses.get(at).is_some_and(Address::is_on_disk))
+        addresses.any(|at| self.addresses.get(at).is_some_and(|address| address.treatment.is_on_disk()))
     }
 
     fn await_commit(&mut self, id: TransactionId, links: &mut impl Links) {
@@ -121,8 +121,8 @@ impl Router {
     fn may_begin(&self, id: TransactionId) -> bool {
         let partitions = self.transactions.open.get(&id).into_iter().flat_map(|transaction| &transaction.partitions);
         let is_busy = |(key, number): &(AddressKey, u32)| {
-            let address = self.by_key.get(key).and_then(|at| self.addresses.get(*at));
-            address.and_then(|address| address.stream.as_ref()).is_some_and(|stream| stream.is_under_way(*number))
+            let stream = self.by_key.get(key).and_then(|at| self.addresses.find_stream(*at));
+            stream.is_some_and(|stream| stream.is_under_way(*number))
         };
         let busy = partitions.into_iter().any(is_busy);
         !(busy || self.journal.is_compacting() || self.transactions.compaction.is_some())
@@ -215,7 +215,7 @@ impl Router {
     /// The number in the log of a partition that has gathered something for it.
     fn gathered_for_log(&self, partitions: &BTreeSet<(Key, u32)>) -> Option<u32> {
         let gathered = |(at, number): &(Key, u32)| {
-            let stream = self.addresses.get(*at).and_then(|address| address.stream.as_ref());
+            let stream = self.addresses.find_stream(*at);
             stream.and_then(|stream| stream.gathered_for_log(*number))
         };
         partitions.iter().find_map(gathered)
@@ -251,30 +251,31 @@ impl Router {
     /// `firsts`: of each queue the number from which on all its messages are of this transaction.
     fn offer_one<'a>(&mut self, posting: &'a Posting, firsts: &mut BTreeMap<Key, Seq>) -> Result<Offered<'a>, Error> {
         let at = self.by_key.get(&posting.address).copied();
-        let at = at.filter(|at| {
-            let address = &self.addresses[*at];
-            if posting.place.is_some() { address.stream.is_some() } else { address.takes_messages() }
-        });
         let at = at.ok_or_else(address_deleted)?;
-        if let Some(place) = posting.place {
-            let place = self.offer_to_stream(at, place)?.then_some(place);
-            return Ok(Offered { posting, at, posted: Posted::default(), place });
+        match (&self.addresses[at].treatment, posting.place) {
+            (Treatment::Stream(_), Some(place)) => {
+                let place = self.offer_to_stream(at, place)?.then_some(place);
+                Ok(Offered { posting, at, posted: Posted::default(), place })
+            }
+            (Treatment::Topic(_), None) => {
+                let audience = self.audience_named(at, posting.name.as_deref(), posting.origin.as_deref());
+                let posted = self.post(&audience, &posting.head, &posting.body).map_err(refused)?;
+                self.addresses[at].stats.dropped += u64::from(posted.is_unwanted());
+                Ok(Offered { posting, at, posted, place: None })
+            }
+            (Treatment::Queue(_), None) => {
+                let posted = self.offer_to_queue(at, posting, firsts)?;
+                Ok(Offered { posting, at, posted, place: None })
+            }
+            // The address of that key was deleted, and opened again as something else.
+            _ => Err(address_deleted()),
         }
-        let posted = if self.addresses[at].topic.is_some() {
-            let audience = self.audience_named(at, posting.name.as_deref(), posting.origin.as_deref());
-            let posted = self.post(&audience, &posting.head, &posting.body).map_err(refused)?;
-            self.addresses[at].stats.dropped += u64::from(posted.is_unwanted());
-            posted
-        } else {
-            self.offer_to_queue(at, posting, firsts)?
-        };
-        Ok(Offered { posting, at, posted, place: None })
     }
 
     fn offer_to_queue(&mut self, at: Key, posting: &Posting, firsts: &mut BTreeMap<Key, Seq>) -> Result<Posted, Error> {
         let now_ms = self.now_ms;
         let mut posted = Posted::default();
-        let Some(stored) = self.addresses[at].stored.as_mut() else { return Ok(posted) };
+        let stored = self.addresses.queue_mut(at);
         if let Some(error) = stored.beyond_budget(posting.body.len()) {
             return Err(error);
         }
@@ -299,12 +300,8 @@ impl Router {
         let Some(transaction) = self.transactions.open.get(&id) else { return leaving };
         for retirement in transaction.retirements.iter().filter(|one| *one.outcome == Outcome::Accepted) {
             let Some(pending) = self.pending.get(Key::unpack(retirement.token)) else { continue };
-            let (SettlementTarget::Queue(seq), Some(stored)) =
-                (pending.settlement, &self.addresses[pending.address].stored)
-            else {
-                continue;
-            };
-            if let Some(item) = stored.opened.queue.get(seq) {
+            let SettlementTarget::Queue(seq) = pending.settlement else { continue };
+            if let Some(item) = self.addresses.queue(pending.address).opened.queue.get(seq) {
                 let (messages, bytes) = leaving.entry(pending.address).or_default();
                 *messages += 1;
                 *bytes += u64::from(item.size_bytes);
@@ -320,7 +317,7 @@ impl Router {
     fn overfull(&self, posted: &Posted, leaving: &Leaving) -> Option<String> {
         let on_disk = posted.disk.iter().map(|(at, ..)| *at);
         let queues = on_disk.chain(posted.memory.iter().map(|(at, _)| *at));
-        let mut queues = queues.filter_map(|at| Some((at, self.addresses[at].stored.as_ref()?)));
+        let mut queues = queues.map(|at| (at, self.addresses.queue(at)));
         let (_, full) = queues.find(|(at, stored)| {
             let leaving = leaving.get(at).copied().unwrap_or_default();
             !stored.is_link_scoped() && stored.opened.queue.is_overfull(leaving)
@@ -335,7 +332,7 @@ impl Router {
 
     /// A message that was offered will not be stored.
     fn withdraw(&mut self, at: Key, seq: Seq) {
-        if let Some(stored) = self.addresses.get_mut(at).and_then(|address| address.stored.as_mut()) {
+        if let Some(stored) = self.addresses.find_queue_mut(at) {
             stored.opened.queue.withdraw(seq);
         }
     }
@@ -350,7 +347,7 @@ impl Router {
         for retirement in transaction.retirements.iter_mut().filter(accepted) {
             let Some(pending) = self.pending.get(Key::unpack(retirement.token)) else { continue };
             let SettlementTarget::Queue(seq) = pending.settlement else { continue };
-            let Some(stored) = self.addresses[pending.address].stored.as_ref() else { continue };
+            let stored = self.addresses.queue(pending.address);
             if let (Some(log), Some(item)) = (stored.opened.log, stored.opened.queue.get(seq)) {
                 removals.entry(log).or_insert_with(|| Removal::new(log)).add(item.id.0, item.place);
                 retirement.logged = Some(item.place);
@@ -451,7 +448,7 @@ impl Router {
 
     /// A message of an in-memory queue becomes available.
     fn end_posting(&mut self, at: Key, seq: Seq, place: RecordLocation, links: &mut impl Links) {
-        let Some(stored) = self.addresses.get_mut(at).and_then(|address| address.stored.as_mut()) else {
+        let Some(stored) = self.addresses.find_queue_mut(at) else {
             // The queue was deleted in the meantime.
             return self.bodies.free(place);
         };
@@ -475,7 +472,7 @@ impl Router {
         let (at, now_ms) = (pending.address, self.now_ms);
         let SettlementTarget::Queue(seq) = pending.settlement else { return };
         self.release_hold(at, seq);
-        let Some(stored) = self.addresses[at].stored.as_mut() else { return };
+        let stored = self.addresses.queue_mut(at);
         let mut removed = None;
         stored.opened.queue.settle(now_ms, seq, queue::ConsumerOutcome::Accepted, &mut |effect| {
             if let Effect::Remove { item, .. } = effect {
@@ -506,7 +503,7 @@ impl Router {
                 Retiring::No => {}
                 Retiring::LetGo(verdict) => self.outcome(*token, &verdict.outcome(), links),
                 Retiring::Held => {
-                    let stored = self.addresses.get_mut(at).and_then(|address| address.stored.as_mut());
+                    let stored = self.addresses.find_queue_mut(at);
                     if let (SettlementTarget::Queue(seq), Some(stored)) = (settlement, stored) {
                         stored.opened.queue.unretire(seq);
                     }

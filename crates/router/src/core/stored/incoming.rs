@@ -9,6 +9,7 @@ use super::super::arena::Key;
 use super::super::message::SettlementTarget;
 use super::super::outcome::Join;
 use super::super::received::{Account, share_used_up};
+use super::super::treatment::Treatment;
 use super::super::{Arrival, AttachmentId, Links, Router, TransactionId};
 use super::journal::{Commit, Completion};
 
@@ -16,7 +17,7 @@ use super::journal::{Commit, Completion};
 #[derive(Clone, Copy, Debug)]
 pub(in crate::core) struct Arriving {
     pub(in crate::core) settlement: SettlementTarget,
-    message_format: u32,
+    pub(super) message_format: u32,
     /// its transaction
     pub(super) transaction: Option<TransactionId>,
 }
@@ -25,6 +26,15 @@ impl Arriving {
     /// The same message outside of any transaction.
     pub(super) fn without_transaction(&self) -> Self {
         Self { transaction: None, ..*self }
+    }
+
+    pub(in crate::core) fn is_posting(&self) -> bool {
+        self.transaction.is_some()
+    }
+
+    /// The envelope of its message.
+    pub(in crate::core) fn read<'a>(&self, body: &'a [u8]) -> Result<Envelope<'a>, Error> {
+        read(self.message_format, body)
     }
 
     /// It is a message of the standard's format and part of no transaction.
@@ -186,7 +196,7 @@ impl Router {
     fn gather(&mut self, from: Key, mut assembly: Assembly, arrival: &Arrival<'_>, links: &mut impl Links) {
         let bytes = assembly.bytes.len() + arrival.payload.len();
         let address = &self.addresses[self.producers[from].address];
-        let (account, message_bytes) = (address.account, address.message_bytes());
+        let (account, message_bytes) = (address.account, address.treatment.message_bytes());
         let refusal = if bytes > message_bytes as usize {
             Some(refused(Refusal::MessageSize(message_bytes)))
         } else if !self.received.may_hold(account, bytes) {
@@ -240,13 +250,14 @@ impl Router {
     pub(in crate::core) fn pending_duplicates_of(&mut self, at: Key) -> Vec<SettlementTarget> {
         self.uncount_waiting(at);
         let address = &mut self.addresses[at];
-        let of_queue = address.stored.iter_mut().flat_map(|stored| {
-            stored.pending_duplicates.drain().flat_map(|(_, pending_duplicates)| pending_duplicates)
-        });
-        let mut settlement: Vec<SettlementTarget> =
-            of_queue.map(|pending_duplicate| pending_duplicate.settlement).collect();
-        settlement.extend(address.stream.iter_mut().flat_map(|stream| stream.take_settlements()));
-        settlement
+        match &mut address.treatment {
+            Treatment::Queue(queue) => {
+                let pending_duplicates = queue.pending_duplicates.drain().flat_map(|(_, duplicates)| duplicates);
+                pending_duplicates.map(|pending_duplicate| pending_duplicate.settlement).collect()
+            }
+            Treatment::Stream(stream) => stream.take_settlements(),
+            Treatment::Anycast(_) | Treatment::Multicast(_) | Treatment::Topic(_) | Treatment::Closed => Vec::new(),
+        }
     }
 
     /// Refuses a message, and all later ones of a numbered producer until its link attaches again.
@@ -269,24 +280,24 @@ impl Router {
             let what = "an earlier message of this numbered producer was rejected: attach the link again";
             return self.refuse(from, arriving, Error::new(condition::PRECONDITION_FAILED, what), links);
         }
+        match self.addresses[self.producers[from].address].treatment {
+            Treatment::Queue(_) => self.take_into_queue(from, arriving, body, links),
+            Treatment::Topic(_) => self.take_into_topic(from, arriving, body, links),
+            Treatment::Stream(_) => self.take_into_stream(from, arriving, body, links),
+            Treatment::Anycast(_) | Treatment::Multicast(_) | Treatment::Closed => {
+                debug_assert!(false, "it takes no whole messages");
+            }
+        }
+    }
+
+    #[inline]
+    fn take_into_queue(&mut self, from: Key, arriving: &Arriving, body: &[u8], links: &mut impl Links) {
         if self.keep_plain(from, arriving, body, links) {
             return;
         }
-        if self.addresses[self.producers[from].address].stream.is_some() {
-            return match &read(arriving.message_format, body) {
-                Ok(envelope) if arriving.transaction.is_some() => {
-                    self.add_stream_posting(from, arriving, envelope, body, links);
-                }
-                Ok(envelope) => self.take_into_stream(from, arriving, envelope, body, links),
-                Err(error) => self.refuse(from, arriving, error.clone(), links),
-            };
-        }
         // The facts of a message are used in place: they are too large to move.
-        match &self.head(from, arriving.message_format, body) {
+        match &self.head_for_queue(from, arriving.message_format, body) {
             Ok(head) if arriving.transaction.is_some() => self.add_posting(from, arriving, (head, None, body), links),
-            Ok(head) if self.addresses[self.producers[from].address].topic.is_some() => {
-                self.publish(from, arriving, head, body, links);
-            }
             Ok(head) => self.offer(from, arriving, head, body, links),
             Err(error) => self.refuse(from, arriving, error.clone(), links),
         }
@@ -295,14 +306,14 @@ impl Router {
     #[inline]
     fn offer(&mut self, from: Key, arriving: &Arriving, head: &Head, body: &[u8], links: &mut impl Links) {
         let (at, settlement, now_ms) = (self.producers[from].address, arriving.settlement, self.now_ms);
-        let Some(stored) = self.addresses[at].stored.as_mut() else { return };
+        let stored = self.addresses.queue_mut(at);
         if let Some(error) = stored.beyond_budget(body.len()) {
             return self.refuse(from, arriving, error, links);
         }
         match &stored.opened.queue.offer(now_ms, head) {
             Admission::Store(admitted) => self.keep(from, settlement, admitted, body, links),
             Admission::Duplicate { of: Some(original) } if settlement != SettlementTarget::Nothing => {
-                let Some(stored) = self.addresses[at].stored.as_mut() else { return };
+                let stored = self.addresses.queue_mut(at);
                 // Its original may still be refused: a message accepted before could be lost.
                 stored
                     .pending_duplicates
@@ -327,7 +338,7 @@ impl Router {
         outcome: &Outcome,
         links: &mut impl Links,
     ) {
-        let stored = self.addresses.get_mut(at).and_then(|address| address.stored.as_mut());
+        let stored = self.addresses.find_queue_mut(at);
         let Some(stored) = stored.filter(|stored| !stored.pending_duplicates.is_empty()) else { return };
         for pending_duplicate in stored.pending_duplicates.remove(&original.0).unwrap_or_default() {
             self.answer_pending_duplicate(at, &pending_duplicate, outcome, links);
@@ -359,7 +370,7 @@ impl Router {
         links: &mut impl Links,
     ) {
         let at = self.producers[from].address;
-        let Some(stored) = self.addresses[at].stored.as_mut() else { return };
+        let stored = self.addresses.queue_mut(at);
         let Some(log) = stored.opened.log else {
             let place = self.bodies.put(body, 1);
             let effects = &mut self.effects;
@@ -396,15 +407,15 @@ impl Router {
 
     /// The properties of a message that the queue needs.
     #[inline]
-    pub(super) fn head(&self, from: Key, message_format: u32, body: &[u8]) -> Result<Head, Error> {
+    fn head_for_queue(&self, from: Key, message_format: u32, body: &[u8]) -> Result<Head, Error> {
         let envelope = &read(message_format, body)?;
         let producer = &self.producers[from];
         let mut head = self.head_of_envelope(envelope, body.len(), producer.producer_name.as_deref());
-        let stored = self.addresses[producer.address].stored.as_ref();
-        if stored.is_none_or(|stored| stored.opened.queue.settings().duplicates.is_some()) {
+        let opened = &self.addresses.queue(producer.address).opened;
+        if opened.queue.settings().duplicates.is_some() {
             head.message_id = envelope.message_id.map(|id| self.digests.long(id));
         }
-        if let Some(property) = stored.and_then(|stored| stored.opened.last_value_key.as_deref()) {
+        if let Some(property) = opened.last_value_key.as_deref() {
             head.key = self.digests.property(body, property);
         }
         Ok(head)
@@ -448,7 +459,7 @@ fn not_transactional() -> Error {
 
 /// Reads the envelope of a message.
 #[inline]
-fn read(message_format: u32, body: &[u8]) -> Result<Envelope<'_>, Error> {
+pub(super) fn read(message_format: u32, body: &[u8]) -> Result<Envelope<'_>, Error> {
     if message_format != 0 {
         let what = format!("message-format {message_format} cannot be stored: use 0, the format of AMQP (3.2)");
         return Err(Error::new(condition::NOT_IMPLEMENTED, what));

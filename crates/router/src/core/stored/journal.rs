@@ -587,7 +587,7 @@ impl Router {
     }
 
     fn commit(&mut self, commit: &Commit, place: enmasse_journal::queue::RecordLocation, links: &mut impl Links) {
-        let stored = self.addresses.get(commit.at).and_then(|address| address.stored.as_ref());
+        let stored = self.addresses.find_queue(commit.at);
         if let Some(stored) = stored.filter(|stored| stored.opened.queue.is_behind_gap(commit.seq)) {
             if let Some(log) = stored.opened.log {
                 self.journal.remove_at(log, commit.seq.0, place);
@@ -597,7 +597,7 @@ impl Router {
         self.free_window(&commit.completion, links);
         self.left_deleted(&commit.completion);
         if let Some((from, seq)) = commit.completion.from
-            && let Some(stored) = self.addresses.get_mut(from).and_then(|address| address.stored.as_mut())
+            && let Some(stored) = self.addresses.find_queue_mut(from)
         {
             let changed = stored.changed.remove(&seq.0);
             match (stored.opened.queue.left(seq), stored.opened.log) {
@@ -610,7 +610,7 @@ impl Router {
                 (None, _) => {}
             }
         }
-        if let Some(stored) = self.addresses.get_mut(commit.at).and_then(|address| address.stored.as_mut()) {
+        if let Some(stored) = self.addresses.find_queue_mut(commit.at) {
             let mut effects = std::mem::take(&mut self.effects);
             stored.opened.queue.committed(commit.seq, place, &mut |effect| effects.push(effect));
             self.effects = effects;
@@ -634,11 +634,11 @@ impl Router {
             self.journal.forget_misplaced(place);
         }
         if let Some((from, seq)) = commit.completion.from
-            && let Some(stored) = self.addresses.get_mut(from).and_then(|address| address.stored.as_mut())
+            && let Some(stored) = self.addresses.find_queue_mut(from)
         {
             stored.opened.queue.stay(seq);
         }
-        if let Some(stored) = self.addresses.get_mut(commit.at).and_then(|address| address.stored.as_mut()) {
+        if let Some(stored) = self.addresses.find_queue_mut(commit.at) {
             stored.opened.queue.withdraw(commit.seq);
             self.mark_dirty(commit.at);
         }

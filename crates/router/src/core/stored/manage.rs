@@ -14,11 +14,12 @@ use enmasse_journal::queue::{self, Effect, Item, RecordLocation, Seq, Slice, Sta
 
 use super::super::arena::Key;
 use super::super::message::SettlementTarget;
+use super::super::treatment::Treatment;
 use super::super::{AddressKey, Links, Router};
 use super::fence::Notice;
 use super::journal::Completion;
 use super::settling::{DEAD_LETTER, ORIGIN};
-use super::{Bodies, Stored};
+use super::{Bodies, Queue};
 
 /// Messages examined in one turn.
 const TURN_MESSAGES: usize = 1000;
@@ -246,7 +247,7 @@ impl Router {
     /// Begins an operation; [`Router::take_operated`] has its answer after some turns.
     pub fn operate(&mut self, operation: Operation) {
         let at = self.by_key.get(&operation.address).copied();
-        let stored = at.and_then(|at| Some((at, self.addresses[at].stored.as_ref()?)));
+        let stored = at.and_then(|at| Some((at, self.addresses.find_queue(at)?)));
         let Some((at, stored)) = stored else {
             let done = Operated { failed: Some(Failed::Missing), ..Operated::default() };
             return self.operations.ended.push((operation.id, done));
@@ -285,7 +286,7 @@ impl Router {
         }
         let compacting = self.journal.is_compacting();
         for mut running in std::mem::take(&mut self.operations.running) {
-            if self.addresses.get(running.at).is_none_or(|address| address.stored.is_none()) {
+            if self.addresses.find_queue(running.at).is_none() {
                 running.fail(Failed::Missing);
                 running.open = 0;
             } else if !running.over && running.is_due(compacting) {
@@ -332,7 +333,7 @@ impl Router {
 
     /// Examines up to `share` messages; returns at how many.
     fn examine(&mut self, running: &mut Running, share: usize, budget: &mut u64, links: &mut impl Links) -> usize {
-        let Some(stored) = self.addresses[running.at].stored.as_mut() else { return share };
+        let stored = self.addresses.queue_mut(running.at);
         let on_disk = stored.opened.log.is_some();
         let slice = running.operation.slice(running.from, running.until, share);
         let (bodies, mut matched, mut effects) = (&self.bodies, Vec::new(), Vec::new());
@@ -368,7 +369,7 @@ impl Router {
         let (at, dry_run) = (running.at, running.operation.dry_run);
         match running.operation.work {
             Work::Peek(bytes_max) => {
-                let Some(stored) = self.addresses[at].stored.as_ref() else { return };
+                let stored = self.addresses.queue(at);
                 running.done.found.extend(matched.iter().map(|item| show(stored, &self.bodies, item, bytes_max)));
             }
             Work::Purge => {
@@ -398,18 +399,20 @@ impl Router {
         }
         running.done.messages -= 1;
         running.done.bytes -= u64::from(item.size_bytes);
-        if let Some(stored) = self.addresses[running.at].stored.as_mut() {
-            stored.opened.queue.stay(item.seq);
-        }
+        let stored = self.addresses.queue_mut(running.at);
+        stored.opened.queue.stay(item.seq);
     }
 
     /// Producers to an address wait: it is full, or one of its subscriptions that stay is.
     fn makes_wait(&self, at: Key) -> bool {
-        let stored = |at: Key| self.addresses[at].stored.as_ref();
-        let is_waited_for = |at: Key| stored(at).is_some_and(|stored| !stored.open && !stored.is_link_scoped());
-        match self.addresses[at].topic.as_ref() {
-            Some(topic) => !topic.is_open() && topic.subscriptions.iter().any(|key| is_waited_for(*key)),
-            None => is_waited_for(at),
+        let is_waited_for = |queue: &Queue| !queue.open && !queue.is_link_scoped();
+        match &self.addresses[at].treatment {
+            Treatment::Queue(queue) => is_waited_for(queue),
+            Treatment::Topic(topic) => {
+                let mut subscriptions = topic.subscriptions.iter();
+                !topic.is_open() && subscriptions.any(|key| is_waited_for(self.addresses.queue(*key)))
+            }
+            Treatment::Anycast(_) | Treatment::Multicast(_) | Treatment::Stream(_) | Treatment::Closed => false,
         }
     }
 
@@ -422,11 +425,11 @@ impl Router {
         let takes = !matches!(running.operation.work, Work::Copy(_));
         let redrives = matches!(running.operation.work, Work::Redrive(_));
         let at = running.at;
-        let Some(stored) = self.addresses[at].stored.as_ref() else { return Err(None) };
+        let stored = self.addresses.queue(at);
         let from_log = stored.opened.log;
         let body = self.bodies.get(item.place, from_log.is_some()).unwrap_or_default();
         let target = running.operation.target(body).and_then(|name| self.by_key.get(&name).copied());
-        let is_open = |target: &Key| self.addresses[*target].takes_messages() && !self.is_sealed(*target);
+        let is_open = |target: &Key| self.addresses[*target].treatment.takes_messages() && !self.is_sealed(*target);
         let Some(target) = target.filter(is_open) else {
             return Err(Some(Failed::NoTarget));
         };
@@ -460,7 +463,7 @@ impl Router {
     /// An operation that removed messages is answered when that is on disk: an answered removal
     /// survives a crash.
     fn await_removals(&mut self, running: &mut Running) {
-        let stored = self.addresses.get(running.at).and_then(|address| address.stored.as_ref());
+        let stored = self.addresses.find_queue(running.at);
         let on_disk = stored.is_some_and(|stored| stored.opened.log.is_some());
         if std::mem::take(&mut running.removed) && on_disk {
             running.open += 1;
@@ -495,7 +498,7 @@ impl Router {
 
     /// Asks the disk for a message and for those behind it.
     fn read_ahead(&mut self, running: &mut Running, first: Item) {
-        let Some(stored) = self.addresses[running.at].stored.as_ref() else { return };
+        let stored = self.addresses.queue(running.at);
         let on_disk = stored.opened.log.is_some();
         let (mut left, mut ahead) = (READ_AHEAD_BYTES, Vec::new());
         running.ahead.drain(..).for_each(|place| self.bodies.release_body(place));
@@ -524,7 +527,7 @@ fn found_bytes(done: &Operated) -> u64 {
 }
 
 /// A message as a consumer would get it.
-fn encoded(stored: &Stored, item: &Item, body: &[u8], now_ms: u64, anew: bool) -> Vec<u8> {
+fn encoded(stored: &Queue, item: &Item, body: &[u8], now_ms: u64, anew: bool) -> Vec<u8> {
     let left = item.expires.map(|at| u32::try_from(at.saturating_sub(now_ms)).unwrap_or(u32::MAX));
     let annotations: Option<&Fields> = stored.changed.get(&item.seq.0).map(|changed| &changed.annotations);
     let delivery_count = if anew { 0 } else { u32::from(item.failures) };
@@ -535,7 +538,7 @@ fn encoded(stored: &Stored, item: &Item, body: &[u8], now_ms: u64, anew: bool) -
     changed
 }
 
-fn show(stored: &Stored, bodies: &Bodies, item: &Item, bytes_max: u32) -> ExaminedMessage {
+fn show(stored: &Queue, bodies: &Bodies, item: &Item, bytes_max: u32) -> ExaminedMessage {
     let body = bodies.get(item.place, stored.opened.log.is_some());
     let is_shown = item.size_bytes <= bytes_max && body.is_some();
     let body = body.unwrap_or_default();

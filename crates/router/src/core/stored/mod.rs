@@ -41,7 +41,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use enmasse_amqp::types::{Error, condition};
 use enmasse_journal::queue::{Consume, ConsumerId, Effect, Item, QueueStats, Refused, Seq, Settings, Sharing, State};
 
+use super::address::Consumer;
 use super::arena::Key;
+use super::treatment::Treatment;
 use super::{AddressKey, AttachmentId, Consuming, Declared, Links, Router};
 
 pub(super) use bodies::Bodies;
@@ -72,9 +74,9 @@ pub(super) use topic::Topic;
 pub(super) use transactions::Transactions;
 pub use transactions::{TRANSACTION_MESSAGES, TransactionId, rolled_back};
 
-/// The stored side of an address.
+/// The state of a queue.
 #[derive(Debug)]
-pub(super) struct Stored {
+pub(super) struct Queue {
     pub(super) opened: OpenQueue,
     /// messages taken out in their order, the first of which has its body still on disk
     fetching: VecDeque<Fetching>,
@@ -137,7 +139,7 @@ struct Fetching {
     hold: u64,
 }
 
-impl Stored {
+impl Queue {
     fn new(mut opened: OpenQueue) -> Self {
         let changed = std::mem::take(&mut opened.changed);
         let subscription = opened.subscription.take();
@@ -163,7 +165,7 @@ impl Stored {
     }
 }
 
-impl Stored {
+impl Queue {
     /// It has messages, or links that may be resumed.
     pub(super) fn is_used(&self) -> bool {
         !self.opened.queue.is_empty() || !self.resuming.is_empty()
@@ -213,7 +215,7 @@ impl Router {
     /// A stored address lives here from now on. One that is known by that key keeps its messages.
     pub fn open_queue(&mut self, declared: Declared, mut opened: OpenQueue, links: &mut impl Links) {
         let key = self.address(declared);
-        if self.addresses[key].stored.is_some() {
+        if self.addresses.find_queue(key).is_some() {
             return;
         }
         let (effects, damaged) = (std::mem::take(&mut opened.effects), std::mem::take(&mut opened.damaged));
@@ -223,7 +225,7 @@ impl Router {
             self.journal.join(log, declared.space);
         }
         opened.resuming.begin(self.now_ms);
-        self.addresses[key].stored = Some(Box::new(Stored::new(opened)));
+        self.addresses[key].treatment = Treatment::Queue(Box::new(Queue::new(opened)));
         for (first, count) in lost {
             self.count_lost(key, &name, None, first, count);
         }
@@ -241,6 +243,23 @@ impl Router {
         self.join_topic(key, links);
     }
 
+    /// A consumer attaches to a queue, unless that refuses it.
+    pub(super) fn attach_to_queue(&mut self, at: Key, key: Key, mut consuming: Consuming, links: &mut impl Links) {
+        let resume = consuming.resume.take();
+        let attachment = self.consumers[key].attachment;
+        match self.addresses.queue_mut(at).attach(key, &consuming) {
+            Ok(id) => {
+                let consumer = &mut self.consumers[key];
+                (consumer.in_queue, consumer.selection) = (Some(id), MessageSelection::of(consuming));
+            }
+            Err(refused) => return self.refuse_attachment(attachment, refusal(&refused), links),
+        }
+        match resume {
+            Some(resume) => self.resume_consumer(key, &resume, links),
+            None => self.answer_subscriber(at, attachment, links),
+        }
+    }
+
     /// The settings of a stored address change.
     pub fn reconfigure_queue(
         &mut self,
@@ -252,7 +271,7 @@ impl Router {
         links: &mut impl Links,
     ) {
         let Some(key) = self.by_key.get(&key).copied() else { return };
-        let Some(stored) = self.addresses[key].stored.as_mut() else { return };
+        let Some(stored) = self.addresses.find_queue_mut(key) else { return };
         stored.opened.queue.reconfigure(settings);
         (stored.opened.dead_letter, stored.opened.expiry) = (dead_letter, expiry);
         stored.opened.last_value_key = last_value_key;
@@ -262,10 +281,10 @@ impl Router {
     /// The statistics of every stored address that lives here. Those of a topic are those of its
     /// subscriptions that are not declared.
     pub fn queue_stats(&self) -> impl Iterator<Item = (AddressKey, QueueStats)> {
-        let stats = |key: Key| {
-            let address = &self.addresses[key];
-            let queue = address.stored.as_ref().map(|stored| stored.opened.queue.stats());
-            queue.or_else(|| address.topic.as_ref().map(|topic| topic.past))
+        let stats = |key: Key| match &self.addresses[key].treatment {
+            Treatment::Queue(queue) => Some(queue.opened.queue.stats()),
+            Treatment::Topic(topic) => Some(topic.past),
+            Treatment::Anycast(_) | Treatment::Multicast(_) | Treatment::Stream(_) | Treatment::Closed => None,
         };
         let join = |sum: &mut Option<QueueStats>, more: &Option<QueueStats>| {
             if let (Some(sum), Some(more)) = (sum, more) {
@@ -329,21 +348,15 @@ impl Router {
                 break;
             }
             self.timers.remove(&(at_ms, address));
-            let Some(address) = self.addresses.get_mut(key) else { continue };
-            let Some(stored) = address.stored.as_mut() else {
-                if address.stream.is_some() {
-                    self.stream_timeout(key, links);
-                } else {
-                    self.check_slow_consumers(key, links);
+            let Some(address) = self.addresses.get(key) else { continue };
+            match address.treatment {
+                Treatment::Multicast(_) => self.check_slow_consumers(key, links),
+                Treatment::Queue(_) => self.queue_timeout(key, links),
+                Treatment::Stream(_) => self.stream_timeout(key, links),
+                Treatment::Anycast(_) | Treatment::Topic(_) | Treatment::Closed => {
+                    debug_assert!(false, "it has no timer");
                 }
-                continue;
-            };
-            stored.armed_ms = None;
-            let mut effects = std::mem::take(&mut self.effects);
-            stored.opened.queue.timeout(self.now_ms, &mut |effect| effects.push(effect));
-            self.effects = effects;
-            self.expire_links(key, links);
-            self.process(key, links);
+            }
         }
         self.end_idle_transactions(links);
         self.journal.offer_again(self.now_ms);
@@ -355,10 +368,19 @@ impl Router {
         }
     }
 
+    fn queue_timeout(&mut self, at: Key, links: &mut impl Links) {
+        let queue = self.addresses.queue_mut(at);
+        queue.armed_ms = None;
+        let (now_ms, effects) = (self.now_ms, &mut self.effects);
+        queue.opened.queue.timeout(now_ms, &mut |effect| effects.push(effect));
+        self.expire_links(at, links);
+        self.process(at, links);
+    }
+
     /// A stored address has changed: it is processed before the turn ends, once for all changes.
     #[inline]
     pub(super) fn mark_dirty(&mut self, key: Key) {
-        if let Some(stored) = self.addresses.get_mut(key).and_then(|address| address.stored.as_mut())
+        if let Some(stored) = self.addresses.find_queue_mut(key)
             && !std::mem::replace(&mut stored.dirty, true)
         {
             self.dirty.push(key);
@@ -369,7 +391,7 @@ impl Router {
     pub fn process_dirty(&mut self, links: &mut impl Links) {
         while !self.dirty.is_empty() {
             for key in std::mem::take(&mut self.dirty) {
-                let stored = self.addresses.get_mut(key).and_then(|address| address.stored.as_mut());
+                let stored = self.addresses.find_queue_mut(key);
                 if let Some(stored) = stored {
                     stored.dirty = false;
                     self.process(key, links);
@@ -378,12 +400,19 @@ impl Router {
         }
     }
 
+    /// After any change of an address that stores messages.
+    pub(super) fn process(&mut self, key: Key, links: &mut impl Links) {
+        match self.addresses[key].treatment {
+            Treatment::Queue(_) => self.process_queue(key, links),
+            Treatment::Stream(_) => self.process_stream(key, links),
+            // A topic stores nothing itself, and a deleted address nothing any more.
+            Treatment::Anycast(_) | Treatment::Multicast(_) | Treatment::Topic(_) | Treatment::Closed => {}
+        }
+    }
+
     /// After any change of a queue: carries out its effects, dispatches, notifies producers, sets
     /// the timer.
-    pub(super) fn process(&mut self, key: Key, links: &mut impl Links) {
-        if self.addresses[key].stream.is_some() {
-            return self.process_stream(key, links);
-        }
+    fn process_queue(&mut self, key: Key, links: &mut impl Links) {
         self.do_effects(key, links);
         self.dispatch_stored(key, links);
         self.do_effects(key, links);
@@ -393,7 +422,7 @@ impl Router {
     }
 
     fn finish_drains(&mut self, key: Key, links: &mut impl Links) {
-        let Some(stored) = self.addresses[key].stored.as_mut() else { return };
+        let stored = self.addresses.queue_mut(key);
         for consumer in std::mem::take(&mut stored.draining) {
             if self.consumers.get(consumer).is_some() {
                 self.finish_drain(consumer, links);
@@ -403,12 +432,14 @@ impl Router {
 
     /// The address waits for bodies from the disk.
     pub(super) fn await_bodies(&mut self, key: Key) {
-        let address = &mut self.addresses[key];
-        let stored = address.stored.as_mut().map(|stored| &mut stored.awaits);
-        let awaits = stored.or(address.stream.as_mut().map(|stream| &mut stream.awaits));
-        if let Some(awaits) = awaits
-            && !std::mem::replace(awaits, true)
-        {
+        let awaits = match &mut self.addresses[key].treatment {
+            Treatment::Queue(queue) => &mut queue.awaits,
+            Treatment::Stream(stream) => &mut stream.awaits,
+            Treatment::Anycast(_) | Treatment::Multicast(_) | Treatment::Topic(_) | Treatment::Closed => {
+                return debug_assert!(false, "it has no bodies");
+            }
+        };
+        if !std::mem::replace(awaits, true) {
             self.awaiting.push(key);
         }
     }
@@ -433,7 +464,7 @@ impl Router {
             Effect::Remove { item, .. } => self.forget_stored(key, &item),
             Effect::Divert { item, to, cause } => self.divert(key, item, to, cause, links),
             Effect::Retry { item, due } => {
-                if let Some(log) = self.addresses[key].stored.as_ref().and_then(|stored| stored.opened.log) {
+                if let Some(log) = self.addresses.queue(key).opened.log {
                     self.journal.count_failures(log, item.id.0, item.failures, due);
                 }
             }
@@ -443,7 +474,7 @@ impl Router {
     /// A message was removed from its queue: its body is freed, and the log forgets it.
     fn forget_stored(&mut self, key: Key, item: &Item) {
         self.release_hold(key, item.seq);
-        let Some(stored) = self.addresses[key].stored.as_mut() else { return };
+        let stored = self.addresses.queue_mut(key);
         // As a rule none is, and then not even a hash is worth its time.
         let changed = if stored.changed.is_empty() { None } else { stored.changed.remove(&item.seq.0) };
         match stored.opened.log {
@@ -460,8 +491,7 @@ impl Router {
 
     /// Producers hold back when the queue is full, and continue at three quarters.
     fn update_room(&mut self, key: Key, links: &mut impl Links) {
-        let address = &mut self.addresses[key];
-        let Some(stored) = address.stored.as_mut() else { return };
+        let stored = self.addresses.queue_mut(key);
         let (room, here) = (stored.opened.queue.room(0), stored.opened.queue.len() as u64);
         // Whatever the bound is in, the messages and the room are all that fits.
         let open = if stored.open { room > 0 } else { room.saturating_mul(3) > here };
@@ -469,7 +499,7 @@ impl Router {
             stored.open = open;
             self.update_producer_credit(key, open, links);
         }
-        if self.addresses[key].stored.as_ref().is_some_and(|stored| stored.temporary.is_some()) {
+        if self.addresses.queue(key).temporary.is_some() {
             self.share_room(key, links);
         }
         self.update_topic_back_pressure(key, links);
@@ -489,8 +519,8 @@ impl Router {
     }
 
     pub(super) fn arm(&mut self, key: Key) {
-        let address = &mut self.addresses[key];
-        let Some(stored) = address.stored.as_mut() else { return };
+        let address_key = self.addresses[key].declared.key;
+        let stored = self.addresses.queue_mut(key);
         let next = [stored.opened.queue.next_timeout(), stored.stall_timeout(), stored.resuming.next_timeout()]
             .into_iter()
             .flatten()
@@ -499,11 +529,11 @@ impl Router {
             return;
         }
         if let Some(before) = stored.armed_ms {
-            self.timers.remove(&(before, address.declared.key));
+            self.timers.remove(&(before, address_key));
         }
         stored.armed_ms = next;
         if let Some(next) = next {
-            self.timers.insert((next, address.declared.key), key);
+            self.timers.insert((next, address_key), key);
         }
     }
 
@@ -515,17 +545,18 @@ impl Router {
 
     /// A consumer has detached; messages it held were settled before, messages on their way to it
     /// wait again.
-    pub(super) fn leave_queue(&mut self, at: Key, id: ConsumerId) {
-        let Some(stored) = self.addresses[at].stored.as_mut() else { return };
-        stored.opened.queue.detach(id);
+    pub(super) fn leave_queue(&mut self, to: Key) {
+        let Consumer { address, in_queue, .. } = self.consumers[to];
+        // A queue that is being deleted has gone with its consumers.
+        if let (Some(id), Some(queue)) = (in_queue, self.addresses.find_queue_mut(address)) {
+            queue.opened.queue.detach(id);
+        }
     }
 
     /// The address is deleted: so are its messages.
-    pub(super) fn clear_queue(&mut self, key: Key) {
-        let address = &mut self.addresses[key];
-        let Some(stored) = address.stored.take() else { return };
+    pub(super) fn clear_queue(&mut self, key: Key, stored: &Queue) {
         if let Some(armed) = stored.armed_ms {
-            self.timers.remove(&(armed, address.declared.key));
+            self.timers.remove(&(armed, self.addresses[key].declared.key));
         }
         for Fetching { item, .. } in stored.fetching.iter().filter(|fetching| fetching.requested) {
             self.bodies.release_body(item.place);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::collections::VecDeque;
 
 use enmasse_amqp::codec::envelope::put_changed;
+use enmasse_amqp::types::Outcome;
 use enmasse_journal::queue::{Candidates, ConsumerId, Item, Next};
 
 use super::super::address::Consumer;
@@ -33,8 +34,8 @@ impl Router {
         let consumer = &self.consumers[key];
         let (id, has_room) = (consumer.in_queue, consumer.has_room() && others);
         let has_room = has_room && consumer.credit > consumer.fetching;
-        if let (Some(id), Some(stored)) = (id, self.addresses[at].stored.as_mut()) {
-            stored.opened.queue.set_credit(id, has_room);
+        if let Some(id) = id {
+            self.addresses.queue_mut(at).opened.queue.set_credit(id, has_room);
             self.process(at, links);
         }
     }
@@ -58,7 +59,7 @@ impl Router {
     /// Whether one more body of this address may be read: within its bound, and within that of the
     /// shard unless nothing of the address is under way.
     fn may_fetch(&self, at: Key) -> bool {
-        let Some(stored) = self.addresses[at].stored.as_ref() else { return false };
+        let stored = self.addresses.queue(at);
         let within = stored.fetching_bytes < FETCH_BYTES && stored.fetching.len() < FETCH_MESSAGES;
         stored.fetching.is_empty() || within && !self.bodies.is_full()
     }
@@ -67,7 +68,7 @@ impl Router {
     /// with the others, of which the one with the fewest deliveries is chosen; equals take turns,
     /// so that consumers which settle at once share messages and groups as well.
     fn choose(&mut self, at: Key) -> Option<(ConsumerId, Key)> {
-        let stored = self.addresses[at].stored.as_mut()?;
+        let stored = self.addresses.queue_mut(at);
         stored.turn = stored.turn.wrapping_add(1);
         let (turn, queue) = (stored.turn, &stored.opened.queue);
         let (consumers, bodies, turns) = (&self.consumers, &self.bodies, self.turns);
@@ -107,11 +108,11 @@ impl Router {
     /// earlier message waits for its own.
     pub(super) fn fetch_or_dispatch(&mut self, at: Key, to: Key, item: Item, links: &mut impl Links) {
         let hold = self.record_hold(at, to, &item);
-        let Some(stored) = self.addresses[at].stored.as_mut() else { return };
+        let stored = self.addresses.queue_mut(at);
         if hold == 0 && stored.fetching.is_empty() && self.dispatch_item(at, to, &item, links) {
             return;
         }
-        let Some(stored) = self.addresses[at].stored.as_mut() else { return };
+        let stored = self.addresses.queue_mut(at);
         let here = self.bodies.is_known(item.place, stored.opened.log.is_some());
         let browsed = self.consumers.get(to).is_some_and(|consumer| consumer.selection.browses);
         stored.fetching.push_back(Fetching { to, item, browsed, requested: !here, hold });
@@ -130,18 +131,26 @@ impl Router {
         }
     }
 
-    /// The consumer gets nothing more for now.
-    pub(in crate::core) fn mark_not_ready(&mut self, at: Key, to: Key) {
-        let id = self.consumers.get(to).and_then(|consumer| consumer.in_queue);
-        if let (Some(id), Some(stored)) = (id, self.addresses[at].stored.as_mut()) {
-            stored.opened.queue.set_credit(id, false);
+    /// A delivery found no room at its consumer, or no consumer: its message waits again.
+    pub(in crate::core) fn take_back_into_queue(
+        &mut self,
+        at: Key,
+        to: Option<Key>,
+        settlement: SettlementTarget,
+        links: &mut impl Links,
+    ) {
+        match settlement {
+            SettlementTarget::Queue(seq) if self.resume_later(at, to, seq) => {}
+            SettlementTarget::Queue(seq) => self.settle_in_queue(at, seq, &Outcome::Released, links),
+            SettlementTarget::Browsed(seq) => self.offer_again_to_browser(at, to, seq),
+            _ => debug_assert!(false, "a queue dispatches nothing else"),
         }
     }
 
     /// Dispatches messages whose bodies have arrived, up to the first whose has not.
     fn dispatch_fetched(&mut self, at: Key, links: &mut impl Links) {
         loop {
-            let Some(stored) = self.addresses[at].stored.as_mut() else { return };
+            let stored = self.addresses.queue_mut(at);
             let on_disk = stored.opened.log.is_some();
             let Some(Fetching { to, item, browsed, requested, hold }) = stored.fetching.front_mut() else { return };
             if !stored.resuming.may_leave(*hold) {
@@ -187,7 +196,7 @@ impl Router {
     /// delivery had failed, and others pass it. `false`: none may, for the queue promises their
     /// order or shows the last values only. Of a group the others wait with it.
     fn defer_first(&mut self, at: Key) -> bool {
-        let Some(stored) = self.addresses[at].stored.as_mut() else { return false };
+        let stored = self.addresses.queue_mut(at);
         if !stored.may_be_passed() {
             return false;
         }
@@ -204,11 +213,11 @@ impl Router {
             self.return_item(at, to, &item, false);
         }
         let due = self.now_ms + ASIDE_MS;
-        let Some(stored) = self.addresses[at].stored.as_mut() else { return true };
+        let stored = self.addresses.queue_mut(at);
         if stored.opened.queue.set_aside(item.seq, due) {
             self.return_group(at, &item);
         }
-        let Some(stored) = self.addresses[at].stored.as_mut() else { return true };
+        let stored = self.addresses.queue_mut(at);
         let has_room = |consumer: &Consumer| consumer.has_room() && consumer.credit > consumer.fetching;
         if let Some(id) = self.consumers.get(to).filter(|consumer| has_room(consumer)).and_then(|it| it.in_queue) {
             stored.opened.queue.set_credit(id, true);
@@ -219,7 +228,10 @@ impl Router {
     /// Messages on their way that belong to the group of one that was set aside wait again, behind
     /// it.
     fn return_group(&mut self, at: Key, aside: &Item) {
-        let Some(stored) = self.addresses[at].stored.as_mut().filter(|_| aside.group.is_some()) else { return };
+        if aside.group.is_none() {
+            return;
+        }
+        let stored = self.addresses.queue_mut(at);
         let of_group = |fetching: &Fetching| fetching.item.group == aside.group && !fetching.browsed;
         let (back, kept) = std::mem::take(&mut stored.fetching).into_iter().partition(of_group);
         stored.fetching = kept;
@@ -239,21 +251,20 @@ impl Router {
     /// The same for an unheld message that a consumer's selector has to examine.
     fn defer_unread(&mut self, at: Key, item: &Item) -> bool {
         let due = self.now_ms + ASIDE_MS;
-        let Some(stored) = self.addresses[at].stored.as_mut() else { return false };
+        let stored = self.addresses.queue_mut(at);
         self.bodies.is_overdue(item.place) && stored.may_be_passed() && stored.opened.queue.set_aside(item.seq, due)
     }
 
     /// A consumer has no room for the messages on their way to it: all of them wait again, or later
     /// ones would overtake the returned one.
     fn return_fetching(&mut self, at: Key, to: Key) {
-        let Some(stored) = self.addresses[at].stored.as_mut() else { return };
+        let stored = self.addresses.queue_mut(at);
         let (back, kept) = std::mem::take(&mut stored.fetching).into_iter().partition(|fetching| fetching.to == to);
         stored.fetching = kept;
         let back: VecDeque<Fetching> = back;
         for Fetching { item, browsed, requested, .. } in back {
-            if let Some(stored) = self.addresses[at].stored.as_mut() {
-                stored.fetching_bytes -= u64::from(item.size_bytes);
-            }
+            let stored = self.addresses.queue_mut(at);
+            stored.fetching_bytes -= u64::from(item.size_bytes);
             if let Some(consumer) = self.consumers.get_mut(to) {
                 consumer.fetching -= 1;
             }
@@ -276,7 +287,7 @@ impl Router {
         }
         self.release_hold(at, item.seq);
         let now_ms = self.now_ms;
-        let Some(stored) = self.addresses[at].stored.as_mut() else { return };
+        let stored = self.addresses.queue_mut(at);
         let effects = &mut self.effects;
         stored.opened.queue.give_back(now_ms, item.seq, &mut |effect| effects.push(effect));
     }
@@ -284,7 +295,7 @@ impl Router {
     /// Dispatches a message; `false`: its body is not in memory.
     fn dispatch_item(&mut self, at: Key, to: Key, item: &Item, links: &mut impl Links) -> bool {
         let name = self.name_of(at, to, item);
-        let Some(stored) = self.addresses[at].stored.as_ref() else { return true };
+        let stored = self.addresses.queue(at);
         let on_disk = stored.opened.log.is_some();
         let body = self.bodies.get(item.place, on_disk);
         let damaged = body.is_none();
@@ -338,11 +349,11 @@ impl Router {
     /// The disk has lost the body: the message is counted and goes.
     fn discard_damaged(&mut self, at: Key, item: &Item) {
         let now_ms = self.now_ms;
-        let Some(stored) = self.addresses[at].stored.as_ref() else { return };
+        let stored = self.addresses.queue(at);
         let name = Arc::clone(&stored.opened.name);
         self.count_damaged(at, &name, item.id.0);
         self.release_hold(at, item.seq);
-        let Some(stored) = self.addresses[at].stored.as_mut() else { return };
+        let stored = self.addresses.queue_mut(at);
         let effects = &mut self.effects;
         let done = enmasse_journal::queue::ConsumerOutcome::Accepted;
         stored.opened.queue.settle(now_ms, item.seq, done, &mut |effect| effects.push(effect));

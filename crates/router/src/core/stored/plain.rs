@@ -39,7 +39,7 @@ impl Router {
     #[inline]
     pub(super) fn keep_plain(&mut self, from: Key, arriving: &Arriving, body: &[u8], links: &mut impl Links) -> bool {
         let at = self.producers[from].address;
-        let Some(stored) = self.addresses[at].stored.as_mut() else { return false };
+        let stored = self.addresses.queue_mut(at);
         let opened = &stored.opened;
         if opened.log.is_some() || opened.last_value_key.is_some() || !arriving.is_of_its_own() {
             return false;
@@ -72,7 +72,7 @@ impl Router {
     /// Dispatches plain messages in their order, as long as there is one consumer that may have
     /// them and has room.
     pub(super) fn dispatch_plain(&mut self, at: Key, links: &mut impl Links) {
-        let Some(stored) = self.addresses[at].stored.as_ref() else { return };
+        let stored = self.addresses.queue(at);
         if !(stored.fetching.is_empty() && stored.changed.is_empty()) {
             return;
         }
@@ -81,7 +81,7 @@ impl Router {
         let (id, to) = (*id, stored.opened.queue.key_of(*id).map(Key::unpack));
         let Some(to) = to.filter(|to| self.consumers.get(*to).is_some_and(accepts_any)) else { return };
         loop {
-            let Some(stored) = self.addresses[at].stored.as_mut() else { return };
+            let stored = self.addresses.queue_mut(at);
             let Some((seq, place)) = stored.opened.queue.take_plain(id) else { return };
             let Some(body) = self.bodies.get(place, on_disk) else { return self.redeliver_seq(at, to, seq, links) };
             let Self { shard, now_ms, consumers, addresses, pending, .. } = self;
@@ -110,8 +110,7 @@ impl Router {
     /// A message was taken whose body is not in memory, or is damaged.
     #[cold]
     fn redeliver_seq(&mut self, at: Key, to: Key, seq: Seq, links: &mut impl Links) {
-        let stored = self.addresses[at].stored.as_ref();
-        if let Some(item) = stored.and_then(|stored| stored.opened.queue.get(seq)) {
+        if let Some(item) = self.addresses.queue(at).opened.queue.get(seq) {
             self.fetch_or_dispatch(at, to, item, links);
         }
     }
@@ -120,15 +119,14 @@ impl Router {
     #[cold]
     fn give_back(&mut self, at: Key, seq: Seq) {
         let (now_ms, effects) = (self.now_ms, &mut self.effects);
-        if let Some(stored) = self.addresses[at].stored.as_mut() {
-            stored.opened.queue.give_back(now_ms, seq, &mut |effect| effects.push(effect));
-        }
+        let stored = self.addresses.queue_mut(at);
+        stored.opened.queue.give_back(now_ms, seq, &mut |effect| effects.push(effect));
     }
 
     /// A consumer has accepted a message: it goes, if it is plain. `false`: nothing was done.
     #[inline]
     pub(super) fn accept_plain(&mut self, at: Key, seq: Seq) -> bool {
-        let Some(stored) = self.addresses[at].stored.as_mut() else { return false };
+        let stored = self.addresses.queue_mut(at);
         if !stored.changed.is_empty() || stored.resuming.holds_any() {
             return false;
         }

@@ -190,7 +190,8 @@ impl Router {
     pub(in crate::core) fn resume_consumer(&mut self, key: Key, resume: &Resume, links: &mut impl Links) {
         let (at, attachment, id) =
             (self.consumers[key].address, self.consumers[key].attachment, self.consumers[key].in_queue);
-        let (Some(stored), Some(id)) = (self.addresses[at].stored.as_mut(), id) else { return };
+        let Some(id) = id else { return };
+        let stored = self.addresses.queue_mut(at);
         let receivers = &mut stored.resuming.receivers;
         if receivers.len() >= LINKS_MAX && !receivers.contains_key(&resume.link) {
             self.detach(attachment, links);
@@ -233,14 +234,14 @@ impl Router {
 
     /// Whether an address keeps something of links: its messages are on disk.
     pub(in crate::core) fn resumes_links(&self, at: Key) -> bool {
-        self.addresses[at].stored.as_ref().is_some_and(|stored| stored.opened.log.is_some())
+        self.addresses.find_queue(at).is_some_and(|queue| queue.opened.log.is_some())
     }
 
     /// A link that attaches here may be attached elsewhere, where its end was not noticed.
     pub(in crate::core) fn steal_receiver(&mut self, at: Key, resume: Option<&Resume>, links: &mut impl Links) {
-        let stored = self.addresses[at].stored.as_ref();
-        let (Some(stored), Some(resume)) = (stored, resume) else { return };
-        let receiver = stored.resuming.receivers.get(&resume.link).and_then(|receiver| receiver.consumer);
+        let Some(resume) = resume else { return };
+        let receiver =
+            self.addresses.queue(at).resuming.receivers.get(&resume.link).and_then(|receiver| receiver.consumer);
         if let Some(attachment) = receiver.and_then(|key| self.consumers.get(key)).map(|consumer| consumer.attachment) {
             self.steal(attachment, links);
         }
@@ -261,7 +262,8 @@ impl Router {
             Occupant::Consumer(key) => {
                 let consumer = &self.consumers[key];
                 let (at, resumed) = (consumer.address, consumer.resumed.as_ref());
-                let (Some(stored), Some(resumed)) = (self.addresses[at].stored.as_ref(), resumed) else { return };
+                let Some(resumed) = resumed else { return };
+                let stored = self.addresses.queue(at);
                 let item = |seq: &u64| stored.opened.queue.get(Seq(*seq));
                 let numbers = resumed.again.iter().filter_map(item).map(|item| item.id.0);
                 links.unsettled(attachment, numbers.map(|number| (number.to_be_bytes().to_vec(), None)).collect());
@@ -277,7 +279,7 @@ impl Router {
         let Some(link) = self.consumers.get(to).and_then(|consumer| Some(consumer.resumed.as_ref()?.link)) else {
             return 0;
         };
-        let Some(stored) = self.addresses[at].stored.as_mut() else { return 0 };
+        let stored = self.addresses.queue_mut(at);
         let (Some(log), resuming) = (stored.opened.log, &mut stored.resuming) else { return 0 };
         if resuming.held.contains_key(&item.seq.0) {
             return 0;
@@ -297,7 +299,7 @@ impl Router {
 
     /// The holders of these messages are on disk.
     pub(super) fn release_held(&mut self, at: Key, up_to: u64, links: &mut impl Links) {
-        let stored = self.addresses.get_mut(at).and_then(|address| address.stored.as_mut());
+        let stored = self.addresses.find_queue_mut(at);
         let Some(stored) = stored else { return };
         stored.resuming.on_disk = stored.resuming.on_disk.max(up_to);
         self.process(at, links);
@@ -305,9 +307,7 @@ impl Router {
 
     /// A message is no longer held, or its consumer has reported its outcome.
     pub(super) fn release_hold(&mut self, at: Key, seq: Seq) {
-        let Some(stored) = self.addresses[at].stored.as_mut().filter(|stored| !stored.resuming.held.is_empty()) else {
-            return;
-        };
+        let stored = self.addresses.queue_mut(at);
         let Some((link, id)) = stored.resuming.held.remove(&seq.0) else { return };
         if let Some(receiver) = stored.resuming.receivers.get_mut(&link) {
             receiver.held.remove(&id);
@@ -323,14 +323,13 @@ impl Router {
     /// The number of a delivery to a resumable link, and whether the link knows it.
     pub(super) fn name_of(&mut self, at: Key, to: Key, item: &Item) -> Option<(u64, bool)> {
         self.consumers.get(to)?.resumed.as_ref()?;
-        let held = self.addresses[at].stored.as_mut()?.resuming.entry(item.seq.0)?;
+        let held = self.addresses.queue_mut(at).resuming.entry(item.seq.0)?;
         Some((item.id.0, held.known))
     }
 
     /// A held message was dispatched.
     pub(super) fn note_token(&mut self, at: Key, seq: Seq, token: Option<u64>) {
-        let stored = self.addresses[at].stored.as_mut();
-        if let Some(held) = stored.and_then(|stored| stored.resuming.entry(seq.0)) {
+        if let Some(held) = self.addresses.queue_mut(at).resuming.entry(seq.0) {
             held.token = token;
         }
     }
@@ -341,8 +340,8 @@ impl Router {
         let Some(resumed) = to.and_then(|to| self.consumers.get_mut(to)).and_then(|to| to.resumed.as_mut()) else {
             return false;
         };
-        let stored = self.addresses[at].stored.as_mut();
-        let Some(held) = stored.and_then(|stored| stored.resuming.entry(seq.0)).filter(|held| held.known) else {
+        let held = self.addresses.queue_mut(at).resuming.entry(seq.0);
+        let Some(held) = held.filter(|held| held.known) else {
             return false;
         };
         held.token = None;
@@ -360,8 +359,7 @@ impl Router {
             let Some(resumed) = consumer.resumed.as_mut() else { return true };
             let next = if has_room { resumed.again.pop_front() } else { None };
             let Some(next) = next else { return resumed.again.is_empty() && !resumed.only_again };
-            let stored = self.addresses[at].stored.as_ref();
-            if let Some(item) = stored.and_then(|stored| stored.opened.queue.get(Seq(next))) {
+            if let Some(item) = self.addresses.queue(at).opened.queue.get(Seq(next)) {
                 self.fetch_or_dispatch(at, to, item, links);
             }
         }
@@ -386,9 +384,13 @@ impl Router {
         let consumer = &mut self.consumers[key];
         let at = consumer.address;
         let Some(link) = consumer.resumed.take().map(|resumed| resumed.link) else { return };
+        if self.addresses.find_queue(at).is_none() {
+            // A deleted queue has gone with what it kept of its links.
+            return;
+        }
         self.recall_fetching(at, key);
         let now_ms = self.now_ms;
-        let Some(stored) = self.addresses[at].stored.as_mut() else { return };
+        let stored = self.addresses.queue_mut(at);
         let Some(receiver) = stored.resuming.receivers.get_mut(&link) else { return };
         let until_ms = end(now_ms, receiver.keep_s);
         (receiver.consumer, receiver.until_ms) = (None, Some(until_ms));
@@ -419,7 +421,7 @@ impl Router {
         let at = consumer.address;
         let Some(link) = consumer.resumed.take().map(|resumed| resumed.link) else { return };
         self.recall_fetching(at, key);
-        let Some(stored) = self.addresses[at].stored.as_mut() else { return };
+        let stored = self.addresses.queue_mut(at);
         if let Some(receiver) = stored.resuming.receivers.get_mut(&link) {
             receiver.consumer = None;
             self.return_held(at, link, Ending::ByClient, links);
@@ -429,7 +431,7 @@ impl Router {
     /// Messages that are on their way to a consumer wait again, but for those that its link knows.
     fn recall_fetching(&mut self, at: Key, key: Key) {
         let now_ms = self.now_ms;
-        let Some(stored) = self.addresses[at].stored.as_mut() else { return };
+        let stored = self.addresses.queue_mut(at);
         let mut recalled = Vec::new();
         stored.fetching.retain(|fetching| {
             let stays = fetching.to != key;
@@ -439,7 +441,7 @@ impl Router {
             stays
         });
         for fetching in recalled {
-            let Some(stored) = self.addresses[at].stored.as_mut() else { return };
+            let stored = self.addresses.queue_mut(at);
             stored.fetching_bytes -= u64::from(fetching.item.size_bytes);
             let known = stored.resuming.entry(fetching.item.seq.0).is_some_and(|held| held.known);
             if !known {
@@ -458,11 +460,11 @@ impl Router {
 
     /// The state of a link is dropped.
     fn return_held(&mut self, at: Key, link: u64, ending: Ending, links: &mut impl Links) {
-        let Some(stored) = self.addresses[at].stored.as_mut() else { return };
+        let stored = self.addresses.queue_mut(at);
         let Some(receiver) = stored.resuming.receivers.remove(&link) else { return };
         let oldest = receiver.oldest();
         for (id, held) in receiver.held {
-            let Some(stored) = self.addresses[at].stored.as_mut() else { return };
+            let stored = self.addresses.queue_mut(at);
             stored.resuming.held.remove(&held.seq);
             if let Some(log) = stored.opened.log {
                 self.journal.erase(log, &state_key(HELD, id));
@@ -485,9 +487,10 @@ impl Router {
     /// Drops links whose state has expired.
     pub(super) fn expire_links(&mut self, at: Key, links: &mut impl Links) {
         let now_ms = self.now_ms;
-        let Some(stored) = self.addresses[at].stored.as_mut().filter(|stored| !stored.resuming.is_empty()) else {
+        let stored = self.addresses.queue_mut(at);
+        if stored.resuming.is_empty() {
             return;
-        };
+        }
         let log = stored.opened.log;
         let gone: Vec<u64> = stored
             .resuming
@@ -505,8 +508,6 @@ impl Router {
         for link in gone {
             self.return_held(at, link, Ending::NotResumed, links);
         }
-        if let Some(stored) = self.addresses[at].stored.as_mut() {
-            stored.resuming.read_ahead_for_selection();
-        }
+        self.addresses.queue_mut(at).resuming.read_ahead_for_selection();
     }
 }

@@ -56,7 +56,7 @@ impl Router {
     #[inline]
     pub(super) fn next_for(&mut self, at: Key, id: ConsumerId, to: Key) -> Next {
         let now_ms = self.now_ms;
-        let Some(stored) = self.addresses[at].stored.as_mut() else { return Next::Nothing };
+        let stored = self.addresses.queue_mut(at);
         let Some(selection) = self.consumers.get(to).map(|consumer| &consumer.selection) else { return Next::Nothing };
         let queue = &mut stored.opened.queue;
         let Some(selector) = selection.selector.as_deref() else { return queue.next(now_ms, id, |_| Verdict::Yes) };
@@ -100,7 +100,7 @@ impl Router {
     /// The consumer continues when that body has arrived; the next ones are read with it.
     pub(super) fn read_ahead_for_selection(&mut self, at: Key, to: Key, item: &Item) {
         self.end_selection(to);
-        let Some(stored) = self.addresses[at].stored.as_ref() else { return };
+        let stored = self.addresses.queue(at);
         let Some(selection) = self.consumers.get_mut(to).map(|consumer| &mut consumer.selection) else { return };
         selection.awaits = Some(item.place);
         selection.ahead.push(item.place);
@@ -123,7 +123,7 @@ impl Router {
     /// No consumer can continue now: those that wait for a body are tried again when it has
     /// arrived.
     pub(super) fn await_selection(&mut self, at: Key) {
-        let Some(stored) = self.addresses[at].stored.as_ref() else { return };
+        let stored = self.addresses.queue(at);
         let waits = |id: &ConsumerId| {
             let to = stored.opened.queue.key_of(*id).map(Key::unpack);
             let awaits = to.and_then(|to| self.consumers.get(to)).and_then(|consumer| consumer.selection.awaits);
@@ -146,8 +146,8 @@ impl Router {
     /// A message for a browser never left the node: the browser returns to it.
     pub(in crate::core) fn offer_again_to_browser(&mut self, at: Key, to: Option<Key>, seq: Seq) {
         let id = to.and_then(|to| self.consumers.get(to)).and_then(|consumer| consumer.in_queue);
-        if let (Some(id), Some(stored)) = (id, self.addresses[at].stored.as_mut()) {
-            stored.opened.queue.revisit(id, seq);
+        if let Some(id) = id {
+            self.addresses.queue_mut(at).opened.queue.revisit(id, seq);
         }
     }
 }

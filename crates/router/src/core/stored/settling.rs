@@ -35,13 +35,16 @@ pub(in crate::core) struct Diverting {
 impl Router {
     /// A consumer has reported the outcome of a queue's message.
     pub(in crate::core) fn settle_in_queue(&mut self, at: Key, seq: Seq, outcome: &Outcome, links: &mut impl Links) {
+        if self.addresses.find_queue(at).is_none() {
+            // It is being deleted, with this message.
+            return;
+        }
         if matches!(outcome, Outcome::Accepted) && self.accept_plain(at, seq) {
             return;
         }
         let now_ms = self.now_ms;
         self.release_hold(at, seq);
-        let address = &mut self.addresses[at];
-        let Some(stored) = address.stored.as_mut() else { return };
+        let stored = self.addresses.queue_mut(at);
         let reported = match outcome {
             Outcome::Accepted => queue::ConsumerOutcome::Accepted,
             Outcome::Released => queue::ConsumerOutcome::Released,
@@ -62,7 +65,7 @@ impl Router {
                 queue::ConsumerOutcome::Modified { failed, undeliverable_here }
             }
         };
-        let Some(stored) = self.addresses[at].stored.as_mut() else { return };
+        let stored = self.addresses.queue_mut(at);
         let (effects, queue) = (&mut self.effects, &mut stored.opened.queue);
         queue.settle(now_ms, seq, reported, &mut |effect| effects.push(effect));
         // A diverted message is rewritten elsewhere, and is barred from no consumer there.
@@ -79,7 +82,7 @@ impl Router {
     /// A message goes to another address of this shard, which stores it before it is forgotten
     /// here.
     pub(super) fn divert(&mut self, at: Key, item: Item, to: Target, cause: Cause, links: &mut impl Links) {
-        let Some(stored) = self.addresses[at].stored.as_ref() else { return };
+        let stored = self.addresses.queue(at);
         // While it was being read the log may have moved it.
         let item = stored.opened.queue.get(item.seq).unwrap_or(item);
         let on_disk = stored.opened.log.is_some();
@@ -89,7 +92,7 @@ impl Router {
             Target::Elsewhere => None,
         };
         let target = name.and_then(|name| self.by_key.get(&name).copied());
-        let Some(target) = target.filter(|target| self.addresses[*target].stored.is_some()) else {
+        let Some(target) = target.filter(|target| self.addresses.find_queue(*target).is_some()) else {
             return self.drop_diverted(at, item);
         };
         // The record that stores it there removes it here, and has to name the place where it lies.
@@ -144,15 +147,14 @@ impl Router {
     }
 
     pub(super) fn drop_diverted(&mut self, at: Key, item: Item) {
-        if let Some(stored) = self.addresses[at].stored.as_mut() {
-            stored.opened.queue.left(item.seq);
-        }
+        let stored = self.addresses.queue_mut(at);
+        stored.opened.queue.left(item.seq);
         self.forget_stored(at, &item);
     }
 
     fn store_diverted(&mut self, at: Key, item: Item, target: Key, cause: Cause, links: &mut impl Links) {
         let now_ms = self.now_ms;
-        let Some(stored) = self.addresses[at].stored.as_ref() else { return };
+        let stored = self.addresses.queue(at);
         let changed = stored.changed.get(&item.seq.0);
         let mut annotations = changed.map_or_else(Fields::new, |changed| changed.annotations.clone());
         let notified = [
@@ -181,7 +183,7 @@ impl Router {
         let mut head = self.head_of_envelope(&envelope, changed.len(), None);
         // It lived as long as it was to live where it came from.
         (head.ttl_ms, head.absolute_expiry, head.due) = (None, None, None);
-        let Some(there) = self.addresses[target].stored.as_mut() else { return };
+        let there = self.addresses.queue_mut(target);
         // A dead letter that is full drops its oldest, if it is to, and has one more otherwise:
         // none is lost in silence.
         let admitted = there.opened.queue.admit(now_ms, &head);

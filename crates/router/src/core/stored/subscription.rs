@@ -18,14 +18,15 @@ use enmasse_amqp::types::{Error, condition};
 use enmasse_journal::log::Refused;
 use enmasse_journal::queue::{Full, Settings};
 
-use super::super::address::Consumer;
-use super::super::arena::Key;
+use super::super::address::{Address, Consumer};
+use super::super::arena::{Arena, Key};
+use super::super::treatment::Treatment;
 use super::super::{
     AddressKey, AddressKind, AddressStats, AttachmentId, BACKLOG_BYTES, BACKLOG_MESSAGES, Consuming, Declared, Filter,
     Links, NoLocal, Origin, Router, STALL_MS,
 };
 use super::journal::not_stored;
-use super::{OpenQueue, Stored};
+use super::{OpenQueue, Queue};
 
 /// Durable subscriptions that clients may have made of one topic: a message for all of them is
 /// written once, but with a target for each.
@@ -143,6 +144,17 @@ impl Subscription {
     }
 }
 
+impl Arena<Address> {
+    /// The subscription of a queue that belongs to a topic.
+    pub(super) fn subscription(&self, at: Key) -> Option<&Subscription> {
+        self.find_queue(at)?.subscription.as_deref()
+    }
+
+    pub(super) fn subscription_mut(&mut self, at: Key) -> Option<&mut Subscription> {
+        self.find_queue_mut(at)?.subscription.as_deref_mut()
+    }
+}
+
 impl OpenQueue {
     /// The queue of a declared subscription; `topic` is `None` while it is missing.
     #[must_use]
@@ -159,7 +171,7 @@ impl OpenQueue {
     }
 }
 
-impl Stored {
+impl Queue {
     /// It is the queue of a subscription that is not declared.
     pub(in crate::core) fn is_undeclared(&self) -> bool {
         self.subscription.as_ref().is_some_and(|subscription| subscription.life != Life::Declared)
@@ -168,6 +180,11 @@ impl Stored {
     /// It is the queue of a subscription that exists as long as its links.
     pub(super) fn is_link_scoped(&self) -> bool {
         self.subscription.as_ref().is_some_and(|subscription| subscription.life == Life::Links)
+    }
+
+    /// The topic that its messages come from.
+    pub(in crate::core) fn topic(&self) -> Option<AddressKey> {
+        self.subscription.as_ref()?.topic
     }
 
     /// It misses messages from now on.
@@ -255,12 +272,12 @@ impl Router {
         let no_local = consuming.no_local.take();
         let own = || Subscribing { selector, no_local, ..Subscribing::default() };
         let subscribing = consuming.subscribing.take().map_or_else(own, |subscribing| *subscribing);
-        let Some(topic) = self.addresses[at].topic.as_ref() else {
+        let Some(topic) = self.addresses.find_topic(at) else {
             return Err(Error::new(condition::NOT_FOUND, "the topic was deleted"));
         };
         let most = topic.settings().limits.consumers;
-        let mine =
-            topic.subscriptions.iter().map(|key| &self.addresses[*key]).filter(|address| address.is_undeclared());
+        let subscriptions = topic.subscriptions.iter().map(|key| &self.addresses[*key]);
+        let mine = subscriptions.filter(|address| address.treatment.is_undeclared());
         if mine.map(|address| address.consumers.len()).sum::<usize>() >= most as usize {
             let what = format!("the topic has {most} consumers, its limit");
             return Err(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what));
@@ -280,8 +297,8 @@ impl Router {
 
     /// Whether a topic may have one durable subscription more.
     fn check_durable(&self, at: Key) -> Result<(), Error> {
-        let subscriptions = self.addresses[at].topic.iter().flat_map(|topic| &topic.subscriptions);
-        let durable = subscriptions.filter(|key| self.life_of(**key) == Some(Life::Durable));
+        let subscriptions = &self.addresses.topic(at).subscriptions;
+        let durable = subscriptions.iter().filter(|key| self.life_of(**key) == Some(Life::Durable));
         if durable.count() < DURABLE_MAX {
             return Ok(());
         }
@@ -290,8 +307,7 @@ impl Router {
     }
 
     fn life_of(&self, at: Key) -> Option<Life> {
-        let stored = self.addresses.get(at)?.stored.as_ref()?;
-        stored.subscription.as_ref().map(|subscription| subscription.life)
+        self.addresses.subscription(at).map(|subscription| subscription.life)
     }
 
     /// Whether a link may attach to an existing subscription; `false`: it requests another one,
@@ -299,7 +315,7 @@ impl Router {
     /// from it may do so, for names are free to choose.
     fn accepts_more(&self, at: Key, requested: &Subscribing) -> Result<bool, Error> {
         let address = &self.addresses[at];
-        let Some(subscription) = address.stored.as_ref().and_then(|stored| stored.subscription.as_ref()) else {
+        let Some(subscription) = self.addresses.subscription(at) else {
             return Ok(false);
         };
         let name = subscription.name.as_ref().map_or("", |name| &name.name);
@@ -329,7 +345,7 @@ impl Router {
     ) -> Key {
         let durable = subscribing.name.as_ref().is_some_and(|name| name.durable);
         let topic_key = self.addresses[at].declared.key;
-        let Some(topic) = self.addresses[at].topic.as_ref() else { return at };
+        let topic = self.addresses.topic(at);
         let name: Arc<str> = full_name(&topic.opened.name, subscribing.name.as_ref()).into();
         let log = (durable && topic.opened.on_disk).then(|| self.queue_numbers.take());
         let life = if durable { Life::Durable } else { Life::Links };
@@ -374,20 +390,15 @@ impl Router {
     }
 
     fn undeclared_rules(&self, topic: Key, life: Life) -> (Settings, Option<AddressKey>, Option<AddressKey>) {
-        let Some(topic) = self.addresses[topic].topic.as_ref() else { return (Settings::default(), None, None) };
+        let topic = self.addresses.topic(topic);
         (settings_of(&topic.opened.settings, life), topic.opened.dead_letter, topic.opened.expiry)
     }
 
     /// The settings of the topic change, and so do those of its undeclared subscriptions.
     pub(super) fn resettle_subscriptions(&mut self, topic: Key, links: &mut impl Links) {
-        let Some(subscriptions) = self.addresses[topic].topic.as_ref().map(|topic| topic.subscriptions.clone()) else {
-            return;
-        };
-        for at in subscriptions {
-            let address = &self.addresses[at];
-            let subscription = address.stored.as_ref().and_then(|stored| stored.subscription.as_ref());
-            let (key, life) = (address.declared.key, subscription.map_or(Life::Declared, |it| it.life));
-            if life != Life::Declared {
+        for at in self.addresses.topic(topic).subscriptions.clone() {
+            let (key, life) = (self.addresses[at].declared.key, self.life_of(at));
+            if let Some(life) = life.filter(|life| *life != Life::Declared) {
                 let (settings, dead_letter, expiry) = self.undeclared_rules(topic, life);
                 self.reconfigure_queue(key, settings, dead_letter, expiry, None, links);
             }
@@ -398,17 +409,16 @@ impl Router {
     pub fn move_subscription(&mut self, key: AddressKey, topic: Option<AddressKey>, links: &mut impl Links) {
         let Some(at) = self.by_key.get(&key).copied() else { return };
         self.leave_topic(at, links);
-        let stored = self.addresses[at].stored.as_mut();
-        if let Some(subscription) = stored.and_then(|stored| stored.subscription.as_mut()) {
+        if let Some(subscription) = self.addresses.subscription_mut(at) {
             subscription.topic = topic;
         }
         self.join_topic(at, links);
     }
 
     fn topic_of(&self, at: Key) -> Option<Key> {
-        let topic = self.addresses[at].stored.as_ref()?.subscription.as_ref()?.topic?;
+        let topic = self.addresses.subscription(at)?.topic?;
         let topic = self.by_key.get(&topic).copied()?;
-        self.addresses[topic].topic.is_some().then_some(topic)
+        self.addresses.find_topic(topic).map(|_| topic)
     }
 
     /// Messages of its topic come into a subscription from now on.
@@ -416,51 +426,51 @@ impl Router {
         let Some(topic) = self.topic_of(at) else { return };
         let address = &mut self.addresses[topic];
         address.epoch = address.epoch.wrapping_add(1);
-        if let Some(topic) = address.topic.as_mut() {
-            topic.subscriptions.push(at);
-        }
+        self.addresses.topic_mut(topic).subscriptions.push(at);
         self.update_topic_back_pressure(at, links);
     }
 
     /// Nothing more comes into a subscription.
     fn leave_topic(&mut self, at: Key, links: &mut impl Links) {
         let Some(topic) = self.topic_of(at) else { return };
-        if let Some(subscription) = self.addresses[at].stored.as_mut().and_then(|stored| stored.subscription.as_mut()) {
+        if let Some(subscription) = self.addresses.subscription_mut(at) {
             let before = std::mem::take(&mut subscription.back_pressure);
             self.propagate_back_pressure(topic, before, BackPressure::default(), links);
         }
         let address = &mut self.addresses[topic];
         address.epoch = address.epoch.wrapping_add(1);
-        if let Some(topic) = address.topic.as_mut() {
-            topic.subscriptions.retain(|key| *key != at);
-        }
+        self.addresses.topic_mut(topic).subscriptions.retain(|key| *key != at);
     }
 
     /// The address is deleted: its relations to topics and subscriptions end. Subscriptions that
     /// are declared outlive their topic.
     pub(in crate::core) fn end_subscriptions(&mut self, at: Key, error: &Error, links: &mut impl Links) {
-        if let Some(topic) = self.addresses[at].topic.take() {
-            for subscription in topic.subscriptions {
-                let address = &mut self.addresses[subscription];
-                let (key, stored) = (address.declared.key, address.stored.as_mut());
-                match stored.and_then(|stored| stored.subscription.as_mut()) {
-                    Some(it) if it.life == Life::Declared => it.back_pressure = BackPressure::default(),
-                    _ => self.delete_address(key, error, links),
-                }
-            }
+        if self.addresses.find_topic(at).is_some() {
+            return self.end_topic(at, error, links);
         }
         let topic = self.topic_of(at);
         self.leave_topic(at, links);
         let stats = self.stats_of(at);
-        let Some(stored) = self.addresses[at].stored.as_mut().filter(|stored| stored.is_undeclared()) else { return };
+        let Some(stored) = self.addresses.find_queue(at).filter(|queue| queue.is_undeclared()) else { return };
         let past = stored.opened.queue.stats().past();
         if let Some(name) = stored.subscription.as_ref().and_then(|subscription| subscription.name.as_ref()) {
             self.subscriptions.remove(name);
         }
-        if let Some(topic) = topic.map(|topic| &mut self.addresses[topic]) {
-            topic.stats.join(&AddressStats { consumers: 0, waiting: 0, ..stats });
-            if let Some(topic) = topic.topic.as_mut() {
-                topic.past.join(&past);
+        if let Some(topic) = topic {
+            self.addresses[topic].stats.join(&AddressStats { consumers: 0, waiting: 0, ..stats });
+            self.addresses.topic_mut(topic).past.join(&past);
+        }
+    }
+
+    /// A topic is deleted, and with it its subscriptions, but for the declared ones.
+    fn end_topic(&mut self, at: Key, error: &Error, links: &mut impl Links) {
+        let topic = std::mem::replace(&mut self.addresses[at].treatment, Treatment::Closed);
+        let Treatment::Topic(topic) = topic else { return };
+        for subscription in topic.subscriptions {
+            let key = self.addresses[subscription].declared.key;
+            match self.addresses.subscription_mut(subscription) {
+                Some(it) if it.life == Life::Declared => it.back_pressure = BackPressure::default(),
+                _ => self.delete_address(key, error, links),
             }
         }
     }
@@ -468,8 +478,7 @@ impl Router {
     /// A link has gone: subscriptions that live with their links end with the last one.
     pub(in crate::core) fn end_with_links(&mut self, at: Key, closed: bool, links: &mut impl Links) {
         let Some(address) = self.addresses.get(at).filter(|address| address.consumers.is_empty()) else { return };
-        let subscription = address.stored.as_ref().and_then(|stored| stored.subscription.as_ref());
-        let life = subscription.map(|subscription| subscription.life);
+        let life = self.life_of(at);
         if life == Some(Life::Links) || closed && life == Some(Life::Durable) {
             let key = address.declared.key;
             self.delete_address(key, &ended(), links);
@@ -491,7 +500,7 @@ impl Router {
             let what = "the subscription is in use: detach its consumers first";
             return links.attached(attachment, Err(Error::new(condition::RESOURCE_LOCKED, what)));
         }
-        if let Some(subscription) = address.stored.as_ref().and_then(|stored| stored.subscription.as_ref()) {
+        if let Some(subscription) = self.addresses.subscription(at) {
             links.recalled(attachment, &subscription.description);
         }
         self.attach_consumer(at, Consumer::new(attachment, at, 0, None), Consuming::default(), links);
@@ -499,8 +508,7 @@ impl Router {
 
     /// Answers a link once the log knows its subscription.
     pub(in crate::core) fn answer_subscriber(&mut self, at: Key, attachment: AttachmentId, links: &mut impl Links) {
-        let stored = self.addresses[at].stored.as_mut();
-        match stored.and_then(|stored| stored.subscription.as_mut()).filter(|subscription| !subscription.known) {
+        match self.addresses.subscription_mut(at).filter(|subscription| !subscription.known) {
             Some(subscription) => subscription.waiting.push(attachment),
             None => links.attached(attachment, Ok(Vec::new())),
         }
@@ -508,8 +516,8 @@ impl Router {
 
     /// The log knows a subscription, or will not.
     pub(super) fn subscription_declared(&mut self, at: Key, refused: Option<&Refused>, links: &mut impl Links) {
-        let stored = self.addresses.get_mut(at).and_then(|address| address.stored.as_mut());
-        let Some(subscription) = stored.and_then(|stored| stored.subscription.as_mut()) else { return };
+        // It was deleted in the meantime, with its links.
+        let Some(subscription) = self.addresses.subscription_mut(at) else { return };
         subscription.known = true;
         let waiting = std::mem::take(&mut subscription.waiting);
         let waiting = waiting.into_iter().filter(|attachment| self.attachments.consumer(*attachment).is_some());
@@ -530,9 +538,8 @@ impl Router {
     pub(super) fn update_topic_back_pressure(&mut self, at: Key, links: &mut impl Links) {
         let Some(topic) = self.topic_of(at) else { return };
         let now_ms = self.now_ms;
-        let address = &mut self.addresses[at];
-        let taken = address.stats.delivered;
-        let Some(stored) = address.stored.as_ref() else { return };
+        let taken = self.addresses[at].stats.delivered;
+        let stored = self.addresses.queue_mut(at);
         let Some(subscription) = stored.subscription.as_ref() else { return };
         let (before, live) = (subscription.back_pressure, subscription.life == Life::Links);
         let open = stored.admits_producers(live, before.blocks || before.slow);
@@ -545,7 +552,7 @@ impl Router {
         }
         now.blocks = !open && !now.slow;
         now.holds = live && now.blocks && stored.has_waiting(if before.holds { 1 } else { 2 }, 1);
-        if let Some(subscription) = address.stored.as_mut().and_then(|stored| stored.subscription.as_mut()) {
+        if let Some(subscription) = stored.subscription.as_mut() {
             subscription.back_pressure = now;
         }
         self.propagate_back_pressure(topic, before, now, links);
@@ -553,8 +560,7 @@ impl Router {
 
     fn propagate_back_pressure(&mut self, at: Key, before: BackPressure, now: BackPressure, links: &mut impl Links) {
         let change = |before: bool, now: bool| i32::from(now) - i32::from(before);
-        let address = &mut self.addresses[at];
-        let Some(topic) = address.topic.as_mut() else { return };
+        let topic = self.addresses.topic_mut(at);
         let (was_open, was_held) = (topic.is_open(), topic.is_held());
         topic.blocked = topic.blocked.wrapping_add_signed(change(before.blocks, now.blocks));
         topic.held = topic.held.wrapping_add_signed(change(before.holds, now.holds));
@@ -563,7 +569,7 @@ impl Router {
             return;
         }
         if held != was_held {
-            for key in address.producers.clone() {
+            for key in self.addresses[at].producers.clone() {
                 self.update_producer_back_pressure(key, self.producers[key].waiting_bytes, links);
             }
         }

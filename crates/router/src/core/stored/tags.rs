@@ -102,7 +102,7 @@ impl Router {
     pub(in crate::core) fn resume_producer(&mut self, key: Key, resume: Resume, links: &mut impl Links) {
         let (at, attachment, link) = (self.producers[key].address, self.producers[key].attachment, resume.link);
         let digests = self.digests;
-        let Some(stored) = self.addresses[at].stored.as_mut() else { return };
+        let stored = self.addresses.queue_mut(at);
         let senders = &mut stored.resuming.senders.links;
         let notified: HashSet<u128> = resume.states().keys().map(|tag| digest(&digests, link, tag)).collect();
         let left =
@@ -143,7 +143,8 @@ impl Router {
         let producer = &self.producers[key];
         let (at, attachment, link) = (producer.address, producer.attachment, producer.resumed);
         let (digests, open) = (self.digests, self.addresses[at].open_to(producer));
-        let (Some(stored), Some(link)) = (self.addresses[at].stored.as_mut(), link) else { return };
+        let Some(link) = link else { return };
+        let stored = self.addresses.queue_mut(at);
         let Some(sender) = stored.resuming.senders.links.get_mut(&link) else { return };
         let requested = std::mem::take(&mut sender.requested).into_iter().map(|(tag, _)| tag);
         let known = requested.filter(|tag| sender.tags.get(&digest(&digests, link, tag)) == Some(&true));
@@ -166,7 +167,10 @@ impl Router {
         let ((named, tag), link) = (producer.tag.take()?, producer.resumed?);
         // The one that was named last may have been refused.
         let is_named = matches!(settlement, SettlementTarget::Producer { delivery_id, .. } if delivery_id == named);
-        let stored = self.addresses[producer.address].stored.as_mut().filter(|_| is_named)?;
+        if !is_named {
+            return None;
+        }
+        let stored = self.addresses.queue_mut(producer.address);
         let senders = &mut stored.resuming.senders;
         let sender = senders.links.get_mut(&link)?;
         sender.tags.insert(tag, false);
@@ -177,7 +181,7 @@ impl Router {
 
     /// A message is on disk, or will not be.
     pub(super) fn resolve_tag(&mut self, at: Key, seq: Seq, is_stored: bool) {
-        let Some(stored) = self.addresses.get_mut(at).and_then(|address| address.stored.as_mut()) else { return };
+        let Some(stored) = self.addresses.find_queue_mut(at) else { return };
         let key = stored.resuming.senders.resolve(seq, is_stored);
         if let (Some(key), Some(log)) = (key, stored.opened.log) {
             self.journal.erase(log, &key);
@@ -189,9 +193,8 @@ impl Router {
         let Some(producer) = self.attachments.producer(attachment).and_then(|key| self.producers.get(key)) else {
             return;
         };
-        let (Some(link), Some(stored)) = (producer.resumed, self.addresses[producer.address].stored.as_mut()) else {
-            return;
-        };
+        let Some(link) = producer.resumed else { return };
+        let stored = self.addresses.queue_mut(producer.address);
         let tag = digest(&self.digests, link, tag);
         let sender = stored.resuming.senders.links.get_mut(&link);
         if let (Some(_), Some(log)) = (sender.and_then(|sender| sender.tags.remove(&tag)), stored.opened.log) {
@@ -201,9 +204,9 @@ impl Router {
 
     /// As [`Router::steal_receiver`].
     pub(in crate::core) fn steal_sender(&mut self, at: Key, resume: Option<&Resume>, links: &mut impl Links) {
-        let stored = self.addresses[at].stored.as_ref();
-        let (Some(stored), Some(resume)) = (stored, resume) else { return };
-        let sender = stored.resuming.senders.links.get(&resume.link).and_then(|sender| sender.producer);
+        let Some(resume) = resume else { return };
+        let sender =
+            self.addresses.queue(at).resuming.senders.links.get(&resume.link).and_then(|sender| sender.producer);
         if let Some(attachment) = sender.and_then(|key| self.producers.get(key)).map(|producer| producer.attachment) {
             self.steal(attachment, links);
         }
@@ -214,7 +217,8 @@ impl Router {
         let producer = &mut self.producers[key];
         let (at, now_ms) = (producer.address, self.now_ms);
         let Some(link) = producer.resumed.take() else { return };
-        let Some(stored) = self.addresses[at].stored.as_mut() else { return };
+        // A deleted queue has gone with what it kept of its links.
+        let Some(stored) = self.addresses.find_queue_mut(at) else { return };
         let Some(sender) = stored.resuming.senders.links.get_mut(&link) else { return };
         let until_ms = end(now_ms, sender.keep_s);
         (sender.producer, sender.until_ms) = (None, Some(until_ms));

@@ -14,8 +14,9 @@ use enmasse_journal::queue::{Full, Limits, Redelivery, Settings};
 
 use super::super::arena::Key;
 use super::super::attachment::Occupant;
+use super::super::treatment::Treatment;
 use super::super::{AddressKey, AttachmentId, Declared, Links, Router};
-use super::{OpenQueue, OpenTopic, Stored};
+use super::{OpenQueue, OpenTopic, Queue};
 
 /// Messages that one temporary queue holds.
 pub const TEMPORARY_MESSAGES: u64 = 1000;
@@ -118,7 +119,7 @@ impl OpenTopic {
     }
 }
 
-impl Stored {
+impl Queue {
     /// Why the budget of a temporary queue has no room for a message, if so.
     #[inline]
     pub(super) fn beyond_budget(&self, size_bytes: usize) -> Option<Error> {
@@ -164,7 +165,7 @@ impl Router {
     pub(super) fn share_room(&mut self, at: Key, links: &mut impl Links) {
         let address = &mut self.addresses[at];
         let capacity = address.declared.link_capacity;
-        let Some(stored) = address.stored.as_mut() else { return };
+        let Treatment::Queue(stored) = &mut address.treatment else { return };
         let Some(temporary) = stored.temporary.as_mut() else { return };
         let queue = &stored.opened.queue;
         let (room, bytes) = (queue.room(0), queue.bytes() + MESSAGE_BYTES * queue.len() as u64);
@@ -187,8 +188,7 @@ impl Router {
     /// The room for a named producer of a temporary queue is reported before its credit opens.
     pub(in crate::core) fn report_room(&mut self, at: Key, attachment: AttachmentId, links: &mut impl Links) {
         self.share_room(at, links);
-        let stored = self.addresses[at].stored.as_ref();
-        if let Some(temporary) = stored.and_then(|stored| stored.temporary.as_ref()) {
+        if let Some(temporary) = self.addresses.find_queue(at).and_then(|queue| queue.temporary.as_ref()) {
             links.room(attachment, temporary.notified);
         }
     }

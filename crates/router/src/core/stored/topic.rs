@@ -8,14 +8,15 @@
 use std::sync::Arc;
 
 use enmasse_amqp::selector::Subject;
-use enmasse_amqp::types::Outcome;
+use enmasse_amqp::types::{Error, Outcome};
 use enmasse_journal::queue::{Admission, Head, Item, QueueStats, Refusal, Seq, Settings, Stored as Admitted};
 use smallvec::SmallVec;
 
 use super::super::arena::Key;
+use super::super::treatment::Treatment;
 use super::super::{AddressKey, AddressStats, AttachmentId, Declared, Links, Origin, Router};
 use super::OpenQueue;
-use super::incoming::{Arriving, refused};
+use super::incoming::{Arriving, read, refused};
 use super::journal::{Commit, Completion};
 
 /// The state of a topic in addition to that of every address.
@@ -118,14 +119,14 @@ impl Router {
     pub fn open_topic(&mut self, declared: Declared, mut opened: OpenTopic, links: &mut impl Links) {
         let at = self.address(declared);
         let known = std::mem::take(&mut opened.known);
-        if let Some(topic) = self.addresses[at].topic.as_mut() {
+        if let Some(topic) = self.addresses.find_topic_mut(at) {
             topic.opened = opened;
             return self.resettle_subscriptions(at, links);
         }
         let topic = Topic { opened, subscriptions: Vec::new(), blocked: 0, held: 0, past: QueueStats::default() };
-        self.addresses[at].topic = Some(Box::new(topic));
+        self.addresses[at].treatment = Treatment::Topic(Box::new(topic));
         let waits = |key: &Key| {
-            let subscription = self.addresses[*key].stored.as_ref().and_then(|stored| stored.subscription.as_ref());
+            let subscription = self.addresses.subscription(*key);
             subscription.is_some_and(|subscription| subscription.topic == Some(declared.key))
         };
         let waiting: Vec<Key> = self.addresses.iter().map(|(key, _)| key).filter(waits).collect();
@@ -135,8 +136,25 @@ impl Router {
         }
     }
 
+    /// A whole message of a producer for a topic.
+    pub(super) fn take_into_topic(&mut self, from: Key, arriving: &Arriving, body: &[u8], links: &mut impl Links) {
+        match &self.head_for_topic(from, arriving.message_format, body) {
+            Ok(head) if arriving.transaction.is_some() => self.add_posting(from, arriving, (head, None, body), links),
+            Ok(head) => self.publish(from, arriving, head, body, links),
+            Err(error) => self.refuse(from, arriving, error.clone(), links),
+        }
+    }
+
+    /// The properties of a message that any subscription may need.
+    fn head_for_topic(&self, from: Key, message_format: u32, body: &[u8]) -> Result<Head, Error> {
+        let envelope = &read(message_format, body)?;
+        let producer_name = self.producers[from].producer_name.as_deref();
+        let message_id = envelope.message_id.map(|id| self.digests.long(id));
+        Ok(Head { message_id, ..self.head_of_envelope(envelope, body.len(), producer_name) })
+    }
+
     /// A message of a producer goes to the subscriptions of its topic.
-    pub(super) fn publish(&mut self, from: Key, arriving: &Arriving, head: &Head, body: &[u8], links: &mut impl Links) {
+    fn publish(&mut self, from: Key, arriving: &Arriving, head: &Head, body: &[u8], links: &mut impl Links) {
         let (at, settlement) = (self.producers[from].address, arriving.settlement);
         let audience = self.audience_by_name(from);
         let posted = self.post(&audience, head, body);
@@ -161,9 +179,10 @@ impl Router {
         let mut audience = std::mem::take(&mut self.producers[from].audience);
         let producer = &self.producers[from];
         let address = &self.addresses[producer.address];
-        if let Some(topic) = address.topic.as_ref().filter(|_| producer.audience_epoch != address.epoch) {
+        if producer.audience_epoch != address.epoch {
             audience.clear();
             let (name, origin) = (producer.name.as_deref(), producer.origin.as_deref());
+            let topic = self.addresses.topic(producer.address);
             audience.extend(topic.subscriptions.iter().filter(|key| self.wants_from(**key, name, origin)));
             self.producers[from].audience_epoch = address.epoch;
         }
@@ -173,19 +192,18 @@ impl Router {
     /// The addresses that a message for `at`, sent to its very name, goes to: itself, or its
     /// subscriptions.
     pub(super) fn audience_of(&self, at: Key) -> Vec<Key> {
-        self.audience_named(at, self.addresses[at].topic.as_ref().map(|topic| &*topic.opened.name), None)
+        self.audience_named(at, self.addresses.find_topic(at).map(|topic| &*topic.opened.name), None)
     }
 
     /// As above, of a message that was sent to `name`, and where it came from.
     pub(super) fn audience_named(&self, at: Key, name: Option<&str>, origin: Option<&Origin>) -> Vec<Key> {
-        let Some(topic) = self.addresses[at].topic.as_ref() else { return vec![at] };
+        let Some(topic) = self.addresses.find_topic(at) else { return vec![at] };
         topic.subscriptions.iter().copied().filter(|key| self.wants_from(*key, name, origin)).collect()
     }
 
     /// Whether a subscription may want a message.
     fn wants_from(&self, at: Key, name: Option<&str>, origin: Option<&Origin>) -> bool {
-        let subscription = self.addresses[at].stored.as_ref().and_then(|stored| stored.subscription.as_ref());
-        subscription.is_none_or(|subscription| subscription.wants_from(name, origin))
+        self.addresses.subscription(at).is_none_or(|subscription| subscription.wants_from(name, origin))
     }
 
     /// Sets the origin of the messages of a producer of a topic, before the first of them.
@@ -205,7 +223,7 @@ impl Router {
         let mut missed: SmallVec<[Key; 2]> = SmallVec::new();
         let mut wanted: SmallVec<[Key; 4]> = SmallVec::new();
         for key in audience.iter().copied() {
-            let Some(stored) = self.addresses[key].stored.as_ref() else { continue };
+            let stored = self.addresses.queue(key);
             let selector = stored.subscription.as_ref().and_then(|subscription| subscription.selector.as_deref());
             if selector.is_some_and(|selector| !selector.selects(&subject)) {
                 continue;
@@ -225,7 +243,7 @@ impl Router {
         let mut posted = Posted { missed: missed.len(), ..Posted::default() };
         missed.into_iter().for_each(|key| self.addresses[key].stats.dropped += 1);
         for key in wanted {
-            let Some(stored) = self.addresses[key].stored.as_mut() else { continue };
+            let stored = self.addresses.queue_mut(key);
             let mut head = *head;
             if let Some(property) = stored.opened.last_value_key.as_deref() {
                 head.key = self.digests.property(body, property);
@@ -271,9 +289,8 @@ impl Router {
             for (at, seq) in memory {
                 let before = std::mem::take(&mut self.effects);
                 let effects = &mut self.effects;
-                if let Some(stored) = self.addresses[at].stored.as_mut() {
-                    stored.opened.queue.committed(seq, place, &mut |effect| effects.push(effect));
-                }
+                let stored = self.addresses.queue_mut(at);
+                stored.opened.queue.committed(seq, place, &mut |effect| effects.push(effect));
                 self.do_effects(at, links);
                 self.effects = before;
                 self.mark_dirty(at);
@@ -290,7 +307,7 @@ impl Router {
         of: impl Fn(Key) -> T,
         mut join: impl FnMut(&mut T, &T),
     ) -> Vec<(AddressKey, T)> {
-        let declared = self.addresses.iter().filter(|(_, address)| !address.is_undeclared());
+        let declared = self.addresses.iter().filter(|(_, address)| !address.treatment.is_undeclared());
         let stats = declared.map(|(key, address)| (address.declared.key, self.with_subscriptions(key, &of, &mut join)));
         stats.collect()
     }
@@ -303,8 +320,8 @@ impl Router {
         mut join: impl FnMut(&mut T, &T),
     ) -> T {
         let mut sum = of(at);
-        let subscriptions = self.addresses[at].topic.iter().flat_map(|topic| topic.subscriptions.iter());
-        let mine = subscriptions.filter(|key| self.addresses[**key].is_undeclared());
+        let subscriptions = self.addresses.find_topic(at).into_iter().flat_map(|topic| &topic.subscriptions);
+        let mine = subscriptions.filter(|key| self.addresses[**key].treatment.is_undeclared());
         mine.for_each(|key| join(&mut sum, &of(*key)));
         sum
     }

@@ -284,7 +284,7 @@ impl Router {
         let id = arriving.transaction.unwrap_or(TransactionId::NONE);
         let address = &self.addresses[self.producers[from].address];
         let (key, account) = (address.declared.key, address.account);
-        let limit = address.message_bytes();
+        let limit = address.treatment.message_bytes();
         let (name, origin) = (self.producers[from].name.clone(), self.producers[from].origin.clone());
         if head.size_bytes > limit {
             return self.refuse(from, arriving, refused(Refusal::MessageSize(limit)), links);
@@ -356,9 +356,8 @@ impl Router {
         let now_ms = self.now_ms;
         let Some(pending) = self.pending.get_mut(Key::unpack(token)) else { return };
         let transaction = self.transactions.open.get_mut(&id).filter(|it| it.committing.is_none());
-        let address = self.addresses.get_mut(pending.address);
-        let account = address.as_ref().map_or(Account::NONE, |address| address.account);
-        let stored = address.and_then(|address| address.stored.as_mut());
+        let account = self.addresses[pending.address].account;
+        let queue = self.addresses.find_queue_mut(pending.address);
         let (SettlementTarget::Queue(_) | SettlementTarget::Browsed(_), Some(transaction)) =
             (pending.settlement, transaction)
         else {
@@ -375,7 +374,7 @@ impl Router {
             };
         }
         let retires = || match pending.settlement {
-            SettlementTarget::Queue(seq) => stored.is_some_and(|stored| stored.opened.queue.retire(seq)),
+            SettlementTarget::Queue(seq) => queue.is_some_and(|queue| queue.opened.queue.retire(seq)),
             // An outcome for a browsed message has no effect, and is settled with the others.
             _ => true,
         };

@@ -34,13 +34,28 @@ impl Router {
         &mut self,
         from: Key,
         arriving: &Arriving,
+        body: &[u8],
+        links: &mut impl Links,
+    ) {
+        match &arriving.read(body) {
+            Ok(envelope) if arriving.is_posting() => self.add_stream_posting(from, arriving, envelope, body, links),
+            Ok(envelope) => self.offer_new(from, arriving, envelope, body, links),
+            Err(error) => self.refuse(from, arriving, error.clone(), links),
+        }
+    }
+
+    /// A message that is part of no transaction.
+    fn offer_new(
+        &mut self,
+        from: Key,
+        arriving: &Arriving,
         envelope: &Envelope<'_>,
         body: &[u8],
         links: &mut impl Links,
     ) {
         let settlement = arriving.settlement;
         let at = self.producers[from].address;
-        let Some(stream) = self.addresses[at].stream.as_deref_mut() else { return };
+        let stream = self.addresses.stream_mut(at);
         let producer = &self.producers[from];
         if body.len() > stream.message_bytes() as usize {
             let error = refused(Refusal::MessageSize(stream.message_bytes()));
@@ -82,7 +97,7 @@ impl Router {
     }
 
     /// As above, for a message within a transaction: errors of the message itself are found now.
-    pub(in crate::core) fn add_stream_posting(
+    fn add_stream_posting(
         &mut self,
         from: Key,
         arriving: &Arriving,
@@ -91,7 +106,7 @@ impl Router {
         links: &mut impl Links,
     ) {
         let producer = &self.producers[from];
-        let Some(stream) = self.addresses[producer.address].stream.as_deref_mut() else { return };
+        let stream = self.addresses.stream_mut(producer.address);
         let place = match stream.place(&self.digests, envelope, producer.producer_name.as_deref()) {
             Ok(place) => place,
             Err(error) => return self.refuse(from, arriving, error, links),
@@ -113,7 +128,7 @@ impl Router {
         (number, identity): PartitionIdentity,
     ) -> Result<bool, Error> {
         let now_ms = self.now_ms;
-        let Some(stream) = self.addresses[at].stream.as_mut() else { return Ok(false) };
+        let stream = self.addresses.stream_mut(at);
         match stream.parts[number as usize].partition.offer(now_ms, identity) {
             Offer::New => Ok(true),
             // Its original gathers, and goes to the log with the transaction.
@@ -132,7 +147,7 @@ impl Router {
         body: &[u8],
     ) {
         let now_ms = self.now_ms;
-        let Some(stream) = self.addresses[at].stream.as_deref_mut() else { return };
+        let stream = self.addresses.stream_mut(at);
         let part = &mut stream.parts[place.0 as usize];
         if matches!(part.partition.offer(now_ms, place.1), Offer::Duplicate { .. }) {
             // One of the same transaction.
@@ -148,7 +163,7 @@ impl Router {
     /// A partition has messages for the log: at the end of the turn, if the log has none of it
     /// then.
     pub(super) fn list_gathered(&mut self, at: Key, number: u32) {
-        let Some(stream) = self.addresses[at].stream.as_mut() else { return };
+        let stream = self.addresses.stream_mut(at);
         let part = &mut stream.parts[number as usize];
         if std::mem::replace(&mut part.listed, true) {
             return;

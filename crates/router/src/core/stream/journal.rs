@@ -88,8 +88,9 @@ impl Router {
         // Commits wait for blocks in flight, and go before later ones.
         let awaited = self.awaited_partitions();
         for at in std::mem::take(&mut self.gathering) {
-            let Some(address) = self.addresses.get_mut(at) else { continue };
-            let (key, Some(stream)) = (address.declared.key, address.stream.as_mut()) else { continue };
+            // It was deleted in the meantime.
+            let Some(key) = self.addresses.get(at).map(|address| address.declared.key) else { continue };
+            let stream = self.addresses.stream_mut(at);
             let mut kept = Vec::new();
             for number in std::mem::take(&mut stream.gathered) {
                 if awaited.contains(&(key, number)) {
@@ -113,7 +114,7 @@ impl Router {
     pub(in crate::core) fn write_posted(&mut self, partitions: &BTreeSet<(Key, u32)>) -> Vec<MemoryBlock> {
         let mut kept = Vec::new();
         for (at, number) in partitions {
-            let Some(stream) = self.addresses.get_mut(*at).and_then(|address| address.stream.as_mut()) else {
+            let Some(stream) = self.addresses.find_stream_mut(*at) else {
                 continue;
             };
             write_gathered(*at, *number, stream, &mut self.bodies, &mut kept, |log, block, in_flight| {
@@ -127,7 +128,7 @@ impl Router {
     pub(in crate::core) fn keep_blocks(&mut self, kept: Vec<MemoryBlock>, links: &mut impl Links) {
         let mut dirty: Vec<Key> = Vec::new();
         for MemoryBlock { at, partition, place, bytes } in kept {
-            if self.addresses.get(at).is_none_or(|address| address.stream.is_none()) {
+            if self.addresses.find_stream(at).is_none() {
                 self.bodies.free(place);
                 continue;
             }
@@ -141,7 +142,7 @@ impl Router {
     pub(in crate::core) fn refuse_blocks(&mut self, kept: Vec<MemoryBlock>, refused: &Refused, links: &mut impl Links) {
         for MemoryBlock { at, partition, place, .. } in kept {
             self.bodies.free(place);
-            if self.addresses.get(at).is_some_and(|address| address.stream.is_some()) {
+            if self.addresses.find_stream(at).is_some() {
                 self.block_refused(at, partition, refused, links);
             }
         }
@@ -167,7 +168,7 @@ impl Router {
     ) -> Vec<Key> {
         let mut dirty: Vec<Key> = Vec::new();
         for InFlightBlock { number, at, partition, what } in in_flight_blocks {
-            if self.addresses.get(at).is_none_or(|address| address.stream.is_none()) {
+            if self.addresses.find_stream(at).is_none() {
                 self.forget_block(result.is_ok().then(|| batch.place(number)), what);
                 continue;
             }
@@ -179,7 +180,7 @@ impl Router {
                 (What::Store { .. }, Err(refused)) => self.block_refused(at, partition, refused, links),
                 (What::Merge { record, blocks }, result) => {
                     let place = result.is_ok().then(|| batch.place(number));
-                    let Some(stream) = self.addresses[at].stream.as_mut() else { continue };
+                    let stream = self.addresses.stream_mut(at);
                     if stream.parts[partition as usize].partition.merged(record, place).is_some() {
                         blocks.iter().for_each(|(_, place)| self.bodies.forget(*place));
                     }
@@ -202,14 +203,14 @@ impl Router {
     }
 
     fn block_stored(&mut self, at: Key, number: u32, place: RecordLocation, bytes: u64, links: &mut impl Links) {
-        let Some(stream) = self.addresses[at].stream.as_mut() else { return };
+        let stream = self.addresses.stream_mut(at);
         let count = stream.parts[number as usize].partition.committed(place, bytes);
         self.answer_waiting(at, number, count, &Outcome::Accepted, links);
         self.go_on_gathering(at, number);
     }
 
     fn block_refused(&mut self, at: Key, number: u32, refused: &Refused, links: &mut impl Links) {
-        let Some(stream) = self.addresses[at].stream.as_mut() else { return };
+        let stream = self.addresses.stream_mut(at);
         let part = &mut stream.parts[number as usize];
         let count = part.partition.refused();
         let refusing: Vec<Key> = part.waiting.iter().take(count as usize).map(|waiting| waiting.producer).collect();
@@ -220,15 +221,14 @@ impl Router {
     }
 
     fn go_on_gathering(&mut self, at: Key, number: u32) {
-        let stream = self.addresses[at].stream.as_ref();
-        if stream.is_some_and(|stream| stream.parts[number as usize].partition.may_flush()) {
+        if self.addresses.stream(at).parts[number as usize].partition.may_flush() {
             self.list_gathered(at, number);
         }
     }
 
     /// Answers the longest-waiting producers of a partition for `count` messages.
     fn answer_waiting(&mut self, at: Key, number: u32, count: u32, outcome: &Outcome, links: &mut impl Links) {
-        let Some(stream) = self.addresses[at].stream.as_mut() else { return };
+        let stream = self.addresses.stream_mut(at);
         let part = &mut stream.parts[number as usize];
         let mut answered = std::mem::take(&mut self.answered);
         answered.extend(part.waiting.drain(..(count as usize).min(part.waiting.len())));
@@ -243,7 +243,7 @@ impl Router {
             return;
         }
         for ticket in tickets {
-            let Some(stream) = self.addresses[at].stream.as_mut() else { return };
+            let stream = self.addresses.stream_mut(at);
             for pending_duplicate in
                 stream.parts[number as usize].pending_duplicates.remove(&ticket).unwrap_or_default()
             {
@@ -266,31 +266,29 @@ impl Router {
     }
 
     /// Messages that were received wait for the log no longer.
-    fn uncount<'a>(&mut self, at: Key, answered: impl Iterator<Item = &'a Waiting>) {
-        let received = answered.filter(|waiting| waiting.producer != Key::NONE);
-        let (messages, bytes) =
-            received.fold((0, 0), |(messages, bytes), waiting| (messages + 1, bytes + waiting.bytes as usize));
+    pub(super) fn uncount<'a>(&mut self, at: Key, answered: impl Iterator<Item = &'a Waiting>) {
+        let (messages, bytes) = received(answered);
         self.received.remove(self.addresses[at].account, messages, bytes);
     }
 
     /// A stream is deleted: its pending messages have no settlement target any more.
     pub(in crate::core) fn uncount_waiting(&mut self, at: Key) {
-        let Some(stream) = self.addresses[at].stream.take() else { return };
-        self.uncount(at, stream.parts.iter().flat_map(|part| &part.waiting));
-        self.addresses[at].stream = Some(stream);
+        let parts = self.addresses.find_stream(at).into_iter().flat_map(|stream| &stream.parts);
+        let (messages, bytes) = received(parts.flat_map(|part| &part.waiting));
+        self.received.remove(self.addresses[at].account, messages, bytes);
     }
 
     /// Adjacent small blocks become one: read, written again at the end, and removed from their old
     /// locations, in one group of records.
     pub(super) fn merge_blocks(&mut self, at: Key) {
-        let Some(stream) = self.addresses[at].stream.as_ref() else { return };
+        let stream = self.addresses.stream(at);
         for number in 0..stream.parts.len() as u32 {
             self.merge_in(at, number);
         }
     }
 
     fn merge_in(&mut self, at: Key, number: u32) {
-        let Some(stream) = self.addresses[at].stream.as_mut() else { return };
+        let stream = self.addresses.stream_mut(at);
         let part = &mut stream.parts[number as usize];
         let Some(places) = part.partition.merge_due() else { return };
         let on_disk = part.log.is_some();
@@ -342,7 +340,7 @@ impl Router {
         let mut copied = Vec::new();
         let all: Vec<Key> = self.addresses.iter().map(|(key, _)| key).collect();
         for at in all {
-            let Some(stream) = self.addresses[at].stream.as_mut() else { continue };
+            let Some(stream) = self.addresses.find_stream_mut(at) else { continue };
             for (partition, part) in (0..).zip(&mut stream.parts) {
                 let Some(log) = part.log else { continue };
                 for (record, from) in part.partition.copying(segment, COPIES - copied.len()) {
@@ -366,7 +364,7 @@ impl Router {
     ) {
         for (number, copy) in copied.iter().enumerate() {
             let place = batch.and_then(|batch| batch.copied(number, copy.log));
-            let stream = self.addresses.get_mut(copy.at).and_then(|address| address.stream.as_mut());
+            let stream = self.addresses.find_stream_mut(copy.at);
             let known =
                 stream.is_some_and(|stream| stream.parts[copy.partition as usize].partition.moved(copy.record, place));
             match place {
@@ -377,4 +375,10 @@ impl Router {
             }
         }
     }
+}
+
+/// How many messages were received from producers, and their bytes.
+fn received<'a>(waiting: impl Iterator<Item = &'a Waiting>) -> (usize, usize) {
+    let received = waiting.filter(|waiting| waiting.producer != Key::NONE);
+    received.fold((0, 0), |(messages, bytes), waiting| (messages + 1, bytes + waiting.bytes as usize))
 }

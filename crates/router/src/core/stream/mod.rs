@@ -21,6 +21,7 @@ use enmasse_journal::stream::{Lost, Partition, Restored, Settings};
 use super::arena::Key;
 use super::message::SettlementTarget;
 use super::stored::PendingDuplicate;
+use super::treatment::Treatment;
 use super::{AddressKey, Declared, Links, Router};
 
 pub(super) use incoming::{PartitionIdentity, Waiting};
@@ -218,7 +219,7 @@ impl Router {
     /// A stream lives here from now on. One that is known by that key keeps its messages.
     pub fn open_stream(&mut self, declared: Declared, mut stream: Stream, links: &mut impl Links) {
         let key = self.address(declared);
-        if self.addresses[key].stream.is_some() {
+        if self.addresses.find_stream(key).is_some() {
             return;
         }
         for log in stream.parts.iter().filter_map(|part| part.log) {
@@ -230,7 +231,7 @@ impl Router {
         for (partition, Lost { first, last }) in std::mem::take(&mut stream.lost) {
             self.note_damage(key, &stream.name, partition, first, last);
         }
-        self.addresses[key].stream = Some(Box::new(stream));
+        self.addresses[key].treatment = Treatment::Stream(Box::new(stream));
         self.process_stream(key, links);
     }
 
@@ -244,7 +245,7 @@ impl Router {
     ) {
         let Some(key) = self.by_key.get(&key).copied() else { return };
         let space = self.addresses[key].declared.space;
-        let Some(stream) = self.addresses[key].stream.as_mut() else { return };
+        let Some(stream) = self.addresses.find_stream_mut(key) else { return };
         stream.settings = settings;
         for part in &mut stream.parts {
             part.partition.reconfigure(&stream.settings);
@@ -261,10 +262,10 @@ impl Router {
 
     /// The statistics of every stream that lives here.
     pub fn stream_stats(&self) -> impl Iterator<Item = (AddressKey, QueueStats)> {
-        let streams = self.addresses.iter().filter_map(|(_, address)| Some((address, address.stream.as_ref()?)));
-        streams.map(|(address, stream)| {
+        self.addresses.iter().filter_map(|(_, address)| {
+            let Treatment::Stream(stream) = &address.treatment else { return None };
             let consumers = address.consumers.len() as u32;
-            (address.declared.key, QueueStats { consumers, ..stream.stats() })
+            Some((address.declared.key, QueueStats { consumers, ..stream.stats() }))
         })
     }
 
@@ -283,7 +284,7 @@ impl Router {
     /// Retention removes whole blocks.
     fn retire_blocks(&mut self, at: Key) {
         let now_ms = self.now_ms;
-        let Some(stream) = self.addresses[at].stream.as_mut() else { return };
+        let stream = self.addresses.stream_mut(at);
         for part in &mut stream.parts {
             let mut any = false;
             while let Some(block) = part.partition.overdue(now_ms) {
@@ -303,36 +304,33 @@ impl Router {
     }
 
     fn arm_stream(&mut self, at: Key) {
-        let address = &mut self.addresses[at];
-        let Some(stream) = address.stream.as_mut() else { return };
+        let key = self.addresses[at].declared.key;
+        let stream = self.addresses.stream_mut(at);
         let next = stream.parts.iter().filter_map(|part| part.partition.next_timeout()).min();
         if next == stream.armed_ms {
             return;
         }
         if let Some(before) = stream.armed_ms {
-            self.timers.remove(&(before, address.declared.key));
+            self.timers.remove(&(before, key));
         }
         stream.armed_ms = next;
         if let Some(next) = next {
-            self.timers.insert((next, address.declared.key), at);
+            self.timers.insert((next, key), at);
         }
     }
 
     /// The time that was set has come.
     pub(super) fn stream_timeout(&mut self, at: Key, links: &mut impl Links) {
-        if let Some(stream) = self.addresses[at].stream.as_mut() {
-            stream.armed_ms = None;
-        }
+        let stream = self.addresses.stream_mut(at);
+        stream.armed_ms = None;
         self.process_stream(at, links);
     }
 
     /// The address is deleted: so are its messages.
-    pub(super) fn clear_stream(&mut self, at: Key) {
-        self.uncount_waiting(at);
-        let address = &mut self.addresses[at];
-        let Some(stream) = address.stream.take() else { return };
+    pub(super) fn clear_stream(&mut self, at: Key, stream: &Stream) {
+        self.uncount(at, stream.parts.iter().flat_map(|part| &part.waiting));
         if let Some(armed) = stream.armed_ms {
-            self.timers.remove(&(armed, address.declared.key));
+            self.timers.remove(&(armed, self.addresses[at].declared.key));
         }
         for part in &stream.parts {
             part.merging.iter().for_each(|place| self.bodies.release(*place));

@@ -17,6 +17,7 @@ use enmasse_journal::stream::{Entry, Partition, block};
 use super::super::arena::Key;
 use super::super::flow::Part;
 use super::super::message::SettlementTarget;
+use super::super::stored::Bodies;
 use super::super::{Consuming, Filter, Links, Router};
 use super::{Stream, exceeded};
 
@@ -222,6 +223,26 @@ fn overtaken(partition: u32, offset: u64, first: u64) -> Error {
 }
 
 impl Router {
+    /// A reader attaches, unless the stream refuses it.
+    pub(in crate::core) fn attach_to_stream(
+        &mut self,
+        at: Key,
+        to: Key,
+        consuming: &Consuming,
+        filter: Option<Filter>,
+        links: &mut impl Links,
+    ) {
+        let (attachment, others) = (self.consumers[to].attachment, self.addresses[at].consumers.len() - 1);
+        let stream = self.addresses.stream(at);
+        match stream.attach(consuming, filter, others) {
+            Ok(reading) => {
+                self.consumers[to].reading = Some(Box::new(reading));
+                links.attached(attachment, Ok(stream.properties()));
+            }
+            Err(refused) => self.refuse_attachment(attachment, refused, links),
+        }
+    }
+
     /// Every reader of a stream receives messages while it has room, up to its share.
     pub(super) fn serve_readers(&mut self, at: Key, links: &mut impl Links) {
         let mut readers = std::mem::take(&mut self.readers);
@@ -242,13 +263,11 @@ impl Router {
         let consumer = &mut self.consumers[to];
         let (at, attachment) = (consumer.address, consumer.attachment);
         let Some(mut reading) = consumer.reading.take() else { return };
-        let Some(mut stream) = self.addresses[at].stream.take() else { return };
         let has_room = self.consumers[to].has_room();
-        let step = if has_room { self.read(at, to, &mut reading, &mut stream, links) } else { Step::NoRoom };
+        let step = if has_room { self.read(at, to, &mut reading, links) } else { Step::NoRoom };
         if !matches!(step, Step::Share | Step::Waits | Step::Starves) {
             self.release_blocks(&mut reading);
         }
-        self.addresses[at].stream = Some(stream);
         self.consumers[to].reading = Some(reading);
         match step {
             Step::Waits => self.await_bodies(at),
@@ -265,15 +284,15 @@ impl Router {
 
     /// Reads a block of each partition in turn, until nothing is left or the reader has had its
     /// share.
-    fn read(&mut self, at: Key, to: Key, reading: &mut Reading, stream: &mut Stream, links: &mut impl Links) -> Step {
+    fn read(&mut self, at: Key, to: Key, reading: &mut Reading, links: &mut impl Links) -> Step {
         let mut share = Share { messages: SHARE_MESSAGES, bytes: SHARE_BYTES };
         let (mut idle, mut stops) = (0, Step::End);
         while idle < reading.positions.len() {
             let turn = reading.turn % reading.positions.len();
-            let step = self.read_block(at, to, reading, turn, stream, &mut share, links);
+            let step = self.read_block(at, to, reading, turn, &mut share, links);
             match step {
                 Step::Block => idle = 0,
-                Step::Damaged => self.pass_damaged(at, &mut reading.positions[turn], stream),
+                Step::Damaged => self.pass_damaged(at, &mut reading.positions[turn]),
                 Step::End => idle += 1,
                 Step::Waits | Step::Starves => {
                     idle += 1;
@@ -290,21 +309,19 @@ impl Router {
         stops
     }
 
-    #[expect(clippy::too_many_arguments, reason = "what is borrowed apart cannot be one")]
     fn read_block(
         &mut self,
         at: Key,
         to: Key,
         reading: &mut Reading,
         turn: usize,
-        stream: &mut Stream,
         share: &mut Share,
         links: &mut impl Links,
     ) -> Step {
         let position = &mut reading.positions[turn];
-        let part = &stream.parts[position.partition as usize];
+        let part = &self.addresses.stream(at).parts[position.partition as usize];
         let on_disk = part.log.is_some();
-        if let Err(step) = self.locate(position, &part.partition, on_disk) {
+        if let Err(step) = position.locate(&part.partition, on_disk, &mut self.bodies) {
             return step;
         }
         let Some(within) = position.within else { return Step::End };
@@ -320,65 +337,7 @@ impl Router {
                 self.bodies.release(within.place);
             }
         }
-        debug_assert!(self.addresses[at].stream.is_none(), "the stream is in hand");
         step
-    }
-
-    /// Finds the block where a reader continues, and requests the next ones.
-    fn locate(&mut self, position: &mut Position, partition: &Partition, on_disk: bool) -> Result<(), Step> {
-        let first = partition.first();
-        if position.next < first {
-            if !position.at_first {
-                return Err(Step::Overtaken(position.next, first));
-            }
-            (position.next, position.within) = (first, None);
-        }
-        if let Some(within) = position.within
-            && self.bodies.get(within.place, on_disk).is_some()
-        {
-            return Ok(());
-        }
-        position.within = None;
-        let Some(block) = partition.find(position.next).next().filter(|_| position.next < partition.next()) else {
-            return Err(Step::End);
-        };
-        // The disk has lost the messages before it.
-        position.next = position.next.max(block.first);
-        if block.damaged {
-            position.next = block.end();
-            return Err(Step::Block);
-        }
-        let requested = self.read_blocks_ahead(position, partition, on_disk);
-        let Some(body) = self.bodies.get(block.place, on_disk) else {
-            return Err(match on_disk && self.bodies.is_damaged(block.place) {
-                true => Step::Damaged,
-                false if requested => Step::Waits,
-                false => Step::Starves,
-            });
-        };
-        let mut byte = 0;
-        for _ in block.first..position.next {
-            byte = block::entry(body, byte).ok_or(Step::Damaged)?.1;
-        }
-        position.within = Some(Within { place: block.place, end: block.end(), at: byte });
-        Ok(())
-    }
-
-    /// Requests the block of a position and for those behind it. Whether the first of them is here
-    /// or on its way.
-    fn read_blocks_ahead(&mut self, position: &mut Position, partition: &Partition, on_disk: bool) -> bool {
-        for (number, block) in partition.find(position.next).take(1 + AHEAD_BLOCKS).enumerate() {
-            let here = block.damaged || position.held.contains(&block.place);
-            if here || self.bodies.is_known(block.place, on_disk) && !self.bodies.is_idle(block.place) {
-                continue;
-            }
-            if self.bodies.is_full() {
-                return number > 0;
-            }
-            self.bodies.fetch(block.place);
-            position.held.push(block.place);
-        }
-        true
     }
 
     /// Passes on the messages of a block, from where the reader is.
@@ -430,7 +389,8 @@ impl Router {
     }
 
     /// The disk has lost a block: it is counted once, and readers continue behind it.
-    fn pass_damaged(&mut self, at: Key, position: &mut Position, stream: &mut Stream) {
+    fn pass_damaged(&mut self, at: Key, position: &mut Position) {
+        let stream = self.addresses.stream_mut(at);
         let partition = &mut stream.parts[position.partition as usize].partition;
         let Some((place, end)) = partition.find(position.next).next().map(|block| (block.place, block.end())) else {
             return;
@@ -440,7 +400,8 @@ impl Router {
             return;
         }
         if let Some(block) = partition.damage(position.next) {
-            self.note_damage(at, &stream.name, position.partition, block.first, block.end() - 1);
+            let name = Arc::clone(&stream.name);
+            self.note_damage(at, &name, position.partition, block.first, block.end() - 1);
         }
         position.next = end;
     }
@@ -478,6 +439,65 @@ impl Router {
                 self.process_stream(at, links);
             }
         }
+    }
+}
+
+impl Position {
+    /// Finds the block where a reader continues, and requests the next ones.
+    fn locate(&mut self, partition: &Partition, on_disk: bool, bodies: &mut Bodies) -> Result<(), Step> {
+        let first = partition.first();
+        if self.next < first {
+            if !self.at_first {
+                return Err(Step::Overtaken(self.next, first));
+            }
+            (self.next, self.within) = (first, None);
+        }
+        if let Some(within) = self.within
+            && bodies.get(within.place, on_disk).is_some()
+        {
+            return Ok(());
+        }
+        self.within = None;
+        let Some(block) = partition.find(self.next).next().filter(|_| self.next < partition.next()) else {
+            return Err(Step::End);
+        };
+        // The disk has lost the messages before it.
+        self.next = self.next.max(block.first);
+        if block.damaged {
+            self.next = block.end();
+            return Err(Step::Block);
+        }
+        let requested = self.read_blocks_ahead(partition, on_disk, bodies);
+        let Some(body) = bodies.get(block.place, on_disk) else {
+            return Err(match on_disk && bodies.is_damaged(block.place) {
+                true => Step::Damaged,
+                false if requested => Step::Waits,
+                false => Step::Starves,
+            });
+        };
+        let mut byte = 0;
+        for _ in block.first..self.next {
+            byte = block::entry(body, byte).ok_or(Step::Damaged)?.1;
+        }
+        self.within = Some(Within { place: block.place, end: block.end(), at: byte });
+        Ok(())
+    }
+
+    /// Requests the block of the position and those behind it. Whether the first of them is here
+    /// or on its way.
+    fn read_blocks_ahead(&mut self, partition: &Partition, on_disk: bool, bodies: &mut Bodies) -> bool {
+        for (number, block) in partition.find(self.next).take(1 + AHEAD_BLOCKS).enumerate() {
+            let here = block.damaged || self.held.contains(&block.place);
+            if here || bodies.is_known(block.place, on_disk) && !bodies.is_idle(block.place) {
+                continue;
+            }
+            if bodies.is_full() {
+                return number > 0;
+            }
+            bodies.fetch(block.place);
+            self.held.push(block.place);
+        }
+        true
     }
 }
 

@@ -1,0 +1,265 @@
+//! Treatments: what an address does with messages, each with the state that it needs.
+//!
+//! A new treatment is a module, and a line in each match on [`Treatment`]: those here, and those of
+//! [`Router`](super::Router) that pass a link, a delivery, an outcome or a timer on to the treatment
+//! of its address. Code of one treatment gets its state from the addresses
+//! ([`Arena::queue_mut`] and the like) and never asks which treatment it has.
+
+use enmasse_amqp::types::{Error, Fields, Value};
+use enmasse_journal::queue::{QueueStats, Refused};
+
+use super::AddressKind;
+use super::address::{Address, Consumer, Producer};
+use super::anycast::Anycast;
+use super::arena::{Arena, Key};
+use super::multicast::Multicast;
+use super::stored::{Queue, Topic, refusal};
+use super::stream::Stream;
+
+/// The treatment of an address, with its state.
+#[derive(Debug)]
+pub(super) enum Treatment {
+    Anycast(Anycast),
+    Multicast(Multicast),
+    Queue(Box<Queue>),
+    Topic(Box<Topic>),
+    Stream(Box<Stream>),
+    /// a stored address before it is opened, and while it is deleted
+    Closed,
+}
+
+impl Treatment {
+    /// That of an address of which only the declaration is known: one that stores messages is
+    /// opened later.
+    pub(super) fn new(kind: AddressKind) -> Self {
+        match kind {
+            AddressKind::Anycast => Self::Anycast(Anycast::default()),
+            AddressKind::Multicast => Self::Multicast(Multicast::default()),
+            AddressKind::Stored | AddressKind::Topic | AddressKind::Stream => Self::Closed,
+        }
+    }
+
+    /// A producer attaches, beside so many others, unless there are too many. Whether the treatment
+    /// counts it, until [`Treatment::detach_producer`].
+    pub(super) fn attach_producer(&mut self, others: usize) -> Result<bool, Error> {
+        match self {
+            Self::Queue(queue) => match queue.opened.queue.attach_producer() {
+                Ok(()) => Ok(true),
+                Err(refused) => Err(refusal(&refused)),
+            },
+            Self::Stream(stream) => stream.attach_producer().map(|()| true),
+            Self::Topic(topic) => {
+                let most = topic.settings().limits.producers;
+                if others >= most as usize { Err(refusal(&Refused::Producers(most))) } else { Ok(false) }
+            }
+            Self::Anycast(_) | Self::Multicast(_) | Self::Closed => Ok(false),
+        }
+    }
+
+    /// A producer that is counted detaches.
+    pub(super) fn detach_producer(&mut self) {
+        match self {
+            Self::Queue(queue) => queue.opened.queue.detach_producer(),
+            Self::Stream(stream) => stream.detach_producer(),
+            // The counter went with the state of the address.
+            Self::Closed => {}
+            Self::Anycast(_) | Self::Multicast(_) | Self::Topic(_) => debug_assert!(false, "it counts no producer"),
+        }
+    }
+
+    /// Properties of the attach reply to a producer.
+    pub(super) fn properties(&self) -> Fields {
+        match self {
+            Self::Stream(stream) => stream.properties(),
+            Self::Anycast(_) | Self::Multicast(_) | Self::Queue(_) | Self::Topic(_) | Self::Closed => Fields::new(),
+        }
+    }
+
+    /// Bytes that one message may have.
+    pub(super) fn message_bytes(&self) -> u32 {
+        match self {
+            Self::Queue(queue) => queue.opened.queue.settings().limits.message_bytes,
+            Self::Topic(topic) => topic.settings().limits.message_bytes,
+            Self::Stream(stream) => stream.message_bytes(),
+            Self::Anycast(_) | Self::Multicast(_) | Self::Closed => u32::MAX,
+        }
+    }
+
+    /// Messages into it or out of it may be work for the journal.
+    pub(super) fn is_on_disk(&self) -> bool {
+        match self {
+            Self::Queue(queue) => queue.is_on_disk(),
+            Self::Topic(topic) => topic.is_on_disk(),
+            Self::Stream(_) => true,
+            Self::Anycast(_) | Self::Multicast(_) | Self::Closed => false,
+        }
+    }
+
+    /// It keeps messages one by one, or its subscriptions do.
+    pub(super) const fn takes_messages(&self) -> bool {
+        matches!(self, Self::Queue(_) | Self::Topic(_))
+    }
+
+    /// It is a subscription that is not declared.
+    pub(super) fn is_undeclared(&self) -> bool {
+        matches!(self, Self::Queue(queue) if queue.is_undeclared())
+    }
+
+    /// Its producers are not read, regardless of their waiting bytes: all, or those that send
+    /// without its credit.
+    pub(super) fn is_holding(&self, anonymous: bool) -> bool {
+        match self {
+            Self::Queue(queue) => anonymous && !queue.open && !queue.refuses_when_full(),
+            Self::Topic(topic) => topic.is_held() || anonymous && !topic.is_open(),
+            Self::Anycast(_) | Self::Multicast(_) | Self::Stream(_) | Self::Closed => false,
+        }
+    }
+
+    /// Whether its queue, or its stream, may have an undispatched message for a consumer.
+    pub(super) fn has_for(&self, consumer: &Consumer) -> bool {
+        match self {
+            Self::Queue(queue) => consumer.in_queue.is_some_and(|id| queue.has_for(id)),
+            Self::Stream(stream) => {
+                consumer.credit > 0 && consumer.reading.as_ref().is_some_and(|reading| reading.has_more(stream))
+            }
+            Self::Anycast(_) | Self::Multicast(_) | Self::Topic(_) | Self::Closed => false,
+        }
+    }
+
+    /// How many messages wait for any consumer.
+    pub(super) fn waiting(&self) -> usize {
+        match self {
+            Self::Anycast(anycast) => anycast.waiting.len(),
+            // Their messages wait for one consumer, or are counted by the queue.
+            Self::Multicast(_) | Self::Queue(_) | Self::Topic(_) | Self::Stream(_) | Self::Closed => 0,
+        }
+    }
+
+    /// It has something that would be lost if it were deleted, apart from links.
+    pub(super) fn is_used(&self) -> bool {
+        match self {
+            Self::Queue(queue) => queue.is_used(),
+            Self::Topic(topic) => topic.has_subscriptions(),
+            Self::Stream(_) => true,
+            Self::Anycast(_) | Self::Multicast(_) | Self::Closed => false,
+        }
+    }
+
+    /// The statistics of one that stores messages.
+    pub(super) fn stored_stats(&self) -> Option<QueueStats> {
+        match self {
+            Self::Queue(queue) => Some(queue.opened.queue.stats()),
+            Self::Stream(stream) => Some(stream.stats()),
+            Self::Anycast(_) | Self::Multicast(_) | Self::Topic(_) | Self::Closed => None,
+        }
+    }
+
+    /// `[{partition, first, next}]`, of a stream.
+    pub(super) fn partitions(&self) -> Option<Value> {
+        match self {
+            Self::Stream(stream) => Some(stream.partitions()),
+            Self::Anycast(_) | Self::Multicast(_) | Self::Queue(_) | Self::Topic(_) | Self::Closed => None,
+        }
+    }
+
+    /// A consumer has no room any more.
+    #[inline]
+    pub(super) fn set_unready(&mut self, key: Key, consumers: &mut Arena<Consumer>) {
+        match self {
+            Self::Anycast(anycast) => anycast.set_unready(key, consumers),
+            // The others look at their consumers when they have a message.
+            Self::Multicast(_) | Self::Queue(_) | Self::Topic(_) | Self::Stream(_) | Self::Closed => {}
+        }
+    }
+
+    /// Messages that return from now on left before those that have returned.
+    pub(super) fn close_returned(&mut self) {
+        match self {
+            Self::Anycast(anycast) => anycast.waiting.close_returned(),
+            Self::Multicast(_) | Self::Queue(_) | Self::Topic(_) | Self::Stream(_) | Self::Closed => {}
+        }
+    }
+}
+
+impl Address {
+    /// Whether there is a consumer for messages of this producer, or room.
+    pub(super) fn open_to(&self, producer: &Producer) -> bool {
+        match &self.treatment {
+            Treatment::Queue(queue) => queue.open,
+            Treatment::Topic(topic) => topic.is_open(),
+            Treatment::Stream(_) => true,
+            Treatment::Anycast(_) | Treatment::Multicast(_) | Treatment::Closed => {
+                self.unfiltered > 0 || producer.matching > 0
+            }
+        }
+    }
+}
+
+/// The state of one treatment: `$find` and `$find_mut` for keys whose address may have been deleted
+/// in the meantime, or may have another treatment; `$get` and `$get_mut` for those that are known to
+/// have this one.
+macro_rules! states {
+    ($($variant:ident: $state:ty, $get:ident, $get_mut:ident, $find:ident, $find_mut:ident;)*) => {
+        #[allow(dead_code, reason = "every treatment has the same four")]
+        impl Arena<Address> {
+            $(
+                #[inline]
+                pub(super) fn $find(&self, at: Key) -> Option<&$state> {
+                    match &self.get(at)?.treatment {
+                        Treatment::$variant(state) => Some(state),
+                        _ => None,
+                    }
+                }
+
+                #[inline]
+                pub(super) fn $find_mut(&mut self, at: Key) -> Option<&mut $state> {
+                    match &mut self.get_mut(at)?.treatment {
+                        Treatment::$variant(state) => Some(state),
+                        _ => None,
+                    }
+                }
+
+                #[inline]
+                pub(super) fn $get(&self, at: Key) -> &$state {
+                    match &self[at].treatment {
+                        Treatment::$variant(state) => state,
+                        other => other.is_not(stringify!($variant)),
+                    }
+                }
+
+                #[inline]
+                pub(super) fn $get_mut(&mut self, at: Key) -> &mut $state {
+                    match &mut self[at].treatment {
+                        Treatment::$variant(state) => state,
+                        other => other.is_not(stringify!($variant)),
+                    }
+                }
+            )*
+        }
+    };
+}
+
+states! {
+    Anycast: Anycast, anycast, anycast_mut, find_anycast, find_anycast_mut;
+    Multicast: Multicast, multicast, multicast_mut, find_multicast, find_multicast_mut;
+    Queue: Queue, queue, queue_mut, find_queue, find_queue_mut;
+    Topic: Topic, topic, topic_mut, find_topic, find_topic_mut;
+    Stream: Stream, stream, stream_mut, find_stream, find_stream_mut;
+}
+
+impl Treatment {
+    /// As the index of an arena: a key that is known to be right is not.
+    #[cold]
+    #[inline(never)]
+    fn is_not(&self, expected: &str) -> ! {
+        let found = match self {
+            Self::Anycast(_) => "Anycast",
+            Self::Multicast(_) => "Multicast",
+            Self::Queue(_) => "Queue",
+            Self::Topic(_) => "Topic",
+            Self::Stream(_) => "Stream",
+            Self::Closed => "Closed",
+        };
+        panic!("an address is {found}, where its key is one of {expected}")
+    }
+}
