@@ -155,7 +155,7 @@ fn find<'a>(table: &'a Table, uid: &str) -> Result<&'a Arc<AddressEntry>, NodeEr
 /// The other stored addresses of the space, by their names.
 fn origins(table: &Table, entry: &AddressEntry) -> HashMap<Box<str>, AddressKey> {
     let addresses = table.space(entry.space).into_iter().flat_map(|space| space.addresses());
-    let others = addresses.filter(|other| other.kind == AddressKind::Stored && other.key != entry.key);
+    let others = addresses.filter(|other| other.kind == AddressKind::Queue && other.key != entry.key);
     others.map(|other| (Box::from(&*other.name), other.key)).collect()
 }
 

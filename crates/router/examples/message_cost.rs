@@ -60,13 +60,13 @@ fn main() {
     let mut arguments = std::env::args().skip(1);
     let kind = match arguments.next().as_deref() {
         Some("direct") => AddressKind::Anycast,
-        Some("memory") => AddressKind::Stored,
+        Some("memory") => AddressKind::Queue,
         _ => panic!("usage: message_cost direct|memory [messages]"),
     };
     let count: u64 = arguments.next().map_or(10_000_000, |text| text.parse().expect("a number of messages"));
     let (mut router, mut links) = (Router::new(0, 1), Sink::default());
     let declared = Declared { key: AddressKey(1), kind, link_capacity: WINDOW, space: 1 };
-    if kind == AddressKind::Stored {
+    if kind == AddressKind::Queue {
         router.open_queue(declared, OpenQueue::new("q".into(), Settings::default(), None), &mut links);
     }
     let consumer = AttachmentRole::Consumer { filter: None, consuming: Consuming::default() };

@@ -50,7 +50,7 @@ impl Declared {
             AddressType::Anycast => AddressKind::Anycast,
             AddressType::Multicast => AddressKind::Multicast,
             AddressType::Topic => AddressKind::Topic,
-            AddressType::Queue | AddressType::Subscription | AddressType::Deadletter => AddressKind::Stored,
+            AddressType::Queue | AddressType::Subscription | AddressType::Deadletter => AddressKind::Queue,
         };
         let (terms, partitions, messages_max) = (Terms::default(), None, None);
         Self { name, kind, address_type, capacity, terms, partitions, messages_max }

@@ -162,7 +162,7 @@ impl Scenario {
     pub(crate) fn target(&self, random: &mut Random) -> String {
         let declared = random.pick(&self.addresses);
         match declared.kind {
-            AddressKind::Anycast | AddressKind::Stored => declared.name.to_owned(),
+            AddressKind::Anycast | AddressKind::Queue => declared.name.to_owned(),
             AddressKind::Multicast | AddressKind::Topic | AddressKind::Stream => {
                 format!("{}{}", declared.name, random.pick(&["", "", "/x", "/y", "/x/z"]))
             }
@@ -183,7 +183,7 @@ impl Scenario {
     #[must_use]
     pub(crate) fn resolve(&self, name: &str) -> Option<&Declared> {
         let covers = |declared: &&Declared| match declared.kind {
-            AddressKind::Anycast | AddressKind::Stored => declared.name == name,
+            AddressKind::Anycast | AddressKind::Queue => declared.name == name,
             AddressKind::Multicast | AddressKind::Topic | AddressKind::Stream => {
                 name.strip_prefix(declared.name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
             }

@@ -302,7 +302,7 @@ impl World {
             let wanted = |source: &str| match declared.kind {
                 AddressKind::Anycast => source == name,
                 AddressKind::Multicast => covers(source, name),
-                AddressKind::Stored | AddressKind::Topic | AddressKind::Stream => true,
+                AddressKind::Queue | AddressKind::Topic | AddressKind::Stream => true,
             };
             let stores = !matches!(declared.kind, AddressKind::Anycast | AddressKind::Multicast);
             let open = stores || sources.iter().any(|(other, source)| *other == space && wanted(source));

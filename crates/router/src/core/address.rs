@@ -5,10 +5,11 @@ use std::sync::Arc;
 use enmasse_journal::queue::ConsumerId;
 
 use super::arena::Key;
+use super::incoming::Assembly;
 use super::message::Backlog;
-use super::overdue::Copies;
+use super::multicast::Copies;
+use super::queue::{MessageSelection, Resumed};
 use super::received::Account;
-use super::stored::{Assembly, MessageSelection, Resumed};
 use super::stream::Reading;
 use super::treatment::Treatment;
 use super::{AddressStats, AttachmentId, Declared, Filter, Hold, Origin, TransactionId};

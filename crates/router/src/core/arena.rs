@@ -96,6 +96,14 @@ impl<T> Arena<T> {
         self.slots.len() - self.free.len()
     }
 
+    /// All values, to be changed, in the order of their slots.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (Key, &mut T)> {
+        self.slots.iter_mut().enumerate().filter_map(|(index, slot)| {
+            let key = Key { index: index as u32, generation: slot.generation };
+            slot.value.as_mut().map(|value| (key, value))
+        })
+    }
+
     /// All values, in the order of their slots.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
         self.slots.iter().enumerate().filter_map(|(index, slot)| {

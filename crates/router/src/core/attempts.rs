@@ -71,7 +71,7 @@ mod tests {
             (Ending::RolledBack, [Failed, Failed, Failed, Failed]),
         ];
         for (ending, expected) in table {
-            for stored in [AddressKind::Stored, AddressKind::Topic, AddressKind::Stream] {
+            for stored in [AddressKind::Queue, AddressKind::Topic, AddressKind::Stream] {
                 let found = [true, false].map(|oldest| ending.verdict(stored, oldest));
                 assert_eq!(found, expected[..2], "{ending:?} {stored:?}");
             }

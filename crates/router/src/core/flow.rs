@@ -109,12 +109,12 @@ impl Router {
     /// Dispatches a waiting message, or the parts of it that have arrived, to a consumer with room.
     /// The caller takes it out of the queue.
     pub(super) fn begin(&mut self, to: Key, key: Key, links: &mut impl Links) -> bool {
-        let message = &mut self.messages[key];
+        let message = &mut self.direct.messages[key];
         let bytes = std::mem::take(&mut message.bytes);
         let part = Part { message_format: message.message_format, more: !message.complete, payload: &bytes };
         let settlement = message.settlement;
         let dispatched = self.dispatch(to, settlement, part, links);
-        let message = &mut self.messages[key];
+        let message = &mut self.direct.messages[key];
         message.bytes = bytes;
         let Ok(token) = dispatched else { return false };
         let counts = !self.consumers[to].slow;
@@ -146,13 +146,13 @@ impl Router {
         state.taken += count;
         if !state.to_notify {
             state.to_notify = true;
-            self.to_notify.push(producer);
+            self.schedule.to_notify.push(producer);
         }
     }
 
     /// One of the consumers that a message waits for has taken it, or never will.
     pub(super) fn take_one(&mut self, key: Key) {
-        let message = &mut self.messages[key];
+        let message = &mut self.direct.messages[key];
         if message.untaken == 1 {
             self.leave_window(key);
         } else {
@@ -161,7 +161,7 @@ impl Router {
     }
 
     fn leave_window(&mut self, key: Key) {
-        let message = &mut self.messages[key];
+        let message = &mut self.direct.messages[key];
         if message.untaken > 0 {
             message.untaken = 0;
             let producer = message.producer;
@@ -175,7 +175,7 @@ impl Router {
 
     /// Drops one reference to a message, and the message with the last one.
     pub(super) fn unref(&mut self, key: Key, links: &mut impl Links) {
-        let message = &mut self.messages[key];
+        let message = &mut self.direct.messages[key];
         message.refs -= 1;
         if message.refs == 0 {
             self.forget(key, links);
@@ -187,14 +187,14 @@ impl Router {
     pub(super) fn forget(&mut self, key: Key, links: &mut impl Links) {
         self.leave_window(key);
         self.charge(key, 0, links);
-        self.messages.remove(key);
+        self.direct.messages.remove(key);
     }
 
     /// Discards bytes that all readers have, and counts those that wait for the producer: bytes
     /// that half of the readers lack, or all of them until enough have begun.
     pub(super) fn update_back_pressure(&mut self, key: Key, links: &mut impl Links) {
-        let Some(message) = self.messages.get_mut(key) else { return };
-        let mut offsets = std::mem::take(&mut self.offsets);
+        let Some(message) = self.direct.messages.get_mut(key) else { return };
+        let mut offsets = std::mem::take(&mut self.scratch.offsets);
         offsets.clear();
         let mut kept_from = message.end;
         for reader in &message.readers {
@@ -218,12 +218,12 @@ impl Router {
             let half = offsets.get(offsets.len().div_ceil(2).saturating_sub(1));
             half.map_or(0, |offset| (message.end - offset) as usize)
         };
-        self.offsets = offsets;
+        self.scratch.offsets = offsets;
         self.charge(key, waiting, links);
     }
 
     fn charge(&mut self, key: Key, bytes: usize, links: &mut impl Links) {
-        let message = &mut self.messages[key];
+        let message = &mut self.direct.messages[key];
         let before = std::mem::replace(&mut message.charged, bytes);
         let key = message.producer;
         self.received.waiting_bytes = self.received.waiting_bytes + bytes as u64 - before as u64;
@@ -391,22 +391,12 @@ impl Router {
         let state = &mut self.addresses[address];
         state.stats.delivered -= 1;
         state.stats.bytes -= delivery.payload.len() as u64;
-        match (&state.treatment, consumer) {
-            (Treatment::Anycast(_), _) if !state.consumers.is_empty() => {
-                let message = self.returned(settlement, address, delivery);
-                self.addresses.anycast_mut(address).waiting.push_returned(message);
-                self.update_back_pressure(message, links);
-                self.dispatch_waiting(address, links);
-            }
-            (Treatment::Multicast(_), Some(key)) => {
-                let message = self.returned(settlement, address, delivery);
-                self.consumers[key].backlog.push_returned(message);
-                self.consumers[key].backlog_bytes += delivery.payload.len();
-            }
-            (Treatment::Anycast(_) | Treatment::Multicast(_), _) => self.lose(settlement, address, links),
-            (Treatment::Queue(_), _) => self.take_back_into_queue(address, consumer, settlement, links),
-            (Treatment::Stream(_), _) => self.reread(consumer, delivery.payload),
-            (Treatment::Topic(_) | Treatment::Closed, _) => debug_assert!(false, "it dispatches nothing"),
+        match state.treatment {
+            Treatment::Anycast(_) => self.take_back_to_one(address, settlement, delivery, links),
+            Treatment::Multicast(_) => self.take_back_copy(consumer, address, settlement, delivery, links),
+            Treatment::Queue(_) => self.take_back_into_queue(address, consumer, settlement, links),
+            Treatment::Stream(_) => self.reread(consumer, delivery.payload),
+            Treatment::Topic(_) | Treatment::Closed => debug_assert!(false, "it dispatches nothing"),
         }
     }
 
@@ -416,7 +406,7 @@ impl Router {
             Treatment::Anycast(anycast) => anycast.set_unready(to, &mut self.consumers),
             Treatment::Queue(queue) => {
                 if let Some(id) = self.consumers.get(to).and_then(|consumer| consumer.in_queue) {
-                    queue.opened.queue.set_credit(id, false);
+                    queue.opened.messages.set_credit(id, false);
                 }
             }
             // They look at their consumers when they have a message.
@@ -426,7 +416,7 @@ impl Router {
 
     /// The returned message. One with its producer as settlement target occupies the producer's
     /// window again.
-    fn returned(&mut self, settlement: SettlementTarget, address: Key, delivery: &Delivery<'_>) -> Key {
+    pub(super) fn returned(&mut self, settlement: SettlementTarget, address: Key, delivery: &Delivery<'_>) -> Key {
         let from = match settlement {
             SettlementTarget::Producer { attachment, .. } => self.attachments.producer(attachment),
             _ => None,
@@ -440,7 +430,7 @@ impl Router {
             address,
             settlement,
             message_format: delivery.message_format,
-            bytes: self.messages.buffer(delivery.payload),
+            bytes: self.direct.messages.buffer(delivery.payload),
             end: delivery.payload.len() as u64,
             complete: true,
             queued: 1,
@@ -450,7 +440,7 @@ impl Router {
             charged: 0,
             readers: Vec::new(),
         };
-        self.messages.insert(message)
+        self.direct.messages.insert(message)
     }
 
     /// The first part of a long delivery has returned: the delivery waits again, with that part
@@ -464,28 +454,20 @@ impl Router {
         if let Some(token) = delivery.token {
             self.close_token(token);
         }
-        let message = &mut self.messages[back];
+        let message = &mut self.direct.messages[back];
         let missing = &delivery.payload[..message.base() as usize];
         message.bytes.splice(..0, missing.iter().copied());
         message.queued += 1;
         let state = &mut self.addresses[address];
         state.stats.delivered -= 1;
         state.stats.bytes -= delivery.payload.len() as u64;
-        if let Treatment::Multicast(_) = state.treatment {
-            let consumer = &mut self.consumers[key];
-            consumer.backlog.push_returned(back);
-            consumer.backlog_bytes += self.messages[back].bytes.len();
-            return self.update_back_pressure(back, links);
+        match state.treatment {
+            Treatment::Multicast(_) => self.unbegin_copy(key, back, links),
+            Treatment::Anycast(_) => self.unbegin_to_one(key, back, address, links),
+            Treatment::Queue(_) | Treatment::Topic(_) | Treatment::Stream(_) | Treatment::Closed => {
+                debug_assert!(false, "its messages have one part");
+            }
         }
-        message.forget_reader(key);
-        self.addresses.anycast_mut(address).waiting.push_returned(back);
-        if let Some(producer) = self.producers.get_mut(message.producer) {
-            message.untaken = 1;
-            producer.waiting += 1;
-            producer.taken -= 1;
-        }
-        self.update_back_pressure(back, links);
-        self.dispatch_waiting(address, links);
     }
 
     /// A consumer of another shard has taken the first part of a long delivery: the others may

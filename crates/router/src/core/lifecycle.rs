@@ -124,6 +124,12 @@ impl Router {
         }
     }
 
+    /// The address has no place for a link.
+    pub(super) fn refuse_attachment(&mut self, attachment: AttachmentId, refused: Error, links: &mut impl Links) {
+        self.detach(attachment, links);
+        links.attached(attachment, Err(refused));
+    }
+
     /// A consumer attached (`change` is 1) or detached (-1): producers that now have their first
     /// one, or none any more, are notified.
     fn audience_changed(&mut self, at: Key, filter: Option<&Filter>, change: i32, links: &mut impl Links) {
@@ -247,7 +253,7 @@ impl Router {
     /// reported.
     fn abandon_delivery(&mut self, key: Key, links: &mut impl Links) {
         let Outgoing::Message { message, token, .. } = self.consumers[key].outgoing else { return };
-        let state = &mut self.messages[message];
+        let state = &mut self.direct.messages[message];
         state.forget_reader(key);
         let address = state.address;
         if token.is_none() {
@@ -263,11 +269,14 @@ impl Router {
         let Some(at) = self.by_key.get(&key).copied() else { return };
         self.end_subscriptions(at, error, links);
         self.by_key.remove(&key);
-        self.damaged.forget(key);
+        self.storage.forget_damaged(key);
         self.release_anonymous(at, links);
         match std::mem::replace(&mut self.addresses[at].treatment, Treatment::Closed) {
             Treatment::Queue(queue) => self.clear_queue(at, &queue),
-            Treatment::Stream(stream) => self.clear_stream(at, &stream),
+            Treatment::Stream(stream) => {
+                let Address { declared, account, .. } = &self.addresses[at];
+                stream.clear(declared.key, *account, (&mut self.schedule, &mut self.received, &mut self.storage));
+            }
             // A topic has no messages; those of a direct address wait for their consumers.
             direct => self.addresses[at].treatment = direct,
         }
@@ -297,7 +306,7 @@ impl Router {
         if anonymous.is_empty() {
             return;
         }
-        let mut settlement = self.journal.take_settlements(at);
+        let mut settlement = self.storage.journal.take_settlements(at);
         settlement.extend(self.pending_duplicates_of(at));
         for from in anonymous {
             if let Some(assembly) = self.take_assembly(from) {

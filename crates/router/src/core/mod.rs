@@ -12,35 +12,42 @@ mod attachment;
 mod attempts;
 mod describe;
 mod flow;
+mod incoming;
 mod lifecycle;
 mod links;
 mod message;
 mod multicast;
 mod outcome;
-mod overdue;
 mod parts;
+mod queue;
 mod received;
+mod schedule;
 mod sealing;
-mod slow_consumers;
 mod stats;
-mod stored;
+mod storage;
 mod stream;
+mod topic;
+mod transactions;
 mod treatment;
+mod turn;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use enmasse_amqp::types::Outcome;
-use enmasse_journal::queue::Effect;
 
 use address::{Address, Consumer, Incoming, Producer, Random};
 use arena::{Arena, Key};
 use attachment::{Attachments, Occupant};
 use message::Messages;
 use outcome::{Join, Pending};
+use queue::{Diversions, Operations, Queue};
 use received::Received;
-use stored::{Bodies, Diverting, Journal, Operations, SUBSCRIPTION_KEYS, Transactions};
+use schedule::Schedule;
+use storage::{Bodies, Storage};
 use stream::Waiting;
+use topic::Subscriptions;
+use transactions::Transactions;
 use treatment::Treatment;
 
 pub use address::{BACKLOG_BYTES, BACKLOG_MESSAGES};
@@ -48,16 +55,17 @@ pub use attachment::{AttachmentId, AttachmentRole, Consuming, Filter, NoLocal, O
 pub use attempts::{Ending, Verdict};
 pub use describe::AddressDescription;
 pub use links::{Arrival, Delivery, Hold, Links};
-pub use overdue::{OVERDUE_PROBATION_MS, SETTLE_TIMEOUT_MS};
-pub use received::{ReceiveBudget, SPACE_BYTES_MIN};
-pub use slow_consumers::STALL_MS;
-pub use stats::AddressStats;
-pub use stored::{
-    Answer, Budget, DYNAMIC_KEYS, Damaged, Digests, ExaminedMessage, Failed, OpenQueue, OpenTopic, Operated, Operation,
-    QueueNumbers, Read, Resume, Subscribing, SubscriptionName, TEMPORARY_BYTES, TEMPORARY_MESSAGES,
-    TRANSACTION_MESSAGES, TransactionId, Unsettled, Work, rolled_back, subscription_of,
+pub use multicast::{OVERDUE_PROBATION_MS, SETTLE_TIMEOUT_MS, STALL_MS};
+pub use queue::{
+    Budget, DYNAMIC_KEYS, ExaminedMessage, Failed, OpenQueue, Operated, Operation, QueueNumbers, Resume,
+    TEMPORARY_BYTES, TEMPORARY_MESSAGES, Unsettled, Work, subscription_of,
 };
+pub use received::{ReceiveBudget, SPACE_BYTES_MIN};
+pub use stats::AddressStats;
+pub use storage::{Answer, Damaged, Digests, Read};
 pub use stream::{Start, Stream};
+pub use topic::{OpenTopic, Subscribing, SubscriptionName};
+pub use transactions::{TRANSACTION_MESSAGES, TransactionId, rolled_back};
 
 /// Payload of one producer that may wait before it is held back; it continues at half of this.
 pub const HOLD_BYTES: usize = 1 << 20;
@@ -74,7 +82,7 @@ pub enum AddressKind {
     /// each message to every consumer
     Multicast,
     /// each message into a queue, and from there to one of the consumers
-    Stored,
+    Queue,
     /// each message into every subscription, which is a queue
     Topic,
     /// each message behind the one before, for any number of readers
@@ -85,7 +93,7 @@ impl AddressKind {
     /// Whether messages are stored, on disk or in memory.
     #[must_use]
     pub const fn stores(self) -> bool {
-        matches!(self, Self::Stored | Self::Topic | Self::Stream)
+        matches!(self, Self::Queue | Self::Topic | Self::Stream)
     }
 }
 
@@ -147,60 +155,42 @@ pub struct Router {
     addresses: Arena<Address>,
     producers: Arena<Producer>,
     consumers: Arena<Consumer>,
-    messages: Messages,
     pending: Arena<Pending>,
+    direct: Direct,
+    scratch: Scratch,
+    /// milliseconds since 1970
+    now_ms: u64,
+    /// turns so far
+    turns: u64,
+    schedule: Schedule,
+    /// messages that were received and are not stored yet
+    received: Received,
+    storage: Storage,
+    diversions: Diversions,
+    /// operations of administrators
+    operations: Operations,
+    subscriptions: Subscriptions,
+    queue_numbers: QueueNumbers,
+    transactions: Transactions,
+}
+
+/// Messages that wait at direct addresses, and outcomes of copies.
+#[derive(Debug)]
+struct Direct {
+    messages: Messages,
     joins: Arena<Join>,
     /// how long producers wait for a multicast consumer's outcome while another has answered,
     /// milliseconds
     settle_timeout_ms: u64,
-    /// producers of which messages left their window since the last turn
-    to_notify: Vec<Key>,
-    // lists used within one call, kept for their memory
+}
+
+/// Lists used within one call, kept for their memory.
+#[derive(Debug, Default)]
+struct Scratch {
     audience: Vec<Key>,
     readers: Vec<Key>,
     offsets: Vec<u64>,
-    scratch: Vec<u8>,
-    effects: Vec<Effect>,
-    // stored addresses
-    /// milliseconds since 1970
-    now_ms: u64,
-    digests: Digests,
-    journal: Journal,
-    bodies: Bodies,
-    /// when to process which address
-    timers: BTreeMap<(u64, AddressKey), Key>,
-    /// addresses to process before the turn ends
-    dirty: Vec<Key>,
-    /// addresses to continue with in the next turn
-    later: Vec<Key>,
-    /// addresses that wait for bodies from the disk
-    awaiting: Vec<Key>,
-    /// messages for other addresses whose bodies are being read
-    diverting: Vec<Diverting>,
-    /// those whose bodies are yet to be requested
-    to_divert: VecDeque<Diverting>,
-    /// those that wait for the end of a compaction
-    postponed: Vec<Diverting>,
-    /// messages that the disk has lost, to be reported
-    damaged: stored::LossReports,
-    /// messages that were received and are not stored yet
-    received: Received,
-    /// turns so far
-    turns: u64,
-    /// operations of administrators
-    operations: Operations,
-    /// subscriptions that clients know by a name
-    subscriptions: HashMap<SubscriptionName, Key>,
-    /// the key of the address of the next one that is not declared
-    next_subscription: u32,
-    queue_numbers: QueueNumbers,
-    transactions: Transactions,
-    // streams
-    /// those that have messages for the log
-    gathering: Vec<Key>,
-    /// those whose readers wait for memory
-    starving: Vec<Key>,
-    /// used within one call, kept for its memory
+    bytes: Vec<u8>,
     answered: Vec<Waiting>,
 }
 
@@ -216,38 +206,19 @@ impl Router {
             addresses: Arena::new(),
             producers: Arena::new(),
             consumers: Arena::new(),
-            messages: Messages::new(),
             pending: Arena::new(),
-            joins: Arena::new(),
-            settle_timeout_ms: SETTLE_TIMEOUT_MS,
-            to_notify: Vec::new(),
-            audience: Vec::new(),
-            readers: Vec::new(),
-            offsets: Vec::new(),
-            scratch: Vec::new(),
-            effects: Vec::new(),
+            direct: Direct { messages: Messages::new(), joins: Arena::new(), settle_timeout_ms: SETTLE_TIMEOUT_MS },
+            scratch: Scratch::default(),
             now_ms: 0,
-            digests: Digests::new([0; 16]),
-            journal: Journal::default(),
-            bodies: Bodies::default(),
-            timers: BTreeMap::new(),
-            dirty: Vec::new(),
-            later: Vec::new(),
-            awaiting: Vec::new(),
-            diverting: Vec::new(),
-            to_divert: VecDeque::new(),
-            postponed: Vec::new(),
-            damaged: stored::LossReports::default(),
-            received: Received::new(Arc::new(ReceiveBudget::new(u64::MAX))),
             turns: 1,
+            schedule: Schedule::default(),
+            received: Received::new(Arc::new(ReceiveBudget::new(u64::MAX))),
+            storage: Storage::default(),
+            diversions: Diversions::default(),
             operations: Operations::default(),
-            subscriptions: HashMap::new(),
-            next_subscription: SUBSCRIPTION_KEYS.start,
+            subscriptions: Subscriptions::default(),
             queue_numbers: QueueNumbers::new(1),
             transactions: Transactions::default(),
-            gathering: Vec::new(),
-            starving: Vec::new(),
-            answered: Vec::new(),
         }
     }
 
@@ -329,31 +300,11 @@ impl Router {
         }
     }
 
-    /// The end of a turn: producers are notified how many of their deliveries no longer wait.
-    pub fn turn(&mut self, links: &mut impl Links) {
-        self.turns += 1;
-        self.turn_timed(links);
-        self.dispatch_to_starving(links);
-        self.write_gathered_streams(links);
-        self.release_open_fences(links);
-        self.turn_operations(links);
-        self.process_dirty(links);
-        self.received.report();
-        for key in self.to_notify.drain(..) {
-            let Some(producer) = self.producers.get_mut(key) else { continue };
-            producer.to_notify = false;
-            if let Ok(count @ 1..) = u32::try_from(producer.taken) {
-                producer.taken = 0;
-                links.taken(producer.attachment, count);
-            }
-        }
-    }
-
     /// Messages that wait or are not complete, and unsettled copies that consumers hold: 0 when all
     /// is done.
     #[must_use]
     pub fn in_progress(&self) -> usize {
-        self.messages.len() + self.pending.len() + self.joins.len()
+        self.direct.messages.len() + self.pending.len() + self.direct.joins.len()
     }
 
     /// The statistics of every address used here and not deleted. Those of a topic are also those

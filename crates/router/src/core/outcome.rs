@@ -28,7 +28,7 @@ pub(super) enum Retiring {
 
 impl Retiring {
     /// Its consumer has settled it within the transaction. Only stored addresses take part in any.
-    pub(super) const SETTLED: Self = Self::LetGo(Ending::RolledBack.verdict(AddressKind::Stored, false));
+    pub(super) const SETTLED: Self = Self::LetGo(Ending::RolledBack.verdict(AddressKind::Queue, false));
 }
 
 /// The outcomes of the copies of one unsettled multicast message, on their way to becoming one.
@@ -163,7 +163,7 @@ impl Router {
     /// A copy has been answered, or (`None`) will reach no consumer.
     fn join(&mut self, settlement: SettlementTarget, address: Key, outcome: Option<&Outcome>, links: &mut impl Links) {
         let (SettlementTarget::Join(key) | SettlementTarget::Optional(key)) = settlement else { return };
-        let Some(join) = self.joins.get_mut(key) else { return };
+        let Some(join) = self.direct.joins.get_mut(key) else { return };
         if let Some(outcome) = outcome {
             join.answered = true;
             if weight(outcome) > weight(&join.outcome) {
@@ -179,15 +179,15 @@ impl Router {
 
     /// The producer waits no longer for one copy of those it waited for: its consumer is overdue.
     pub(super) fn make_optional(&mut self, key: Key, address: Key, links: &mut impl Links) {
-        let Some(join) = self.joins.get_mut(key) else { return };
+        let Some(join) = self.direct.joins.get_mut(key) else { return };
         join.required -= 1;
         join.optional += 1;
         self.decide(key, address, links);
     }
 
     fn decide(&mut self, key: Key, address: Key, links: &mut impl Links) {
-        if self.joins.get(key).is_some_and(Join::is_decided)
-            && let Some(join) = self.joins.remove(key)
+        if self.direct.joins.get(key).is_some_and(Join::is_decided)
+            && let Some(join) = self.direct.joins.remove(key)
         {
             self.settle(join.attachment, join.delivery_id, address, &join.outcome, links);
         }
@@ -196,7 +196,7 @@ impl Router {
     /// The message was withdrawn: the outcomes of its copies are dropped.
     pub(super) fn forget_join(&mut self, settlement: SettlementTarget) {
         if let SettlementTarget::Join(key) | SettlementTarget::Optional(key) = settlement {
-            self.joins.remove(key);
+            self.direct.joins.remove(key);
         }
     }
 

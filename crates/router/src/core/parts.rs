@@ -5,7 +5,7 @@
 //! has not begun), the parts it lacks are kept, once for all; a multicast consumer that lags by
 //! more than [`BACKLOG_BYTES`] is dropped from the message.
 
-use super::address::{BACKLOG_BYTES, Incoming, Outgoing};
+use super::address::{Incoming, Outgoing};
 use super::arena::Key;
 use super::treatment::Treatment;
 use super::{Arrival, Delivery, Links, Router};
@@ -26,8 +26,8 @@ impl Router {
         if arrival.aborted {
             return self.abort(key, links);
         }
-        let mut readers = std::mem::take(&mut self.readers);
-        readers.clone_from(&self.messages[key].readers);
+        let mut readers = std::mem::take(&mut self.scratch.readers);
+        readers.clone_from(&self.direct.messages[key].readers);
         self.dispatch_part(key, arrival, &mut readers, links);
         self.drop_slow_consumers(key, arrival.payload.len(), links);
         if arrival.more {
@@ -36,7 +36,7 @@ impl Router {
             for reader in &readers {
                 self.finish(*reader, key, links);
             }
-            let at = self.messages[key].address;
+            let at = self.direct.messages[key].address;
             if let Treatment::Multicast(_) = self.addresses[at].treatment {
                 self.watch(at);
             }
@@ -45,13 +45,13 @@ impl Router {
                 self.dispatch_backlog(reader, links);
             }
         }
-        self.readers = readers;
+        self.scratch.readers = readers;
     }
 
     /// Dispatches a part to the readers that have all earlier ones; they remain in `readers`. Keeps
     /// it for the others.
     fn dispatch_part(&mut self, key: Key, arrival: &Arrival<'_>, readers: &mut Vec<Key>, links: &mut impl Links) {
-        let message = &mut self.messages[key];
+        let message = &mut self.direct.messages[key];
         let (address, message_format, start) = (message.address, message.message_format, message.end);
         let mut lag = message.queued > 0;
         readers.retain(|reader| {
@@ -73,45 +73,12 @@ impl Router {
             lag = true;
             false
         });
-        let message = &mut self.messages[key];
+        let message = &mut self.direct.messages[key];
         message.end += arrival.payload.len() as u64;
         message.complete = !arrival.more;
         message.since_ms = self.now_ms;
         if lag {
             message.bytes.extend_from_slice(arrival.payload);
-        }
-    }
-
-    /// A part of `grown` bytes waits now: multicast consumers that lag too far do not get the
-    /// message.
-    fn drop_slow_consumers(&mut self, key: Key, grown: usize, links: &mut impl Links) {
-        let message = &self.messages[key];
-        let (address, settlement, end) = (message.address, message.settlement, message.end);
-        if message.bytes.is_empty() || self.addresses.find_multicast(address).is_none() {
-            return;
-        }
-        for reader in message.readers.clone() {
-            let consumer = &mut self.consumers[reader];
-            match consumer.outgoing {
-                Outgoing::Message { message, offset, token } if message == key => {
-                    if end - offset > BACKLOG_BYTES as u64 {
-                        let closed = token.and_then(|token| self.close_token(token));
-                        self.lose(closed.map_or(settlement, |pending| pending.settlement), address, links);
-                        self.stop_reading(reader, links);
-                    }
-                }
-                _ => {
-                    consumer.backlog_bytes += grown;
-                    if consumer.backlog_bytes > BACKLOG_BYTES {
-                        consumer.backlog_bytes -= end as usize;
-                        consumer.backlog.remove(key);
-                        self.skip_copy(reader, key, links);
-                    }
-                }
-            }
-            if self.messages.get(key).is_none() {
-                return;
-            }
         }
     }
 
@@ -123,7 +90,7 @@ impl Router {
             Outgoing::Nothing => {}
             Outgoing::Aborted => self.void(reader, links),
             Outgoing::Message { message: key, offset, token } => {
-                let message = &self.messages[key];
+                let message = &self.direct.messages[key];
                 let payload = message.after(offset);
                 if payload.is_empty() && !message.complete {
                     return;
@@ -155,7 +122,7 @@ impl Router {
         if let Outgoing::Message { token: Some(token), .. } = outgoing {
             consumer.copies.completed(token, now_ms);
         }
-        self.messages[key].forget_reader(reader);
+        self.direct.messages[key].forget_reader(reader);
         self.unref(key, links);
     }
 
@@ -163,7 +130,7 @@ impl Router {
     pub(super) fn stop_reading(&mut self, reader: Key, links: &mut impl Links) {
         let Outgoing::Message { message, .. } = self.consumers[reader].outgoing else { return };
         self.consumers[reader].outgoing = Outgoing::Aborted;
-        self.messages[message].forget_reader(reader);
+        self.direct.messages[message].forget_reader(reader);
         self.unread(message, links);
         self.unref(message, links);
         self.void(reader, links);
@@ -187,7 +154,7 @@ impl Router {
 
     /// If an incomplete message has no readers, its rest is discarded as it arrives.
     pub(super) fn unread(&mut self, key: Key, links: &mut impl Links) {
-        let message = &self.messages[key];
+        let message = &self.direct.messages[key];
         if message.complete || !message.unread() {
             return;
         }
@@ -199,7 +166,7 @@ impl Router {
 
     /// The producer aborts a delivery: it needs no outcome.
     pub(super) fn abort(&mut self, key: Key, links: &mut impl Links) {
-        let message = &mut self.messages[key];
+        let message = &mut self.direct.messages[key];
         let (address, settlement) = (message.address, message.settlement);
         let readers = std::mem::take(&mut message.readers);
         let bytes = message.end as usize;

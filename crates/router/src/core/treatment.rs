@@ -13,8 +13,9 @@ use super::address::{Address, Consumer, Producer};
 use super::anycast::Anycast;
 use super::arena::{Arena, Key};
 use super::multicast::Multicast;
-use super::stored::{Queue, Topic, refusal};
+use super::queue::{Queue, refusal};
 use super::stream::Stream;
+use super::topic::Topic;
 
 /// The treatment of an address, with its state.
 #[derive(Debug)]
@@ -35,7 +36,7 @@ impl Treatment {
         match kind {
             AddressKind::Anycast => Self::Anycast(Anycast::default()),
             AddressKind::Multicast => Self::Multicast(Multicast::default()),
-            AddressKind::Stored | AddressKind::Topic | AddressKind::Stream => Self::Closed,
+            AddressKind::Queue | AddressKind::Topic | AddressKind::Stream => Self::Closed,
         }
     }
 
@@ -43,7 +44,7 @@ impl Treatment {
     /// counts it, until [`Treatment::detach_producer`].
     pub(super) fn attach_producer(&mut self, others: usize) -> Result<bool, Error> {
         match self {
-            Self::Queue(queue) => match queue.opened.queue.attach_producer() {
+            Self::Queue(queue) => match queue.opened.messages.attach_producer() {
                 Ok(()) => Ok(true),
                 Err(refused) => Err(refusal(&refused)),
             },
@@ -59,7 +60,7 @@ impl Treatment {
     /// A producer that is counted detaches.
     pub(super) fn detach_producer(&mut self) {
         match self {
-            Self::Queue(queue) => queue.opened.queue.detach_producer(),
+            Self::Queue(queue) => queue.opened.messages.detach_producer(),
             Self::Stream(stream) => stream.detach_producer(),
             // The counter went with the state of the address.
             Self::Closed => {}
@@ -78,7 +79,7 @@ impl Treatment {
     /// Bytes that one message may have.
     pub(super) fn message_bytes(&self) -> u32 {
         match self {
-            Self::Queue(queue) => queue.opened.queue.settings().limits.message_bytes,
+            Self::Queue(queue) => queue.opened.messages.settings().limits.message_bytes,
             Self::Topic(topic) => topic.settings().limits.message_bytes,
             Self::Stream(stream) => stream.message_bytes(),
             Self::Anycast(_) | Self::Multicast(_) | Self::Closed => u32::MAX,
@@ -148,7 +149,7 @@ impl Treatment {
     /// The statistics of one that stores messages.
     pub(super) fn stored_stats(&self) -> Option<QueueStats> {
         match self {
-            Self::Queue(queue) => Some(queue.opened.queue.stats()),
+            Self::Queue(queue) => Some(queue.opened.messages.stats()),
             Self::Stream(stream) => Some(stream.stats()),
             Self::Anycast(_) | Self::Multicast(_) | Self::Topic(_) | Self::Closed => None,
         }

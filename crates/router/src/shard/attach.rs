@@ -330,7 +330,7 @@ impl Shard {
             AddressKind::Topic => {
                 self.router.open_topic(declared, OpenTopic::temporary(name, message_bytes), &mut self.fabric);
             }
-            AddressKind::Stored => {
+            AddressKind::Queue => {
                 let budget = conn.temporary.get_or_insert_with(|| Arc::new(Budget::new(space_bytes)));
                 let opened = OpenQueue::temporary(name, message_bytes, Arc::clone(budget));
                 self.router.open_queue(declared, opened, &mut self.fabric);

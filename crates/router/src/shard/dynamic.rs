@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn keys_come_round_again_without_meeting_a_node_that_has_one() {
         let nodes = DynamicNodes::default();
-        let make = |space, random| nodes.create(SpaceKey(space), 0, [random; 16], AddressKind::Stored, 1000).0;
+        let make = |space, random| nodes.create(SpaceKey(space), 0, [random; 16], AddressKind::Queue, 1000).0;
         let old = make(1, 1);
         nodes.write().next_key = DYNAMIC_KEYS.len() as u32 - 1;
         let (last, next) = (make(1, 2), make(2, 3));

@@ -177,9 +177,9 @@ fn address_type(entry: &AddressEntry) -> &'static str {
         AddressKind::Anycast => "anycast",
         AddressKind::Multicast => "multicast",
         AddressKind::Topic | AddressKind::Stream => "topic",
-        AddressKind::Stored if storage.is_some_and(|storage| storage.topic.is_some()) => "subscription",
-        AddressKind::Stored if storage.is_some_and(|storage| storage.read_only) => "deadletter",
-        AddressKind::Stored => "queue",
+        AddressKind::Queue if storage.is_some_and(|storage| storage.topic.is_some()) => "subscription",
+        AddressKind::Queue if storage.is_some_and(|storage| storage.read_only) => "deadletter",
+        AddressKind::Queue => "queue",
     }
 }
 

@@ -228,7 +228,7 @@ fn redirected<'a>(diff: &'a Diff, next: &'a Table) -> impl Iterator<Item = &'a A
 fn targets(entry: &AddressEntry, storage: &Storage, table: &Table) -> (Option<AddressKey>, Option<AddressKey>) {
     let find = |name: &Option<Box<str>>| {
         let found = table.space(entry.space)?.resolve(name.as_deref()?)?;
-        (found.kind == AddressKind::Stored).then_some(found.key)
+        (found.kind == AddressKind::Queue).then_some(found.key)
     };
     (find(&storage.dead_letter), find(&storage.expiry))
 }

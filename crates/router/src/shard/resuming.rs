@@ -54,7 +54,7 @@ struct Unsettling {
 pub(super) fn requested(attach: &Attach, entries: &[Arc<AddressEntry>], link: u64) -> Option<Box<Resume>> {
     let [entry] = entries else { return None };
     let on_disk = entry.storage.as_ref().is_some_and(|storage| storage.on_disk);
-    if entry.kind != AddressKind::Stored || !on_disk {
+    if entry.kind != AddressKind::Queue || !on_disk {
         return None;
     }
     let (durable, expiry, timeout_s, default_s) =

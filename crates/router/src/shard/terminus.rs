@@ -65,7 +65,7 @@ pub(super) fn asked_type(attach: &Attach) -> Option<AddressType> {
 /// The kind of dynamic node that a link requests.
 pub(super) fn requested_kind(attach: &Attach) -> AddressKind {
     match (asks(attach, &["temporary-topic", "topic"]), asks(attach, &[DIRECT])) {
-        (false, false) => AddressKind::Stored,
+        (false, false) => AddressKind::Queue,
         (true, false) => AddressKind::Topic,
         (false, true) => AddressKind::Anycast,
         (true, true) => AddressKind::Multicast,

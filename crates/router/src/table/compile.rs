@@ -192,7 +192,7 @@ fn check_address(address: &plan::Address) -> Result<AddressKind, (&'static str, 
     let kind = match address.kind {
         AddressType::Anycast => AddressKind::Anycast,
         AddressType::Multicast => AddressKind::Multicast,
-        AddressType::Queue | AddressType::Subscription | AddressType::Deadletter => AddressKind::Stored,
+        AddressType::Queue | AddressType::Subscription | AddressType::Deadletter => AddressKind::Queue,
         AddressType::Topic if address.retention.is_none() => AddressKind::Topic,
         AddressType::Topic => check_stream(address)?,
     };

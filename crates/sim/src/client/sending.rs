@@ -92,7 +92,7 @@ impl Client {
         let open = self.open_transaction().filter(|_| !dynamic);
         let transaction = open.filter(|_| self.random.chance(600)).map(|(transaction, _)| transaction);
         let message = ledger.sends(number, route.clone(), settled, transaction);
-        let stores = matches!(kind, Some(AddressKind::Stored | AddressKind::Topic));
+        let stores = matches!(kind, Some(AddressKind::Queue | AddressKind::Topic));
         let empty = stores && transaction.is_none() && !settled && self.random.chance(self.behavior.empties);
         let bytes = if empty && ledger.may_send_empty(self.space, &route.name) {
             ledger.sends_empty(self.space, &route.name, message);

@@ -70,7 +70,7 @@ pub(crate) struct Route {
 impl Route {
     /// Messages sent to it are stored.
     fn is_stored(&self) -> bool {
-        matches!(self.kind, Some(AddressKind::Stored | AddressKind::Topic | AddressKind::Stream))
+        matches!(self.kind, Some(AddressKind::Queue | AddressKind::Topic | AddressKind::Stream))
     }
 }
 

@@ -458,7 +458,7 @@ impl Ledger {
                 continue;
             }
             match message.route.kind {
-                Some(AddressKind::Stored | AddressKind::Topic) => {
+                Some(AddressKind::Queue | AddressKind::Topic) => {
                     for queue in self.queues_of(number) {
                         if let Err(why) = self.check_consumed(number, queue) {
                             let (who, name) = (self.describe(number), &self.queues[queue].name);
@@ -481,7 +481,7 @@ impl Ledger {
         let gets = |queue: &Queue| {
             let of_topic = queue.name.split_once("::").is_some_and(|(topic, _)| *topic == route.name);
             let kept = of_topic && queue.since.is_some_and(|since| since <= number);
-            queue.space == route.space && (queue.name == route.name && route.kind == Some(AddressKind::Stored) || kept)
+            queue.space == route.space && (queue.name == route.name && route.kind == Some(AddressKind::Queue) || kept)
         };
         let numbers = self.queues.iter().enumerate().filter(|(_, queue)| gets(queue) && !queue.name.contains('<'));
         numbers.map(|(number, _)| number).collect()
@@ -507,10 +507,10 @@ impl Ledger {
 /// The source of a receiver that names an address.
 pub(crate) fn source_of(name: &str, kind: Option<AddressKind>, expiry: &str) -> Option<Source> {
     match kind {
-        Some(AddressKind::Stored) if name == DEAD_LETTERS || name == expiry => {
+        Some(AddressKind::Queue) if name == DEAD_LETTERS || name == expiry => {
             Some(Source::DeadLetters(name.to_owned()))
         }
-        Some(AddressKind::Stored) => Some(Source::Queue(name.to_owned())),
+        Some(AddressKind::Queue) => Some(Source::Queue(name.to_owned())),
         _ => None,
     }
 }

@@ -19,16 +19,16 @@ fn route(name: &str, kind: AddressKind) -> Route {
 fn ledger() -> Ledger {
     let mut ledger = Ledger::new(terms());
     ledger.declare(1);
-    ledger.attached(0, route("orders", AddressKind::Stored), None);
+    ledger.attached(0, route("orders", AddressKind::Queue), None);
     for client in 1..=3 {
         let source = Some(Source::Queue("orders".to_owned()));
-        ledger.attached(client, route("orders", AddressKind::Stored), source);
+        ledger.attached(client, route("orders", AddressKind::Queue), source);
     }
     ledger
 }
 
 fn send(ledger: &mut Ledger, transaction: Option<TransactionNumber>) -> MessageNumber {
-    let message = ledger.sends(0, route("orders", AddressKind::Stored), false, transaction);
+    let message = ledger.sends(0, route("orders", AddressKind::Queue), false, transaction);
     ledger.contains(message, message::write(message, "orders", None, 10));
     ledger.progress(message, Progress::Sent);
     ledger.sender_outcome(message, OutcomeKind::Accepted, transaction.is_some());
@@ -104,7 +104,7 @@ fn a_removal_may_be_forgotten_by_a_kill_unless_it_was_on_disk() {
             ledger.barrier();
         }
         ledger.restarted();
-        ledger.attached(2, route("orders", AddressKind::Stored), Some(Source::Queue("orders".to_owned())));
+        ledger.attached(2, route("orders", AddressKind::Queue), Some(Source::Queue("orders".to_owned())));
         receive(&mut ledger, 4, message);
         assert_eq!(is_violated(&ledger), violated, "barrier: {barrier}");
     }
@@ -182,7 +182,7 @@ fn a_commit_without_a_refused_posting_is_a_violation() {
     for (outcome, violated) in [(OutcomeKind::Accepted, false), (OutcomeKind::Refused, true)] {
         let mut ledger = ledger();
         let transaction = ledger.declared(0);
-        let message = ledger.sends(0, route("orders", AddressKind::Stored), false, Some(transaction));
+        let message = ledger.sends(0, route("orders", AddressKind::Queue), false, Some(transaction));
         ledger.progress(message, Progress::Sent);
         ledger.sender_outcome(message, outcome, true);
         ledger.discharges(transaction, true);

@@ -6,9 +6,10 @@ use enmasse_amqp::types::{Error, Outcome, condition};
 use enmasse_journal::queue::{Head, Refusal};
 use enmasse_journal::stream::{Identity, Offer, Partition};
 
+use super::super::Digests;
 use super::super::arena::Key;
+use super::super::incoming::{Arriving, PendingDuplicate, refused};
 use super::super::message::SettlementTarget;
-use super::super::stored::{Arriving, Digests, PendingDuplicate, refused};
 use super::super::{Links, Router};
 use super::Stream;
 
@@ -61,7 +62,8 @@ impl Router {
             let error = refused(Refusal::MessageSize(stream.message_bytes()));
             return self.refuse(from, arriving, error, links);
         }
-        let (number, identity) = match stream.place(&self.digests, envelope, producer.producer_name.as_deref()) {
+        let (number, identity) = match stream.place(&self.storage.digests, envelope, producer.producer_name.as_deref())
+        {
             Ok(place) => place,
             Err(error) => return self.refuse(from, arriving, error, links),
         };
@@ -107,12 +109,12 @@ impl Router {
     ) {
         let producer = &self.producers[from];
         let stream = self.addresses.stream_mut(producer.address);
-        let place = match stream.place(&self.digests, envelope, producer.producer_name.as_deref()) {
+        let place = match stream.place(&self.storage.digests, envelope, producer.producer_name.as_deref()) {
             Ok(place) => place,
             Err(error) => return self.refuse(from, arriving, error, links),
         };
-        self.scratch.clear();
-        if (Stamp { partition: place.0, offset: 0, enqueued_ms: 0 }).put(&mut self.scratch, body).is_none() {
+        self.scratch.bytes.clear();
+        if (Stamp { partition: place.0, offset: 0, enqueued_ms: 0 }).put(&mut self.scratch.bytes, body).is_none() {
             return self.refuse(from, arriving, no_map(), links);
         }
         let size_bytes = u32::try_from(body.len()).unwrap_or(u32::MAX);
@@ -169,7 +171,7 @@ impl Router {
             return;
         }
         if stream.gathered.is_empty() {
-            self.gathering.push(at);
+            self.schedule.gathering.push(at);
         }
         stream.gathered.push(number);
     }

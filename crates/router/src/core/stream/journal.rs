@@ -7,10 +7,11 @@ use enmasse_journal::log::{Freed, RecordLocation, Refused, Target, WriteBatch};
 use enmasse_journal::stream::FilledBlock;
 
 use super::super::arena::Key;
-use super::super::stored::{Bodies, not_stored};
+use super::super::storage::{Bodies, Storage, not_stored};
+use super::super::treatment::Treatment;
 use super::super::{Links, Router};
-use super::Stream;
 use super::incoming::Waiting;
+use super::{Part, Stream};
 
 /// Blocks of one partition that are written again in one batch.
 const COPIES: usize = 16;
@@ -78,16 +79,86 @@ fn write_gathered(
     });
 }
 
+impl Stream {
+    /// Adjacent small blocks become one: read, written again at the end, and removed from their old
+    /// locations, in one group of records. Whether a partition waits for bodies.
+    pub(super) fn merge_blocks(&mut self, at: Key, storage: &mut Storage) -> bool {
+        let mut waits = false;
+        for (number, part) in (0..).zip(&mut self.parts) {
+            waits |= part.merge(at, number, storage);
+        }
+        waits
+    }
+
+    /// Puts blocks that lie in a segment into a batch, to be written again.
+    fn copy_blocks(&mut self, at: Key, segment: u32, batch: &mut WriteBatch, copied: &mut Vec<CopiedBlock>) {
+        for (partition, part) in (0..).zip(&mut self.parts) {
+            let Some(log) = part.log else { continue };
+            for (record, from) in part.partition.copying(segment, COPIES - copied.len()) {
+                batch.copy(from, &[Target { queue: log, seq: record, head: &[] }]);
+                copied.push(CopiedBlock { log, at, partition, record, from });
+            }
+            if copied.len() == COPIES {
+                return;
+            }
+        }
+    }
+}
+
+impl Part {
+    /// Merges its small blocks, if that is due. Whether it waits for their bodies.
+    fn merge(&mut self, at: Key, number: u32, storage: &mut Storage) -> bool {
+        let Storage { bodies, journal, .. } = storage;
+        let Some(places) = self.partition.merge_due() else { return false };
+        let on_disk = self.log.is_some();
+        let mut complete = true;
+        for place in places {
+            if !bodies.is_known(place, on_disk) {
+                complete = false;
+                if !self.merging.contains(&place) {
+                    bodies.fetch(place);
+                    self.merging.push(place);
+                }
+            }
+        }
+        if !complete {
+            return true;
+        }
+        if let Some(merge) = self.partition.merge() {
+            let parts: Vec<&[u8]> = merge.blocks.iter().filter_map(|(_, place)| bodies.get(*place, on_disk)).collect();
+            let body = parts.concat();
+            match self.log {
+                // One of them is damaged: a reader will find that out.
+                _ if parts.len() < merge.blocks.len() => {
+                    self.partition.merged(merge.record, None);
+                }
+                Some(log) => {
+                    let what = What::Merge { record: merge.record, blocks: merge.blocks.clone() };
+                    let in_flight = InFlightBlock { number: 0, at, partition: number, what };
+                    journal.store_merged(log, &merge, &body, in_flight);
+                }
+                None => {
+                    let place = bodies.put(&body, 1);
+                    self.partition.merged(merge.record, Some(place));
+                    merge.blocks.iter().for_each(|(_, place)| bodies.free(*place));
+                }
+            }
+        }
+        std::mem::take(&mut self.merging).into_iter().for_each(|place| bodies.release(place));
+        false
+    }
+}
+
 impl Router {
     /// The end of a turn: gathered messages go to the log, unless it is writing for the same
     /// partition.
     pub(in crate::core) fn write_gathered_streams(&mut self, links: &mut impl Links) {
-        if self.gathering.is_empty() {
+        if self.schedule.gathering.is_empty() {
             return;
         }
         // Commits wait for blocks in flight, and go before later ones.
         let awaited = self.awaited_partitions();
-        for at in std::mem::take(&mut self.gathering) {
+        for at in std::mem::take(&mut self.schedule.gathering) {
             // It was deleted in the meantime.
             let Some(key) = self.addresses.get(at).map(|address| address.declared.key) else { continue };
             let stream = self.addresses.stream_mut(at);
@@ -98,12 +169,12 @@ impl Router {
                     continue;
                 }
                 stream.parts[number as usize].listed = false;
-                write_gathered(at, number, stream, &mut self.bodies, &mut kept, |log, block, in_flight| {
-                    self.journal.store_block(log, block, in_flight);
+                write_gathered(at, number, stream, &mut self.storage.bodies, &mut kept, |log, block, in_flight| {
+                    self.storage.journal.store_block(log, block, in_flight);
                 });
             }
             if !stream.gathered.is_empty() {
-                self.gathering.push(at);
+                self.schedule.gathering.push(at);
             }
             self.keep_blocks(kept, links);
         }
@@ -117,8 +188,8 @@ impl Router {
             let Some(stream) = self.addresses.find_stream_mut(*at) else {
                 continue;
             };
-            write_gathered(*at, *number, stream, &mut self.bodies, &mut kept, |log, block, in_flight| {
-                self.journal.post_block(log, block, in_flight);
+            write_gathered(*at, *number, stream, &mut self.storage.bodies, &mut kept, |log, block, in_flight| {
+                self.storage.journal.post_block(log, block, in_flight);
             });
         }
         kept
@@ -129,7 +200,7 @@ impl Router {
         let mut dirty: Vec<Key> = Vec::new();
         for MemoryBlock { at, partition, place, bytes } in kept {
             if self.addresses.find_stream(at).is_none() {
-                self.bodies.free(place);
+                self.storage.bodies.free(place);
                 continue;
             }
             self.block_stored(at, partition, place, bytes, links);
@@ -141,7 +212,7 @@ impl Router {
     /// Blocks in memory are none: the log has not taken the transaction they are of.
     pub(in crate::core) fn refuse_blocks(&mut self, kept: Vec<MemoryBlock>, refused: &Refused, links: &mut impl Links) {
         for MemoryBlock { at, partition, place, .. } in kept {
-            self.bodies.free(place);
+            self.storage.bodies.free(place);
             if self.addresses.find_stream(at).is_some() {
                 self.block_refused(at, partition, refused, links);
             }
@@ -182,7 +253,7 @@ impl Router {
                     let place = result.is_ok().then(|| batch.place(number));
                     let stream = self.addresses.stream_mut(at);
                     if stream.parts[partition as usize].partition.merged(record, place).is_some() {
-                        blocks.iter().for_each(|(_, place)| self.bodies.forget(*place));
+                        blocks.iter().for_each(|(_, place)| self.storage.bodies.forget(*place));
                     }
                 }
             }
@@ -199,7 +270,7 @@ impl Router {
             (None, What::Merge { blocks, .. }) => blocks.iter().for_each(|(_, place)| freed.add(*place)),
             (None, What::Store { .. }) => {}
         }
-        self.journal.free_misplaced(&freed);
+        self.storage.journal.free_misplaced(&freed);
     }
 
     fn block_stored(&mut self, at: Key, number: u32, place: RecordLocation, bytes: u64, links: &mut impl Links) {
@@ -230,7 +301,7 @@ impl Router {
     fn answer_waiting(&mut self, at: Key, number: u32, count: u32, outcome: &Outcome, links: &mut impl Links) {
         let stream = self.addresses.stream_mut(at);
         let part = &mut stream.parts[number as usize];
-        let mut answered = std::mem::take(&mut self.answered);
+        let mut answered = std::mem::take(&mut self.scratch.answered);
         answered.extend(part.waiting.drain(..(count as usize).min(part.waiting.len())));
         let tickets = part.partition.answered() - u64::from(count)..part.partition.answered();
         let duplicates_answered = !part.pending_duplicates.is_empty();
@@ -238,7 +309,7 @@ impl Router {
         for waiting in answered.drain(..) {
             self.answer(waiting.settlement, at, outcome, links);
         }
-        self.answered = answered;
+        self.scratch.answered = answered;
         if !duplicates_answered {
             return;
         }
@@ -266,90 +337,19 @@ impl Router {
     }
 
     /// Messages that were received wait for the log no longer.
-    pub(super) fn uncount<'a>(&mut self, at: Key, answered: impl Iterator<Item = &'a Waiting>) {
-        let (messages, bytes) = received(answered);
+    fn uncount<'a>(&mut self, at: Key, answered: impl Iterator<Item = &'a Waiting>) {
+        let (messages, bytes) = received_of(answered);
         self.received.remove(self.addresses[at].account, messages, bytes);
-    }
-
-    /// A stream is deleted: its pending messages have no settlement target any more.
-    pub(in crate::core) fn uncount_waiting(&mut self, at: Key) {
-        let parts = self.addresses.find_stream(at).into_iter().flat_map(|stream| &stream.parts);
-        let (messages, bytes) = received(parts.flat_map(|part| &part.waiting));
-        self.received.remove(self.addresses[at].account, messages, bytes);
-    }
-
-    /// Adjacent small blocks become one: read, written again at the end, and removed from their old
-    /// locations, in one group of records.
-    pub(super) fn merge_blocks(&mut self, at: Key) {
-        let stream = self.addresses.stream(at);
-        for number in 0..stream.parts.len() as u32 {
-            self.merge_in(at, number);
-        }
-    }
-
-    fn merge_in(&mut self, at: Key, number: u32) {
-        let stream = self.addresses.stream_mut(at);
-        let part = &mut stream.parts[number as usize];
-        let Some(places) = part.partition.merge_due() else { return };
-        let on_disk = part.log.is_some();
-        let mut complete = true;
-        for place in places {
-            if !self.bodies.is_known(place, on_disk) {
-                complete = false;
-                if !part.merging.contains(&place) {
-                    self.bodies.fetch(place);
-                    part.merging.push(place);
-                }
-            }
-        }
-        if !complete {
-            return self.await_bodies(at);
-        }
-        let merge = part.partition.merge();
-        let fetched = std::mem::take(&mut part.merging);
-        if let Some(merge) = merge {
-            let bodies = merge.blocks.iter().filter_map(|(_, place)| self.bodies.get(*place, on_disk));
-            let parts: Vec<&[u8]> = bodies.collect();
-            let body = parts.concat();
-            match part.log {
-                // One of them is damaged: a reader will find that out.
-                _ if parts.len() < merge.blocks.len() => {
-                    part.partition.merged(merge.record, None);
-                }
-                Some(log) => {
-                    let what = What::Merge { record: merge.record, blocks: merge.blocks.clone() };
-                    self.journal.store_merged(
-                        log,
-                        &merge,
-                        &body,
-                        InFlightBlock { number: 0, at, partition: number, what },
-                    );
-                }
-                None => {
-                    let place = self.bodies.put(&body, 1);
-                    part.partition.merged(merge.record, Some(place));
-                    merge.blocks.iter().for_each(|(_, place)| self.bodies.free(*place));
-                }
-            }
-        }
-        fetched.into_iter().for_each(|place| self.bodies.release(place));
     }
 
     /// Puts blocks that lie in a segment into a batch, to be written again.
     pub(in crate::core) fn copy_blocks(&mut self, segment: u32, batch: &mut WriteBatch) -> Vec<CopiedBlock> {
         let mut copied = Vec::new();
-        let all: Vec<Key> = self.addresses.iter().map(|(key, _)| key).collect();
-        for at in all {
-            let Some(stream) = self.addresses.find_stream_mut(at) else { continue };
-            for (partition, part) in (0..).zip(&mut stream.parts) {
-                let Some(log) = part.log else { continue };
-                for (record, from) in part.partition.copying(segment, COPIES - copied.len()) {
-                    batch.copy(from, &[Target { queue: log, seq: record, head: &[] }]);
-                    copied.push(CopiedBlock { log, at, partition, record, from });
-                }
-                if copied.len() == COPIES {
-                    return copied;
-                }
+        for (at, address) in self.addresses.iter_mut() {
+            if let Treatment::Stream(stream) = &mut address.treatment
+                && copied.len() < COPIES
+            {
+                stream.copy_blocks(at, segment, batch, &mut copied);
             }
         }
         copied
@@ -378,7 +378,7 @@ impl Router {
 }
 
 /// How many messages were received from producers, and their bytes.
-fn received<'a>(waiting: impl Iterator<Item = &'a Waiting>) -> (usize, usize) {
+pub(super) fn received_of<'a>(waiting: impl Iterator<Item = &'a Waiting>) -> (usize, usize) {
     let received = waiting.filter(|waiting| waiting.producer != Key::NONE);
     received.fold((0, 0), |(messages, bytes), waiting| (messages + 1, bytes + waiting.bytes as usize))
 }

@@ -19,12 +19,16 @@ use enmasse_journal::queue::{Cause, QueueStats};
 use enmasse_journal::stream::{Lost, Partition, Restored, Settings};
 
 use super::arena::Key;
+use super::incoming::PendingDuplicate;
 use super::message::SettlementTarget;
-use super::stored::PendingDuplicate;
+use super::received::{Account, Received};
+use super::schedule::Schedule;
+use super::storage::Storage;
 use super::treatment::Treatment;
 use super::{AddressKey, Declared, Links, Router};
 
 pub(super) use incoming::{PartitionIdentity, Waiting};
+use journal::received_of;
 pub(super) use journal::{CopiedBlock, InFlightBlock, MemoryBlock};
 pub(super) use reading::Reading;
 pub use reading::Start;
@@ -191,6 +195,54 @@ impl Stream {
         settlement
     }
 
+    /// Retention removes whole blocks.
+    fn retire_blocks(&mut self, storage: &mut Storage) {
+        for part in &mut self.parts {
+            let mut any = false;
+            while let Some(block) = part.partition.overdue(storage.now_ms) {
+                any = true;
+                match part.log {
+                    Some(log) => {
+                        storage.bodies.forget(block.place);
+                        storage.journal.remove_at(log, block.record, block.place);
+                    }
+                    None => storage.bodies.free(block.place),
+                }
+            }
+            if let (true, Some(log), Some(ended)) = (any, part.log, part.partition.ended()) {
+                storage.journal.keep_ended(log, &ended);
+            }
+        }
+    }
+
+    fn arm(&mut self, schedule: &mut Schedule, key: AddressKey, at: Key) {
+        let next = self.parts.iter().filter_map(|part| part.partition.next_timeout()).min();
+        schedule.rearm(&mut self.armed_ms, next, key, at);
+    }
+
+    /// Messages of producers wait for the log no longer.
+    pub(super) fn uncount_waiting(&self, account: Account, received: &mut Received) {
+        let (messages, bytes) = received_of(self.parts.iter().flat_map(|part| &part.waiting));
+        received.remove(account, messages, bytes);
+    }
+
+    /// The address is deleted: so are its messages. Those of producers wait for the log no longer.
+    pub(super) fn clear(&self, key: AddressKey, account: Account, parts: (&mut Schedule, &mut Received, &mut Storage)) {
+        let (schedule, received, storage) = parts;
+        self.uncount_waiting(account, received);
+        schedule.disarm(self.armed_ms, key);
+        for part in &self.parts {
+            part.merging.iter().for_each(|place| storage.bodies.release(*place));
+            let Some(log) = part.log else {
+                part.partition.places().for_each(|place| storage.bodies.free(place));
+                continue;
+            };
+            let mut freed = Freed::default();
+            part.partition.places().for_each(|place| freed.add(place));
+            storage.journal.drop_partition(log, &freed);
+        }
+    }
+
     pub(super) fn stats(&self) -> QueueStats {
         let mut all = QueueStats { producers: self.producers, ..QueueStats::default() };
         for Part { partition, .. } in &self.parts {
@@ -223,13 +275,13 @@ impl Router {
             return;
         }
         for log in stream.parts.iter().filter_map(|part| part.log) {
-            self.journal.join(log, declared.space);
+            self.storage.journal.join(log, declared.space);
         }
         for (log, record, place) in stream.superfluous.drain(..) {
-            self.journal.remove_at(log, record, place);
+            self.storage.journal.remove_at(log, record, place);
         }
         for (partition, Lost { first, last }) in std::mem::take(&mut stream.lost) {
-            self.note_damage(key, &stream.name, partition, first, last);
+            self.count_lost(key, &stream.name, Some(partition), first, last - first + 1);
         }
         self.addresses[key].treatment = Treatment::Stream(Box::new(stream));
         self.process_stream(key, links);
@@ -252,7 +304,7 @@ impl Router {
         }
         for log in more {
             if let Some(log) = log {
-                self.journal.join(log, space);
+                self.storage.journal.join(log, space);
             }
             let partition = Partition::new(&stream.settings);
             stream.add(log, partition);
@@ -269,53 +321,16 @@ impl Router {
         })
     }
 
-    fn note_damage(&mut self, at: Key, name: &Arc<str>, partition: u32, first: u64, last: u64) {
-        self.count_lost(at, name, Some(partition), first, last - first + 1);
-    }
-
     /// After any change of a stream: serves readers, applies retention, and sets the timer.
     pub(super) fn process_stream(&mut self, at: Key, links: &mut impl Links) {
         self.serve_readers(at, links);
-        self.retire_blocks(at);
-        self.merge_blocks(at);
-        self.arm_stream(at);
-    }
-
-    /// Retention removes whole blocks.
-    fn retire_blocks(&mut self, at: Key) {
-        let now_ms = self.now_ms;
-        let stream = self.addresses.stream_mut(at);
-        for part in &mut stream.parts {
-            let mut any = false;
-            while let Some(block) = part.partition.overdue(now_ms) {
-                any = true;
-                match part.log {
-                    Some(log) => {
-                        self.bodies.forget(block.place);
-                        self.journal.remove_at(log, block.record, block.place);
-                    }
-                    None => self.bodies.free(block.place),
-                }
-            }
-            if let (true, Some(log), Some(ended)) = (any, part.log, part.partition.ended()) {
-                self.journal.keep_ended(log, &ended);
-            }
-        }
-    }
-
-    fn arm_stream(&mut self, at: Key) {
         let key = self.addresses[at].declared.key;
         let stream = self.addresses.stream_mut(at);
-        let next = stream.parts.iter().filter_map(|part| part.partition.next_timeout()).min();
-        if next == stream.armed_ms {
-            return;
-        }
-        if let Some(before) = stream.armed_ms {
-            self.timers.remove(&(before, key));
-        }
-        stream.armed_ms = next;
-        if let Some(next) = next {
-            self.timers.insert((next, key), at);
+        stream.retire_blocks(&mut self.storage);
+        let waits = stream.merge_blocks(at, &mut self.storage);
+        stream.arm(&mut self.schedule, key, at);
+        if waits {
+            self.await_bodies(at);
         }
     }
 
@@ -324,23 +339,5 @@ impl Router {
         let stream = self.addresses.stream_mut(at);
         stream.armed_ms = None;
         self.process_stream(at, links);
-    }
-
-    /// The address is deleted: so are its messages.
-    pub(super) fn clear_stream(&mut self, at: Key, stream: &Stream) {
-        self.uncount(at, stream.parts.iter().flat_map(|part| &part.waiting));
-        if let Some(armed) = stream.armed_ms {
-            self.timers.remove(&(armed, self.addresses[at].declared.key));
-        }
-        for part in &stream.parts {
-            part.merging.iter().for_each(|place| self.bodies.release(*place));
-            let Some(log) = part.log else {
-                part.partition.places().for_each(|place| self.bodies.free(place));
-                continue;
-            };
-            let mut freed = Freed::default();
-            part.partition.places().for_each(|place| freed.add(place));
-            self.journal.drop_partition(log, &freed);
-        }
     }
 }

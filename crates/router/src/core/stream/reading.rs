@@ -14,10 +14,10 @@ use enmasse_journal::log::RecordLocation;
 use enmasse_journal::queue::Seq;
 use enmasse_journal::stream::{Entry, Partition, block};
 
+use super::super::Bodies;
 use super::super::arena::Key;
 use super::super::flow::Part;
 use super::super::message::SettlementTarget;
-use super::super::stored::Bodies;
 use super::super::{Consuming, Filter, Links, Router};
 use super::{Stream, exceeded};
 
@@ -141,6 +141,13 @@ impl Reading {
         self.positions.iter().any(|position| position.next < stream.parts[position.partition as usize].partition.next())
     }
 
+    /// Blocks that it requested may go.
+    fn release_blocks(&mut self, bodies: &mut Bodies) {
+        for position in &mut self.positions {
+            position.held.drain(..).for_each(|place| bodies.release(place));
+        }
+    }
+
     /// It returns to a message that returned.
     fn rewind(&mut self, stamp: Stamp) {
         let position = self.positions.iter_mut().find(|position| position.partition == stamp.partition);
@@ -245,7 +252,7 @@ impl Router {
 
     /// Every reader of a stream receives messages while it has room, up to its share.
     pub(super) fn serve_readers(&mut self, at: Key, links: &mut impl Links) {
-        let mut readers = std::mem::take(&mut self.readers);
+        let mut readers = std::mem::take(&mut self.scratch.readers);
         readers.clone_from(&self.addresses[at].consumers);
         for to in readers.drain(..) {
             if self.consumers.get(to).is_some() {
@@ -255,7 +262,7 @@ impl Router {
                 self.finish_drain(to, links);
             }
         }
-        self.readers = readers;
+        self.scratch.readers = readers;
     }
 
     /// A reader may have got room, or lost it.
@@ -266,13 +273,13 @@ impl Router {
         let has_room = self.consumers[to].has_room();
         let step = if has_room { self.read(at, to, &mut reading, links) } else { Step::NoRoom };
         if !matches!(step, Step::Share | Step::Waits | Step::Starves) {
-            self.release_blocks(&mut reading);
+            reading.release_blocks(&mut self.storage.bodies);
         }
         self.consumers[to].reading = Some(reading);
         match step {
             Step::Waits => self.await_bodies(at),
-            Step::Starves => self.starving.push(at),
-            Step::Share if self.later.last() != Some(&at) => self.later.push(at),
+            Step::Starves => self.schedule.starving.push(at),
+            Step::Share => self.schedule.continue_later(at),
             Step::Overtaken(offset, first) => {
                 let partition = self.consumers[to].reading.as_ref().map_or(0, |reading| reading.overtaken());
                 self.detach(attachment, links);
@@ -321,20 +328,20 @@ impl Router {
         let position = &mut reading.positions[turn];
         let part = &self.addresses.stream(at).parts[position.partition as usize];
         let on_disk = part.log.is_some();
-        if let Err(step) = position.locate(&part.partition, on_disk, &mut self.bodies) {
+        if let Err(step) = position.locate(&part.partition, on_disk, &mut self.storage.bodies) {
             return step;
         }
         let Some(within) = position.within else { return Step::End };
-        let bodies = std::mem::take(&mut self.bodies);
+        let bodies = std::mem::take(&mut self.storage.bodies);
         let body = bodies.get(within.place, on_disk).unwrap_or_default();
         let step = self.copy_out(to, reading, turn, body, share, links);
-        self.bodies = bodies;
+        self.storage.bodies = bodies;
         if matches!(step, Step::Block) {
             let position = &mut reading.positions[turn];
             position.within = None;
             if let Some(held) = position.held.iter().position(|place| *place == within.place) {
                 position.held.swap_remove(held);
-                self.bodies.release(within.place);
+                self.storage.bodies.release(within.place);
             }
         }
         step
@@ -401,22 +408,15 @@ impl Router {
         }
         if let Some(block) = partition.damage(position.next) {
             let name = Arc::clone(&stream.name);
-            self.note_damage(at, &name, position.partition, block.first, block.end() - 1);
+            self.count_lost(at, &name, Some(position.partition), block.first, block.end() - block.first);
         }
         position.next = end;
-    }
-
-    /// Blocks that a reader requested may go.
-    fn release_blocks(&mut self, reading: &mut Reading) {
-        for position in &mut reading.positions {
-            position.held.drain(..).for_each(|place| self.bodies.release(place));
-        }
     }
 
     /// A reader goes.
     pub(in crate::core) fn leave_stream(&mut self, to: Key) {
         if let Some(mut reading) = self.consumers[to].reading.take() {
-            self.release_blocks(&mut reading);
+            reading.release_blocks(&mut self.storage.bodies);
         }
     }
 
@@ -431,10 +431,10 @@ impl Router {
 
     /// Readers that had to wait for memory continue when there is some.
     pub(in crate::core) fn dispatch_to_starving(&mut self, links: &mut impl Links) {
-        if self.starving.is_empty() || self.bodies.is_full() {
+        if self.schedule.starving.is_empty() || self.storage.bodies.is_full() {
             return;
         }
-        for at in std::mem::take(&mut self.starving) {
+        for at in std::mem::take(&mut self.schedule.starving) {
             if self.addresses.get(at).is_some() {
                 self.process_stream(at, links);
             }

@@ -382,7 +382,7 @@ fn of_other_space() -> Declared {
 }
 
 fn declared(key: AddressKey) -> Declared {
-    Declared { key, kind: AddressKind::Stored, link_capacity: 100, space: 1 }
+    Declared { key, kind: AddressKind::Queue, link_capacity: 100, space: 1 }
 }
 
 fn news() -> Declared {

@@ -206,7 +206,7 @@ impl Site {
             }
         };
         self.router.open_queue(
-            Declared { key: QUEUE, kind: AddressKind::Stored, ..declared() },
+            Declared { key: QUEUE, kind: AddressKind::Queue, ..declared() },
             opened,
             &mut self.recorded,
         );

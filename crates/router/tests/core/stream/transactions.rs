@@ -65,7 +65,7 @@ impl Site {
     }
 
     fn with_queue_attachments(mut self) -> Self {
-        let queue = Declared { key: QUEUE, kind: AddressKind::Stored, ..declared() };
+        let queue = Declared { key: QUEUE, kind: AddressKind::Queue, ..declared() };
         self.router.attach(TO_QUEUE, queue, producer(None), &mut self.recorded);
         let role = AttachmentRole::Consumer { filter: None, consuming: Consuming::default() };
         self.router.attach(FROM_QUEUE, queue, role, &mut self.recorded);
@@ -176,7 +176,7 @@ fn a_commit_goes_behind_what_is_with_the_log_and_before_what_follows() {
 fn a_commit_that_waits_holds_up_those_of_its_own_space_only() {
     for (space, held) in [(declared().space, 1), (declared().space + 1, 2)] {
         let mut site = Site::new(1, Settings::default());
-        let queue = Declared { key: AddressKey(70), kind: AddressKind::Stored, space, ..declared() };
+        let queue = Declared { key: AddressKey(70), kind: AddressKind::Queue, space, ..declared() };
         let mut batch = WriteBatch::new();
         batch.declare(70, &[70; 16], "others");
         site.log.append(&mut batch).and_then(|()| site.log.sync()).expect("a disk that works");

@@ -1,0 +1,386 @@
+//! Whole messages coming in, for addresses that store them: parts are put together, and the treatment
+//! of the address takes the message in. A refusal answers the producer.
+
+use enmasse_amqp::codec::envelope::{Envelope, envelope};
+use enmasse_amqp::types::{Error, Outcome, condition};
+use enmasse_journal::queue::{Group, Head, Priority, Refusal, Seq};
+
+use super::address::Incoming;
+use super::arena::Key;
+use super::message::SettlementTarget;
+use super::outcome::Join;
+use super::received::{Account, share_used_up};
+use super::treatment::Treatment;
+use super::{Arrival, AttachmentId, Links, Router, TransactionId};
+
+/// The known facts of a message before its bytes are parsed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arriving {
+    pub(super) settlement: SettlementTarget,
+    pub(super) message_format: u32,
+    /// its transaction
+    pub(super) transaction: Option<TransactionId>,
+}
+
+impl Arriving {
+    /// The same message outside of any transaction.
+    pub(super) fn without_transaction(&self) -> Self {
+        Self { transaction: None, ..*self }
+    }
+
+    pub(super) fn is_posting(&self) -> bool {
+        self.transaction.is_some()
+    }
+
+    /// The envelope of its message.
+    pub(super) fn read<'a>(&self, body: &'a [u8]) -> Result<Envelope<'a>, Error> {
+        read(self.message_format, body)
+    }
+
+    /// It is a message of the standard's format and part of no transaction.
+    #[inline]
+    pub(super) fn is_of_its_own(&self) -> bool {
+        self.message_format == 0 && self.transaction.is_none()
+    }
+}
+
+/// A message of which more parts are to come.
+#[derive(Debug)]
+pub(super) struct Assembly {
+    arriving: Arriving,
+    /// whose bytes these are
+    account: Account,
+    bytes: Vec<u8>,
+}
+
+/// A duplicate of a message that is not committed, to be answered with it. The producer's window
+/// bounds them.
+#[derive(Debug)]
+pub(super) struct PendingDuplicate {
+    pub(super) producer: Key,
+    pub(super) settlement: SettlementTarget,
+}
+
+impl Router {
+    /// Like [`Router::deliver`], for a delivery within a transaction (4.4.1); any of its transfers
+    /// may name it. It is held until the discharge. Direct addresses refuse postings. Every refusal
+    /// leaves the transaction rollback-only.
+    pub fn post_delivery(
+        &mut self,
+        attachment: AttachmentId,
+        transaction: TransactionId,
+        arrival: Arrival<'_>,
+        links: &mut impl Links,
+    ) {
+        let Some(from) = self.attachments.producer(attachment) else {
+            return self.post_deleted(attachment, transaction, &arrival, links);
+        };
+        let producer = &mut self.producers[from];
+        let stores = self.addresses[producer.address].declared.kind.stores();
+        if arrival.first && !arrival.aborted {
+            if !stores {
+                return self.refuse_direct(from, transaction, &arrival, links);
+            }
+            producer.transaction = Some(transaction);
+            self.note_posting(from, true, links);
+        } else if let Some(assembly) = producer.assembly.as_mut() {
+            assembly.arriving.transaction.get_or_insert(transaction);
+        } else if !arrival.aborted {
+            match producer.incoming {
+                Incoming::Message(message) => return self.call_off(from, message, transaction, &arrival, links),
+                Incoming::Discarded => {
+                    let what = "a message of it was refused before its last transfer";
+                    self.mark_rollback_only(Some(transaction), &Error::new(condition::PRECONDITION_FAILED, what));
+                }
+                Incoming::Nothing | Incoming::Assembly => {}
+            }
+        }
+        self.deliver(attachment, arrival, links);
+    }
+
+    /// The address of a posting was deleted while the posting was under way.
+    #[cold]
+    fn post_deleted(
+        &mut self,
+        attachment: AttachmentId,
+        transaction: TransactionId,
+        arrival: &Arrival<'_>,
+        links: &mut impl Links,
+    ) {
+        if !arrival.aborted {
+            self.mark_rollback_only(Some(transaction), &address_deleted());
+        }
+        self.release_arrival(attachment, arrival, Some(transaction), links);
+    }
+
+    /// A delivery to a direct address, of which consumers have the first transfers, turns out to be
+    /// a posting.
+    fn call_off(
+        &mut self,
+        from: Key,
+        message: Key,
+        transaction: TransactionId,
+        arrival: &Arrival<'_>,
+        links: &mut impl Links,
+    ) {
+        let settlement = match self.direct.messages[message].settlement {
+            SettlementTarget::Join(join) | SettlementTarget::Optional(join) => {
+                self.direct.joins.get(join).map_or(SettlementTarget::Nothing, Join::settlement)
+            }
+            settlement => settlement,
+        };
+        self.abort_incoming(from, links);
+        if arrival.more {
+            self.producers[from].incoming = Incoming::Discarded;
+        }
+        let at = self.producers[from].address;
+        let rejected = Outcome::Rejected(Some(Box::new(not_transactional())));
+        self.answer_posting(settlement, at, Some(transaction), &rejected, links);
+    }
+
+    fn refuse_direct(&mut self, from: Key, transaction: TransactionId, arrival: &Arrival<'_>, links: &mut impl Links) {
+        self.abort_incoming(from, links);
+        if arrival.more {
+            self.producers[from].incoming = Incoming::Discarded;
+        }
+        let arriving = Arriving { transaction: Some(transaction), ..self.arriving(from, arrival) };
+        self.refuse(from, &arriving, not_transactional(), links);
+    }
+
+    fn arriving(&self, from: Key, arrival: &Arrival<'_>) -> Arriving {
+        let (attachment, delivery_id, message_format) =
+            (self.producers[from].attachment, arrival.delivery_id, arrival.message_format);
+        let settlement = if arrival.settled {
+            SettlementTarget::Nothing
+        } else {
+            SettlementTarget::Producer { attachment, delivery_id }
+        };
+        Arriving { settlement, message_format, transaction: None }
+    }
+
+    /// A delivery begins for an address that takes whole messages.
+    pub(super) fn deliver_whole(&mut self, from: Key, arrival: &Arrival<'_>, links: &mut impl Links) {
+        let transaction = self.producers[from].transaction.take();
+        if transaction.is_none() {
+            self.note_posting(from, false, links);
+        }
+        let arriving = Arriving { transaction, ..self.arriving(from, arrival) };
+        if arrival.more {
+            self.producers[from].incoming = Incoming::Assembly;
+            return self.gather(from, Assembly { arriving, account: Account::NONE, bytes: Vec::new() }, arrival, links);
+        }
+        self.take_in(from, &arriving, arrival.payload, links);
+    }
+
+    /// A producer sends in a transaction now, or no more. One that waited for room in a full queue
+    /// could never discharge the transaction that makes the room.
+    #[inline]
+    fn note_posting(&mut self, from: Key, posts: bool, links: &mut impl Links) {
+        let producer = &mut self.producers[from];
+        if std::mem::replace(&mut producer.posts, posts) != posts {
+            let bytes = producer.waiting_bytes;
+            self.update_producer_back_pressure(from, bytes, links);
+        }
+    }
+
+    /// A later part of one.
+    pub(super) fn assemble(&mut self, from: Key, arrival: &Arrival<'_>, links: &mut impl Links) {
+        let Some(assembly) = self.take_assembly(from) else { return };
+        if arrival.aborted {
+            return self.taken(from, 1);
+        }
+        self.gather(from, *assembly, arrival, links);
+    }
+
+    /// The received parts of a message, and the next one.
+    fn gather(&mut self, from: Key, mut assembly: Assembly, arrival: &Arrival<'_>, links: &mut impl Links) {
+        let bytes = assembly.bytes.len() + arrival.payload.len();
+        let address = &self.addresses[self.producers[from].address];
+        let (account, message_bytes) = (address.account, address.treatment.message_bytes());
+        let refusal = if bytes > message_bytes as usize {
+            Some(refused(Refusal::MessageSize(message_bytes)))
+        } else if !self.received.may_hold(account, bytes) {
+            Some(share_used_up())
+        } else {
+            None
+        };
+        if let Some(error) = refusal {
+            if arrival.more {
+                self.producers[from].incoming = Incoming::Discarded;
+            }
+            return self.refuse(from, &assembly.arriving, error, links);
+        }
+        assembly.bytes.extend_from_slice(arrival.payload);
+        if arrival.more {
+            assembly.account = account;
+            self.received.hold(account, bytes);
+            self.producers[from].assembly = Some(Box::new(assembly));
+        } else {
+            self.take_in(from, &assembly.arriving, &assembly.bytes, links);
+        }
+    }
+
+    /// Takes the received parts of a message from its producer.
+    pub(super) fn take_assembly(&mut self, from: Key) -> Option<Box<Assembly>> {
+        let producer = self.producers.get_mut(from)?;
+        let assembly = producer.assembly.take()?;
+        self.received.release(assembly.account, assembly.bytes.len());
+        Some(assembly)
+    }
+
+    /// The address `at` is deleted before the last transfer of a message: the message is released.
+    pub(super) fn release_assembly(&mut self, at: Key, assembly: &Assembly, links: &mut impl Links) {
+        let Arriving { settlement, transaction, .. } = assembly.arriving;
+        self.mark_rollback_only(transaction, &address_deleted());
+        self.answer_posting(settlement, at, transaction, &Outcome::Released, links);
+    }
+
+    /// The link of a partial delivery is over. A posting that will never be complete is missing
+    /// from its transaction.
+    pub(super) fn drop_assembly(&mut self, from: Key) {
+        if let Some(assembly) = self.take_assembly(from) {
+            let what = "a link ended before the last transfer of a message";
+            let cause = Error::new(condition::PRECONDITION_FAILED, what);
+            self.mark_rollback_only(assembly.arriving.transaction, &cause);
+        }
+    }
+
+    /// The producers at an address that wait for the outcome of an uncommitted original of their
+    /// duplicates.
+    pub(super) fn pending_duplicates_of(&mut self, at: Key) -> Vec<SettlementTarget> {
+        let address = &mut self.addresses[at];
+        match &mut address.treatment {
+            Treatment::Queue(queue) => queue.take_pending_duplicates().map(|duplicate| duplicate.settlement).collect(),
+            Treatment::Stream(stream) => {
+                stream.uncount_waiting(address.account, &mut self.received);
+                stream.take_settlements()
+            }
+            Treatment::Anycast(_) | Treatment::Multicast(_) | Treatment::Topic(_) | Treatment::Closed => Vec::new(),
+        }
+    }
+
+    /// Refuses a message, and all later ones of a numbered producer until its link attaches again.
+    /// If the message is a posting its transaction can only be rolled back.
+    pub(super) fn refuse(&mut self, from: Key, arriving: &Arriving, error: Error, links: &mut impl Links) {
+        let (at, was_halted) = (self.producers[from].address, self.producers[from].halted);
+        self.halt_numbered(from);
+        if arriving.settlement == SettlementTarget::Nothing {
+            self.addresses[at].stats.dropped += 1;
+        }
+        self.mark_rollback_only(arriving.transaction, &error);
+        let outcome = if was_halted { Outcome::Released } else { Outcome::Rejected(Some(Box::new(error))) };
+        self.answer_posting(arriving.settlement, at, arriving.transaction, &outcome, links);
+        self.taken(from, 1);
+    }
+
+    /// A whole message for its producer's address.
+    fn take_in(&mut self, from: Key, arriving: &Arriving, body: &[u8], links: &mut impl Links) {
+        if self.producers[from].halted {
+            let what = "an earlier message of this numbered producer was rejected: attach the link again";
+            return self.refuse(from, arriving, Error::new(condition::PRECONDITION_FAILED, what), links);
+        }
+        match self.addresses[self.producers[from].address].treatment {
+            Treatment::Queue(_) => self.take_into_queue(from, arriving, body, links),
+            Treatment::Topic(_) => self.take_into_topic(from, arriving, body, links),
+            Treatment::Stream(_) => self.take_into_stream(from, arriving, body, links),
+            Treatment::Anycast(_) | Treatment::Multicast(_) | Treatment::Closed => {
+                debug_assert!(false, "it takes no whole messages");
+            }
+        }
+    }
+
+    /// A message is committed or refused, and with it those that repeat it.
+    pub(super) fn answer_pending_duplicates(
+        &mut self,
+        at: Key,
+        original: Seq,
+        outcome: &Outcome,
+        links: &mut impl Links,
+    ) {
+        let queue = self.addresses.find_queue_mut(at);
+        for pending_duplicate in queue.map(|queue| queue.duplicates_of(original)).unwrap_or_default() {
+            self.answer_pending_duplicate(at, &pending_duplicate, outcome, links);
+        }
+    }
+
+    /// A duplicate is answered with its original.
+    pub(super) fn answer_pending_duplicate(
+        &mut self,
+        at: Key,
+        pending_duplicate: &PendingDuplicate,
+        outcome: &Outcome,
+        links: &mut impl Links,
+    ) {
+        if let Some(producer) = self.producers.get_mut(pending_duplicate.producer) {
+            producer.waiting -= 1;
+            self.taken(pending_duplicate.producer, 1);
+        }
+        self.answer(pending_duplicate.settlement, at, outcome, links);
+    }
+
+    /// A message takes up its producer's window until the log has it.
+    pub(super) fn take_window(&mut self, from: Key, bytes: usize, links: &mut impl Links) {
+        let producer = &mut self.producers[from];
+        producer.waiting += 1;
+        let waiting = producer.waiting_bytes + bytes;
+        self.received.add(self.addresses[producer.address].account, 1, bytes);
+        self.update_producer_back_pressure(from, waiting, links);
+    }
+
+    /// The facts in the envelope of a message, except for its id, which is read only where
+    /// duplicates are detected.
+    #[inline]
+    pub(super) fn head_of_envelope(&self, envelope: &Envelope<'_>, bytes: usize, producer: Option<&str>) -> Head {
+        let due = envelope.delivery_time_ms.and_then(|at| u64::try_from(at).ok());
+        let delayed = envelope.delivery_delay_ms.map(|delay| self.now_ms.saturating_add(delay));
+        let numbered = producer.zip(envelope.producer_sequence);
+        Head {
+            size_bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
+            priority: Priority::new(envelope.header.priority),
+            durable: envelope.header.durable,
+            ttl_ms: envelope.header.ttl.map(u64::from),
+            absolute_expiry: envelope.absolute_expiry_ms.map(|at| u64::try_from(at).unwrap_or(0)),
+            due: due.or(delayed),
+            delivery_count: u16::try_from(envelope.header.delivery_count).unwrap_or(u16::MAX),
+            group: envelope.group_id.map(|group| Group {
+                digest: self.storage.digests.short(group.as_bytes()),
+                sequence: envelope.group_sequence.unwrap_or(0),
+            }),
+            key: None,
+            message_id: None,
+            producer: numbered.map(|(name, number)| (self.storage.digests.long(name.as_bytes()), number)),
+        }
+    }
+}
+
+/// Why a posting has no address any more.
+pub(super) fn address_deleted() -> Error {
+    Error::new(condition::RESOURCE_DELETED, "an address it sends to was deleted")
+}
+
+fn not_transactional() -> Error {
+    let what = "only addresses that store messages take part in transactions: send it outside of the transaction";
+    Error::new(condition::NOT_IMPLEMENTED, what)
+}
+
+/// Reads the envelope of a message.
+#[inline]
+pub(super) fn read(message_format: u32, body: &[u8]) -> Result<Envelope<'_>, Error> {
+    if message_format != 0 {
+        let what = format!("message-format {message_format} cannot be stored: use 0, the format of AMQP (3.2)");
+        return Err(Error::new(condition::NOT_IMPLEMENTED, what));
+    }
+    envelope(body).map_err(|error| {
+        let what = error.to_string();
+        Error::new(error.condition, what)
+    })
+}
+
+/// The error of a message that is refused.
+pub(super) fn refused(refusal: Refusal) -> Error {
+    let condition = match refusal {
+        Refusal::MessageSize(_) | Refusal::LargerThanQueue(_) => condition::MESSAGE_SIZE_EXCEEDED,
+        _ => condition::RESOURCE_LIMIT_EXCEEDED,
+    };
+    Error::new(condition, refusal.to_string())
+}

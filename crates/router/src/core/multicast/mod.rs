@@ -1,0 +1,274 @@
+//! Multicast: a copy of each message to every consumer; the outcomes become one (`outcome`).
+//!
+//! A consumer that cannot take its copy at once has it wait in a backlog of its own, up to
+//! [`BACKLOG_MESSAGES`](super::BACKLOG_MESSAGES) and [`BACKLOG_BYTES`](super::BACKLOG_BYTES);
+//! beyond, it misses copies. A message occupies its producer's window until half of the consumers
+//! that receive it have taken it: a slow minority delays no other consumer, nor do consumers that
+//! accept nothing (`slow_consumers`) or settle nothing (`overdue`).
+
+mod overdue;
+mod slow_consumers;
+
+use super::address::{Incoming, Outgoing, Producer};
+use super::arena::Key;
+use super::flow::Part;
+use super::message::{Message, SettlementTarget};
+use super::outcome::Join;
+use super::{Arrival, BACKLOG_BYTES, Delivery, Links, Router};
+
+pub(super) use overdue::Copies;
+pub use overdue::{OVERDUE_PROBATION_MS, SETTLE_TIMEOUT_MS};
+pub use slow_consumers::STALL_MS;
+
+/// The state of a multicast address.
+#[derive(Debug, Default)]
+pub(super) struct Multicast {
+    /// consumers that are overdue
+    pub(super) overdue: u32,
+    /// a check for slow consumers is scheduled
+    pub(super) watched: bool,
+}
+
+impl Router {
+    /// A delivery begins.
+    pub(super) fn deliver_to_all(&mut self, from: Key, arrival: &Arrival<'_>, links: &mut impl Links) {
+        let mut audience = std::mem::take(&mut self.scratch.audience);
+        self.gather_audience(from, &mut audience);
+        let settlement = self.settlement_of_all(from, arrival, &audience);
+        let fanout = self.fan_out(from, settlement, arrival, &audience, links);
+        if fanout.to_wait == 0 {
+            self.taken(from, 1);
+        }
+        let address = self.producers[from].address;
+        for to in &fanout.missed {
+            self.lose(self.consumers[*to].settlement_for(settlement), address, links);
+        }
+        self.scratch.readers = fanout.missed;
+        if audience.is_empty() {
+            self.lose(settlement, address, links);
+        }
+        if audience.len() > 1 && !arrival.settled {
+            self.watch(address);
+        }
+        self.scratch.audience = audience;
+        if let Some(message) = fanout.message {
+            self.watch(address);
+            self.direct.messages[message].untaken = fanout.to_wait;
+            self.producers[from].waiting += u32::from(fanout.to_wait > 0);
+            if arrival.more {
+                self.unread(message, links);
+            }
+            self.update_back_pressure(message, links);
+            self.note_stall(from);
+        }
+    }
+
+    /// The settlement target of the copies. Without any copy the producer is answered at once.
+    fn settlement_of_all(&mut self, from: Key, arrival: &Arrival<'_>, audience: &[Key]) -> SettlementTarget {
+        let Producer { attachment, address, .. } = self.producers[from];
+        let delivery_id = arrival.delivery_id;
+        if arrival.settled {
+            return SettlementTarget::Nothing;
+        }
+        if audience.is_empty() {
+            return SettlementTarget::Producer { attachment, delivery_id };
+        }
+        let optional = match self.addresses.multicast(address).overdue {
+            0 => 0,
+            _ => audience.iter().filter(|key| self.consumers[**key].is_overdue()).count(),
+        };
+        let required = audience.len() - optional;
+        SettlementTarget::Join(self.direct.joins.insert(Join::new(
+            attachment,
+            delivery_id,
+            required as u32,
+            optional as u32,
+        )))
+    }
+
+    fn fan_out(
+        &mut self,
+        from: Key,
+        settlement: SettlementTarget,
+        arrival: &Arrival<'_>,
+        audience: &[Key],
+        links: &mut impl Links,
+    ) -> Fanout {
+        let producer = &self.producers[from];
+        let address = producer.address;
+        let may_wait = !producer.is_full(self.addresses[address].declared.link_capacity);
+        let mut missed = std::mem::take(&mut self.scratch.readers);
+        missed.clear();
+        let mut fanout = Fanout { message: None, to_wait: 0, missed };
+        let (mut sent, mut waiting) = (0, 0);
+        if arrival.more {
+            let message = self.direct.messages.insert(Message::begun(from, address, settlement, arrival));
+            self.producers[from].incoming = Incoming::Message(message);
+            fanout.message = Some(message);
+        }
+        for to in audience.iter().copied() {
+            let consumer = &self.consumers[to];
+            let consumer_lags = consumer.slow;
+            if consumer.has_room()
+                && consumer.backlog.is_empty()
+                && let Ok(token) = self.dispatch(to, settlement, Part::of(arrival), links)
+            {
+                sent += 1;
+                if arrival.more
+                    && let Some(key) = fanout.message
+                {
+                    let message = &mut self.direct.messages[key];
+                    message.refs += 1;
+                    message.readers.push(to);
+                    let end = message.end;
+                    self.consumers[to].read(key, end, token);
+                }
+            } else if may_wait && self.consumers[to].may_wait(arrival.payload.len()) {
+                waiting += u32::from(!consumer_lags);
+                let message = *fanout.message.get_or_insert_with(|| {
+                    self.direct.messages.insert(Message::begun(from, address, settlement, arrival))
+                });
+                self.wait_for(to, message, arrival);
+            } else {
+                fanout.missed.push(to);
+            }
+        }
+        fanout.to_wait = u32::div_ceil(sent + waiting, 2).saturating_sub(sent);
+        fanout
+    }
+
+    /// A copy waits for one consumer.
+    fn wait_for(&mut self, to: Key, key: Key, arrival: &Arrival<'_>) {
+        if self.direct.messages[key].queued == 0 {
+            self.direct.messages[key].bytes = self.direct.messages.buffer(arrival.payload);
+        }
+        let now_ms = self.now_ms;
+        let message = &mut self.direct.messages[key];
+        message.since_ms = now_ms;
+        message.queued += 1;
+        message.refs += 1;
+        if arrival.more {
+            message.readers.push(to);
+        }
+        let consumer = &mut self.consumers[to];
+        consumer.backlog.push_back(key);
+        consumer.backlog_bytes += arrival.payload.len();
+    }
+
+    /// Dispatches waiting copies to a consumer while it has room.
+    pub(super) fn catch_up(&mut self, to: Key, links: &mut impl Links) {
+        loop {
+            let consumer = &self.consumers[to];
+            let Some(message) = consumer.backlog.front().filter(|_| consumer.has_room()) else { return };
+            let bytes = self.direct.messages[message].bytes.len();
+            if !self.begin(to, message, links) {
+                return;
+            }
+            let consumer = &mut self.consumers[to];
+            consumer.backlog.pop_front();
+            consumer.backlog_bytes -= bytes;
+            self.note_dispatch_time(to);
+        }
+    }
+
+    /// A waiting copy will not be taken: its consumer has gone, or is past its bound. It is out of
+    /// the backlog.
+    pub(super) fn skip_copy(&mut self, to: Key, key: Key, links: &mut impl Links) {
+        let message = &mut self.direct.messages[key];
+        let (address, settlement) = (message.address, self.consumers[to].settlement_for(message.settlement));
+        message.queued -= 1;
+        message.forget_reader(to);
+        self.lose(settlement, address, links);
+        if !self.consumers[to].slow {
+            self.take_one(key);
+        }
+        self.unread(key, links);
+        self.unref(key, links);
+    }
+
+    /// A part of `grown` bytes waits now: multicast consumers that lag too far do not get the
+    /// message.
+    pub(super) fn drop_slow_consumers(&mut self, key: Key, grown: usize, links: &mut impl Links) {
+        let message = &self.direct.messages[key];
+        let (address, settlement, end) = (message.address, message.settlement, message.end);
+        if message.bytes.is_empty() || self.addresses.find_multicast(address).is_none() {
+            return;
+        }
+        for reader in message.readers.clone() {
+            let consumer = &mut self.consumers[reader];
+            match consumer.outgoing {
+                Outgoing::Message { message, offset, token } if message == key => {
+                    if end - offset > BACKLOG_BYTES as u64 {
+                        let closed = token.and_then(|token| self.close_token(token));
+                        self.lose(closed.map_or(settlement, |pending| pending.settlement), address, links);
+                        self.stop_reading(reader, links);
+                    }
+                }
+                _ => {
+                    consumer.backlog_bytes += grown;
+                    if consumer.backlog_bytes > BACKLOG_BYTES {
+                        consumer.backlog_bytes -= end as usize;
+                        consumer.backlog.remove(key);
+                        self.skip_copy(reader, key, links);
+                    }
+                }
+            }
+            if self.direct.messages.get(key).is_none() {
+                return;
+            }
+        }
+    }
+
+    /// A copy returned from its consumer: it waits for that one again.
+    pub(super) fn take_back_copy(
+        &mut self,
+        consumer: Option<Key>,
+        at: Key,
+        settlement: SettlementTarget,
+        delivery: &Delivery<'_>,
+        links: &mut impl Links,
+    ) {
+        let Some(to) = consumer else { return self.lose(settlement, at, links) };
+        let message = self.returned(settlement, at, delivery);
+        self.consumers[to].backlog.push_returned(message);
+        self.consumers[to].backlog_bytes += delivery.payload.len();
+    }
+
+    /// The first part of a long copy returned, and is with the message again.
+    pub(super) fn unbegin_copy(&mut self, to: Key, message: Key, links: &mut impl Links) {
+        let consumer = &mut self.consumers[to];
+        consumer.backlog.push_returned(message);
+        consumer.backlog_bytes += self.direct.messages[message].bytes.len();
+        self.update_back_pressure(message, links);
+    }
+
+    /// The consumers that a message of this producer is for.
+    fn gather_audience(&mut self, from: Key, audience: &mut Vec<Key>) {
+        audience.clear();
+        let producer = &mut self.producers[from];
+        let address = &self.addresses[producer.address];
+        if address.unfiltered as usize == address.consumers.len() {
+            audience.extend_from_slice(&address.consumers);
+            return;
+        }
+        if producer.audience_epoch != address.epoch {
+            producer.audience_epoch = address.epoch;
+            let mut wanted = std::mem::take(&mut producer.audience);
+            wanted.clear();
+            let wants = |key: &&Key| self.consumers[**key].filter.as_ref().is_none_or(|filter| producer.passes(filter));
+            wanted.extend(address.consumers.iter().filter(wants));
+            producer.audience = wanted;
+        }
+        audience.extend_from_slice(&producer.audience);
+    }
+}
+
+/// The results of the copies of a message.
+struct Fanout {
+    /// the shared copy, if anyone has to wait or more is to come
+    message: Option<Key>,
+    /// consumers that have yet to take it before the producer's window moves on
+    to_wait: u32,
+    /// consumers that do not get their copy
+    missed: Vec<Key>,
+}

@@ -1,0 +1,577 @@
+//! Operations of administrators on messages that no consumer holds: remove, peek, move, copy,
+//! return to the origin.
+//!
+//! An operation continues over as many turns as it needs; each does a bounded share, and waits for
+//! the disk in between. It is answered when the messages it stored elsewhere are on disk.
+
+use std::collections::HashMap;
+
+use enmasse_amqp::codec::envelope::{Changes, envelope, put_changed};
+use enmasse_amqp::codec::scan::{self, Elements, Scalar};
+use enmasse_amqp::selector::{Selector, Subject};
+use enmasse_amqp::types::{Fields, Outcome};
+use enmasse_journal::queue::{self, Effect, Item, RecordLocation, Seq, Slice, State, Verdict};
+
+use super::super::arena::Key;
+use super::super::message::SettlementTarget;
+use super::super::storage::Completion;
+use super::super::storage::Notice;
+use super::super::treatment::Treatment;
+use super::super::{AddressKey, Links, Router};
+use super::super::{Bodies, Queue};
+use super::settling::{DEAD_LETTER, ORIGIN};
+
+/// Messages examined in one turn.
+const TURN_MESSAGES: usize = 1000;
+/// Messages examined for one answer.
+const ANSWER_MESSAGES: usize = 20_000;
+/// Bytes of messages stored elsewhere in one turn.
+const TURN_BYTES: u64 = 1 << 20;
+/// Bytes of messages in one answer.
+const ANSWER_BYTES: u64 = 1 << 20;
+/// Messages that may be with the log.
+const COMMITS: usize = 1024;
+/// Messages read ahead from the disk.
+const READ_AHEAD: usize = 256;
+/// Bytes of them; at least one message.
+const READ_AHEAD_BYTES: u64 = 1 << 20;
+/// Time after which an operation is answered with its progress.
+const ANSWER_MS: u64 = 3000;
+
+/// What an operation does to matching messages.
+#[derive(Clone, Debug)]
+pub enum Work {
+    /// removed
+    Purge,
+    /// shown; those of more bytes without their body
+    Peek(u32),
+    /// stored in another address and removed
+    Move(AddressKey),
+    /// stored in another address
+    Copy(AddressKey),
+    /// stored in the address they failed in, by its name, and removed
+    Redrive(HashMap<Box<str>, AddressKey>),
+}
+
+/// An operation, or the next slice of one.
+#[derive(Clone, Debug)]
+pub struct Operation {
+    /// by which its answer is known
+    pub id: u32,
+    /// on the messages of which address
+    pub address: AddressKey,
+    /// the operation
+    pub work: Work,
+    /// only with those it selects
+    pub selector: Option<Selector>,
+    /// nothing is done: they are counted
+    pub dry_run: bool,
+    /// messages at most
+    pub limit: usize,
+    /// where to begin and end: the continuation of the slice before
+    pub rest: Option<(u64, u64)>,
+}
+
+/// The result of an operation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Operated {
+    /// messages that matched
+    pub messages: u64,
+    /// bytes of those
+    pub bytes: u64,
+    /// where the next slice begins and ends; `None`: done
+    pub rest: Option<(u64, u64)>,
+    /// of [`Work::Peek`]
+    pub found: Vec<ExaminedMessage>,
+    /// why it ended early
+    pub failed: Option<Failed>,
+}
+
+/// An examined message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExaminedMessage {
+    /// the queue's view of it
+    pub item: Item,
+    /// when it is to be delivered, milliseconds since 1970
+    pub due: Option<u64>,
+    /// the message, encoded; `None`: it is larger than was requested, or damaged
+    pub message: Option<Vec<u8>>,
+}
+
+/// Why an operation ended early.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failed {
+    /// the address is not here, or stores nothing
+    Missing,
+    /// where messages were to go is not here, or stores nothing
+    NoTarget,
+    /// where messages were to go takes no more
+    Full(String),
+    /// the disk takes no more
+    Log(String),
+}
+
+/// The operations of a shard.
+#[derive(Debug, Default)]
+pub(in crate::core) struct Operations {
+    running: Vec<Running>,
+    ended: Vec<(u32, Operated)>,
+}
+
+impl Operations {
+    /// Whether one of them takes messages from this address, or may put some into it.
+    pub(in crate::core) fn concern(&self, key: AddressKey) -> bool {
+        self.running.iter().any(|running| {
+            let operation = &running.operation;
+            operation.address == key
+                || match &operation.work {
+                    Work::Purge | Work::Peek(_) => false,
+                    Work::Move(to) | Work::Copy(to) => *to == key,
+                    Work::Redrive(origins) => origins.values().any(|origin| *origin == key),
+                }
+        })
+    }
+
+    /// One of them has something to do in the next turn.
+    pub(in crate::core) fn is_due(&self, compacting: bool) -> bool {
+        self.running.iter().any(|running| running.is_due(compacting))
+    }
+}
+
+#[derive(Debug)]
+struct Running {
+    operation: Operation,
+    at: Key,
+    from: Seq,
+    until: Seq,
+    done: Operated,
+    looked: usize,
+    /// messages that are with the log
+    open: usize,
+    /// waits for messages from the disk
+    reading: bool,
+    /// where those lie that were read ahead
+    ahead: Vec<RecordLocation>,
+    /// messages were removed since the disk was last waited for
+    removed: bool,
+    /// nothing more is begun
+    over: bool,
+    end_ms: u64,
+}
+
+impl Running {
+    /// Nothing is moved while messages are compacted: the record that stores one elsewhere removes
+    /// it where it lay.
+    fn is_due(&self, compacting: bool) -> bool {
+        let waits = compacting && self.operation.removes_elsewhere();
+        if self.over { self.open == 0 } else { !self.reading && !waits && self.open < COMMITS }
+    }
+
+    fn fail(&mut self, failed: Failed) {
+        self.over = true;
+        self.done.failed.get_or_insert(failed);
+    }
+
+    /// Whether a message matches. `budget` bounds the bytes stored elsewhere in this turn.
+    fn judge(&self, item: &Item, bodies: &Bodies, on_disk: bool, budget: &mut u64) -> Verdict {
+        let operation = &self.operation;
+        if operation.needs_body(item) {
+            let Some(body) = bodies.get(item.place, on_disk) else {
+                let damaged = on_disk && bodies.is_damaged(item.place);
+                let wants_none = !operation.stores() && operation.selector.is_none();
+                return match damaged {
+                    true if wants_none => Verdict::Yes,
+                    true => Verdict::No,
+                    false => Verdict::Unread,
+                };
+            };
+            let subject = Subject::new(body).delivery_count(u32::from(item.failures));
+            if operation.selector.as_ref().is_some_and(|selector| !selector.selects(&subject)) {
+                return Verdict::No;
+            }
+            if operation.stores() && operation.target(body).is_none() {
+                return Verdict::No;
+            }
+        }
+        if operation.stores() && !operation.dry_run {
+            if *budget == 0 {
+                return Verdict::Unread;
+            }
+            *budget = budget.saturating_sub(u64::from(item.size_bytes));
+        }
+        Verdict::Yes
+    }
+}
+
+impl Operation {
+    const fn stores(&self) -> bool {
+        matches!(self.work, Work::Move(_) | Work::Copy(_) | Work::Redrive(_))
+    }
+
+    /// It removes messages by the records that store them elsewhere.
+    const fn removes_elsewhere(&self) -> bool {
+        matches!(self.work, Work::Move(_) | Work::Redrive(_)) && !self.dry_run
+    }
+
+    fn needs_body(&self, item: &Item) -> bool {
+        self.selector.is_some()
+            || match self.work {
+                Work::Purge => false,
+                Work::Peek(bytes_max) => item.size_bytes <= bytes_max || item.state == State::Scheduled,
+                Work::Move(_) | Work::Copy(_) => !self.dry_run,
+                Work::Redrive(_) => true,
+            }
+    }
+
+    /// Where a message goes.
+    fn target(&self, body: &[u8]) -> Option<AddressKey> {
+        match &self.work {
+            Work::Purge | Work::Peek(_) => None,
+            Work::Move(to) | Work::Copy(to) => Some(*to),
+            Work::Redrive(origins) => origins.get(annotation_text(body, ORIGIN)?).copied(),
+        }
+    }
+
+    fn slice(&self, from: Seq, until: Seq, share: usize) -> Slice {
+        let operation = match self.work {
+            _ if self.dry_run => queue::Operation::Look,
+            Work::Purge => queue::Operation::Purge,
+            Work::Move(_) | Work::Redrive(_) => queue::Operation::Move,
+            Work::Peek(_) | Work::Copy(_) => queue::Operation::Look,
+        };
+        Slice { operation, from, until, share }
+    }
+}
+
+impl Router {
+    /// Begins an operation; [`Router::take_operated`] has its answer after some turns.
+    pub fn operate(&mut self, operation: Operation) {
+        let at = self.by_key.get(&operation.address).copied();
+        let queue = at.and_then(|at| Some((at, self.addresses.find_queue(at)?)));
+        let Some((at, queue)) = queue else {
+            let done = Operated { failed: Some(Failed::Missing), ..Operated::default() };
+            return self.operations.ended.push((operation.id, done));
+        };
+        let (from, until) = operation.rest.unwrap_or((0, queue.opened.messages.next_seq().0));
+        self.operations.running.push(Running {
+            at,
+            from: Seq(from),
+            until: Seq(until),
+            done: Operated::default(),
+            looked: 0,
+            open: 0,
+            reading: false,
+            ahead: Vec::new(),
+            removed: false,
+            over: false,
+            end_ms: self.now_ms.saturating_add(ANSWER_MS),
+            operation,
+        });
+    }
+
+    /// The answers of operations, by their ids.
+    pub fn take_operated(&mut self) -> Vec<(u32, Operated)> {
+        std::mem::take(&mut self.operations.ended)
+    }
+
+    /// Messages have come from the disk.
+    pub(in crate::core) fn operations_read(&mut self) {
+        self.operations.running.iter_mut().for_each(|running| running.reading = false);
+    }
+
+    /// A turn's share of every operation.
+    pub(in crate::core) fn turn_operations(&mut self, links: &mut impl Links) {
+        if self.operations.running.is_empty() {
+            return;
+        }
+        let compacting = self.storage.journal.is_compacting();
+        for mut running in std::mem::take(&mut self.operations.running) {
+            if self.addresses.find_queue(running.at).is_none() {
+                running.fail(Failed::Missing);
+                running.open = 0;
+            } else if !running.over && running.is_due(compacting) {
+                self.go_on(&mut running, links);
+            }
+            if self.now_ms > running.end_ms && !running.over {
+                running.over = true;
+                running.done.rest = Some((running.from.0, running.until.0));
+            }
+            if running.over {
+                self.forget_ahead(&mut running);
+                self.await_removals(&mut running);
+            }
+            if self.now_ms > running.end_ms.saturating_add(ANSWER_MS) && running.open > 0 {
+                // The disk is slow or full, or where messages went was deleted before the log had
+                // them.
+                running.open = 0;
+                if matches!(running.operation.work, Work::Purge) {
+                    running.fail(Failed::Log("the disk has not confirmed the removals: purge again".to_owned()));
+                }
+            }
+            if running.over && running.open == 0 {
+                self.operations.ended.push((running.operation.id, running.done));
+            } else {
+                self.operations.running.push(running);
+            }
+        }
+    }
+
+    fn go_on(&mut self, running: &mut Running, links: &mut impl Links) {
+        let (mut budget, mut looked) = (TURN_BYTES, 0);
+        while !running.over && !running.reading && looked < TURN_MESSAGES && budget > 0 {
+            let left = running.operation.limit.saturating_sub(running.done.messages as usize);
+            let full = left == 0 || running.looked >= ANSWER_MESSAGES || found_bytes(&running.done) >= ANSWER_BYTES;
+            if full {
+                running.over = true;
+                running.done.rest = Some((running.from.0, running.until.0));
+                return;
+            }
+            let share = left.min(TURN_MESSAGES - looked);
+            looked += self.examine(running, share, &mut budget, links);
+        }
+    }
+
+    /// Examines up to `share` messages; returns at how many.
+    fn examine(&mut self, running: &mut Running, share: usize, budget: &mut u64, links: &mut impl Links) -> usize {
+        let queue = self.addresses.queue_mut(running.at);
+        let on_disk = queue.opened.log.is_some();
+        let slice = running.operation.slice(running.from, running.until, share);
+        let (bodies, mut matched, mut effects) = (&self.storage.bodies, Vec::new(), Vec::new());
+        let matches = |item: &Item| {
+            let verdict = running.judge(item, bodies, on_disk, budget);
+            if verdict == Verdict::Yes {
+                matched.push(*item);
+            }
+            verdict
+        };
+        let progress = queue.opened.messages.administer(slice, matches, &mut |effect| effects.push(effect));
+        running.looked += progress.looked;
+        let unread = progress.unread.filter(|item| !bodies.is_known(item.place, on_disk));
+        match progress.next {
+            Some(next) => running.from = next,
+            None => running.over = true,
+        }
+        running.done.messages += matched.len() as u64;
+        running.done.bytes += matched.iter().map(|item| u64::from(item.size_bytes)).sum::<u64>();
+        self.do_matched(running, &matched, effects, links);
+        if let Some(item) = unread.filter(|_| !running.over) {
+            if self.storage.bodies.is_overdue(item.place) {
+                let what = format!("message {} cannot be read from the disk: try again later", item.id.0);
+                running.fail(Failed::Log(what));
+            } else {
+                self.read_ahead(running, item);
+            }
+        }
+        progress.looked
+    }
+
+    fn do_matched(&mut self, running: &mut Running, matched: &[Item], effects: Vec<Effect>, links: &mut impl Links) {
+        let (at, dry_run) = (running.at, running.operation.dry_run);
+        match running.operation.work {
+            Work::Peek(bytes_max) => {
+                let queue = self.addresses.queue(at);
+                running
+                    .done
+                    .found
+                    .extend(matched.iter().map(|item| show(queue, &self.storage.bodies, item, bytes_max)));
+            }
+            Work::Purge => {
+                for effect in effects {
+                    if let Effect::Remove { item, .. } = effect {
+                        self.addresses.queue_mut(at).forget(&item, &mut self.storage);
+                        running.removed = true;
+                    }
+                }
+            }
+            Work::Move(_) | Work::Copy(_) | Work::Redrive(_) if !dry_run => {
+                matched.iter().for_each(|item| self.store_or_stay(running, item, links));
+            }
+            Work::Move(_) | Work::Copy(_) | Work::Redrive(_) => {}
+        }
+        self.process(at, links);
+    }
+
+    /// Stores a message where it goes. One that cannot be stays where it is, and is the last that
+    /// is tried.
+    fn store_or_stay(&mut self, running: &mut Running, item: &Item, links: &mut impl Links) {
+        let result = if running.done.failed.is_some() { Err(None) } else { self.store_elsewhere(running, item, links) };
+        let Err(failed) = result else { return };
+        if let Some(failed) = failed {
+            running.fail(failed);
+            running.done.rest = None;
+        }
+        running.done.messages -= 1;
+        running.done.bytes -= u64::from(item.size_bytes);
+        let queue = self.addresses.queue_mut(running.at);
+        queue.opened.messages.stay(item.seq);
+    }
+
+    /// Producers to an address wait: it is full, or one of its subscriptions that stay is.
+    fn makes_wait(&self, at: Key) -> bool {
+        let is_waited_for = |queue: &Queue| !queue.open && !queue.is_link_scoped();
+        match &self.addresses[at].treatment {
+            Treatment::Queue(queue) => is_waited_for(queue),
+            Treatment::Topic(topic) => {
+                let mut subscriptions = topic.subscriptions.iter();
+                !topic.is_open() && subscriptions.any(|key| is_waited_for(self.addresses.queue(*key)))
+            }
+            Treatment::Anycast(_) | Treatment::Multicast(_) | Treatment::Stream(_) | Treatment::Closed => false,
+        }
+    }
+
+    fn store_elsewhere(
+        &mut self,
+        running: &mut Running,
+        item: &Item,
+        links: &mut impl Links,
+    ) -> Result<(), Option<Failed>> {
+        let takes = !matches!(running.operation.work, Work::Copy(_));
+        let redrives = matches!(running.operation.work, Work::Redrive(_));
+        let at = running.at;
+        let queue = self.addresses.queue(at);
+        let from_log = queue.opened.log;
+        let body = self.storage.bodies.get(item.place, from_log.is_some()).unwrap_or_default();
+        let target = running.operation.target(body).and_then(|name| self.by_key.get(&name).copied());
+        let is_open = |target: &Key| self.addresses[*target].treatment.takes_messages() && !self.is_sealed(*target);
+        let Some(target) = target.filter(is_open) else {
+            return Err(Some(Failed::NoTarget));
+        };
+        if self.makes_wait(target) {
+            return Err(Some(Failed::Full("the address is full: producers to it wait".to_owned())));
+        }
+        let changed = encoded(queue, item, body, self.now_ms, redrives);
+        let Ok(envelope) = envelope(&changed) else { return Err(None) };
+        let mut head = self.head_of_envelope(&envelope, changed.len(), None);
+        // It lives as long as it was to live, and is no duplicate of itself.
+        (head.ttl_ms, head.absolute_expiry, head.message_id) = (None, item.expires, None);
+        head.due = due(item, body);
+        let audience = self.audience_of(target);
+        let posted = self.post(&audience, &head, &changed);
+        let posted = posted.map_err(|refusal| Some(Failed::Full(refusal.to_string())))?;
+        if posted.is_empty() {
+            return Err(Some(Failed::Full("no subscription of the topic wants it".to_owned())));
+        }
+        let settlement = SettlementTarget::Operation { id: running.operation.id, bytes: item.size_bytes };
+        let from = takes.then_some((at, item.seq));
+        let completion = Completion { settlement, address: at, from, ..Completion::NONE };
+        let removed = from_log.filter(|_| takes).map(|log| (log, item));
+        if self.land(posted, &changed, completion, removed, links) {
+            running.open += 1;
+        } else if takes {
+            self.addresses.queue_mut(at).drop_diverted(item, &mut self.storage);
+        }
+        Ok(())
+    }
+
+    /// An operation that removed messages is answered when that is on disk: an answered removal
+    /// survives a crash.
+    fn await_removals(&mut self, running: &mut Running) {
+        let queue = self.addresses.find_queue(running.at);
+        let on_disk = queue.is_some_and(|queue| queue.opened.log.is_some());
+        if std::mem::take(&mut running.removed) && on_disk {
+            running.open += 1;
+            self.raise_fence(running.at, Notice::Removed { operation: running.operation.id });
+        }
+    }
+
+    /// The removals of an operation are on disk, or were refused for a reason.
+    pub(in crate::core) fn operation_removed(&mut self, id: u32, failed: Option<&str>) {
+        let Some(running) = self.operations.running.iter_mut().find(|running| running.operation.id == id) else {
+            return;
+        };
+        running.open = running.open.saturating_sub(1);
+        if let Some(why) = failed {
+            running.fail(Failed::Log(why.to_owned()));
+        }
+    }
+
+    /// The log has taken a message that an operation stored, or has not.
+    pub(in crate::core) fn operation_stored(&mut self, id: u32, bytes: u32, outcome: &Outcome) {
+        let Some(running) = self.operations.running.iter_mut().find(|running| running.operation.id == id) else {
+            return;
+        };
+        running.open = running.open.saturating_sub(1);
+        if let Outcome::Rejected(error) = outcome {
+            running.done.messages = running.done.messages.saturating_sub(1);
+            running.done.bytes = running.done.bytes.saturating_sub(u64::from(bytes));
+            let text = error.as_ref().and_then(|error| error.description.clone());
+            running.fail(Failed::Log(text.unwrap_or_default()));
+        }
+    }
+
+    /// Asks the disk for a message and for those behind it.
+    fn read_ahead(&mut self, running: &mut Running, first: Item) {
+        let queue = self.addresses.queue(running.at);
+        let on_disk = queue.opened.log.is_some();
+        let (mut left, mut ahead) = (READ_AHEAD_BYTES, Vec::new());
+        running.ahead.drain(..).for_each(|place| self.storage.bodies.release_body(place));
+        for item in queue.opened.messages.iter(first.seq).take(READ_AHEAD) {
+            let bytes = u64::from(item.size_bytes);
+            let is_enough = bytes > left || item.seq >= running.until || self.storage.bodies.is_full();
+            if item.seq != first.seq && is_enough {
+                break;
+            }
+            left = left.saturating_sub(bytes);
+            if running.operation.needs_body(&item) && !self.storage.bodies.is_known(item.place, on_disk) {
+                self.storage.bodies.fetch(item.place);
+                ahead.push(item.place);
+            }
+        }
+        (running.reading, running.ahead) = (true, ahead);
+    }
+
+    fn forget_ahead(&mut self, running: &mut Running) {
+        running.ahead.drain(..).for_each(|place| self.storage.bodies.release_body(place));
+    }
+}
+
+fn found_bytes(done: &Operated) -> u64 {
+    done.found.iter().map(|found| found.message.as_ref().map_or(64, Vec::len) as u64).sum()
+}
+
+/// A message as a consumer would get it.
+fn encoded(queue: &Queue, item: &Item, body: &[u8], now_ms: u64, anew: bool) -> Vec<u8> {
+    let left = item.expires.map(|at| u32::try_from(at.saturating_sub(now_ms)).unwrap_or(u32::MAX));
+    let annotations: Option<&Fields> = queue.changed.get(&item.seq.0).map(|changed| &changed.annotations);
+    let delivery_count = if anew { 0 } else { u32::from(item.failures) };
+    let mut changed = Vec::with_capacity(body.len() + 64);
+    // A message that starts again has never been a dead letter.
+    let without: &[&str] = if anew { &DEAD_LETTER } else { &[] };
+    put_changed(&mut changed, body, &Changes { delivery_count, ttl_ms: left, annotations, without });
+    changed
+}
+
+fn show(queue: &Queue, bodies: &Bodies, item: &Item, bytes_max: u32) -> ExaminedMessage {
+    let body = bodies.get(item.place, queue.opened.log.is_some());
+    let is_shown = item.size_bytes <= bytes_max && body.is_some();
+    let body = body.unwrap_or_default();
+    let message = is_shown.then(|| {
+        let mut shown = Vec::with_capacity(body.len() + 64);
+        let delivery_count = u32::from(item.failures);
+        let annotations = queue.changed.get(&item.seq.0).map(|changed| &changed.annotations);
+        let ttl_ms = envelope(body).ok().and_then(|envelope| envelope.header.ttl);
+        put_changed(&mut shown, body, &Changes { delivery_count, ttl_ms, annotations, without: &[] });
+        shown
+    });
+    ExaminedMessage { item: *item, due: due(item, body), message }
+}
+
+/// A message annotation that is a text.
+fn annotation_text<'a>(message: &'a [u8], name: &str) -> Option<&'a str> {
+    let mut elements = Elements::of_map(scan::head(message).ok()?.message_annotations?).ok()?;
+    while elements.left() > 0 {
+        if elements.key().ok()? != name.as_bytes() {
+            elements.skip().ok()?;
+        } else if let Scalar::Text(text) | Scalar::Symbol(text) = elements.scalar().ok()? {
+            return Some(text);
+        }
+    }
+    None
+}
+
+/// When a scheduled message is to be delivered.
+fn due(item: &Item, body: &[u8]) -> Option<u64> {
+    let envelope = envelope(body).ok().filter(|_| item.state == State::Scheduled)?;
+    let at = envelope.delivery_time_ms.and_then(|at| u64::try_from(at).ok());
+    at.or_else(|| Some(item.enqueued.saturating_add(envelope.delivery_delay_ms?)))
+}

@@ -1,0 +1,444 @@
+//! Queues: each message goes into the queue of its address, and from there to one of the consumers.
+//!
+//! `enmasse_journal::queue` decides about a queue. Here it meets attachments: `incoming` takes
+//! messages in, `outgoing` dispatches them, with `selection` for selectors and browsers, `settling`
+//! applies outcomes, `changed` keeps modified annotations, `resuming` and `tags` what resumable
+//! links left behind. `plain` is the short path of most messages, `manage` is what administrators
+//! do, `restore` what a restart finds, `temporary` what ends with a connection.
+
+mod changed;
+mod incoming;
+mod manage;
+mod outgoing;
+mod plain;
+mod restore;
+mod resuming;
+mod selection;
+mod settling;
+mod state;
+mod tags;
+mod temporary;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use enmasse_amqp::types::{Error, condition};
+use enmasse_journal::queue::{
+    Consume, ConsumerId, Effect, Item, Next, QueueStats, Refused, Seq, Settings, Sharing, State,
+};
+
+use super::address::Consumer;
+use super::arena::Key;
+use super::incoming::PendingDuplicate;
+use super::storage::Storage;
+use super::topic::Subscription;
+use super::treatment::Treatment;
+use super::{AddressKey, Consuming, Declared, Links, Router};
+
+pub(super) use changed::Changed;
+pub(super) use manage::Operations;
+pub use manage::{ExaminedMessage, Failed, Operated, Operation, Work};
+pub use restore::OpenQueue;
+pub(super) use resuming::Resumed;
+use resuming::Resuming;
+pub use resuming::{Resume, Unsettled};
+pub(super) use selection::MessageSelection;
+pub(super) use settling::Diversions;
+pub use state::subscription_of;
+pub(super) use state::{ANNOTATIONS, BARRED, FAILURES, SUBSCRIPTION, state_key};
+use temporary::Temporary;
+pub use temporary::{Budget, DYNAMIC_KEYS, TEMPORARY_BYTES, TEMPORARY_MESSAGES};
+
+/// The state of a queue.
+#[derive(Debug)]
+pub(super) struct Queue {
+    pub(super) opened: OpenQueue,
+    /// messages taken out in their order, the first of which has its body still on disk
+    fetching: VecDeque<Fetching>,
+    fetching_bytes: u64,
+    /// message annotations that consumers have changed, by the message's number
+    changed: HashMap<u64, Changed>,
+    /// duplicates that wait for their originals, by the original's number
+    pending_duplicates: HashMap<u64, Vec<PendingDuplicate>>,
+    /// it is on the list of those that wait for bodies
+    pub(super) awaits: bool,
+    /// it is on the list of addresses to process before the turn ends
+    pub(super) dirty: bool,
+    /// counts choices of consumers
+    turn: u32,
+    /// counts choices among consumers that share messages
+    given: u32,
+    /// consumers whose drain is not done
+    draining: Vec<Key>,
+    /// the earliest time to process the queue
+    armed_ms: Option<u64>,
+    /// producers know that there is room
+    pub(super) open: bool,
+    /// its messages come from a topic
+    pub(super) subscription: Option<Box<Subscription>>,
+    /// the state of resumable links
+    resuming: Resuming,
+    /// it belongs to a connection
+    temporary: Option<Box<Temporary>>,
+}
+
+/// Numbers of queues in the log, shared and never issued twice.
+#[derive(Clone, Debug)]
+pub struct QueueNumbers(Arc<AtomicU32>);
+
+impl QueueNumbers {
+    /// From `next` on.
+    #[must_use]
+    pub fn new(next: u32) -> Self {
+        Self(Arc::new(AtomicU32::new(next)))
+    }
+
+    /// The next one.
+    #[must_use]
+    pub fn take(&self) -> u32 {
+        // Relaxed: the number carries no other memory with it.
+        self.0.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// A message on its way to a consumer.
+#[derive(Clone, Copy, Debug)]
+struct Fetching {
+    to: Key,
+    item: Item,
+    /// the consumer, which may have gone, does not hold it
+    browsed: bool,
+    /// its body was requested
+    requested: bool,
+    /// the number of its hold, which the disk is to know before it leaves
+    hold: u64,
+}
+
+impl Queue {
+    fn new(mut opened: OpenQueue) -> Self {
+        let changed = std::mem::take(&mut opened.changed);
+        let subscription = opened.subscription.take();
+        let resuming = std::mem::take(&mut opened.resuming);
+        let temporary = opened.temporary.take();
+        Self {
+            opened,
+            fetching: VecDeque::new(),
+            fetching_bytes: 0,
+            changed,
+            pending_duplicates: HashMap::new(),
+            awaits: false,
+            dirty: false,
+            turn: 0,
+            given: 0,
+            draining: Vec::new(),
+            armed_ms: None,
+            open: true,
+            subscription,
+            resuming,
+            temporary,
+        }
+    }
+}
+
+impl Queue {
+    /// It has messages, or links that may be resumed.
+    pub(super) fn is_used(&self) -> bool {
+        !self.opened.messages.is_empty() || !self.resuming.is_empty()
+    }
+
+    /// A consumer attaches, unless the queue refuses it.
+    pub(super) fn attach(&mut self, key: Key, consuming: &Consuming) -> Result<ConsumerId, Refused> {
+        self.opened.messages.attach(&Consume {
+            key: key.pack(),
+            name: consuming.name,
+            priority: consuming.priority,
+            selects: consuming.selector.is_some(),
+            browses: consuming.browses,
+            exclusive: consuming.exclusive,
+        })
+    }
+
+    /// Whether there may be an undispatched message for a consumer.
+    pub(super) fn has_for(&self, id: ConsumerId) -> bool {
+        self.opened.messages.has_for(id)
+    }
+
+    /// Duplicates that wait for their originals: they are forgotten here.
+    pub(super) fn take_pending_duplicates(&mut self) -> impl Iterator<Item = PendingDuplicate> {
+        self.pending_duplicates.drain().flat_map(|(_, duplicates)| duplicates)
+    }
+
+    /// Those that wait for one original.
+    #[inline]
+    pub(super) fn duplicates_of(&mut self, original: Seq) -> Vec<PendingDuplicate> {
+        if self.pending_duplicates.is_empty() {
+            return Vec::new();
+        }
+        self.pending_duplicates.remove(&original.0).unwrap_or_default()
+    }
+
+    /// Messages may pass one that cannot be read.
+    fn may_be_passed(&self) -> bool {
+        let settings = self.opened.messages.settings();
+        !settings.last_value && settings.sharing != Sharing::SingleActive
+    }
+
+    /// A drain is answered after messages in flight have arrived.
+    pub(super) fn drain_later(&mut self, key: Key) {
+        if !self.draining.contains(&key) {
+            self.draining.push(key);
+        }
+    }
+}
+
+/// Why a queue has no place for a link.
+pub(super) fn refusal(refused: &Refused) -> Error {
+    let condition = match refused {
+        Refused::Exclusive => condition::NOT_ALLOWED,
+        Refused::Consumers(_) | Refused::Producers(_) => condition::RESOURCE_LIMIT_EXCEEDED,
+    };
+    Error::new(condition, refused.to_string())
+}
+
+impl Router {
+    /// A stored address lives here from now on. One that is known by that key keeps its messages.
+    pub fn open_queue(&mut self, declared: Declared, mut opened: OpenQueue, links: &mut impl Links) {
+        let key = self.address(declared);
+        if self.addresses.find_queue(key).is_some() {
+            return;
+        }
+        let (effects, damaged) = (std::mem::take(&mut opened.effects), std::mem::take(&mut opened.damaged));
+        let (orphans, lost) = (std::mem::take(&mut opened.orphans), std::mem::take(&mut opened.lost));
+        let (name, log) = (Arc::clone(&opened.name), opened.log);
+        if let Some(log) = log {
+            self.storage.journal.join(log, declared.space);
+        }
+        opened.resuming.begin(self.now_ms);
+        self.addresses[key].treatment = Treatment::Queue(Box::new(Queue::new(opened)));
+        for (first, count) in lost {
+            self.count_lost(key, &name, None, first, count);
+        }
+        for (seq, place) in damaged {
+            self.count_damaged(key, &name, seq);
+            if let Some(log) = log {
+                self.storage.journal.remove_at(log, seq, place);
+            }
+        }
+        if let Some(log) = log {
+            orphans.iter().for_each(|state| self.storage.journal.forget_orphan(log, state));
+        }
+        self.storage.effects.extend(effects);
+        self.process(key, links);
+        self.join_topic(key, links);
+    }
+
+    /// A consumer attaches to a queue, unless that refuses it.
+    pub(super) fn attach_to_queue(&mut self, at: Key, key: Key, mut consuming: Consuming, links: &mut impl Links) {
+        let resume = consuming.resume.take();
+        let attachment = self.consumers[key].attachment;
+        match self.addresses.queue_mut(at).attach(key, &consuming) {
+            Ok(id) => {
+                let consumer = &mut self.consumers[key];
+                (consumer.in_queue, consumer.selection) = (Some(id), MessageSelection::of(consuming));
+            }
+            Err(refused) => return self.refuse_attachment(attachment, refusal(&refused), links),
+        }
+        match resume {
+            Some(resume) => self.resume_consumer(key, &resume, links),
+            None => self.answer_subscriber(at, attachment, links),
+        }
+    }
+
+    /// The settings of a stored address change.
+    pub fn reconfigure_queue(
+        &mut self,
+        key: AddressKey,
+        settings: Settings,
+        dead_letter: Option<AddressKey>,
+        expiry: Option<AddressKey>,
+        last_value_key: Option<Box<str>>,
+        links: &mut impl Links,
+    ) {
+        let Some(key) = self.by_key.get(&key).copied() else { return };
+        let Some(queue) = self.addresses.find_queue_mut(key) else { return };
+        queue.opened.messages.reconfigure(settings);
+        (queue.opened.dead_letter, queue.opened.expiry) = (dead_letter, expiry);
+        queue.opened.last_value_key = last_value_key;
+        self.process(key, links);
+    }
+
+    /// The statistics of every stored address that lives here. Those of a topic are those of its
+    /// subscriptions that are not declared.
+    pub fn queue_stats(&self) -> impl Iterator<Item = (AddressKey, QueueStats)> {
+        let stats = |key: Key| match &self.addresses[key].treatment {
+            Treatment::Queue(queue) => Some(queue.opened.messages.stats()),
+            Treatment::Topic(topic) => Some(topic.past),
+            Treatment::Anycast(_) | Treatment::Multicast(_) | Treatment::Stream(_) | Treatment::Closed => None,
+        };
+        let join = |sum: &mut Option<QueueStats>, more: &Option<QueueStats>| {
+            if let (Some(sum), Some(more)) = (sum, more) {
+                sum.join(more);
+            }
+        };
+        self.sum(stats, join).into_iter().filter_map(|(key, stats)| Some((key, stats?)))
+    }
+
+    /// Where numbers of queues in the log come from.
+    pub fn set_queue_numbers(&mut self, numbers: QueueNumbers) {
+        self.queue_numbers = numbers;
+    }
+
+    pub(super) fn queue_timeout(&mut self, at: Key, links: &mut impl Links) {
+        let queue = self.addresses.queue_mut(at);
+        queue.armed_ms = None;
+        let Storage { now_ms, effects, .. } = &mut self.storage;
+        queue.opened.messages.timeout(*now_ms, &mut |effect| effects.push(effect));
+        self.expire_links(at, links);
+        self.process(at, links);
+    }
+
+    /// After any change of a queue: carries out its effects, dispatches, notifies producers, sets
+    /// the timer.
+    pub(super) fn process_queue(&mut self, key: Key, links: &mut impl Links) {
+        self.do_effects(key, links);
+        self.dispatch_waiting_in_queue(key, links);
+        self.do_effects(key, links);
+        self.finish_drains(key, links);
+        self.update_room(key, links);
+        self.arm(key);
+    }
+
+    /// Dispatches waiting messages while a consumer has room.
+    fn dispatch_waiting_in_queue(&mut self, at: Key, links: &mut impl Links) {
+        self.dispatch_fetched(at, links);
+        while self.addresses.queue(at).may_fetch(&self.storage.bodies) {
+            self.dispatch_plain(at, links);
+            let Self { addresses, consumers, storage, turns, random, .. } = self;
+            let chosen = addresses.queue_mut(at).choose(consumers, &storage.bodies, *turns, random);
+            let Some((id, to)) = chosen else { return self.await_selection(at) };
+            match self.next_for(at, id, to) {
+                Next::Message(item) => self.fetch_or_dispatch(at, to, item, links),
+                Next::Unread(item) if self.addresses.queue_mut(at).defer_unread(&item, &self.storage) => {}
+                Next::Unread(item) => self.read_ahead_for_selection(at, to, &item),
+                Next::Nothing => self.end_selection(to),
+                Next::Later => self.rest_until_next_turn(at, to),
+            }
+        }
+    }
+
+    fn finish_drains(&mut self, key: Key, links: &mut impl Links) {
+        let queue = self.addresses.queue_mut(key);
+        for consumer in std::mem::take(&mut queue.draining) {
+            if self.consumers.get(consumer).is_some() {
+                self.finish_drain(consumer, links);
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn do_effects(&mut self, key: Key, links: &mut impl Links) {
+        while !self.storage.effects.is_empty() {
+            let mut effects = std::mem::take(&mut self.storage.effects);
+            for effect in effects.drain(..) {
+                self.do_effect(key, effect, links);
+            }
+            // Further effects are in a new list, if there are any.
+            if self.storage.effects.is_empty() {
+                self.storage.effects = effects;
+                return;
+            }
+        }
+    }
+
+    fn do_effect(&mut self, key: Key, effect: Effect, links: &mut impl Links) {
+        let queue = self.addresses.queue_mut(key);
+        match effect {
+            Effect::Remove { item, .. } => queue.forget(&item, &mut self.storage),
+            Effect::Divert { item, to, cause } => self.divert(key, item, to, cause, links),
+            Effect::Retry { item, due } => {
+                if let Some(log) = queue.opened.log {
+                    self.storage.journal.count_failures(log, item.id.0, item.failures, due);
+                }
+            }
+        }
+    }
+
+    /// Producers hold back when the queue is full, and continue at three quarters.
+    pub(super) fn update_room(&mut self, key: Key, links: &mut impl Links) {
+        let queue = self.addresses.queue_mut(key);
+        let (room, here) = (queue.opened.messages.room(0), queue.opened.messages.len() as u64);
+        // Whatever the bound is in, the messages and the room are all that fits.
+        let open = if queue.open { room > 0 } else { room.saturating_mul(3) > here };
+        if open != queue.open {
+            queue.open = open;
+            self.update_producer_credit(key, open, links);
+        }
+        if self.addresses.queue(key).temporary.is_some() {
+            self.share_room(key, links);
+        }
+        self.update_topic_back_pressure(key, links);
+    }
+
+    /// The credit of an address opens or closes; those that send without it are held instead.
+    pub(super) fn update_producer_credit(&mut self, key: Key, open: bool, links: &mut impl Links) {
+        for at in 0..self.addresses[key].producers.len() {
+            let key = self.addresses[key].producers[at];
+            let producer = &self.producers[key];
+            if producer.anonymous {
+                self.update_producer_back_pressure(key, producer.waiting_bytes, links);
+            } else {
+                links.open(producer.attachment, open);
+            }
+        }
+    }
+
+    pub(super) fn arm(&mut self, key: Key) {
+        let address_key = self.addresses[key].declared.key;
+        let queue = self.addresses.queue_mut(key);
+        let next = [queue.opened.messages.next_timeout(), queue.stall_timeout(), queue.resuming.next_timeout()]
+            .into_iter()
+            .flatten()
+            .min();
+        self.schedule.rearm(&mut queue.armed_ms, next, address_key, key);
+    }
+
+    /// A consumer has detached; messages it held were settled before, messages on their way to it
+    /// wait again.
+    pub(super) fn leave_queue(&mut self, to: Key) {
+        let Consumer { address, in_queue, .. } = self.consumers[to];
+        // A queue that is being deleted has gone with its consumers.
+        if let (Some(id), Some(queue)) = (in_queue, self.addresses.find_queue_mut(address)) {
+            queue.opened.messages.detach(id);
+        }
+    }
+
+    /// The address is deleted: so are its messages.
+    pub(super) fn clear_queue(&mut self, key: Key, queue: &Queue) {
+        self.schedule.disarm(queue.armed_ms, self.addresses[key].declared.key);
+        for Fetching { item, .. } in queue.fetching.iter().filter(|fetching| fetching.requested) {
+            self.storage.bodies.release_body(item.place);
+        }
+        match queue.opened.log {
+            Some(log) => {
+                let (waits, retired) = (self.waiting_to_leave(key), self.retired_in(key));
+                // The removal of a leaving message is written with the message it becomes, that of
+                // a retired one with its commit.
+                let gone = |item: &Item| match item.state {
+                    State::Leaving => !waits.contains(&item.seq),
+                    State::Retiring => retired.contains(&item.seq),
+                    _ => false,
+                };
+                let queue = &queue.opened.messages;
+                let leaving = queue.iter(Seq(0)).filter(|item| item.state == State::Leaving && gone(item));
+                self.storage.journal.note_leaving(key, leaving);
+                self.storage.journal.drop_queue(log, queue, gone);
+            }
+            None => {
+                // Messages of a pending commit have no location yet.
+                let here = queue.opened.messages.iter(Seq(0)).filter(|item| item.state != State::Offered);
+                here.for_each(|item| self.storage.bodies.free(item.place));
+            }
+        }
+    }
+}

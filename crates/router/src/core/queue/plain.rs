@@ -1,0 +1,154 @@
+//! The short path of plain messages, of which only size, priority and durability matter, to a
+//! consumer that accepts any message. The others, and queues that have more to look at, go the way
+//! of `incoming`, `outgoing` and `settling`; order and outcome are the same.
+
+use enmasse_amqp::codec::envelope::{Envelope, envelope};
+use enmasse_amqp::types::Outcome;
+use enmasse_journal::queue::{Candidates, Plain, Priority, Seq};
+
+use super::super::address::Consumer;
+use super::super::arena::Key;
+use super::super::flow::{Dispatcher, Part};
+use super::super::incoming::Arriving;
+use super::super::message::SettlementTarget;
+use super::super::storage::Storage;
+use super::super::{Links, Router};
+use super::Queue;
+
+/// The facts of a plain message.
+#[inline]
+fn plain_of(envelope: &Envelope<'_>, bytes: usize) -> Option<Plain> {
+    let header = &envelope.header;
+    let lives_on = header.ttl.is_none() && envelope.absolute_expiry_ms.is_none();
+    let at_once = envelope.delivery_time_ms.is_none() && envelope.delivery_delay_ms.is_none();
+    let alone = envelope.group_id.is_none() && envelope.producer_sequence.is_none();
+    (lives_on && at_once && alone && header.delivery_count == 0).then(|| Plain {
+        size_bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
+        priority: Priority::new(header.priority),
+        durable: header.durable,
+    })
+}
+
+/// A hold of a resumable link has to be on disk first.
+#[inline]
+fn accepts_any(consumer: &Consumer) -> bool {
+    consumer.resumed.is_none() && consumer.has_room()
+}
+
+impl Queue {
+    /// A consumer has accepted a message: it goes, if it is plain. `false`: nothing was done.
+    #[inline]
+    pub(super) fn accept_plain(&mut self, seq: Seq, storage: &mut Storage) -> bool {
+        if !self.changed.is_empty() || self.resuming.holds_any() {
+            return false;
+        }
+        let Some(place) = self.opened.messages.accept_plain(seq) else { return false };
+        match self.opened.log {
+            Some(log) => {
+                storage.bodies.forget(place);
+                storage.journal.remove_at(log, seq.0, place);
+            }
+            None => storage.bodies.free(place),
+        }
+        true
+    }
+
+    /// A message that never left the node waits again.
+    #[cold]
+    pub(super) fn give_back(&mut self, seq: Seq, storage: &mut Storage) {
+        let Storage { now_ms, effects, .. } = storage;
+        self.opened.messages.give_back(*now_ms, seq, &mut |effect| effects.push(effect));
+    }
+}
+
+impl Router {
+    /// A whole message for a queue in memory: stored and accepted, if it is plain. `false`: nothing
+    /// was done.
+    #[inline]
+    pub(in crate::core) fn keep_plain(
+        &mut self,
+        from: Key,
+        arriving: &Arriving,
+        body: &[u8],
+        links: &mut impl Links,
+    ) -> bool {
+        let at = self.producers[from].address;
+        let queue = self.addresses.queue_mut(at);
+        let opened = &queue.opened;
+        if opened.log.is_some() || opened.last_value_key.is_some() || !arriving.is_of_its_own() {
+            return false;
+        }
+        if queue.temporary.is_some() && queue.beyond_budget(body.len()).is_some() {
+            return false;
+        }
+        let opened = &mut queue.opened;
+        let Ok(envelope) = &envelope(body) else { return false };
+        let Some(plain) = plain_of(envelope, body.len()) else { return false };
+        let taker = if queue.fetching.is_empty() && queue.changed.is_empty() { opened.messages.taker() } else { None };
+        let to = taker.and_then(|id| opened.messages.key_of(id)).map(Key::unpack);
+        let to = to.filter(|to| self.consumers.get(*to).is_some_and(accepts_any));
+        let bodies = &mut self.storage.bodies;
+        let kept =
+            opened.messages.keep_plain(self.now_ms, &plain, taker.filter(|_| to.is_some()), || bodies.put(body, 1));
+        let Some(seq) = kept else { return false };
+        if let Some(to) = to {
+            // From where it was read: returned bytes are for later consumers.
+            let Self { shard, now_ms, consumers, addresses, pending, .. } = self;
+            let dispatcher = Dispatcher { shard: *shard, now_ms: *now_ms, consumers, addresses, pending };
+            let dispatched = dispatcher.dispatch(to, SettlementTarget::Queue(seq), Part::whole(body), links);
+            self.note_dispatched(at, to, seq, dispatched.is_ok());
+        }
+        self.answer(arriving.settlement, at, &Outcome::Accepted, links);
+        self.taken(from, 1);
+        self.mark_dirty(at);
+        true
+    }
+
+    /// Dispatches plain messages in their order, as long as there is one consumer that may have
+    /// them and has room.
+    pub(in crate::core) fn dispatch_plain(&mut self, at: Key, links: &mut impl Links) {
+        let queue = self.addresses.queue(at);
+        if !(queue.fetching.is_empty() && queue.changed.is_empty()) {
+            return;
+        }
+        let on_disk = queue.opened.log.is_some();
+        let Candidates { common: [id], own: [] } = queue.opened.messages.candidates() else { return };
+        let (id, to) = (*id, queue.opened.messages.key_of(*id).map(Key::unpack));
+        let Some(to) = to.filter(|to| self.consumers.get(*to).is_some_and(accepts_any)) else { return };
+        loop {
+            let queue = self.addresses.queue_mut(at);
+            let Some((seq, place)) = queue.opened.messages.take_plain(id) else { return };
+            let Some(body) = self.storage.bodies.get(place, on_disk) else {
+                return self.redeliver_seq(at, to, seq, links);
+            };
+            let Self { shard, now_ms, consumers, addresses, pending, .. } = self;
+            let dispatcher = Dispatcher { shard: *shard, now_ms: *now_ms, consumers, addresses, pending };
+            let dispatched = dispatcher.dispatch(to, SettlementTarget::Queue(seq), Part::whole(body), links);
+            if !self.note_dispatched(at, to, seq, dispatched.is_ok()) {
+                return;
+            }
+        }
+    }
+
+    /// A message was dispatched to a consumer that had room, or failed to be. Whether it has room
+    /// for another one.
+    #[inline]
+    fn note_dispatched(&mut self, at: Key, to: Key, seq: Seq, dispatched: bool) -> bool {
+        if !dispatched {
+            self.addresses.queue_mut(at).give_back(seq, &mut self.storage);
+        }
+        let has_room = self.consumers.get(to).is_some_and(Consumer::has_room);
+        if !has_room {
+            self.mark_not_ready(at, to);
+        }
+        has_room
+    }
+
+    /// A message was taken whose body is not in memory, or is damaged.
+    #[cold]
+    fn redeliver_seq(&mut self, at: Key, to: Key, seq: Seq, links: &mut impl Links) {
+        if let Some(item) = self.addresses.queue(at).opened.messages.get(seq) {
+            self.fetch_or_dispatch(at, to, item, links);
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! A stored address after a restart, from its logged state.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use enmasse_amqp::types::Fields;
+use enmasse_journal::log::RecoveredQueue;
+use enmasse_journal::queue::{
+    Effect, MARKER_KEY_BYTES, MARKER_VALUE_BYTES, Marker, Queue, Record, Restored, Seq, Settings,
+};
+
+use super::super::AddressKey;
+use super::super::topic::Subscription;
+use super::changed::Changed;
+use super::resuming::Resuming;
+use super::state::{Failures, annotations_of, barred_of, failures_of, message_of};
+use super::temporary::Temporary;
+
+/// The state of a stored address in addition to that of every address.
+#[derive(Debug)]
+pub struct OpenQueue {
+    /// the name that clients use for the address
+    pub(in crate::core) name: Arc<str>,
+    /// its messages
+    pub(in crate::core) messages: Queue,
+    /// its number in the log; without one its messages are in memory only
+    pub(in crate::core) log: Option<u32>,
+    /// where messages go that failed for good
+    pub(in crate::core) dead_letter: Option<AddressKey>,
+    /// the address for expired messages
+    pub(in crate::core) expiry: Option<AddressKey>,
+    /// application property whose value is the key of a last-value queue
+    pub(in crate::core) last_value_key: Option<Box<str>>,
+    /// modified annotations of messages, by their numbers
+    pub(in crate::core) changed: HashMap<u64, Changed>,
+    /// its messages come from a topic
+    pub(in crate::core) subscription: Option<Box<Subscription>>,
+    /// the state of resumable links
+    pub(in crate::core) resuming: Resuming,
+    /// it belongs to a connection
+    pub(in crate::core) temporary: Option<Box<Temporary>>,
+    /// effects of the restart on messages that may not stay
+    pub(in crate::core) effects: Vec<Effect>,
+    /// messages that the disk has lost, by number and place
+    pub(in crate::core) damaged: Vec<(u64, enmasse_journal::log::RecordLocation)>,
+    /// messages that are nowhere: the first, and how many
+    pub(in crate::core) lost: Vec<(u64, u64)>,
+    /// state keys in the log of messages that do not exist
+    pub(in crate::core) orphans: Vec<Box<[u8]>>,
+}
+
+impl OpenQueue {
+    /// An address without messages; `log` is its number in the log, `None` keeps its messages in
+    /// memory only.
+    #[must_use]
+    pub fn new(name: Arc<str>, settings: Settings, log: Option<u32>) -> Self {
+        let messages = Queue::new(settings, Seq(0));
+        Self {
+            name,
+            messages,
+            log,
+            dead_letter: None,
+            expiry: None,
+            last_value_key: None,
+            changed: HashMap::new(),
+            subscription: None,
+            resuming: Resuming::default(),
+            temporary: None,
+            effects: Vec::new(),
+            damaged: Vec::new(),
+            lost: Vec::new(),
+            orphans: Vec::new(),
+        }
+    }
+
+    /// The address as the log knows it.
+    #[must_use]
+    pub fn restored(name: Arc<str>, settings: Settings, recovered: &RecoveredQueue) -> Self {
+        let mut opened = Self::new(name, settings.clone(), Some(recovered.queue));
+        let failures: HashMap<u64, Failures> =
+            recovered.states.iter().filter_map(|(key, value)| failures_of(key, value)).collect();
+        let Self { damaged, effects, .. } = &mut opened;
+        // One at a time: a list of a million would take more memory than all that is made of it.
+        let entries = recovered.messages().filter_map(|message| {
+            let Some(mut record) = Record::decode(message.head).filter(|_| !message.damaged) else {
+                damaged.push((message.seq, message.place));
+                return None;
+            };
+            record.failures = failures.get(&message.seq).map_or(record.failures, |failed| failed.count);
+            Some(Restored { id: Seq(message.seq), place: message.place, record })
+        });
+        let markers = recovered.states.iter().filter_map(|(key, value)| marker(key, value));
+        let next = Seq(recovered.next_seq);
+        // The log gives them in order.
+        if let Ok(queue) = Queue::restore(settings, next, entries, markers, &mut |effect| effects.push(effect)) {
+            opened.messages = queue;
+        }
+        opened.lost = recovered.lost.iter().map(|range| (range.first, range.last - range.first + 1)).collect();
+        opened.restore_changed(recovered);
+        opened.find_orphans(recovered);
+        for (id, names) in recovered.states.iter().filter_map(|(key, value)| barred_of(key, value)) {
+            opened.messages.bar_again(Seq(id), names);
+        }
+        let stale;
+        (opened.resuming, stale) = Resuming::restored(recovered, &mut opened.messages);
+        opened.orphans.extend(stale);
+        // Messages that a link holds have waited long enough.
+        for (id, due) in failures.iter().filter_map(|(id, failed)| Some((id, failed.due?))) {
+            opened.messages.delay(Seq(*id), due);
+        }
+        opened
+    }
+
+    fn find_orphans(&mut self, recovered: &RecoveredQueue) {
+        let of_messages = recovered.states.keys().filter_map(|key| Some((message_of(key)?, key)));
+        let mut orphans: HashMap<u64, Vec<Box<[u8]>>> = HashMap::new();
+        for (id, key) in of_messages {
+            orphans.entry(id).or_default().push(key.clone());
+        }
+        if !orphans.is_empty() {
+            recovered.messages().for_each(|message| drop(orphans.remove(&message.seq)));
+        }
+        self.orphans = orphans.into_values().flatten().collect();
+    }
+
+    fn restore_changed(&mut self, recovered: &RecoveredQueue) {
+        let mut known: HashMap<u64, Fields> =
+            recovered.states.iter().filter_map(|(key, value)| annotations_of(key, value)).collect();
+        if known.is_empty() {
+            return;
+        }
+        for item in self.messages.iter(Seq(0)) {
+            if let Some(annotations) = known.remove(&item.id.0) {
+                self.changed.insert(item.seq.0, Changed { annotations, on_disk: true });
+            }
+        }
+    }
+
+    /// With the application property of which only the last message of each value is kept.
+    #[must_use]
+    pub fn with_last_value_key(mut self, property: Option<Box<str>>) -> Self {
+        self.last_value_key = property;
+        self
+    }
+
+    /// With the settings of its queue.
+    pub(in crate::core) fn with_settings(mut self, settings: Settings) -> Self {
+        self.messages.reconfigure(settings);
+        self
+    }
+
+    /// With addresses for messages that may not stay.
+    #[must_use]
+    pub fn with_targets(mut self, dead_letter: Option<AddressKey>, expiry: Option<AddressKey>) -> Self {
+        (self.dead_letter, self.expiry) = (dead_letter, expiry);
+        self
+    }
+}
+
+fn marker(key: &[u8], value: &[u8]) -> Option<Marker> {
+    let key: &[u8; MARKER_KEY_BYTES] = key.try_into().ok()?;
+    let value: &[u8; MARKER_VALUE_BYTES] = value.try_into().ok()?;
+    Marker::decode(key, value)
+}

@@ -1,0 +1,502 @@
+//! Links that have gone and may be resumed (2.6.5, 2.6.13): messages of a receiver stay held for
+//! it, by their numbers, which are the tags of their deliveries. A hold is on disk before the
+//! message leaves, and an outcome before its settlement is answered. The state of senders is in
+//! `tags`.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use enmasse_amqp::types::{DeliveryState, Error, Fields, Outcome, Received, condition};
+use enmasse_journal::log::RecoveredQueue;
+use enmasse_journal::queue::{self, Item, Seq, State};
+
+use super::super::arena::Key;
+use super::super::attachment::Occupant;
+use super::super::storage::Notice;
+use super::super::storage::Storage;
+use super::super::{AddressKind, AttachmentId, Ending, Links, Router, Verdict};
+use super::state::{HELD, state_key};
+use super::tags::Senders;
+use super::{Fetching, Queue};
+
+/// Queues and declared subscriptions keep links, and nothing else does.
+const KIND: AddressKind = AddressKind::Queue;
+/// Links of each role that an address keeps something of.
+pub(in crate::core) const LINKS_MAX: usize = 1000;
+
+/// Deliveries that are unsettled at one end of a link, by tag, and their states there (2.7.3).
+pub type Unsettled = Vec<(Vec<u8>, Option<DeliveryState>)>;
+
+/// How a link asks to be resumed.
+#[derive(Clone, Debug, Default)]
+pub struct Resume {
+    /// digest of user, container id and link name
+    pub link: u64,
+    /// seconds for which its state is kept after it has gone
+    pub keep_s: u32,
+    /// the unsettled map of the peer; `None`: it has none
+    pub unsettled: Option<Unsettled>,
+    /// there is more than that
+    pub incomplete: bool,
+}
+
+impl Resume {
+    pub(in crate::core) fn states(&self) -> HashMap<&[u8], Option<&DeliveryState>> {
+        let reported = self.unsettled.iter().flatten();
+        reported.map(|(tag, state)| (tag.as_slice(), state.as_ref())).collect()
+    }
+}
+
+/// The resumable links of an address.
+#[derive(Debug, Default)]
+pub(in crate::core) struct Resuming {
+    receivers: HashMap<u64, Receiver>,
+    pub(in crate::core) senders: Senders,
+    /// by the number of a message: the link that holds it, and its number in the log
+    held: HashMap<u64, (u64, u64)>,
+    /// messages that were ever written down as held
+    holds: u64,
+    /// those of them that are on disk as such
+    on_disk: u64,
+    /// no link is to be given up before
+    earliest_ms: Option<u64>,
+}
+
+/// A link that receives.
+#[derive(Debug, Default)]
+struct Receiver {
+    /// as long as it is attached
+    consumer: Option<Key>,
+    keep_s: u32,
+    /// when its state expires, if it has gone
+    until_ms: Option<u64>,
+    /// by the message's number in the log
+    held: BTreeMap<u64, HeldMessage>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct HeldMessage {
+    seq: u64,
+    /// counts messages dispatched to resumable links; 0: before the last restart
+    order: u64,
+    /// of the delivery, once it was dispatched
+    token: Option<u64>,
+    /// the peer knows it from an earlier attachment
+    known: bool,
+}
+
+impl Receiver {
+    /// The message it holds that was dispatched first.
+    fn oldest(&self) -> Option<u64> {
+        self.held.iter().min_by_key(|(id, held)| (held.order, **id)).map(|(id, _)| *id)
+    }
+}
+
+/// A consumer whose link can be resumed.
+#[derive(Debug)]
+pub(in crate::core) struct Resumed {
+    pub(super) link: u64,
+    /// messages that are to be delivered to it again
+    again: VecDeque<u64>,
+    /// nothing else is: its unsettled map is incomplete
+    only_again: bool,
+}
+
+impl Resuming {
+    /// The logged state, and the keys that are obsolete. Messages that are held are taken out of
+    /// `queue`.
+    pub(in crate::core) fn restored(recovered: &RecoveredQueue, queue: &mut queue::Queue) -> (Self, Vec<Box<[u8]>>) {
+        let mut resuming = Self::default();
+        let mut stale = Vec::new();
+        for (key, value) in &recovered.states {
+            let Some((id, link, keep_s)) = held_of(key, value) else {
+                resuming.senders.restore(key, value);
+                continue;
+            };
+            if !queue.restore_hold(Seq(id)) {
+                stale.push(key.clone());
+                continue;
+            }
+            let receiver = resuming.receivers.entry(link).or_default();
+            receiver.keep_s = keep_s;
+            receiver.held.insert(id, HeldMessage { seq: id, order: 0, token: None, known: false });
+            resuming.held.insert(id, (link, id));
+        }
+        (resuming, stale)
+    }
+
+    /// The node has started: all links count as gone from now on.
+    pub(in crate::core) fn begin(&mut self, now_ms: u64) {
+        for receiver in self.receivers.values_mut() {
+            receiver.until_ms = Some(end(now_ms, receiver.keep_s));
+        }
+        self.senders.begin(now_ms);
+        self.look_again();
+    }
+
+    /// When to check the links for expiry.
+    pub(in crate::core) fn next_timeout(&self) -> Option<u64> {
+        self.earliest_ms
+    }
+
+    /// A link has gone, and its state expires at that time.
+    pub(in crate::core) fn note_end(&mut self, until_ms: u64) {
+        self.earliest_ms = Some(self.earliest_ms.map_or(until_ms, |earliest_ms| earliest_ms.min(until_ms)));
+    }
+
+    fn look_again(&mut self) {
+        let receivers = self.receivers.values().filter_map(|receiver| receiver.until_ms);
+        self.earliest_ms = receivers.chain(self.senders.next_timeout()).min();
+    }
+
+    /// Links hold messages here.
+    #[inline]
+    pub(in crate::core) fn holds_any(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    pub(in crate::core) fn is_empty(&self) -> bool {
+        self.receivers.is_empty() && self.senders.is_empty()
+    }
+
+    /// Whether a message with this number of its hold may leave.
+    pub(in crate::core) fn may_leave(&self, hold: u64) -> bool {
+        hold <= self.on_disk
+    }
+
+    fn entry(&mut self, seq: u64) -> Option<&mut HeldMessage> {
+        let (link, id) = *self.held.get(&seq)?;
+        self.receivers.get_mut(&link)?.held.get_mut(&id)
+    }
+}
+
+/// A key and its value in the state of a queue: number of a message, link that holds it, seconds.
+fn held_of(key: &[u8], value: &[u8]) -> Option<(u64, u64, u32)> {
+    let (&HELD, id) = key.split_first()? else { return None };
+    let (link, keep_s) = value.split_first_chunk()?;
+    let keep_s = u32::from_le_bytes(keep_s.try_into().ok()?);
+    Some((u64::from_le_bytes(id.try_into().ok()?), u64::from_le_bytes(*link), keep_s))
+}
+
+pub(in crate::core) fn end(now_ms: u64, keep_s: u32) -> u64 {
+    now_ms.saturating_add(u64::from(keep_s) * 1000)
+}
+
+pub(in crate::core) fn too_many_links() -> Error {
+    let what = format!("the address keeps the state of {LINKS_MAX} links, its limit: close unused links");
+    Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what)
+}
+
+impl Queue {
+    /// A message is taken out for a consumer with a resumable link: that is written down, and the
+    /// message leaves when the disk knows. The number of the hold; 0: it may leave.
+    pub(super) fn record_hold(&mut self, at: Key, link: u64, item: &Item, storage: &mut Storage) -> u64 {
+        let (Some(log), resuming) = (self.opened.log, &mut self.resuming) else { return 0 };
+        if resuming.held.contains_key(&item.seq.0) {
+            return 0;
+        }
+        let Some(receiver) = resuming.receivers.get_mut(&link) else { return 0 };
+        resuming.holds += 1;
+        let held = HeldMessage { seq: item.seq.0, order: resuming.holds, token: None, known: false };
+        receiver.held.insert(item.id.0, held);
+        resuming.held.insert(item.seq.0, (link, item.id.0));
+        let mut value = [0; 12];
+        value[..8].copy_from_slice(&link.to_le_bytes());
+        value[8..].copy_from_slice(&receiver.keep_s.to_le_bytes());
+        storage.journal.note(log, &state_key(HELD, item.id.0), &value);
+        storage.journal.lanes.of(log).fences.raise(Notice::Held { at, up_to: resuming.holds });
+        resuming.holds
+    }
+
+    /// A message is no longer held, or its consumer has reported its outcome.
+    #[inline]
+    pub(super) fn release_hold(&mut self, seq: Seq, storage: &mut Storage) {
+        // As a rule none is, and then not even a hash is worth its time.
+        if self.resuming.held.is_empty() {
+            return;
+        }
+        let Some((link, id)) = self.resuming.held.remove(&seq.0) else { return };
+        if let Some(receiver) = self.resuming.receivers.get_mut(&link) {
+            receiver.held.remove(&id);
+            if receiver.held.is_empty() && receiver.consumer.is_none() {
+                self.resuming.receivers.remove(&link);
+            }
+        }
+        if let Some(log) = self.opened.log {
+            storage.journal.erase(log, &state_key(HELD, id));
+        }
+    }
+
+    /// Whether the link of a held message knows it.
+    pub(super) fn is_known_to_link(&mut self, seq: Seq) -> Option<bool> {
+        self.resuming.entry(seq.0).map(|held| held.known)
+    }
+
+    /// A held message was dispatched.
+    pub(super) fn note_token(&mut self, seq: Seq, token: Option<u64>) {
+        if let Some(held) = self.resuming.entry(seq.0) {
+            held.token = token;
+        }
+    }
+
+    /// Messages that are on their way to a consumer wait again, but for those that its link knows.
+    /// How many there were.
+    fn recall_fetching(&mut self, to: Key, storage: &mut Storage) -> u32 {
+        let (recalled, kept) = std::mem::take(&mut self.fetching).into_iter().partition(|fetching| fetching.to == to);
+        self.fetching = kept;
+        let recalled: VecDeque<Fetching> = recalled;
+        for fetching in &recalled {
+            let item = &fetching.item;
+            self.fetching_bytes -= u64::from(item.size_bytes);
+            if self.is_known_to_link(item.seq) != Some(true) {
+                self.give_back(item.seq, storage);
+                self.release_hold(item.seq, storage);
+            }
+            if fetching.requested {
+                storage.bodies.release_body(item.place);
+            }
+        }
+        recalled.len() as u32
+    }
+}
+
+impl Router {
+    /// A consumer attaches with a resumable link: the messages that the link held are settled as
+    /// its map states, delivered again, or wait again. Its attach is answered when that is on disk.
+    pub(in crate::core) fn resume_consumer(&mut self, key: Key, resume: &Resume, links: &mut impl Links) {
+        let (at, attachment, id) =
+            (self.consumers[key].address, self.consumers[key].attachment, self.consumers[key].in_queue);
+        let Some(id) = id else { return };
+        let queue = self.addresses.queue_mut(at);
+        let receivers = &mut queue.resuming.receivers;
+        if receivers.len() >= LINKS_MAX && !receivers.contains_key(&resume.link) {
+            self.detach(attachment, links);
+            return links.attached(attachment, Err(too_many_links()));
+        }
+        let receiver = receivers.entry(resume.link).or_default();
+        (receiver.consumer, receiver.keep_s, receiver.until_ms) = (Some(key), resume.keep_s, None);
+        let reported = resume.states();
+        let oldest = receiver.oldest();
+        let (mut again, mut outcomes) = (VecDeque::new(), Vec::new());
+        for (number, held) in &mut receiver.held {
+            match reported.get(&number.to_be_bytes()[..]) {
+                Some(Some(DeliveryState::Outcome(outcome))) => outcomes.push((held.seq, outcome.clone())),
+                // Its received parts are dropped: the rest would have to consist of the same bytes,
+                // and a header may change.
+                Some(Some(DeliveryState::Received(received))) if *received != Received::default() => {
+                    outcomes.push((held.seq, Outcome::Released));
+                }
+                Some(_) => {
+                    held.known = true;
+                    again.push_back(held.seq);
+                }
+                None if resume.incomplete => {}
+                // It never came.
+                None if resume.unsettled.is_some() => outcomes.push((held.seq, Outcome::Released)),
+                // The peer has lost its state.
+                None => outcomes.push((held.seq, Ending::Lost.verdict(KIND, oldest == Some(*number)).outcome())),
+            }
+        }
+        for seq in again.iter().chain(outcomes.iter().map(|(seq, _)| seq)) {
+            queue.opened.messages.reassign(Seq(*seq), id);
+        }
+        let resumed = Resumed { link: resume.link, again, only_again: resume.incomplete };
+        self.consumers[key].resumed = Some(Box::new(resumed));
+        for (seq, outcome) in outcomes {
+            self.settle_in_queue(at, Seq(seq), &outcome, links);
+        }
+        self.raise_fence(at, Notice::Attached(attachment));
+    }
+
+    /// Whether an address keeps something of links: its messages are on disk.
+    pub(in crate::core) fn resumes_links(&self, at: Key) -> bool {
+        self.addresses.find_queue(at).is_some_and(|queue| queue.opened.log.is_some())
+    }
+
+    /// A link that attaches here may be attached elsewhere, where its end was not noticed.
+    pub(in crate::core) fn steal_receiver(&mut self, at: Key, resume: Option<&Resume>, links: &mut impl Links) {
+        let Some(resume) = resume else { return };
+        let receiver =
+            self.addresses.queue(at).resuming.receivers.get(&resume.link).and_then(|receiver| receiver.consumer);
+        if let Some(attachment) = receiver.and_then(|key| self.consumers.get(key)).map(|consumer| consumer.attachment) {
+            self.steal(attachment, links);
+        }
+    }
+
+    pub(in crate::core) fn steal(&mut self, attachment: AttachmentId, links: &mut impl Links) {
+        self.detach(attachment, links);
+        links.close(
+            attachment,
+            &Error::new(condition::LINK_STOLEN, "the link was attached again on another connection"),
+        );
+    }
+
+    /// Settlements are on disk: the attach of a resumable link is answered.
+    pub(in crate::core) fn answer_resumed(&mut self, attachment: AttachmentId, links: &mut impl Links) {
+        match self.attachments.get(attachment) {
+            Occupant::Producer(key) => self.answer_sender(key, links),
+            Occupant::Consumer(key) => {
+                let consumer = &self.consumers[key];
+                let (at, resumed) = (consumer.address, consumer.resumed.as_ref());
+                let Some(resumed) = resumed else { return };
+                let queue = self.addresses.queue(at);
+                let item = |seq: &u64| queue.opened.messages.get(Seq(*seq));
+                let numbers = resumed.again.iter().filter_map(item).map(|item| item.id.0);
+                links.unsettled(attachment, numbers.map(|number| (number.to_be_bytes().to_vec(), None)).collect());
+                links.attached(attachment, Ok(Fields::new()));
+            }
+            Occupant::Vacant | Occupant::Left(_) => {}
+        }
+    }
+
+    /// The holders of these messages are on disk.
+    pub(in crate::core) fn release_held(&mut self, at: Key, up_to: u64, links: &mut impl Links) {
+        let queue = self.addresses.find_queue_mut(at);
+        let Some(queue) = queue else { return };
+        queue.resuming.on_disk = queue.resuming.on_disk.max(up_to);
+        self.process(at, links);
+    }
+
+    /// A message that found no room at its link: one that the link knows is kept for it. `false`:
+    /// it is not.
+    pub(in crate::core) fn resume_later(&mut self, at: Key, to: Option<Key>, seq: Seq) -> bool {
+        let Some(resumed) = to.and_then(|to| self.consumers.get_mut(to)).and_then(|to| to.resumed.as_mut()) else {
+            return false;
+        };
+        let held = self.addresses.queue_mut(at).resuming.entry(seq.0);
+        let Some(held) = held.filter(|held| held.known) else {
+            return false;
+        };
+        held.token = None;
+        let place = resumed.again.partition_point(|other| *other < seq.0);
+        resumed.again.insert(place, seq.0);
+        true
+    }
+
+    /// Dispatches messages to a consumer with room that its link has to receive again. Whether it
+    /// may have other messages.
+    pub(in crate::core) fn redeliver_unsettled(&mut self, at: Key, to: Key, links: &mut impl Links) -> bool {
+        loop {
+            let Some(consumer) = self.consumers.get_mut(to) else { return false };
+            let has_room = consumer.has_room() && consumer.credit > consumer.fetching;
+            let Some(resumed) = consumer.resumed.as_mut() else { return true };
+            let next = if has_room { resumed.again.pop_front() } else { None };
+            let Some(next) = next else { return resumed.again.is_empty() && !resumed.only_again };
+            if let Some(item) = self.addresses.queue(at).opened.messages.get(Seq(next)) {
+                self.fetch_or_dispatch(at, to, item, links);
+            }
+        }
+    }
+
+    /// A consumer has reported an outcome and waits for its confirmation: sent once it is on disk.
+    pub fn outcome_unsettled(
+        &mut self,
+        attachment: AttachmentId,
+        token: u64,
+        outcome: &Outcome,
+        links: &mut impl Links,
+    ) {
+        let at = self.attachments.consumer(attachment).map_or(Key::NONE, |key| self.consumers[key].address);
+        self.outcome(token, outcome, links);
+        self.raise_fence(at, Notice::Settled { attachment, token });
+    }
+
+    /// The link of a consumer has gone and may be resumed: its messages stay held. Messages of a
+    /// transaction are excluded.
+    pub(in crate::core) fn suspend(&mut self, key: Key, ending: Ending, links: &mut impl Links) {
+        let consumer = &mut self.consumers[key];
+        let at = consumer.address;
+        let Some(link) = consumer.resumed.take().map(|resumed| resumed.link) else { return };
+        // A deleted queue has gone with what it kept of its links.
+        let Some(queue) = self.addresses.find_queue_mut(at) else { return };
+        let now_ms = self.now_ms;
+        consumer.fetching -= queue.recall_fetching(key, &mut self.storage);
+        let Some(receiver) = queue.resuming.receivers.get_mut(&link) else { return };
+        let until_ms = end(now_ms, receiver.keep_s);
+        (receiver.consumer, receiver.until_ms) = (None, Some(until_ms));
+        let oldest = receiver.oldest().and_then(|id| receiver.held.get(&id)).map(|held| held.seq);
+        let mut held = Vec::new();
+        for one in receiver.held.values_mut() {
+            let state = queue.opened.messages.get(Seq(one.seq)).map(|item| item.state);
+            held.extend(one.token.take().map(|token| (token, state == Some(State::Retiring), one.seq)));
+        }
+        if receiver.held.is_empty() {
+            queue.resuming.receivers.remove(&link);
+        } else {
+            queue.resuming.note_end(until_ms);
+        }
+        for (token, retiring, seq) in held {
+            if retiring {
+                self.addresses.queue_mut(at).release_hold(Seq(seq), &mut self.storage);
+                self.relinquish_one(token, ending, oldest == Some(seq), links);
+            } else {
+                self.close_token(token);
+            }
+        }
+    }
+
+    /// The client has closed the link of a consumer: its held messages are returned.
+    pub(in crate::core) fn release_resumable(&mut self, key: Key, links: &mut impl Links) {
+        let consumer = &mut self.consumers[key];
+        let at = consumer.address;
+        let Some(link) = consumer.resumed.take().map(|resumed| resumed.link) else { return };
+        let queue = self.addresses.queue_mut(at);
+        consumer.fetching -= queue.recall_fetching(key, &mut self.storage);
+        if let Some(receiver) = queue.resuming.receivers.get_mut(&link) {
+            receiver.consumer = None;
+            self.return_held(at, link, Ending::ByClient, links);
+        }
+    }
+
+    /// The state of a link is dropped.
+    fn return_held(&mut self, at: Key, link: u64, ending: Ending, links: &mut impl Links) {
+        let queue = self.addresses.queue_mut(at);
+        let Some(receiver) = queue.resuming.receivers.remove(&link) else { return };
+        let oldest = receiver.oldest();
+        for (id, held) in receiver.held {
+            let queue = self.addresses.queue_mut(at);
+            queue.resuming.held.remove(&held.seq);
+            if let Some(log) = queue.opened.log {
+                self.storage.journal.erase(log, &state_key(HELD, id));
+            }
+            match held.token {
+                Some(token) => self.relinquish_one(token, ending, oldest == Some(id), links),
+                None => {
+                    let now_ms = self.now_ms;
+                    let outcome = match ending.verdict(KIND, oldest == Some(id)) {
+                        Verdict::Released => queue::ConsumerOutcome::Released,
+                        Verdict::Failed => queue::ConsumerOutcome::Modified { failed: true, undeliverable_here: false },
+                    };
+                    let effects = &mut self.storage.effects;
+                    queue.opened.messages.settle(now_ms, Seq(held.seq), outcome, &mut |effect| effects.push(effect));
+                }
+            }
+        }
+    }
+
+    /// Drops links whose state has expired.
+    pub(in crate::core) fn expire_links(&mut self, at: Key, links: &mut impl Links) {
+        let now_ms = self.now_ms;
+        let queue = self.addresses.queue_mut(at);
+        if queue.resuming.is_empty() {
+            return;
+        }
+        let log = queue.opened.log;
+        let gone: Vec<u64> = queue
+            .resuming
+            .receivers
+            .iter()
+            .filter_map(|(link, receiver)| {
+                receiver.until_ms.is_some_and(|until_ms| until_ms <= now_ms).then_some(*link)
+            })
+            .collect();
+        for key in queue.resuming.senders.give_up(now_ms) {
+            if let Some(log) = log {
+                self.storage.journal.erase(log, &key);
+            }
+        }
+        for link in gone {
+            self.return_held(at, link, Ending::NotResumed, links);
+        }
+        self.addresses.queue_mut(at).resuming.look_again();
+    }
+}

@@ -1,0 +1,151 @@
+//! Message selection: consumers with selectors, and browsers.
+
+use std::sync::Arc;
+
+use enmasse_amqp::codec::envelope::{Changes, put_changed};
+use enmasse_amqp::selector::{Selector, Subject};
+use enmasse_amqp::types::Fields;
+use enmasse_journal::queue::{ConsumerId, Item, Next, RecordLocation, Seq, State, Verdict};
+
+use super::super::Bodies;
+use super::super::arena::Key;
+use super::super::{Consuming, Router};
+
+/// Most messages read ahead for one consumer's selector.
+const AHEAD_MESSAGES: usize = 64;
+/// The same in bytes; one message is read regardless of its size.
+const AHEAD_BYTES: u64 = 128 << 10;
+/// Messages examined to find those to read ahead.
+const AHEAD_SHARE: usize = 256;
+
+/// The message selection of a consumer at a stored address.
+#[derive(Debug, Default)]
+pub(in crate::core) struct MessageSelection {
+    selector: Option<Arc<Selector>>,
+    pub(in crate::core) browses: bool,
+    /// it cannot continue before that body has come
+    awaits: Option<RecordLocation>,
+    /// bodies that were read for it to look at
+    ahead: Vec<RecordLocation>,
+    /// the turn in which it has used up its share
+    rested_in: u64,
+}
+
+impl MessageSelection {
+    pub(in crate::core) fn of(consuming: Consuming) -> Self {
+        Self { selector: consuming.selector, browses: consuming.browses, ..Self::default() }
+    }
+
+    /// Whether the consumer has to wait before it can look on: for a body, or for the turn after
+    /// this one.
+    #[inline]
+    pub(in crate::core) fn must_wait(&self, turn: u64, bodies: &Bodies) -> bool {
+        let waits = |place| bodies.is_pending(place) && !bodies.is_overdue(place);
+        self.rested_in == turn || self.awaits.is_some_and(waits)
+    }
+}
+
+/// The header fields and annotations that change in a dispatched message.
+pub(in crate::core) fn changes<'a>(item: &Item, annotations: Option<&'a Fields>, now_ms: u64) -> Changes<'a> {
+    let left = item.expires.map(|at| u32::try_from(at.saturating_sub(now_ms)).unwrap_or(u32::MAX));
+    Changes { delivery_count: u32::from(item.failures), ttl_ms: left, annotations, without: &[] }
+}
+
+impl Router {
+    /// The next message for a consumer, filtered by its selector.
+    #[inline]
+    pub(in crate::core) fn next_for(&mut self, at: Key, id: ConsumerId, to: Key) -> Next {
+        let now_ms = self.now_ms;
+        let queue = self.addresses.queue_mut(at);
+        let Some(selection) = self.consumers.get(to).map(|consumer| &consumer.selection) else { return Next::Nothing };
+        let messages = &mut queue.opened.messages;
+        let Some(selector) = selection.selector.as_deref() else { return messages.next(now_ms, id, |_| Verdict::Yes) };
+        let on_disk = queue.opened.log.is_some();
+        let (bodies, changed, scratch) = (&self.storage.bodies, &queue.changed, &mut self.scratch.bytes);
+        messages.next(now_ms, id, |item| {
+            let Some(body) = bodies.get(item.place, on_disk) else {
+                // A consumer gets a message that the disk has lost, so that it is counted and
+                // removed.
+                return match on_disk && bodies.is_damaged(item.place) {
+                    true if selection.browses => Verdict::No,
+                    true => Verdict::Yes,
+                    false => Verdict::Unread,
+                };
+            };
+            let changed = changed.get(&item.seq.0).map(|changed| changes(item, Some(&changed.annotations), now_ms));
+            let message = match changed {
+                Some(changes) => {
+                    scratch.clear();
+                    put_changed(scratch, body, &changes);
+                    &scratch[..]
+                }
+                None => body,
+            };
+            let subject = Subject::new(message).delivery_count(u32::from(item.failures)).at(now_ms.cast_signed());
+            if selector.selects(&subject) { Verdict::Yes } else { Verdict::No }
+        })
+    }
+
+    /// The consumer has used up its share: it continues in the next turn.
+    pub(in crate::core) fn rest_until_next_turn(&mut self, at: Key, to: Key) {
+        let turns = self.turns;
+        if let Some(consumer) = self.consumers.get_mut(to) {
+            consumer.selection.rested_in = turns;
+        }
+        self.schedule.continue_later(at);
+    }
+
+    /// The consumer continues when that body has arrived; the next ones are read with it.
+    pub(in crate::core) fn read_ahead_for_selection(&mut self, at: Key, to: Key, item: &Item) {
+        self.end_selection(to);
+        let queue = self.addresses.queue(at);
+        let Some(selection) = self.consumers.get_mut(to).map(|consumer| &mut consumer.selection) else { return };
+        selection.awaits = Some(item.place);
+        selection.ahead.push(item.place);
+        self.storage.bodies.fetch(item.place);
+        let mut bytes = u64::from(item.size_bytes);
+        for next in queue.opened.messages.iter(Seq(item.seq.0 + 1)).take(AHEAD_SHARE) {
+            bytes += u64::from(next.size_bytes);
+            if selection.ahead.len() == AHEAD_MESSAGES || bytes > AHEAD_BYTES || self.storage.bodies.is_full() {
+                break;
+            }
+            let wanted = next.state == State::Waiting && next.priority == item.priority;
+            if wanted && !self.storage.bodies.is_known(next.place, true) {
+                selection.ahead.push(next.place);
+                self.storage.bodies.fetch(next.place);
+            }
+        }
+        self.await_bodies(at);
+    }
+
+    /// No consumer can continue now: those that wait for a body are tried again when it has
+    /// arrived.
+    pub(in crate::core) fn await_selection(&mut self, at: Key) {
+        let queue = self.addresses.queue(at);
+        let waits = |id: &ConsumerId| {
+            let to = queue.opened.messages.key_of(*id).map(Key::unpack);
+            let awaits = to.and_then(|to| self.consumers.get(to)).and_then(|consumer| consumer.selection.awaits);
+            awaits.is_some_and(|place| self.storage.bodies.is_pending(place))
+        };
+        if queue.opened.messages.candidates().own.iter().any(waits) {
+            self.await_bodies(at);
+        }
+    }
+
+    /// Bodies read for a consumer's selector are not needed for it any more.
+    pub(in crate::core) fn end_selection(&mut self, to: Key) {
+        let Some(selection) = self.consumers.get_mut(to).map(|consumer| &mut consumer.selection) else { return };
+        selection.awaits = None;
+        for place in selection.ahead.drain(..) {
+            self.storage.bodies.release_body(place);
+        }
+    }
+
+    /// A message for a browser never left the node: the browser returns to it.
+    pub(in crate::core) fn offer_again_to_browser(&mut self, at: Key, to: Option<Key>, seq: Seq) {
+        let id = to.and_then(|to| self.consumers.get(to)).and_then(|consumer| consumer.in_queue);
+        if let Some(id) = id {
+            self.addresses.queue_mut(at).opened.messages.revisit(id, seq);
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! State in the log in addition to the messages of a queue: keys and values. Its other keys are the
+//! queue's own.
+
+use enmasse_amqp::types::Fields;
+use enmasse_journal::log::RecoveredQueue;
+
+use super::changed;
+
+/// First byte of the key of a message's failed deliveries in the state of its queue: how many
+/// (u16), and if it waits for the next, until when (u64, milliseconds since 1970), little-endian.
+pub(in crate::core) const FAILURES: u8 = 0x80;
+/// The same of its changed annotations.
+pub(in crate::core) const ANNOTATIONS: u8 = 0x81;
+/// The same for the link that holds it, with the seconds for which it does after it has gone.
+pub(in crate::core) const HELD: u8 = 0x84;
+/// The same of the digests of links that it is kept from.
+pub(in crate::core) const BARRED: u8 = 0x85;
+/// The key of the description of an undeclared subscription.
+pub(in crate::core) const SUBSCRIPTION: &[u8] = &[0x82];
+
+/// The logged description of an undeclared subscription.
+#[must_use]
+pub fn subscription_of(recovered: &RecoveredQueue) -> Option<&[u8]> {
+    recovered.states.get(SUBSCRIPTION).map(|description| &**description)
+}
+
+/// The state key of a kind for a message id.
+pub(in crate::core) fn state_key(kind: u8, id: u64) -> [u8; 9] {
+    let mut key = [kind; 9];
+    key[1..].copy_from_slice(&id.to_le_bytes());
+    key
+}
+
+/// The message that a key in the state of a queue is about, if it is about one.
+pub(in crate::core) fn message_of(key: &[u8]) -> Option<u64> {
+    let (&(FAILURES | ANNOTATIONS | BARRED), id) = key.split_first()? else { return None };
+    Some(u64::from_le_bytes(id.try_into().ok()?))
+}
+
+/// Failed deliveries of a message.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::core) struct Failures {
+    pub(in crate::core) count: u16,
+    /// it is not delivered before, milliseconds since 1970
+    pub(in crate::core) due: Option<u64>,
+}
+
+/// A key and its value in the state of a queue: the failed deliveries of a message, if that is its
+/// kind.
+pub(in crate::core) fn failures_of(key: &[u8], value: &[u8]) -> Option<(u64, Failures)> {
+    let (&FAILURES, id) = key.split_first()? else { return None };
+    let (count, due) = value.split_first_chunk()?;
+    let due = if due.is_empty() { None } else { Some(u64::from_le_bytes(due.try_into().ok()?)) };
+    Some((u64::from_le_bytes(id.try_into().ok()?), Failures { count: u16::from_le_bytes(*count), due }))
+}
+
+/// As above, for the links that it is kept from.
+pub(in crate::core) fn barred_of<'a>(
+    key: &[u8],
+    value: &'a [u8],
+) -> Option<(u64, impl Iterator<Item = u64> + use<'a>)> {
+    let (&BARRED, id) = key.split_first()? else { return None };
+    let (names, _) = value.as_chunks::<8>();
+    Some((u64::from_le_bytes(id.try_into().ok()?), names.iter().map(|name| u64::from_le_bytes(*name))))
+}
+
+/// As above, for its changed annotations.
+pub(in crate::core) fn annotations_of(key: &[u8], value: &[u8]) -> Option<(u64, Fields)> {
+    let (&ANNOTATIONS, id) = key.split_first()? else { return None };
+    Some((u64::from_le_bytes(id.try_into().ok()?), changed::decode(value)?))
+}

@@ -1,0 +1,247 @@
+//! Deliveries of senders that are unsettled at their end (2.6.12, 2.6.13): their tags are on disk
+//! with their messages, until the sender has settled them. So a sender that returns learns which of
+//! its deliveries were stored.
+
+use std::collections::{HashMap, HashSet};
+
+use enmasse_amqp::types::{DeliveryState, Error, Fields, Outcome, condition};
+use enmasse_journal::queue::{Marker, Seq};
+
+use super::super::arena::Key;
+use super::super::message::SettlementTarget;
+use super::super::storage::Notice;
+use super::super::storage::Storage;
+use super::super::{AttachmentId, Links, Router};
+use super::Queue;
+use super::resuming::{LINKS_MAX, Resume, Unsettled, end, too_many_links};
+
+/// Unsettled deliveries of one link that may be left from earlier attachments.
+const LEFT_MAX: usize = 20_000;
+
+/// Key of a tag in the state of its queue: the same as that of its marker.
+type TagKey = [u8; enmasse_journal::queue::MARKER_KEY_BYTES];
+
+/// The senders that an address keeps something of.
+#[derive(Debug, Default)]
+pub(in crate::core) struct Senders {
+    links: HashMap<u64, Sender>,
+    /// by the number of a message that is not committed: its link and tag
+    pending: HashMap<u64, (u64, u128)>,
+}
+
+#[derive(Debug, Default)]
+struct Sender {
+    /// as long as it is attached
+    producer: Option<Key>,
+    keep_s: u32,
+    /// when its state expires, if it has gone
+    until_ms: Option<u64>,
+    /// digests of the tags of its unsettled deliveries; whether they are stored
+    tags: HashMap<u128, bool>,
+    /// what the answer to its attach has to contain
+    requested: Unsettled,
+}
+
+impl Senders {
+    pub(in crate::core) fn restore(&mut self, key: &[u8], value: &[u8]) {
+        if let Some(Marker::Tag { tag, link, keep_s }) = Marker::decode(key, value) {
+            let sender = self.links.entry(link).or_default();
+            sender.keep_s = keep_s;
+            sender.tags.insert(tag, true);
+        }
+    }
+
+    pub(in crate::core) fn begin(&mut self, now_ms: u64) {
+        for sender in self.links.values_mut() {
+            sender.until_ms = Some(end(now_ms, sender.keep_s));
+        }
+    }
+
+    pub(in crate::core) fn next_timeout(&self) -> Option<u64> {
+        self.links.values().filter_map(|sender| sender.until_ms).min()
+    }
+
+    pub(in crate::core) fn is_empty(&self) -> bool {
+        self.links.is_empty() && self.pending.is_empty()
+    }
+
+    /// Forgets expired links: returns the keys of their state on disk.
+    pub(in crate::core) fn give_up(&mut self, now_ms: u64) -> Vec<TagKey> {
+        let is_over = |sender: &Sender| sender.until_ms.is_some_and(|until_ms| until_ms <= now_ms);
+        let over: Vec<u64> = self.links.iter().filter(|(_, sender)| is_over(sender)).map(|(link, _)| *link).collect();
+        over.into_iter().flat_map(|link| self.forget(link)).collect()
+    }
+
+    fn forget(&mut self, link: u64) -> Vec<TagKey> {
+        let Some(sender) = self.links.remove(&link) else { return Vec::new() };
+        sender.tags.into_keys().map(key_of).collect()
+    }
+
+    /// A message is committed, or will not be: then the key of its tag goes.
+    fn resolve(&mut self, seq: Seq, queue: bool) -> Option<TagKey> {
+        if self.pending.is_empty() {
+            return None;
+        }
+        let (link, tag) = self.pending.remove(&seq.0)?;
+        let tags = &mut self.links.get_mut(&link)?.tags;
+        if !queue {
+            return tags.remove(&tag).map(|_| key_of(tag));
+        }
+        if let Some(known) = tags.get_mut(&tag) {
+            *known = true;
+        }
+        None
+    }
+}
+
+fn key_of(tag: u128) -> TagKey {
+    Marker::Tag { tag, link: 0, keep_s: 0 }.key()
+}
+
+impl Queue {
+    /// A message is on disk, or will not be: the tag of its delivery is kept, or not.
+    pub(in crate::core) fn resolve_tag(&mut self, seq: Seq, is_stored: bool, storage: &mut Storage) {
+        let key = self.resuming.senders.resolve(seq, is_stored);
+        if let (Some(key), Some(log)) = (key, self.opened.log) {
+            storage.journal.erase(log, &key);
+        }
+    }
+}
+
+impl Router {
+    /// A producer attaches with a resumable link. Its attach is answered when all it sent before is
+    /// stored, or refused, and its settled deliveries are forgotten.
+    pub(in crate::core) fn resume_producer(&mut self, key: Key, resume: Resume, links: &mut impl Links) {
+        let (at, attachment, link) = (self.producers[key].address, self.producers[key].attachment, resume.link);
+        let digests = self.storage.digests;
+        let queue = self.addresses.queue_mut(at);
+        let senders = &mut queue.resuming.senders.links;
+        let notified: HashSet<u128> = resume.states().keys().map(|tag| digest(&digests, link, tag)).collect();
+        let left =
+            senders.get(&link).map_or(0, |sender| sender.tags.keys().filter(|tag| notified.contains(tag)).count());
+        let error = if senders.len() >= LINKS_MAX && !senders.contains_key(&link) {
+            Some(too_many_links())
+        } else if left > LEFT_MAX {
+            let what = format!("attach.unsettled: {left} deliveries that are stored are not settled: settle them");
+            Some(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what))
+        } else {
+            None
+        };
+        if let Some(error) = error {
+            self.detach(attachment, links);
+            return links.attached(attachment, Err(error));
+        }
+        let sender = senders.entry(link).or_default();
+        (sender.producer, sender.keep_s, sender.until_ms) = (Some(key), resume.keep_s, None);
+        let mut settled = Vec::new();
+        sender.tags.retain(|tag, _| {
+            let stays = resume.incomplete || notified.contains(tag);
+            if !stays {
+                settled.push(key_of(*tag));
+            }
+            stays
+        });
+        sender.requested = resume.unsettled.unwrap_or_default();
+        if let Some(log) = queue.opened.log {
+            settled.iter().for_each(|key| self.storage.journal.erase(log, key));
+        }
+        self.producers[key].resumed = Some(link);
+        let at = self.producers[key].address;
+        self.raise_fence(at, Notice::Attached(attachment));
+    }
+
+    /// The deliveries in a sender's map are known.
+    pub(in crate::core) fn answer_sender(&mut self, key: Key, links: &mut impl Links) {
+        let producer = &self.producers[key];
+        let (at, attachment, link) = (producer.address, producer.attachment, producer.resumed);
+        let (digests, open) = (self.storage.digests, self.addresses[at].open_to(producer));
+        let Some(link) = link else { return };
+        let queue = self.addresses.queue_mut(at);
+        let Some(sender) = queue.resuming.senders.links.get_mut(&link) else { return };
+        let requested = std::mem::take(&mut sender.requested).into_iter().map(|(tag, _)| tag);
+        let known = requested.filter(|tag| sender.tags.get(&digest(&digests, link, tag)) == Some(&true));
+        let accepted = || Some(DeliveryState::Outcome(Outcome::Accepted));
+        links.unsettled(attachment, known.map(|tag| (tag, accepted())).collect());
+        links.attached(attachment, Ok(Fields::new()));
+        links.open(attachment, open);
+    }
+
+    /// The tag of a delivery that a producer begins next, if its link can be resumed.
+    pub fn name_delivery(&mut self, attachment: AttachmentId, delivery_id: u32, tag: &[u8]) {
+        let Some(key) = self.attachments.producer(attachment) else { return };
+        let producer = &mut self.producers[key];
+        producer.tag = producer.resumed.map(|link| (delivery_id, digest(&self.storage.digests, link, tag)));
+    }
+
+    /// A message of a producer is to be stored, and with it the tag of its delivery.
+    pub(in crate::core) fn note_tag(
+        &mut self,
+        from: Key,
+        settlement: SettlementTarget,
+        seq: Seq,
+    ) -> Option<Box<Marker>> {
+        let producer = &mut self.producers[from];
+        let ((named, tag), link) = (producer.tag.take()?, producer.resumed?);
+        // The one that was named last may have been refused.
+        let is_named = matches!(settlement, SettlementTarget::Producer { delivery_id, .. } if delivery_id == named);
+        if !is_named {
+            return None;
+        }
+        let queue = self.addresses.queue_mut(producer.address);
+        let senders = &mut queue.resuming.senders;
+        let sender = senders.links.get_mut(&link)?;
+        sender.tags.insert(tag, false);
+        senders.pending.insert(seq.0, (link, tag));
+        self.storage.journal.erase_before(queue.opened.log?, &key_of(tag));
+        Some(Box::new(Marker::Tag { tag, link, keep_s: sender.keep_s }))
+    }
+
+    /// A sender has settled a delivery.
+    pub fn forget_tag(&mut self, attachment: AttachmentId, tag: &[u8]) {
+        let Some(producer) = self.attachments.producer(attachment).and_then(|key| self.producers.get(key)) else {
+            return;
+        };
+        let Some(link) = producer.resumed else { return };
+        let queue = self.addresses.queue_mut(producer.address);
+        let tag = digest(&self.storage.digests, link, tag);
+        let sender = queue.resuming.senders.links.get_mut(&link);
+        if let (Some(_), Some(log)) = (sender.and_then(|sender| sender.tags.remove(&tag)), queue.opened.log) {
+            self.storage.journal.erase(log, &key_of(tag));
+        }
+    }
+
+    /// As [`Router::steal_receiver`].
+    pub(in crate::core) fn steal_sender(&mut self, at: Key, resume: Option<&Resume>, links: &mut impl Links) {
+        let Some(resume) = resume else { return };
+        let sender =
+            self.addresses.queue(at).resuming.senders.links.get(&resume.link).and_then(|sender| sender.producer);
+        if let Some(attachment) = sender.and_then(|key| self.producers.get(key)).map(|producer| producer.attachment) {
+            self.steal(attachment, links);
+        }
+    }
+
+    /// The link of a producer has gone; `closed`: permanently.
+    pub(in crate::core) fn leave_sender(&mut self, key: Key, closed: bool) {
+        let producer = &mut self.producers[key];
+        let (at, now_ms) = (producer.address, self.now_ms);
+        let Some(link) = producer.resumed.take() else { return };
+        // A deleted queue has gone with what it kept of its links.
+        let Some(queue) = self.addresses.find_queue_mut(at) else { return };
+        let Some(sender) = queue.resuming.senders.links.get_mut(&link) else { return };
+        let until_ms = end(now_ms, sender.keep_s);
+        (sender.producer, sender.until_ms) = (None, Some(until_ms));
+        let closed = closed || sender.tags.is_empty();
+        queue.resuming.note_end(until_ms);
+        if closed {
+            let keys = queue.resuming.senders.forget(link);
+            if let Some(log) = queue.opened.log {
+                keys.iter().for_each(|key| self.storage.journal.erase(log, key));
+            }
+        }
+        self.arm(at);
+    }
+}
+
+fn digest(digests: &super::super::Digests, link: u64, tag: &[u8]) -> u128 {
+    digests.long(&[&link.to_le_bytes(), tag].concat())
+}

@@ -1,0 +1,195 @@
+//! Temporary queues and topics: queues in memory that belong to a connection and end with it
+//! (`docs/contracts.md` 6).
+//!
+//! A temporary queue holds [`TEMPORARY_MESSAGES`] or [`TEMPORARY_BYTES`]. Producers do not wait for
+//! a reader that may be dead: a full queue gives named producers no credit and refuses further
+//! messages. So it is when all queues of its connection, or of its address space, hold more than
+//! their [`Budget`].
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use enmasse_amqp::types::{Error, condition};
+use enmasse_journal::queue::{Full, Limits, Redelivery, Settings};
+
+use super::super::arena::Key;
+use super::super::attachment::Occupant;
+use super::super::treatment::Treatment;
+use super::super::{AddressKey, AttachmentId, Declared, Links, Router};
+use super::super::{OpenQueue, OpenTopic, Queue};
+
+/// Messages that one temporary queue holds.
+pub const TEMPORARY_MESSAGES: u64 = 1000;
+/// Their bytes; a message that is alone may be larger.
+pub const TEMPORARY_BYTES: u64 = 1 << 20;
+/// Bytes in the temporary queues of one connection.
+const CONNECTION_BYTES: u64 = 16 << 20;
+/// Bytes in the temporary queues of one address space, on a node.
+const SPACE_BYTES: u64 = 256 << 20;
+/// The overhead of one message in addition to its body.
+const MESSAGE_BYTES: u64 = 128;
+/// Attempts to deliver a message, after which it is dropped: there is no dead letter.
+const ATTEMPTS: u16 = 10;
+
+/// Keys of temporary and other dynamic nodes. The address of one exists from
+/// [`Router::open_queue`], [`Router::open_topic`] or [`Router::open_direct`] until
+/// [`Router::retire`]: a link that attaches later is refused.
+pub const DYNAMIC_KEYS: std::ops::Range<u32> = 0xC000_0000..u32::MAX;
+
+/// Bytes that the temporary queues of a connection hold, as part of what those of its space hold on
+/// this node.
+#[derive(Debug)]
+pub struct Budget {
+    connection: AtomicU64,
+    space: Arc<AtomicU64>,
+}
+
+impl Budget {
+    /// For a new connection of the space whose bytes `space` counts.
+    #[must_use]
+    pub fn new(space: Arc<AtomicU64>) -> Self {
+        Self { connection: AtomicU64::new(0), space }
+    }
+
+    /// Why there is no room for a message, if so. A single message has room regardless of its size.
+    fn excess(&self, size_bytes: usize) -> Option<Error> {
+        // Relaxed: the numbers carry no other memory with them.
+        let over = |used: &AtomicU64, most: u64| {
+            let used = used.load(Ordering::Relaxed);
+            used > 0 && used + size_bytes as u64 > most
+        };
+        let (whose, most) = if over(&self.connection, CONNECTION_BYTES) {
+            ("connection", CONNECTION_BYTES)
+        } else if over(&self.space, SPACE_BYTES) {
+            ("address space", SPACE_BYTES)
+        } else {
+            return None;
+        };
+        let what = format!(
+            "the temporary queues of its {whose} hold {} MiB, their limit: receive messages, or delete a queue",
+            most >> 20
+        );
+        Some(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what))
+    }
+
+    fn change(&self, before: u64, after: u64) {
+        let change = after.wrapping_sub(before);
+        self.connection.fetch_add(change, Ordering::Relaxed);
+        self.space.fetch_add(change, Ordering::Relaxed);
+    }
+}
+
+/// The state of a temporary queue.
+#[derive(Debug)]
+pub(in crate::core) struct Temporary {
+    budget: Arc<Budget>,
+    /// bytes of its own that the budget has counted
+    charged: u64,
+    /// the room last reported to each named producer
+    notified: u32,
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        self.budget.change(self.charged, 0);
+    }
+}
+
+fn settings(message_bytes: u32) -> Settings {
+    let limits = Limits { messages: TEMPORARY_MESSAGES, bytes: TEMPORARY_BYTES, message_bytes, ..Limits::default() };
+    let redelivery = Redelivery { attempts_max: ATTEMPTS, ..Redelivery::default() };
+    Settings { limits, redelivery, full: Full::Strict, ..Settings::default() }
+}
+
+impl OpenQueue {
+    /// An empty temporary queue for messages of at most `message_bytes`.
+    #[must_use]
+    pub fn temporary(name: Arc<str>, message_bytes: u32, budget: Arc<Budget>) -> Self {
+        let temporary = Temporary { budget, charged: 0, notified: u32::MAX };
+        Self { temporary: Some(Box::new(temporary)), ..Self::new(name, settings(message_bytes), None) }
+    }
+}
+
+impl OpenTopic {
+    /// A temporary topic. Its subscriptions live with their links; each holds as much as a
+    /// temporary queue.
+    #[must_use]
+    pub fn temporary(name: Arc<str>, message_bytes: u32) -> Self {
+        Self::new(name, Settings { full: Full::Block, ..settings(message_bytes) }, false)
+    }
+}
+
+impl Queue {
+    /// Why the budget of a temporary queue has no room for a message, if so.
+    #[inline]
+    pub(in crate::core) fn beyond_budget(&self, size_bytes: usize) -> Option<Error> {
+        self.temporary.as_ref().and_then(|temporary| temporary.budget.excess(size_bytes))
+    }
+
+    pub(in crate::core) fn is_on_disk(&self) -> bool {
+        self.opened.log.is_some()
+    }
+
+    /// Producers that send without its credit are never held: messages without room are refused.
+    pub(in crate::core) fn refuses_when_full(&self) -> bool {
+        self.temporary.is_some()
+    }
+}
+
+impl Router {
+    /// A dynamic node without storage lives here from now on.
+    pub fn open_direct(&mut self, declared: Declared) {
+        self.address(declared);
+    }
+
+    /// Whether an address is that of a dynamic node which has ended. Its links on other shards may
+    /// not know it yet.
+    pub(in crate::core) fn has_ended(&self, key: AddressKey) -> bool {
+        DYNAMIC_KEYS.contains(&key.0) && !self.by_key.contains_key(&key)
+    }
+
+    /// A link comes too late: its messages are released.
+    pub(in crate::core) fn refuse_deleted(
+        &mut self,
+        attachment: AttachmentId,
+        key: AddressKey,
+        links: &mut impl Links,
+    ) {
+        self.attachments.set(attachment, Occupant::Left(key));
+        let what = "the dynamic node was deleted with the link or the connection that created it";
+        links.attached(attachment, Err(Error::new(condition::NOT_FOUND, what)));
+    }
+
+    /// The room of a temporary queue, divided among its named producers, each of which is notified
+    /// of changes.
+    pub(in crate::core) fn share_room(&mut self, at: Key, links: &mut impl Links) {
+        let address = &mut self.addresses[at];
+        let capacity = address.declared.link_capacity;
+        let Treatment::Queue(queue) = &mut address.treatment else { return };
+        let Some(temporary) = queue.temporary.as_mut() else { return };
+        let queue = &queue.opened.messages;
+        let (room, bytes) = (queue.room(0), queue.bytes() + MESSAGE_BYTES * queue.len() as u64);
+        if bytes != temporary.charged {
+            temporary.budget.change(temporary.charged, bytes);
+            temporary.charged = bytes;
+        }
+        let named = address.producers.iter().map(|key| &self.producers[*key]).filter(|producer| !producer.anonymous);
+        let share = match room {
+            0 => 0,
+            room => (room / (named.clone().count() as u64).max(1)).max(1),
+        };
+        let share = u32::try_from(share).unwrap_or(u32::MAX).min(capacity);
+        if share != temporary.notified {
+            temporary.notified = share;
+            named.for_each(|producer| links.room(producer.attachment, share));
+        }
+    }
+
+    /// The room for a named producer of a temporary queue is reported before its credit opens.
+    pub(in crate::core) fn report_room(&mut self, at: Key, attachment: AttachmentId, links: &mut impl Links) {
+        self.share_room(at, links);
+        if let Some(temporary) = self.addresses.find_queue(at).and_then(|queue| queue.temporary.as_ref()) {
+            links.room(attachment, temporary.notified);
+        }
+    }
+}

@@ -1,0 +1,403 @@
+//! Where the bytes of stored messages are: in memory for good, in memory for a while, or on their
+//! way from the disk.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+
+use enmasse_journal::log::{self, Recent};
+use enmasse_journal::queue::RecordLocation;
+
+use super::super::treatment::Treatment;
+use super::super::{Links, Router};
+use super::memory::Memory;
+use super::reads::{Read, Retries};
+
+/// The newest part of the log that a shard keeps in memory, in bytes.
+const RECENT_BYTES: usize = 16 << 20;
+/// Bytes of bodies from the disk, from when they are requested until they are needed no more:
+/// beyond, an address, or a consumer that looks before it takes, has one message read at a time.
+const FETCHED_BYTES: u64 = 16 << 20;
+/// Bytes of idle bodies that are kept for later use: blocks of streams, and messages that were read
+/// for a consumer that has no room any more.
+const IDLE_BYTES: u64 = 16 << 20;
+/// How many these may be.
+const IDLE_BODIES: usize = 16 << 10;
+/// Entries of bodies that are not idle any more, among those that are, that are not worth clearing
+/// away.
+const IDLE_SLACK: usize = 1024;
+
+/// Bodies of one shard.
+#[derive(Debug)]
+pub(in crate::core) struct Bodies {
+    pub(in crate::core) recent: Recent,
+    /// read back from the disk
+    fetched: HashMap<RecordLocation, Fetched, BuildHasherDefault<LocationHasher>>,
+    /// bytes of those, counted from when they are requested
+    fetched_bytes: u64,
+    /// idle bodies, the longest unused first; and some that were used again, under an older number
+    idle: VecDeque<(u64, RecordLocation)>,
+    idle_count: usize,
+    idle_bytes: u64,
+    /// bodies that were ever idle
+    rests: u64,
+    /// to be read
+    wanted: Vec<RecordLocation>,
+    /// reads that failed
+    retries: Retries,
+    memory: Memory,
+}
+
+/// A body from the disk.
+#[derive(Debug, Default)]
+struct Fetched {
+    /// how many have requested it and need it still
+    users: u32,
+    /// its number in the idle list
+    rest: u64,
+    content: Content,
+}
+
+/// The state of a requested body.
+#[derive(Debug, Default)]
+enum Content {
+    /// it is being read
+    #[default]
+    SubscriptionRequest,
+    /// the disk has not answered, and is asked again; `overdue`: for so long that others need not
+    /// wait for it
+    Unreadable {
+        overdue: bool,
+    },
+    /// the disk has lost it
+    Damaged,
+    Body(Vec<u8>),
+}
+
+impl Fetched {
+    fn body(&self) -> Option<&[u8]> {
+        if let Content::Body(body) = &self.content { Some(body) } else { None }
+    }
+}
+
+/// Locations are internal numbers: collisions cannot be provoked.
+#[derive(Debug, Default)]
+struct LocationHasher(u64);
+
+impl Hasher for LocationHasher {
+    #[inline]
+    fn write_u32(&mut self, number: u32) {
+        self.0 = (self.0.rotate_left(5) ^ u64::from(number)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u32(u32::from(*byte)));
+    }
+
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.0 ^ self.0 >> 32
+    }
+}
+
+impl Default for Bodies {
+    fn default() -> Self {
+        Self {
+            recent: Recent::new(RECENT_BYTES),
+            fetched: HashMap::default(),
+            fetched_bytes: 0,
+            idle: VecDeque::new(),
+            idle_count: 0,
+            idle_bytes: 0,
+            rests: 0,
+            wanted: Vec::new(),
+            retries: Retries::default(),
+            memory: Memory::default(),
+        }
+    }
+}
+
+impl Bodies {
+    /// Keeps a body in memory, until it is freed as often as there are `holders`.
+    pub(in crate::core) fn put(&mut self, body: &[u8], holders: u32) -> RecordLocation {
+        self.memory.put(body, holders)
+    }
+
+    /// One of the holders of a body that was put in memory needs it no more.
+    pub(in crate::core) fn free(&mut self, place: RecordLocation) {
+        self.memory.free(place);
+    }
+
+    /// The body of a message, if it is in memory; `on_disk` states whether its location is one in
+    /// the log.
+    #[inline]
+    pub(in crate::core) fn get(&self, place: RecordLocation, on_disk: bool) -> Option<&[u8]> {
+        if !on_disk {
+            return self.memory.get(place);
+        }
+        let recent = self.recent.body(place);
+        recent.or_else(|| self.fetched.get(&place).and_then(Fetched::body))
+    }
+
+    /// Whether the disk has lost a body that was requested.
+    #[cold]
+    pub(in crate::core) fn is_damaged(&self, place: RecordLocation) -> bool {
+        self.fetched.get(&place).is_some_and(|fetched| matches!(fetched.content, Content::Damaged))
+    }
+
+    /// Nothing is to be read of a message: its body is here, or is known to be lost.
+    pub(in crate::core) fn is_known(&self, place: RecordLocation, on_disk: bool) -> bool {
+        self.get(place, on_disk).is_some() || on_disk && self.is_damaged(place)
+    }
+
+    /// The disk has not given a body for so long that messages behind it may pass.
+    pub(in crate::core) fn is_overdue(&self, place: RecordLocation) -> bool {
+        let content = self.fetched.get(&place).map(|fetched| &fetched.content);
+        matches!(content, Some(Content::Unreadable { overdue: true }))
+    }
+
+    /// Requests the body of a message on disk, until [`Bodies::release_body`] or
+    /// [`Bodies::release`] is called as often.
+    pub(in crate::core) fn fetch(&mut self, place: RecordLocation) {
+        let mut new = false;
+        let fetched = self.fetched.entry(place).or_insert_with(|| {
+            new = true;
+            Fetched::default()
+        });
+        fetched.users += 1;
+        if fetched.users > 1 {
+            return;
+        }
+        self.fetched_bytes += u64::from(place.len);
+        if new {
+            match self.retries.pauses(place) {
+                Some(overdue) => fetched.content = Content::Unreadable { overdue },
+                None => self.wanted.push(place),
+            }
+        } else {
+            self.idle_count -= 1;
+            self.idle_bytes -= u64::from(place.len);
+        }
+    }
+
+    /// One user less of that body; the last one leaves it in memory for a while, for the next
+    /// request.
+    pub(in crate::core) fn release(&mut self, place: RecordLocation) {
+        let Some(fetched) = self.fetched.get_mut(&place).filter(|fetched| fetched.users > 0) else { return };
+        fetched.users -= 1;
+        if fetched.users > 0 {
+            return;
+        }
+        self.rests += 1;
+        fetched.rest = self.rests;
+        self.idle.push_back((self.rests, place));
+        self.idle_count += 1;
+        let bytes = u64::from(place.len);
+        self.fetched_bytes -= bytes;
+        self.idle_bytes += bytes;
+        while self.idle_bytes > IDLE_BYTES || self.idle_count > IDLE_BODIES {
+            let Some((rest, oldest)) = self.idle.pop_front() else { return };
+            if self.rests_under(oldest, rest) {
+                self.drop_idle(oldest);
+            }
+        }
+        if self.idle.len() > 2 * self.idle_count + IDLE_SLACK {
+            let mut idle = std::mem::take(&mut self.idle);
+            idle.retain(|(rest, place)| self.rests_under(*place, *rest));
+            self.idle = idle;
+        }
+    }
+
+    /// One less waits for that body, and will again when its consumer has room: if it was the last
+    /// the body stays, unless others that will be requested before it take up all there is for
+    /// them.
+    pub(in crate::core) fn retain_body(&mut self, place: RecordLocation) {
+        if self.idle_bytes + u64::from(place.len) > IDLE_BYTES || self.idle_count >= IDLE_BODIES {
+            self.release_body(place);
+        } else {
+            self.release(place);
+        }
+    }
+
+    fn rests_under(&self, place: RecordLocation, rest: u64) -> bool {
+        self.fetched.get(&place).is_some_and(|fetched| fetched.users == 0 && fetched.rest == rest)
+    }
+
+    fn drop_idle(&mut self, place: RecordLocation) {
+        if self.is_idle(place) {
+            self.fetched.remove(&place);
+            self.idle_count -= 1;
+            self.idle_bytes -= u64::from(place.len);
+        }
+    }
+
+    /// Whether a body in memory is idle.
+    pub(in crate::core) fn is_idle(&self, place: RecordLocation) -> bool {
+        self.fetched.get(&place).is_some_and(|fetched| fetched.users == 0)
+    }
+
+    /// A body that was requested was read, or could not be.
+    pub(in crate::core) fn fetched(&mut self, place: RecordLocation, read: Read) {
+        let content = match read {
+            Read::Body(body) => Content::Body(body),
+            Read::Damaged => Content::Damaged,
+            Read::Unreadable => {
+                let requested = &self.fetched;
+                let overdue = requested.contains_key(&place)
+                    && self.retries.failed(place, |place| requested.contains_key(&place));
+                Content::Unreadable { overdue }
+            }
+        };
+        if !matches!(content, Content::Unreadable { .. }) {
+            self.retries.forget(place);
+        }
+        if let Some(fetched) = self.fetched.get_mut(&place) {
+            fetched.content = content;
+        }
+    }
+
+    /// A body that could not be read is requested again after its pause.
+    pub(in crate::core) fn retry_reads(&mut self) {
+        for place in self.retries.take_due() {
+            if let Some(fetched) = self.fetched.get_mut(&place)
+                && matches!(fetched.content, Content::Unreadable { .. })
+            {
+                fetched.content = Content::SubscriptionRequest;
+                self.wanted.push(place);
+            }
+        }
+    }
+
+    pub(in crate::core) fn set_time(&mut self, now_ms: u64) {
+        self.retries.set_time(now_ms);
+    }
+
+    /// When a read is to be tried again.
+    pub(in crate::core) fn next_retry(&self) -> Option<u64> {
+        self.retries.next_ms()
+    }
+
+    /// Whether a body was requested and neither came nor is lost.
+    pub(in crate::core) fn is_pending(&self, place: RecordLocation) -> bool {
+        let content = self.fetched.get(&place).map(|fetched| &fetched.content);
+        matches!(content, Some(Content::SubscriptionRequest | Content::Unreadable { .. }))
+    }
+
+    /// As much was requested as may be.
+    pub(in crate::core) fn is_full(&self) -> bool {
+        self.fetched_bytes >= FETCHED_BYTES
+    }
+
+    pub(in crate::core) fn fetched_bytes(&self) -> u64 {
+        self.fetched_bytes
+    }
+
+    /// The record at a location was removed from a queue or a stream, which does not request the
+    /// body again.
+    #[inline]
+    pub(in crate::core) fn forget(&mut self, place: RecordLocation) {
+        self.recent.forget(place);
+        self.retries.forget(place);
+        if self.idle_count > 0 {
+            self.drop_idle(place);
+        }
+    }
+
+    /// One less waits for that body.
+    pub(in crate::core) fn release_body(&mut self, place: RecordLocation) {
+        let Some(fetched) = self.fetched.get_mut(&place) else { return };
+        if fetched.users == 1 {
+            self.fetched.remove(&place);
+            self.fetched_bytes -= u64::from(place.len);
+        } else {
+            fetched.users = fetched.users.saturating_sub(1);
+        }
+    }
+}
+
+impl Router {
+    /// Results of the reads of [`Router::take_wanted`]. A damaged message is counted and removed
+    /// when its turn comes; one that cannot be read now is wanted again after a pause.
+    pub fn fetched(&mut self, reads: impl IntoIterator<Item = (log::RecordLocation, Read)>, links: &mut impl Links) {
+        for (place, read) in reads {
+            self.storage.bodies.fetched(place, read);
+        }
+        self.operations_read();
+        self.divert_fetched(links);
+        for key in std::mem::take(&mut self.schedule.awaiting) {
+            let Some(address) = self.addresses.get_mut(key) else { continue };
+            match &mut address.treatment {
+                Treatment::Queue(queue) => queue.awaits = false,
+                Treatment::Stream(stream) => stream.awaits = false,
+                Treatment::Anycast(_) | Treatment::Multicast(_) | Treatment::Topic(_) | Treatment::Closed => {
+                    debug_assert!(false, "it has no bodies");
+                }
+            }
+            self.process(key, links);
+        }
+    }
+
+    /// Locations of messages whose bodies are to be read and passed to [`Router::fetched`].
+    pub fn take_wanted(&mut self) -> Vec<log::RecordLocation> {
+        std::mem::take(&mut self.storage.bodies.wanted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn on_disk(number: u32, len: u32) -> RecordLocation {
+        RecordLocation { segment: 1 + number % 3, offset: number, len }
+    }
+
+    fn fetch(bodies: &mut Bodies, place: RecordLocation) {
+        bodies.fetch(place);
+        if bodies.is_pending(place) {
+            bodies.fetched(place, Read::Body(vec![7; place.len as usize]));
+        }
+    }
+
+    #[test]
+    fn what_was_laid_by_is_not_read_again() {
+        let mut bodies = Bodies::default();
+        let places: Vec<RecordLocation> = (0..3).map(|number| on_disk(number, 1000)).collect();
+        places.iter().for_each(|place| fetch(&mut bodies, *place));
+        assert_eq!(std::mem::take(&mut bodies.wanted).len(), 3);
+        places.iter().for_each(|place| bodies.retain_body(*place));
+        assert_eq!((bodies.fetched_bytes(), bodies.idle_bytes, bodies.idle_count), (0, 3000, 3));
+        fetch(&mut bodies, places[1]);
+        assert!(bodies.wanted.is_empty() && bodies.get(places[1], true).is_some());
+        bodies.release_body(places[1]);
+        assert!(bodies.get(places[1], true).is_none(), "it was needed for good");
+        bodies.forget(places[0]);
+        assert!(bodies.get(places[0], true).is_none() && bodies.get(places[2], true).is_some());
+        assert_eq!((bodies.fetched.len(), bodies.idle_bytes, bodies.idle_count), (1, 1000, 1));
+    }
+
+    #[test]
+    fn bodies_that_are_idle_are_bounded() {
+        let mut bodies = Bodies::default();
+        let big = (IDLE_BYTES / 4) as u32;
+        for number in 0..6 {
+            fetch(&mut bodies, on_disk(number, big));
+            bodies.retain_body(on_disk(number, big));
+        }
+        let kept = |bodies: &Bodies| -> Vec<bool> {
+            (0..6).map(|number| bodies.get(on_disk(number, big), true).is_some()).collect()
+        };
+        assert_eq!(kept(&bodies), [true, true, true, true, false, false], "those asked for first stay");
+        fetch(&mut bodies, on_disk(5, big));
+        bodies.release(on_disk(5, big));
+        assert_eq!(kept(&bodies), [false, true, true, true, false, true], "the longest unused goes");
+        for number in 0..100 * IDLE_SLACK as u32 {
+            fetch(&mut bodies, on_disk(number, 1));
+            bodies.release(on_disk(number, 1));
+            fetch(&mut bodies, on_disk(number, 1));
+            bodies.retain_body(on_disk(number, 1));
+        }
+        assert!(bodies.idle_count <= IDLE_BODIES && bodies.idle_bytes <= IDLE_BYTES);
+        assert!(
+            bodies.idle.len() <= 2 * bodies.idle_count + IDLE_SLACK + 1 && bodies.fetched.len() == bodies.idle_count
+        );
+    }
+}

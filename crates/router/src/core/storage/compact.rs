@@ -1,0 +1,166 @@
+//! Messages that are written again, so that the segment of the log where they lie can go.
+
+use std::collections::HashMap;
+
+use enmasse_journal::log::{Freed, Target, WriteBatch};
+use enmasse_journal::queue::{RecordLocation, Seq, State};
+
+use smallvec::SmallVec;
+
+use super::super::arena::Key;
+use super::super::stream::CopiedBlock;
+use super::super::treatment::Treatment;
+use super::super::{Links, Router};
+
+/// Messages written again in one batch, and their bytes: no more than one commit of the journal, or
+/// one message.
+const SHARE: usize = 256;
+const SHARE_BYTES: u64 = 4 << 20;
+
+/// A message to be copied, as one queue knows it.
+#[derive(Clone, Copy, Debug)]
+struct Planned {
+    /// its queue, as the log knows it
+    log: u32,
+    at: Key,
+    seq: Seq,
+    id: Seq,
+    /// it is scheduled, and gets another `seq` when it comes due
+    renames: bool,
+}
+
+/// Messages by where they lie, with all their queues.
+type Share = HashMap<RecordLocation, SmallVec<[Planned; 1]>>;
+
+/// Copied records: messages of queues, or blocks of streams.
+#[derive(Debug)]
+pub(in crate::core) enum Copied {
+    Messages(Vec<CopiedMessage>),
+    Blocks(Vec<CopiedBlock>),
+}
+
+/// A message that is written again, for one of its queues.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::core) struct CopiedMessage {
+    /// its number among the copies of the batch
+    number: usize,
+    planned: Planned,
+    from: RecordLocation,
+}
+
+impl Router {
+    /// Plans copies of a share of the messages that lie in `segment`, one for all queues that have
+    /// a message. The log's owner repeats the call until nothing is left there.
+    ///
+    /// Between this call and [`Router::moved`] nothing else writes a removal of these messages:
+    /// commits, dead letters and moves are postponed, and removals are held back while the copies
+    /// are with the log. Otherwise a removal could name the old segment alone, and would be given
+    /// up while the copy can still be read.
+    pub fn compact(&mut self, segment: u32) {
+        if self.storage.journal.is_compacting() || self.transactions.postpone_compaction(segment) {
+            return;
+        }
+        let mut share: Share = HashMap::with_capacity(SHARE);
+        let mut bytes = 0;
+        for (key, address) in self.addresses.iter() {
+            let Treatment::Queue(queue) = &address.treatment else { continue };
+            let Some(log) = queue.opened.log else { continue };
+            let messages = &queue.opened.messages;
+            let here = messages.iter(Seq(0)).filter(|item| item.place.segment == segment && item.place.len > 0);
+            // A message on its way to another address is removed by the record that stores it
+            // there.
+            let here = here.filter(|item| item.state != State::Leaving);
+            for item in here {
+                // A full share takes no more messages, and all the queues of those it has.
+                let is_full = share.len() >= SHARE || bytes >= SHARE_BYTES;
+                if !is_full || share.contains_key(&item.place) {
+                    bytes += u64::from(item.place.len);
+                    let renames = item.state == State::Scheduled;
+                    let planned = Planned { log, at: key, seq: item.seq, id: item.id, renames };
+                    share.entry(item.place).or_default().push(planned);
+                } else if queue.subscription.is_none() {
+                    break;
+                }
+            }
+        }
+        if share.is_empty() {
+            let mut batch = self.storage.bodies.recent.spare();
+            let blocks = self.copy_blocks(segment, &mut batch);
+            return match blocks.is_empty() {
+                true => self.storage.bodies.recent.recycle_batch(batch),
+                false => self.storage.journal.copy(batch, Copied::Blocks(blocks)),
+            };
+        }
+        let mut share: Vec<_> = share.into_iter().collect();
+        share.sort_unstable_by_key(|(place, _)| *place);
+        let copied = share.into_iter().flat_map(|(from, planned)| {
+            planned.into_iter().map(move |planned| CopiedMessage { number: 0, planned, from })
+        });
+        let copied = Copied::Messages(copied.collect());
+        self.storage.journal.copy(self.storage.bodies.recent.spare(), copied);
+    }
+
+    /// The batch of the planned copies. Messages removed since they were planned are skipped: their
+    /// removals may be on disk already, and a copy behind a removal would restore the message after
+    /// a crash.
+    pub(in crate::core) fn take_copies(&mut self) -> Option<WriteBatch> {
+        let (mut batch, copied) = self.storage.journal.take_planned()?;
+        let copied = match copied {
+            Copied::Messages(mut messages) => {
+                messages.retain(|copy| self.stays_at(copy));
+                for same in messages.chunk_by_mut(|one, other| one.from == other.from) {
+                    let target =
+                        |copy: &CopiedMessage| Target { queue: copy.planned.log, seq: copy.planned.id.0, head: &[] };
+                    let targets: SmallVec<[_; 1]> = same.iter().map(target).collect();
+                    let number = batch.copy(same[0].from, &targets);
+                    same.iter_mut().for_each(|copy| copy.number = number);
+                }
+                Copied::Messages(messages)
+            }
+            blocks @ Copied::Blocks(_) => blocks,
+        };
+        self.storage.journal.write_copies(copied);
+        Some(batch)
+    }
+
+    /// A queue still has a message where it lay when its copy was planned.
+    fn stays_at(&self, copy: &CopiedMessage) -> bool {
+        let queue = self.addresses.find_queue(copy.planned.at);
+        let item = queue.and_then(|queue| queue.opened.messages.get(copy.planned.seq));
+        item.is_some_and(|item| item.place == copy.from && item.state != State::Leaving)
+    }
+
+    /// The copies are on disk, or were refused if there is no batch. Messages removed in the
+    /// meantime are removed from their new location by the record that removes them from the old
+    /// one.
+    pub(in crate::core) fn moved(&mut self, batch: Option<&WriteBatch>, copied: Copied, links: &mut impl Links) {
+        let mut freed = Freed::default();
+        let copied = match copied {
+            Copied::Messages(messages) => messages,
+            Copied::Blocks(blocks) => {
+                self.blocks_moved(batch, &blocks, &mut freed);
+                Vec::new()
+            }
+        };
+        for CopiedMessage { number, planned, from } in copied {
+            let Some(place) = batch.and_then(|batch| batch.copied(number, planned.log)) else { continue };
+            let queue = self.addresses.find_queue_mut(planned.at);
+            let Some(queue) = queue else {
+                // The record that drops its queue covers both places, and has freed the old one.
+                freed.add(place);
+                continue;
+            };
+            let queue = &mut queue.opened.messages;
+            let renamed = || queue.renamed(planned.id).filter(|_| planned.renames);
+            let seq = if queue.get(planned.seq).is_some() { Some(planned.seq) } else { renamed() };
+            if seq.is_some_and(|seq| queue.moved(seq, place)) {
+                freed.add(from);
+            } else {
+                self.storage.journal.remove_at(planned.log, planned.id.0, place);
+            }
+        }
+        self.storage.journal.end_copies(&freed);
+        self.divert_postponed(links);
+        self.begin_waiting_commits(links);
+    }
+}

@@ -1,0 +1,204 @@
+//! Notices to send once everything logged before is on disk.
+
+use std::collections::VecDeque;
+
+use enmasse_amqp::types::{Error, condition};
+
+use super::super::arena::Key;
+use super::super::{AttachmentId, Links, Router};
+use super::lanes::LaneId;
+
+/// Notices that wait for the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::core) enum Notice {
+    /// the attach of a link that can be resumed is to be answered
+    Attached(AttachmentId),
+    /// the number of held messages that may leave
+    Held { at: Key, up_to: u64 },
+    /// a consumer's outcome is durable: its settlement may be answered
+    Settled { attachment: AttachmentId, token: u64 },
+    /// the removals of an administrator's operation are durable
+    Removed { operation: u32 },
+}
+
+/// Notices of a lane, in the order of the batches that they wait for.
+#[derive(Debug, Default)]
+pub(in crate::core) struct Fences {
+    /// some of the batches that they wait for are not with the log yet
+    open: Vec<Notice>,
+    /// by the number of the last batch that they wait for
+    closed: VecDeque<(u64, Vec<Notice>)>,
+    /// batches that went to the log
+    dispatched: u64,
+    /// batches that returned
+    returned: u64,
+    /// the last batch that was offered again
+    offered_again: u64,
+}
+
+impl Fences {
+    /// `notice` waits for all that the log has been given, or is to be given.
+    pub(in crate::core) fn raise(&mut self, notice: Notice) {
+        if let (Notice::Held { at, up_to }, Some(Notice::Held { at: last, up_to: before })) =
+            (notice, self.open.last_mut())
+            && at == *last
+        {
+            *before = up_to;
+            return;
+        }
+        self.open.push(notice);
+    }
+
+    /// A batch went to the log, or there was none. `again`: it had returned before; `all`: nothing
+    /// is left to pass on.
+    pub(in crate::core) fn dispatched(&mut self, batch: bool, again: bool, all: bool) {
+        self.dispatched += u64::from(batch);
+        if again {
+            self.offered_again = self.dispatched;
+        }
+        if all && !self.open.is_empty() {
+            self.closed.push_back((self.dispatched, std::mem::take(&mut self.open)));
+        }
+    }
+
+    /// A batch returned. `refused`: a batch is to be offered again, and its notices continue to
+    /// wait.
+    fn returned(&mut self, refused: bool) -> Vec<Notice> {
+        self.returned += 1;
+        let waits = refused || self.returned < self.offered_again;
+        let mut due = self.take_due();
+        if waits {
+            due.append(&mut self.open);
+            self.open = due;
+            return Vec::new();
+        }
+        due
+    }
+
+    /// Nothing waits, and nothing is awaited.
+    pub(in crate::core) fn is_empty(&self) -> bool {
+        self.open.is_empty() && self.closed.is_empty() && self.dispatched == self.returned
+    }
+
+    /// Those that wait for nothing that is not back.
+    pub(in crate::core) fn take_due(&mut self) -> Vec<Notice> {
+        let mut due = Vec::new();
+        while self.closed.front().is_some_and(|(last, _)| *last <= self.returned) {
+            due.extend(self.closed.pop_front().into_iter().flat_map(|(_, notices)| notices));
+        }
+        due
+    }
+}
+
+impl Router {
+    /// `notice` waits for all that the log has been given, or is to be given, of the space of an
+    /// address.
+    pub(in crate::core) fn raise_fence(&mut self, at: Key, notice: Notice) {
+        let lane = self.addresses.get(at).map(|address| LaneId::of_space(address.declared.space));
+        self.storage.journal.lanes.at(lane.unwrap_or_default()).fences.raise(notice);
+    }
+
+    /// A batch of a lane is back from the log: sends the notices that waited for it alone.
+    pub(in crate::core) fn release_fences(&mut self, lane: LaneId, stopped: bool, links: &mut impl Links) {
+        let lane = self.storage.journal.lanes.at(lane);
+        let again = lane.offers_again();
+        for notice in lane.fences.returned(again) {
+            if stopped {
+                self.abandon_notices(notice, links);
+            } else {
+                self.send_notice(notice, links);
+            }
+        }
+    }
+
+    /// Notices that wait for nothing are sent in the next turn.
+    pub(in crate::core) fn release_open_fences(&mut self, links: &mut impl Links) {
+        let due = self.storage.journal.lanes.take_due();
+        due.into_iter().for_each(|notice| self.send_notice(notice, links));
+    }
+
+    fn send_notice(&mut self, notice: Notice, links: &mut impl Links) {
+        match notice {
+            Notice::Attached(attachment) => self.answer_resumed(attachment, links),
+            Notice::Held { at, up_to } => self.release_held(at, up_to, links),
+            Notice::Settled { attachment, token } => links.settled(attachment, token),
+            Notice::Removed { operation } => self.operation_removed(operation, None),
+        }
+    }
+
+    /// The log takes nothing any more.
+    fn abandon_notices(&mut self, notice: Notice, links: &mut impl Links) {
+        if let Notice::Removed { operation } = notice {
+            return self.operation_removed(operation, Some("the log has stopped: removed messages may return"));
+        }
+        let error =
+            Error::new(condition::INTERNAL_ERROR, "the log has stopped: the state of the link cannot be stored");
+        if let Notice::Attached(attachment) = notice
+            && (self.attachments.consumer(attachment).is_some() || self.attachments.producer(attachment).is_some())
+        {
+            self.detach(attachment, links);
+            links.attached(attachment, Err(error));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn notice(token: u64) -> Notice {
+        Notice::Settled { attachment: AttachmentId { shard: 0, generation: 0, index: 0 }, token }
+    }
+
+    #[test]
+    fn a_notice_waits_for_the_last_batch_before_it() {
+        let mut fences = Fences::default();
+        fences.dispatched(true, false, false);
+        fences.raise(notice(1));
+        fences.dispatched(true, false, true);
+        fences.raise(notice(2));
+        fences.dispatched(true, false, true);
+        assert_eq!(fences.returned(false), []);
+        assert_eq!(fences.returned(false), [notice(1)]);
+        assert_eq!(fences.returned(false), [notice(2)]);
+        fences.raise(notice(3));
+        fences.dispatched(false, false, true);
+        assert_eq!(fences.take_due(), [notice(3)], "nothing is with the log");
+    }
+
+    #[test]
+    fn what_a_full_disk_did_not_take_is_waited_for() {
+        let mut fences = Fences::default();
+        fences.raise(notice(1));
+        fences.dispatched(true, false, true);
+        assert_eq!(fences.returned(true), [], "the batch must be offered again");
+        fences.dispatched(true, false, false);
+        assert_eq!(fences.returned(true), []);
+        fences.raise(notice(2));
+        fences.dispatched(true, false, false);
+        fences.dispatched(true, true, true);
+        assert_eq!(fences.returned(false), []);
+        assert_eq!(fences.returned(false), [notice(1), notice(2)]);
+    }
+
+    #[test]
+    fn a_batch_that_is_on_its_way_again_is_waited_for() {
+        let mut fences = Fences::default();
+        fences.raise(notice(1));
+        fences.dispatched(true, false, true);
+        fences.dispatched(true, true, true);
+        assert_eq!(fences.returned(false), [], "one that came before it is with the log again");
+        fences.dispatched(false, false, true);
+        assert_eq!(fences.returned(false), [notice(1)]);
+    }
+
+    #[test]
+    fn messages_of_one_address_share_a_notice() {
+        let mut fences = Fences::default();
+        let at = Key::NONE;
+        fences.raise(Notice::Held { at, up_to: 1 });
+        fences.raise(Notice::Held { at, up_to: 2 });
+        fences.dispatched(true, false, true);
+        assert_eq!(fences.returned(false), [Notice::Held { at, up_to: 2 }]);
+    }
+}

@@ -1,0 +1,351 @@
+//! Topics: a message goes into every subscription that wants it, once on disk and once in memory
+//! however many they are.
+//!
+//! A subscription is a queue (`subscription`). Those on disk have the message before its producer
+//! is answered; where all are in memory, or there is none, it is accepted at once. One that refuses
+//! it (`onFull: reject`) refuses it for all.
+
+mod subscription;
+
+use std::sync::Arc;
+
+use enmasse_amqp::selector::Subject;
+use enmasse_amqp::types::{Error, Outcome};
+use enmasse_journal::queue::{Admission, Head, Item, QueueStats, Refusal, Seq, Settings, Stored as Admitted};
+use smallvec::SmallVec;
+
+use super::OpenQueue;
+use super::arena::Key;
+use super::incoming::{Arriving, read, refused};
+use super::storage::{Commit, Completion};
+use super::treatment::Treatment;
+use super::{AddressKey, AddressStats, AttachmentId, Declared, Links, Origin, Router};
+
+pub use subscription::{Subscribing, SubscriptionName};
+pub(super) use subscription::{Subscription, Subscriptions};
+
+/// The state of a topic in addition to that of every address.
+#[derive(Debug)]
+pub struct OpenTopic {
+    /// the name that clients use
+    pub(in crate::core) name: Arc<str>,
+    /// the settings of its undeclared subscriptions
+    pub(in crate::core) settings: Settings,
+    /// those of them that outlive their links are on disk
+    pub(in crate::core) on_disk: bool,
+    /// where their messages go that failed for good
+    pub(in crate::core) dead_letter: Option<AddressKey>,
+    /// the address for their expired messages
+    pub(in crate::core) expiry: Option<AddressKey>,
+    /// those that the log knows
+    known: Vec<OpenQueue>,
+}
+
+impl OpenTopic {
+    /// A topic without subscriptions.
+    #[must_use]
+    pub fn new(name: Arc<str>, settings: Settings, on_disk: bool) -> Self {
+        Self { name, settings, on_disk, dead_letter: None, expiry: None, known: Vec::new() }
+    }
+
+    /// With addresses for messages that may not stay.
+    #[must_use]
+    pub fn with_targets(mut self, dead_letter: Option<AddressKey>, expiry: Option<AddressKey>) -> Self {
+        (self.dead_letter, self.expiry) = (dead_letter, expiry);
+        self
+    }
+
+    /// With subscriptions as the log knows them: [`OpenQueue::subscribed`].
+    #[must_use]
+    pub fn with_known(mut self, known: Vec<OpenQueue>) -> Self {
+        self.known = known;
+        self
+    }
+}
+
+/// The topic's side of an address.
+#[derive(Debug)]
+pub(in crate::core) struct Topic {
+    pub(in crate::core) opened: OpenTopic,
+    /// addresses of its subscriptions
+    pub(in crate::core) subscriptions: Vec<Key>,
+    /// how many of them have no room: producers get no credit
+    pub(in crate::core) blocked: u32,
+    /// how many of them have far too much waiting: producers are not read
+    pub(in crate::core) held: u32,
+    /// the counters of deleted undeclared subscriptions
+    pub(in crate::core) past: QueueStats,
+}
+
+impl Topic {
+    pub(in crate::core) fn is_open(&self) -> bool {
+        self.blocked == 0
+    }
+
+    pub(in crate::core) fn is_held(&self) -> bool {
+        self.held > 0
+    }
+
+    pub(in crate::core) fn has_subscriptions(&self) -> bool {
+        !self.subscriptions.is_empty()
+    }
+
+    pub(in crate::core) fn is_on_disk(&self) -> bool {
+        self.opened.on_disk
+    }
+
+    pub(in crate::core) fn settings(&self) -> &Settings {
+        &self.opened.settings
+    }
+}
+
+/// A message that queues have admitted and do not have yet.
+#[derive(Debug, Default)]
+pub(in crate::core) struct Posted {
+    pub(in crate::core) disk: SmallVec<[(Key, u32, Admitted); 2]>,
+    pub(in crate::core) memory: SmallVec<[(Key, Seq); 2]>,
+    /// how many that are left behind missed it; they have counted it
+    missed: usize,
+}
+
+impl Posted {
+    pub(in crate::core) fn is_empty(&self) -> bool {
+        self.disk.is_empty() && self.memory.is_empty()
+    }
+
+    /// No subscription matched it.
+    pub(in crate::core) fn is_unwanted(&self) -> bool {
+        self.is_empty() && self.missed == 0
+    }
+}
+
+impl Router {
+    /// A topic lives here from now on, or its settings change.
+    pub fn open_topic(&mut self, declared: Declared, mut opened: OpenTopic, links: &mut impl Links) {
+        let at = self.address(declared);
+        let known = std::mem::take(&mut opened.known);
+        if let Some(topic) = self.addresses.find_topic_mut(at) {
+            topic.opened = opened;
+            return self.resettle_subscriptions(at, links);
+        }
+        let topic = Topic { opened, subscriptions: Vec::new(), blocked: 0, held: 0, past: QueueStats::default() };
+        self.addresses[at].treatment = Treatment::Topic(Box::new(topic));
+        let waits = |key: &Key| {
+            let subscription = self.addresses.subscription(*key);
+            subscription.is_some_and(|subscription| subscription.topic == Some(declared.key))
+        };
+        let waiting: Vec<Key> = self.addresses.iter().map(|(key, _)| key).filter(waits).collect();
+        waiting.into_iter().for_each(|subscription| self.join_topic(subscription, links));
+        for opened in known {
+            self.open_subscription(at, opened, links);
+        }
+    }
+
+    /// A whole message of a producer for a topic.
+    pub(in crate::core) fn take_into_topic(
+        &mut self,
+        from: Key,
+        arriving: &Arriving,
+        body: &[u8],
+        links: &mut impl Links,
+    ) {
+        match &self.head_for_topic(from, arriving.message_format, body) {
+            Ok(head) if arriving.transaction.is_some() => self.add_posting(from, arriving, (head, None, body), links),
+            Ok(head) => self.publish(from, arriving, head, body, links),
+            Err(error) => self.refuse(from, arriving, error.clone(), links),
+        }
+    }
+
+    /// The properties of a message that any subscription may need.
+    fn head_for_topic(&self, from: Key, message_format: u32, body: &[u8]) -> Result<Head, Error> {
+        let envelope = &read(message_format, body)?;
+        let producer_name = self.producers[from].producer_name.as_deref();
+        let message_id = envelope.message_id.map(|id| self.storage.digests.long(id));
+        Ok(Head { message_id, ..self.head_of_envelope(envelope, body.len(), producer_name) })
+    }
+
+    /// A message of a producer goes to the subscriptions of its topic.
+    fn publish(&mut self, from: Key, arriving: &Arriving, head: &Head, body: &[u8], links: &mut impl Links) {
+        let (at, settlement) = (self.producers[from].address, arriving.settlement);
+        let audience = self.audience_by_name(from);
+        let posted = self.post(&audience, head, body);
+        self.producers[from].audience = audience;
+        let posted = match posted {
+            Ok(posted) => posted,
+            Err(refusal) => return self.refuse(from, arriving, refused(refusal), links),
+        };
+        self.addresses[at].stats.dropped += u64::from(posted.is_unwanted());
+        let account = self.addresses[at].account;
+        let completion = Completion { producer: from, settlement, address: at, account, bytes: body.len(), from: None };
+        if self.land(posted, body, completion, None, links) {
+            self.take_window(from, body.len(), links);
+        } else {
+            self.answer(settlement, at, &Outcome::Accepted, links);
+            self.taken(from, 1);
+        }
+    }
+
+    /// The subscriptions whose filters match the messages of a producer. To be put back.
+    fn audience_by_name(&mut self, from: Key) -> Vec<Key> {
+        let mut audience = std::mem::take(&mut self.producers[from].audience);
+        let producer = &self.producers[from];
+        let address = &self.addresses[producer.address];
+        if producer.audience_epoch != address.epoch {
+            audience.clear();
+            let (name, origin) = (producer.name.as_deref(), producer.origin.as_deref());
+            let topic = self.addresses.topic(producer.address);
+            audience.extend(topic.subscriptions.iter().filter(|key| self.wants_from(**key, name, origin)));
+            self.producers[from].audience_epoch = address.epoch;
+        }
+        audience
+    }
+
+    /// The addresses that a message for `at`, sent to its very name, goes to: itself, or its
+    /// subscriptions.
+    pub(in crate::core) fn audience_of(&self, at: Key) -> Vec<Key> {
+        self.audience_named(at, self.addresses.find_topic(at).map(|topic| &*topic.opened.name), None)
+    }
+
+    /// As above, of a message that was sent to `name`, and where it came from.
+    pub(in crate::core) fn audience_named(&self, at: Key, name: Option<&str>, origin: Option<&Origin>) -> Vec<Key> {
+        let Some(topic) = self.addresses.find_topic(at) else { return vec![at] };
+        topic.subscriptions.iter().copied().filter(|key| self.wants_from(*key, name, origin)).collect()
+    }
+
+    /// Whether a subscription may want a message.
+    fn wants_from(&self, at: Key, name: Option<&str>, origin: Option<&Origin>) -> bool {
+        self.addresses.subscription(at).is_none_or(|subscription| subscription.wants_from(name, origin))
+    }
+
+    /// Sets the origin of the messages of a producer of a topic, before the first of them.
+    pub fn set_origin(&mut self, attachment: AttachmentId, origin: Origin) {
+        if let Some(from) = self.attachments.producer(attachment) {
+            self.producers[from].origin = Some(Arc::new(origin));
+        }
+    }
+
+    /// Has every queue of `audience` that wants a message admit it: [`Router::land`] has to follow.
+    /// All of them, or, if one refuses it, none.
+    pub(in crate::core) fn post(&mut self, audience: &[Key], head: &Head, body: &[u8]) -> Result<Posted, Refusal> {
+        let now_ms = self.now_ms;
+        // Numbers of producers are for queues and streams.
+        let head = &Head { producer: None, ..*head };
+        let subject = Subject::new(body).delivery_count(u32::from(head.delivery_count)).at(now_ms.cast_signed());
+        let mut missed: SmallVec<[Key; 2]> = SmallVec::new();
+        let mut wanted: SmallVec<[Key; 4]> = SmallVec::new();
+        for key in audience.iter().copied() {
+            let queue = self.addresses.queue(key);
+            let selector = queue.subscription.as_ref().and_then(|subscription| subscription.selector.as_deref());
+            if selector.is_some_and(|selector| !selector.selects(&subject)) {
+                continue;
+            }
+            if queue.is_slow() {
+                missed.push(key);
+                continue;
+            }
+            match queue.opened.messages.refusal(head) {
+                // Its bound of bytes is of our own making: one message may always be in it.
+                Some(Refusal::LargerThanQueue(_)) if queue.is_link_scoped() => {}
+                Some(refusal) => return Err(refusal),
+                None => {}
+            }
+            wanted.push(key);
+        }
+        let mut posted = Posted { missed: missed.len(), ..Posted::default() };
+        missed.into_iter().for_each(|key| self.addresses[key].stats.dropped += 1);
+        for key in wanted {
+            let queue = self.addresses.queue_mut(key);
+            let mut head = *head;
+            if let Some(property) = queue.opened.last_value_key.as_deref() {
+                head.key = self.storage.digests.property(body, property);
+            }
+            let messages = &mut queue.opened.messages;
+            let admitted = match messages.refusal(&head) {
+                // It has a place all the same, as was found above.
+                Some(_) => messages.admit(now_ms, &head),
+                None => match messages.offer(now_ms, &head) {
+                    Admission::Store(admitted) => admitted,
+                    Admission::Duplicate { .. } | Admission::Refuse(_) => continue,
+                },
+            };
+            match queue.opened.log {
+                Some(log) => posted.disk.push((key, log, admitted)),
+                None => posted.memory.push((key, admitted.seq)),
+            }
+        }
+        Ok(posted)
+    }
+
+    /// Puts a message where it was admitted: in memory at once, on disk soon. Whether the log is to
+    /// have it, in one group with the removal of `removed`; then `completion` is done when it has.
+    pub(in crate::core) fn land(
+        &mut self,
+        posted: Posted,
+        body: &[u8],
+        completion: Completion,
+        removed: Option<(u32, &Item)>,
+        links: &mut impl Links,
+    ) -> bool {
+        let Posted { disk, memory, .. } = posted;
+        if !disk.is_empty() {
+            let mut completion = Some(completion);
+            let queues = disk.iter().map(|(at, log, admitted)| {
+                (*log, admitted, Commit::new(*at, admitted.seq, completion.take().unwrap_or(Completion::NONE)))
+            });
+            self.storage.journal.store(queues.collect(), body);
+            self.storage.journal.seal(removed);
+        }
+        if !memory.is_empty() {
+            let place = self.storage.bodies.put(body, memory.len() as u32);
+            for (at, seq) in memory {
+                let before = std::mem::take(&mut self.storage.effects);
+                let effects = &mut self.storage.effects;
+                let queue = self.addresses.queue_mut(at);
+                queue.opened.messages.committed(seq, place, &mut |effect| effects.push(effect));
+                self.do_effects(at, links);
+                self.storage.effects = before;
+                self.mark_dirty(at);
+            }
+        }
+        disk.iter().for_each(|(at, ..)| self.update_room(*at, links));
+        !disk.is_empty()
+    }
+
+    /// The statistics of all addresses, those of subscriptions that are not declared with those of
+    /// their topics.
+    pub(in crate::core) fn sum<T>(
+        &self,
+        of: impl Fn(Key) -> T,
+        mut join: impl FnMut(&mut T, &T),
+    ) -> Vec<(AddressKey, T)> {
+        let declared = self.addresses.iter().filter(|(_, address)| !address.treatment.is_undeclared());
+        let stats = declared.map(|(key, address)| (address.declared.key, self.with_subscriptions(key, &of, &mut join)));
+        stats.collect()
+    }
+
+    /// The statistics of an address, and for a topic those of its undeclared subscriptions.
+    pub(in crate::core) fn with_subscriptions<T>(
+        &self,
+        at: Key,
+        of: impl Fn(Key) -> T,
+        mut join: impl FnMut(&mut T, &T),
+    ) -> T {
+        let mut sum = of(at);
+        let subscriptions = self.addresses.find_topic(at).into_iter().flat_map(|topic| &topic.subscriptions);
+        let mine = subscriptions.filter(|key| self.addresses[**key].treatment.is_undeclared());
+        mine.for_each(|key| join(&mut sum, &of(*key)));
+        sum
+    }
+}
+
+impl AddressStats {
+    /// Adds the statistics of a subscription of the address.
+    pub(in crate::core) fn join(&mut self, other: &Self) {
+        self.consumers += other.consumers;
+        self.waiting += other.waiting;
+        self.delivered += other.delivered;
+        self.bytes += other.bytes;
+        self.dropped += other.dropped;
+        self.damaged += other.damaged;
+    }
+}

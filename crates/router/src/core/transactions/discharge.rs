@@ -1,0 +1,507 @@
+//! The discharge of a transaction (4.4): it takes effect as a whole, or not at all.
+//!
+//! At a commit every message is offered to its queue. If all queues accept, messages and removals
+//! go to the log as one group, and once that is on disk all of it takes effect in one call: no
+//! intermediate state is visible. Until then everything is as before, and it stays so if the log
+//! does not take the group.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use enmasse_amqp::types::{Error, Outcome, condition};
+use enmasse_journal::log::{Freed, Refused, Removal};
+use enmasse_journal::queue::{Admission, RecordLocation, Seq};
+
+use super::super::arena::Key;
+use super::super::incoming::{address_deleted, refused};
+use super::super::message::SettlementTarget;
+use super::super::outcome::Retiring;
+use super::super::storage::LaneId;
+use super::super::storage::{Commit, Completion, Queues, not_stored};
+use super::super::stream::{MemoryBlock, PartitionIdentity};
+use super::super::topic::Posted;
+use super::super::treatment::Treatment;
+use super::super::{AddressKey, Links, Router, TransactionId};
+use super::{Posting, Retirement, Transaction, rolled_back, unknown};
+
+/// Copies of messages on disk that one commit makes at most, one a queue or subscription: it is one
+/// group of the log.
+const COPIES: usize = 1_000_000;
+
+/// A commit on its way.
+#[derive(Debug, Default)]
+pub(in crate::core) struct Committing {
+    /// messages for in-memory queues, available when the log has written the rest
+    in_memory: Vec<(Key, Seq, RecordLocation)>,
+    /// addresses of messages that the log has nothing to do with
+    apart: Vec<Key>,
+    /// blocks of streams in memory
+    blocks: Vec<MemoryBlock>,
+}
+
+/// Messages, and their bytes, that leave queues with a commit.
+type Leaving = BTreeMap<Key, (u64, u64)>;
+
+/// A message that its queues take.
+struct Offered<'a> {
+    posting: &'a Posting,
+    at: Key,
+    posted: Posted,
+    /// where it goes in a stream, unless that has it
+    place: Option<PartitionIdentity>,
+}
+
+impl Offered<'_> {
+    /// The queues on disk it is for; for one of them it is counted.
+    fn on_disk(&self) -> Option<Queues<'_>> {
+        let counted = Completion { settlement: SettlementTarget::Posted, address: self.at, ..Completion::NONE };
+        let completions = std::iter::once(counted).chain(std::iter::repeat(Completion::NONE));
+        let queues = self.posted.disk.iter().zip(completions);
+        let queues = queues
+            .map(|((at, log, admitted), completion)| (*log, admitted, Commit::new(*at, admitted.seq, completion)));
+        (!self.posted.disk.is_empty()).then(|| queues.collect())
+    }
+}
+
+impl Router {
+    /// The client commits a transaction, or with `fail` rolls it back; [`Links::discharged`]
+    /// answers.
+    pub fn discharge(&mut self, id: TransactionId, fail: bool, links: &mut impl Links) {
+        let Some(transaction) = self.transactions.open.get_mut(&id) else {
+            return links.discharged(id, if fail { Ok(()) } else { Err(unknown()) });
+        };
+        if transaction.prepares && transaction.committing.is_some() {
+            return self.end_prepared(id, fail, links);
+        }
+        if fail {
+            self.roll_back(id, links);
+            return links.discharged(id, Ok(()));
+        }
+        self.await_commit(id, links);
+    }
+
+    /// Admits the messages of a transaction, as a commit does, without ending it: another part of
+    /// the transaction has to be on disk first. [`Links::discharged`] answers: after a success,
+    /// [`Router::discharge`] cannot fail. A part that has something for the journal cannot be
+    /// prepared.
+    pub fn prepare(&mut self, id: TransactionId, links: &mut impl Links) {
+        let Some(transaction) = self.transactions.open.get(&id) else {
+            return links.discharged(id, Err(unknown()));
+        };
+        if self.needs_journal(transaction) {
+            self.roll_back(id, links);
+            let what = "the stored addresses of a transaction live on one worker";
+            return links.discharged(id, Err(Error::new(condition::NOT_IMPLEMENTED, what)));
+        }
+        if let Some(transaction) = self.transactions.open.get_mut(&id) {
+            transaction.prepares = true;
+        }
+        self.await_commit(id, links);
+    }
+
+    fn needs_journal(&self, transaction: &Transaction) -> bool {
+        let posted = transaction.postings.iter().filter_map(|posting| self.by_key.get(&posting.address).copied());
+        let pending = |it: &Retirement| self.pending.get(Key::unpack(it.token)).map(|pending| pending.address);
+        let mut addresses = posted.chain(transaction.retirements.iter().filter_map(pending));
+        addresses.any(|at| self.addresses.get(at).is_some_and(|address| address.treatment.is_on_disk()))
+    }
+
+    fn await_commit(&mut self, id: TransactionId, links: &mut impl Links) {
+        let Some(transaction) = self.transactions.open.get_mut(&id) else { return };
+        transaction.committing = Some(Committing::default());
+        let lane = self.lane_of_commit(id);
+        if !self.may_begin(id) || self.transactions.waiting.has(lane) {
+            self.transactions.waiting.push(lane, id);
+        } else {
+            self.begin_commit(id, links);
+        }
+    }
+
+    /// A commit waits while messages are being copied, and while blocks of its partitions are in
+    /// flight: later messages get their offsets when those are stored.
+    fn may_begin(&self, id: TransactionId) -> bool {
+        let partitions = self.transactions.open.get(&id).into_iter().flat_map(|transaction| &transaction.partitions);
+        let is_busy = |(key, number): &(AddressKey, u32)| {
+            let stream = self.by_key.get(key).and_then(|at| self.addresses.find_stream(*at));
+            stream.is_some_and(|stream| stream.is_under_way(*number))
+        };
+        let busy = partitions.into_iter().any(is_busy);
+        !(busy || self.storage.journal.is_compacting() || self.transactions.compaction.is_some())
+    }
+
+    /// Partitions that have messages of commits which wait to begin: what gathers there goes to the
+    /// log with these.
+    pub(in crate::core) fn awaited_partitions(&self) -> BTreeSet<(AddressKey, u32)> {
+        let waiting = self.transactions.waiting.iter().filter_map(|id| self.transactions.open.get(id));
+        waiting.flat_map(|transaction| &transaction.partitions).copied().collect()
+    }
+
+    /// The lane of the address space of a transaction.
+    fn lane_of_commit(&self, id: TransactionId) -> LaneId {
+        let Some(transaction) = self.transactions.open.get(&id) else { return LaneId::default() };
+        let posted = transaction.postings.iter().filter_map(|posting| self.by_key.get(&posting.address).copied());
+        let retired = |it: &Retirement| self.pending.get(Key::unpack(it.token)).map(|pending| pending.address);
+        let mut addresses = posted.chain(transaction.retirements.iter().filter_map(retired));
+        let address = addresses.find_map(|at| self.addresses.get(at));
+        address.map_or_else(LaneId::default, |address| LaneId::of_space(address.declared.space))
+    }
+
+    /// Commits that have waited begin as far as they may, in their order within each space.
+    pub(in crate::core) fn begin_waiting_commits(&mut self, links: &mut impl Links) {
+        while let Some(id) = self.next_waiting_commit() {
+            self.begin_commit(id, links);
+        }
+    }
+
+    fn next_waiting_commit(&mut self) -> Option<TransactionId> {
+        let (lane, id) = self.transactions.waiting.firsts().find(|(_, id)| self.may_begin(*id))?;
+        self.transactions.waiting.pop(lane);
+        Some(id)
+    }
+
+    fn begin_commit(&mut self, id: TransactionId, links: &mut impl Links) {
+        let Some(transaction) = self.transactions.open.get_mut(&id) else { return };
+        let postings = std::mem::take(&mut transaction.postings);
+        let offered = match transaction.refusal.clone() {
+            Some(refusal) => Err(refusal),
+            None => self.offer_all(&postings, &self.leaving_with(id)),
+        };
+        let offered = match offered {
+            Ok(offered) => offered,
+            Err(reason) => {
+                self.roll_back(id, links);
+                return links.discharged(id, Err(rolled_back(&reason)));
+            }
+        };
+        let apart = |offered: &&Offered<'_>| offered.posted.disk.is_empty() && offered.place.is_none();
+        let apart = offered.iter().filter(apart).map(|offered| offered.at).collect();
+        let mut partitions = BTreeSet::new();
+        for Offered { posting, at, place, .. } in &offered {
+            let Some((number, _)) = posting.place else { continue };
+            partitions.insert((*at, number));
+            if let Some(place) = place {
+                self.gather_posted(*at, *place, posting.name.as_deref(), &posting.body);
+            }
+        }
+        let mut in_memory = Vec::new();
+        for Offered { posting, posted, .. } in offered.iter().filter(|offered| !offered.posted.memory.is_empty()) {
+            let place = self.storage.bodies.put(&posting.body, posted.memory.len() as u32);
+            in_memory.extend(posted.memory.iter().map(|(key, seq)| (*key, *seq, place)));
+        }
+        let mut removals = self.removals_of(id);
+        self.transactions.committing += 1;
+        let mut on_disk = offered.iter().filter_map(|it| Some((it.on_disk()?, &*it.posting.body))).peekable();
+        let first = on_disk.peek().and_then(|(queues, _)| Some(queues.first()?.0));
+        let first = first.or_else(|| self.gathered_for_log(&partitions));
+        if let Some(log) = first {
+            self.storage.journal.begin_transaction(log, postings.iter().map(|posting| posting.body.len()).sum());
+            on_disk.for_each(|(queues, body)| self.storage.journal.post(queues, body));
+        }
+        let grows = first.is_some();
+        let blocks = self.write_posted(&partitions);
+        if let Some(transaction) = self.transactions.open.get_mut(&id) {
+            transaction.committing = Some(Committing { in_memory, apart, blocks });
+        }
+        match (grows, removals.is_empty()) {
+            _ if self.transactions.open.get(&id).is_some_and(|transaction| transaction.prepares) => {
+                debug_assert!(!grows && removals.is_empty(), "a part with work for the journal was prepared");
+                links.discharged(id, Ok(()));
+            }
+            (true, _) => self.storage.journal.end_transaction(id, &mut removals),
+            (false, false) => self.storage.journal.retire(id, &mut removals),
+            (false, true) => self.end_commit(id, &Ok(()), links),
+        }
+    }
+
+    /// The number in the log of a partition that has gathered something for it.
+    fn gathered_for_log(&self, partitions: &BTreeSet<(Key, u32)>) -> Option<u32> {
+        let gathered = |(at, number): &(Key, u32)| {
+            let stream = self.addresses.find_stream(*at);
+            stream.and_then(|stream| stream.gathered_for_log(*number))
+        };
+        partitions.iter().find_map(gathered)
+    }
+
+    /// Offers messages to their queues: all of them, or none.
+    fn offer_all<'a>(&mut self, postings: &'a [Posting], leaving: &Leaving) -> Result<Vec<Offered<'a>>, Error> {
+        let mut offered: Vec<Offered<'a>> = Vec::with_capacity(postings.len());
+        let (mut copies, mut firsts) = (0, BTreeMap::new());
+        for posting in postings {
+            let refusal = match self.offer_one(posting, &mut firsts) {
+                Ok(one) => {
+                    copies += one.posted.disk.len();
+                    let overfull = self.overfull(&one.posted, leaving);
+                    offered.push(one);
+                    if copies <= COPIES && overfull.is_none() {
+                        continue;
+                    }
+                    let too_many = || format!("its messages make more than {COPIES} copies: commit more often");
+                    Error::new(condition::RESOURCE_LIMIT_EXCEEDED, overfull.unwrap_or_else(too_many))
+                }
+                Err(refusal) => refusal,
+            };
+            for Offered { posted, .. } in offered.iter().rev() {
+                let on_disk = posted.disk.iter().map(|(at, _, admitted)| (*at, admitted.seq));
+                on_disk.chain(posted.memory.iter().copied()).for_each(|(at, seq)| self.withdraw(at, seq));
+            }
+            return Err(refusal);
+        }
+        Ok(offered)
+    }
+
+    /// `firsts`: of each queue the number from which on all its messages are of this transaction.
+    fn offer_one<'a>(&mut self, posting: &'a Posting, firsts: &mut BTreeMap<Key, Seq>) -> Result<Offered<'a>, Error> {
+        let at = self.by_key.get(&posting.address).copied();
+        let at = at.ok_or_else(address_deleted)?;
+        match (&self.addresses[at].treatment, posting.place) {
+            (Treatment::Stream(_), Some(place)) => {
+                let place = self.offer_to_stream(at, place)?.then_some(place);
+                Ok(Offered { posting, at, posted: Posted::default(), place })
+            }
+            (Treatment::Topic(_), None) => {
+                let audience = self.audience_named(at, posting.name.as_deref(), posting.origin.as_deref());
+                let posted = self.post(&audience, &posting.head, &posting.body).map_err(refused)?;
+                self.addresses[at].stats.dropped += u64::from(posted.is_unwanted());
+                Ok(Offered { posting, at, posted, place: None })
+            }
+            (Treatment::Queue(_), None) => {
+                let posted = self.offer_to_queue(at, posting, firsts)?;
+                Ok(Offered { posting, at, posted, place: None })
+            }
+            // The address of that key was deleted, and opened again as something else.
+            _ => Err(address_deleted()),
+        }
+    }
+
+    fn offer_to_queue(&mut self, at: Key, posting: &Posting, firsts: &mut BTreeMap<Key, Seq>) -> Result<Posted, Error> {
+        let now_ms = self.now_ms;
+        let mut posted = Posted::default();
+        let queue = self.addresses.queue_mut(at);
+        if let Some(error) = queue.beyond_budget(posting.body.len()) {
+            return Err(error);
+        }
+        let first = *firsts.entry(at).or_insert_with(|| queue.opened.messages.next_seq());
+        match (queue.opened.messages.offer(now_ms, &posting.head), queue.opened.log) {
+            (Admission::Store(admitted), Some(log)) => posted.disk.push((at, log, admitted)),
+            (Admission::Store(admitted), None) => posted.memory.push((at, admitted.seq)),
+            // Its original may still be refused: a message accepted before could be lost.
+            (Admission::Duplicate { of: Some(original) }, _) if original < first => {
+                let what = "a message repeats one that is being stored: send both again";
+                return Err(Error::new(condition::RESOURCE_LOCKED, what));
+            }
+            (Admission::Duplicate { .. }, _) => {}
+            (Admission::Refuse(refusal), _) => return Err(refused(refusal)),
+        }
+        Ok(posted)
+    }
+
+    /// What a commit takes out of queues: it makes room for what the commit puts there.
+    fn leaving_with(&self, id: TransactionId) -> Leaving {
+        let mut leaving = Leaving::new();
+        let Some(transaction) = self.transactions.open.get(&id) else { return leaving };
+        for retirement in transaction.retirements.iter().filter(|one| *one.outcome == Outcome::Accepted) {
+            let Some(pending) = self.pending.get(Key::unpack(retirement.token)) else { continue };
+            let SettlementTarget::Queue(seq) = pending.settlement else { continue };
+            if let Some(item) = self.addresses.queue(pending.address).opened.messages.get(seq) {
+                let (messages, bytes) = leaving.entry(pending.address).or_default();
+                *messages += 1;
+                *bytes += u64::from(item.size_bytes);
+            }
+        }
+        leaving
+    }
+
+    /// Credit keeps producers from sending more than a queue has room for, but what is held until a
+    /// commit was sent before: why it cannot be stored, if a queue has more then than it may.
+    /// Subscriptions that live with their links delay a commit for a short time only, and miss
+    /// messages for which they have no room.
+    fn overfull(&self, posted: &Posted, leaving: &Leaving) -> Option<String> {
+        let on_disk = posted.disk.iter().map(|(at, ..)| *at);
+        let queues = on_disk.chain(posted.memory.iter().map(|(at, _)| *at));
+        let mut queues = queues.map(|at| (at, self.addresses.queue(at)));
+        let (_, full) = queues.find(|(at, queue)| {
+            let leaving = leaving.get(at).copied().unwrap_or_default();
+            !queue.is_link_scoped() && queue.opened.messages.is_overfull(leaving)
+        })?;
+        let (name, limits) = (&full.opened.name, &full.opened.messages.settings().limits);
+        let bound = match limits.messages {
+            u64::MAX => format!("{} bytes", limits.bytes),
+            messages => format!("{messages} messages"),
+        };
+        Some(format!("\"{name}\" has no room for all of it, and at most {bound}: commit less at once, or later"))
+    }
+
+    /// A message that was offered will not be stored.
+    fn withdraw(&mut self, at: Key, seq: Seq) {
+        if let Some(queue) = self.addresses.find_queue_mut(at) {
+            queue.opened.messages.withdraw(seq);
+        }
+    }
+
+    /// The state that the log forgets with a transaction: of messages accepted from queues on disk.
+    /// Other outcomes follow when the transaction is on disk: after a loss the message is delivered
+    /// again.
+    fn removals_of(&mut self, id: TransactionId) -> Vec<Removal> {
+        let mut removals: BTreeMap<u32, Removal> = BTreeMap::new();
+        let Some(transaction) = self.transactions.open.get_mut(&id) else { return Vec::new() };
+        let accepted = |retirement: &&mut Retirement| *retirement.outcome == Outcome::Accepted;
+        for retirement in transaction.retirements.iter_mut().filter(accepted) {
+            let Some(pending) = self.pending.get(Key::unpack(retirement.token)) else { continue };
+            let SettlementTarget::Queue(seq) = pending.settlement else { continue };
+            let queue = self.addresses.queue(pending.address);
+            if let (Some(log), Some(item)) = (queue.opened.log, queue.opened.messages.get(seq)) {
+                removals.entry(log).or_insert_with(|| Removal::new(log)).add(item.id.0, item.place);
+                retirement.logged = Some(item.place);
+            }
+        }
+        removals.into_values().collect()
+    }
+
+    /// Messages of an address whose removals were logged with transactions.
+    pub(in crate::core) fn retired_in(&self, at: Key) -> HashSet<Seq> {
+        let logged = self.transactions.open.values().flat_map(|transaction| &transaction.retirements);
+        let pending = logged.filter(|it| it.logged.is_some()).filter_map(|it| self.pending.get(Key::unpack(it.token)));
+        let here = pending.filter(|pending| pending.address == at);
+        here.filter_map(|pending| if let SettlementTarget::Queue(seq) = pending.settlement { Some(seq) } else { None })
+            .collect()
+    }
+
+    /// The log has a transaction, needs none of it, or has refused it.
+    pub(in crate::core) fn end_commit(
+        &mut self,
+        id: TransactionId,
+        result: &Result<(), Refused>,
+        links: &mut impl Links,
+    ) {
+        let Some(transaction) = self.remove_transaction(id) else { return };
+        let Committing { in_memory, apart, blocks } = transaction.committing.unwrap_or_default();
+        match result {
+            Ok(()) => {
+                for at in apart {
+                    if let Some(address) = self.addresses.get_mut(at) {
+                        address.stats.accepted += 1;
+                    }
+                }
+                for (at, seq, place) in in_memory {
+                    self.end_posting(at, seq, place, links);
+                }
+                self.keep_blocks(blocks, links);
+                for retirement in &transaction.retirements {
+                    self.end_retirement(retirement, links);
+                }
+                links.discharged(id, Ok(()));
+            }
+            Err(refused) => {
+                self.withdraw_from_memory(in_memory, &not_stored("the message", refused), links);
+                self.refuse_blocks(blocks, refused, links);
+                self.free_deleted(&transaction.retirements);
+                self.return_retirements(&transaction.retirements, links);
+                links.discharged(id, Err(rolled_back(&not_stored("what it holds", refused))));
+            }
+        }
+        self.commit_ended(links);
+    }
+
+    /// The other part of a transaction is on disk, or all of it is rolled back.
+    fn end_prepared(&mut self, id: TransactionId, fail: bool, links: &mut impl Links) {
+        if !fail {
+            return self.end_commit(id, &Ok(()), links);
+        }
+        let Some(transaction) = self.remove_transaction(id) else { return };
+        let Committing { in_memory, .. } = transaction.committing.unwrap_or_default();
+        let what = "the transaction of the message that it repeats was rolled back: send it again";
+        self.withdraw_from_memory(in_memory, &Error::new(condition::RESOURCE_LOCKED, what), links);
+        self.return_retirements(&transaction.retirements, links);
+        links.discharged(id, Ok(()));
+        self.commit_ended(links);
+    }
+
+    /// Messages that in-memory queues have admitted stay unavailable; duplicates of them are
+    /// refused.
+    fn withdraw_from_memory(
+        &mut self,
+        in_memory: Vec<(Key, Seq, RecordLocation)>,
+        why: &Error,
+        links: &mut impl Links,
+    ) {
+        let rejected = Outcome::Rejected(Some(Box::new(why.clone())));
+        for (at, seq, place) in in_memory.into_iter().rev() {
+            self.withdraw(at, seq);
+            self.storage.bodies.free(place);
+            self.answer_pending_duplicates(at, seq, &rejected, links);
+        }
+    }
+
+    /// Compaction that waited for commits may continue.
+    fn commit_ended(&mut self, links: &mut impl Links) {
+        self.transactions.committing -= 1;
+        if self.transactions.committing == 0
+            && let Some(segment) = self.transactions.compaction.take()
+        {
+            self.compact(segment);
+            self.begin_waiting_commits(links);
+        }
+    }
+
+    /// The log has refused removals: the messages whose address was deleted in the meantime are
+    /// removed now.
+    fn free_deleted(&mut self, retirements: &[Retirement]) {
+        let deleted = retirements.iter().filter(|it| self.pending.get(Key::unpack(it.token)).is_none());
+        let mut freed = Freed::default();
+        deleted.filter_map(|retirement| retirement.logged).for_each(|place| freed.add(place));
+        self.storage.journal.free_misplaced(&freed);
+    }
+
+    /// A message of an in-memory queue becomes available.
+    fn end_posting(&mut self, at: Key, seq: Seq, place: RecordLocation, links: &mut impl Links) {
+        let Some(queue) = self.addresses.find_queue_mut(at) else {
+            // The queue was deleted in the meantime.
+            return self.storage.bodies.free(place);
+        };
+        let effects = &mut self.storage.effects;
+        queue.opened.messages.committed(seq, place, &mut |effect| effects.push(effect));
+        self.answer_pending_duplicates(at, seq, &Outcome::Accepted, links);
+        self.do_effects(at, links);
+        self.mark_dirty(at);
+    }
+
+    /// The outcome of a delivery takes effect.
+    fn end_retirement(&mut self, retirement: &Retirement, links: &mut impl Links) {
+        let Some(pending) = self.pending.get_mut(Key::unpack(retirement.token)) else { return };
+        if std::mem::replace(&mut pending.retiring, Retiring::No) == Retiring::No {
+            return;
+        }
+        if retirement.logged.is_none() {
+            return self.outcome(retirement.token, &retirement.outcome, links);
+        }
+        let Some(pending) = self.close_token(retirement.token) else { return };
+        let at = pending.address;
+        let SettlementTarget::Queue(seq) = pending.settlement else { return };
+        self.addresses.queue_mut(at).settle_logged(seq, &mut self.storage);
+        self.mark_dirty(at);
+    }
+
+    /// Nothing of a transaction happens.
+    pub(in crate::core) fn roll_back(&mut self, id: TransactionId, links: &mut impl Links) {
+        if let Some(transaction) = self.remove_transaction(id) {
+            self.return_retirements(&transaction.retirements, links);
+        }
+    }
+
+    /// Deliveries are held by their consumers as before; settled ones are returned.
+    fn return_retirements(&mut self, retirements: &[Retirement], links: &mut impl Links) {
+        for Retirement { token, .. } in retirements {
+            let Some(pending) = self.pending.get_mut(Key::unpack(*token)) else { continue };
+            let (at, settlement) = (pending.address, pending.settlement);
+            match std::mem::replace(&mut pending.retiring, Retiring::No) {
+                Retiring::No => {}
+                Retiring::LetGo(verdict) => self.outcome(*token, &verdict.outcome(), links),
+                Retiring::Held => {
+                    let queue = self.addresses.find_queue_mut(at);
+                    if let (SettlementTarget::Queue(seq), Some(queue)) = (settlement, queue) {
+                        queue.opened.messages.unretire(seq);
+                    }
+                }
+            }
+        }
+    }
+}
