@@ -97,7 +97,7 @@ layers: $(STAMPS)/dev ## who may import whom
 	PYTHONPATH=python $(BIN)/lint-imports --no-cache
 
 tidy: $(STAMPS)/dev ## house rules: sizes, names, examples, documents
-	$(BIN)/pytest -q tests/test_tidy.py tests/test_retired_words.py tests/test_docs.py
+	$(BIN)/pytest -q tests/test_tidy.py tests/test_retired_words.py tests/test_docs.py tests/test_rust_modules.py
 
 check-all: setup-interop format lint types layers tidy ## check, all foreign clients, and longer fuzz and simulation
 	BOLERO_RANDOM_TEST_TIME_MS=60000 ENMASSE_SIM_RUNS=5000 ENMASSE_CRASH_RUNS=5000 \
