@@ -7,7 +7,7 @@ use crate::wire;
 
 /// Bytes taken from a socket at once; a larger frame makes its connection's buffer grow.
 const READ_SIZE: usize = 256 * 1024;
-/// Largest frame, as the open says.
+/// Largest frame, as announced in the open.
 pub(crate) const FRAME_SIZE_MAX: usize = 1 << 20;
 /// Deliveries to a consumer that may be unsettled at once; a power of two.
 pub(crate) const UNSETTLED_MAX: usize = 1 << 16;
@@ -50,7 +50,7 @@ impl Consumer {
 
     #[inline]
     pub(crate) fn credit(&self) -> u32 {
-        // below zero when it took credit back: none
+        // below zero after the consumer has reduced its credit: counts as none
         (self.limit.wrapping_sub(self.sent) as i32).max(0) as u32
     }
 }
@@ -59,9 +59,9 @@ impl Consumer {
 pub(crate) enum Input {
     /// a protocol header; true: SASL
     Header(bool),
-    /// frame type, and where its body lies in the buffer
+    /// frame type, and the position of its body in the buffer
     Frame { sasl: bool, start: usize, end: usize },
-    /// not AMQP, or past the largest frame
+    /// not AMQP, or above the largest frame size
     Broken,
 }
 
@@ -69,9 +69,9 @@ pub(crate) struct Connection {
     pub(crate) stream: TcpStream,
     pub(crate) link: Link,
     pub(crate) output: Vec<u8>,
-    /// in the list of those with something to write
+    /// in the list of connections with pending output
     pub(crate) dirty: bool,
-    /// whether the poller watches for room to write
+    /// whether the poller watches for writability
     pub(crate) blocked: bool,
     pub(crate) header_expected: bool,
     /// session: the peer's next transfer number
@@ -115,8 +115,8 @@ impl Connection {
         }
     }
 
-    /// The buffer, to be returned with `restore`: frames borrow from it while other connections are
-    /// written to.
+    /// Takes the buffer, to be returned with `restore`: frames borrow from it while output of other
+    /// connections is written.
     pub(crate) fn take_input(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.input)
     }
@@ -146,7 +146,7 @@ impl Connection {
         Some(Input::Frame { sasl: rest[5] == 1, start: start + body, end: start + size })
     }
 
-    /// Takes the buffer back, with a partial frame moved to its front and room for the rest of it.
+    /// Returns the buffer, with a partial frame moved to its front and room for the rest of it.
     pub(crate) fn restore(&mut self, mut input: Vec<u8>) {
         input.copy_within(self.parsed..self.filled, 0);
         self.filled -= self.parsed;
@@ -166,7 +166,7 @@ impl Connection {
             match self.stream.write(&self.output[self.written..]) {
                 Ok(count) => self.written += count,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    // moved only when that is cheap beside what was written
+                    // moved only if that is cheap compared with the bytes written
                     if self.written >= self.output.len() / 2 {
                         self.output.drain(..self.written);
                         self.written = 0;

@@ -1,4 +1,4 @@
-//! The forwarder: one thread, one readiness loop, anycast addresses made as they are named.
+//! The forwarder: one thread, one readiness loop, anycast addresses created on first use.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -15,7 +15,7 @@ use crate::wire::{self, List, code};
 
 /// Ready sockets taken in one turn.
 const EVENTS_MAX: usize = 256;
-/// Frames of a producer after which its session window is renewed; it was given 2^31 - 1.
+/// Frames of a producer after which its session window is renewed; the initial window is 2^31 - 1.
 const WINDOW_RENEWAL: u32 = 1 << 20;
 const LISTENER: u64 = u64::MAX;
 
@@ -28,28 +28,28 @@ struct Address {
     turn: usize,
 }
 
-/// The forwarder: one listening socket and all that it has brought.
+/// The forwarder: one listening socket and its connections.
 pub struct Forwarder {
     poll: OwnedFd,
     listener: TcpListener,
     connections: Slab<Connection>,
     addresses: Vec<Address>,
     names: HashMap<String, usize>,
-    /// connections with something to write at the end of the turn
+    /// connections with pending output at the end of the turn
     dirty: Vec<usize>,
-    /// credit of every producer, if nothing is forwarded
+    /// credit of every producer in sink mode, where nothing is forwarded
     sink: Option<u32>,
 }
 
-/// A connection has to be closed: its peer has gone, or uses an unsupported feature.
-struct Cut;
+/// A connection must be closed: its peer has disconnected, or uses an unsupported feature.
+struct Disconnect;
 
 impl Forwarder {
     /// Listens on loopback; port 0 is a free one. With `sink`, producers get that much credit and
     /// are settled at once.
     ///
     /// # Errors
-    /// If the port is taken, or the poller cannot be made.
+    /// If the port is in use, or the poller cannot be created.
     pub fn bind(port: u16, sink: Option<u32>) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
         listener.set_nonblocking(true)?;
@@ -66,10 +66,10 @@ impl Forwarder {
         })
     }
 
-    /// Where it listens.
+    /// The address of the listener.
     ///
     /// # Errors
-    /// As the socket has it.
+    /// The error of the socket.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
@@ -112,17 +112,17 @@ impl Forwarder {
 
     fn ready(&mut self, key: usize, flags: EventFlags) {
         if flags.contains(EventFlags::OUT) {
-            self.soil(key);
+            self.mark_dirty(key);
         }
         if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) && self.read(key).is_err() {
-            self.cut(key);
+            self.disconnect(key);
         }
     }
 
-    fn read(&mut self, key: usize) -> Result<(), Cut> {
+    fn read(&mut self, key: usize) -> Result<(), Disconnect> {
         let Some(connection) = self.connections.get_mut(key) else { return Ok(()) };
-        if !connection.fill().map_err(|_| Cut)? {
-            return Err(Cut);
+        if !connection.fill().map_err(|_| Disconnect)? {
+            return Err(Disconnect);
         }
         let buffer = connection.take_input();
         while let Some(input) = self.connections[key].next(&buffer) {
@@ -131,7 +131,7 @@ impl Forwarder {
                 Input::Header(false) => self.output(key).extend_from_slice(&wire::AMQP_HEADER),
                 Input::Frame { start, end, .. } if start == end => {}
                 Input::Frame { sasl, start, end } => self.frame(key, sasl, &buffer[start..end])?,
-                Input::Broken => return Err(Cut),
+                Input::Broken => return Err(Disconnect),
             }
         }
         self.connections[key].restore(buffer);
@@ -139,8 +139,8 @@ impl Forwarder {
     }
 
     #[inline]
-    fn frame(&mut self, key: usize, sasl: bool, body: &[u8]) -> Result<(), Cut> {
-        let mut list = wire::list(body).ok_or(Cut)?;
+    fn frame(&mut self, key: usize, sasl: bool, body: &[u8]) -> Result<(), Disconnect> {
+        let mut list = wire::list(body).ok_or(Disconnect)?;
         if sasl {
             if list.descriptor == code::SASL_INIT {
                 self.output(key).extend_from_slice(&wire::SASL_OK);
@@ -160,25 +160,25 @@ impl Forwarder {
             code::ATTACH => self.attach(key, &mut list)?,
             code::CLOSE => {
                 self.output(key).extend_from_slice(&wire::CLOSE);
-                // whether it arrives does not matter: the peer has closed already
+                // errors are ignored: the peer has already closed
                 let _ = self.connections[key].flush();
-                return Err(Cut);
+                return Err(Disconnect);
             }
             _ => {}
         }
         Ok(())
     }
 
-    fn attach(&mut self, key: usize, list: &mut List<'_>) -> Result<(), Cut> {
+    fn attach(&mut self, key: usize, list: &mut List<'_>) -> Result<(), Disconnect> {
         let fields = &mut list.fields;
-        let name = fields.take().ok_or(Cut)?;
+        let name = fields.take().ok_or(Disconnect)?;
         let receiver = fields.skip(1).number() == Some(1);
         let (source, target) = (fields.skip(2).take(), fields.take());
         let terminus = if receiver { source } else { target };
         let address = terminus.and_then(wire::list).and_then(|mut list| list.fields.take()).and_then(wire::text);
         let address = self.address(address.unwrap_or_default());
         if !matches!(self.connections[key].link, Link::None) {
-            return Err(Cut);
+            return Err(Disconnect);
         }
         wire::write_attach(self.output(key), name, !receiver, source, target);
         if receiver {
@@ -193,7 +193,7 @@ impl Forwarder {
             self.grant(key, 0);
         } else {
             self.addresses[address].producers.push(key);
-            self.share(address);
+            self.distribute_credit(address);
         }
         Ok(())
     }
@@ -218,12 +218,12 @@ impl Forwarder {
         if limit.wrapping_sub(consumer.limit) as i32 > 0 {
             consumer.limit = limit;
             let address = consumer.address;
-            self.share(address);
+            self.distribute_credit(address);
         }
     }
 
     /// Distributes unassigned credit of an address's consumers to its producers, evenly.
-    fn share(&mut self, address: usize) {
+    fn distribute_credit(&mut self, address: usize) {
         let Address { producers, consumers, .. } = &self.addresses[address];
         let credit = |key: &usize| match &self.connections[*key].link {
             Link::Consumer(consumer) => consumer.credit(),
@@ -234,7 +234,7 @@ impl Forwarder {
         let given: u32 = producers.iter().map(credit).sum();
         let count = producers.len() as u32;
         let spare = asked.saturating_sub(given);
-        // small shares make many flows: wait for more, unless someone is dry
+        // small shares cause many flows: waits for more credit, unless a producer has none
         if count == 0 || spare < count || (given > 0 && spare < 32 * count) {
             return;
         }
@@ -253,11 +253,11 @@ impl Forwarder {
     }
 
     #[inline]
-    fn transfer(&mut self, key: usize, list: &mut List<'_>) -> Result<(), Cut> {
-        let transfer = wire::transfer(list).ok_or(Cut)?;
+    fn transfer(&mut self, key: usize, list: &mut List<'_>) -> Result<(), Disconnect> {
+        let transfer = wire::transfer(list).ok_or(Disconnect)?;
         let connection = &mut self.connections[key];
         connection.next_incoming = connection.next_incoming.wrapping_add(1);
-        let Link::Producer(producer) = &mut connection.link else { return Err(Cut) };
+        let Link::Producer(producer) = &mut connection.link else { return Err(Disconnect) };
         producer.received = producer.received.wrapping_add(1);
         producer.since_flow += 1;
         if producer.since_flow >= WINDOW_RENEWAL {
@@ -267,12 +267,12 @@ impl Forwarder {
         }
         let address = producer.address;
         if let Some(credit) = self.sink {
-            self.swallow(key, credit, &transfer);
+            self.sink_transfer(key, credit, &transfer);
             return Ok(());
         }
         let Some(to) = self.next_consumer(address) else { return Ok(()) };
         let connection = &mut self.connections[to];
-        let Link::Consumer(consumer) = &mut connection.link else { return Err(Cut) };
+        let Link::Consumer(consumer) = &mut connection.link else { return Err(Disconnect) };
         let id = consumer.sent;
         consumer.sent = id.wrapping_add(1);
         if !transfer.settled {
@@ -280,7 +280,7 @@ impl Forwarder {
         }
         wire::write_transfer(&mut connection.output, id, transfer.settled, transfer.payload);
         if !connection.dirty {
-            self.soil(to);
+            self.mark_dirty(to);
         }
         Ok(())
     }
@@ -302,8 +302,8 @@ impl Forwarder {
         None
     }
 
-    /// The action of `--sink` for a transfer.
-    fn swallow(&mut self, key: usize, credit: u32, transfer: &wire::Transfer<'_>) {
+    /// Handles a transfer in sink mode.
+    fn sink_transfer(&mut self, key: usize, credit: u32, transfer: &wire::Transfer<'_>) {
         if !transfer.settled {
             self.accept_delivery(key, transfer.delivery_id);
         }
@@ -344,17 +344,17 @@ impl Forwarder {
             None => producer.accepted = Some((id, id)),
         }
         if !connection.dirty {
-            self.soil(key);
+            self.mark_dirty(key);
         }
     }
 
     /// The output of a connection, which will be written at the end of the turn.
     fn output(&mut self, key: usize) -> &mut Vec<u8> {
-        self.soil(key);
+        self.mark_dirty(key);
         &mut self.connections[key].output
     }
 
-    fn soil(&mut self, key: usize) {
+    fn mark_dirty(&mut self, key: usize) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         if !connection.dirty {
             connection.dirty = true;
@@ -378,17 +378,17 @@ impl Forwarder {
                     connection.blocked = blocked;
                     let flags = if blocked { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
                     if epoll::modify(&self.poll, &connection.stream, EventData::new_u64(key as u64), flags).is_err() {
-                        self.cut(key);
+                        self.disconnect(key);
                     }
                 }
-                Err(_) => self.cut(key),
+                Err(_) => self.disconnect(key),
             }
         }
         self.dirty = dirty;
     }
 
-    /// Forgets a connection, and everything that points at it.
-    fn cut(&mut self, key: usize) {
+    /// Removes a connection and all references to it.
+    fn disconnect(&mut self, key: usize) {
         let Some(connection) = self.connections.try_remove(key) else { return };
         match connection.link {
             Link::None => {}

@@ -1,7 +1,7 @@
-//! The few bytes of AMQP 1.0 that a forwarder reads and writes.
+//! The subset of AMQP 1.0 that a forwarder reads and writes.
 //!
-//! A reader that walks described lists without decoding what it does not need, and frames made from
-//! templates. Nothing is shared with the node's own codec, so that neither flatters the other.
+//! A reader of described lists that decodes only the needed fields, and frames from templates. It
+//! shares no code with the node's codec, so that the comparison is independent.
 
 /// Descriptor codes of the performatives (part 2, 2.7) and SASL frames (part 5, 5.3.3) that are
 /// examined.
@@ -24,12 +24,12 @@ pub(crate) const SASL_OK: [u8; 16] = *b"\x00\x00\x00\x10\x02\x01\x00\x00\x00\x53
 /// container-id `fwd`, max-frame-size 1 MiB
 pub(crate) const OPEN: [u8; 25] =
     *b"\x00\x00\x00\x19\x02\x00\x00\x00\x00\x53\x10\xc0\x0c\x03\xa1\x03fwd\x40\x70\x00\x10\x00\x00";
-/// remote-channel 0, next-outgoing-id 0, both windows as wide as they go
+/// remote-channel 0, next-outgoing-id 0, both windows of the largest size
 pub(crate) const BEGIN: [u8; 28] = *b"\x00\x00\x00\x1c\x02\x00\x00\x00\x00\x53\x11\xc0\x0f\x04\x60\x00\x00\x43\
     \x70\x7f\xff\xff\xff\x70\x7f\xff\xff\xff";
 pub(crate) const CLOSE: [u8; 12] = *b"\x00\x00\x00\x0c\x02\x00\x00\x00\x00\x53\x18\x45";
 
-/// A described list: what every performative is (part 1, 1.4).
+/// A described list, the form of every performative (part 1, 1.4).
 pub(crate) struct List<'a> {
     /// the low byte of a numeric descriptor
     pub(crate) descriptor: u8,
@@ -100,8 +100,8 @@ pub(crate) fn list(input: &[u8]) -> Option<List<'_>> {
     Some(List { descriptor, fields: Fields { rest: &body[head..size], count }, after: &body[size..] })
 }
 
-/// Bytes of the value at the front of `input`, constructor included; `None` if it is cut short or
-/// of no known width.
+/// Bytes of the value at the front of `input`, constructor included; `None` if it is truncated or
+/// of unknown width.
 #[inline]
 fn value_size(input: &[u8]) -> Option<usize> {
     let code = *input.first()?;
@@ -150,7 +150,7 @@ pub(crate) fn u32_at(input: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([input[at], input[at + 1], input[at + 2], input[at + 3]])
 }
 
-/// A transfer as the forwarder sees it; deliveries in several frames are not for it.
+/// The fields of a transfer that the forwarder needs; deliveries of several frames are unsupported.
 pub(crate) struct Transfer<'a> {
     pub(crate) delivery_id: u32,
     pub(crate) settled: bool,

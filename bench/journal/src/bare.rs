@@ -1,5 +1,4 @@
-//! The control: the same bytes by plain writes and syncs into files like those of the log, and
-//! nothing else.
+//! The control: only plain writes and fsyncs of the same bytes, into files like those of the log.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -12,8 +11,8 @@ use crate::commits::{Commits, Failed, Segments, noise};
 
 const FILE_BYTES: u64 = 64 << 20;
 const FILES: usize = 8;
-/// Bytes of the writes that fill a file before a run. The page cache keeps a file in pieces as
-/// large as it was first written in, and small writes into large pieces cost more, so these are as
+/// Bytes of the writes that fill a file before a run. The page cache keeps a file in folios of the
+/// size of its first writes, and small writes into large folios cost more, so these writes are as
 /// large as those that warm the log.
 const WARM_BYTES: u64 = 4 << 20;
 

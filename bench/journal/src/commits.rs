@@ -1,7 +1,7 @@
-//! Commits of so many records of 1 KiB, each on disk before the next begins.
+//! Commits of a number of records of 1 KiB, each on disk before the next begins.
 //!
-//! `Growing` only adds: every segment is a fresh file. `Recycled` adds, and removes in the same
-//! commit what came 50 commits before: segments that were written once are written again.
+//! `Growing` only adds records: every segment is a new file. `Recycled` also removes, in the same
+//! commit, the records of 50 commits before, so that segments are reused.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -21,7 +21,7 @@ pub(crate) const HEAD_BYTES: usize = 16;
 const WARM_BYTES: u64 = 10 * (64 << 20);
 const REMOVED_AFTER: usize = 50;
 
-/// Which segments are written to.
+/// The kind of segments to write to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Segments {
     Growing,
@@ -33,23 +33,23 @@ pub(crate) type Failed = Box<dyn std::error::Error>;
 
 /// Statistics of one run.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Line {
+pub(crate) struct Results {
     /// Commits a second.
     pub(crate) commits: f64,
     /// Bytes of one commit.
     pub(crate) commit_bytes: usize,
     p50_us: f64,
     p99_us: f64,
-    /// Time on a processor, a commit.
+    /// Processor time of a commit.
     cpu_us: f64,
-    /// The same for a shard's work before: copying and checking bodies, counting removals.
+    /// Processor time of the shard before a commit: copying and checking bodies, counting removals.
     shard_us: f64,
 }
 
-impl Line {
+impl Results {
     pub(crate) const HEADING: &str = "| group | segments | records/s | syncs/s | MB/s | p50 us | p99 us | cpu us/record | shard's cpu us/record | bare syncs/s | bare p50 us | bare cpu us/record | of bare |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|";
 
-    /// A row of the table, beside the control.
+    /// A row of the table, with the results of the control.
     pub(crate) fn row(&self, group: usize, segments: Segments, bare: &Self) -> String {
         let segments = if segments == Segments::Growing { "growing" } else { "recycled" };
         format!(
@@ -69,24 +69,24 @@ impl Line {
     }
 }
 
-/// Something that commits: preparing is another thread's work in the node, and not counted.
+/// A subject of the benchmark. Preparation runs on another thread in the node and is not counted.
 pub(crate) trait Commits {
     fn prepare(&mut self) {}
 
     fn commit(&mut self) -> Result<(), Failed>;
 }
 
-/// Times commits.
+/// Measures the time of commits.
 #[derive(Default)]
-pub(crate) struct Watch {
+pub(crate) struct Stopwatch {
     ran: Duration,
     processor: Duration,
     preparing: Duration,
     each_us: Vec<f64>,
 }
 
-impl Watch {
-    /// Prepare and commit again and again for a while.
+impl Stopwatch {
+    /// Prepares and commits repeatedly for a while.
     pub(crate) fn slice(&mut self, length: Duration, subject: &mut impl Commits) -> Result<(), Failed> {
         let mut ran = Duration::ZERO;
         while ran < length {
@@ -105,14 +105,14 @@ impl Watch {
         Ok(())
     }
 
-    pub(crate) fn line(mut self, commit_bytes: usize) -> Line {
+    pub(crate) fn line(mut self, commit_bytes: usize) -> Results {
         let count = self.each_us.len();
         let each_us = |spent: Duration| spent.as_secs_f64() * 1e6 / count as f64;
         let (cpu_us, shard_us) = (each_us(self.processor), each_us(self.preparing));
         let commits = count as f64 / self.ran.as_secs_f64();
         self.each_us.sort_by(f64::total_cmp);
         let at = |share: usize| self.each_us[count * share / 100];
-        Line { commits, commit_bytes, p50_us: at(50), p99_us: at(99), cpu_us, shard_us }
+        Results { commits, commit_bytes, p50_us: at(50), p99_us: at(99), cpu_us, shard_us }
     }
 }
 
@@ -170,7 +170,7 @@ impl Loaded {
 impl Commits for Loaded {
     fn prepare(&mut self) {
         if self.waiting {
-            self.feed.take_places(&self.batch);
+            self.feed.take_locations(&self.batch);
         }
         self.feed.fill(&mut self.batch);
         self.waiting = true;
@@ -184,7 +184,7 @@ impl Commits for Loaded {
     }
 }
 
-/// Let the log go through more segments than it keeps spare, in large commits.
+/// Writes through more segments than the log keeps spare, in large commits.
 fn warm(log: &mut Log<FolderDisk>) -> Result<(), Failed> {
     let mut feed = Feed::new(4000, Segments::Recycled);
     (feed.seq, feed.back) = (1 << 40, 1 << 40);
@@ -193,7 +193,7 @@ fn warm(log: &mut Log<FolderDisk>) -> Result<(), Failed> {
         feed.fill(&mut batch);
         log.append(&mut batch)?;
         log.sync()?;
-        feed.take_places(&batch);
+        feed.take_locations(&batch);
         while log.turn()? {
             log.sync()?;
         }
@@ -213,10 +213,10 @@ struct Feed {
     group: usize,
     seq: u64,
     removes: bool,
-    /// Number and place of each message, commit by commit.
+    /// Number and location of each message, by commit.
     stored: VecDeque<Vec<(u64, RecordLocation)>>,
     spare: Vec<(u64, RecordLocation)>,
-    /// The first number in a batch that is not back yet.
+    /// The first number in a batch that is not yet committed.
     back: u64,
 }
 
@@ -246,7 +246,7 @@ impl Feed {
         }
     }
 
-    fn take_places(&mut self, batch: &WriteBatch) {
+    fn take_locations(&mut self, batch: &WriteBatch) {
         if self.removes {
             let first = self.back;
             let mut places = std::mem::take(&mut self.spare);

@@ -22,8 +22,8 @@ const USAGE: &str =
 
 const SLICE: Duration = Duration::from_millis(200);
 
-/// The arguments.
-struct Asked {
+/// The command line options.
+struct Options {
     folder: PathBuf,
     seconds: f64,
     groups: Vec<usize>,
@@ -31,7 +31,7 @@ struct Asked {
 }
 
 fn main() -> ExitCode {
-    let run = parse(std::env::args().skip(1)).and_then(|asked| measure(&asked).map_err(|error| error.to_string()));
+    let run = parse(std::env::args().skip(1)).and_then(|options| measure(&options).map_err(|error| error.to_string()));
     match run {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
@@ -41,21 +41,21 @@ fn main() -> ExitCode {
     }
 }
 
-fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Asked, String> {
+fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Options, String> {
     let folder = std::env::temp_dir().join(format!("enmasse-journal-bench-{}", std::process::id()));
-    let mut asked = Asked { folder, seconds: 5.0, groups: vec![1, 10, 100, 1000], stored: vec![1_000_000] };
+    let mut options = Options { folder, seconds: 5.0, groups: vec![1, 10, 100, 1000], stored: vec![1_000_000] };
     while let Some(name) = arguments.next() {
         let value = arguments.next().ok_or(USAGE)?;
         let wrong = || format!("{name} {value}: not understood\n{USAGE}");
         match name.as_str() {
-            "--folder" => asked.folder = PathBuf::from(&value).join("journal-bench"),
-            "--seconds" => asked.seconds = value.parse().map_err(|_| wrong())?,
-            "--groups" => asked.groups = list(&value).ok_or_else(wrong)?,
-            "--stored" => asked.stored = list(&value).ok_or_else(wrong)?,
+            "--folder" => options.folder = PathBuf::from(&value).join("journal-bench"),
+            "--seconds" => options.seconds = value.parse().map_err(|_| wrong())?,
+            "--groups" => options.groups = list(&value).ok_or_else(wrong)?,
+            "--stored" => options.stored = list(&value).ok_or_else(wrong)?,
             _ => return Err(USAGE.to_owned()),
         }
     }
-    Ok(asked)
+    Ok(options)
 }
 
 fn list<T: std::str::FromStr>(text: &str) -> Option<Vec<T>> {
@@ -65,33 +65,34 @@ fn list<T: std::str::FromStr>(text: &str) -> Option<Vec<T>> {
     text.split(',').map(|number| number.parse().ok()).collect()
 }
 
-fn measure(asked: &Asked) -> Result<(), commits::Failed> {
-    if !asked.groups.is_empty() {
-        println!("{}", commits::Line::HEADING);
+fn measure(options: &Options) -> Result<(), commits::Failed> {
+    if !options.groups.is_empty() {
+        println!("{}", commits::Results::HEADING);
     }
-    for &group in &asked.groups {
+    for &group in &options.groups {
         for segments in [commits::Segments::Growing, commits::Segments::Recycled] {
-            println!("{}", compare(asked, group, segments)?);
+            println!("{}", compare(options, group, segments)?);
         }
     }
-    if !asked.stored.is_empty() {
+    if !options.stored.is_empty() {
         println!("{}", restart::HEADING);
     }
-    for &count in &asked.stored {
-        let folder = Emptied::new(&asked.folder)?;
+    for &count in &options.stored {
+        let folder = TempFolder::new(&options.folder)?;
         println!("{}", restart::run(&folder.0, count)?);
     }
     Ok(())
 }
 
-/// The log and the control in turn, in slices so short that other load on the machine affects both.
-fn compare(asked: &Asked, group: usize, segments: commits::Segments) -> Result<String, commits::Failed> {
-    let one = Emptied::new(&asked.folder.join("log"))?;
-    let other = Emptied::new(&asked.folder.join("bare"))?;
+/// Alternates the log and the control in short slices, so that other load on the machine affects
+/// both.
+fn compare(options: &Options, group: usize, segments: commits::Segments) -> Result<String, commits::Failed> {
+    let one = TempFolder::new(&options.folder.join("log"))?;
+    let other = TempFolder::new(&options.folder.join("bare"))?;
     let mut loaded = commits::Loaded::new(&one.0, group, segments)?;
     let mut bare = bare::Bare::new(&other.0, loaded.commit_bytes(), segments)?;
-    let (mut of_log, mut of_bare) = (commits::Watch::default(), commits::Watch::default());
-    let slices = (asked.seconds / SLICE.as_secs_f64()).ceil() as usize;
+    let (mut of_log, mut of_bare) = (commits::Stopwatch::default(), commits::Stopwatch::default());
+    let slices = (options.seconds / SLICE.as_secs_f64()).ceil() as usize;
     for _ in 0..slices {
         of_log.slice(SLICE, &mut loaded)?;
         of_bare.slice(SLICE, &mut bare)?;
@@ -101,9 +102,9 @@ fn compare(asked: &Asked, group: usize, segments: commits::Segments) -> Result<S
 }
 
 /// A folder that is created empty and removed afterwards.
-struct Emptied(PathBuf);
+struct TempFolder(PathBuf);
 
-impl Emptied {
+impl TempFolder {
     fn new(path: &std::path::Path) -> std::io::Result<Self> {
         let _ = std::fs::remove_dir_all(path);
         std::fs::create_dir_all(path)?;
@@ -111,7 +112,7 @@ impl Emptied {
     }
 }
 
-impl Drop for Emptied {
+impl Drop for TempFolder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }

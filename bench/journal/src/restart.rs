@@ -1,4 +1,4 @@
-//! How long a log with many messages takes to open, and what memory the answer takes.
+//! The time to open a log with many messages, and the memory of the result.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::disk::FolderDisk;
 pub(crate) const HEADING: &str = "| stored | GiB on disk | written at records/s | opened in s, page cache empty | again in s | memory MiB | bytes/message |\n|---|---|---|---|---|---|---|";
 const GROUP: u64 = 8000;
 
-/// Fill a log, then open it.
+/// Fills a log, then opens it.
 pub(crate) fn run(folder: &Path, count: u64) -> Result<String, Box<dyn std::error::Error>> {
     let begun = Instant::now();
     fill(folder, count)?;
@@ -20,7 +20,7 @@ pub(crate) fn run(folder: &Path, count: u64) -> Result<String, Box<dyn std::erro
     let size: u64 = std::fs::read_dir(folder)?
         .map(|entry| entry?.metadata().map(|data| data.len()))
         .sum::<std::io::Result<u64>>()?;
-    forget(folder)?;
+    drop_page_cache(folder)?;
     let before = resident_bytes()?;
     let (cold_s, found, memory) = open(folder, before)?;
     let (warm_s, _, _) = open(folder, before)?;
@@ -61,7 +61,7 @@ fn fill(folder: &Path, count: u64) -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// Drops the page cache of these files.
-fn forget(folder: &Path) -> Result<(), Box<dyn std::error::Error>> {
+fn drop_page_cache(folder: &Path) -> Result<(), Box<dyn std::error::Error>> {
     for entry in std::fs::read_dir(folder)? {
         let file = std::fs::File::open(entry?.path())?;
         file.sync_all()?;

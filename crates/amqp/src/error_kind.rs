@@ -5,9 +5,9 @@
 pub enum ErrorKind {
     /// the caller must change the request
     Invalid,
-    /// the caller must be someone else
+    /// the caller needs other credentials
     Denied,
-    /// it is not there
+    /// it does not exist
     Missing,
     /// read again, then retry
     Conflict,

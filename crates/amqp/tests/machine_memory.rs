@@ -22,7 +22,7 @@ thread_local! {
 struct Counting;
 
 fn count(bytes: isize) {
-    // A thread that ends has no counter any more, and no test reads it.
+    // A thread that ends no longer has a counter, and no test reads it.
     let _ = HELD.try_with(|held| held.set(held.get() + bytes));
 }
 
@@ -48,7 +48,7 @@ fn held() -> isize {
     HELD.with(Cell::get)
 }
 
-/// A server machine, the bytes it held when it was new being omitted.
+/// A server machine, and the bytes that the thread held before its creation.
 struct Subject {
     machine: Connection,
     before: isize,
@@ -195,7 +195,7 @@ fn an_idle_connection_with_a_link_takes_less_than_2_kib() {
 }
 
 #[test]
-fn a_busy_time_leaves_nothing_behind() {
+fn memory_returns_to_idle_after_many_deliveries() {
     let (mut subject, link) = Subject::linked(Role::Sender);
     let idle = subject.size_at_rest();
     subject.machine.grant(link, 1 << 20);
@@ -223,7 +223,7 @@ fn a_busy_time_leaves_nothing_behind() {
 }
 
 #[test]
-fn one_slow_outcome_among_a_million_costs_nothing() {
+fn one_slow_outcome_among_a_million_keeps_memory_bounded() {
     let (mut subject, link) = Subject::linked(Role::Receiver);
     let idle = subject.size();
     subject.send(&credit(0, u32::MAX));
@@ -243,7 +243,7 @@ fn one_slow_outcome_among_a_million_costs_nothing() {
 }
 
 #[test]
-fn a_delivery_without_end_is_not_stored() {
+fn endless_delivery_is_not_buffered() {
     let (mut subject, _) = Subject::linked(Role::Sender);
     let idle = subject.size();
     subject.send(&Performative::Transfer(Box::new(transfer(0, true))));
@@ -263,7 +263,7 @@ fn a_delivery_without_end_is_not_stored() {
 }
 
 #[test]
-fn links_and_sessions_that_come_and_go_leave_nothing_behind() {
+fn memory_returns_to_idle_after_links_and_sessions_end() {
     let (mut subject, _) = Subject::linked(Role::Sender);
     let idle = subject.size_at_rest();
     for round in 0..2000u32 {
@@ -282,7 +282,7 @@ fn links_and_sessions_that_come_and_go_leave_nothing_behind() {
 }
 
 #[test]
-fn a_link_costs_little_wherever_its_handle_lies() {
+fn link_takes_less_than_600_bytes_at_any_handle() {
     let (mut subject, _) = Subject::linked(Role::Sender);
     let idle = subject.size();
     for link in 0..1000u32 {

@@ -68,7 +68,7 @@ impl Options {
     }
 }
 
-/// How a link is to be.
+/// Options of a link.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct Link {
@@ -89,7 +89,7 @@ struct Reading {
     partition: Option<u32>,
 }
 
-/// Where it begins.
+/// The start of the range.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 enum From {
@@ -204,7 +204,7 @@ impl Client {
     }
 }
 
-/// Takes over a descriptor that the caller gives away.
+/// Takes ownership of a descriptor.
 fn owned(fd: RawFd) -> PyResult<OwnedFd> {
     if fd < 0 {
         return Err(invalid(format!("fd is {fd}: it must be the descriptor of a connected socket")));

@@ -1,4 +1,4 @@
-//! The one table by which errors of the crates become one Python exception.
+//! The only translation of errors of the crates into a Python exception.
 //!
 //! `NativeError` carries kind, code and message; `enmasse.native` turns it into the class of that
 //! kind, once.
@@ -31,7 +31,7 @@ fn general(kind: ErrorKind, message: String) -> PyErr {
     NativeError::new_err((kind.name(), general_code(kind), message))
 }
 
-/// The code of a kind for errors that have none of their own.
+/// The code of a kind, for errors without their own code.
 const fn general_code(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::Invalid => "E1000",
@@ -55,7 +55,7 @@ pub(crate) fn broken(message: impl Into<String>) -> PyErr {
     general(ErrorKind::PeerError, message.into())
 }
 
-/// A value of ours that JSON cannot hold: a bug.
+/// A result that JSON cannot represent, which is a bug.
 pub(crate) fn not_json(error: &serde_json::Error) -> PyErr {
     general(ErrorKind::Misuse, format!("a result cannot be written as JSON: {error}"))
 }

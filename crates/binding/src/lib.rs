@@ -1,10 +1,10 @@
 //! `enmasse._native`: the crates as Python sees them. Classes and error translation; no logic.
 //!
-//! Data crosses in batches and as text or bytes, never as a callback, and every call that may wait
-//! lets other Python threads run. `errors` is the one table of error translation, `node` the data
-//! plane, `client` a connection to any server, `stream` a stream as record batches, `spool` queues
-//! likewise, `outbox` record batches as messages, `replay` messages of a table decoded again,
-//! `detect` incidents in readings, `message` the codec of whole messages, `load` the load tool.
+//! Data is passed in batches, as text or bytes and never by callbacks. Every call that may wait
+//! releases the interpreter. `errors` translates errors, `node` the data plane, `client` a
+//! connection to any server, `stream` a stream as record batches, `spool` queues as record batches,
+//! `outbox` record batches as messages, `replay` messages of a table decoded again, `detect`
+//! incidents in readings, `message` the codec of whole messages, `load` the load tool.
 
 mod client;
 mod detect;

@@ -13,7 +13,7 @@ pub(crate) fn bench(py: Python<'_>, options_json: &str, progress: Option<Py<PyAn
     let options = options(options_json)?;
     let mut stopped: Option<PyErr> = None;
     let result = py.detach(|| {
-        enmasse_load::run(&options, &mut |step| match tell(progress.as_ref(), step) {
+        enmasse_load::run(&options, &mut |step| match report_progress(progress.as_ref(), step) {
             Ok(()) => true,
             Err(error) => {
                 stopped = Some(error);
@@ -27,7 +27,7 @@ pub(crate) fn bench(py: Python<'_>, options_json: &str, progress: Option<Py<PyAn
     }
 }
 
-fn tell(progress: Option<&Py<PyAny>>, step: Progress) -> PyResult<()> {
+fn report_progress(progress: Option<&Py<PyAny>>, step: Progress) -> PyResult<()> {
     Python::attach(|py| {
         py.check_signals()?;
         if let Some(progress) = progress {
@@ -37,7 +37,8 @@ fn tell(progress: Option<&Py<PyAny>>, step: Progress) -> PyResult<()> {
     })
 }
 
-/// Every member is an option by its name; numbers and booleans stand for their text, null for none.
+/// Every member is an option by its name; numbers and booleans are converted to text, null means no
+/// value.
 fn options(json: &str) -> PyResult<Options> {
     let members: Map<String, Value> =
         serde_json::from_str(json).map_err(|error| invalid(format!("load options: {error}")))?;

@@ -1,4 +1,4 @@
-//! Whole messages between bytes and Python.
+//! Converts whole messages between bytes and Python.
 //!
 //! The sections cross as one tuple, which `enmasse.native` turns into a `Message`: `(header,
 //! delivery_annotations, message_annotations, properties, application_properties, body, footer)`.
@@ -129,7 +129,7 @@ fn properties(classes: &Classes, from: &Bound<'_, PyTuple>) -> PyResult<Properti
         Ok(match in_field(name, from_python(classes, &value, 1))? {
             Value::Null => None,
             Value::Ulong(number) => Some(MessageId::Ulong(number)),
-            // a plain number, if it is one that an id can be
+            // a plain number that is valid as an id
             Value::Long(number) if number >= 0 => Some(MessageId::Ulong(number.unsigned_abs())),
             Value::Uuid(bytes) => Some(MessageId::Uuid(bytes)),
             Value::Binary(bytes) => Some(MessageId::Binary(bytes)),

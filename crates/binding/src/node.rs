@@ -1,5 +1,5 @@
-//! `Node` for Python: JSON in, JSON out, no logic. Every call that may wait lets other Python
-//! threads run.
+//! `Node` for Python: JSON in, JSON out, no logic. Every call that may wait releases the
+//! interpreter.
 
 use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Arrow record batches as messages: no Python object for a row is ever made.
+//! Sends Arrow record batches as messages, without a Python object per row.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,10 +28,10 @@ struct Target {
     silence_ms: u64,
 }
 
-/// Of rejected rows: the row, the condition and its description.
+/// Rejected rows: the row, the condition and its description.
 type Causes = Vec<(usize, String, String)>;
 
-/// Rows on their way to addresses.
+/// Rows to send to addresses.
 #[pyclass(module = "enmasse._native")]
 pub(crate) struct Outbox {
     servers: Vec<ClientOptions>,
@@ -117,12 +117,12 @@ impl Outbox {
             })?,
         };
         let done = publisher.publish(&mut self.post)?;
-        // one that met an error is not used again
+        // a publisher is not reused after an error
         self.publisher = Some(publisher);
         Ok(done)
     }
 
-    /// Rows that were refused and not reported yet: row and cause, and the messages as rows.
+    /// Rejected rows that are not yet reported: row and cause, and the messages as rows.
     fn rejected(&mut self, done: bool) -> (Causes, Rows) {
         let declared = Declared::new(&Columns::default()).expect("the whole envelope");
         let mut batch = Batch::new(Arc::new(declared));

@@ -1,5 +1,5 @@
-//! Queues through a spool: an `Intake` takes messages into files, a `Spooled` makes rows of a file.
-//! No object for a message.
+//! Queues through a spool: an `Intake` pulls messages into files, a `Spooled` decodes a file into
+//! rows. No Python object per message.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -25,22 +25,22 @@ struct Source {
     urls: Vec<String>,
     client: Options,
     address: String,
-    /// the value of the column of that name; the spool has it from its reader
+    /// accepted and ignored: the reader of the spool sets the column `space`
     #[serde(rename = "space")]
     _space: Option<String>,
     selector: Option<String>,
     silence_ms: u64,
 }
 
-/// Takes messages from a queue, those that it has not taken before.
+/// Pulls messages from a queue and removes repeated ones.
 #[pyclass(module = "enmasse._native")]
 pub(crate) struct Intake {
     options: SourceOptions,
-    /// of identities
+    /// key of the identities
     key: [u8; 16],
     queue: Option<Queue>,
     seen: RecentIds,
-    /// of messages without an outcome
+    /// identities of pulled messages without an outcome
     pulled: Vec<Id>,
 }
 
@@ -64,7 +64,7 @@ impl Intake {
     fn pull(&mut self, py: Python<'_>, first: u64, rows: u32, size: usize) -> PyResult<Segment> {
         let pulled = py.detach(|| self.take(first, rows, size));
         pulled.map_err(|error| {
-            // one that met an error is not used again; the messages it holds are returned
+            // a connection is not reused after an error; its pulled messages return to the queue
             self.queue = None;
             self.pulled.clear();
             client_error(&error)
@@ -197,7 +197,7 @@ pub(crate) fn pack_ids(py: Python<'_>, ids: &[u8], first: u64, next: u64) -> Py<
 /// The input of a `Spooled`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Wanted {
+struct SpooledOptions {
     address: String,
     space: Option<String>,
     from: u64,
@@ -211,7 +211,7 @@ struct Wanted {
 pub(crate) struct Spooled {
     file: PyBackedBytes,
     packed: Packed,
-    wanted: Wanted,
+    options: SpooledOptions,
     batch: Batch,
     /// records examined
     done: usize,
@@ -221,13 +221,13 @@ pub(crate) struct Spooled {
 impl Spooled {
     #[new]
     fn new(py: Python<'_>, file: PyBackedBytes, wanted_json: &str) -> PyResult<Self> {
-        let wanted: Wanted = parse("spooled options", wanted_json)?;
-        let declared = Declared::new(&wanted.columns).map_err(|error| invalid(error.to_string()))?;
+        let options: SpooledOptions = parse("spooled options", wanted_json)?;
+        let declared = Declared::new(&options.columns).map_err(|error| invalid(error.to_string()))?;
         let packed = py.detach(|| Packed::open(&file)).map_err(|error| client_error(&error))?;
         if packed.kind != Kind::Messages {
             return Err(invalid("the file has no messages, only their identities"));
         }
-        Ok(Self { file, packed, wanted, batch: Batch::new(Arc::new(declared)), done: 0 })
+        Ok(Self { file, packed, options, batch: Batch::new(Arc::new(declared)), done: 0 })
     }
 
     fn next_batch(&mut self, py: Python<'_>) -> Option<Rows> {
@@ -237,21 +237,21 @@ impl Spooled {
 
 impl Spooled {
     fn fill(&mut self) -> Option<Rows> {
-        let Self { file, packed, wanted, batch, done } = self;
-        let (mut size, mut next_offset) = (0, wanted.from);
+        let Self { file, packed, options, batch, done } = self;
+        let (mut size, mut next_offset) = (0, options.from);
         for message in packed.records(file).skip(*done) {
             let offset = packed.offsets.start + *done as u64;
-            if offset >= wanted.to || batch.rows() >= ROWS || size >= SIZE {
+            if offset >= options.to || batch.rows() >= ROWS || size >= SIZE {
                 break;
             }
             *done += 1;
-            if offset >= wanted.from {
+            if offset >= options.from {
                 let origin = Origin {
-                    space: wanted.space.as_deref(),
-                    address: &wanted.address,
+                    space: options.space.as_deref(),
+                    address: &options.address,
                     partition: Some(0),
                     offset: Some(offset),
-                    taken_ms: Some(wanted.taken_ms),
+                    taken_ms: Some(options.taken_ms),
                 };
                 batch.push(&origin, message);
                 size += message.len();

@@ -1,5 +1,5 @@
-//! Streams as Arrow record batches, which Python takes without copying them: no object for a
-//! message is ever made.
+//! Streams as Arrow record batches, which Python receives without a copy and without an object per
+//! message.
 
 use std::collections::VecDeque;
 use std::ffi::CStr;
@@ -18,7 +18,7 @@ use serde_json::json;
 use crate::client::Options;
 use crate::errors::{client_error, invalid};
 
-/// Rows of one batch, but for the last message of it, which may become many.
+/// Rows of one batch; its last message may add more, because it may become many rows.
 pub(crate) const ROWS: usize = 32_768;
 /// Bytes of messages of one batch, but for its last message.
 pub(crate) const SIZE: usize = 16 << 20;
@@ -38,7 +38,7 @@ struct Source {
 /// The next range.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Wanted {
+struct RangeOptions {
     partition: u32,
     from: u64,
     to: u64,
@@ -92,7 +92,7 @@ impl Stream {
     }
 
     fn begin(&mut self, py: Python<'_>, range_json: &str, columns_json: &str) -> PyResult<()> {
-        let Wanted { partition, from, to, uid, tolerant } = parse("range", range_json)?;
+        let RangeOptions { partition, from, to, uid, tolerant } = parse("range", range_json)?;
         self.batch = Some(Batch::new(Arc::new(declared(columns_json)?)));
         self.full.clear();
         self.partition = partition;
@@ -117,7 +117,8 @@ impl Stream {
     fn fill(&mut self) -> Result<Option<Rows>, enmasse_client::Error> {
         let Self { stream, space, address, partition, batch: Some(batch), full } = self else { return Ok(None) };
         let origin = Origin { space: space.as_deref(), address, partition: Some(*partition), ..Origin::default() };
-        // of the batch at hand: all of its messages are in it when this returns
+        // size and next offset of the current batch: it has all its messages when this function
+        // returns
         let (mut size, mut next_offset) = (0, 0);
         while full.is_empty() {
             let more = stream.receive(&mut |offset, message| {

@@ -1,7 +1,7 @@
-//! Values of part 1 between Rust and Python.
+//! Converts values of part 1 between Rust and Python.
 //!
-//! Plain Python values stand for the types that they fit; the others are the classes of
-//! `enmasse.messaging.types`, so that decoding and encoding again gives the same bytes.
+//! Plain Python values represent the types that they fit. The other types are classes of
+//! `enmasse.messaging.types`, so that decoding and encoding restores the same bytes.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ use pyo3::types::{
 
 use crate::errors::{broken, invalid};
 
-/// A type of AMQP that no type of Python is.
+/// A type of AMQP without an equivalent type of Python.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Kind {
     Ubyte,
@@ -42,8 +42,8 @@ pub(crate) enum Kind {
     Uuid,
 }
 
-/// The classes of `enmasse.messaging.types`, and the two of the standard library, by their names
-/// there.
+/// The classes of `enmasse.messaging.types`, including two of the standard library, by their names
+/// in it.
 const CLASSES: [(Kind, &str); 19] = [
     (Kind::Ubyte, "Ubyte"),
     (Kind::Ushort, "Ushort"),
@@ -66,12 +66,12 @@ const CLASSES: [(Kind, &str); 19] = [
     (Kind::Uuid, "UUID"),
 ];
 
-/// Those classes, cached.
+/// The cached classes.
 pub(crate) struct Classes {
     by_kind: HashMap<Kind, Py<PyType>>,
     /// by the address of the type object, which lives as long as this
     by_type: HashMap<usize, Kind>,
-    /// milliseconds since the epoch of a datetime, and back
+    /// conversion of a datetime to milliseconds since the epoch, and back
     to_millis: Py<PyAny>,
     from_millis: Py<PyAny>,
 }
@@ -96,7 +96,7 @@ impl Classes {
         })
     }
 
-    /// A point in time: a datetime, where there is one for it.
+    /// A point in time: a datetime if it is within the range of datetime.
     pub(crate) fn moment<'py>(&self, py: Python<'py>, millis: i64) -> PyResult<Bound<'py, PyAny>> {
         self.from_millis.bind(py).call1((millis,))
     }
@@ -161,7 +161,7 @@ pub(crate) fn to_python<'py>(py: Python<'py>, classes: &Classes, value: Value) -
     })
 }
 
-/// Names the member that cannot be sent.
+/// Adds the name of the member to an error.
 pub(crate) fn in_field<T>(name: &str, result: Result<T, Unsendable>) -> PyResult<T> {
     result.map_err(|unsendable| match unsendable {
         Unsendable::Value(what) => invalid(format!("{name}: {what}")),
@@ -171,7 +171,7 @@ pub(crate) fn in_field<T>(name: &str, result: Result<T, Unsendable>) -> PyResult
 
 /// Why a value of Python cannot be sent.
 pub(crate) enum Unsendable {
-    /// no type of AMQP fits it
+    /// no type of AMQP can represent it
     Value(String),
     /// Python raised an exception
     Python(PyErr),

@@ -1,4 +1,4 @@
-//! A client for threads that have nothing else to do than to wait for it.
+//! A blocking client, for threads that only wait for the server.
 
 use std::time::{Duration, Instant};
 
@@ -11,30 +11,30 @@ use crate::error::Error;
 /// Events taken at once.
 const EVENTS: usize = 1024;
 
-/// Messages that a server may send ahead.
-const AHEAD_MAX: u32 = 8192;
-/// Messages that it may send before anything is known of their size.
-pub(crate) const AHEAD_FIRST: u32 = 256;
-/// Bytes that are to wait here at most, by the size of the messages so far.
-const AHEAD_SIZE: u64 = 16 << 20;
+/// The most messages to prefetch.
+const PREFETCH_MAX: u32 = 8192;
+/// Messages to prefetch before their size is known.
+pub(crate) const PREFETCH_INITIAL: u32 = 256;
+/// The most bytes to prefetch, by the average size of the received messages.
+const PREFETCH_SIZE_MAX: u64 = 16 << 20;
 
-/// Which address, and how it is read.
+/// The address to read, and how to read it.
 #[derive(Clone, Debug)]
 pub struct SourceOptions {
     /// the servers to try, in this order
     pub servers: Vec<ClientOptions>,
     /// the stream, queue or subscription
     pub address: String,
-    /// only messages that it selects
+    /// read only messages that match it
     pub selector: Option<String>,
     /// how long the server may stay silent
     pub silence: Duration,
 }
 
-/// How many messages may be requested ahead, by the average size of the received ones.
+/// How many messages to prefetch, by the average size of the received ones.
 pub(crate) fn ahead(messages: u64, size: u64) -> u32 {
     let mean = size.checked_div(messages);
-    mean.map_or(AHEAD_FIRST, |mean| (AHEAD_SIZE / mean.max(1)).clamp(1, AHEAD_MAX.into()) as u32)
+    mean.map_or(PREFETCH_INITIAL, |mean| (PREFETCH_SIZE_MAX / mean.max(1)).clamp(1, PREFETCH_MAX.into()) as u32)
 }
 
 /// Whether the server applies the selector, by the filters of its answer.
@@ -67,10 +67,10 @@ pub(crate) fn connect(servers: &[ClientOptions]) -> Result<(Client, Option<Strin
 
 fn open(server: &ClientOptions) -> Result<(Client, Option<String>), Error> {
     let client = Client::connect(server)?;
-    // the client gives up by itself within its own time
-    let patience = server.connect_time_out + Duration::from_secs(5);
+    // the client reports its own time-out before this one
+    let time_limit = server.connect_time_out + Duration::from_secs(5);
     let mut says = None;
-    for event in wait(&client, patience)? {
+    for event in wait(&client, time_limit)? {
         match event {
             Event::Closed { reason } => return Err(closing_error(&server.url.server(), reason)),
             Event::Opened { product, .. } => says = product,
@@ -83,9 +83,9 @@ fn open(server: &ClientOptions) -> Result<(Client, Option<String>), Error> {
 /// The next events, at least one.
 ///
 /// # Errors
-/// `Unavailable` if there is none for so long.
-pub(crate) fn wait(client: &Client, patience: Duration) -> Result<Vec<Event>, Error> {
-    let deadline = Instant::now() + patience;
+/// `Unavailable` if there is none within the time limit.
+pub(crate) fn wait(client: &Client, time_limit: Duration) -> Result<Vec<Event>, Error> {
+    let deadline = Instant::now() + time_limit;
     loop {
         let events = client.poll(EVENTS);
         if !events.is_empty() {
@@ -93,7 +93,7 @@ pub(crate) fn wait(client: &Client, patience: Duration) -> Result<Vec<Event>, Er
         }
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            let what = format!("no answer from the server for {} s", patience.as_secs());
+            let what = format!("no answer from the server for {} s", time_limit.as_secs());
             return Err(Error::unavailable(what));
         }
         let time =
@@ -105,7 +105,7 @@ pub(crate) fn wait(client: &Client, patience: Duration) -> Result<Vec<Event>, Er
     }
 }
 
-/// The error that a server's reason is.
+/// Converts a server's reason into an error.
 pub(crate) fn closing_error(what: &str, reason: Option<Reason>) -> Error {
     let Some(Reason { condition, description }) = reason else {
         return Error::unavailable(format!("{what}: closed by the server without a reason"));

@@ -1,14 +1,14 @@
-//! Errors of a client, sorted by who must act.
+//! Errors of a client, classified by the party that must act.
 
 use enmasse_amqp::ErrorKind;
 
-/// An error of a client: its kind, and a sentence that names what went wrong and the remedy.
+/// An error of a client: its kind, and a sentence that names the problem and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
     /// the party that must act
     pub kind: ErrorKind,
-    /// the event
+    /// the problem and the remedy
     pub message: String,
 }
 
@@ -19,7 +19,7 @@ impl Error {
         Self { kind: ErrorKind::Invalid, message: message.into() }
     }
 
-    /// The caller must be someone else.
+    /// The caller needs other credentials.
     #[must_use]
     pub fn denied(message: impl Into<String>) -> Self {
         Self { kind: ErrorKind::Denied, message: message.into() }
@@ -43,7 +43,7 @@ impl Error {
         Self { kind: ErrorKind::Misuse, message: message.into() }
     }
 
-    /// The error with which the peer ended a link, session or connection: `what` names which.
+    /// The error with which the peer ended a link, session or connection, which `what` names.
     #[must_use]
     pub fn from_peer(what: &str, error: Option<&enmasse_amqp::types::Error>) -> Self {
         let Some(error) = error else {
@@ -69,7 +69,7 @@ impl Error {
         }
     }
 
-    /// An I/O error met while doing `what`.
+    /// An I/O error of the operation `what`.
     #[must_use]
     pub fn io(what: &str, error: &std::io::Error) -> Self {
         Self::unavailable(format!("{what}: {error}"))

@@ -16,25 +16,25 @@ pub struct Credentials {
     login: sasl::Login,
     /// the virtual host: for EnMasse the address space
     hostname: Option<String>,
-    /// what shows a password or a token was omitted because others could listen
+    /// mechanisms that reveal the password or token were excluded, because the connection is not
+    /// encrypted
     withheld: bool,
     /// of the last login, for the next one
-    keys: KeptKeys,
+    keys: CachedKeys,
 }
 
-type KeptKeys = Arc<Mutex<Option<sasl::DerivedKeys>>>;
+type CachedKeys = Arc<Mutex<Option<sasl::DerivedKeys>>>;
 
-fn lock(keys: &KeptKeys) -> MutexGuard<'_, Option<sasl::DerivedKeys>> {
+fn lock(keys: &CachedKeys) -> MutexGuard<'_, Option<sasl::DerivedKeys>> {
     keys.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Credentials {
-    /// The credentials in the URL, the TLS options and the token. `mechanisms` are the only ones to
-    /// be used; none of them shows a password or a token where others could listen.
+    /// The credentials in the URL, the TLS options and the token. `mechanisms` are the only allowed
+    /// ones; those that reveal a password or token are excluded on unencrypted connections.
     ///
     /// # Errors
-    /// `Invalid` for a mechanism of an unknown name, `Denied` if only those are left that may not
-    /// be used.
+    /// `Invalid` for a mechanism of an unknown name, `Denied` if all of them are excluded.
     pub fn new(
         url: &Url,
         tls: &TlsOptions,
@@ -66,11 +66,11 @@ impl Credentials {
     /// Begins an exchange.
     ///
     /// # Errors
-    /// `Misuse` if the system has no random numbers.
+    /// `Misuse` if the random number generator of the system fails.
     pub fn begin(&self) -> Result<Exchange, Error> {
         let mut nonce = sasl::Nonce::default();
         let random = default_provider().secure_random;
-        random.fill(&mut nonce).map_err(|_| Error::misuse("the system gave no random numbers for the login"))?;
+        random.fill(&mut nonce).map_err(|_| Error::misuse("the random number generator of the system failed"))?;
         let login = sasl::Login { keys: lock(&self.keys).clone(), ..self.login.clone() };
         Ok(Exchange {
             client: sasl::Client::new(login, nonce),
@@ -98,7 +98,7 @@ fn mechanism(name: &str) -> Result<Mechanism, Error> {
 /// One exchange with one server.
 pub struct Exchange {
     client: sasl::Client,
-    keys: KeptKeys,
+    keys: CachedKeys,
     hostname: Option<String>,
     withheld: bool,
 }
@@ -117,21 +117,22 @@ impl Exchange {
         })
     }
 
-    /// Answers a challenge. With SCRAM the first of the same credentials derives keys: some ten
-    /// milliseconds.
+    /// Answers a challenge. With SCRAM the first challenge for the same credentials derives keys,
+    /// which takes some ten milliseconds.
     ///
     /// # Errors
-    /// `Denied` if the server does not prove itself, `PeerError` if it makes no sense.
+    /// `Denied` if the proof of the server is wrong or missing, `PeerError` if its challenge is
+    /// malformed.
     pub fn challenge(&mut self, challenge: &[u8]) -> Result<Vec<u8>, Error> {
         let response = self.client.challenge(challenge).map_err(|error| refused(&error))?;
         *lock(&self.keys) = self.client.keys();
         Ok(response)
     }
 
-    /// Takes the verdict.
+    /// Applies the outcome.
     ///
     /// # Errors
-    /// `Denied` if it is no, or if the server did not prove itself.
+    /// `Denied` if it is not `ok`, or if the proof of the server is missing.
     pub fn outcome(&mut self, outcome: &SaslOutcome) -> Result<(), Error> {
         self.client.outcome(outcome).map_err(|error| refused(&error))
     }
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn the_strongest_that_fits_is_chosen() {
+    fn strongest_configured_mechanism_is_chosen() {
         let all = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "ANONYMOUS", "EXTERNAL"];
         assert_eq!(chosen("amqp://u:p@localhost", None, &all).unwrap(), "SCRAM-SHA-512");
         assert_eq!(chosen("amqp://localhost", None, &all).unwrap(), "ANONYMOUS");
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_stays_where_nobody_listens() {
+    fn plain_is_refused_over_an_unencrypted_remote_connection() {
         assert_eq!(chosen("amqp://u:p@127.0.0.1", None, &["PLAIN"]).unwrap(), "PLAIN");
         for mechanisms in [None, Some(&["PLAIN"][..]), Some(&["PLAIN", "ANONYMOUS"])] {
             let error = chosen("amqp://u:p@h", mechanisms, &["PLAIN"]).unwrap_err();
@@ -186,14 +187,14 @@ mod tests {
     }
 
     #[test]
-    fn a_mechanism_of_no_known_name_is_refused() {
+    fn unknown_mechanism_name_is_refused() {
         let error = chosen("amqp://h", Some(&["KERBEROS"]), &[]).unwrap_err();
         assert_eq!(error.kind, ErrorKind::Invalid);
         assert!(error.message.contains("SCRAM-SHA-512"), "{error}");
     }
 
     #[test]
-    fn a_refusal_is_the_callers_concern_and_nonsense_the_peers() {
+    fn refusal_is_a_denied_error_and_an_invalid_challenge_a_peer_error() {
         let url = Url::parse("amqp://u:p@localhost").unwrap();
         let credentials = Credentials::new(&url, &TlsOptions::default(), None, None, None).unwrap();
         let mut exchange = credentials.begin().unwrap();

@@ -1,7 +1,7 @@
 //! Readiness of sockets: level-triggered epoll, with timeouts to the nanosecond.
 //!
-//! Level-triggered because it needs no further state: unread or unwritten bytes are reported again
-//! in the next turn. Exact time-outs because a load at a fixed rate is measured in microseconds.
+//! Level-triggered needs no further state, because unread or unwritten bytes are reported again in
+//! the next turn. Time-outs are exact, because load at a fixed rate is measured in microseconds.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -35,13 +35,13 @@ impl Poller {
         Ok(Self { epoll: epoll::create(CreateFlags::CLOEXEC)? })
     }
 
-    /// Watches for bytes to read, and for room to write if `write`. Closing the descriptor ends the
+    /// Watches for readability, and for writability if `write`. Closing the descriptor ends the
     /// watch.
     pub fn watch(&self, source: impl AsFd, key: u64, write: bool) -> io::Result<()> {
         Ok(epoll::add(&self.epoll, source, EventData::new_u64(key), flags(write))?)
     }
 
-    /// Changes whether room to write is watched for.
+    /// Changes whether it watches for writability.
     pub fn rewatch(&self, source: impl AsFd, key: u64, write: bool) -> io::Result<()> {
         Ok(epoll::modify(&self.epoll, source, EventData::new_u64(key), flags(write))?)
     }
@@ -49,7 +49,7 @@ impl Poller {
     /// Waits until something is ready or `timeout` is over (`None`: forever), and appends it to
     /// `ready`.
     pub fn wait(&self, timeout: Option<Duration>, ready: &mut Vec<Ready>) -> io::Result<()> {
-        // epoll counts milliseconds: for less, its own descriptor is polled first
+        // epoll counts milliseconds: for exact time-outs its descriptor is polled first
         let mut left = timeout.map(timespec);
         if timeout.is_some_and(|timeout| timeout.subsec_nanos() % 1_000_000 != 0) {
             match poll(&mut [PollFd::new(&self.epoll, PollFlags::IN)], left.as_ref()) {
@@ -60,7 +60,7 @@ impl Poller {
         let mut events = [const { MaybeUninit::<Event>::uninit() }; EVENTS_MAX];
         let events = match epoll::wait(&self.epoll, &mut events, left.as_ref()) {
             Ok((events, _)) => events,
-            // a signal is as good as nothing ready
+            // an interrupted wait counts as a time-out
             Err(Errno::INTR) => return Ok(()),
             Err(error) => return Err(error.into()),
         };
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timeout_below_a_millisecond_is_kept() {
+    fn timeout_with_a_fraction_of_a_millisecond_is_not_shortened() {
         let poller = Poller::new().unwrap();
         let mut ready = Vec::new();
         let start = Instant::now();

@@ -1,5 +1,5 @@
-//! Publishes messages in their order, waiting for the server: for threads that have nothing else to
-//! do.
+//! A blocking publisher that keeps the order of messages, for threads that only wait for the
+//! server.
 //!
 //! A [`Post`] holds messages and the outcome of each; it outlives a connection. If messages are
 //! numbered (`docs/contracts.md` 8) it can be published again and again: each message is stored
@@ -13,11 +13,11 @@ use crate::blocking::{closing_error, connect, wait};
 use crate::client::{Client, ClientOptions, Event, Handle, LinkOptions, Outcome, Reason};
 use crate::error::Error;
 
-/// Links that one connection has at a time; messages to further addresses wait until one has
-/// nothing left to send.
+/// The most links of one connection; messages to further addresses wait until one link has sent all
+/// its messages.
 const LINKS_MAX: usize = 64;
-/// Before returned messages are sent again, if none was taken in between.
-const PAUSE: Duration = Duration::from_millis(100);
+/// Delay before returned messages are sent again, if none was accepted in between.
+const RESEND_DELAY: Duration = Duration::from_millis(100);
 
 /// Where and how messages are published.
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ pub struct PublisherOptions {
     pub silence: Duration,
 }
 
-/// Why a message was not taken.
+/// Why a message was not accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cause {
     /// a condition of the standard, or of the server
@@ -45,17 +45,17 @@ struct PostedMessage {
     address: u32,
     start: usize,
     end: usize,
-    /// as it was put in
+    /// its number in the order of `put`
     number: usize,
     /// `None`: not known yet
     outcome: Option<Result<(), Cause>>,
-    /// the outcome is the server's word on this very message
+    /// the outcome is the server's answer to this message
     answered: bool,
     /// its rejection was reported
     notified: bool,
 }
 
-/// Encoded messages in the order in which they go out.
+/// Encoded messages in the order of sending.
 #[derive(Debug, Default)]
 pub struct Post {
     bytes: Vec<u8>,
@@ -65,13 +65,13 @@ pub struct Post {
 }
 
 impl Post {
-    /// Messages in it.
+    /// Number of messages.
     #[must_use]
     pub fn len(&self) -> usize {
         self.messages.len()
     }
 
-    /// Whether there is none.
+    /// Whether it has no message.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.messages.is_empty()
@@ -83,7 +83,8 @@ impl Post {
         self.bytes.len()
     }
 
-    /// Puts in one message for an address, which `encode` appends; with a cause it is never sent.
+    /// Adds one message for an address, which `encode` appends. A message with a cause is never
+    /// sent.
     pub fn put(&mut self, address: &str, cause: Option<Cause>, encode: impl FnOnce(&mut Vec<u8>)) {
         let known = self.known.get(address).copied();
         let address = known.unwrap_or_else(|| {
@@ -106,7 +107,7 @@ impl Post {
         });
     }
 
-    /// Puts the messages into an order that nothing but their addresses and bytes decides.
+    /// Sorts the messages by address and bytes only, so that the order is reproducible.
     pub fn sort(&mut self) {
         let Self { bytes, messages, addresses, .. } = self;
         messages.sort_by(|one, other| {
@@ -115,15 +116,15 @@ impl Post {
         });
     }
 
-    /// Each message in the order of sending, to be changed without becoming longer or shorter.
+    /// Changes each message in place, in the order of sending; its length stays the same.
     pub fn each(&mut self, mut change: impl FnMut(usize, &mut [u8])) {
         for (place, posted) in self.messages.iter().enumerate() {
             change(place, &mut self.bytes[posted.start..posted.end]);
         }
     }
 
-    /// Dispatches messages that were not taken, each once: its number as it was put in, address,
-    /// bytes, and why. `answered`: only those that reached the server.
+    /// Passes each message that was not accepted to `take`, once: its number in the order of `put`,
+    /// address, bytes, and cause. `answered`: only those that reached the server.
     pub fn take_rejected(&mut self, answered: bool, mut take: impl FnMut(usize, &str, &[u8], &Cause)) {
         for posted in &mut self.messages {
             if let Some(Err(cause)) = &posted.outcome
@@ -160,25 +161,24 @@ impl Post {
 struct Lane {
     address: String,
     link: Handle,
-    /// letters without an outcome, in their order
+    /// messages without an outcome, in their order
     messages: Vec<usize>,
-    /// how many of them are under way
+    /// how many of them are in flight
     sent: usize,
-    /// those that went by this link, by the number that the client gives them; emptied when all
-    /// have an outcome
+    /// messages sent on this link, by the client's number; emptied when all have an outcome
     taken: Vec<usize>,
     /// the client's number of the first of them
     first: u64,
-    /// of those taken, how many have an outcome
+    /// how many of `taken` have an outcome
     settled: usize,
-    /// some were returned
+    /// some messages were returned
     again: bool,
-    /// since messages went out last, the server has taken or refused one
+    /// the server has accepted or rejected a message since the last send
     progress: bool,
 }
 
 impl Lane {
-    /// All sent messages have an outcome, and the rest is for later.
+    /// Ends the lane once all sent messages have an outcome; unsent ones wait for another lane.
     fn rest(&mut self) {
         if !self.again {
             self.first += self.taken.len() as u64;
@@ -214,9 +214,9 @@ impl Publisher {
     /// published further, because they count as stored from then on.
     ///
     /// # Errors
-    /// `Unavailable` if the server goes, takes nothing for too long, or cannot store: publish the
-    /// post again with another publisher. Other ends of a link end the publisher too. The post
-    /// records the messages taken until then.
+    /// `Unavailable` if the server disconnects, accepts nothing for too long, or cannot store:
+    /// publish the post again with another publisher. Any other end of a link ends the publisher
+    /// too. The post records the messages accepted until then.
     pub fn publish(&mut self, post: &mut Post) -> Result<bool, Error> {
         let mut waiting: Vec<_> = post.waiting().into_iter().rev().collect();
         let mut since = Instant::now();
@@ -237,20 +237,20 @@ impl Publisher {
                 }
             }
             let mut progress = false;
-            for event in wait(&self.client, self.options.silence).map_err(|error| self.stuck(error))? {
+            for event in wait(&self.client, self.options.silence).map_err(|error| self.silent_server_error(error))? {
                 progress |= self.handle(event, post)?;
             }
             if progress {
                 since = Instant::now();
             } else if since.elapsed() > self.options.silence {
                 let what = format!("the server accepted no message for {} s", self.options.silence.as_secs());
-                return Err(self.stuck(Error::unavailable(what)));
+                return Err(self.silent_server_error(Error::unavailable(what)));
             }
         }
     }
 
     /// The error for a silent server, with an address that grants no credit.
-    fn stuck(&self, error: Error) -> Error {
+    fn silent_server_error(&self, error: Error) -> Error {
         let waits = |lane: &&Lane| lane.sent < lane.messages.len() && lane.settled == lane.taken.len();
         match self.lanes.iter().find(waits) {
             Some(lane) => Error {
@@ -264,7 +264,7 @@ impl Publisher {
         }
     }
 
-    /// Gives addresses that wait a link of their own, as far as there may be more.
+    /// Opens links for waiting addresses, up to the bound.
     fn open_lanes(&mut self, post: &Post, waiting: &mut Vec<Vec<usize>>) -> Result<(), Error> {
         while let Some(messages) = waiting.pop() {
             let address = &post.addresses[post.messages[messages[0]].address as usize];
@@ -306,7 +306,7 @@ impl Publisher {
             if self.lanes[at].settled < self.lanes[at].taken.len() {
                 return Ok(());
             }
-            self.begin_again(at, post)?;
+            self.resend_returned(at, post)?;
         }
         let lane = &mut self.lanes[at];
         let rest = &lane.messages[lane.sent..];
@@ -315,7 +315,7 @@ impl Publisher {
         }
         let taken = self.client.send(lane.link, &mut rest.iter().map(|posted| post.message(*posted)), false);
         let Ok(taken) = taken else {
-            // it has ended: the event with the reason follows
+            // the link has ended: the event with the reason follows
             return Ok(());
         };
         lane.taken.extend_from_slice(&rest[..taken as usize]);
@@ -323,11 +323,11 @@ impl Publisher {
         Ok(())
     }
 
-    /// Returned messages are sent again, in the old order. A numbered producer's link takes nothing
-    /// more once a message of it was rejected: it is another one from here on.
-    fn begin_again(&mut self, at: usize, post: &Post) -> Result<(), Error> {
+    /// Sends returned messages again, in the old order. The link of a numbered producer accepts
+    /// nothing more after a rejected message, so it is replaced.
+    fn resend_returned(&mut self, at: usize, post: &Post) -> Result<(), Error> {
         if !self.lanes[at].progress {
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(RESEND_DELAY);
         }
         if self.options.producer.is_some() {
             self.client.detach(self.lanes[at].link);
@@ -344,7 +344,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// Returns whether the server took or refused a message.
+    /// Returns whether the server accepted or rejected a message.
     fn handle(&mut self, event: Event, post: &mut Post) -> Result<bool, Error> {
         match event {
             Event::Settled { link, first, last, outcome } => self.settle(link, (first, last), &outcome, post),
@@ -382,7 +382,7 @@ impl Publisher {
             Outcome::Rejected { error } => {
                 let (condition, description) = error.clone().unwrap_or_default();
                 if condition == "amqp:internal-error" {
-                    // not the message's fault: it is not stored, or may be
+                    // the message is valid; it may or may not be stored
                     return Err(Error::unavailable(format!("{condition}: {}", description.unwrap_or_default())));
                 }
                 lane.again |= self.options.producer.is_some();

@@ -1,4 +1,4 @@
-//! Takes the messages of a queue and waits for the server: for threads without other work.
+//! A blocking consumer of a queue, for threads that only wait for the server.
 //!
 //! Pulled messages have no outcome until `settle`: they return to the queue if the connection ends
 //! before that. Between pulls the link has no credit, so that no message is held without a reader.
@@ -13,19 +13,18 @@ use crate::client::{Client, Event, Handle, LinkOptions, Outcome, member, unsigne
 use crate::error::Error;
 use crate::stream::offset;
 
-/// EnMasse's product name: only EnMasse is requested the queue length.
+/// EnMasse's product name: only EnMasse is asked for the queue length.
 const PRODUCT: &str = "EnMasse";
 /// Capability of a source that delivers each message to one of its receivers. Where addresses are
 /// created on attach it selects the type.
 const QUEUE: &str = "queue";
-/// Messages that may come before anything is known of their size: few, because a batch may be
-/// bounded by bytes.
-const AHEAD_FIRST: u64 = 16;
-/// How long a question of how much waits may take.
-const QUESTION: Duration = Duration::from_secs(5);
+/// Messages to prefetch before their size is known: few, because a batch may be bounded by bytes.
+const PREFETCH_INITIAL: u64 = 16;
+/// Time-out of a request for the queue length.
+const DEPTH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Where the server is asked how much waits.
-struct Desk {
+/// The links for requests of the queue length (AMQP Management).
+struct ManagementLinks {
     requests: Handle,
     replies: Handle,
     reply_to: String,
@@ -39,21 +38,21 @@ pub struct Queue {
     options: SourceOptions,
     link: Handle,
     /// the server is EnMasse
-    ours: bool,
+    is_enmasse: bool,
     /// deliveries without an outcome, first and last
     held: Option<(u64, u64)>,
     /// messages so far, and their bytes
     messages: u64,
     size: u64,
-    desk: Option<Desk>,
+    management: Option<ManagementLinks>,
 }
 
 impl Queue {
     /// Connects to the first server that answers, and attaches.
     ///
     /// # Errors
-    /// The error of the last server tried, errors of the address, and `Invalid` if that is no queue
-    /// or the selector is not applied.
+    /// The error of the last server tried, errors of the address, and `Invalid` if it is not a
+    /// queue or the server does not apply the selector.
     pub fn connect(options: SourceOptions) -> Result<Self, Error> {
         let (client, product) = connect(&options.servers)?;
         let wanted = LinkOptions {
@@ -62,9 +61,9 @@ impl Queue {
             ..LinkOptions::default()
         };
         let link = client.attach_receiver(Some(options.address.clone()), wanted)?;
-        let ours = product.as_deref() == Some(PRODUCT);
-        let (held, desk) = (None, None);
-        let mut queue = Self { client, options, link, ours, held, messages: 0, size: 0, desk };
+        let is_enmasse = product.as_deref() == Some(PRODUCT);
+        let (held, management) = (None, None);
+        let mut queue = Self { client, options, link, is_enmasse, held, messages: 0, size: 0, management };
         queue.attached()?;
         Ok(queue)
     }
@@ -78,7 +77,7 @@ impl Queue {
                         if stream.is_some() {
                             return Err(is_stream(address));
                         }
-                        if self.ours && !capabilities.iter().any(|name| name == QUEUE) {
+                        if self.is_enmasse && !capabilities.iter().any(|name| name == QUEUE) {
                             return Err(Error::invalid(format!(
                                 "{address} is not a queue: name a queue, or a subscription as topic::subscription"
                             )));
@@ -101,10 +100,10 @@ impl Queue {
         let (mut left, mut room) = (count, size as u64);
         while left > 0 && room > 0 {
             let mean = self.size.checked_div(self.messages);
-            let by_size = mean.map_or(AHEAD_FIRST, |mean| room.div_ceil(mean.max(1)));
+            let by_size = mean.map_or(PREFETCH_INITIAL, |mean| room.div_ceil(mean.max(1)));
             let wanted = ahead(self.messages, self.size).min(left).min(u32::try_from(by_size).unwrap_or(u32::MAX));
             let before = self.size;
-            let taken = self.round(wanted, take)?;
+            let taken = self.receive(wanted, take)?;
             if taken < wanted {
                 return Ok(false);
             }
@@ -114,8 +113,8 @@ impl Queue {
         Ok(true)
     }
 
-    /// Lets this many messages come; returns how many did, less if there are no more.
-    fn round(&mut self, wanted: u32, take: &mut dyn FnMut(&[u8])) -> Result<u32, Error> {
+    /// Grants credit for this many messages; returns how many arrived, fewer if the queue is empty.
+    fn receive(&mut self, wanted: u32, take: &mut dyn FnMut(&[u8])) -> Result<u32, Error> {
         self.client.credit(self.link, wanted);
         self.client.drain(self.link);
         let (mut taken, mut drained) = (0, false);
@@ -123,7 +122,7 @@ impl Queue {
             for event in self.wait(self.options.silence)? {
                 match event {
                     Event::Message { link, delivery, settled, payload } if link == self.link => {
-                        if self.messages == 0 && offset(&payload).is_some() && !self.ours {
+                        if self.messages == 0 && offset(&payload).is_some() && !self.is_enmasse {
                             return Err(is_stream(&self.options.address));
                         }
                         if !settled {
@@ -143,7 +142,7 @@ impl Queue {
         Ok(taken)
     }
 
-    /// Gives all that was pulled its outcome: it is ours from now on, or returns as it was.
+    /// Settles all pulled messages: accepted, or released unchanged.
     pub fn settle(&mut self, accepted: bool) {
         if let Some((first, last)) = self.held.take() {
             let outcome = if accepted { Outcome::Accepted } else { Outcome::Released };
@@ -156,26 +155,26 @@ impl Queue {
     /// # Errors
     /// As `pull`.
     pub fn depth(&mut self) -> Result<Option<u64>, Error> {
-        if !self.ours {
+        if !self.is_enmasse {
             return Ok(None);
         }
-        let patience = self.options.silence.min(QUESTION);
-        let mut desk = match self.desk.take() {
-            Some(desk) => desk,
-            None => self.open_desk(patience)?,
+        let time_limit = self.options.silence.min(DEPTH_TIMEOUT);
+        let mut management = match self.management.take() {
+            Some(management) => management,
+            None => self.open_management_links(time_limit)?,
         };
-        desk.requested += 1;
-        let question = question(&self.options.address, desk.requested, &desk.reply_to);
-        self.client.credit(desk.replies, 1);
+        management.requested += 1;
+        let depth_request = depth_request(&self.options.address, management.requested, &management.reply_to);
+        self.client.credit(management.replies, 1);
         let mut sent = 0;
         loop {
             if sent == 0 {
-                sent = self.client.send(desk.requests, &mut [&question[..]].into_iter(), true)?;
+                sent = self.client.send(management.requests, &mut [&depth_request[..]].into_iter(), true)?;
             }
-            for event in self.wait(patience)? {
+            for event in self.wait(time_limit)? {
                 match event {
-                    Event::Message { link, payload, .. } if link == desk.replies => {
-                        self.desk = Some(desk);
+                    Event::Message { link, payload, .. } if link == management.replies => {
+                        self.management = Some(management);
                         return Ok(depth_of(&payload));
                     }
                     event => self.check(event)?,
@@ -184,14 +183,14 @@ impl Queue {
         }
     }
 
-    fn open_desk(&mut self, patience: Duration) -> Result<Desk, Error> {
+    fn open_management_links(&mut self, time_limit: Duration) -> Result<ManagementLinks, Error> {
         let replies = self.client.attach_receiver(None, LinkOptions { settled: true, ..LinkOptions::default() })?;
         let requests = self.client.attach_sender(Some("$management".to_owned()), LinkOptions::default())?;
         loop {
-            for event in self.wait(patience)? {
+            for event in self.wait(time_limit)? {
                 match event {
                     Event::Attached { link, address: Some(reply_to), .. } if link == replies => {
-                        return Ok(Desk { requests, replies, reply_to, requested: 0 });
+                        return Ok(ManagementLinks { requests, replies, reply_to, requested: 0 });
                     }
                     event => self.check(event)?,
                 }
@@ -199,11 +198,11 @@ impl Queue {
         }
     }
 
-    fn wait(&self, patience: Duration) -> Result<Vec<Event>, Error> {
-        wait(&self.client, patience)
+    fn wait(&self, time_limit: Duration) -> Result<Vec<Event>, Error> {
+        wait(&self.client, time_limit)
     }
 
-    /// An event that is about nothing that is waited for, unless it is the end.
+    /// Handles an event that no call waits for: an error if the connection or link has ended.
     fn check(&self, event: Event) -> Result<(), Error> {
         match event {
             Event::Closed { reason } => Err(closing_error("the connection", reason)),
@@ -221,7 +220,7 @@ fn is_stream(address: &str) -> Error {
 }
 
 /// A request of AMQP Management (`docs/contracts.md` 9).
-fn question(address: &str, number: u64, reply_to: &str) -> Vec<u8> {
+fn depth_request(address: &str, number: u64, reply_to: &str) -> Vec<u8> {
     let text = |name: &str, value: &str| (name.to_owned(), Value::String(value.to_owned()));
     let message = Message {
         properties: Some(Properties {

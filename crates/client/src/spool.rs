@@ -6,12 +6,12 @@
 //! |---|---|
 //! | 8 | `enmspool` |
 //! | 2 | version of the format, 1 |
-//! | 2 | what records are: 1 messages as they came, 2 identities of messages |
-//! | 4 | how many records |
+//! | 2 | kind of records: 1 messages as received, 2 identities of messages |
+//! | 4 | number of records |
 //! | 8, 8 | offsets of the first message and after the last |
 //! | 8 | bytes of all records |
 //! | 4 + n each | a record: its length and its bytes |
-//! | 4 | CRC-32C of all before it |
+//! | 4 | CRC-32C of all preceding bytes |
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::Hasher as _;
@@ -50,7 +50,7 @@ pub fn identity(message: &[u8], key: &[u8; 16]) -> Option<Id> {
     Some(hasher.finish128().as_bytes())
 }
 
-/// Whether the server reports an earlier delivery of the message: to us, or to others.
+/// Whether the server reports an earlier delivery of the message, to any receiver.
 #[must_use]
 pub fn was_delivered_before(message: &[u8]) -> bool {
     let header = head(message).ok().and_then(|head| Elements::of_list(head.header?).ok());
@@ -73,7 +73,7 @@ pub enum Kind {
     Ids,
 }
 
-/// A file that is being made.
+/// A file under construction.
 #[derive(Debug)]
 pub struct Packing {
     bytes: Vec<u8>,
@@ -126,7 +126,7 @@ impl Packing {
 pub struct Packed {
     /// the kind of its records
     pub kind: Kind,
-    /// of the messages it is about
+    /// offsets of its messages
     pub offsets: Range<u64>,
     /// its records
     pub count: u32,
@@ -138,24 +138,24 @@ impl Packed {
     /// # Errors
     /// `Conflict`: it is truncated or damaged, not a spool file, or of a newer version.
     pub fn open(bytes: &[u8]) -> Result<Self, Error> {
-        let torn = |what: &str| Error { kind: ErrorKind::Conflict, message: what.to_owned() };
+        let unreadable = |what: &str| Error { kind: ErrorKind::Conflict, message: what.to_owned() };
         let field = |at: usize, size: usize| {
             let mut number = [0; 8];
             number[..size].copy_from_slice(&bytes[at..at + size]);
             u64::from_le_bytes(number)
         };
         if bytes.len() < HEADER + CHECKSUM {
-            return Err(torn("the file is truncated"));
+            return Err(unreadable("the file is truncated"));
         }
         if &bytes[..8] != MAGIC {
-            return Err(torn("the file is not a spool file"));
+            return Err(unreadable("the file is not a spool file"));
         }
         if field(8, 2) != u64::from(VERSION) {
-            return Err(torn("the file is of another version of the format"));
+            return Err(unreadable("the file is of another version of the format"));
         }
         let end = bytes.len() - CHECKSUM;
         if field(32, 8) != (end - HEADER) as u64 || field(end, 4) != u64::from(crc32c::crc32c(&bytes[..end])) {
-            return Err(torn("the file is damaged: its checksum is wrong"));
+            return Err(unreadable("the file is damaged: its checksum is wrong"));
         }
         let kind = if field(10, 2) == 1 { Kind::Messages } else { Kind::Ids };
         Ok(Self { kind, offsets: field(16, 8)..field(24, 8), count: field(12, 4) as u32 })
@@ -185,7 +185,7 @@ impl<'a> Iterator for Records<'a> {
     }
 }
 
-/// Identities of the messages that were taken last. Its owner bounds it by `keep`.
+/// Identities of recently pulled messages. The owner bounds it by `keep`.
 #[derive(Debug, Default)]
 pub struct RecentIds {
     order: VecDeque<Id>,
@@ -193,26 +193,26 @@ pub struct RecentIds {
 }
 
 impl RecentIds {
-    /// Takes an identity in, as the newest, unless it is known.
+    /// Adds an identity as the newest, unless it is present.
     pub fn add(&mut self, id: Id) {
         if self.set.insert(id) {
             self.order.push_back(id);
         }
     }
 
-    /// Whether it is known.
+    /// Whether it contains an identity.
     #[must_use]
     pub fn has(&self, id: &Id) -> bool {
         self.set.contains(id)
     }
 
-    /// How many are known.
+    /// The number of identities.
     #[must_use]
     pub fn count(&self) -> usize {
         self.order.len()
     }
 
-    /// Forgets the oldest beyond so many.
+    /// Removes the oldest identities beyond `count`.
     pub fn keep(&mut self, count: usize) {
         while self.order.len() > count
             && let Some(id) = self.order.pop_front()

@@ -1,13 +1,12 @@
-//! Reads ranges of a stream's offsets, waiting for the server: for threads that have nothing else
-//! to do.
+//! A blocking reader of offset ranges of a stream, for threads that only wait for the server.
 //!
-//! A range has a fixed end and gives the same messages each time. Messages of it that the server no
-//! longer retains are an error, or are counted, never skipped silently.
+//! A range has a fixed end, so it contains the same messages each time. Messages that the server no
+//! longer retains are an error or are counted, never skipped silently.
 
 use enmasse_amqp::codec::scan::{Elements, Scalar, head};
 
 use crate::ErrorKind;
-use crate::blocking::{AHEAD_FIRST, SourceOptions, ahead, applies_selector, closing_error, connect, wait};
+use crate::blocking::{PREFETCH_INITIAL, SourceOptions, ahead, applies_selector, closing_error, connect, wait};
 use crate::client::{
     Client, Event, Handle, LinkOptions, OFFSET_FILTERS, Outcome, PartitionState, StreamFilter, StreamOffset,
     StreamState,
@@ -17,13 +16,13 @@ use crate::error::Error;
 /// The range to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// the partition; of a server that does not know partitions it is 0
+    /// the partition; 0 for a server without partitions
     pub partition: u32,
     /// offset of the first message
     pub from: u64,
     /// offset after the last
     pub to: u64,
-    /// the stream must have it, if the server reports one
+    /// the expected uid of the stream, checked if the server reports one
     pub uid: Option<String>,
     /// messages of the range that are no longer retained are counted instead of being an error
     pub tolerant: bool,
@@ -33,14 +32,14 @@ pub struct Range {
 struct Reading {
     range: Range,
     link: Handle,
-    /// offset that comes next
+    /// offset of the next message
     next: u64,
     /// messages that the server may still send
     ahead: u32,
     messages: u64,
     size: u64,
-    /// how often in a row the server has reported that it has no more
-    dry: u32,
+    /// consecutive reports of the server that it has no more messages
+    empty_drains: u32,
 }
 
 /// One connection that reads one stream, a range after the other.
@@ -99,14 +98,14 @@ impl Stream {
         self.end();
         self.missing = 0;
         let attached = match self.attach(StreamOffset::Offset(range.from), Some(range.partition)) {
-            // its beginning is not retained: it starts with the first message
+            // the beginning of the range is not retained: reading starts at the first message
             Err(error) if range.tolerant && error.kind == ErrorKind::Conflict => {
                 self.attach(StreamOffset::First, Some(range.partition))
             }
             attached => attached,
         };
         let (link, state) = attached?;
-        let mut reading = Reading { next: range.from, range, link, ahead: 0, messages: 0, size: 0, dry: 0 };
+        let mut reading = Reading { next: range.from, range, link, ahead: 0, messages: 0, size: 0, empty_drains: 0 };
         match state.map_or(Ok(0), |state| reading.compare(&state, &self.options.address)) {
             Ok(missing) => self.missing = missing,
             Err(error) => {
@@ -115,7 +114,7 @@ impl Stream {
             }
         }
         self.reading = Some(reading);
-        self.top_up();
+        self.replenish_credit();
         Ok(())
     }
 
@@ -159,7 +158,7 @@ impl Stream {
                     }
                 }
                 Event::Drained { link, .. } if link == reading.link && self.options.selector.is_some() => {
-                    reading.run_dry()
+                    reading.on_drained()
                 }
                 event => self.check(&event)?,
             }
@@ -171,7 +170,7 @@ impl Stream {
             self.end();
             return Ok(false);
         }
-        self.top_up();
+        self.replenish_credit();
         Ok(true)
     }
 
@@ -186,12 +185,12 @@ impl Stream {
         }
     }
 
-    /// Lets more messages come once half of those that may be ahead are here.
-    fn top_up(&mut self) {
+    /// Grants more credit once half of the prefetched messages have arrived.
+    fn replenish_credit(&mut self) {
         let selects = self.options.selector.is_some();
         let Some(reading) = &mut self.reading else { return };
         let window = ahead(reading.messages, reading.size);
-        // without a selector the last of them is the last of the range
+        // without a selector the last prefetched message is the last of the range
         let left = if selects { u64::MAX } else { reading.range.to.saturating_sub(reading.next) };
         let wanted = window.min(u32::try_from(left).unwrap_or(u32::MAX));
         let low = if selects { 0 } else { wanted / 2 };
@@ -205,7 +204,7 @@ impl Stream {
         }
     }
 
-    /// The offset of the first message from `offset` on, or of the last of those that are there.
+    /// The offset of the first message from `offset` on, or of the last retained one.
     fn offset_of(&mut self, offset: StreamOffset, partition: Option<u32>, last: bool) -> Result<Option<u64>, Error> {
         let selector = self.options.selector.take();
         let attached = self.attach(offset, partition);
@@ -216,7 +215,7 @@ impl Stream {
         let mut drained = false;
         while !drained {
             if credit == 0 {
-                credit = if last { AHEAD_FIRST } else { 1 };
+                credit = if last { PREFETCH_INITIAL } else { 1 };
                 self.client.credit(link, credit);
                 self.client.drain(link);
             }
@@ -284,7 +283,7 @@ impl Stream {
         wait(&self.client, self.options.silence)
     }
 
-    /// An event that is about nothing that is waited for, unless it is the end.
+    /// Handles an event that no call waits for: an error if the connection has ended.
     fn check(&self, event: &Event) -> Result<(), Error> {
         match event {
             Event::Closed { reason } => Err(closing_error("the connection", reason.clone())),
@@ -299,9 +298,9 @@ impl Stream {
 }
 
 impl Reading {
-    /// Continues behind the message at `offset`. Returns how many before it are missing.
+    /// Advances past the message at `offset`. Returns how many messages before it are missing.
     fn step(&mut self, offset: u64, selects: bool) -> Result<u64, Error> {
-        self.dry = 0;
+        self.empty_drains = 0;
         if offset < self.next {
             // servers that keep messages in blocks may begin before the offset
             return Ok(0);
@@ -311,12 +310,12 @@ impl Reading {
         if selects || from == to { Ok(0) } else { self.gap(from, to) }
     }
 
-    /// The server has nothing more now: the rest of the range does not match. A drained response to
-    /// earlier credit may cross a new grant, so two are needed.
-    fn run_dry(&mut self) {
+    /// Handles a drained response: if the server has no more messages, the rest of the range does
+    /// not match. A response to earlier credit may cross a new grant, so two are needed.
+    fn on_drained(&mut self) {
         self.ahead = 0;
-        self.dry += 1;
-        if self.dry > 1 {
+        self.empty_drains += 1;
+        if self.empty_drains > 1 {
             self.next = self.range.to;
         }
     }

@@ -24,7 +24,7 @@ pub const USER: &str = "alice";
 /// The password of that user.
 pub const PASSWORD: &str = "a secret";
 
-/// A folder of its own for one test, gone with it.
+/// A temporary folder of one test, deleted when dropped.
 pub struct Folder(PathBuf);
 
 impl Folder {
@@ -58,12 +58,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// Everybody may come in.
+    /// Admits every client.
     pub fn open() -> Self {
         Self::start(&json!({"type": "none", "anonymous": true, "mechanisms": ["PLAIN"]}), &json!([]))
     }
 
-    /// Only `USER` may come in, with any mechanism, to send to and receive from all addresses but
+    /// Admits only `USER`, with any mechanism, to send to and receive from all addresses but
     /// `multicast`.
     pub fn closed() -> Self {
         let mechanisms = ["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"];
@@ -100,21 +100,21 @@ impl Server {
         Url::parse(&format!("{scheme}://localhost:{port}")).unwrap()
     }
 
-    /// The authority of the certificate of the listeners.
+    /// The CA of the listeners' certificate.
     pub fn ca(&self) -> PathBuf {
         self.folder.path("ca.pem")
     }
 }
 
-/// One connection of a server that a test plays.
-pub trait Played {
+/// One connection of a scripted server.
+pub trait ScriptedServer {
     /// The protocol machine of the server.
     fn machine(&mut self) -> &mut Connection;
 
     /// Reacts to an event of the client.
     fn handle(&mut self, event: Event<'_>);
 
-    /// Whether the connection is to be cut.
+    /// Whether to close the connection.
     fn over(&self) -> bool;
 
     /// Plays until the client disconnects, or the script ends.

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 
-/// How bytes travel to the server.
+/// The transport to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
     /// `amqp`: AMQP over TCP
@@ -16,13 +16,13 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    /// Whether the way is encrypted.
+    /// Whether it uses TLS.
     #[must_use]
     pub fn is_tls(self) -> bool {
         matches!(self, Self::Amqps | Self::Wss)
     }
 
-    /// Whether AMQP travels in WebSocket frames.
+    /// Whether it uses a WebSocket.
     #[must_use]
     pub fn is_websocket(self) -> bool {
         matches!(self, Self::Ws | Self::Wss)
@@ -43,7 +43,7 @@ impl Scheme {
 /// A parsed URL; user and password are percent-decoded.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Url {
-    /// how bytes travel
+    /// the transport
     pub scheme: Scheme,
     /// SASL user
     pub user: Option<String>,
@@ -112,8 +112,7 @@ impl Url {
         }
     }
 
-    /// Whether the server is on this machine by its name: PLAIN without TLS is let through there
-    /// only.
+    /// Whether the host name denotes this machine: PLAIN without TLS is allowed only there.
     #[must_use]
     pub fn is_loopback(&self) -> bool {
         self.host == "localhost" || self.host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
@@ -173,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn every_part_is_read() {
+    fn every_part_of_a_url_is_parsed() {
         let url = parse("amqps://al%40ice:p%3Aw@broker.example:1234/orders/a%20b");
         assert_eq!(url.scheme, Scheme::Amqps);
         assert_eq!(url.user.as_deref(), Some("al@ice"));
@@ -182,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_omitted_has_a_default() {
+    fn omitted_url_parts_have_defaults() {
         assert_eq!((parse("localhost").scheme, parse("localhost").port), (Scheme::Amqp, 5672));
         assert_eq!(parse("amqps://h").port, 5671);
         assert_eq!((parse("ws://h").port, parse("wss://h/mq").port), (80, 443));
@@ -192,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn ipv6_keeps_its_colons() {
+    fn ipv6_host_is_parsed_in_brackets() {
         let url = parse("amqp://[::1]:5673/q");
         assert_eq!((url.host.as_str(), url.port), ("::1", 5673));
         assert_eq!(url.server(), "amqp://[::1]:5673");
@@ -200,13 +199,13 @@ mod tests {
     }
 
     #[test]
-    fn loopback_is_known_by_name_and_number() {
+    fn loopback_is_recognized_by_name_and_address() {
         assert!(parse("amqp://localhost").is_loopback() && parse("amqp://127.0.0.2").is_loopback());
         assert!(parse("[::1]").is_loopback() && !parse("amqp://10.0.0.1").is_loopback());
     }
 
     #[test]
-    fn faults_name_the_part() {
+    fn invalid_url_error_names_the_part() {
         for (text, part) in [
             ("http://h", "scheme"),
             ("amqp://", "host"),
@@ -224,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_never_shown() {
+    fn url_password_is_absent_from_debug_output() {
         let url = parse("amqp://alice:secret@h/q");
         assert!(!format!("{url:?} {}", url.server()).contains("secret"));
     }

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use crate::transport::Transport;
 
-/// Bytes of a thread's read buffer; twice the largest frame that a client here lets its peer send.
+/// Bytes of a thread's read buffer; twice the max-frame-size that a client announces.
 pub const READ_SIZE: usize = 256 * 1024;
 
 /// The read buffer of a thread, shared by all of its connections: an idle connection holds none.
@@ -29,8 +29,8 @@ impl Wire {
         Self { transport, output: Vec::new(), written: 0, rest: Vec::new() }
     }
 
-    /// Reads once: the front of `buffer` then holds this many bytes, what `keep` kept included.
-    /// `None`: nothing new.
+    /// Reads once: returns how many bytes the front of `buffer` then holds, including those of
+    /// `keep`. `None`: nothing new.
     ///
     /// # Errors
     /// Of the socket; `UnexpectedEof` at the end of the stream.
@@ -49,7 +49,7 @@ impl Wire {
         }
     }
 
-    /// Whether `fill` is to be called again before the socket is waited for.
+    /// Whether to call `fill` again before waiting for the socket.
     #[inline]
     pub fn holds_input(&self) -> bool {
         self.transport.holds_input()
@@ -75,8 +75,8 @@ impl Wire {
         self.output.len() - self.written
     }
 
-    /// Writes as much as the socket takes. Returns whether something is left, so that room for it
-    /// is to be watched.
+    /// Writes as much as the socket accepts. Returns whether bytes remain, so that the caller must
+    /// watch for writability.
     #[inline]
     pub fn flush(&mut self) -> io::Result<bool> {
         while self.written < self.output.len() {
@@ -102,7 +102,7 @@ impl Wire {
         }
     }
 
-    /// Drops written bytes, once moving the rest is cheap.
+    /// Drops written bytes once moving the remaining ones is cheap.
     fn shrink(&mut self) {
         if self.written >= self.output.len() / 2 {
             self.output.drain(..self.written);

@@ -11,7 +11,7 @@ use crate::envelope::{Part, Parts};
 use crate::repeated_size_max;
 use crate::replay::Replay;
 
-/// The origin of messages, as far as they do not contain it.
+/// The origin of messages, where they do not contain it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Origin<'a> {
     /// the address space
@@ -20,10 +20,10 @@ pub struct Origin<'a> {
     pub address: &'a str,
     /// for messages without the annotation `x-opt-partition`
     pub partition: Option<u32>,
-    /// of messages stored elsewhere: partition and offset are these, regardless of their
+    /// offset of a message that was stored elsewhere; then this offset and `partition` replace its
     /// annotations
     pub offset: Option<u64>,
-    /// the time at which messages without a time were taken: milliseconds since 1970
+    /// the time of messages without a time of their own: milliseconds since 1970
     pub taken_ms: Option<i64>,
 }
 
@@ -61,20 +61,19 @@ impl Batch {
         self.rows
     }
 
-    /// Bytes that the columns take, about.
+    /// Approximate bytes of the columns.
     #[must_use]
     pub fn size(&self) -> usize {
         self.columns.iter().map(Column::size).sum()
     }
 
-    /// Messages since the batch was made that gave no row but one with its reason.
+    /// Messages since the creation of the batch that became a single row with a reason.
     #[must_use]
     pub fn marked(&self) -> u64 {
         self.marked
     }
 
-    /// Appends the rows of one encoded message, one at least. The body stands in the first of them
-    /// only.
+    /// Appends the rows of one encoded message, at least one. Only the first row has the body.
     pub fn push(&mut self, origin: &Origin<'_>, message: &[u8]) {
         let mut parts = Parts::of(message);
         parts.enqueued_time_ms = parts.enqueued_time_ms.or(origin.taken_ms);
@@ -147,7 +146,7 @@ impl Batch {
         }
     }
 
-    /// One row with nothing but a reason.
+    /// Appends one row with only a reason.
     fn mark(&mut self, reason: &str) {
         self.marked += 1;
         for at in self.fields.all() {
@@ -163,7 +162,7 @@ impl Batch {
         }
     }
 
-    /// The rows so far; the batch is empty after that.
+    /// Returns the rows and empties the batch.
     #[must_use]
     pub fn finish(&mut self) -> RecordBatch {
         let columns = self.columns.iter_mut().map(Column::finish).collect();

@@ -64,7 +64,7 @@ impl Type {
         Self::ALL.iter().find(|(known, _)| *known == self).map_or("", |(_, name)| name)
     }
 
-    /// The same in Arrow, as Spark wants it.
+    /// The Arrow type that Spark expects.
     #[must_use]
     pub fn arrow(self) -> DataType {
         match self {
@@ -141,7 +141,7 @@ impl Column {
         self.valid.len()
     }
 
-    /// Bytes that its values take, about.
+    /// Approximate bytes of its values.
     pub(crate) fn size(&self) -> usize {
         match &self.values {
             Values::Boolean(_) => self.len() / 8,
@@ -209,7 +209,7 @@ impl Column {
         self.valid.append_non_null();
     }
 
-    /// Appends what `write` writes to a column of `Text` or `Binary`; of `Text` it has to be UTF-8.
+    /// Appends what `write` writes to a column of `Text` or `Binary`; for `Text` it must be UTF-8.
     pub(crate) fn write(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         if let Values::Bytes { ends, bytes } = &mut self.values {
             write(bytes);
@@ -235,7 +235,7 @@ impl Column {
         }
     }
 
-    /// Appends a value of an array of this type; of types that no part of the envelope has, null.
+    /// Appends a value of an array of this type; null for types that the envelope does not use.
     pub(crate) fn append(&mut self, array: &dyn Array, row: usize) {
         if array.is_null(row) {
             return self.null();
@@ -260,7 +260,7 @@ impl Column {
         }
     }
 
-    /// Takes back all rows from `rows` on.
+    /// Removes all rows from `rows` on.
     pub(crate) fn truncate(&mut self, rows: usize) {
         if rows >= self.len() {
             return;
@@ -347,7 +347,7 @@ impl Column {
         self.valid.append_non_null();
     }
 
-    /// The column as Arrow has it; nothing is left here.
+    /// Returns the column as an Arrow array and empties it.
     pub(crate) fn finish(&mut self) -> ArrayRef {
         let Self { kind, values, mut valid } = std::mem::replace(self, Self::new(self.kind));
         let nulls = valid.finish();

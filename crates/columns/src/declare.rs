@@ -14,8 +14,8 @@ pub const COLUMNS_MAX: usize = 1024;
 const ERROR: &str = "_error";
 /// The column that numbers the rows of one message, from 0 on.
 const INDEX: &str = "_index";
-/// Before a name: a field of the body, also where the envelope has a column of that name.
-const OF_BODY: &str = "body.";
+/// Prefix of a name: a field of the body, even if the envelope has a column of that name.
+const BODY_PREFIX: &str = "body.";
 
 /// A declaration that cannot be used: a sentence that names the part and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -91,7 +91,7 @@ pub struct Options {
     pub csv_delimiter: Option<char>,
 }
 
-/// Where a column has its values from.
+/// The source of a column's values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     Envelope(Part),
@@ -107,7 +107,7 @@ pub(crate) struct Item {
     pub(crate) from: Source,
 }
 
-/// Columns that are declared and fit together.
+/// A checked declaration.
 #[derive(Clone, Debug)]
 pub struct Declared {
     pub(crate) items: Vec<Item>,
@@ -122,7 +122,8 @@ impl Declared {
     /// Checks a declaration.
     ///
     /// # Errors
-    /// Its error: an unknown type, a repeated name, a column that nothing fills, too many.
+    /// The problem: an unknown type, a repeated name, a column without a source, or too many
+    /// columns.
     pub fn new(options: &Options) -> Result<Self, Error> {
         let items = match &options.columns {
             Some(text) => {
@@ -192,7 +193,7 @@ fn item(name: String, kind: Option<Type>) -> Result<Item, Error> {
                     "columns: {name} of type map cannot be decoded from a body; make it a string"
                 )));
             }
-            let key = name.strip_prefix(OF_BODY).unwrap_or(&name).to_owned();
+            let key = name.strip_prefix(BODY_PREFIX).unwrap_or(&name).to_owned();
             return Ok(Item { name, kind, from: Source::Body(key) });
         }
     };
@@ -200,7 +201,7 @@ fn item(name: String, kind: Option<Type>) -> Result<Item, Error> {
         Some(kind) if kind != fixed => {
             let (kind, fixed) = (kind.name(), fixed.name());
             Err(Error(format!(
-                "columns: {name} is of type {fixed}, not {kind}; a field of the body is `{OF_BODY}{name}`"
+                "columns: {name} is of type {fixed}, not {kind}; a field of the body is `{BODY_PREFIX}{name}`"
             )))
         }
         _ => Ok(Item { name, kind: fixed, from }),
@@ -368,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_the_mend() {
+    fn declaration_error_names_the_defect_and_the_remedy() {
         for (text, decode, said) in [
             ("ofset", None, "the nearest is offset"),
             ("devise string", None, "set decode"),
@@ -392,14 +393,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_declared_reads_back_as_itself() {
+    fn declaration_round_trips_through_sql() {
         let whole = Declared::new(&Options::default()).unwrap();
         assert_eq!(declared(&whole.sql(), None).unwrap(), whole.sql());
         assert_eq!(whole.schema().fields().len(), whole.items.len());
     }
 
     #[test]
-    fn content_types_name_formats() {
+    fn content_type_selects_the_format() {
         for (name, format) in [
             ("application/json; charset=utf-8", Some(Format::Json)),
             ("Application/SenML+JSON", Some(Format::SenmlJson)),

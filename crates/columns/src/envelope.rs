@@ -32,7 +32,7 @@ pub(crate) enum Part {
     BodyKind,
 }
 
-/// All of them with their names, in the order that a table has them.
+/// All parts with their column names, in the order of a table.
 pub(crate) const ENVELOPE: [(&str, Part); 20] = [
     ("space", Part::Space),
     ("address", Part::Address),
@@ -85,7 +85,7 @@ pub(crate) enum Body<'a> {
     Sequence(&'a [u8], Vec<&'a [u8]>),
     #[default]
     None,
-    /// the bytes are no message
+    /// the bytes are not a message
     Malformed(&'a [u8]),
 }
 
@@ -130,7 +130,7 @@ impl<'a> Body<'a> {
     }
 }
 
-/// A message taken apart, in place.
+/// The parts of a message, borrowed from its encoding.
 #[derive(Default)]
 pub(crate) struct Parts<'a> {
     durable: bool,
@@ -159,7 +159,7 @@ impl<'a> Parts<'a> {
     }
 
     /// The stored parts of a message that decoding needs.
-    pub(crate) fn kept(content_type: Option<&'a str>, enqueued_us: Option<i64>, body: Body<'a>) -> Self {
+    pub(crate) fn from_stored(content_type: Option<&'a str>, enqueued_us: Option<i64>, body: Body<'a>) -> Self {
         Self { content_type, enqueued_time_ms: enqueued_us.map(|micros| micros / 1000), body, ..Self::default() }
     }
 
@@ -171,7 +171,7 @@ impl<'a> Parts<'a> {
                 0x70 => parts.header(section.value)?,
                 0x72 => {
                     parts.annotations = Some(section.value);
-                    parts.marks(section.value)?;
+                    parts.position_annotations(section.value)?;
                 }
                 0x73 => parts.properties(section.value)?,
                 0x74 => {
@@ -202,7 +202,7 @@ impl<'a> Parts<'a> {
     }
 
     /// The server's annotations of a message's position.
-    fn marks(&mut self, value: &[u8]) -> Result<(), Broken> {
+    fn position_annotations(&mut self, value: &[u8]) -> Result<(), Broken> {
         let mut entries = Elements::of_map(value)?;
         while entries.left() > 1 {
             let mut after = entries.clone();
@@ -262,7 +262,7 @@ impl<'a> Parts<'a> {
         matches!(self.body, Body::Malformed(_))
     }
 
-    /// When the server took it, else when its sender made it: microseconds since 1970.
+    /// The time when the server received it, else its creation time: microseconds since 1970.
     pub(crate) fn time(&self) -> Option<i64> {
         self.enqueued_time_ms.or(self.creation_time_ms)?.checked_mul(1000)
     }

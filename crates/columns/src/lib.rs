@@ -4,13 +4,13 @@
 //! `declare` parses column declarations, `column` keeps their values while a batch grows,
 //! `envelope` fills those that every message has, `body` those decoded from JSON, SenML, CBOR or
 //! CSV, and `batch` joins them. A message that cannot be decoded is a row with the reason in the
-//! column `_error`, never omitted. No socket, file, clock or thread: the time of a message is the
-//! one that it carries.
+//! column `_error`, never omitted. It uses no socket, file, clock or thread: the time of a message
+//! comes from the message.
 //!
 //! Bounds: [`COLUMNS_MAX`] columns, [`RECORDS_MAX`] rows of one message, [`ROWS_SIZE_MAX`] bytes of
-//! those rows, what a message says once and each of its rows repeats [`repeated_size_max`] bytes,
-//! so that small messages give no huge batches; values nest [`DEPTH_MAX`] deep in CBOR and 128 deep
-//! in JSON. Beyond them a message is one row with its reason.
+//! those rows, and [`repeated_size_max`] bytes of content that each row of a message repeats, so
+//! that small messages cannot cause huge batches; values nest [`DEPTH_MAX`] deep in CBOR and 128
+//! deep in JSON. Beyond them a message is one row with its reason.
 
 mod batch;
 mod body;
@@ -33,8 +33,8 @@ pub const RECORDS_MAX: usize = 65_536;
 /// Bytes that the rows of one message can take.
 pub const ROWS_SIZE_MAX: usize = 64 << 20;
 
-/// Bytes that rows can repeat of a message of this many bytes: its envelope, or the base name of a
-/// SenML pack.
+/// The most bytes that the rows of a message of this size may repeat: its envelope, or the base
+/// name of a SenML pack.
 #[must_use]
 pub const fn repeated_size_max(message_size: usize) -> usize {
     let size = message_size.saturating_mul(32).saturating_add(64 << 10);

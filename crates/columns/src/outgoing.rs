@@ -1,4 +1,4 @@
-//! Rows as messages: the way back, for what writes to addresses.
+//! Converts rows to messages, for writers to addresses.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -15,13 +15,13 @@ use crate::declare::Error;
 
 /// The annotation that numbers a producer's messages.
 const SEQUENCE: &str = "x-opt-producer-sequence";
-/// Stands for a number that is not known yet: its encoding has room for every other.
+/// Placeholder for a number that is not known yet: its encoding has room for any number.
 const UNNUMBERED: u64 = u64::MAX;
 const DELAY: &str = "x-opt-delivery-delay";
 /// Annotations that servers add to a message on delivery: they are not written back.
 const STAMPED: [&str; 4] = ["x-stream-offset", "x-opt-partition", "x-opt-enqueued-time", SEQUENCE];
-/// Columns of a message that was read of which the same holds.
-const PASSED_OVER: [&str; 5] = ["space", "partition", "offset", "enqueued_time", "delivery_count"];
+/// Columns of a message that was read that are not written back either.
+const IGNORED: [&str; 5] = ["space", "partition", "offset", "enqueued_time", "delivery_count"];
 /// The columns that a message is built from, with their possible types.
 const KNOWN: [(&str, &str); 16] = [
     ("address", "string"),
@@ -42,7 +42,7 @@ const KNOWN: [(&str, &str); 16] = [
     ("annotations", "map<string, ..> of string, boolean, number, binary or timestamp"),
 ];
 
-/// The columns of one record batch, by their meaning.
+/// The columns of one record batch, by part of the message.
 #[derive(Debug, Default)]
 pub struct Outgoing {
     rows: usize,
@@ -81,13 +81,13 @@ impl Outgoing {
     /// Finds the parts of messages among the columns of a batch, by their names.
     ///
     /// # Errors
-    /// A column that is no part of a message, or has a type that does not fit: the sentence names
-    /// it and the remedy.
+    /// A column that is not part of a message, or has an unsupported type: the sentence names it
+    /// and the remedy.
     pub fn new(batch: &RecordBatch) -> Result<Self, Error> {
         let mut found = Self { rows: batch.num_rows(), ..Self::default() };
         for (field, column) in batch.schema().fields().iter().zip(batch.columns()) {
             let name = field.name().as_str();
-            if PASSED_OVER.contains(&name) {
+            if IGNORED.contains(&name) {
                 continue;
             }
             let Some((_, wanted)) = KNOWN.iter().find(|(known, _)| *known == name) else {
@@ -104,7 +104,7 @@ impl Outgoing {
         Ok(found)
     }
 
-    /// Takes a column, if its type fits.
+    /// Assigns a column, if its type fits.
     fn take(&mut self, name: &str, column: &ArrayRef) -> Option<()> {
         let text = || column.as_string_opt::<i32>().cloned();
         match name {
@@ -234,8 +234,8 @@ impl Outgoing {
     }
 }
 
-/// Writes the number of an encoded message that was made to be numbered, which its first annotation
-/// is.
+/// Writes the sequence number, which is the first annotation, into a message that was encoded with
+/// `numbered`.
 pub fn number_message(message: &mut [u8], sequence: u64) {
     let name = SEQUENCE.as_bytes();
     if let Some(at) = message.windows(name.len()).position(|bytes| bytes == name) {
@@ -292,7 +292,7 @@ fn number(column: Option<&Int64Array>, row: usize, name: &str, most: u64) -> Res
     }
 }
 
-/// A map from text to what AMQP has a type for.
+/// A map from text to values that AMQP can represent.
 fn entries(column: &ArrayRef) -> Option<MapArray> {
     let map = column.as_map_opt()?;
     map.keys().as_string_opt::<i32>()?;

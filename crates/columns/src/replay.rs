@@ -1,5 +1,5 @@
-//! Messages that are rows already, as a table keeps them: the envelope is copied, bodies are
-//! decoded as those that come.
+//! Messages that are stored as rows of a table: the envelope is copied, and bodies are decoded like
+//! those of received messages.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMicrosecondType;
@@ -21,7 +21,7 @@ impl Replay {
     /// Takes the columns of the envelope; others are skipped.
     ///
     /// # Errors
-    /// A column is missing, or of another type than a batch gives it.
+    /// A column is missing, or its type differs from that of a batch.
     pub fn new(batch: &RecordBatch) -> Result<Self, Error> {
         let column = |(name, part): &(&str, Part)| {
             let found = batch.column_by_name(name);
@@ -37,7 +37,7 @@ impl Replay {
         Ok(Self { rows: batch.num_rows(), columns })
     }
 
-    /// Messages.
+    /// Number of messages.
     #[must_use]
     pub fn rows(&self) -> usize {
         self.rows
@@ -57,7 +57,7 @@ impl Replay {
         };
         let times = self.columns[Part::EnqueuedTime as usize].as_primitive::<TimestampMicrosecondType>();
         let enqueued_us = times.is_valid(row).then(|| times.value(row));
-        Parts::kept(self.text(Part::ContentType, row), enqueued_us, body)
+        Parts::from_stored(self.text(Part::ContentType, row), enqueued_us, body)
     }
 
     /// Appends one part of a message to its column.

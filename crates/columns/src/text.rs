@@ -2,8 +2,8 @@
 //!
 //! Strings and symbols as they are, numbers in decimal, booleans `true` and `false`, timestamps in
 //! RFC 3339, a uuid in its usual form, binary in base64, decimals as the hexadecimal digits of
-//! their bytes, lists and maps as JSON. A nested list or map is encoded in base64: quoted, each
-//! level would double the size of the one within it.
+//! their bytes, lists and maps as JSON. A nested list or map is encoded in base64, because quotes
+//! within quotes would double the size at each level.
 
 use std::io::Write;
 
@@ -46,7 +46,7 @@ fn timestamp(out: &mut Vec<u8>, millis: i64) {
     }
 }
 
-/// Appends a scalar; of a null or a compound nothing.
+/// Appends a scalar; nothing for a null or a compound.
 pub(crate) fn scalar(out: &mut Vec<u8>, value: Scalar<'_>) {
     match value {
         Scalar::Null | Scalar::Compound => {}
@@ -105,7 +105,8 @@ fn in_quotes(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     out.push(b'"');
 }
 
-/// A float stays one where it is read again: `0.0`, not `0`. JSON has neither infinities nor NaN.
+/// A float stays a float when it is read again: `0.0`, not `0`. JSON has neither infinities nor
+/// NaN.
 pub(crate) fn float(out: &mut Vec<u8>, value: f64) {
     let write = |out: &mut Vec<u8>| display(out, format_args!("{value:?}"));
     if value.is_finite() { write(out) } else { in_quotes(out, write) }

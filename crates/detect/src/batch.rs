@@ -1,11 +1,11 @@
-//! The rows of a batch by device, and what they change.
+//! Groups the rows of a batch by device and computes their changes.
 
 use std::collections::HashMap;
 
 use arrow_array::{Array, RecordBatch};
 
 use crate::columns::{
-    ChangeRows, DeviceRows, Devices, Error, Latest, Readings, SessionRows, StateRows, States, places,
+    ChangeRows, DeviceRows, Devices, Error, Latest, Readings, SessionRows, StateRows, States, row_numbers,
 };
 use crate::follow::follow;
 use crate::rules::{Detector, Rule, Rules};
@@ -49,7 +49,7 @@ pub struct Silenced {
 /// Follows the readings of all devices of a batch.
 ///
 /// # Errors
-/// A column is missing, of another type, or has a value that is none.
+/// A column is missing, has another type, or has an invalid value.
 pub fn follow_batch(rules: &Rules, readings: &RecordBatch, known: &Known<'_>) -> Result<Followed, Error> {
     let readings = Readings::new(readings)?;
     let devices = Devices::new(known.devices)?;
@@ -68,7 +68,7 @@ pub fn follow_batch(rules: &Rules, readings: &RecordBatch, known: &Known<'_>) ->
 /// Follows the silence of devices up to a time.
 ///
 /// # Errors
-/// A column is missing, of another type, or has a value that is none.
+/// A column is missing, has another type, or has an invalid value.
 pub fn follow_silences(rules: &Rules, states: &RecordBatch, now_us: i64) -> Result<Silenced, Error> {
     let states = States::new(states)?;
     let (mut rows, mut changed) = (StateRows::default(), ChangeRows::default());
@@ -87,7 +87,7 @@ pub fn follow_silences(rules: &Rules, states: &RecordBatch, now_us: i64) -> Resu
     Ok(Silenced { states: rows.finish(), changes: changed.finish() })
 }
 
-/// Numbers of texts, in the order in which they are met.
+/// Numbers for names, in the order of their first use.
 #[derive(Default)]
 struct Names<'a> {
     numbers: HashMap<&'a str, usize>,
@@ -104,7 +104,7 @@ impl<'a> Names<'a> {
     }
 }
 
-/// Rows by device, and where in them each device begins, with the end of the last.
+/// Row numbers sorted by device, and the start of each device among them, with the end of the last.
 fn by_device<'a>(readings: &Readings<'a>, names: &mut Names<'a>) -> (Vec<usize>, Vec<usize>) {
     let device: &'a _ = readings.device;
     let numbers: Vec<usize> = (0..device.len()).map(|row| names.number(device.value(row))).collect();
@@ -172,7 +172,7 @@ impl<'a> Before<'a> {
     }
 }
 
-/// Collects what the devices of a batch change.
+/// Collects the changes of the devices of a batch.
 struct Follower<'a> {
     rules: &'a Rules,
     readings: &'a Readings<'a>,
@@ -200,7 +200,7 @@ impl<'a> Follower<'a> {
 
     fn finish(self) -> Followed {
         Followed {
-            latest: places(self.latest),
+            latest: row_numbers(self.latest),
             devices: self.devices.finish(),
             sessions: self.sessions.finish(),
             states: self.states.finish(),
@@ -215,16 +215,15 @@ impl<'a> Follower<'a> {
         let name = device.value(rows[0]);
         let mut arrivals: Vec<i64> = rows.iter().map(|&row| enqueued_us[row]).collect();
         arrivals.sort_unstable();
-        self.hear(name, &arrivals, before.device_rows[number].map(|row| (before.devices, row)));
+        self.record_arrivals(name, &arrivals, before.device_rows[number].map(|row| (before.devices, row)));
         for (detector, one) in self.rules.detectors.iter().enumerate() {
             if matches!(one.rule, Rule::Heartbeat { .. }) {
                 let mut state = before.state(detector, number)?;
                 let changes = follow_silence(one, &mut state, &arrivals, NEVER_US);
-                self.keep(&one.name, name, &state, &changes);
+                self.record(&one.name, name, &state, &changes);
             }
         }
-        // rows that are alike but for their values have no order of their own, so that of values
-        // decides
+        // rows that differ only in their values have no natural order, so they are ordered by value
         rows.sort_by(|&a, &b| {
             let place = |row: usize| (event_us[row], partition[row], offset[row], index[row]);
             metric
@@ -240,8 +239,8 @@ impl<'a> Follower<'a> {
         Ok(())
     }
 
-    /// Takes note of the arrivals of a device, in order.
-    fn hear(&mut self, name: &str, arrivals: &[i64], before: Option<(&Devices<'_>, usize)>) {
+    /// Records the arrivals of a device, in order.
+    fn record_arrivals(&mut self, name: &str, arrivals: &[i64], before: Option<(&Devices<'_>, usize)>) {
         let gap_us = self.rules.offline_after_us;
         let (first_us, last_us) = (arrivals[0], arrivals[arrivals.len() - 1]);
         let mut session_us = first_us;
@@ -281,20 +280,20 @@ impl<'a> Follower<'a> {
             states.push((one, state));
         }
         for (detector, mut state) in states {
-            // states of thresholds are kept when an incident begins or ends: their time may be of
-            // long before
+            // threshold states are stored only when an incident begins or ends, so their time may
+            // be old
             state.time_us = newest_us;
             let changes = follow(detector, &mut state, series());
             let is_threshold = matches!(detector.rule, Rule::Above { .. } | Rule::Below { .. });
             if !is_threshold || !changes.is_empty() {
-                self.keep(&detector.name, name, &state, &changes);
+                self.record(&detector.name, name, &state, &changes);
             }
         }
         self.skipped += series().filter(|(time_us, _)| *time_us < newest_us).count() as u64;
         Ok(())
     }
 
-    fn keep(&mut self, detector: &str, device: &str, state: &State, changes: &[Change]) {
+    fn record(&mut self, detector: &str, device: &str, state: &State, changes: &[Change]) {
         self.states.push(detector, device, state);
         for change in changes {
             self.changes.push(detector, device, change);

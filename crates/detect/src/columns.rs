@@ -1,4 +1,4 @@
-//! Record batches as typed columns, and the way back.
+//! Converts record batches to typed columns and back.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use thiserror::Error;
 use crate::extremes::Extremes;
 use crate::state::{Change, State, What};
 
-/// A column is missing, of another type, or has a value that is none.
+/// A column is missing, has another type, or has an invalid value.
 #[derive(Debug, Error)]
 #[error("column {column}: {problem}")]
 pub struct Error {
@@ -186,7 +186,7 @@ fn batch<const N: usize>(columns: [(&str, ArrayRef); N]) -> RecordBatch {
 }
 
 /// Rows of the input, by their numbers.
-pub(crate) fn places(rows: Vec<u64>) -> RecordBatch {
+pub(crate) fn row_numbers(rows: Vec<u64>) -> RecordBatch {
     batch([("row", Arc::new(UInt64Array::from(rows)))])
 }
 

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-/// Parts of the span to which an extreme is exact: readings that are nearer to a more extreme one
-/// are not kept.
+/// Resolution of an extreme in time, in parts of the span: a reading closer than that to a more
+/// extreme one is not kept.
 const GRAINS: i64 = 64;
 
 /// A reading: time in microseconds, value.
@@ -14,8 +14,8 @@ type Reading = (i64, f64);
 /// Readings that are the highest or lowest from their time on, oldest first; at most [`GRAINS`] + 2
 /// on each side.
 ///
-/// An extreme is never of a reading that is older than the span, and always of all those of 63/64
-/// of it.
+/// An extreme never includes a reading older than the span, and always includes all readings of the
+/// last 63/64 of it.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct Extremes {
     high: VecDeque<Reading>,
@@ -23,13 +23,13 @@ pub struct Extremes {
 }
 
 impl Extremes {
-    /// One reading, that of before this was kept.
+    /// Starts with one reading, from a state without extremes.
     pub(crate) fn of(time_us: i64, value: f64) -> Self {
         Self { high: VecDeque::from([(time_us, value)]), low: VecDeque::from([(time_us, value)]) }
     }
 
-    /// Takes a reading that is no older than the last one; returns its largest difference to one of
-    /// the span, and how much older that is.
+    /// Adds a reading that is not older than the last one. Returns its largest difference from a
+    /// reading of the span, and the age difference of the two.
     pub(crate) fn push(&mut self, time_us: i64, value: f64, span_us: i64) -> (f64, i64) {
         let grain_us = grain_us(span_us);
         keep(&mut self.high, time_us, value, span_us, grain_us, |one, other| one >= other);
@@ -42,7 +42,7 @@ impl Extremes {
     }
 }
 
-/// At least a microsecond, so that readings of one time are not kept without bound.
+/// At least a microsecond, to bound the readings of the same time.
 fn grain_us(span_us: i64) -> i64 {
     (span_us + GRAINS - 1) / GRAINS
 }
@@ -76,7 +76,7 @@ mod tests {
 
     const SPAN_US: i64 = 64_000;
 
-    /// The largest difference of the last reading to one at most so much older.
+    /// The largest difference between the last reading and one that is at most `span_us` older.
     fn expected(series: &[(i64, f64)], span_us: i64) -> f64 {
         let (now_us, last) = series[series.len() - 1];
         let near = series.iter().filter(|(when_us, _)| now_us - when_us <= span_us);
@@ -85,7 +85,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_change_is_exact_to_a_part_of_the_span(
+        fn change_is_exact_within_one_grain_of_the_span(
             steps in prop::collection::vec((0..20_000_i64, -100.0..100.0_f64), 1..60),
         ) {
             let (mut extremes, mut series, mut time_us) = (Extremes::default(), Vec::new(), 0);
@@ -100,7 +100,7 @@ mod tests {
         }
 
         #[test]
-        fn readings_that_are_kept_have_a_bound(step_us in 0..2_000_i64, is_up: bool) {
+        fn number_of_retained_readings_is_bounded(step_us in 0..2_000_i64, is_up: bool) {
             let mut extremes = Extremes::default();
             for number in 0..1_000_i32 {
                 let value = f64::from(if is_up { number } else { -number });

@@ -5,7 +5,7 @@ use crate::rules::{Detector, Rule};
 use crate::state::{Change, State, Verdict};
 use crate::text::{general, seconds};
 
-/// Follows readings (time, value) in the order of their times; returns what changed.
+/// Follows readings (time, value) in the order of their times; returns the changes.
 ///
 /// A reading that is older than the last one is skipped. A heartbeat does not follow readings.
 pub fn follow(detector: &Detector, state: &mut State, series: impl IntoIterator<Item = (i64, f64)>) -> Vec<Change> {
@@ -14,7 +14,7 @@ pub fn follow(detector: &Detector, state: &mut State, series: impl IntoIterator<
         if time_us < state.time_us {
             continue;
         }
-        let verdict = judge(&detector.rule, state, time_us, value);
+        let verdict = evaluate(&detector.rule, state, time_us, value);
         state.apply(detector, verdict, time_us, Some(value), &mut changes);
         state.time_us = time_us;
         state.value = value;
@@ -26,7 +26,7 @@ pub fn follow(detector: &Detector, state: &mut State, series: impl IntoIterator<
     changes
 }
 
-fn judge(rule: &Rule, state: &mut State, time_us: i64, value: f64) -> Verdict {
+fn evaluate(rule: &Rule, state: &mut State, time_us: i64, value: f64) -> Verdict {
     match *rule {
         Rule::Above { limit, clear, .. } if value > limit => {
             debug_assert!(clear <= limit);
@@ -39,8 +39,8 @@ fn judge(rule: &Rule, state: &mut State, time_us: i64, value: f64) -> Verdict {
         Rule::Above { clear, .. } if value <= clear => Verdict::Back,
         Rule::Below { clear, .. } if value >= clear => Verdict::Back,
         Rule::Above { .. } | Rule::Below { .. } | Rule::Heartbeat { .. } => Verdict::Between,
-        Rule::Rate { above, per_us, .. } => judge_rate(state, time_us, value, above, per_us),
-        Rule::Ewma { deviations, warmup, .. } => judge_distance(state, value, deviations, warmup),
+        Rule::Rate { above, per_us, .. } => evaluate_rate(state, time_us, value, above, per_us),
+        Rule::Ewma { deviations, warmup, .. } => evaluate_distance(state, value, deviations, warmup),
     }
 }
 
@@ -49,8 +49,8 @@ fn beyond(state: &State, reason: impl FnOnce() -> String) -> Verdict {
     Verdict::Beyond(if state.is_open { String::new() } else { reason() })
 }
 
-fn judge_rate(state: &mut State, time_us: i64, value: f64, above: f64, per_us: i64) -> Verdict {
-    // a state of before extremes were kept has its last reading only
+fn evaluate_rate(state: &mut State, time_us: i64, value: f64, above: f64, per_us: i64) -> Verdict {
+    // a state of an earlier version without extremes has only its last reading
     let (count, last_us, last) = (state.count, state.time_us, state.value);
     let fresh = || if count > 0 { Extremes::of(last_us, last) } else { Extremes::default() };
     let (change, age_us) = state.recent.get_or_insert_with(fresh).push(time_us, value, per_us);
@@ -63,7 +63,7 @@ fn judge_rate(state: &mut State, time_us: i64, value: f64, above: f64, per_us: i
     })
 }
 
-fn judge_distance(state: &State, value: f64, deviations: f64, warmup: i64) -> Verdict {
+fn evaluate_distance(state: &State, value: f64, deviations: f64, warmup: i64) -> Verdict {
     if state.count < warmup {
         return Verdict::Back;
     }
@@ -80,7 +80,7 @@ fn judge_distance(state: &State, value: f64, deviations: f64, warmup: i64) -> Ve
     }
 }
 
-/// Updates mean and variance. After the warm-up a value counts at most as far out as is usual.
+/// Updates mean and variance. After the warm-up an outlier is clamped to the usual deviation.
 fn average(state: &mut State, value: f64, deviations: f64, alpha: f64, warmup: i64) {
     #[expect(clippy::cast_precision_loss, reason = "a count of readings is far below 2^52")]
     let weight = alpha.max(1.0 / state.count as f64);

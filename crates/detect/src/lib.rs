@@ -1,14 +1,14 @@
-//! Detection: what the readings of a batch change in the state of their devices. States and columns
-//! in, states and changes out.
+//! Detection: applies the readings of a batch to the state of their devices. Input is states and
+//! columns; output is states and changes.
 //!
-//! `rules` is what detectors look for, `state` what one of them remembers of one device, `follow`
-//! the recursion over readings, `silence` that of heartbeats, `extremes` the highest and lowest
-//! readings of a span of time. `batch` groups the rows of a batch by device and puts them in order;
-//! `columns` reads them from Arrow record batches and writes the results into others.
+//! `rules` are the conditions of detectors, `state` is the state of a detector for one device,
+//! `follow` the recursion over readings, `silence` that of heartbeats, `extremes` the highest and
+//! lowest readings of a span of time. `batch` groups the rows of a batch by device and puts them in
+//! order; `columns` reads them from Arrow record batches and writes the results into others.
 //!
 //! The result depends on the rows of a batch alone, not on their order, and the same readings in
-//! other portions give the same incidents. No socket, file, clock or thread: all times are
-//! microseconds since 1970 that the arguments carry.
+//! other batches give the same incidents. It uses no socket, file, clock or thread: all times are
+//! arguments, in microseconds since 1970.
 
 mod batch;
 mod columns;

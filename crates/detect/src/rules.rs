@@ -2,13 +2,13 @@
 
 use serde::Deserialize;
 
-/// All that a task has to know of the pipeline document.
+/// The part of the pipeline document that a task needs.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Rules {
-    /// A session ends when nothing came from its device for longer.
+    /// A session ends when its device has sent nothing for longer.
     pub offline_after_us: i64,
-    /// Those of one source.
+    /// The detectors of one source.
     pub detectors: Vec<Detector>,
 }
 
@@ -18,13 +18,13 @@ pub struct Rules {
 pub struct Detector {
     /// Names its states and incidents.
     pub name: String,
-    /// For so long after an incident of a device began no other one begins.
+    /// Minimum time between the beginnings of two incidents of a device.
     pub cooldown_us: i64,
     /// The condition to detect.
     pub rule: Rule,
 }
 
-/// The four ways to judge a device; a threshold has two sides.
+/// The four kinds of conditions; a threshold has two sides.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
 pub enum Rule {
@@ -63,10 +63,10 @@ pub enum Rule {
         deviations: f64,
         /// Weight of the newest reading.
         alpha: f64,
-        /// Readings before the first judgement.
+        /// Readings before the first evaluation.
         warmup: i64,
     },
-    /// Nothing came from a device for longer than a time.
+    /// A device has sent nothing for longer than a time.
     Heartbeat {
         /// The longest silence without an incident.
         timeout_us: i64,

@@ -3,13 +3,13 @@
 use crate::extremes::Extremes;
 use crate::rules::Detector;
 
-/// Before all times.
+/// A time before all others.
 pub const NEVER_US: i64 = -(1 << 62);
 
 /// The state of a detector for one device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct State {
-    /// The newest reading; of a heartbeat the newest message.
+    /// Time of the newest reading; for a heartbeat, of the newest message.
     pub time_us: i64,
     /// The value of that reading.
     pub value: f64,
@@ -17,7 +17,7 @@ pub struct State {
     pub is_open: bool,
     /// When the last incident began.
     pub began_us: i64,
-    /// Readings that were followed.
+    /// Number of followed readings.
     pub count: i64,
     /// The exponentially weighted mean.
     pub mean: f64,
@@ -54,7 +54,7 @@ pub enum What {
 /// An incident begins or ends.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
-    /// Which of the two.
+    /// Whether it begins or ends.
     pub what: What,
     /// When.
     pub time_us: i64,
@@ -66,9 +66,9 @@ pub struct Change {
     pub reason: String,
 }
 
-/// How a reading looks to a detector.
+/// The evaluation of a reading by a detector.
 pub(crate) enum Verdict {
-    /// An incident opens, unless one is open or the cool-down lasts. With the reason.
+    /// An incident opens for this reason, unless one is open or the cool-down lasts.
     Beyond(String),
     /// The open incident ends.
     Back,

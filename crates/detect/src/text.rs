@@ -1,6 +1,6 @@
-//! Numbers for people.
+//! Formats numbers for readers.
 
-/// A number in at most six significant digits, as `%g` of C has it.
+/// A number with at most six significant digits, like `%g` in C.
 pub(crate) fn general(value: f64) -> String {
     const DIGITS: i32 = 6;
     let scientific = format!("{value:.5e}");

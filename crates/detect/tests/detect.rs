@@ -1,4 +1,4 @@
-//! Incidents: when they begin and end, and that neither portions nor the order of rows matter.
+//! Incidents: their begin and end, independent of batch boundaries and of the order of rows.
 
 use std::sync::Arc;
 
@@ -68,9 +68,9 @@ fn no_incident_begins_during_the_cool_down() {
 }
 
 #[test]
-fn a_rate_is_a_change_within_a_time_up_or_down() {
+fn rate_detects_a_change_within_its_period_in_both_directions() {
     let jump = detector(rate(5.0, 60), 0);
-    // 5 is not more than 5; 19 differs from 25 by 6; after a minute the 25 is out of sight
+    // 5 is not above the limit of 5. 19 differs from 25 by 6. After a minute 25 is too old.
     let series = [(0, 20.0), (60 * S, 25.0), (70 * S, 24.0), (80 * S, 19.0), (120 * S, 20.0), (121 * S, 20.0)];
     let changes = followed(&jump, &series);
     assert_eq!(told(&changes), [(Began, 80), (Ended, 120)]);
@@ -78,7 +78,7 @@ fn a_rate_is_a_change_within_a_time_up_or_down() {
 }
 
 #[test]
-fn a_rate_finds_slow_drifts_and_no_steep_small_steps() {
+fn rate_detects_slow_drift_and_ignores_small_steep_steps() {
     let jump = detector(rate(5.0, 60), 0);
     let drift: Vec<_> = (0..60).map(|second| f64::from(second) * 0.2).collect();
     assert_eq!(told(&followed(&jump, &each_second(&drift))), [(Began, 26)]);
@@ -97,7 +97,7 @@ fn a_rate_continues_from_a_state_without_recent_readings() {
 }
 
 #[test]
-fn a_value_far_from_the_mean_is_told_after_the_warm_up() {
+fn outlier_is_reported_after_the_warm_up() {
     let odd = detector(ewma(4.0, 0.1, 20), 0);
     let usual: Vec<_> = (0..40).map(|number| 20.0 + 0.1 * f64::from(number % 5)).collect();
     let values: Vec<_> = usual.iter().copied().chain([30.0]).chain(usual.iter().copied()).collect();
@@ -107,7 +107,7 @@ fn a_value_far_from_the_mean_is_told_after_the_warm_up() {
 }
 
 #[test]
-fn a_level_that_stays_becomes_the_usual_one() {
+fn persistent_level_becomes_the_new_mean() {
     let odd = detector(ewma(4.0, 0.1, 20), 0);
     let usual = (0..200).map(|number| 20.0 + 0.1 * f64::from(number % 5));
     let values: Vec<_> = usual.clone().chain(usual.map(|value| value + 5.0)).collect();
@@ -117,7 +117,7 @@ fn a_level_that_stays_becomes_the_usual_one() {
 }
 
 #[test]
-fn any_change_of_what_never_changed_is_unusual() {
+fn any_change_of_a_constant_series_is_an_outlier() {
     let values: Vec<_> = [7.0; 10].into_iter().chain([7.5]).collect();
     let changes = followed(&detector(ewma(4.0, 0.05, 5), 0), &each_second(&values));
     assert_eq!(told(&changes), [(Began, 10)]);
@@ -139,7 +139,7 @@ fn silent(cooldown_s: i64) -> Detector {
 }
 
 #[test]
-fn silence_is_told_when_it_is_due_and_ends_with_a_message() {
+fn silence_is_reported_at_its_deadline_and_ends_with_a_message() {
     let (silent, mut state) = (silent(0), State::default());
     assert_eq!(follow_silence(&silent, &mut state, &[0, 5 * S], 15 * S), []);
     let changes = follow_silence(&silent, &mut state, &[], 16 * S);
@@ -152,7 +152,7 @@ fn silence_is_told_when_it_is_due_and_ends_with_a_message() {
 }
 
 #[test]
-fn silence_found_later_is_told_with_the_same_times() {
+fn silence_detected_late_is_reported_with_the_same_times() {
     let silent = silent(0);
     let known = State { count: 1, time_us: 5 * S, ..State::default() };
     let (mut watched, mut alone) = (known.clone(), known);
@@ -163,7 +163,7 @@ fn silence_found_later_is_told_with_the_same_times() {
 }
 
 #[test]
-fn silence_that_outlasts_the_cool_down_is_told_at_its_end() {
+fn silence_beyond_the_cool_down_is_reported_when_the_cool_down_ends() {
     let (silent, mut state) = (silent(100), State::default());
     let changes = follow_silence(&silent, &mut state, &[0, 20 * S], 21 * S);
     assert_eq!(told(&changes), [(Began, 10), (Ended, 20)]);
@@ -179,7 +179,7 @@ fn silence_that_outlasts_the_cool_down_is_told_at_its_end() {
 }
 
 #[test]
-fn a_device_that_was_never_seen_is_not_missed() {
+fn unseen_device_is_not_reported_silent() {
     let mut state = State::default();
     assert_eq!(follow_silence(&silent(0), &mut state, &[], 1_000_000_000 * S), []);
     assert_eq!(state, State::default());
@@ -209,7 +209,7 @@ fn series() -> impl Strategy<Value = Vec<(i64, f64)>> {
 
 proptest! {
     #[test]
-    fn incidents_are_the_same_in_any_portions(detector in rules(), series in series(), cut in 0..40_usize) {
+    fn incidents_do_not_depend_on_batch_boundaries(detector in rules(), series in series(), cut in 0..40_usize) {
         let (mut whole, mut parts) = (State::default(), State::default());
         let changes = follow(&detector, &mut whole, series.iter().copied());
         let (first, second) = series.split_at(cut.min(series.len()));
@@ -217,7 +217,7 @@ proptest! {
         found.extend(follow(&detector, &mut parts, second.iter().copied()));
         prop_assert_eq!(&found, &changes);
         prop_assert_eq!(&parts, &whole);
-        // they take turns, and beginnings keep their distance
+        // Begins and ends alternate, and begins are at least one cool-down apart.
         let expected = [Began, Ended].into_iter().cycle();
         prop_assert!(changes.iter().map(|change| change.what).eq(expected.take(changes.len())));
         let began: Vec<_> = changes.iter().filter(|one| one.what == Began).map(|one| one.time_us).collect();
@@ -329,7 +329,7 @@ fn a_batch_gives_the_newest_rows_devices_sessions_and_incidents() {
 }
 
 #[test]
-fn readings_older_than_those_of_earlier_batches_are_counted() {
+fn readings_older_than_earlier_batches_are_counted_as_skipped() {
     let rules = Rules { offline_after_us: S, detectors: vec![detector(above(30.0, 30.0), 0)] };
     let rows = [
         ("a", "m", Some(99.0), 4, 9),
@@ -346,7 +346,7 @@ fn readings_older_than_those_of_earlier_batches_are_counted() {
 }
 
 #[test]
-fn silence_of_many_devices_is_found_at_once() {
+fn silence_of_several_devices_is_reported_together() {
     let rules = Rules { offline_after_us: S, detectors: vec![silent(0)] };
     let found = follow_silences(&rules, &states(&["a", "b"], 5 * S), 15 * S).unwrap();
     assert_eq!(found.states.num_rows(), 0);
@@ -356,7 +356,7 @@ fn silence_of_many_devices_is_found_at_once() {
 }
 
 #[test]
-fn a_column_that_is_wrong_is_named() {
+fn missing_column_is_named_in_the_error() {
     let rules = Rules { offline_after_us: S, detectors: Vec::new() };
     let error = follow_silences(&rules, &no_latest(), 0).map(|_| ()).unwrap_err();
     assert_eq!(error.to_string(), "column detector: is missing");
@@ -364,7 +364,7 @@ fn a_column_that_is_wrong_is_named() {
 
 proptest! {
     #[test]
-    fn the_order_of_rows_does_not_matter(
+    fn incidents_do_not_depend_on_row_order(
         rows in prop::collection::vec((0..3_usize, 0..2_usize, -3.0..3.0_f64, 0..20_i64, 0..20_i64), 1..40),
         seed: u64,
     ) {

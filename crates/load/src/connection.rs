@@ -27,21 +27,22 @@ use enmasse_client::poller::Poller;
 use enmasse_client::transport::Transport;
 use enmasse_client::wire::Wire;
 
-/// Largest frame taken, and written if the server takes it: small enough for any read buffer here.
+/// Largest frame accepted, and written if the server accepts it: it fits the read buffers of this
+/// tool.
 const FRAME_SIZE_MAX: u32 = 131_072;
 /// Session windows that never close.
 const WINDOW: u32 = 0x7fff_ffff;
 
-/// Where the one session stands.
+/// The state of the one session.
 #[derive(Debug, Default)]
 pub(super) struct Session {
     /// number of the peer's next transfer frame
     pub(super) next_incoming: u32,
     /// number of our next transfer frame
     pub(super) next_outgoing: u32,
-    /// transfer frames the peer takes now
+    /// transfer frames the peer accepts now
     pub(super) window: u32,
-    /// largest frame the peer takes
+    /// largest frame the peer accepts
     pub(super) frame_size: u32,
 }
 
@@ -74,7 +75,7 @@ pub(super) trait Traffic {
     fn transfer(&mut self, link: usize, transfer: &TransferView<'_>, now: u64, session: &Session, output: &mut Vec<u8>);
     /// A disposition arrived.
     fn disposition(&mut self, disposition: &DispositionView<'_>, now: u64, output: &mut Vec<u8>);
-    /// A flow about one of the links arrived.
+    /// A flow for one of the links arrived.
     fn flow(&mut self, link: usize, flow: &Flow, session: &Session, output: &mut Vec<u8>);
     /// All that was read is parsed.
     fn end_of_input(&mut self, session: &Session, output: &mut Vec<u8>);
@@ -104,9 +105,9 @@ pub(super) struct Connection<T> {
     missing: usize,
     /// our link by the handle that the server chose for it
     handles: Vec<usize>,
-    /// `None`: no SASL layer, or it is through
+    /// `None`: no SASL layer, or it is complete
     exchange: Option<Exchange>,
-    /// room to write is being watched for
+    /// the poller watches for writability
     blocked: bool,
     /// nanoseconds of silence after which a heartbeat is due
     heartbeat: Option<u64>,
@@ -114,7 +115,7 @@ pub(super) struct Connection<T> {
 }
 
 impl<T: Traffic> Connection<T> {
-    /// Begins to connect, watched under `key`.
+    /// Starts to connect, watched under `key`.
     pub(super) fn start(plan: &Arc<Plan>, traffic: T, key: u64, poller: &Poller) -> Result<Self, Error> {
         let transport: Transport = plan.connect()?;
         let mut connection = Self {
@@ -148,15 +149,15 @@ impl<T: Traffic> Connection<T> {
         self.stage == Stage::Closed
     }
 
-    /// Whether the socket takes no more for now.
+    /// Whether the socket is full.
     pub(super) fn is_blocked(&self) -> bool {
         self.blocked
     }
 
-    /// Reads and handles what there is.
+    /// Reads and handles the available input.
     ///
     /// # Errors
-    /// When the connection is lost, or the server ends or breaks it.
+    /// If the connection is lost, or the server ends it or violates the protocol.
     pub(super) fn read(&mut self, buffer: &mut [u8], now: u64) -> Result<(), Error> {
         while !self.is_closed() {
             let count = match self.wire.fill(buffer) {
@@ -201,7 +202,7 @@ impl<T: Traffic> Connection<T> {
             let disposition = fast::disposition(frame.body).map_err(broken)?;
             self.traffic.disposition(&disposition, now, &mut self.wire.output);
         } else if !frame.body.is_empty() {
-            self.rare(&frame)?;
+            self.control_frame(&frame)?;
         }
         Ok(Some(size))
     }
@@ -218,7 +219,7 @@ impl<T: Traffic> Connection<T> {
         Ok(Some(8))
     }
 
-    fn rare(&mut self, frame: &Frame<'_>) -> Result<(), Error> {
+    fn control_frame(&mut self, frame: &Frame<'_>) -> Result<(), Error> {
         if frame.kind == FrameKind::Sasl {
             return self.sasl(decode_sasl(frame.body).map_err(broken)?);
         }
@@ -302,7 +303,8 @@ impl<T: Traffic> Connection<T> {
 
     fn opened(&mut self, open: &Open) {
         self.session.frame_size = open.max_frame_size.clamp(512, FRAME_SIZE_MAX);
-        // a third of the peer's time-out: late by one turn is still in time
+        // a third of the peer's time-out, so that a heartbeat that is late by one turn is still in
+        // time
         self.heartbeat = open.idle_time_out.map(|limit| u64::from(limit) * 1_000_000 / 3);
         if self.missing == 0 {
             self.stage = Stage::Up;
@@ -359,10 +361,10 @@ impl<T: Traffic> Connection<T> {
         Ok(())
     }
 
-    /// Writes what there is to write, and watches for room if the socket does not take it all.
+    /// Writes pending output, and watches for writability if some remains.
     ///
     /// # Errors
-    /// When the socket is gone.
+    /// If the socket has failed.
     pub(super) fn flush(&mut self, poller: &Poller, now: u64) -> Result<(), Error> {
         if self.wire.pending() > 0 {
             self.last_write = now;
@@ -411,8 +413,8 @@ impl<T> AsFd for Connection<T> {
     }
 }
 
-/// The filter that begins at a place of a stream.
-fn begin_at(offset: &str) -> (Symbol, Value) {
+/// The filter for the start position in a stream.
+fn offset_filter(offset: &str) -> (Symbol, Value) {
     let name = Symbol::constant("rabbitmq:stream-offset-spec");
     let described = Value::Described(Box::new((Value::Symbol(name.clone()), Value::String(offset.to_owned()))));
     (name, described)
@@ -438,7 +440,7 @@ impl Plan {
             }
         } else {
             (source.address, source.capabilities) = (address, capabilities);
-            source.filter = options.offset.iter().map(|offset| begin_at(offset)).collect();
+            source.filter = options.offset.iter().map(|offset| offset_filter(offset)).collect();
         }
         Attach {
             name,

@@ -18,12 +18,12 @@ use enmasse_client::Error;
 use enmasse_client::poller::{Poller, Ready};
 use enmasse_client::wire::read_buffer;
 
-/// How long one wait for sockets lasts at most.
+/// The longest wait for sockets.
 const TURN_MAX: Duration = Duration::from_millis(50);
 /// How long the server may take to answer the closes of idle connections.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A link that carries nothing, or no link at all.
+/// A link without traffic, or no link at all.
 struct Idle {
     role: Role,
     numbers: Vec<u32>,
@@ -64,28 +64,28 @@ impl Traffic for Idle {
 }
 
 /// One of many connections, with the time its setup began.
-struct Held {
+struct PooledConnection {
     connection: Connection<Idle>,
     began: Instant,
     counted: bool,
 }
 
 /// Connections being opened, held and closed by one thread.
-struct Crowd<'a> {
+struct ConnectionPool<'a> {
     plan: &'a Arc<Plan>,
     progress: &'a mut dyn FnMut(Progress) -> bool,
     poller: Poller,
     ready: Vec<Ready>,
     buffer: Box<[u8]>,
-    members: HashMap<u64, Held>,
+    members: HashMap<u64, PooledConnection>,
     next: u64,
-    /// connections that came up so far
+    /// connections that were opened so far
     up: u64,
     /// nanoseconds from connect to the last attach
     setup: Histogram<u64>,
 }
 
-impl<'a> Crowd<'a> {
+impl<'a> ConnectionPool<'a> {
     fn new(plan: &'a Arc<Plan>, progress: &'a mut dyn FnMut(Progress) -> bool) -> Result<Self, Error> {
         raise_file_limit();
         Ok(Self {
@@ -106,12 +106,12 @@ impl<'a> Crowd<'a> {
         self.next += 1;
         let idle = Idle::new(self.plan, key as u32);
         let connection = Connection::start(self.plan, idle, key, &self.poller)?;
-        self.members.insert(key, Held { connection, began: Instant::now(), counted: false });
+        self.members.insert(key, PooledConnection { connection, began: Instant::now(), counted: false });
         Ok(())
     }
 
-    /// Serves all connections once; with `close`, those that are up are closed. Returns how many
-    /// are gone.
+    /// Serves all connections once; with `close`, open ones are closed. Returns how many have
+    /// ended.
     fn turn(&mut self, close: bool) -> Result<u64, Error> {
         self.ready.clear();
         self.poller.wait(Some(TURN_MAX), &mut self.ready).map_err(|error| Error::io("epoll", &error))?;
@@ -186,8 +186,7 @@ impl<'a> Crowd<'a> {
         Ok(())
     }
 
-    /// Opens and closes connections for a while, `parallel` at a time. Returns how many came and
-    /// went.
+    /// Opens and closes connections for a while, `parallel` at a time. Returns their number.
     fn churn(&mut self, phase: &'static str, time: Duration) -> Result<u64, Error> {
         let start = Instant::now();
         let mut gone = 0;
@@ -222,24 +221,24 @@ impl<'a> Crowd<'a> {
 pub(super) fn idle(plan: &Arc<Plan>, progress: &mut dyn FnMut(Progress) -> bool, json: &mut Json) -> Result<(), Error> {
     let options = &plan.options;
     let count = u64::from(options.connections);
-    let mut crowd = Crowd::new(plan, progress)?;
+    let mut pool = ConnectionPool::new(plan, progress)?;
     let (empty, _) = resident_kib(&options.pids);
     let before = Snapshot::take(&options.pids);
-    crowd.fill(count)?;
+    pool.fill(count)?;
     let full_at = Snapshot::take(&options.pids);
     let (full, _) = resident_kib(&options.pids);
-    crowd.hold(options.duration)?;
+    pool.hold(options.duration)?;
     let held_at = Snapshot::take(&options.pids);
     let (held, _) = resident_kib(&options.pids);
-    crowd.close()?;
+    pool.close()?;
     let seconds = before.seconds_to(&full_at);
     json.text("mode", "idle").count("connections", count);
-    json.figure("seconds", seconds).figure("connections_per_s", count as f64 / seconds);
-    json.object("setup", latency_report(&crowd.setup));
+    json.decimal("seconds", seconds).decimal("connections_per_s", count as f64 / seconds);
+    json.object("setup", latency_report(&pool.setup));
     if !options.pids.is_empty() {
         let each = |kib: u64| (kib as f64 - empty as f64) / count as f64;
         json.count("resident_empty_kib", empty).count("resident_full_kib", full).count("resident_held_kib", held);
-        json.figure("kib_per_connection", each(full)).figure("kib_per_connection_held", each(held));
+        json.decimal("kib_per_connection", each(full)).decimal("kib_per_connection_held", each(held));
     }
     json.object("cpu", before.report(&full_at, count, &options.pids));
     json.object("cpu_held", full_at.report(&held_at, count, &options.pids));
@@ -253,23 +252,23 @@ pub(super) fn connect(
     json: &mut Json,
 ) -> Result<(), Error> {
     let options = &plan.options;
-    let mut crowd = Crowd::new(plan, progress)?;
-    crowd.churn("warm up", options.warmup)?;
-    crowd.setup.reset();
+    let mut pool = ConnectionPool::new(plan, progress)?;
+    pool.churn("warm up", options.warmup)?;
+    pool.setup.reset();
     let before = Snapshot::take(&options.pids);
-    let count = crowd.churn("measure", options.duration)?;
+    let count = pool.churn("measure", options.duration)?;
     let after = Snapshot::take(&options.pids);
-    crowd.close()?;
+    pool.close()?;
     let seconds = before.seconds_to(&after);
-    json.text("mode", "connect").count("connections", count).figure("seconds", seconds);
-    json.figure("connections_per_s", count as f64 / seconds);
-    json.object("setup", latency_report(&crowd.setup));
+    json.text("mode", "connect").count("connections", count).decimal("seconds", seconds);
+    json.decimal("connections_per_s", count as f64 / seconds);
+    json.object("setup", latency_report(&pool.setup));
     json.object("cpu", before.report(&after, count, &options.pids));
     Ok(())
 }
 
-/// Every connection is a file: the soft limit goes up to the hard one. A refusal shows when files
-/// run out.
+/// Raises the soft limit of open files to the hard one, because every connection needs a file. An
+/// error is ignored: it shows when files run out.
 fn raise_file_limit() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;

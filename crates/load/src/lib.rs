@@ -1,11 +1,11 @@
-//! The load tool: raw frames over sockets that never wait, so that the server and not the tool is
-//! measured.
+//! The load tool: raw frames over non-blocking sockets, so that it measures the server and not
+//! itself.
 //!
 //! Two threads, one for senders and one for receivers; each owns its connections. The setup of a
 //! connection goes through the ordinary codec; transfers, dispositions and flows go straight from
-//! and to the buffers. The main thread only turns the phases (warm up, measure, drain, close) and
-//! reads counters. Bodies carry a stamp, by which lost, late, reordered and foreign messages are
-//! recognised.
+//! and to the buffers. The main thread only switches the phases (warm up, measure, drain, close)
+//! and reads counters. Each body has a stamp, which identifies lost, late, reordered and foreign
+//! messages.
 
 mod connection;
 mod hold;
@@ -39,11 +39,12 @@ use stamp::Clock;
 
 /// Upper bound of the latency histogram, in nanoseconds.
 const LATENCY_MAX: u64 = 600_000_000_000;
-/// At full speed one message in so many is timed: there latency is only the length of the queue.
+/// At full speed one in this many messages is timed, because the latency then only reflects the
+/// length of the queue.
 const SAMPLE: u64 = 16;
 /// How long to try each address of the server before the load begins.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long all connections together may take to come up.
+/// Time-out for opening all connections.
 const SETUP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The progress of a run; reported a few times a second.
@@ -78,7 +79,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress) -> bool) -> Res
     Ok(json.finish())
 }
 
-/// Where a run stands.
+/// The phase of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 enum Phase {
@@ -97,7 +98,7 @@ struct Plan {
     clock: Clock,
     route: Route,
     address: SocketAddr,
-    /// the server, as it is shown
+    /// the server, for messages
     server: String,
     /// of sasl-init and open
     hostname: String,
@@ -105,7 +106,7 @@ struct Plan {
     credentials: Option<Credentials>,
     template: Template,
     phase: AtomicU8,
-    /// messages due before do not count
+    /// messages due before this time do not count
     measured_from: AtomicU64,
 }
 
@@ -158,7 +159,7 @@ impl Plan {
         self.is_in(Phase::Measure)
     }
 
-    /// Whether a message is one of those that are timed.
+    /// Whether a message is timed.
     #[inline]
     fn is_sample(&self, number: u64, due: u64) -> bool {
         (self.options.rate > 0.0 || number.is_multiple_of(SAMPLE))
@@ -180,7 +181,7 @@ fn reachable(url: &Url) -> Result<SocketAddr, Error> {
     Err(failure)
 }
 
-/// A number that no other run has, as far as it matters.
+/// A number that distinguishes this run from others.
 fn run_number() -> u32 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     std::process::id().rotate_left(16) ^ since.as_nanos() as u32
@@ -195,7 +196,7 @@ fn latency_report(histogram: &Histogram<u64>) -> Json {
     let mut json = Json::new();
     json.count("count", histogram.len());
     for (name, quantile) in [("p50_us", 0.5), ("p90_us", 0.9), ("p99_us", 0.99), ("p99_9_us", 0.999), ("max_us", 1.0)] {
-        json.figure(name, histogram.value_at_quantile(quantile) as f64 / 1e3);
+        json.decimal(name, histogram.value_at_quantile(quantile) as f64 / 1e3);
     }
     json
 }

@@ -8,8 +8,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::report::Json;
 
-/// How fast processor and memory are before a run. On a shared host both move, and all other
-/// statistics with them.
+/// The speed of processor and memory before a run. On a shared host both vary, and with them all
+/// other statistics.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Calibration {
     /// milliseconds of CPU for ten million dependent multiplications
@@ -25,7 +25,7 @@ impl Calibration {
 
     pub(super) fn report(self) -> Json {
         let mut json = Json::new();
-        json.figure("spin_ms", self.spin_ms).figure("memory_ns", self.memory_ns);
+        json.decimal("spin_ms", self.spin_ms).decimal("memory_ns", self.memory_ns);
         json.count("cores", std::thread::available_parallelism().map_or(0, |count| count.get() as i128));
         json
     }
@@ -81,7 +81,7 @@ pub(super) struct Snapshot {
     server: f64,
     /// of all processes of the machine
     busy: f64,
-    /// taken from this machine by its host
+    /// stolen from this machine by its host
     stolen: f64,
 }
 
@@ -109,19 +109,19 @@ impl Snapshot {
         let (own, server) = (later.own - self.own, later.server - self.server);
         let other = (later.busy - self.busy - own - server).max(0.0);
         let mut json = Json::new();
-        json.figure("server_percent", 100.0 * server / seconds);
-        json.figure("tool_percent", 100.0 * own / seconds);
-        json.figure("other_percent", 100.0 * other / seconds);
-        json.figure("stolen_percent", 100.0 * (later.stolen - self.stolen) / seconds);
+        json.decimal("server_percent", 100.0 * server / seconds);
+        json.decimal("tool_percent", 100.0 * own / seconds);
+        json.decimal("other_percent", 100.0 * other / seconds);
+        json.decimal("stolen_percent", 100.0 * (later.stolen - self.stolen) / seconds);
         if !pids.is_empty() {
-            json.figure("server_us_per_message", 1e6 * server / messages as f64);
+            json.decimal("server_us_per_message", 1e6 * server / messages as f64);
         }
-        json.figure("tool_us_per_message", 1e6 * own / messages as f64);
+        json.decimal("tool_us_per_message", 1e6 * own / messages as f64);
         json
     }
 }
 
-/// Resident memory of processes in KiB: now, and at most so far.
+/// Resident memory of processes in KiB: the present value and the maximum so far.
 pub(super) fn resident_kib(pids: &[u32]) -> (u64, u64) {
     let of = |pid: &u32, key: &str| -> u64 {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
@@ -138,7 +138,7 @@ fn ticks_to_seconds(ticks: u64) -> f64 {
 /// User and system time of a process with all of its threads.
 fn process_cpu(pid: u32) -> Option<f64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // the name in brackets may hold anything: what counts begins after the last one
+    // the name in brackets may contain brackets: the fields begin after the last one
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
     let mut ticks = || fields.next()?.parse::<u64>().ok();
     Some(ticks_to_seconds(ticks()? + ticks()?))
@@ -158,13 +158,13 @@ mod tests {
     use super::{Calibration, Snapshot, resident_kib, spin};
 
     #[test]
-    fn calibration_measures_something() {
+    fn calibration_reports_nonzero_values() {
         let report = Calibration::measure().report().finish();
         assert!(!report.contains("null") && !report.contains(": 0.000"), "{report}");
     }
 
     #[test]
-    fn a_process_that_works_is_seen_to_work() {
+    fn cpu_time_of_a_busy_process_is_measured() {
         let pids = [std::process::id()];
         let before = Snapshot::take(&pids);
         let mut spent = 0.0;
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_a_process_is_read_and_of_none_is_zero() {
+    fn resident_memory_is_read_and_zero_for_unknown_processes() {
         let (now, most) = resident_kib(&[std::process::id()]);
         assert!(now > 0 && most >= now);
         assert_eq!(resident_kib(&[]), (0, 0));

@@ -32,8 +32,8 @@ pub enum Link {
     Sender,
 }
 
-/// All that can be chosen. `Default` is one sender and one receiver of 100 bytes, unsettled, as
-/// fast as it goes.
+/// The options of a run. `Default` is one sender and one receiver of unsettled messages of 100
+/// bytes at full speed.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// the measurement
@@ -42,14 +42,14 @@ pub struct Options {
     pub url: Url,
     /// address of every link; `%d` in it becomes the link's number, modulo `addresses`
     pub address: String,
-    /// how many addresses `%d` makes
+    /// number of addresses that `%d` makes
     pub addresses: u32,
     /// sending links
     pub senders: u32,
     /// receiving links
     pub receivers: u32,
-    /// connections, half for senders and half for receivers; 0: one a link. In `Idle`: how many in
-    /// all
+    /// connections, half for senders and half for receivers; 0: one per link. In `Idle`: the total
+    /// number
     pub connections: u32,
     /// every receiver gets every message (multicast), instead of one of them (anycast, queues)
     pub multicast: bool,
@@ -63,8 +63,8 @@ pub struct Options {
     pub credit: u32,
     /// messages a second in all; 0: as fast as credit allows
     pub rate: f64,
-    /// messages that each sender sends; without senders, those that are awaited for each receiver,
-    /// from any sender. 0: as many as the time allows
+    /// messages of each sender; without senders, messages that each receiver waits for, from any
+    /// sender. 0: limited by time only
     pub messages: u32,
     /// measured time
     pub duration: Duration,
@@ -72,11 +72,11 @@ pub struct Options {
     pub warmup: Duration,
     /// capability of sources and targets (`queue` for Artemis)
     pub capability: Option<String>,
-    /// where receivers begin in a stream: `first`, `last`, `next`
+    /// start position of receivers in a stream: `first`, `last`, `next`
     pub offset: Option<String>,
     /// hostname of sasl-init and open; `None`: the URL's host
     pub hostname: Option<String>,
-    /// the only SASL mechanism to be used; `none`: no SASL at all
+    /// the only allowed SASL mechanism; `none`: no SASL
     pub mechanism: Option<String>,
     /// trusted certificates
     pub tls: TlsOptions,
@@ -178,7 +178,7 @@ const TABLE: &[Entry] = &[
 ];
 
 impl Options {
-    /// Sets one option by its name, as a command line or a JSON document gives it.
+    /// Sets one option by its name and text, from a command line or a JSON document.
     ///
     /// # Errors
     /// `Invalid`, naming the option and its values.
@@ -203,7 +203,7 @@ impl Options {
     /// Errors that concern several options.
     ///
     /// # Errors
-    /// `Invalid`, naming the options that do not go together.
+    /// `Invalid`, naming the conflicting options.
     pub fn check(&self) -> Result<(), Error> {
         let links = self.senders + self.receivers;
         if self.mode == Mode::Load && links == 0 {
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_names_the_option_and_the_mend() {
+    fn option_error_names_the_option_and_the_remedy() {
         for (name, value, part) in [
             ("colour", "red", "colour"),
             ("mode", "x", "load, idle or connect"),
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn options_that_do_not_go_together_are_refused() {
+    fn conflicting_options_are_refused() {
         for (pairs, part) in [
             (&[("senders", "0"), ("receivers", "0")][..], "senders"),
             (&[("mode", "idle")], "connections"),
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_numbered_in_turn() {
+    fn addresses_are_numbered_round_robin() {
         let options = with(&[("address", "a%d/x"), ("addresses", "3")]);
         assert_eq!(options.address_of(2), "a2/x");
         assert_eq!(options.address_of(4), "a1/x");

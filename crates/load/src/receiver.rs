@@ -1,4 +1,4 @@
-//! The receiving side of a load: counts, times and accepts what arrives, and keeps credit up.
+//! The receiving side of a load: counts, times and accepts messages, and replenishes credit.
 
 use std::sync::Arc;
 
@@ -10,9 +10,9 @@ use super::connection::{Session, Traffic};
 use super::stamp::Stamp;
 use super::{Plan, latency_histogram};
 
-/// A delivery of several frames that is on its way.
+/// A partial delivery.
 #[derive(Clone, Copy, Default)]
-struct Begun {
+struct PartialDelivery {
     delivery_id: u32,
     settled: bool,
 }
@@ -21,8 +21,8 @@ struct Link {
     delivery_count: u32,
     /// messages that the server may still send
     credit: u32,
-    begun: Option<Begun>,
-    /// by sender of the address, in turn: the next sequence number
+    partial: Option<PartialDelivery>,
+    /// the next sequence number, by sender of the address
     next: Vec<u64>,
 }
 
@@ -31,9 +31,9 @@ struct Link {
 pub(super) struct Received {
     /// messages of this run
     pub(super) messages: u64,
-    /// of their transfers' payloads
+    /// bytes of their payloads
     pub(super) bytes: u64,
-    /// came after a later one of the same sender, or twice
+    /// messages that arrived after a later one of the same sender, or twice
     pub(super) reordered: u64,
     /// messages of another run, or of no run
     pub(super) foreign: u64,
@@ -64,7 +64,7 @@ impl Receiver {
     pub(super) fn new(plan: &Arc<Plan>, numbers: Vec<u32>) -> Self {
         // of the senders of another run only the first of each address is known
         let senders = plan.options.senders.div_ceil(plan.options.addresses).max(1) as usize;
-        let link = |_| Link { delivery_count: 0, credit: 0, begun: None, next: vec![0; senders] };
+        let link = |_| Link { delivery_count: 0, credit: 0, partial: None, next: vec![0; senders] };
         Self {
             plan: Arc::clone(plan),
             links: numbers.iter().map(link).collect(),
@@ -75,7 +75,7 @@ impl Receiver {
         }
     }
 
-    /// Takes note of a message by its first bytes.
+    /// Records a message by its first bytes.
     #[inline]
     fn message(&mut self, link: usize, payload: &[u8], now: u64) {
         let own = self.plan.options.senders > 0;
@@ -90,13 +90,14 @@ impl Receiver {
             self.counts.reordered += u64::from(stamp.sequence < *next);
             *next = stamp.sequence + 1;
         }
-        // another run's clock began at another time
+        // the clock of another run has another origin
         if own && self.plan.is_sample(stamp.sequence, stamp.due) {
             self.latency.saturating_record(now.saturating_sub(stamp.due));
         }
     }
 
-    /// Puts a delivery to those to be accepted; writes them when it does not continue their range.
+    /// Adds a delivery to the range of accepted ones; writes the range first if the delivery does
+    /// not continue it.
     #[inline]
     fn accept(&mut self, delivery_id: u32, output: &mut Vec<u8>) {
         match &mut self.accepted {
@@ -121,7 +122,7 @@ impl Receiver {
     }
 }
 
-/// The first body section of a message, or what of it is in its first frame.
+/// The first body section of a message, or the part of it in the first frame.
 #[inline]
 fn body(payload: &[u8]) -> Option<&[u8]> {
     let mut rest = payload;
@@ -164,26 +165,26 @@ impl Traffic for Receiver {
         output: &mut Vec<u8>,
     ) {
         self.counts.bytes += transfer.payload.len() as u64;
-        let begun = match self.links[link].begun.take() {
-            Some(begun) => begun,
+        let partial = match self.links[link].partial.take() {
+            Some(partial) => partial,
             None => {
                 if !transfer.aborted {
                     self.message(link, transfer.payload, now);
                 }
-                Begun { delivery_id: transfer.delivery_id.unwrap_or(0), settled: false }
+                PartialDelivery { delivery_id: transfer.delivery_id.unwrap_or(0), settled: false }
             }
         };
-        let settled = begun.settled || transfer.settled == Some(true);
+        let settled = partial.settled || transfer.settled == Some(true);
         let state = &mut self.links[link];
         if transfer.more && !transfer.aborted {
-            state.begun = Some(Begun { settled, ..begun });
+            state.partial = Some(PartialDelivery { settled, ..partial });
             return;
         }
         state.delivery_count = state.delivery_count.wrapping_add(1);
         state.credit = state.credit.saturating_sub(1);
         let low = state.credit <= self.plan.options.credit / 2;
         if !settled && !transfer.aborted {
-            self.accept(begun.delivery_id, output);
+            self.accept(partial.delivery_id, output);
         }
         if low {
             self.write_accepted(output);
@@ -207,7 +208,7 @@ mod tests {
     use crate::sender::Template;
 
     #[test]
-    fn the_body_is_found_behind_any_sections() {
+    fn body_is_found_after_any_sections() {
         let data = b"\x00\x53\x75\xa0\x04body";
         assert_eq!(body(data), Some(&b"body"[..]));
         let wide = b"\x00\x53\x75\xb0\x00\x00\x00\x04body";
@@ -222,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_durable_template_has_its_body_where_it_is_looked_for() {
+    fn body_of_a_durable_template_is_found() {
         let options = Options { durable: true, body: 300, ..Options::default() };
         let template = Template::new(&options);
         assert_eq!(body(template.bytes()).map(<[u8]>::len), Some(300));

@@ -1,4 +1,4 @@
-//! Results as JSON, written by hand: a flat handful of fields needs no library.
+//! Writes results as JSON without a library, because they are few and flat.
 
 use std::fmt::Write;
 
@@ -39,7 +39,7 @@ impl Json {
     }
 
     /// A number with three decimals; null if it is not finite.
-    pub(super) fn figure(&mut self, name: &str, value: f64) -> &mut Self {
+    pub(super) fn decimal(&mut self, name: &str, value: f64) -> &mut Self {
         self.name(name);
         if value.is_finite() {
             let _ = write!(self.text, "{value:.3}");
@@ -83,9 +83,9 @@ mod tests {
     use super::Json;
 
     #[test]
-    fn every_kind_of_field_is_json() {
+    fn every_field_type_is_written_as_json() {
         let mut inner = Json::new();
-        inner.figure("p50", 1.5).figure("none", f64::NAN);
+        inner.decimal("p50", 1.5).decimal("none", f64::NAN);
         let mut json = Json::new();
         json.text("a\"\\", "b\n\u{1}é").flag("c", true).count("d", -3).object("e", inner);
         let wanted =

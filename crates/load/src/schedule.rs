@@ -1,8 +1,9 @@
 //! When messages of a fixed rate are due.
 //!
-//! Messages are due in bursts, one burst a tick, and carry the time of their tick: delays of the
-//! tool's wake-ups count as latency. A message that cannot be sent when it is due stays due, so
-//! that a server that holds a sender up does not hide it (no coordinated omission).
+//! Messages are due in bursts, one burst per tick, and are stamped with the time of their tick, so
+//! that late wake-ups of the tool count as latency. A message that cannot be sent when it is due
+//! stays due, so that a server that delays a sender does not hide the delay (no coordinated
+//! omission).
 
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ pub(super) struct SendSchedule {
     rate: f64,
     /// the tick whose messages are being sent
     current: u64,
-    /// messages taken so far
+    /// messages sent so far
     taken: u64,
 }
 
@@ -33,7 +34,7 @@ impl SendSchedule {
         ((tick * self.tick) as f64 * self.rate).round() as u64
     }
 
-    /// When the next message was due, if it is by `now`. It stays the next until it is taken.
+    /// The due time of the next message, if it is due by `now`. It stays the next until `take`.
     pub(super) fn due(&mut self, now: u64) -> Option<u64> {
         let last = now.saturating_sub(self.start) / self.tick;
         while self.current < last && self.due_by(self.current) <= self.taken {
@@ -42,7 +43,7 @@ impl SendSchedule {
         (self.due_by(self.current) > self.taken).then(|| self.start + self.current * self.tick)
     }
 
-    /// The message that was due has been sent.
+    /// Advances past the due message, which was sent.
     pub(super) fn take(&mut self) {
         self.taken += 1;
     }
@@ -66,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn one_message_a_tick_at_a_slow_rate() {
+    fn slow_rate_sends_one_message_per_tick() {
         let mut schedule = SendSchedule::new(1000.0, 500);
         assert_eq!(take_all(&mut schedule, 500), [0; 0]);
         assert_eq!(take_all(&mut schedule, 1_000_499), [0; 0]);
@@ -75,14 +76,14 @@ mod tests {
     }
 
     #[test]
-    fn bursts_at_a_fast_rate() {
+    fn fast_rate_sends_bursts() {
         let mut schedule = SendSchedule::new(50_000.0, 0);
         assert_eq!(take_all(&mut schedule, 100_000), [100_000; 5]);
         assert_eq!(take_all(&mut schedule, 199_999), [0; 0]);
     }
 
     #[test]
-    fn what_was_late_keeps_the_time_it_was_due() {
+    fn late_message_keeps_its_due_time() {
         let mut schedule = SendSchedule::new(20_000.0, 0);
         assert_eq!(take_all(&mut schedule, 300_000), [100_000, 100_000, 200_000, 200_000, 300_000, 300_000]);
         // not taken: it stays due
@@ -90,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn no_message_is_lost_over_time() {
+    fn schedule_sends_the_configured_rate_over_time() {
         for rate in [3.0, 999.9, 12_345.6, 1_000_000.0] {
             let mut schedule = SendSchedule::new(rate, 7);
             let mut sent = 0;

@@ -13,14 +13,14 @@ use super::options::Options;
 use super::stamp::{self, Stamp};
 use super::{Plan, latency_histogram};
 
-/// Bytes of output past which no more is sent until the socket has taken them.
+/// Bytes of pending output above which no more messages are sent.
 const BATCH_SIZE: usize = 65_536;
 /// Messages of one link before the next link's turn.
 const BURST: u32 = 64;
-/// Bytes of a transfer frame besides the payload, at most: see `TransferHead`.
+/// The most bytes of a transfer frame without its payload: see `TransferHead`.
 const HEAD_SIZE: usize = fast::MAX_TRANSFER_HEAD;
 
-/// The message that is sent over and over; only its stamp changes.
+/// The message that is sent repeatedly; only its stamp changes.
 pub(super) struct Template {
     bytes: Vec<u8>,
     stamp_at: usize,
@@ -57,7 +57,7 @@ struct Link {
     /// messages sent
     sequence: u64,
     delivery_count: u32,
-    /// delivery-count up to which the server gave credit
+    /// delivery-count up to which the server granted credit
     limit: u32,
     /// messages that it may still send, regardless of its credit
     left: u64,
@@ -87,7 +87,7 @@ impl Sent {
         self.accepted + self.refused()
     }
 
-    /// Messages that no receiver will ever count.
+    /// Messages that no receiver will receive.
     pub(super) fn refused(&self) -> u64 {
         self.rejected + self.released + self.modified
     }
@@ -111,7 +111,7 @@ pub(super) struct Sender {
     /// handles of links with credit, in turn
     ready: VecDeque<u32>,
     next_delivery: u32,
-    /// by delivery-id: when it was due; 0: settled. A power of two; empty for presettled
+    /// due times by delivery-id; 0: settled. The length is a power of two; empty if presettled
     unsettled: Box<[u64]>,
     pub(super) counts: Sent,
     /// nanoseconds from due to settled
@@ -162,8 +162,8 @@ impl Sender {
         self.requeue(handle);
     }
 
-    /// Sends all that may be sent before the socket must take some. Returns whether more may be
-    /// sent then.
+    /// Sends until credit or the output bound is used up. Returns whether more may be sent after
+    /// the output is written.
     #[inline]
     pub(super) fn send_all(&mut self, session: &mut Session, output: &mut Vec<u8>) -> bool {
         let mut due = self.plan.clock.now();

@@ -1,5 +1,4 @@
-//! The first bytes of every body: magic, run, sender, sequence number, and when the message was
-//! due.
+//! The first bytes of every body: magic, run, sender, sequence number, and due time.
 
 use std::time::Instant;
 
@@ -30,7 +29,7 @@ impl Stamp {
         body[20..28].copy_from_slice(&self.due.to_be_bytes());
     }
 
-    /// `None`: not one of ours.
+    /// `None`: not a message of the load tool.
     #[inline]
     pub(super) fn of(body: &[u8]) -> Option<Self> {
         let stamp = body.first_chunk::<SIZE>()?;
@@ -65,7 +64,7 @@ mod tests {
     use super::{SIZE, Stamp};
 
     #[test]
-    fn a_stamp_returns() {
+    fn load_stamp_round_trips() {
         let stamp = Stamp { run: 7, sender: u32::MAX, sequence: 1 << 40, due: u64::MAX - 1 };
         let mut body = [9; SIZE + 1];
         stamp.put(&mut body);

@@ -35,7 +35,7 @@ fn load(port: u16, pairs: &[(&str, &str)]) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// Nothing lost, nothing twice, and something measured.
+/// Asserts that no message was lost or duplicated and that there are measurements.
 fn assert_whole(result: &Value) {
     let totals = &result["totals"];
     assert_eq!(totals["sent"], totals["received"], "{result}");
@@ -60,7 +60,7 @@ fn every_unsettled_message_arrives_and_is_accepted() {
 }
 
 #[test]
-fn presettled_messages_arrive_and_nobody_settles_them() {
+fn presettled_messages_arrive_without_settlement() {
     let result = load(forwarder(None), &[("presettled", "true")]);
     assert_whole(&result);
     assert_eq!(result["totals"]["accepted"], 0);
@@ -75,15 +75,15 @@ fn four_senders_share_four_receivers() {
 }
 
 #[test]
-fn addresses_are_kept_apart() {
-    // as many addresses as links of each side: a message at the wrong receiver would be out of
-    // order there
+fn messages_of_different_addresses_are_not_mixed() {
+    // There are as many addresses as links of each side. A message at the wrong receiver would be
+    // out of order there.
     let pairs = [("senders", "3"), ("receivers", "3"), ("addresses", "3"), ("address", "a%d")];
     assert_whole(&load(forwarder(None), &pairs));
 }
 
 #[test]
-fn a_body_of_64_kib_and_a_durable_header_change_nothing() {
+fn large_durable_messages_are_all_delivered() {
     assert_whole(&load(forwarder(None), &[("body", "65536"), ("durable", "true"), ("credit", "50")]));
 }
 
@@ -98,7 +98,7 @@ fn a_fixed_rate_is_kept_and_every_message_is_timed() {
 }
 
 #[test]
-fn a_sink_takes_what_senders_alone_can_do() {
+fn sink_measures_senders_without_receivers() {
     let result = load(forwarder(Some(500)), &[("receivers", "0")]);
     assert_eq!(result["totals"]["accepted"], result["totals"]["sent"]);
     assert!(result["messages"].as_u64().unwrap() > 0);
@@ -106,7 +106,7 @@ fn a_sink_takes_what_senders_alone_can_do() {
 }
 
 #[test]
-fn a_number_of_messages_ends_a_run() {
+fn run_ends_after_the_given_number_of_messages() {
     let server = Server::open();
     let pairs = [("messages", "700"), ("senders", "2"), ("receivers", "2")];
     let result = load_at(&server.listen("amqp"), &server, &pairs);
@@ -117,7 +117,7 @@ fn a_number_of_messages_ends_a_run() {
 }
 
 #[test]
-fn receivers_alone_take_what_others_send() {
+fn receivers_only_run_receives_messages_of_another_run() {
     let port = forwarder(None);
     let receiving = std::thread::spawn(move || load(port, &[("messages", "3000"), ("senders", "0")]));
     let sent = load(port, &[("messages", "3000"), ("receivers", "0")]);
@@ -129,7 +129,7 @@ fn receivers_alone_take_what_others_send() {
 }
 
 #[test]
-fn idle_connections_are_counted_and_weighed() {
+fn idle_mode_reports_connections_and_memory_per_connection() {
     let pairs = [("mode", "idle"), ("connections", "100"), ("parallel", "7"), ("duration", "0.1")];
     for link in ["none", "receiver", "sender"] {
         let result = load(forwarder(None), &[&pairs[..], &[("link", link)]].concat());
@@ -139,14 +139,14 @@ fn idle_connections_are_counted_and_weighed() {
 }
 
 #[test]
-fn connections_come_and_go() {
+fn connect_mode_opens_and_closes_connections() {
     let result = load(forwarder(None), &[("mode", "connect"), ("parallel", "4"), ("link", "receiver")]);
     assert!(result["connections"].as_u64().unwrap() > 10, "{result}");
     assert!(result["setup"]["p50_us"].as_f64().unwrap() > 0.0);
 }
 
 #[test]
-fn progress_goes_through_the_phases_in_order() {
+fn progress_reports_the_phases_in_order() {
     let mut phases: Vec<&str> = Vec::new();
     let mut see = |progress: Progress| {
         assert!((0.0..=1.0).contains(&progress.fraction));
@@ -161,7 +161,7 @@ fn progress_goes_through_the_phases_in_order() {
 }
 
 #[test]
-fn a_run_ends_when_it_is_told_to() {
+fn run_stops_early_on_request() {
     for mode in ["load", "idle", "connect"] {
         let pairs = [("duration", "3600"), ("mode", mode), ("connections", "2")];
         let error = run(&options(forwarder(None), &pairs), &mut |progress| progress.phase != "measure").unwrap_err();
@@ -170,7 +170,7 @@ fn a_run_ends_when_it_is_told_to() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_one_clear_error() {
+fn absent_server_is_an_unavailable_error() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);
@@ -180,7 +180,7 @@ fn a_server_that_is_not_there_is_one_clear_error() {
 }
 
 #[test]
-fn a_server_that_speaks_something_else_is_a_peer_error() {
+fn server_of_another_protocol_is_a_peer_error() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
@@ -207,7 +207,7 @@ fn load_at(url: &Url, server: &Server, pairs: &[(&str, &str)]) -> Value {
 }
 
 #[test]
-fn a_node_passes_everything_on() {
+fn node_forwards_every_message() {
     let server = Server::open();
     let url = server.listen("amqp");
     for presettled in ["false", "true"] {
@@ -235,7 +235,7 @@ fn every_receiver_of_a_multicast_gets_every_message() {
 }
 
 #[test]
-fn loads_go_over_every_transport() {
+fn load_runs_over_every_transport() {
     let server = Server::open();
     for scheme in ["amqps", "ws", "wss"] {
         assert_whole(&load_at(&server.listen(scheme), &server, &[("body", "5000")]));
@@ -258,7 +258,7 @@ fn connections_log_in_with_each_mechanism() {
 }
 
 #[test]
-fn a_refused_link_is_told_in_the_servers_words() {
+fn refused_link_is_reported_with_the_servers_error() {
     let server = Server::open();
     let url = server.listen("amqp");
     let error = run(&options(url.port, &[("address", "nowhere")]), &mut |_| true).unwrap_err();

@@ -15,9 +15,9 @@ use super::worker::{TURN_MAX, Worker};
 use super::{Phase, Plan, Progress, SETUP_TIMEOUT, latency_histogram, latency_report};
 use enmasse_client::Error;
 
-/// After the measured time: how long nothing may move before missing messages count as lost.
+/// After the measured time: how long without progress until missing messages count as lost.
 const QUIET_MAX: Duration = Duration::from_secs(2);
-/// The same where a number of messages is awaited: a server may look for them first.
+/// The same if a number of messages is awaited, because a server may have to search for them first.
 const AWAIT_MAX: Duration = Duration::from_secs(30);
 /// How long the server may take to answer the closes.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -26,7 +26,7 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Counters that the threads publish once a turn.
 #[derive(Default)]
-struct Board {
+struct SharedCounters {
     senders_up: AtomicBool,
     receivers_up: AtomicBool,
     sent: AtomicU64,
@@ -34,7 +34,7 @@ struct Board {
     refused: AtomicU64,
     received: AtomicU64,
     bytes: AtomicU64,
-    /// no more will be sent
+    /// sending has ended
     quiet: AtomicBool,
     failed: AtomicBool,
     failure: Mutex<Option<Error>>,
@@ -50,7 +50,7 @@ struct Count {
     bytes: u64,
 }
 
-impl Board {
+impl SharedCounters {
     fn count(&self) -> Count {
         let read = |counter: &AtomicU64| counter.load(Ordering::Acquire);
         Count {
@@ -79,19 +79,19 @@ impl Board {
 
 /// Runs senders and receivers through all phases and puts the result into `json`.
 pub(super) fn run(plan: &Arc<Plan>, progress: &mut dyn FnMut(Progress) -> bool, json: &mut Json) -> Result<(), Error> {
-    let board = Board::default();
-    let (senders, receivers) = deal(plan);
-    // receivers alone may have their first message before the last of them is up
-    let begun = (Snapshot::take(&plan.options.pids), board.count());
+    let counters = SharedCounters::default();
+    let (senders, receivers) = distribute_links(plan);
+    // without senders, a receiver may get its first message before the last receiver is attached
+    let begun = (Snapshot::take(&plan.options.pids), counters.count());
     thread::scope(|scope| {
-        let receiving = scope.spawn(|| guard(&board, || receive(plan, &board, receivers)));
+        let receiving = scope.spawn(|| guard(&counters, || receive(plan, &counters, receivers)));
         let outcome = (|| {
-            let mut conductor = Conductor { plan, board: &board, progress };
+            let mut controller = PhaseController { plan, counters: &counters, progress };
             // receivers first, so that an address has consumers before it has producers
-            conductor.wait_up(&board.receivers_up)?;
-            let sending = scope.spawn(|| guard(&board, || send(plan, &board, senders)));
-            conductor.wait_up(&board.senders_up)?;
-            let measured = conductor.measure(begun);
+            controller.wait_up(&counters.receivers_up)?;
+            let sending = scope.spawn(|| guard(&counters, || send(plan, &counters, senders)));
+            controller.wait_up(&counters.senders_up)?;
+            let measured = controller.measure(begun);
             plan.enter(Phase::Close);
             let measured = measured?;
             Ok((measured, sending.join().unwrap_or(None)))
@@ -99,7 +99,7 @@ pub(super) fn run(plan: &Arc<Plan>, progress: &mut dyn FnMut(Progress) -> bool, 
         plan.enter(Phase::Close);
         let received = receiving.join().unwrap_or(None);
         let (measured, sent) = outcome?;
-        board.check()?;
+        counters.check()?;
         match (sent, received) {
             (Some(sent), Some(received)) => {
                 measured.report(plan, &sent, &received, json);
@@ -111,7 +111,7 @@ pub(super) fn run(plan: &Arc<Plan>, progress: &mut dyn FnMut(Progress) -> bool, 
 }
 
 /// Deals the links to connections: numbers of the senders' links, and of the receivers'.
-fn deal(plan: &Plan) -> (Vec<Vec<u32>>, Vec<Vec<u32>>) {
+fn distribute_links(plan: &Plan) -> (Vec<Vec<u32>>, Vec<Vec<u32>>) {
     let options = &plan.options;
     let (senders, receivers) = (options.senders, options.receivers);
     let (left, right) = match options.connections {
@@ -129,9 +129,9 @@ fn deal(plan: &Plan) -> (Vec<Vec<u32>>, Vec<Vec<u32>>) {
     (share(senders, left), share(receivers, right))
 }
 
-/// Runs a thread's work; its error goes to the board.
-fn guard<R>(board: &Board, work: impl FnOnce() -> Result<R, Error>) -> Option<R> {
-    work().map_err(|error| board.fail(error)).ok()
+/// Runs a thread's work; records its error in the shared counters.
+fn guard<R>(counters: &SharedCounters, work: impl FnOnce() -> Result<R, Error>) -> Option<R> {
+    work().map_err(|error| counters.fail(error)).ok()
 }
 
 struct SendResult {
@@ -139,9 +139,8 @@ struct SendResult {
     settlement: hdrhistogram::Histogram<u64>,
 }
 
-fn send(plan: &Arc<Plan>, board: &Board, links: Vec<Vec<u32>>) -> Result<SendResult, Error> {
-    // sleeps are to end when they are due, not up to 50 us later; the default is good enough if
-    // this is refused
+fn send(plan: &Arc<Plan>, counters: &SharedCounters, links: Vec<Vec<u32>>) -> Result<SendResult, Error> {
+    // lets sleeps end on time instead of up to 50 us later; the default suffices if this fails
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     let senders = links.into_iter().map(|numbers| Sender::new(plan, numbers)).collect();
     let mut worker = Worker::start(plan, senders)?;
@@ -149,8 +148,8 @@ fn send(plan: &Arc<Plan>, board: &Board, links: Vec<Vec<u32>>) -> Result<SendRes
     let mut wait = TURN_MAX;
     loop {
         worker.turn(wait)?;
-        if !board.senders_up.load(Ordering::Relaxed) {
-            board.senders_up.store(worker.are_up(), Ordering::Release);
+        if !counters.senders_up.load(Ordering::Relaxed) {
+            counters.senders_up.store(worker.are_up(), Ordering::Release);
         }
         let sending = plan.is_in(Phase::Warm) || plan.is_measuring();
         wait = if !sending {
@@ -161,13 +160,13 @@ fn send(plan: &Arc<Plan>, board: &Board, links: Vec<Vec<u32>>) -> Result<SendRes
             send_freely(&mut worker)?
         };
         let counts = total_sent(&worker);
-        board.settled.store(counts.settled(), Ordering::Relaxed);
-        board.refused.store(counts.refused(), Ordering::Relaxed);
-        board.sent.store(counts.sent, Ordering::Release);
+        counters.settled.store(counts.settled(), Ordering::Relaxed);
+        counters.refused.store(counts.refused(), Ordering::Relaxed);
+        counters.sent.store(counts.sent, Ordering::Release);
         if plan.has_reached(Phase::Drain) {
-            board.quiet.store(true, Ordering::Release);
+            counters.quiet.store(true, Ordering::Release);
         }
-        if plan.has_reached(Phase::Close) || board.failed.load(Ordering::Relaxed) {
+        if plan.has_reached(Phase::Close) || counters.failed.load(Ordering::Relaxed) {
             worker.close(CLOSE_TIMEOUT)?;
             let mut settlement = latency_histogram();
             for connection in &worker.connections {
@@ -186,7 +185,7 @@ fn total_sent(worker: &Worker<Sender>) -> Sent {
     total
 }
 
-/// As much as credit and sockets allow. Returns how long there is nothing to do.
+/// Sends as much as credit and sockets allow. Returns how long to wait.
 fn send_freely(worker: &mut Worker<Sender>) -> Result<Duration, Error> {
     let mut again = false;
     for connection in &mut worker.connections {
@@ -229,18 +228,18 @@ struct ReceiveResult {
     latency: hdrhistogram::Histogram<u64>,
 }
 
-fn receive(plan: &Arc<Plan>, board: &Board, links: Vec<Vec<u32>>) -> Result<ReceiveResult, Error> {
+fn receive(plan: &Arc<Plan>, counters: &SharedCounters, links: Vec<Vec<u32>>) -> Result<ReceiveResult, Error> {
     let receivers = links.into_iter().map(|numbers| Receiver::new(plan, numbers)).collect();
     let mut worker = Worker::start(plan, receivers)?;
     loop {
         worker.turn(TURN_MAX)?;
-        if !board.receivers_up.load(Ordering::Relaxed) {
-            board.receivers_up.store(worker.are_up(), Ordering::Release);
+        if !counters.receivers_up.load(Ordering::Relaxed) {
+            counters.receivers_up.store(worker.are_up(), Ordering::Release);
         }
         let counts = total_received(&worker);
-        board.bytes.store(counts.bytes, Ordering::Relaxed);
-        board.received.store(counts.messages, Ordering::Release);
-        if plan.has_reached(Phase::Close) || board.failed.load(Ordering::Relaxed) {
+        counters.bytes.store(counts.bytes, Ordering::Relaxed);
+        counters.received.store(counts.messages, Ordering::Release);
+        if plan.has_reached(Phase::Close) || counters.failed.load(Ordering::Relaxed) {
             worker.close(CLOSE_TIMEOUT)?;
             let mut latency = latency_histogram();
             for connection in &worker.connections {
@@ -259,21 +258,21 @@ fn total_received(worker: &Worker<Receiver>) -> Received {
     total
 }
 
-/// Turns the phases while the threads work.
-struct Conductor<'a> {
+/// Switches the phases while the threads work.
+struct PhaseController<'a> {
     plan: &'a Plan,
-    board: &'a Board,
+    counters: &'a SharedCounters,
     progress: &'a mut dyn FnMut(Progress) -> bool,
 }
 
-impl Conductor<'_> {
+impl PhaseController<'_> {
     fn report_progress(&mut self, phase: &'static str, fraction: f64) -> Result<(), Error> {
-        let count = self.board.count();
+        let count = self.counters.count();
         let count = if self.plan.options.receivers > 0 { count.received } else { count.settled.max(count.sent) };
         if !(self.progress)(Progress { phase, fraction, count }) {
             return Err(Error::unavailable("the load was stopped early"));
         }
-        self.board.check()
+        self.counters.check()
     }
 
     fn wait_up(&mut self, up: &AtomicBool) -> Result<(), Error> {
@@ -288,8 +287,8 @@ impl Conductor<'_> {
         Ok(())
     }
 
-    /// Waits, telling progress on the way.
-    fn pass(&mut self, phase: &'static str, time: Duration) -> Result<(), Error> {
+    /// Waits for the time of a phase and reports progress.
+    fn wait_phase(&mut self, phase: &'static str, time: Duration) -> Result<(), Error> {
         let start = Instant::now();
         loop {
             let gone = start.elapsed();
@@ -306,30 +305,33 @@ impl Conductor<'_> {
         let counted = self.plan.options.messages > 0;
         if !counted {
             self.plan.enter(Phase::Warm);
-            self.pass("warm up", self.plan.options.warmup)?;
+            self.wait_phase("warm up", self.plan.options.warmup)?;
         }
-        let (before, first) =
-            if counted && self.plan.options.senders == 0 { begun } else { (Snapshot::take(pids), self.board.count()) };
+        let (before, first) = if counted && self.plan.options.senders == 0 {
+            begun
+        } else {
+            (Snapshot::take(pids), self.counters.count())
+        };
         self.plan.enter(Phase::Measure);
         if counted {
             self.await_all()?;
         } else {
-            self.pass("measure", self.plan.options.duration)?;
+            self.wait_phase("measure", self.plan.options.duration)?;
         }
-        let (after, last) = (Snapshot::take(pids), self.board.count());
+        let (after, last) = (Snapshot::take(pids), self.counters.count());
         self.plan.enter(Phase::Drain);
         self.drain()?;
-        Ok(Measured { before, after, first, last, end: self.board.count() })
+        Ok(Measured { before, after, first, last, end: self.counters.count() })
     }
 
-    /// Waits until as many messages as there are to be have come and are settled, or nothing moves
-    /// any more.
+    /// Waits until the requested number of messages has arrived and is settled, or there is no
+    /// progress.
     fn await_all(&mut self) -> Result<(), Error> {
         let all = self.plan.awaited();
         let mut moved = Instant::now();
-        let mut last = self.board.count();
+        let mut last = self.counters.count();
         loop {
-            let count = self.board.count();
+            let count = self.counters.count();
             let done = self.plan.done(&count);
             self.report_progress("measure", done as f64 / all as f64)?;
             if done == all {
@@ -345,14 +347,14 @@ impl Conductor<'_> {
         }
     }
 
-    /// Waits until all that was sent has arrived and is settled, or nothing moves any more.
+    /// Waits until all sent messages have arrived and are settled, or there is no progress.
     fn drain(&mut self) -> Result<(), Error> {
         let mut moved = Instant::now();
-        let mut last = self.board.count();
+        let mut last = self.counters.count();
         loop {
             self.report_progress("drain", 0.0)?;
-            let count = self.board.count();
-            if self.board.quiet.load(Ordering::Acquire)
+            let count = self.counters.count();
+            if self.counters.quiet.load(Ordering::Acquire)
                 && self.plan.missing(&count) <= 0
                 && self.plan.is_settled(&count)
             {
@@ -375,7 +377,7 @@ impl Plan {
         if self.options.multicast { u64::from(self.options.receivers / self.options.addresses) } else { 1 }
     }
 
-    /// Messages sent that neither arrived nor returned; below 0 when some came twice.
+    /// Messages sent that neither arrived nor returned; below 0 if some arrived twice.
     fn missing(&self, count: &Count) -> i128 {
         if self.options.senders == 0 {
             return i128::from(self.awaited()) - i128::from(count.received);
@@ -387,13 +389,13 @@ impl Plan {
         i128::from(count.sent * self.copies()) - i128::from(count.received) - i128::from(refused)
     }
 
-    /// Where a number of messages is requested: how many in all.
+    /// The requested number of messages in total, if any.
     fn awaited(&self) -> u64 {
         let links = if self.options.senders > 0 { self.options.senders } else { self.options.receivers };
         u64::from(self.options.messages) * u64::from(links)
     }
 
-    /// How many of those have come as far as they are to come.
+    /// How many of the requested messages are complete.
     fn done(&self, count: &Count) -> u64 {
         let taken = if self.options.presettled { count.sent } else { count.settled };
         let arrived = if self.options.receivers > 0 { count.received / self.copies() } else { u64::MAX };
@@ -431,12 +433,12 @@ impl Measured {
         json.text("mode", "load");
         json.count("senders", options.senders).count("receivers", options.receivers);
         json.count("body", options.body as u64).flag("presettled", options.presettled);
-        json.flag("multicast", options.multicast).figure("rate", options.rate);
-        json.figure("seconds", seconds).count("messages", messages);
-        json.figure("messages_per_s", messages as f64 / seconds);
-        json.figure("sent_per_s", per_second(self.first.sent, self.last.sent));
-        json.figure("settled_per_s", per_second(self.first.settled, self.last.settled));
-        json.figure("mib_per_s", per_second(self.first.bytes, self.last.bytes) / 1_048_576.0);
+        json.flag("multicast", options.multicast).decimal("rate", options.rate);
+        json.decimal("seconds", seconds).count("messages", messages);
+        json.decimal("messages_per_s", messages as f64 / seconds);
+        json.decimal("sent_per_s", per_second(self.first.sent, self.last.sent));
+        json.decimal("settled_per_s", per_second(self.first.settled, self.last.settled));
+        json.decimal("mib_per_s", per_second(self.first.bytes, self.last.bytes) / 1_048_576.0);
         json.object("latency", latency_report(&received.latency));
         if !options.presettled {
             json.object("settlement", latency_report(&sent.settlement));

@@ -9,7 +9,7 @@ use enmasse_client::Error;
 use enmasse_client::poller::{Poller, Ready};
 use enmasse_client::wire::read_buffer;
 
-/// How long a thread sleeps at most before it examines the phase again.
+/// The longest sleep of a thread before it checks the phase again.
 pub(super) const TURN_MAX: Duration = Duration::from_millis(5);
 /// Nanoseconds between two heartbeat checks.
 const KEEP_ALIVE_INTERVAL: u64 = 200_000_000;
@@ -25,7 +25,7 @@ pub(super) struct Worker<T> {
 }
 
 impl<T: Traffic> Worker<T> {
-    /// Begins to connect all of them.
+    /// Starts to connect all of them.
     pub(super) fn start(plan: &Arc<Plan>, traffics: Vec<T>) -> Result<Self, Error> {
         let poller = Poller::new().map_err(|error| Error::io("epoll", &error))?;
         let connections = traffics
@@ -43,7 +43,7 @@ impl<T: Traffic> Worker<T> {
         })
     }
 
-    /// Waits for something to do, at most `timeout`, and reads and answers it.
+    /// Waits for input, at most `timeout`, and handles it.
     pub(super) fn turn(&mut self, timeout: Duration) -> Result<(), Error> {
         self.ready.clear();
         self.poller.wait(Some(timeout), &mut self.ready).map_err(|error| Error::io("epoll", &error))?;
@@ -67,7 +67,7 @@ impl<T: Traffic> Worker<T> {
         Ok(())
     }
 
-    /// Writes what all connections have to write.
+    /// Writes the pending output of all connections.
     pub(super) fn flush(&mut self, now: u64) -> Result<(), Error> {
         for connection in &mut self.connections {
             if connection.wire.pending() > 0 && !connection.is_blocked() && !connection.is_closed() {

@@ -1,9 +1,9 @@
-//! The thread that accepts connections, for all listeners, and deals them out to the workers in
+//! The thread that accepts the connections of all listeners and distributes them to the workers in
 //! turn.
 //!
-//! Nothing is read here. At the bound of connections, or without free descriptors, accepting
-//! pauses: new connections wait in the listener's backlog, and connected management clients are
-//! served.
+//! This thread reads no data. At the bound of connections, or without free descriptors, accepting
+//! pauses: new connections wait in the listener's backlog, and management clients that are already
+//! connected are still served.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -29,15 +29,15 @@ use crate::worker::{AcceptedSocket, Command};
 const WAKE: Token = Token(usize::MAX);
 /// Connections accepted from one listener before the workers are notified.
 const BATCH: usize = 256;
-/// Connections the system keeps for us while we are busy or paused.
+/// Connections that the system queues while the acceptor is busy or paused.
 const BACKLOG: i32 = 4096;
-/// How long accepting rests at a bound before it looks again.
+/// How long accepting pauses at a bound before the next attempt.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Commands for the acceptor.
 #[derive(Debug)]
 pub(crate) enum Order {
-    /// accept from this one too
+    /// accept connections of this listener
     Listen { listener: TcpListener, kind: ListenerKind, tls: Option<TlsSource> },
     /// close all listeners and end
     Stop,
@@ -75,16 +75,16 @@ struct Listening {
     kind: ListenerKind,
     tls: Option<TlsSource>,
     half_open: Arc<HalfOpen>,
-    /// an edge was seen and the backlog is not known to be empty since
+    /// an edge was reported and the backlog may still hold connections
     ready: bool,
 }
 
 /// The result of one accept call.
 enum AcceptOutcome {
     AcceptedSocket(AcceptedSocket),
-    /// the backlog is empty, or the connection has gone again
-    NothingWaiting,
-    /// a bound was met
+    /// the backlog is empty, or the peer has closed the connection
+    BacklogEmpty,
+    /// a bound was reached
     Bound,
 }
 
@@ -95,20 +95,20 @@ pub(crate) struct Acceptor {
     shared: Arc<Shared>,
     listening: Vec<Listening>,
     next_worker: usize,
-    /// a bound was met in this turn
+    /// a bound was reached in this turn
     paused: bool,
     /// a bound is reached and no connection was accepted since: one event reports it
-    resting: bool,
+    pause_reported: bool,
 }
 
 impl Acceptor {
-    /// An acceptor without listeners, and where its orders are left.
+    /// An acceptor without listeners, and the mailbox of its commands.
     pub(crate) fn new(shared: Arc<Shared>) -> io::Result<(Self, Arc<Mailbox<Order>>)> {
         let poll = Poll::new()?;
         let orders = Arc::new(Mailbox::new(poll.registry(), WAKE)?);
         let posted = Arc::clone(&orders);
         Ok((
-            Self { poll, orders, shared, listening: Vec::new(), next_worker: 0, paused: false, resting: false },
+            Self { poll, orders, shared, listening: Vec::new(), next_worker: 0, paused: false, pause_reported: false },
             posted,
         ))
     }
@@ -121,8 +121,7 @@ impl Acceptor {
             self.orders.thread_waker().park();
             let busy = self.orders.is_filled() || (!self.paused && self.listening.iter().any(|one| one.ready));
             let timeout = if busy { Some(Duration::ZERO) } else { self.paused.then_some(PAUSE) };
-            // Interrupted is the only failure left once a poll exists, and the next turn makes up
-            // for it.
+            // Once a poll exists, only an interrupted call can fail; the next turn repeats it.
             let _ = self.poll.poll(&mut events, timeout);
             self.orders.thread_waker().unpark();
             for event in events.iter().filter(|event| event.token() != WAKE) {
@@ -144,15 +143,15 @@ impl Acceptor {
 
     fn listen(&mut self, mut listener: TcpListener, kind: ListenerKind, tls: Option<TlsSource>) {
         let token = Token(self.listening.len());
-        // Out of memory for a watch is the only way to fail; a node that cannot watch its listener
-        // is of no use.
+        // Only a lack of memory can make this fail, and a node that cannot watch its listener
+        // cannot work.
         if let Err(error) = self.poll.registry().register(&mut listener, token, Interest::READABLE) {
             panic!("cannot watch a listener: {error}");
         }
         self.listening.push(Listening { listener, kind, tls, half_open: Arc::default(), ready: true });
     }
 
-    /// Takes a batch from one listener.
+    /// Accepts a batch of connections of one listener.
     fn accept(&mut self, index: usize) {
         let workers = self.shared.mailboxes.len();
         let mut dealt: Vec<Vec<Command>> = Vec::new();
@@ -163,10 +162,10 @@ impl Acceptor {
             }
             match self.accept_one(index) {
                 AcceptOutcome::AcceptedSocket(accepted_socket) => {
-                    dealt[self.next_worker].push(Command::Welcome(accepted_socket));
+                    dealt[self.next_worker].push(Command::Serve(accepted_socket));
                     self.next_worker = (self.next_worker + 1) % workers;
                 }
-                AcceptOutcome::NothingWaiting => {}
+                AcceptOutcome::BacklogEmpty => {}
                 // Other listeners continue.
                 AcceptOutcome::Bound => break,
             }
@@ -190,9 +189,9 @@ impl Acceptor {
         let one = &mut self.listening[index];
         match one.listener.accept() {
             Ok((stream, peer)) => {
-                self.resting = false;
-                // Without it small frames may wait for 40 ms; a closed peer shows at the first
-                // read.
+                self.pause_reported = false;
+                // Nagle's algorithm may delay small frames by 40 ms. The first read reports a
+                // closed peer, so the error is ignored.
                 let _ = stream.set_nodelay(true);
                 let tls = one.tls.as_mut().map(|source| {
                     let (config, failure) = source.current();
@@ -210,14 +209,14 @@ impl Acceptor {
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 one.ready = false;
-                AcceptOutcome::NothingWaiting
+                AcceptOutcome::BacklogEmpty
             }
             Err(error) if is_exhausted(&error) => {
                 self.pause(error.to_string());
                 AcceptOutcome::Bound
             }
-            // The connection has gone again: the error concerns that one connection only.
-            Err(_) => AcceptOutcome::NothingWaiting,
+            // The peer has closed this connection: the error concerns no other one.
+            Err(_) => AcceptOutcome::BacklogEmpty,
         }
     }
 
@@ -235,18 +234,18 @@ impl Acceptor {
         })
     }
 
-    /// The connection is closed at once: its source address has its share of the node.
+    /// Closes a connection at once, because its source address has used up its share of the node.
     fn refuse_connection(&self, peer: SocketAddr) -> AcceptOutcome {
         let what = EventKind::SourceCrowded {
             reason: "its source address has used up its share of all connections".to_owned(),
         };
         self.shared.events.push(NodeEvent { peer: Some(peer.to_string()), ..NodeEvent::new(what) });
-        AcceptOutcome::NothingWaiting
+        AcceptOutcome::BacklogEmpty
     }
 
     fn pause(&mut self, reason: String) {
         self.paused = true;
-        if !std::mem::replace(&mut self.resting, true) {
+        if !std::mem::replace(&mut self.pause_reported, true) {
             self.shared.accept_pauses.fetch_add(1, Ordering::Relaxed);
             self.shared.events.push(NodeEvent::new(EventKind::AcceptPaused { reason }));
         }
@@ -259,7 +258,7 @@ fn has_waiting(listener: &TcpListener) -> bool {
     poll(&mut set, Some(&Timespec::default())).is_ok_and(|count| count > 0)
 }
 
-/// Out of descriptors or of kernel memory: it passes.
+/// Out of descriptors or of kernel memory, which is temporary.
 fn is_exhausted(error: &io::Error) -> bool {
     use rustix::io::Errno;
     error

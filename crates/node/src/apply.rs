@@ -1,5 +1,5 @@
-//! A Plan put in force. The Plan is applied as far as possible: rights and removals always take
-//! effect, and an address without room in the journal is named with the reason.
+//! Applies a Plan, as far as possible: rights and removals always take effect, and an address
+//! without room in the journal is reported with the reason.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use crate::worker::Command;
 /// The result of applying a Plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Applied {
-    /// addresses that were not there before
+    /// new addresses
     pub added: usize,
     /// deleted addresses
     pub removed: usize,
-    /// addresses that are there with other settings
+    /// addresses with changed settings
     pub changed: usize,
     /// the state that is served now
     #[serde(flatten)]
@@ -46,16 +46,16 @@ pub struct Failed {
     pub uid: String,
     /// the address
     pub reason: Reason,
-    /// why, in words, and the remedy
+    /// the reason as text, and the remedy
     pub message: String,
 }
 
 /// Why an address is not served as planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Reason {
-    /// it has no place in the journal; the same Plan, applied again, may find one
+    /// the journal has no room for it; applying the same Plan again may succeed
     NotOpened,
-    /// the journal takes nothing any more, until the node starts again
+    /// the journal has stopped; only a restart of the node helps
     JournalStopped,
 }
 
@@ -67,8 +67,8 @@ pub(crate) type Unopened = BTreeMap<String, Cause>;
 
 impl Node {
     /// Puts a Plan in force, on every worker, before it returns. Unchanged addresses are not
-    /// affected. An address that finds no place in the journal is as if it were not in the Plan; a
-    /// stream that finds none for more partitions has those it had.
+    /// affected. An address for which the journal has no room is treated as absent from the Plan; a
+    /// stream without room for more partitions keeps those it has.
     ///
     /// # Errors
     /// `Plan` if it is none: then nothing has changed. `Busy` if a worker did not answer: apply it
@@ -78,8 +78,8 @@ impl Node {
         let mut table = lock(&self.table);
         let (next, difference, unopened) = self.change_stored_addresses(plan, &table)?;
         let removed: Arc<[_]> = difference.removed.iter().map(|address| address.key).collect();
-        // From here on workers use it, including one that is slow to confirm: the next plan follows
-        // this one.
+        // From here on the workers use this table, even one that is slow to confirm, so the next
+        // Plan builds on it.
         *table = Arc::clone(&next);
         self.certificates.follow(Arc::clone(&next));
         self.shared.web_access.follow(&next);
@@ -93,7 +93,7 @@ impl Node {
         })
     }
 
-    /// The state that is served now: as after the last `apply`, less later failures.
+    /// The state that is served now: that of the last `apply`, without later failures.
     ///
     /// # Errors
     /// `Stopped`.
@@ -122,7 +122,8 @@ impl Node {
         Proof { version: table.version(), active, failed }
     }
 
-    /// Stored addresses get their homes and their numbers in the log, before anyone can name them.
+    /// Assigns stored addresses their homes and their numbers in the log before any link can attach
+    /// to them.
     fn change_stored_addresses(&self, plan: &Plan, table: &Table) -> Result<(Arc<Table>, Diff, Unopened), NodeError> {
         let mut recovered_queues = lock(&self.recovered_queues);
         let workers = self.shared.mailboxes.len() as u16;
@@ -143,8 +144,8 @@ impl Node {
         {
             let openings = std::mem::take(&mut changes.openings);
             (next, difference, changes) = follow(&without(plan, &openings))?;
-            // An address removed while the log accepts nothing is deleted at the next start, which
-            // finds it in no Plan.
+            // If the log accepts no records, the next start deletes a removed address, because no
+            // Plan names it.
             let _ = self.commit(&mut changes);
             unopened = openings.into_keys().map(|uid| (uid, cause.clone())).collect();
         }
@@ -183,8 +184,9 @@ fn stopped_message(why: &str) -> String {
     )
 }
 
-/// The Plan without these addresses; of streams with the partitions that they have. Addresses that
-/// name it as dead-letter address keep their messages, as if it were not declared.
+/// The Plan without the addresses that could not be opened; a stream keeps the partitions that it
+/// has. Addresses that name such an address as dead-letter address keep their dead letters, as if
+/// it were not declared.
 fn without(plan: &Plan, openings: &Openings) -> Plan {
     let mut plan = plan.clone();
     for space in &mut plan.spaces {
@@ -250,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_opened_is_named_and_all_else_takes_effect() {
+    fn unopened_queue_is_reported_and_the_rest_of_the_plan_takes_effect() {
         let folder = Folder::new("apply");
         let node = started(&folder);
         let old = [address("kept", "queue"), address("goes", "anycast")];
@@ -281,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_plan_again_opens_what_found_no_place() {
+    fn reapplied_plan_opens_an_address_that_failed_before() {
         let node = Node::start(&NodeConfig { workers: 1, ..NodeConfig::default() }).unwrap();
         let mut queue = address("disk", "queue");
         let proof = node.apply(&plan(1, "alice", std::slice::from_ref(&queue))).unwrap().proof;
@@ -293,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_without_room_for_more_partitions_keeps_those_it_has() {
+    fn stream_that_cannot_add_partitions_keeps_the_ones_it_has() {
         let folder = Folder::new("apply");
         let node = started(&folder);
         let stream = |partitions: u32| {

@@ -1,8 +1,7 @@
 //! TLS certificates of the address spaces, by the server name that a client requests.
 //!
-//! The table decides which space a name leads to, for the certificate as for the login: no space
-//! ever shows the certificate of another one. A name without a certificate of its own has that of
-//! the listener.
+//! The table maps names to spaces for certificates and for logins alike, so no space presents the
+//! certificate of another. A name without its own certificate gets that of the listener.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,7 +16,7 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use serde::{Deserialize, Serialize};
 
-/// Spaces that have certificates of their own, at most; one more is not shown.
+/// The most spaces with their own certificates; those of further spaces are not presented.
 const SPACES_MAX: usize = 100_000;
 /// Certificates of one space, at most.
 const CERTIFICATES_MAX: usize = 64;
@@ -30,7 +29,7 @@ const PEM_BYTES_MAX: usize = 64 * 1024;
 pub struct SpaceCertificates {
     /// uid of the space, in the Plan or soon to be
     pub uid: String,
-    /// none: the listener's own is shown for all its names
+    /// empty: the listener's certificate is presented for all its names
     pub certificates: Vec<ServerCertificate>,
 }
 
@@ -52,7 +51,7 @@ impl fmt::Debug for ServerCertificate {
     }
 }
 
-/// A certificate that is not shown: for its names the listener's own is.
+/// A certificate that is not presented: its names get the listener's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Unshown {
     /// uid of the space
@@ -81,7 +80,7 @@ impl Certificates {
         Self { provider, table: ArcSwap::new(table), spaces: RwLock::default() }
     }
 
-    /// The names of this table apply from the next handshake on.
+    /// Uses the names of this table from the next handshake on.
     pub(crate) fn follow(&self, table: Arc<Table>) {
         self.table.store(table);
     }
@@ -177,7 +176,7 @@ impl ResolvesServerCert for ByServerName {
 
 #[cfg(test)]
 impl Certificates {
-    /// Of no space.
+    /// Certificates of no address space.
     pub(crate) fn none() -> Arc<Self> {
         Arc::new(Self::new(Arc::new(Table::empty([0; 32]))))
     }
@@ -215,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_shows_what_the_space_has_that_it_leads_to_and_never_what_another_has() {
+    fn server_name_selects_only_the_certificate_of_its_own_space() {
         let both: &[(&str, &[&str])] =
             &[("a", &["shop", "shop.example.com", "shop.north"]), ("b", &["shop", "shop.south"])];
         let certificates = certificates(both);
@@ -226,22 +225,21 @@ mod tests {
         let (first, second) = (shown(&certificates, "shop.north"), shown(&certificates, "SHOP.south"));
         assert!(first.is_some() && second.is_some() && first != second);
         assert_eq!(shown(&certificates, "shop.example.com"), first);
-        assert_eq!(shown(&certificates, "shop"), None, "it is the name of both");
+        assert_eq!(shown(&certificates, "shop"), None, "both spaces have this name");
         assert_eq!(shown(&certificates, "localhost"), None);
 
-        // The host moves to the other space: at no moment is it shown with the certificate of the
-        // first.
+        // The host moves to the other space and is never served with the certificate of the first.
         certificates.follow(table(&[("b", &["shop", "shop.example.com", "shop.south"])]));
         assert_eq!(shown(&certificates, "shop.example.com"), second);
         assert_eq!(shown(&certificates, "shop.north"), None);
 
-        // A space of the same name is another one.
+        // A new space with the same names does not inherit the certificate.
         certificates.follow(table(&[("c", &["shop", "shop.south"])]));
         assert_eq!(shown(&certificates, "shop.south"), None);
     }
 
     #[test]
-    fn what_cannot_be_shown_is_named_and_harms_nobody_else() {
+    fn unusable_certificate_is_reported_and_others_are_still_served() {
         let certificates = certificates(&[("a", &["x", "x.a"]), ("b", &["y.b"])]);
         let authority = Authority::new();
         let good = authority.server_certificate(&["x.a"]);
@@ -271,6 +269,6 @@ mod tests {
         let unshown = certificates.show(vec![of("a", many)]);
         assert!(unshown.len() == 1 && unshown[0].reason.contains("64"), "{unshown:?}");
         assert_eq!(certificates.show(vec![of("a", Vec::new())]), []);
-        assert_eq!(shown(&certificates, "x.a"), None, "gone");
+        assert_eq!(shown(&certificates, "x.a"), None, "removed");
     }
 }

@@ -1,4 +1,4 @@
-//! The start configuration of a node. Everything else comes with the Plan.
+//! The start configuration of a node. All other settings are in the Plan.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -12,30 +12,30 @@ use serde::Deserialize;
 
 use crate::error::NodeError;
 
-/// Descriptors kept back from the limit of open files: listeners, poll sets, wake-ups, files.
+/// Descriptors of the limit of open files that are reserved for listeners, poll sets, wakers and
+/// files.
 const RESERVED_DESCRIPTORS: u64 = 64;
-/// Characters of a secret that cannot be guessed, even if each stands for four bits only.
+/// Minimum length of a secret: it cannot be guessed even if each character has only four bits.
 const DUMMY_CREDENTIAL_SECRET_LENGTH_MIN: usize = 32;
-/// Four blocks of the log, as it requests.
+/// The minimum of the log: four blocks.
 const JOURNAL_SEGMENT_BYTES_MIN: u32 = 16 << 10;
-/// As much as a worker takes of partial deliveries.
+/// The bound of one worker for partial deliveries.
 const RECEIVE_BUDGET_BYTES_MIN: u64 = 64 << 20;
-/// More workers than this gain nothing, and a port names its shard in 16 bits.
+/// More workers than this gain nothing, and an attachment names its shard in 16 bits.
 const WORKERS_MAX: u16 = 256;
 
 /// How a node is started.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct NodeConfig {
-    /// Worker threads; 0: one a core.
+    /// Worker threads; 0: one per core.
     pub workers: u16,
     /// `container-id` sent to every peer.
     pub container_id: String,
-    /// Passwords may cross a connection without TLS from other machines too. Default: only on
-    /// loopback.
+    /// Allows passwords without TLS from other machines too. Default: only on loopback.
     pub insecure: bool,
-    /// The secret from which salts of nonexistent users are derived. Those of real users stay over
-    /// a restart, so these have to as well. `None`: drawn at the start.
+    /// The secret from which the salts of unknown users are derived. They must survive a restart
+    /// like those of known users. `None`: a random one at each start.
     pub decoy_secret: Option<DummyCredentialSecret>,
     /// Folder of the journal; without one only in-memory addresses can be stored.
     pub journal: Option<PathBuf>,
@@ -94,17 +94,17 @@ pub struct Limits {
     pub max_frame_size_bytes: u32,
     /// Link credit of a sender whose address sets none.
     pub link_capacity: u32,
-    /// Output of a connection, waiting to be written, past which it is cut off, bytes. Its
-    /// consumers count as having no credit long before (`OUTPUT_HIGH_BYTES`), so only a peer that
-    /// makes us talk without listening gets here.
+    /// Pending output of a connection, in bytes, above which it is closed at once. Its consumers
+    /// lose their credit long before (`OUTPUT_HIGH_BYTES`), so only a peer that causes output
+    /// without reading reaches this bound.
     pub output_hard_bytes: usize,
-    /// Milliseconds that an unsettled multicast message waits for the outcome of one consumer while
-    /// another has answered; afterwards the consumer counts as having released its copy.
+    /// Milliseconds that an unsettled multicast message waits for the outcome of a consumer after
+    /// another consumer has settled; then the late consumer's copy counts as released.
     pub multicast_settle_timeout_ms: u64,
-    /// Bytes that were received and are not stored yet, over which spaces that have most of them
+    /// Received bytes that are not yet stored. Above this bound the spaces with the most of them
     /// are not read.
     pub receive_budget_bytes: u64,
-    /// Milliseconds that a closing connection may take to read our last bytes before it is cut off.
+    /// Milliseconds that the peer of a closing connection has to read our last bytes.
     pub linger_ms: u64,
 }
 
@@ -221,7 +221,7 @@ impl ListenerKind {
         }
     }
 
-    /// Whether TLS comes first.
+    /// Whether it uses TLS.
     #[must_use]
     pub fn is_secure(self) -> bool {
         matches!(self, Self::Amqps | Self::Wss)
@@ -256,7 +256,7 @@ pub struct TlsFiles {
     pub certificate: PathBuf,
     /// its private key
     pub key: PathBuf,
-    /// CA of client certificates: these become welcome, not required
+    /// CA of client certificates, which are accepted but not required
     #[serde(default)]
     pub client_ca: Option<PathBuf>,
 }
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_field_and_a_value_out_of_bounds_name_themselves() {
+    fn unknown_field_or_out_of_bounds_value_is_named_in_the_error() {
         let unknown = NodeConfig::from_json(r#"{"wrkers": 2}"#).unwrap_err().to_string();
         assert!(unknown.contains("wrkers"), "{unknown}");
         let small = NodeConfig::from_json(r#"{"limits": {"maxFrameSizeBytes": 100}}"#).unwrap_err().to_string();
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_of_connections_never_passes_the_limit_of_open_files() {
+    fn connection_bound_never_exceeds_the_open_file_limit() {
         let generous = Limits { connections: Some(usize::MAX), ..Limits::default() };
         let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap();
         assert!(generous.connection_count_max() as u64 <= files - RESERVED_DESCRIPTORS);

@@ -1,8 +1,7 @@
-//! How many may be connected: in all, from one source address, and without having finished their
-//! handshakes.
+//! Bounds of connections: in total, per source address, and before the end of their handshakes.
 //!
-//! A [`Claim`] is a connection's share of these bounds. It travels with the connection and gives
-//! everything back when it is dropped, whichever thread that happens on.
+//! A [`Claim`] is a connection's share of these bounds. It moves with the connection and returns
+//! its share when it is dropped, on any thread.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,19 +12,20 @@ use enmasse_amqp::time::Time;
 use crate::checks::Host;
 use crate::fair_quota::FairQuota;
 
-/// Connections of one listener that have not come as far as AMQP's open. At the bound the listener
+/// Connections of one listener that have not completed AMQP's open. At the bound the listener
 /// accepts no more.
 pub(crate) const HALF_OPEN_MAX: usize = 1024;
-/// From so many on a source address with more than its share of them loses those that stay silent.
-const CROWDED: usize = HALF_OPEN_MAX / 2;
+/// From this number of half-open connections on, a source address with more than its share loses
+/// its silent ones.
+const CROWDED_COUNT: usize = HALF_OPEN_MAX / 2;
 /// How long a half-open connection may be silent on a crowded listener. The peer of a connection
 /// that makes progress answers within a round trip.
 const SILENCE_MS: u64 = 3_000;
 /// How often half-open connections are checked.
-const LOOK_MS: u64 = 1_000;
-/// One source address may have so many times as many connections as are free: 8/9 of all if it is
-/// alone, and some place is left for every other address. A proxy or a load test on one machine has
-/// most of the node.
+const CHECK_INTERVAL_MS: u64 = 1_000;
+/// One source address may have this many times the number of free connections: 8/9 of all if it is
+/// alone, so that every other address still finds room. A proxy or a load test on one machine may
+/// use most of the node.
 const SHARE_OF_FREE: usize = 8;
 
 /// The connections of a node.
@@ -53,18 +53,18 @@ impl ConnectionLimits {
         self.count() < self.count_max
     }
 
-    /// A place for a connection of `host` (`None`: within this process) at a listener; `None` if
-    /// that source address has its share.
+    /// Claims a connection of `host` (`None`: within this process) at a listener. Returns `None` if
+    /// that source address has used up its share.
     pub(crate) fn claim(self: &Arc<Self>, host: Option<Host>, at: Option<(&Arc<HalfOpen>, Time)>) -> Option<Claim> {
         if host.is_some_and(|host| !lock(&self.hosts).take(host)) {
             return None;
         }
         self.count.fetch_add(1, Ordering::Relaxed);
-        let greeting = host.zip(at).map(|(host, (listener, now))| {
+        let half_open = host.zip(at).map(|(host, (listener, now))| {
             listener.enter(host);
             (Arc::clone(listener), now.plus_millis(SILENCE_MS))
         });
-        Some(Claim { of: Arc::clone(self), host, greeting })
+        Some(Claim { of: Arc::clone(self), host, half_open })
     }
 }
 
@@ -87,16 +87,16 @@ impl HalfOpen {
         }
     }
 
-    /// Whether the listener has as many as it may.
+    /// Whether the bound of the listener is reached.
     pub(crate) fn is_full(&self) -> bool {
         lock(&self.0).values().sum::<usize>() >= HALF_OPEN_MAX
     }
 
-    /// Whether there are many, and an equal share of them would be less than `host` has.
+    /// Whether the listener is crowded and `host` has more than an equal share.
     fn is_crowded_by(&self, host: Host) -> bool {
         let hosts = lock(&self.0);
         let total = hosts.values().sum::<usize>();
-        total >= CROWDED && hosts.get(&host).is_some_and(|count| count * hosts.len() >= total)
+        total >= CROWDED_COUNT && hosts.get(&host).is_some_and(|count| count * hosts.len() >= total)
     }
 }
 
@@ -105,27 +105,27 @@ impl HalfOpen {
 pub(crate) struct Claim {
     of: Arc<ConnectionLimits>,
     host: Option<Host>,
-    /// until it is open: its listener, and when to look at it again
-    greeting: Option<(Arc<HalfOpen>, Time)>,
+    /// while half-open: its listener, and the time of the next check
+    half_open: Option<(Arc<HalfOpen>, Time)>,
 }
 
 impl Claim {
     /// The connection is open: it no longer counts as half-open for its listener.
     pub(crate) fn opened(&mut self) {
-        if let (Some(host), Some((listener, _))) = (self.host, self.greeting.take()) {
+        if let (Some(host), Some((listener, _))) = (self.host, self.half_open.take()) {
             listener.leave(host);
         }
     }
 
-    /// When to look whether it has to go; `None`: it is open.
+    /// When to check whether it must be closed; `None`: it is open.
     pub(crate) fn due(&self) -> Option<Time> {
-        self.greeting.as_ref().map(|(_, at)| *at)
+        self.half_open.as_ref().map(|(_, at)| *at)
     }
 
-    /// Whether it has to make room, if it is silent. If not, it is checked again later.
-    pub(crate) fn makes_room(&mut self, now: Time, silent: bool) -> bool {
-        let (Some(host), Some((listener, at))) = (self.host, &mut self.greeting) else { return false };
-        *at = now.plus_millis(LOOK_MS);
+    /// Whether a silent connection must be closed to make room. If not, it is checked again later.
+    pub(crate) fn must_close(&mut self, now: Time, silent: bool) -> bool {
+        let (Some(host), Some((listener, at))) = (self.host, &mut self.half_open) else { return false };
+        *at = now.plus_millis(CHECK_INTERVAL_MS);
         silent && listener.is_crowded_by(host)
     }
 }
@@ -162,13 +162,13 @@ mod tests {
         assert!(!second.is_empty() && node.has_room(), "{}", second.len());
         let third = hold(3);
         assert!(!third.is_empty());
-        assert!(node.claim(None, None).is_some(), "sessions within the process have no address");
+        assert!(node.claim(None, None).is_some(), "in-process sessions have no source address");
         drop((first, second, third));
-        assert_eq!((node.count(), hold(1).len()), (0, 800), "everything comes back");
+        assert_eq!((node.count(), hold(1).len()), (0, 800), "every place is returned");
     }
 
     #[test]
-    fn a_small_bound_is_all_for_one_address() {
+    fn small_bound_may_be_used_up_by_one_source_address() {
         let node = ConnectionLimits::new(4);
         let held: Vec<_> = (0..4).map_while(|_| node.claim(host(1), None)).collect();
         assert_eq!((held.len(), node.has_room()), (4, false));
@@ -191,17 +191,17 @@ mod tests {
     }
 
     #[test]
-    fn on_a_crowded_listener_the_silent_ones_of_who_has_most_make_room() {
+    fn crowded_listener_closes_idle_half_open_connections_of_the_busiest_host() {
         let (node, listener) = (ConnectionLimits::new(10_000), Arc::new(HalfOpen::default()));
         let come = |number| node.claim(host(number), Some((&listener, Time::ZERO))).unwrap();
-        let mut flood: Vec<_> = (1..CROWDED).map(|_| come(1)).collect();
+        let mut flood: Vec<_> = (1..CROWDED_COUNT).map(|_| come(1)).collect();
         let due = flood[0].due().unwrap();
         assert_eq!(due, Time::ZERO.plus_millis(SILENCE_MS));
-        assert!(!flood[0].makes_room(due, true), "there is room");
+        assert!(!flood[0].must_close(due, true), "the listener has room");
         let mut other = come(2);
-        assert!(!other.makes_room(due, true), "it has less than its share");
-        assert!(!flood[0].makes_room(due, false), "it makes progress");
-        assert_eq!(flood[0].due(), Some(due.plus_millis(LOOK_MS)));
-        assert!(flood[0].makes_room(due, true));
+        assert!(!other.must_close(due, true), "its host holds less than its share");
+        assert!(!flood[0].must_close(due, false), "it makes progress");
+        assert_eq!(flood[0].due(), Some(due.plus_millis(CHECK_INTERVAL_MS)));
+        assert!(flood[0].must_close(due, true));
     }
 }

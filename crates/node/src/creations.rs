@@ -1,9 +1,10 @@
-//! Addresses that links want created: questions go out to the control plane, no worker waits.
+//! Addresses to create for attaching links. The control plane answers questions about them; no
+//! worker waits.
 //!
 //! A question concerns one address, and any number of waiting links. It ends when the control plane
-//! answers, or when the last attach that waits for it has given up. An answer is needed only where
-//! there will be no address: else the Plan that has it is the answer. The number of questions is
-//! bounded and shared by spaces.
+//! answers, or when the last waiting attach has timed out. The control plane answers only to
+//! refuse: otherwise the Plan with the address is the answer. The number of questions is bounded
+//! and shared by spaces.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
@@ -19,14 +20,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::fair_quota::FairQuota;
 
-/// Questions without an answer at one time.
+/// The most unanswered questions.
 const OPEN_MAX: usize = 256;
 
 /// An address to be created.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CreationQuestion {
-    /// for the answer
+    /// identifies the question in its answer
     pub id: u64,
     /// full name of the address space, `NAME.NAMESPACE`
     pub space: String,
@@ -47,7 +48,7 @@ pub struct CreationQuestion {
 pub struct CreationAnswer {
     /// of the question
     pub id: u64,
-    /// why there will be no address, for the client; omitted: a Plan has it, or will have it
+    /// why the address is refused, for the client; omitted: a Plan contains it or will
     #[serde(default)]
     pub refused: Option<String>,
 }
@@ -57,9 +58,9 @@ pub struct CreationAnswer {
 pub(crate) struct Waiter {
     pub(crate) worker: u16,
     pub(crate) conn: ConnId,
-    /// of the attach, among those of its worker
+    /// number of the attach on its worker
     pub(crate) number: u64,
-    /// from then on it waits no more
+    /// when it times out
     pub(crate) until: Time,
 }
 
@@ -85,7 +86,7 @@ impl State {
         waiters
     }
 
-    /// Ends the questions whose attaches have all given up.
+    /// Ends the questions whose attaches have all timed out.
     fn end_stale(&mut self, now: Time) {
         let stale: Vec<u64> = self
             .open
@@ -120,11 +121,11 @@ impl Creations {
         Ok(Self { state: Mutex::new(state), readable })
     }
 
-    /// Has an attach wait for an address; `false` if too many addresses have no answer, or too many
+    /// Lets an attach wait for an address. `false`: too many questions are unanswered, in total or
     /// of its space.
     pub(crate) fn ask(&self, wanted: WantedAddress, user: Option<String>, waiter: Waiter, now: Time) -> bool {
         let mut state = self.lock();
-        // A link that no longer waits must not keep a question alive that Python has lost.
+        // An attach that timed out must not keep a question open that the control plane has lost.
         state.end_stale(now);
         if let Some(open) = state.by_address.get(&wanted).copied().and_then(|id| state.open.get_mut(&id)) {
             open.waiters.retain(|waiter| waiter.until > now);
@@ -141,7 +142,7 @@ impl Creations {
         state.by_address.insert(wanted.clone(), id);
         state.open.insert(id, Open { wanted, waiters: vec![waiter] });
         if state.fresh.len() == 1 {
-            // Only a counter near 2^64 would refuse.
+            // The write fails only for a counter near 2^64.
             let _ = rustix::io::write(&self.readable, &1u64.to_ne_bytes());
         }
         true
@@ -153,13 +154,13 @@ impl Creations {
         let count = state.fresh.len().min(max);
         let taken = state.fresh.drain(..count).collect();
         if state.fresh.is_empty() {
-            // Nothing to read means that it was not readable, as intended.
+            // A failed read means that the counter was already zero.
             let _ = rustix::io::read(&self.readable, &mut [0; 8]);
         }
         taken
     }
 
-    /// Takes the connection that waits for the answer to a question.
+    /// Ends a question and returns the attaches that wait for it.
     pub(crate) fn answered(&self, id: u64) -> Vec<Waiter> {
         self.lock().end(id)
     }
@@ -175,7 +176,7 @@ impl Creations {
     }
 }
 
-/// Why an attach does not even wait.
+/// The error for an attach that cannot wait.
 pub(crate) fn too_many() -> Error {
     let what = "too many addresses wait to be created: attach again later";
     Error::new(condition::RESOURCE_LIMIT_EXCEEDED, what)
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn links_to_one_address_ask_once_and_all_are_answered() {
+    fn links_to_one_address_share_one_question_and_its_answer() {
         let creations = Creations::new().unwrap();
         let ask = |number| creations.ask(wanted("shop", 1), Some("alice".to_owned()), waiter(number, 10), Time::ZERO);
         assert!(ask(1) && ask(2));
@@ -229,26 +230,26 @@ mod tests {
     }
 
     #[test]
-    fn one_space_leaves_room_for_the_questions_of_others() {
+    fn address_questions_of_one_space_leave_room_for_other_spaces() {
         let creations = Creations::new().unwrap();
         let ask = |space, address| creations.ask(wanted(space, address), None, waiter(0, 10), Time::ZERO);
         assert_eq!((0..2 * OPEN_MAX).filter(|address| ask("busy", *address)).count(), OPEN_MAX / 2);
         assert!(ask("quiet", 0) && !ask("busy", OPEN_MAX));
-        assert!(ask("busy", 0), "one more link to an address that is asked for takes no place");
+        assert!(ask("busy", 0), "another link to an address in question takes no place");
         creations.answered(creations.take(1)[0].id);
         assert!(ask("busy", OPEN_MAX));
     }
 
     #[test]
-    fn a_question_ends_when_no_attach_waits_for_it_any_more() {
+    fn question_is_dropped_when_its_last_attach_times_out() {
         let creations = Creations::new().unwrap();
         let ask =
             |number, now, until| creations.ask(wanted("shop", 1), None, waiter(number, until), Time::from_micros(now));
         assert!(ask(1, 0, 10) && ask(2, 5, 15));
         let first = creations.take(usize::MAX);
-        assert!(ask(3, 12, 22), "the second waits still");
+        assert!(ask(3, 12, 22), "the second attach is still waiting");
         assert_eq!(creations.answered(first[0].id).iter().map(|waiter| waiter.number).collect::<Vec<_>>(), [2, 3]);
-        assert!(ask(4, 20, 30) && ask(5, 30, 40), "the fourth waits no more");
+        assert!(ask(4, 20, 30) && ask(5, 30, 40), "the fourth attach has timed out");
         assert_eq!(creations.take(usize::MAX).len(), 1, "and its question was never taken");
     }
 }

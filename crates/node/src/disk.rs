@@ -1,8 +1,8 @@
 //! Segments as files of one folder: `0000000042.log` is segment 42.
 //!
-//! Room is allocated when a file is made, so that a write within it never finds the disk full;
-//! where the file system cannot do that, zeros are written. Files stay open: as many as `OPEN_MAX`,
-//! which readers share.
+//! Space is allocated when a file is created, so that a write within it never finds the disk full;
+//! where the file system cannot do that, zeros are written. Up to `OPEN_MAX` files stay open,
+//! shared by readers.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File, OpenOptions};
@@ -17,7 +17,7 @@ use rustix::fs::{FallocateFlags, fallocate};
 /// Files held open at most.
 const OPEN_MAX: usize = 256;
 const SUFFIX: &str = ".log";
-/// Messages are for the owner alone, wherever the folder is copied to.
+/// Only the owner may read messages, even if the folder is copied.
 pub(crate) const PRIVATE: u32 = 0o600;
 const ZEROS_BYTES: usize = 1 << 20;
 
@@ -27,19 +27,19 @@ pub struct FolderDisk {
     path: PathBuf,
     folder: File,
     open: Mutex<HashMap<u32, Arc<File>>>,
-    /// segments that exist and were not deleted: a missing one may return
+    /// segments that were created and not deleted: a missing one may become readable again
     known: Mutex<BTreeSet<u32>>,
 }
 
 impl FolderDisk {
-    /// Use a folder, which is made if it is missing. Locking it against a second process is the
-    /// caller's part.
+    /// Uses a folder, which is created if it is missing. The caller locks it against a second
+    /// process.
     ///
     /// # Errors
-    /// The folder cannot be made, opened or synced.
+    /// The folder cannot be created, opened or synced.
     pub fn open(path: &Path) -> io::Result<Self> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-        keep_private(path)?;
+        restrict_permissions(path)?;
         if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
             File::open(parent)?.sync_all()?;
         }
@@ -96,8 +96,8 @@ impl FolderDisk {
     }
 }
 
-/// Takes the rights of others from files that an earlier version has made.
-fn keep_private(folder: &Path) -> io::Result<()> {
+/// Restricts the permissions of files that an earlier version created.
+fn restrict_permissions(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let metadata = entry.metadata()?;

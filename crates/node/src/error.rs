@@ -1,4 +1,4 @@
-//! Errors of the node's interface, sorted by who must act.
+//! Errors of the node's interface, classified by the party that must act.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use enmasse_amqp::ErrorKind;
 use enmasse_router::table::PlanError;
 
-/// An answer of the node that is not the one requested.
+/// An error of the node.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
     /// a value of the configuration is out of its bounds
@@ -17,7 +17,7 @@ pub enum NodeError {
         /// the error and its remedy
         reason: String,
     },
-    /// the Plan makes no sense: nothing has changed
+    /// the Plan is invalid: nothing has changed
     #[error(transparent)]
     Plan(#[from] PlanError),
     /// a certificate, key or CA cannot be used
@@ -36,7 +36,7 @@ pub enum NodeError {
         /// the system's error
         reason: io::Error,
     },
-    /// the operating system refused something the node cannot do without
+    /// the operating system refused a required operation
     #[error("{what}: {reason}")]
     System {
         /// the attempted operation
@@ -50,12 +50,12 @@ pub enum NodeError {
     /// no address of that uid in the applied Plan that stores messages
     #[error("no address of uid {0:?} that stores messages is served")]
     NoSuchAddress(String),
-    /// an address takes no more messages
-    #[error("{reason}; {messages} messages went there before")]
+    /// an address accepts no more messages
+    #[error("{reason}; it accepted {messages} messages before")]
     FullAddress {
         /// which bound was reached
         reason: String,
-        /// messages that found room
+        /// messages that it accepted
         messages: u64,
     },
     /// a request has a field that cannot be used

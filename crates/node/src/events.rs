@@ -1,5 +1,5 @@
-//! Events of the node for a watcher: a bounded queue, and a descriptor that is readable while it
-//! has any. Nothing here is once a message.
+//! Events of the node for a watcher: a bounded queue, and a descriptor that is readable while the
+//! queue has events. No event occurs once per message.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,13 +13,13 @@ use serde::Serialize;
 /// Events kept for a slow watcher; further ones are dropped and counted.
 const EVENTS_MAX: usize = 10_000;
 
-/// Something that happened.
+/// One event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeEvent {
     /// milliseconds since the Unix epoch
     pub at_ms: u64,
-    /// the connection it is about
+    /// its connection
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connection: Option<u64>,
     /// its peer's address and port
@@ -56,13 +56,13 @@ pub enum EventKind {
     },
     /// a peer was not admitted
     LoginRefused {
-        /// why, for operators only: the peer learns less
+        /// why, for operators only: the peer gets less detail
         reason: String,
         /// the claimed user name, if one was sent
         user: Option<String>,
-        /// the full name of the address space it would have come into, if one was found
+        /// the full name of the requested address space, if it exists
         space: Option<String>,
-        /// the SASL mechanism; `None`: without SASL, or by none that exists
+        /// the SASL mechanism; `None`: without SASL, or an unknown mechanism
         mechanism: Option<&'static str>,
     },
     /// a link was refused
@@ -80,17 +80,17 @@ pub enum EventKind {
     },
     /// a connection has ended
     Closed {
-        /// the error condition; `None`: in peace
+        /// the error condition; `None`: closed without an error
         condition: Option<String>,
         /// the error's description
         description: Option<String>,
     },
-    /// a connection never got as far as AMQP
+    /// a connection failed before its AMQP open
     HandshakeFailed {
         /// why
         reason: String,
     },
-    /// a connection was cut off because its peer reads too slowly
+    /// a connection was closed because its peer reads too slowly
     CutOff {
         /// bytes that waited to be written
         waiting_bytes: usize,
@@ -122,7 +122,7 @@ pub enum EventKind {
         /// the partition, of a stream
         #[serde(skip_serializing_if = "Option::is_none")]
         partition: Option<u32>,
-        /// how many they are
+        /// number of messages
         count: u64,
     },
     /// durable bytes of a segment are damaged; the lost messages are reported by their addresses
@@ -137,21 +137,21 @@ pub enum EventKind {
     },
     /// the journal has messages whose address is unknown: its declaration is lost
     JournalUnnamed {
-        /// the number by which the journal knows the address
+        /// the number of the address in the journal
         queue: u32,
-        /// how many they are
+        /// number of messages
         messages: u64,
     },
-    /// records of the journal with one flipped bit were corrected: nothing of them is lost
+    /// records of the journal with one flipped bit were corrected without loss
     JournalMended {
-        /// how many
+        /// number of records
         records: u64,
     },
     /// a segment of the journal cannot be read: its messages wait until it can
     JournalUnreadable {
         /// number of the segment's file
         segment: u32,
-        /// in the words of the system
+        /// the error of the system
         reason: String,
     },
     /// a segment of the journal can be read again
@@ -166,9 +166,9 @@ pub enum EventKind {
         /// one line a frame; payloads and secrets omitted
         frames: String,
     },
-    /// events were dropped because the watcher did not take them
+    /// events were dropped because the watcher did not read them in time
     Lost {
-        /// how many
+        /// number of dropped events
         count: u64,
     },
 }
@@ -202,12 +202,12 @@ impl EventQueue {
         }
         queue.events.push_back(event);
         if queue.events.len() == 1 {
-            // Only a counter near 2^64 would refuse.
+            // The write fails only for a counter near 2^64.
             let _ = rustix::io::write(&self.readable, &1u64.to_ne_bytes());
         }
     }
 
-    /// Takes up to `max` events, oldest first; after a loss its count comes last.
+    /// Takes up to `max` events, oldest first; the count of lost events comes last.
     pub(crate) fn take(&self, max: usize) -> Vec<NodeEvent> {
         let mut queue = self.lock();
         let count = queue.events.len().min(max);
@@ -216,7 +216,7 @@ impl EventQueue {
             if queue.lost > 0 && taken.len() < max {
                 taken.push(NodeEvent::new(EventKind::Lost { count: std::mem::take(&mut queue.lost) }));
             }
-            // Nothing to read means that it was not readable, as intended.
+            // A failed read means that the counter was already zero.
             let _ = rustix::io::read(&self.readable, &mut [0; 8]);
         }
         taken
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_nobody_reads_is_bounded_and_says_what_was_lost() {
+    fn unread_event_queue_is_bounded_and_counts_lost_events() {
         let queue = EventQueue::new().unwrap();
         for _ in 0..EVENTS_MAX + 5 {
             queue.push(event("again"));

@@ -8,24 +8,23 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// The places taken by each key. It has no clock and does not wait: the caller refuses a key
-/// without room.
+/// The places taken by each key. It never waits: the caller refuses a key without room.
 #[derive(Debug)]
 pub(crate) struct FairQuota<K> {
     free: usize,
-    /// how many times as many as are free one may have
+    /// the number of places of one key may be this many times the number of free places
     share: usize,
     taken: HashMap<K, usize>,
 }
 
 impl<K: Eq + Hash> FairQuota<K> {
-    /// As many places as `free`, all of them free. Memory is bounded by the same number.
+    /// A quota of `free` places, all of them free. Memory is bounded by the same number.
     pub(crate) fn new(free: usize) -> Self {
         Self::sharing(free, 1)
     }
 
-    /// The same, where one may have `share` times as many as are free: alone `share / (share + 1)`
-    /// of all.
+    /// As `new`, but a key may have `share` times the number of free places: a single key gets
+    /// `share / (share + 1)` of all.
     pub(crate) fn sharing(free: usize, share: usize) -> Self {
         Self { free, share, taken: HashMap::new() }
     }
@@ -68,18 +67,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_alone_has_half_and_two_have_a_third_each() {
+    fn one_holder_gets_half_of_the_quota_and_two_get_a_third_each() {
         let mut places = FairQuota::new(12);
         let fill = |places: &mut FairQuota<char>, who| (0..100).filter(|_| places.take(who)).count();
         assert_eq!(fill(&mut places, 'a'), 6);
-        assert_eq!(fill(&mut places, 'b'), 3, "what is free is shared with who was first");
+        assert_eq!(fill(&mut places, 'b'), 3, "half of the free places");
         (0..2).for_each(|_| places.give_back(&'a'));
         assert_eq!((fill(&mut places, 'b'), fill(&mut places, 'a')), (1, 0));
     }
 
     proptest! {
         #[test]
-        fn whoever_has_none_finds_room_while_a_place_is_free(steps in prop::collection::vec((0u8..6, any::<bool>()), 0..300)) {
+        fn new_holder_has_room_while_any_place_is_free(steps in prop::collection::vec((0u8..6, any::<bool>()), 0..300)) {
             const PLACES: usize = 16;
             let mut places = FairQuota::new(PLACES);
             let mut model = [0usize; 6];
@@ -99,7 +98,7 @@ mod tests {
         }
 
         #[test]
-        fn nobody_alone_takes_more_than_half(places in 1usize..300) {
+        fn single_holder_gets_at_most_half_of_the_places(places in 1usize..300) {
             let mut all = FairQuota::new(places);
             let held = (0..2 * places).filter(|_| all.take(())).count();
             prop_assert_eq!(held, places.div_ceil(2));

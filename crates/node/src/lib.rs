@@ -1,14 +1,14 @@
 //! The data plane's I/O: sockets, TLS, WebSocket, timers and threads around the shards of
 //! `enmasse-router`.
 //!
-//! `Node` is the whole of it for its owner. Modules: `accept` is the thread that accepts
-//! connections and distributes them; `worker` is a thread with its own readiness loop and one
-//! shard, which alone owns its connections; `mesh` has the rings between workers, `mailbox` the
-//! channel for rare commands; `transport` turns bytes of a socket into bytes of AMQP without I/O;
-//! `certificates` has the TLS certificates of spaces; `web_access` admits web pages by origin;
-//! `timers`, `events`, `stats`, `checks`, `creations`, `logins`, `tls_files` are named after their
-//! subjects; `fair_quota` shares a bounded number of places. Nothing here decides about routes or
-//! logins: it holds loops, not decisions.
+//! `Node` is its interface for the owner. Modules: `accept` is the thread that accepts connections
+//! and distributes them; `worker` is a thread with its own readiness loop and one shard, which
+//! alone owns its connections; `mesh` has the rings between workers, `mailbox` the channel for rare
+//! commands; `transport` turns bytes of a socket into bytes of AMQP without I/O; `certificates` has
+//! the TLS certificates of spaces; `web_access` admits web pages by origin; `timers`, `events`,
+//! `stats`, `checks`, `creations`, `logins`, `tls_files` are named after their subjects;
+//! `fair_quota` shares a bounded number of places. This crate decides neither routes nor logins: it
+//! has the loops, the router has the decisions.
 
 mod accept;
 mod apply;

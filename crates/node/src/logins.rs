@@ -1,10 +1,9 @@
-//! Logins that only an external party can decide: questions go out, answers return, no worker
-//! waits.
+//! Logins that an external party decides. They are questions with answers; no worker waits.
 //!
 //! A question waits for an answer as long as a handshake may take. At the bound, which spaces
 //! share, and after the time limit the peer gets a temporary error; a late answer is dropped.
-//! Questions about connected clients have a bound of their own and go first, so that a flood of new
-//! logins does not end their sessions.
+//! Questions about connected clients have their own bound and precede the others, so that a flood
+//! of new logins does not end their sessions.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -29,7 +28,7 @@ const OPEN_MAX: usize = 1024;
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LoginQuestion {
-    /// for the answer
+    /// identifies the question in its answer
     pub id: u64,
     /// full name of the address space, `NAME.NAMESPACE`
     pub space: String,
@@ -55,13 +54,13 @@ pub struct LoginAnswer {
     /// its rights, in addition to those that the Plan gives a user of that name
     #[serde(default)]
     pub rights: Vec<Right>,
-    /// until when it may stay, milliseconds since 1970
+    /// when the login expires, milliseconds since 1970
     #[serde(default)]
     pub expires_ms: Option<u64>,
-    /// the same question may be asked again before that, so that it may stay on
+    /// the login may be renewed by the same question before that time
     #[serde(default)]
     pub renewable: bool,
-    /// it is not admitted; why, for operators
+    /// the login is refused; the reason, for operators
     #[serde(default)]
     pub refused: Option<String>,
     /// no decision is possible at present; the reason, for operators
@@ -94,30 +93,30 @@ struct Waiting {
     worker: u16,
     conn: ConnId,
     subject: LoginSubject,
-    /// after that it is forgotten
+    /// when the question times out
     until: Time,
-    /// where it would come in, or is
+    /// its space, or the one it requested
     space: String,
 }
 
-/// Questions about members, or about new connections.
-struct Line {
+/// Questions about connected clients, or about new connections.
+struct QuestionQueue {
     /// questions that have not been taken
     fresh: VecDeque<LoginQuestion>,
-    /// those that wait, by the full names of their spaces
+    /// unanswered questions, by the full names of their spaces
     places: FairQuota<String>,
 }
 
 struct State {
     next: u64,
     waiting: BTreeMap<u64, Waiting>,
-    /// of members, of new connections
-    lines: [Line; 2],
+    /// of connected clients, of new connections
+    lines: [QuestionQueue; 2],
 }
 
 impl State {
     fn new() -> Self {
-        let line = || Line { fresh: VecDeque::new(), places: FairQuota::new(OPEN_MAX) };
+        let line = || QuestionQueue { fresh: VecDeque::new(), places: FairQuota::new(OPEN_MAX) };
         Self { next: 0, waiting: BTreeMap::new(), lines: [line(), line()] }
     }
 
@@ -125,8 +124,8 @@ impl State {
         self.lines.iter().map(|line| line.fresh.len()).sum()
     }
 
-    /// Forgets questions that have timed out.
-    fn forget_old(&mut self, now: Time) {
+    /// Removes questions that have timed out.
+    fn remove_expired(&mut self, now: Time) {
         let Self { waiting, lines, .. } = self;
         waiting.retain(|_, waiting| {
             let waits = waiting.until > now;
@@ -159,8 +158,8 @@ impl Logins {
         Ok(Self { state: Mutex::new(State::new()), readable })
     }
 
-    /// Leaves a question to be taken; `false` if too many like it have no answer, or too many of
-    /// its space. It is forgotten at `until`.
+    /// Queues a question. `false`: too many of its kind are unanswered, in total or of its space.
+    /// It times out at `until`.
     pub(crate) fn ask(
         &self,
         worker: u16,
@@ -172,7 +171,7 @@ impl Logins {
     ) -> bool {
         let mut state = self.lock();
         if !state.lines[subject as usize].places.has_room_for(&question.space) {
-            state.forget_old(now);
+            state.remove_expired(now);
         }
         if !state.lines[subject as usize].places.take(question.space.clone()) {
             return false;
@@ -190,13 +189,14 @@ impl Logins {
             secret: claim.secret.reveal().to_owned(),
         });
         if state.fresh_count() == 1 {
-            // Only a counter near 2^64 would refuse.
+            // The write fails only for a counter near 2^64.
             let _ = rustix::io::write(&self.readable, &1u64.to_ne_bytes());
         }
         true
     }
 
-    /// Takes up to `max` questions, those about members first, and of each kind the oldest first.
+    /// Takes up to `max` questions, those about connected clients first, and of each kind the
+    /// oldest first.
     pub(crate) fn take(&self, max: usize) -> Vec<LoginQuestion> {
         let mut state = self.lock();
         let mut taken = Vec::new();
@@ -205,13 +205,13 @@ impl Logins {
             taken.extend(line.fresh.drain(..count));
         }
         if state.fresh_count() == 0 {
-            // Nothing to read means that it was not readable, as intended.
+            // A failed read means that the counter was already zero.
             let _ = rustix::io::read(&self.readable, &mut [0; 8]);
         }
         taken
     }
 
-    /// Takes the connection that waits for the answer to a question.
+    /// Ends a question and returns the connection that waits for it.
     pub(crate) fn answered(&self, id: u64) -> Option<(u16, ConnId)> {
         let mut state = self.lock();
         let waiting = state.waiting.remove(&id)?;
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn one_space_leaves_room_for_the_questions_of_others() {
+    fn login_questions_of_one_space_leave_room_for_other_spaces() {
         let common = Arc::new(common(&NodeConfig::default(), 1, QueueNumbers::new(1)));
         let mut shard = Shard::new(0, common, Arc::new(Table::empty([7; 32])), Box::new(|bytes| bytes.fill(9)));
         let conn = shard.connect(Time::ZERO, &Peer::default());
@@ -260,7 +260,7 @@ mod tests {
         assert_eq!((0..2 * OPEN_MAX).filter(|_| ask("busy", now)).count(), OPEN_MAX / 2);
         assert!(ask("quiet", now) && !ask("busy", now));
         let taken = logins.take(usize::MAX);
-        assert!(!ask("busy", now), "taken is not answered");
+        assert!(!ask("busy", now), "a question that was taken is still open");
         assert!(logins.answered(taken[0].id).is_some() && logins.answered(taken[0].id).is_none());
         assert!(ask("busy", now) && !ask("busy", now));
         // Connections and questions that have timed out are dropped.
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn new_logins_leave_room_for_the_questions_about_who_is_inside_and_those_go_first() {
+    fn new_logins_leave_room_for_questions_about_members_which_go_first() {
         let common = Arc::new(common(&NodeConfig::default(), 1, QueueNumbers::new(1)));
         let mut shard = Shard::new(0, common, Arc::new(Table::empty([7; 32])), Box::new(|bytes| bytes.fill(9)));
         let conn = shard.connect(Time::ZERO, &Peer::default());
@@ -281,7 +281,7 @@ mod tests {
         let ids: Vec<_> = taken.iter().map(|question| question.id as usize).collect();
         assert_eq!(ids, (OPEN_MAX / 2..OPEN_MAX).chain([0]).collect::<Vec<_>>());
         assert!(logins.answered(taken[0].id).is_some());
-        assert!(!ask(LoginSubject::NewLogin) && ask(LoginSubject::Member), "a place goes back to whom it was for");
+        assert!(!ask(LoginSubject::NewLogin) && ask(LoginSubject::Member), "freed for members");
         assert_eq!(logins.take(usize::MAX).len(), OPEN_MAX / 2);
     }
 
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_says_who_and_what_and_until_when() {
+    fn login_answer_carries_user_rights_and_expiry() {
         let reported = r#"{"id": 1, "user": "alice", "expiresMs": 3000, "renewable": true,
                        "rights": [{"pattern": "orders", "operations": ["send"]}]}"#;
         let Judged::Right { user, rights, until, renewable } = answer(reported).unwrap() else { panic!("it is right") };
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_refuses_lets_nobody_in_whatever_else_it_says() {
+    fn refused_or_unavailable_login_admits_no_user() {
         let refused = answer(r#"{"id": 1, "user": "alice", "refused": "expired"}"#).unwrap();
         assert_eq!(refused, Judged::Wrong("expired".to_owned()));
         let unknown = answer(r#"{"id": 1, "unavailable": "no route"}"#).unwrap();
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_makes_no_sense_is_an_error_that_names_the_member() {
+    fn invalid_login_answer_is_an_error_that_names_the_member() {
         for (reported, member) in [
             (r#"{"id": 1}"#, "user"),
             (r#"{"id": 1, "user": ""}"#, "user"),

@@ -1,5 +1,5 @@
-//! How other threads reach a worker: a mailbox for rare messages, and a waker that acts only if the
-//! worker sleeps.
+//! Communication with a worker thread: a mailbox for rare messages, and a waker that acts only if
+//! the worker sleeps.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
@@ -15,30 +15,29 @@ pub(crate) struct ThreadWaker {
 }
 
 impl ThreadWaker {
-    /// A bell that wakes the poll behind `registry` with an event for `token`.
+    /// A waker for the poll behind `registry`, with an event for `token`.
     pub(crate) fn new(registry: &Registry, token: Token) -> io::Result<Self> {
         Ok(Self { waker: Waker::new(registry, token)?, asleep: AtomicBool::new(false) })
     }
 
-    /// Called by others *after* they have left something to be found.
+    /// Other threads call this *after* they have posted an item.
     pub(crate) fn wake(&self) {
         // Pairs with the fence in `park`: either the sleeper sees the item, or we see that it
         // sleeps.
         fence(Ordering::SeqCst);
         if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::Relaxed) {
-            // An eventfd's counter cannot overflow by single steps, so nothing is left to fail
-            // here.
+            // Single steps cannot overflow an eventfd's counter, so this cannot fail.
             let _ = self.waker.wake();
         }
     }
 
-    /// Called by the owner before it searches for work a last time and then sleeps.
+    /// The owner calls this before its last check for work and the sleep after it.
     pub(crate) fn park(&self) {
         self.asleep.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// Called by the owner when it is awake again.
+    /// The owner calls this when it is awake again.
     pub(crate) fn unpark(&self) {
         self.asleep.store(false, Ordering::Relaxed);
     }
@@ -64,12 +63,12 @@ impl<T> Mailbox<T> {
         })
     }
 
-    /// The owner's bell.
+    /// The owner's waker.
     pub(crate) fn thread_waker(&self) -> &ThreadWaker {
         &self.thread_waker
     }
 
-    /// Leaves letters and wakes the owner once. A closed mailbox drops them.
+    /// Posts items and wakes the owner once. A closed mailbox drops them.
     pub(crate) fn post(&self, items: impl IntoIterator<Item = T>) {
         let mut guard = self.lock();
         let Some(box_) = guard.as_mut() else { return };
@@ -79,7 +78,7 @@ impl<T> Mailbox<T> {
         self.thread_waker.wake();
     }
 
-    /// Whether something waits: one load.
+    /// Whether an item is pending; costs one load.
     pub(crate) fn is_filled(&self) -> bool {
         self.filled.load(Ordering::Relaxed)
     }
@@ -90,7 +89,8 @@ impl<T> Mailbox<T> {
         if let Some(box_) = guard.as_mut() {
             into.append(box_);
         }
-        // Before the lock is free: a letter that comes right after it must not count as taken.
+        // Cleared before the lock is released: an item posted right after it must set the flag
+        // again.
         self.filled.store(false, Ordering::Relaxed);
     }
 
@@ -114,10 +114,9 @@ mod tests {
 
     use super::*;
 
-    /// A sleeper and a poster race: nothing may be lost, which shows as a poll that runs into its
-    /// limit.
+    /// Parking races with posting. A lost command shows as a poll that times out.
     #[test]
-    fn a_letter_posted_while_the_owner_falls_asleep_wakes_it() {
+    fn command_posted_while_the_owner_parks_wakes_it() {
         const LETTERS: u32 = 20_000;
         let mut poll = mio::Poll::new().unwrap();
         let mailbox = Arc::new(Mailbox::new(poll.registry(), Token(0)).unwrap());
@@ -140,7 +139,7 @@ mod tests {
     /// Threads that post while the owner takes race for the lock: an item posted after the owner
     /// took must not count as taken.
     #[test]
-    fn letters_posted_while_the_owner_takes_are_seen() {
+    fn commands_posted_while_the_owner_takes_are_not_lost() {
         const POSTERS: usize = 4;
         const LETTERS: usize = 50;
         let poll = mio::Poll::new().unwrap();
@@ -162,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bell_is_silent_while_the_owner_is_awake() {
+    fn thread_waker_is_not_signalled_while_the_owner_is_awake() {
         let mut poll = mio::Poll::new().unwrap();
         let mailbox = Mailbox::new(poll.registry(), Token(0)).unwrap();
         mailbox.post([1]);

@@ -1,4 +1,4 @@
-//! Operations on messages at rest, as the control plane requests them.
+//! Operations on stored messages, as the control plane requests them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::NodeError;
 use crate::node::declared;
 
-/// Largest message that is shown with its body, in bytes.
+/// Largest message that `peek` returns with its body, in bytes.
 const PEEK_BYTES_MAX: u32 = 65_536;
 /// Messages of one slice at most.
 const LIMIT_MAX: usize = 1000;
@@ -31,13 +31,13 @@ pub struct ManageRequest {
     /// a JMS selector
     #[serde(default)]
     pub selector: Option<String>,
-    /// only counted
+    /// counts the messages without changing them
     #[serde(default)]
     pub dry_run: bool,
     /// uid of the address that messages are moved or copied to
     #[serde(default)]
     pub to: Option<String>,
-    /// `rest` of the slice before
+    /// `rest` of the previous slice
     #[serde(default)]
     pub after: Option<String>,
 }
@@ -54,7 +54,7 @@ pub enum Verb {
     Move,
     /// put into another address
     Copy,
-    /// put back where they failed and removed
+    /// returned to the address where they failed and removed
     Redrive,
 }
 
@@ -62,15 +62,15 @@ pub enum Verb {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Managed {
-    /// messages that it was about
+    /// affected messages
     pub messages: u64,
     /// bytes of those
     pub bytes: u64,
-    /// where the next slice begins; `None`: done
+    /// start of the next slice; `None`: complete
     pub rest: Option<String>,
     /// the messages, of `peek`
     pub found: Vec<ExaminedMessageLine>,
-    /// those of them that are shown, encoded
+    /// those of them that are returned, encoded
     #[serde(skip)]
     pub shown: Vec<Option<Vec<u8>>>,
 }
@@ -79,17 +79,17 @@ pub struct Managed {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExaminedMessageLine {
-    /// its place in the address
+    /// its number in the address
     pub id: u64,
     /// `waiting`, `scheduled` or `delayed`
     pub state: &'static str,
     /// bytes of the encoded message
     pub bytes: u32,
-    /// when it came
+    /// arrival time
     pub enqueued_ms: u64,
-    /// when its life ends
+    /// expiry time
     pub expires_ms: Option<u64>,
-    /// when it is to be delivered
+    /// scheduled delivery time
     pub due_ms: Option<u64>,
     /// failed deliveries
     pub attempts: u16,
@@ -105,7 +105,7 @@ impl ManageRequest {
     /// Finds the addresses in a table.
     ///
     /// # Errors
-    /// `NoSuchAddress`; `Request` for a selector or a place that cannot be read.
+    /// `NoSuchAddress`; `Request` for an invalid selector or start of the slice.
     pub(crate) fn compile(&self, table: &Table) -> Result<TargetedOperation, NodeError> {
         static IDS: AtomicU32 = AtomicU32::new(0);
         let entry = find(table, &self.address)?;

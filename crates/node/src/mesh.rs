@@ -1,19 +1,17 @@
 //! Rings between workers: one producer, one consumer, one ring for each ordered pair.
 //!
-//! Batches put in during a turn become visible to the other side with one wake, and only if it
-//! sleeps. A full ring keeps nothing: the worker leaves the batch where it grows and tries again
-//! next turn. A ring is full with [`BATCHES`], or with as many batches as have [`RING_BYTES`] or
-//! more together.
+//! Batches sent during a turn become visible to the receiver with one wake, and only if it sleeps.
+//! A full ring rejects a batch: the worker keeps adding to it and retries next turn. A ring is full
+//! with [`BATCHES`] batches or with [`RING_BYTES`] or more bytes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rtrb::{Consumer, Producer, RingBuffer};
 
-/// Batches under way from one worker to another before the sender keeps what more there is.
+/// The most batches in a ring; the sender keeps further ones.
 const BATCHES: usize = 64;
-/// Bytes under way from one worker to another before that. The last batch may exceed it by the
-/// output of one turn.
+/// The most bytes in a ring. The last batch may exceed it by the output of one turn.
 pub(crate) const RING_BYTES: usize = 8 * 1024 * 1024;
 
 /// One worker's ends of all its rings.
@@ -26,7 +24,7 @@ pub(crate) struct Mesh<T> {
 #[derive(Debug)]
 struct To<T> {
     ring: Producer<(T, usize)>,
-    /// in the ring; a figure, which orders nothing
+    /// bytes in the ring; only a counter, it orders no memory accesses
     bytes: Arc<AtomicUsize>,
 }
 
@@ -55,14 +53,14 @@ impl<T> Mesh<T> {
         ends
     }
 
-    /// Whether a batch for worker `to` would be taken.
+    /// Whether the ring to worker `to` has room for a batch.
     pub(crate) fn has_room(&self, to: u16) -> bool {
         let room = |to: &To<T>| !to.ring.is_full() && to.bytes.load(Ordering::Relaxed) < RING_BYTES;
         self.to[usize::from(to)].as_ref().is_some_and(room)
     }
 
-    /// Sends a batch of this many bytes; returned if the ring has no room for another or leads to
-    /// oneself.
+    /// Sends a batch of this many bytes. Returns it if the ring is full, or `to` is the worker
+    /// itself.
     pub(crate) fn send(&mut self, to: u16, batch: T, bytes: usize) -> Result<(), T> {
         match &mut self.to[usize::from(to)] {
             Some(to) => {
@@ -76,7 +74,7 @@ impl<T> Mesh<T> {
         }
     }
 
-    /// Whether anything has come in.
+    /// Whether a batch has arrived.
     pub(crate) fn has_incoming(&self) -> bool {
         self.from.iter().any(|from| !from.ring.is_empty())
     }
@@ -99,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_pair_has_its_own_ring_and_keeps_order() {
+    fn each_pair_of_workers_has_a_ring_that_keeps_order() {
         let mut ends = Mesh::build(3);
         for batch in [10, 11] {
             ends[0].send(2, batch, 1).unwrap();
@@ -112,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_ring_gives_the_batch_back_and_the_way_to_oneself_is_never_open() {
+    fn full_ring_returns_the_batch_and_a_worker_has_no_ring_to_itself() {
         let mut ends = Mesh::build(2);
         for batch in 0..BATCHES {
             assert!(ends[0].has_room(1));
@@ -129,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_takes_no_more_than_its_bytes() {
+    fn ring_has_no_room_once_its_byte_bound_is_reached() {
         let mut ends = Mesh::build(2);
         ends[0].send(1, "small", RING_BYTES - 1).unwrap();
         assert!(ends[0].has_room(1));

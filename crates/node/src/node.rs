@@ -1,5 +1,5 @@
-//! The node as its owner sees it: start, listen, apply, ask, stop. All calls may wait for the
-//! workers, at most `ANSWER_TIMEOUT`; none is ever once a message.
+//! The interface of the node: start, listen, apply, query, stop. Calls may wait for the workers, at
+//! most `ANSWER_TIMEOUT`; none is made once per message.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -38,11 +38,11 @@ use crate::tls_files::TlsSource;
 use crate::web_access::WebRules;
 use crate::worker::{Command, Pending, Worker, WorkerSlot};
 
-/// How long a caller waits for a worker, which answers within a turn unless the machine is
+/// How long a caller waits for a worker. A worker answers within a turn unless the machine is
 /// overloaded.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval between checks whether workers are idle before a stop.
-const DRAIN_LOOK: Duration = Duration::from_millis(2);
+const DRAIN_CHECK_INTERVAL: Duration = Duration::from_millis(2);
 
 /// A running node. Dropping it stops it without waiting.
 pub struct Node {
@@ -140,9 +140,9 @@ impl Node {
         Ok(address.port())
     }
 
-    /// Installs these certificates of spaces from the next handshake on, on all secure listeners;
-    /// existing connections are not affected. Other spaces continue as before. Returns what cannot
-    /// be shown. Does not block.
+    /// Installs these certificates of spaces from the next handshake on, on all secure listeners.
+    /// Existing connections and other spaces are not affected. Returns the certificates that cannot
+    /// be presented. Does not block.
     ///
     /// # Errors
     /// `Stopped`.
@@ -151,8 +151,7 @@ impl Node {
         Ok(self.certificates.show(spaces))
     }
 
-    /// Lets web pages connect by these rules, and by the Plan, from the next WebSocket handshake
-    /// on.
+    /// Admits web pages by these rules and by the Plan, from the next WebSocket handshake on.
     ///
     /// # Errors
     /// `Stopped`.
@@ -192,8 +191,8 @@ impl Node {
     /// Runs one slice of an operation on the messages of an address that no consumer holds.
     ///
     /// # Errors
-    /// `NoSuchAddress`; `Request` for a field that cannot be used; `FullAddress` if messages find
-    /// no room where they are to go; `Journal` if the disk takes no more; `Busy`, `Stopped`.
+    /// `NoSuchAddress`; `Request` for a field that cannot be used; `FullAddress` if the target has
+    /// no room; `Journal` if the disk is full or fails; `Busy`, `Stopped`.
     pub fn manage(&self, request: &ManageRequest) -> Result<Managed, NodeError> {
         self.running()?;
         let targeted = request.compile(&Arc::clone(&lock(&self.table)))?;
@@ -250,8 +249,7 @@ impl Node {
     /// Decides a login. A question without a waiting connection is skipped.
     ///
     /// # Errors
-    /// `Request` or `Plan` for an answer that makes no sense: then the peer waits on, until its
-    /// time has passed.
+    /// `Request` or `Plan` for an invalid answer: the peer then waits until it times out.
     pub fn answer_login(&self, answer: LoginAnswer) -> Result<(), NodeError> {
         let id = answer.id;
         let judged = answer.judged(self.shared.clock.now(), Clock::time_of_day_ms())?;
@@ -261,8 +259,8 @@ impl Node {
         Ok(())
     }
 
-    /// Up to `max` addresses that links want created, the oldest first; at most 256 have no answer
-    /// at one time.
+    /// Up to `max` addresses to create for attaching links, the oldest first; at most 256 are
+    /// unanswered at one time.
     #[must_use]
     pub fn creations(&self, max: usize) -> Vec<CreationQuestion> {
         self.shared.creations.take(max)
@@ -287,8 +285,8 @@ impl Node {
     }
 
     /// Seals an address that has no messages, links or subscriptions, so that no link attaches
-    /// until it is deleted; or has it as before. Whether it is sealed now. One that is not in the
-    /// Plan is not.
+    /// until it is deleted; or unseals it. Returns whether it is sealed now: `false` if it is not
+    /// in the Plan.
     ///
     /// # Errors
     /// `Busy`, `Stopped`.
@@ -303,7 +301,7 @@ impl Node {
     }
 
     /// Switches the protocol trace of one connection on or off: its frames become events, one line
-    /// each, payloads and secrets omitted. A connection that is not there is skipped.
+    /// each, payloads and secrets omitted. An unknown connection is ignored.
     pub fn trace(&self, connection: u64, on: bool) {
         for mailbox in &self.shared.mailboxes {
             mailbox.post([Command::Trace(connection, on)]);
@@ -311,7 +309,7 @@ impl Node {
     }
 
     /// A connection from within this process to `space` as `user` (`None`: anonymous), already
-    /// admitted: speak AMQP over the socket, without a SASL layer.
+    /// authenticated: the socket speaks AMQP without a SASL layer.
     ///
     /// # Errors
     /// `NoSuchSpace`; `Full` at the bound of connections; `System`; `Stopped`.
@@ -331,7 +329,7 @@ impl Node {
         let mut accepted_socket = self.shared.count_connection(stream, None, None, false, None).ok_or_else(full)?;
         accepted_socket.vouched = Some((space.to_owned(), user.map(str::to_owned)));
         let worker = accepted_socket.id as usize % self.shared.mailboxes.len();
-        self.shared.mailboxes[worker].post([Command::Welcome(accepted_socket)]);
+        self.shared.mailboxes[worker].post([Command::Serve(accepted_socket)]);
         Ok(theirs)
     }
 
@@ -358,14 +356,14 @@ impl Node {
         }
     }
 
-    /// Lets the log answer all received messages, and workers pass the answers on: a message that
-    /// is stored is accepted before its connection is closed. No input is read in the meantime.
-    /// Done when every worker is idle and no batch is in flight between two of them, in two
-    /// consecutive checks.
-    fn drain(&self, patience: Duration) {
+    /// Waits until the log has answered all received messages and the workers have passed the
+    /// answers on, so that a stored message is accepted before its connection is closed. Reads no
+    /// input in the meantime. Complete when, in two consecutive checks, every worker is idle and no
+    /// batch is in flight between workers.
+    fn drain(&self, time_limit: Duration) {
         self.orders.post([Order::Stop]);
         let (begun, mut before) = (Instant::now(), None);
-        while begun.elapsed() < patience {
+        while begun.elapsed() < time_limit {
             let Ok(pending) = self.ask(Command::Drain) else { return };
             let sum = |of: fn(&Pending) -> u64| pending.iter().map(of).sum::<u64>();
             let (sent, received) = (sum(|one| one.sent), sum(|one| one.received));
@@ -374,7 +372,7 @@ impl Node {
                 return;
             }
             before = quiet.then_some(sent);
-            std::thread::sleep(DRAIN_LOOK);
+            std::thread::sleep(DRAIN_CHECK_INTERVAL);
         }
     }
 
@@ -390,7 +388,7 @@ impl Node {
         if lock(&self.threads).is_empty() { Err(NodeError::Stopped) } else { Ok(()) }
     }
 
-    /// Asks every worker and waits for all answers, in the order of the workers.
+    /// Sends a command to every worker and waits for all answers, in the order of the workers.
     pub(crate) fn ask<T>(&self, command: impl Fn(Sender<T>) -> Command) -> Result<Vec<T>, NodeError> {
         let waiting: Vec<Receiver<T>> = self
             .shared
@@ -494,9 +492,9 @@ fn random() -> [u8; 32] {
 }
 
 fn fill_random(bytes: &mut [u8]) {
-    // The system's generator fails only where no process could run safely.
+    // The system's generator fails only on a system where no process can run safely.
     if aws_lc_rs::rand::fill(bytes).is_err() {
-        panic!("the system gives no random bytes");
+        panic!("the random number generator of the system failed");
     }
 }
 

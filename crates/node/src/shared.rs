@@ -25,13 +25,13 @@ use crate::worker::{AcceptedSocket, Command};
 pub(crate) struct Shared {
     pub(crate) limits: Limits,
     pub(crate) connection_limits: Arc<ConnectionLimits>,
-    /// times that accepting met a bound
+    /// how often accepting paused at a bound
     pub(crate) accept_pauses: AtomicU64,
     pub(crate) events: Arc<EventQueue>,
     pub(crate) checker: Checker,
     pub(crate) logins: Logins,
     pub(crate) creations: Creations,
-    /// one a worker
+    /// one per worker
     pub(crate) mailboxes: Vec<Arc<Mailbox<Command>>>,
     pub(crate) clock: Clock,
     pub(crate) journal: Option<Journal>,
@@ -83,7 +83,7 @@ impl Shared {
     }
 }
 
-/// The node's clock: the only one, read once a turn by each thread.
+/// The node's only clock. Each thread reads it once per turn.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock(Instant);
 

@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::journal::JournalStats;
 use crate::shared::Shared;
 
-/// What one worker has done since its start; the first two and the last are of this moment.
+/// Counters of one worker since its start; the first two and the last are current values.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerStats {
@@ -19,7 +19,7 @@ pub struct WorkerStats {
     pub connections: u64,
     /// how much of the last second its thread was busy, 0 to 1000
     pub busy_permille: u32,
-    /// connections it was given
+    /// connections assigned to it
     pub accepted: u64,
     /// ended connections
     pub closed: u64,
@@ -29,11 +29,11 @@ pub struct WorkerStats {
     pub handshakes_failed: u64,
     /// connections that did not finish their handshake in time
     pub handshakes_timed_out: u64,
-    /// connections cut off because their output was not read
+    /// connections closed because their output was not read
     pub cut_off: u64,
     /// turns of the loop
     pub turns: u64,
-    /// times it slept
+    /// how often it slept
     pub sleeps: u64,
     /// system calls that read something
     pub reads: u64,
@@ -85,15 +85,15 @@ pub struct AddressLine {
     pub dropped: u64,
     /// deliveries that wait for a receiver now
     pub waiting: u64,
-    /// times that no receiver had credit while messages waited
+    /// how often no receiver had credit while messages waited
     pub credit_stalls: u64,
     /// stored messages, in any state
     pub stored: u64,
     /// bytes of those
     pub stored_bytes: u64,
-    /// of those the ones that receivers hold
+    /// stored messages that are dispatched to receivers
     pub in_flight: u64,
-    /// of those the ones that wait for a time
+    /// stored messages that wait for their delivery time
     pub scheduled: u64,
     /// arrival time of the oldest available message, milliseconds since 1970; 0: there is none
     pub oldest_ms: u64,
@@ -101,21 +101,21 @@ pub struct AddressLine {
     pub enqueued: u64,
     /// failed deliveries
     pub redelivered: u64,
-    /// messages that were here before, accepted and not stored
+    /// duplicates, accepted and not stored
     pub duplicates: u64,
     /// expired messages
     pub expired: u64,
-    /// messages that went because a newer one of their key came
+    /// messages replaced by a newer one with their key
     pub replaced: u64,
-    /// messages that went to make room for newer ones: of a ring, or by the retention of a stream
+    /// messages removed to make room: by a ring buffer, or by the retention of a stream
     pub overrun: u64,
-    /// messages that failed for good because a receiver rejected them
+    /// dead letters because a receiver rejected them
     pub dead_rejected: u64,
-    /// messages that failed for good because their attempts were used up
+    /// dead letters because their attempts were used up
     pub dead_attempts: u64,
-    /// messages that went to a dead letter or expiry address because their time to live ended
+    /// messages sent to a dead-letter or expiry address because their time to live ended
     pub dead_expired: u64,
-    /// messages that the disk has lost
+    /// messages lost by damage of the journal
     pub damaged: u64,
 }
 
@@ -129,13 +129,13 @@ pub struct NodeStats {
     pub connections: u64,
     /// the bound of connections
     pub connections_max: u64,
-    /// times that accepting met a bound
+    /// how often accepting paused at a bound
     pub accept_pauses: u64,
     /// received bytes that are not stored or passed on now
     pub received_bytes: u64,
     /// the bound of those
     pub receive_budget_bytes: u64,
-    /// one a worker
+    /// one per worker
     pub workers: Vec<WorkerStats>,
     /// the journal, if there is one
     pub journal: Option<JournalLine>,
@@ -143,7 +143,7 @@ pub struct NodeStats {
     pub addresses: Vec<AddressLine>,
 }
 
-/// One address space: the counters of passing messages, available without asking a worker.
+/// One address space: counters of its traffic, available without asking a worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SpaceLine {
@@ -155,11 +155,11 @@ pub struct SpaceLine {
     pub connections: u32,
     /// links now
     pub links: u32,
-    /// deliveries that clients began to send, since the space came or the node started
+    /// deliveries that clients began to send since the space was declared or the node started
     pub messages_in: u64,
     /// bytes of those
     pub bytes_in: u64,
-    /// deliveries that were begun to be sent to clients
+    /// deliveries whose sending to clients began
     pub messages_out: u64,
     /// bytes of those
     pub bytes_out: u64,
@@ -187,19 +187,19 @@ impl SpaceLine {
 pub struct JournalLine {
     /// bytes of the segments with records
     pub used_bytes: u64,
-    /// bytes of messages that are alive
+    /// bytes of live messages
     pub alive_bytes: u64,
     /// bytes appended since the start
     pub appended_bytes: u64,
     /// syncs since the start
     pub syncs: u64,
-    /// why it takes nothing any more, if so
+    /// why it has stopped, if it has
     pub stopped: Option<String>,
     /// reads that failed since the start
     pub read_errors: u64,
-    /// a segment that cannot be read now, and why
+    /// a segment that is currently unreadable, and why
     pub unreadable: Option<String>,
-    /// messages that the disk has lost since the start, by the uid of their address
+    /// messages lost by damage since the start, by the uid of their address
     pub damaged: BTreeMap<String, u64>,
 }
 
@@ -230,17 +230,17 @@ pub struct ConnectionLine {
     pub user: Option<String>,
     /// its container id, once open
     pub container: Option<String>,
-    /// its peer; `None`: in this process
+    /// address of its peer; `None`: in this process
     pub address: Option<String>,
     /// `amqp`, `amqps`, `ws`, `wss` or `local`
     pub transport: &'static str,
-    /// links it has
+    /// number of its links
     pub links: usize,
     /// deliveries it began to send in its space
     pub messages_in: u64,
     /// bytes of those
     pub bytes_in: u64,
-    /// deliveries that were begun to be sent to it
+    /// deliveries whose sending to it began
     pub messages_out: u64,
     /// bytes of those
     pub bytes_out: u64,

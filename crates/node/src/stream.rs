@@ -18,8 +18,7 @@ pub(crate) enum Stream {
 /// The result of one read or write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moved {
-    /// bytes moved; fewer than requested means that the socket has no more, or takes no more, for
-    /// now
+    /// bytes moved; fewer than requested means that the socket is empty, or full, for now
     Bytes(usize),
     /// nothing now: an event follows
     Blocked,
@@ -35,7 +34,7 @@ impl Stream {
                 Self::Tcp(stream) => stream.read(into),
                 Self::Unix(stream) => stream.read(into),
             };
-            if let Some(moved) = settled(read) {
+            if let Some(moved) = moved_of(read) {
                 return moved;
             }
         }
@@ -48,7 +47,7 @@ impl Stream {
                 Self::Tcp(stream) => stream.write(bytes),
                 Self::Unix(stream) => stream.write(bytes),
             };
-            if let Some(moved) = settled(written) {
+            if let Some(moved) = moved_of(written) {
                 return moved;
             }
         }
@@ -56,7 +55,7 @@ impl Stream {
 
     /// Shuts down writing; written bytes still arrive.
     pub(crate) fn finish(&self) {
-        // Fails only if the peer has gone, and then the next read reports it.
+        // Fails only if the peer has disconnected; the next read reports that.
         let _ = match self {
             Self::Tcp(stream) => stream.shutdown(Shutdown::Write),
             Self::Unix(stream) => stream.shutdown(Shutdown::Write),
@@ -75,14 +74,14 @@ impl Stream {
         self.source().register(registry, token, Interest::READABLE | Interest::WRITABLE)
     }
 
-    /// Watches no longer.
+    /// Stops watching.
     pub(crate) fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
         self.source().deregister(registry)
     }
 }
 
-/// The meaning of a system call's result; `None`: it was interrupted, try again.
-fn settled(result: io::Result<usize>) -> Option<Moved> {
+/// Converts a system call's result; `None`: it was interrupted and must be repeated.
+fn moved_of(result: io::Result<usize>) -> Option<Moved> {
     match result {
         Ok(0) => Some(Moved::Over),
         Ok(count) => Some(Moved::Bytes(count)),
@@ -97,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reading_and_writing_tell_bytes_from_blocked_from_over() {
+    fn reads_and_writes_distinguish_bytes_blocked_and_over() {
         let (left, right) = UnixStream::pair().unwrap();
         let (mut left, mut right) = (Stream::Unix(left), Stream::Unix(right));
         let mut bytes = [0; 16];
@@ -111,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_finished_stream_is_over_for_the_peer_once_it_has_read_all() {
+    fn peer_reads_the_last_bytes_of_a_finished_stream_and_then_its_end() {
         let (left, right) = UnixStream::pair().unwrap();
         let (mut left, mut right) = (Stream::Unix(left), Stream::Unix(right));
         left.write(b"last");

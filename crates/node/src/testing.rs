@@ -1,4 +1,4 @@
-//! What the tests of this crate share: certificates, a folder that cleans up after itself.
+//! Helpers of this crate's tests: certificates, and a temporary folder.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use rustls::{ClientConfig, ConfigBuilder, RootCertStore, SupportedProtocolVersio
 
 use crate::{ServerCertificate, TlsFiles};
 
-/// A folder of its own for one test, gone with it.
+/// A temporary folder of one test, deleted when dropped.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {

@@ -1,7 +1,8 @@
 //! How the node's threads start, and what a panic in one of them does.
 //!
-//! A worker owns connections that no other thread may touch: one that died would leave them open
-//! and mute. So a panic in any thread of the node writes one line to stderr and ends the process.
+//! No other thread may use a worker's connections, so the death of a worker would leave them open
+//! without service. A panic in any thread of the node therefore writes one line to stderr and ends
+//! the process.
 
 use std::io;
 use std::panic;
@@ -20,13 +21,13 @@ pub(crate) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Res
     thread::Builder::new().name(format!("{PREFIX}{name}")).spawn(body)
 }
 
-/// Processor time that the calling thread has had.
+/// Processor time of the calling thread.
 pub(crate) fn cpu_micros() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     (time.tv_sec as u64) * 1_000_000 + (time.tv_nsec as u64) / 1000
 }
 
-/// Threads of the node end the process; panics elsewhere go where they went before.
+/// A panic in a thread of the node ends the process; other panics go to the previous hook.
 fn install_hook() {
     let former = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
@@ -72,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_elsewhere_goes_the_usual_way() {
+    fn panic_on_a_foreign_thread_leaves_the_process_running() {
         super::spawn("quiet", || ()).unwrap().join().unwrap();
         let other = std::thread::Builder::new().name("a-test".to_owned()).spawn(|| panic!("expected by the test"));
         assert!(other.unwrap().join().is_err());

@@ -1,9 +1,9 @@
-//! When something must happen without bytes coming in: a wheel of ticks, one entry a socket.
+//! Timers of sockets: a timer wheel with one entry per socket.
 //!
-//! Deadlines are coarse (a tick is 8 ms, always rounded up) and mostly never come: a peer that
-//! speaks moves them. So a deadline that moves later costs nothing here: the entry fires at its old
-//! tick, the worker looks, and arms it again. Only one that moves earlier is entered again, and the
-//! old entry is skipped when its tick comes.
+//! Deadlines are coarse (a tick is 8 ms, always rounded up) and rarely expire, because each frame
+//! of the peer postpones them. Postponing costs nothing: the entry fires at its old tick, and the
+//! worker checks the deadline and arms it again. Only an earlier deadline needs a new entry; the
+//! old one is skipped when its tick comes.
 
 use enmasse_amqp::time::Time;
 
@@ -29,9 +29,9 @@ impl Tick {
 #[derive(Debug)]
 pub(crate) struct Wheel {
     slots: Box<[Vec<u32>]>,
-    /// one bit a slot that holds something
+    /// one bit per slot that is not empty
     occupied: Box<[u64]>,
-    /// the first tick not yet turned past
+    /// the first tick that has not fired
     next: u64,
 }
 
@@ -45,8 +45,8 @@ impl Wheel {
         }
     }
 
-    /// Arms `key` for `deadline`, given the tick it is armed for already; returns the tick to
-    /// remember.
+    /// Arms `key` for `deadline`; `armed` is the tick of its present entry. Returns the tick to
+    /// store.
     pub(crate) fn arm(&mut self, key: u32, armed: Tick, deadline: Time) -> Tick {
         let due = Tick::at(deadline).clamp(self.next, self.next + SLOTS as u64 - 1);
         // An entry that fires too early is armed again then; one that would fire too late is
@@ -60,7 +60,7 @@ impl Wheel {
         Tick(due)
     }
 
-    /// When the next slot that holds anything is due.
+    /// When the next non-empty slot is due.
     pub(crate) fn next_due(&self) -> Option<Time> {
         (0..SLOTS as u64)
             .step_by(64)
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_fires_once_not_before_its_deadline_and_at_most_a_tick_after() {
+    fn key_fires_once_within_one_tick_after_its_deadline() {
         for start in [0, 5_000, 1_000_000] {
             for delay in [1, 7, 100, 2_000, 16_000] {
                 let mut wheel = Wheel::new(ms(start));
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_deadline_costs_no_entry_and_an_earlier_one_makes_the_old_entry_stale() {
+    fn later_deadline_reuses_the_entry_and_an_earlier_one_makes_it_stale() {
         let mut wheel = Wheel::new(ms(0));
         let first = wheel.arm(1, Tick::NEVER, ms(1_000));
         assert_eq!(wheel.arm(1, first, ms(5_000)), first);

@@ -1,4 +1,4 @@
-//! The TLS configuration of a listener, made from PEM files and made again when they change.
+//! The TLS configuration of a listener, loaded from PEM files and reloaded when they change.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,7 @@ use crate::error::NodeError;
 /// A file's version: modification time and length.
 type Fingerprint = Vec<Option<(SystemTime, u64)>>;
 
-/// A listener's TLS configuration, as its files were last found usable.
+/// A listener's TLS configuration, from the last usable version of its files.
 #[derive(Debug)]
 pub(crate) struct TlsSource {
     files: TlsFiles,
@@ -29,8 +29,7 @@ pub(crate) struct TlsSource {
 }
 
 impl TlsSource {
-    /// Loads the files; their certificate is shown where `spaces` has none for the name that a
-    /// client requests.
+    /// Loads the files; their certificate is presented if `spaces` has none for the requested name.
     ///
     /// # Errors
     /// `Tls`, naming the file and the remedy.
@@ -127,14 +126,14 @@ mod tests {
     use super::*;
     use crate::testing::{Authority, Folder};
 
-    /// Makes sure that the change shows, however coarse the clock of the file system is.
+    /// Sets a later modification time, so that a coarse file system clock shows the change.
     fn touch_later(path: &Path) {
         let file = fs::File::options().append(true).open(path).unwrap();
         file.set_modified(SystemTime::now() + Duration::from_secs(5)).unwrap();
     }
 
     #[test]
-    fn files_that_cannot_be_used_are_named_with_the_reason() {
+    fn unusable_tls_file_is_named_with_the_reason() {
         let folder = Folder::new("tls-wrong");
         let authority = Authority::new();
         let good = authority.server_files(&folder, "localhost");
@@ -156,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn changed_files_serve_the_next_handshake_and_broken_ones_change_nothing() {
+    fn changed_files_apply_to_the_next_handshake_and_invalid_ones_are_ignored() {
         let folder = Folder::new("tls-reload");
         let authority = Authority::new();
         let files = authority.server_files(&folder, "localhost");

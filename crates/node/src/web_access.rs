@@ -1,12 +1,12 @@
-//! Which web pages may open a WebSocket (RFC 6455, 10.2; RFC 6454), and under which names a
-//! clear-text listener is asked.
+//! Which web pages may open a WebSocket (RFC 6455, 10.2; RFC 6454), and which host names a request
+//! without TLS may have.
 //!
-//! A browser lets every page open a WebSocket to any host, this machine's loopback ports included,
-//! and says in `Origin` which page it is. Pages of the platform, of its spaces' route hosts and
-//! those the operator lists may connect. A page that made its own name resolve to this machine (DNS
-//! rebinding) is of the same origin as what it asks; it is refused for its name in `Host`, which is
-//! otherwise unchecked without TLS. An IP address cannot be such a name. Programs send no `Origin`
-//! and are not asked for one.
+//! A browser lets every page open a WebSocket to any host, including the loopback ports of this
+//! machine, and names the page in `Origin`. Pages of the platform, of its spaces' route hosts and
+//! of the operator's list may connect. A page whose own name resolves to this machine (DNS
+//! rebinding) has the same origin as its target. The check of `Host` on connections without TLS
+//! refuses it; an IP address cannot be rebound and is accepted. Programs send no `Origin` and need
+//! none.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -17,8 +17,8 @@ use serde::Deserialize;
 use tungstenite::http::header::{HOST, ORIGIN};
 use tungstenite::http::{HeaderMap, Uri};
 
-/// Names under which this machine knows itself.
-const OWN_HOSTS: [&str; 2] = ["localhost", "ip6-localhost"];
+/// Names of this machine on itself.
+const LOCAL_HOSTS: [&str; 2] = ["localhost", "ip6-localhost"];
 
 /// Access that the operator and the platform allow beyond the Plan.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -27,7 +27,7 @@ pub struct WebRules {
     /// origins of pages that may connect, as browsers write them (`https://console.example.com`);
     /// `*`: all
     pub origins: Vec<String>,
-    /// names under which the node may be asked in clear text
+    /// host names that are allowed in requests without TLS
     pub hosts: Vec<String>,
 }
 
@@ -54,22 +54,22 @@ impl WebAccess {
         access
     }
 
-    /// Goes by these from the next handshake on.
+    /// Applies these rules from the next handshake on.
     pub(crate) fn allow(&self, rules: &WebRules) {
         let origins: HashSet<String> = rules.origins.iter().map(|origin| origin.to_ascii_lowercase()).collect();
         let listed = origins.iter().filter_map(|origin| authority(origin)).map(|place| host(&place).to_owned());
-        let own = OWN_HOSTS.iter().map(|&name| name.to_owned());
+        let own = LOCAL_HOSTS.iter().map(|&name| name.to_owned());
         let hosts = rules.hosts.iter().map(|name| name.to_ascii_lowercase()).chain(own).chain(listed).collect();
         self.rules.store(Rules { any_origin: origins.contains("*"), origins, hosts }.into());
     }
 
-    /// The route hosts of this table's spaces may be asked from the next handshake on.
+    /// Allows the route hosts of this table's spaces from the next handshake on.
     pub(crate) fn follow(&self, table: &Table) {
         let hosts = table.spaces().flat_map(|space| space.route_hosts()).map(str::to_ascii_lowercase).collect();
         self.route_hosts.store(std::sync::Arc::new(hosts));
     }
 
-    /// Checks the request of an upgrade; `secure`: TLS is around it.
+    /// Checks the request of an upgrade; `secure`: it uses TLS.
     ///
     /// # Errors
     /// The refusal, and its remedy.
@@ -98,7 +98,7 @@ impl WebAccess {
             || self.route_hosts.load().contains(name)
     }
 
-    /// `requested` is the host and port that the page's browser has asked.
+    /// `requested` is the host and port of the browser's request.
     fn is_allowed(&self, origin: &str, requested: Option<&str>) -> bool {
         let rules = self.rules.load();
         if rules.any_origin || rules.origins.contains(origin) {
@@ -151,13 +151,13 @@ mod tests {
     }
 
     #[test]
-    fn a_client_without_an_origin_passes() {
+    fn request_without_an_origin_is_allowed() {
         assert_eq!(access().check(&request(Some("127.0.0.1:8081"), &[]), false), Ok(()));
         assert_eq!(access().check(&request(None, &[]), false), Ok(()));
     }
 
     #[test]
-    fn a_second_host_is_refused() {
+    fn second_host_header_is_refused() {
         let mut twice = request(Some("127.0.0.1:8081"), &[]);
         twice.append(HOST, HeaderValue::from_static("evil.example"));
         for secure in [false, true] {
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_the_platform_of_route_hosts_and_those_listed_pass() {
+    fn origins_of_the_platform_its_route_hosts_and_the_list_are_allowed() {
         for origin in [
             "http://localhost:8080",
             "https://app.example.com",
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_page_is_refused_and_told_what_would_allow_it() {
+    fn foreign_origin_is_refused_and_the_error_names_the_option() {
         for origin in [
             "https://evil.example",
             "http://localhost:3000",
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_not_ours_is_refused_in_clear_text() {
+    fn unknown_host_is_refused_without_tls() {
         let rebound = request(Some("evil.example:8081"), &["http://evil.example:8081"]);
         assert!(access().check(&rebound, false).is_err_and(|reason| reason.contains("not called")));
         assert!(access().check(&request(Some("evil.example"), &[]), false).is_err());
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operator_may_let_all_pages_in() {
+    fn wildcard_origin_allows_every_page() {
         let access = WebAccess::new();
         access.allow(&WebRules { origins: vec!["*".to_owned()], hosts: Vec::new() });
         assert_eq!(access.check(&request(Some("localhost"), &["https://evil.example"]), false), Ok(()));

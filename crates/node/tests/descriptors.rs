@@ -21,7 +21,7 @@ fn greet(socket: &mut TcpStream) {
 }
 
 #[test]
-fn without_descriptors_new_connections_wait_and_nobody_is_lost() {
+fn accepting_pauses_without_descriptors_and_loses_no_connection() {
     let node = Node::start(&NodeConfig { workers: 1, ..NodeConfig::default() }).unwrap();
     let plan = include_str!("../../../vectors/plans/open.json");
     node.apply(&serde_json::from_str(plan).unwrap()).unwrap();

@@ -26,7 +26,7 @@ fn config() -> Config {
 }
 
 #[test]
-fn what_is_committed_is_found_again_and_files_are_used_again() {
+fn committed_records_are_recovered_and_files_are_reused() {
     let folder = Folder::new("disk");
     let (mut log, _) = Log::open(Arc::new(FolderDisk::open(&folder.0).unwrap()), config()).unwrap();
     let mut batch = WriteBatch::new();
@@ -57,7 +57,7 @@ fn what_is_committed_is_found_again_and_files_are_used_again() {
 }
 
 #[test]
-fn what_is_not_there_is_missing_and_a_failed_creation_leaves_nothing() {
+fn absent_segment_is_missing_and_a_failed_creation_leaves_no_file() {
     let folder = Folder::new("disk-missing");
     let disk = FolderDisk::open(&folder.0).unwrap();
     assert_eq!(disk.length(3), Err(Fault::Missing));
@@ -69,7 +69,7 @@ fn what_is_not_there_is_missing_and_a_failed_creation_leaves_nothing() {
 }
 
 #[test]
-fn files_are_for_their_owner_alone_and_those_of_an_earlier_version_become_so() {
+fn segment_files_are_readable_by_their_owner_only() {
     use std::os::unix::fs::PermissionsExt;
 
     let folder = Folder::new("disk-private");

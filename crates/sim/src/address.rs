@@ -9,9 +9,9 @@ use enmasse_router::plan::{
 use crate::random::Random;
 use crate::scenario::Scenario;
 
-/// Where messages of `orders` and of the subscriptions go that failed for good.
+/// The dead-letter address of `orders` and of the subscriptions.
 pub(crate) const DEAD_LETTERS: &str = "dead";
-/// Where messages of `brief` go that lived too long.
+/// The expiry address of `brief`.
 pub(crate) const EXPIRED: &str = "expired";
 
 /// One declared address.
@@ -21,11 +21,11 @@ pub(crate) struct Declared {
     pub(crate) name: &'static str,
     /// its treatment of messages
     pub(crate) kind: AddressKind,
-    /// as the Plan calls it
+    /// its type in the Plan
     address_type: AddressType,
-    /// deliveries a producer's window has
+    /// window of a producer, in deliveries
     pub(crate) capacity: u32,
-    /// the outcome of messages that are stored in it, or in its subscriptions
+    /// settings of messages stored in it or in its subscriptions
     pub(crate) terms: Terms,
     /// partitions of a stream
     partitions: Option<u32>,
@@ -38,9 +38,9 @@ pub(crate) struct Declared {
 pub(crate) struct Terms {
     /// failed attempts after which a message becomes a dead letter; 0: never
     pub(crate) attempts: u32,
-    /// it goes to the dead letter then; otherwise it is dropped
+    /// whether a failed message becomes a dead letter; otherwise it is dropped
     pub(crate) dead_letter: bool,
-    /// how long it lives, in milliseconds; then it goes to the expiry address
+    /// time to live in milliseconds; an expired message goes to the expiry address
     pub(crate) ttl_ms: Option<u64>,
 }
 
@@ -56,7 +56,7 @@ impl Declared {
         Self { name, kind, address_type, capacity, terms, partitions, messages_max }
     }
 
-    /// Those of the direct profile.
+    /// The addresses of the direct profile.
     pub(crate) fn direct(random: &mut Random) -> Vec<Self> {
         let names = [
             ("one", AddressType::Anycast),
@@ -67,7 +67,7 @@ impl Declared {
         names.into_iter().map(|(name, kind)| Self::new(name, kind, capacity(random))).collect()
     }
 
-    /// Those of the stored profile.
+    /// The addresses of the stored profile.
     pub(crate) fn stored(random: &mut Random) -> Vec<Self> {
         let failing = Terms { attempts: 3, dead_letter: true, ttl_ms: None };
         let dropping = Terms { attempts: random.between(2, 3) as u32, dead_letter: false, ttl_ms: None };
@@ -92,17 +92,17 @@ impl Declared {
         addresses
     }
 
-    /// Deliveries that a producer's window may have.
+    /// The largest window of a producer, in deliveries.
     pub(crate) fn window(&self) -> u32 {
         self.messages_max.map_or(self.capacity, |most| self.capacity.min(most as u32))
     }
 
-    /// It takes this many messages and no more.
+    /// Whether its number of stored messages is bounded.
     pub(crate) const fn is_bounded(&self) -> bool {
         self.messages_max.is_some()
     }
 
-    /// Clients may send to it.
+    /// Whether clients may send to it.
     pub(crate) fn takes_messages(&self) -> bool {
         !matches!(self.address_type, AddressType::Deadletter | AddressType::Subscription)
     }

@@ -1,5 +1,5 @@
-//! Faults and disturbances of a run, and how often each of them and each pair of them happened: a
-//! run in which a cut never meets a compaction does not test that pair.
+//! Faults and disturbances of a run, with counts of each and of each pair: a run in which no
+//! dropped connection coincides with a compaction does not test that pair.
 
 use std::fmt;
 
@@ -67,7 +67,7 @@ pub struct FaultCounts {
 }
 
 impl FaultCounts {
-    /// A fault happens. Those of the last 50 ms make a pair with it.
+    /// Records a fault, and its pairs with the faults of the last 50 ms.
     pub(crate) fn record(&mut self, now: Time, fault: Fault) {
         let fault = fault as usize;
         self.counts[fault] += 1;
@@ -103,7 +103,7 @@ impl FaultCounts {
     }
 }
 
-/// A triangle: a line for each fault, with how often it happened, and with which others.
+/// A triangular table: one line per fault, with its count and the counts of its pairs.
 impl fmt::Display for FaultCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:<9}{:>9}", "fault", "total")?;
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn faults_that_come_close_together_are_pairs() {
+    fn faults_within_a_short_interval_are_counted_as_pairs() {
         let mut counts = FaultCounts::default();
         counts.record(Time::from_micros(0), Fault::Drop);
         counts.record(Time::from_micros(PAIR_US), Fault::Compact);

@@ -1,6 +1,6 @@
 //! The journal of the node on a simulated disk, driven as the node's journal threads drive it: one
-//! turn is one commit, or one chunk of a large batch, and answers; bodies are read; a segment with
-//! little alive is compacted.
+//! turn commits a batch or a chunk of a large one, answers, reads bodies, and compacts a segment
+//! with few live records.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use enmasse_router::shard::Shard;
 use crate::faults::{Fault, FaultCounts};
 use crate::random::Random;
 
-/// How long shards have for a share of a segment that is to be compacted, in microseconds.
+/// How long shards have to copy a part of a segment that is being compacted, in microseconds.
 const COMPACTION_US: u64 = 200_000;
 
 /// The journal's output for a shard.
@@ -43,7 +43,7 @@ impl Journal {
     /// Opens the journal of a disk.
     ///
     /// # Errors
-    /// The error: it cannot be opened, or a durable record is missing.
+    /// The reason as text: it cannot be opened, or a durable record is missing.
     pub(crate) fn open(disk: Arc<SimulatedDisk>, config: Config, shards: usize) -> Result<(Self, Recovered), String> {
         let (log, recovered) = Log::open(Arc::clone(&disk), config).map_err(|error| error.to_string())?;
         if !recovered.gaps.is_empty() {
@@ -91,7 +91,7 @@ impl Journal {
         }
     }
 
-    /// Nothing is on its way to or from it.
+    /// Whether no batch or answer is in flight.
     pub(crate) fn is_idle(&self) -> bool {
         self.commits.is_empty() && self.wanted.is_empty() && self.replies.iter().all(VecDeque::is_empty)
     }
@@ -131,7 +131,7 @@ impl Journal {
         }
     }
 
-    /// Asks once for each segment, and again when a share of it has been written.
+    /// Requests compaction once for each segment, and again after each copied part.
     fn compact(&mut self, now: Time, arrival: Time, counts: &mut FaultCounts) {
         let Some(segment) = self.log.wants_compacted() else { return self.compacting = None };
         let copied = self.log.stats().copied;

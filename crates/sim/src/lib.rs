@@ -1,10 +1,10 @@
 //! A seeded simulation of a node and many clients: real shards, a real journal on a simulated disk,
-//! real client machines, a virtual clock, and a network that is late, narrow and drops connections.
-//! Nothing here reads a clock or touches a socket or file; the seed determines everything, so a run
-//! that fails can be repeated.
+//! real client machines, a virtual clock, and a network with latency, small buffers and dropped
+//! connections. It uses no clock, socket or file; the seed determines everything, so a failed run
+//! can be repeated.
 //!
-//! `scenario` draws the parameters of a run, `world` lets the node (`node`, `journal`) and the
-//! clients (`client`, `link`) take their turns, and the `ledger` checks the clients' view against
+//! `scenario` draws the parameters of a run, `world` runs the turns of the node (`node`, `journal`)
+//! and the clients (`client`, `link`), and the `ledger` checks the clients' view against
 //! `docs/contracts.md` 7 to 9.
 
 mod address;

@@ -1,4 +1,4 @@
-//! A link that a client wants, and its state.
+//! A link of a client, and its state.
 
 use enmasse_amqp::connection::LinkId;
 use enmasse_amqp::time::Time;
@@ -41,7 +41,7 @@ pub(crate) enum State {
     Detaching(LinkId, LinkNumber),
 }
 
-/// A message on its way out.
+/// A message being sent.
 #[derive(Debug)]
 pub(crate) struct Sending {
     pub(crate) message: MessageNumber,
@@ -175,7 +175,7 @@ impl Link {
         matches!(self.state, State::Attached(..))
     }
 
-    /// The client detaches it; the node has yet to answer.
+    /// Records that the client detaches it; the node's answer is pending.
     pub(crate) fn detach(&mut self, closed: bool, ledger: &mut Ledger) {
         if let State::Attached(id, number) = self.state {
             ledger.detaching(number, closed);
@@ -183,7 +183,7 @@ impl Link {
         }
     }
 
-    /// It has ended, and the node knows.
+    /// Records that it has ended at both sides.
     pub(crate) fn detached(&mut self, retry_at: Time, ledger: &mut Ledger) {
         if let State::Attached(_, number) | State::Detaching(_, number) = self.state {
             ledger.detached(number);
@@ -191,7 +191,7 @@ impl Link {
         self.reset(retry_at);
     }
 
-    /// It has ended with its connection.
+    /// Records that it has ended with its connection.
     pub(crate) fn reset(&mut self, retry_at: Time) {
         *self = Self { retry_at, ..Self::new(self.spec.clone()) };
     }

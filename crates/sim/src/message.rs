@@ -1,4 +1,4 @@
-//! Messages that carry their number, and bytes that follow from it.
+//! Messages with their number, and bytes derived from it.
 
 use enmasse_amqp::codec::{decode_message, encode_message};
 use enmasse_amqp::types::{Body, Message, Properties, Value};
@@ -30,7 +30,7 @@ pub(crate) fn write(number: MessageNumber, to: &str, reply_to: Option<String>, s
 /// The content of a message as a consumer reads it.
 #[derive(Clone, Debug)]
 pub(crate) struct Content {
-    /// which message it is; `None`: it has no body
+    /// number of the message; `None`: it has no body
     pub(crate) number: Option<MessageNumber>,
     /// where to reply to
     pub(crate) reply_to: Option<String>,
@@ -72,7 +72,7 @@ impl Content {
         all.find(|(key, _)| key.as_str() == name).map(|(_, value)| value)
     }
 
-    /// Of a dead letter: the address it comes from, and why.
+    /// For a dead letter: its original address, and the cause.
     pub(crate) fn dead_letter(&self) -> Option<(&str, &str)> {
         match (self.annotation("x-opt-dead-letter-origin"), self.annotation("x-opt-dead-letter-cause")) {
             (Some(Value::String(origin)), Some(Value::String(cause))) => Some((origin, cause)),
@@ -80,7 +80,7 @@ impl Content {
         }
     }
 
-    /// Of a stream's message: partition and offset.
+    /// For a message of a stream: partition and offset.
     pub(crate) fn offset(&self) -> Option<(u32, u64)> {
         match (self.annotation("x-opt-partition"), self.annotation("x-stream-offset")) {
             (Some(Value::Uint(partition)), Some(Value::Ulong(offset))) => Some((*partition, *offset)),
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_says_which_it_is() {
+    fn message_number_and_reply_to_are_read_back() {
         let bytes = write(77, "there", Some("back".to_owned()), 1000);
         let content = Content::read(&bytes).expect("a message");
         assert_eq!((content.number, content.reply_to.as_deref()), (Some(77), Some("back")));

@@ -1,5 +1,5 @@
 //! The node: real shards and a real journal, driven as the node's threads drive them, one turn at a
-//! time. Batches and connections that go from shard to shard are on their way for a while.
+//! time. Batches and connections move from shard to shard with a delay.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::wire::Wire;
 /// the lag of a slow multicast consumer within one long delivery.
 const OUTPUT_MAX: usize = OUTPUT_HIGH_BYTES + enmasse_router::core::BACKLOG_BYTES + (1 << 20);
 
-/// Where the node's end of a connection is.
+/// The location of the node's end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Location {
     At { shard: usize, conn: ConnId },
@@ -48,19 +48,19 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    /// The node has nothing more to do with it.
+    /// Whether the node has finished with it.
     #[must_use]
     pub(crate) fn is_over(&self) -> bool {
         self.dropped || self.finished || self.location == Location::Closed
     }
 
-    /// Both sides have closed it as the protocol has it, without an error.
+    /// Whether both sides have closed it by the close handshake, without an error.
     #[must_use]
     pub(crate) fn is_closed_cleanly(&self) -> bool {
         self.finished && !self.dropped && !self.failed
     }
 
-    /// Whether the client may still read something of the node.
+    /// Whether the client may still receive output of the node.
     #[must_use]
     pub(crate) fn is_open(&self) -> bool {
         !self.dropped && (self.location != Location::Closed || !self.down.is_empty())
@@ -69,22 +69,22 @@ impl Socket {
 
 struct Worker {
     shard: Shard,
-    /// tables it has yet to take over, with the addresses that each removes and the stored ones it
-    /// places here
+    /// tables that it has yet to apply, with the addresses that each removes and the stored
+    /// addresses that each assigns to it
     tables: VecDeque<(Arc<Table>, Vec<AddressKey>, Vec<StoredAddressChange>)>,
-    /// connections on their way here
+    /// connections that move to this worker
     arrivals: VecDeque<(Moved, usize)>,
-    /// batches on their way here
+    /// batches in flight to this worker
     batches: VecDeque<(Time, CommandBatch)>,
 }
 
-/// A node that is up.
+/// A running node.
 pub(crate) struct Node {
     workers: Vec<Worker>,
     table: Arc<Table>,
     recovered_queues: RecoveredQueues,
     pub(crate) journal: Journal,
-    /// every connection there ever was since the start
+    /// every connection since the start
     pub(crate) sockets: Vec<Socket>,
     latency_us: u64,
     wire_capacity: usize,
@@ -98,7 +98,7 @@ impl Node {
     /// A node that has just started on a disk, with a Plan.
     ///
     /// # Errors
-    /// In words: the journal has lost something.
+    /// The reason as text: the journal has lost durable records.
     pub(crate) fn start(
         scenario: &Scenario,
         disk: SimulatedDisk,
@@ -119,7 +119,7 @@ impl Node {
             loads: (0..scenario.shards).map(|_| Load::default()).collect(),
             link_capacity: scenario.link_capacity,
             message_size_max: None,
-            // The ledger expects every answer to count.
+            // The ledger expects every outcome to count, so the time-out is disabled.
             multicast_settle_timeout_ms: u64::MAX,
             queue_numbers: recovered_queues.numbers(),
             insecure: false,
@@ -149,7 +149,7 @@ impl Node {
         self.workers.len()
     }
 
-    /// A client connects; the number of the socket.
+    /// Connects a client; returns the number of the socket.
     pub(crate) fn connect(&mut self, now: Time, random: &mut Random) -> usize {
         let shard = random.below(self.workers.len());
         let conn = self.workers[shard].shard.connect(now, &Peer { loopback: true, ..Peer::default() });
@@ -167,15 +167,15 @@ impl Node {
         self.sockets.len() - 1
     }
 
-    /// The network drops a connection: the client knows at once, the node on its next turn.
+    /// Drops a connection in the network: the client notices at once, the node on its next turn.
     pub(crate) fn drop_connection(&mut self, socket: usize) {
         self.sockets[socket].dropped = true;
     }
 
-    /// A new Plan, which every shard takes over on its next turn.
+    /// Applies a new Plan; every shard uses it from its next turn on.
     ///
     /// # Errors
-    /// The error: the journal refuses the changes that follow from it.
+    /// The reason as text: the journal refuses the resulting changes.
     pub(crate) fn apply(&mut self, plan: &Plan) -> Result<(), String> {
         let table = compile(plan, &self.table);
         let diff = self.table.diff(&table);
@@ -190,13 +190,13 @@ impl Node {
         Ok(())
     }
 
-    /// Whether all shards have taken over the newest table.
+    /// Whether all shards have applied the newest table.
     #[must_use]
-    pub(crate) fn knows_plan(&self) -> bool {
+    pub(crate) fn has_applied_plan(&self) -> bool {
         self.workers.iter().all(|worker| worker.tables.is_empty())
     }
 
-    /// One turn of one shard. Its violation, if any.
+    /// Runs one turn of one shard; returns its violation, if any.
     pub(crate) fn turn(&mut self, at: usize, now: Time, random: &mut Random) -> Option<String> {
         let worker = &mut self.workers[at];
         worker.shard.set_time_of_day(now.as_micros() / 1000);
@@ -307,16 +307,16 @@ impl Node {
     fn process_transfers(&mut self, at: usize, now: Time, random: &mut Random) {
         for to in 0..self.workers.len() {
             if let Some(batch) = self.workers[at].shard.take_batch(to as u16) {
-                // Rings between threads are quick and in order; only the turn that reads them is
-                // late.
+                // Rings between threads are fast and ordered; only the turn that reads them adds a
+                // delay.
                 let arrival = Time::from_micros(now.as_micros() + random.between(0, 50));
                 self.workers[to].batches.push_back((arrival, batch));
             }
         }
     }
 
-    /// Nothing is on its way, to it, from it or within it. A slow reader may take long for one long
-    /// frame.
+    /// Whether nothing is in flight to it, from it or within it. A slow reader may need long for
+    /// one long frame.
     #[must_use]
     pub(crate) fn is_idle(&mut self) -> bool {
         for at in 0..self.workers.len() {

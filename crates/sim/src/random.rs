@@ -1,11 +1,11 @@
-//! Chance from a seed (splitmix64): the same seed, the same world.
+//! A seeded random number generator (splitmix64): the same seed gives the same run.
 
-/// A source of choices.
+/// A random number generator.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// The choices of one seed.
+    /// A generator with this seed.
     #[must_use]
     pub(crate) const fn new(seed: u64) -> Self {
         Self(seed)
@@ -38,12 +38,12 @@ impl Random {
     /// One of several.
     ///
     /// # Panics
-    /// If there is none.
+    /// If `choices` is empty.
     pub(crate) fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
         &choices[self.below(choices.len())]
     }
 
-    /// A separate random source, so that choices do not affect each other.
+    /// A separate generator, so that the choices of one do not affect the other.
     pub(crate) fn fork(&mut self) -> Self {
         Self(self.number())
     }
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_seed_makes_the_same_choices() {
+    fn same_seed_gives_the_same_random_numbers() {
         let draw = |seed| (0..100).scan(Random::new(seed), |random, _| Some(random.below(10))).collect::<Vec<_>>();
         assert_eq!(draw(1), draw(1));
         assert_ne!(draw(1), draw(2));
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_are_kept() {
+    fn random_numbers_stay_within_bounds() {
         let mut random = Random::new(3);
         for _ in 0..1000 {
             assert!((5..=7).contains(&random.between(5, 7)));

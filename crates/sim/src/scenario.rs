@@ -9,10 +9,10 @@ use enmasse_router::core::AddressKind;
 use crate::address::Declared;
 use crate::random::Random;
 
-/// The name that no address has.
-pub(crate) const NOWHERE: &str = "nowhere";
+/// A name without an address.
+pub(crate) const UNKNOWN_NAME: &str = "nowhere";
 
-/// Which addresses a run is about.
+/// The addresses and features of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
     /// anycast and multicast addresses, and dynamic nodes
@@ -37,7 +37,7 @@ pub(crate) struct FaultRates {
 /// One run.
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
-    /// which addresses it is about
+    /// its addresses and features
     pub(crate) profile: Profile,
     /// worker shards of the node
     pub(crate) shards: u16,
@@ -45,23 +45,23 @@ pub(crate) struct Scenario {
     pub(crate) clients: usize,
     /// address spaces
     pub(crate) spaces: usize,
-    /// in every space
+    /// addresses of every space
     pub(crate) addresses: Vec<Declared>,
-    /// active phases; a restart comes between two of them
+    /// active phases, separated by restarts
     pub(crate) phases: u32,
     /// steps of an active phase
     pub(crate) steps: u32,
     /// how often faults are injected
     pub(crate) rates: FaultRates,
-    /// clients detach, abort, pause and close, too
+    /// whether clients also detach, abort, pause and close
     pub(crate) inject_faults: bool,
     /// the node's connection settings
     pub(crate) server: Arc<Config>,
     /// window of the anonymous terminus and of dynamic nodes
     pub(crate) link_capacity: u32,
-    /// bytes between two sockets, each way
+    /// bytes between two sockets, in each direction
     pub(crate) wire_capacity: usize,
-    /// microseconds, at most
+    /// the longest delay, in microseconds
     pub(crate) latency_us: u64,
     /// the journal
     pub(crate) journal: log::Config,
@@ -151,7 +151,7 @@ impl Scenario {
             max_frame_size: *random.pick(&[512, 2000, 131_072]),
             session_window: *random.pick(&[3, 50, 4096]),
             idle_time_out_ms: Some(5000),
-            // The node may not send beyond its credit.
+            // The node must not send beyond its credit.
             uncredited_max: 0,
             ..Config::default()
         })

@@ -1,5 +1,5 @@
-//! One direction of a connection: bytes in order, late, and no more of them on the way than the
-//! sockets hold.
+//! One direction of a connection: ordered bytes, with a delay and bounded by the buffers of the
+//! sockets.
 
 use std::collections::VecDeque;
 
@@ -15,13 +15,13 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    /// A wire that takes `latency_us` and holds `capacity` bytes.
+    /// A wire with this delay and capacity in bytes.
     #[must_use]
     pub(crate) const fn new(capacity: usize, latency_us: u64) -> Self {
         Self { capacity, latency_us, held: 0, chunks: VecDeque::new() }
     }
 
-    /// Takes as many bytes off the front of `bytes` as there is room for.
+    /// Moves as many bytes from the front of `bytes` as there is room for.
     pub(crate) fn write(&mut self, now: Time, bytes: &mut Vec<u8>) {
         let count = bytes.len().min(self.capacity - self.held);
         if count > 0 {
@@ -49,7 +49,7 @@ impl Wire {
         left < limit
     }
 
-    /// Nothing is on the way.
+    /// Whether no byte is in flight.
     #[must_use]
     pub(crate) fn is_empty(&self) -> bool {
         self.chunks.is_empty()
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_arrive_late_in_order_and_bounded() {
+    fn wire_delays_bytes_in_order_within_its_capacity() {
         let mut wire = Wire::new(4, 10);
         let mut bytes = b"abcdef".to_vec();
         wire.write(Time::from_micros(0), &mut bytes);

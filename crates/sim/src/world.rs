@@ -1,6 +1,6 @@
-//! The world of one seed: a node, clients, a clock. Each step one of them, picked at random, takes
-//! its turn; faults are injected in between. Then nothing new begins, until nothing is left to be
-//! done and all of it can be judged. A run of the stored profile has several such phases, with a
+//! The simulated world of one seed: a node, clients, a clock. In each step a random one of them
+//! runs a turn; faults are injected in between. Then no new work starts until all work is complete,
+//! and the final state is checked. A run of the stored profile has several such phases, with a
 //! restart after each.
 
 use enmasse_amqp::time::Time;
@@ -15,16 +15,17 @@ use crate::node::Node;
 use crate::random::Random;
 use crate::scenario::{Profile, Scenario};
 
-/// Steps that a run may take to become quiet, and as many more for each message sent: a slow
-/// consumer of a stream with tens of thousands takes its time.
+/// The most steps until a run is quiet, plus a number for each message sent, because a slow
+/// consumer of a stream may have tens of thousands to read.
 const QUIESCE_STEPS: u64 = 3_000_000;
 const QUIESCE_STEPS_PER_MESSAGE: u64 = 1_000;
-/// Steps in which no client receives anything after which a run may be over: some half a second,
-/// and hundreds of turns for each.
+/// Steps without input to any client after which a run may be quiet: about half a second, and
+/// hundreds of turns for each.
 const QUIET_STEPS: u32 = 6_000;
-/// Then it is checked every few steps, as a heartbeat may be in flight.
-const LOOK_STEPS: u32 = 100;
-/// Steps after which the power fails if the journal has written too little to fail before.
+/// Interval of checks after that: a single one may fail because a heartbeat is in flight.
+const CHECK_INTERVAL_STEPS: u32 = 100;
+/// Steps after which the power fails if the journal has written too little to reach the failing
+/// disk call.
 const POWER_STEPS: u32 = 2_000;
 
 /// The result of a run.
@@ -34,7 +35,7 @@ pub struct Report {
     pub stats: RunStats,
     /// the faults that were injected
     pub faults: FaultCounts,
-    /// the same for every run of the seed
+    /// digest of the log, equal for every run of the seed
     pub digest: u64,
 }
 
@@ -46,10 +47,10 @@ struct World {
     clients: Vec<Client>,
     ledger: Ledger,
     version: u64,
-    /// per space and address: which generation of it exists, or is to exist next; whether it exists
+    /// per space and address: its present or next generation, and whether it exists
     generations: Vec<Vec<(u32, bool)>>,
-    /// steps until the power fails, if the disk has not failed before, and the calls to the disk
-    /// until it does
+    /// steps until the power fails, unless the disk fails before, and disk calls until the disk
+    /// fails
     power: Option<(u32, u64)>,
 }
 
@@ -117,22 +118,22 @@ impl World {
             if let Some(violation) = self.node.turn(actor, self.now, &mut self.random) {
                 self.ledger.violation(violation);
             }
-            self.note_disconnected();
+            self.disconnect_clients();
         } else if let Some(client) = self.clients.get_mut(actor - shards) {
             client.step(self.now, &self.scenario, &mut self.node, &mut self.ledger, active);
         } else {
             self.node.journal.turn(self.now, &mut self.random, &mut self.ledger.faults);
         }
-        if self.ledger.is_changing() && self.node.knows_plan() {
+        if self.ledger.is_changing() && self.node.has_applied_plan() {
             let (generations, addresses) = (&self.generations, &self.scenario.addresses);
             let at = |name: &str| addresses.iter().position(|declared| declared.name == name);
-            self.ledger.know_plan(|space, name| at(name).is_some_and(|at| generations[space][at].1));
+            self.ledger.plan_applied(|space, name| at(name).is_some_and(|at| generations[space][at].1));
         }
         self.ledger.first_violation().map_or(Ok(()), Err)
     }
 
-    /// The node has closed connections whose clients do not know it yet.
-    fn note_disconnected(&mut self) {
+    /// Disconnects clients whose connection the node has closed.
+    fn disconnect_clients(&mut self) {
         for (number, client) in self.clients.iter().enumerate() {
             if let Some(socket) = client.socket().map(|socket| &self.node.sockets[socket])
                 && socket.is_over()
@@ -177,7 +178,7 @@ impl World {
         Ok(())
     }
 
-    /// The power fails once the disk has failed, before any client can learn of it.
+    /// Cuts the power once the disk has failed, before a client can observe the failure.
     fn fail_power(&mut self) -> Result<(), String> {
         let Some((left, calls)) = self.power else { return Ok(()) };
         self.power = Some((left.saturating_sub(1), calls));
@@ -187,7 +188,7 @@ impl World {
         Ok(())
     }
 
-    /// The node ends without a word and starts again; all connections are lost.
+    /// Restarts the node without a shutdown; all connections are lost.
     fn restart(&mut self, fault: Fault) -> Result<(), String> {
         self.ledger.log(&format!("the node restarts: {fault:?}"));
         self.ledger.fault(fault);
@@ -221,7 +222,7 @@ impl World {
         Ok(())
     }
 
-    /// No more faults, no new messages; every client wants its remaining messages.
+    /// Runs without faults and new messages until the clients have consumed the remaining messages.
     fn quiesce(&mut self) -> Result<(), String> {
         self.ledger.log("nothing new begins");
         if self.power.is_some() {
@@ -238,16 +239,16 @@ impl World {
             self.step(false)?;
             quiet = if self.ledger.events() == events { quiet + 1 } else { 0 };
             events = self.ledger.events();
-            if quiet >= QUIET_STEPS && quiet.is_multiple_of(LOOK_STEPS) && self.is_quiet() {
+            if quiet >= QUIET_STEPS && quiet.is_multiple_of(CHECK_INTERVAL_STEPS) && self.is_quiet() {
                 return Ok(());
             }
         }
-        let violation = self.describe_rest();
+        let violation = self.describe_remaining();
         self.ledger.violation(violation);
         self.ledger.first_violation().map_or(Ok(()), Err)
     }
 
-    fn describe_rest(&mut self) -> String {
+    fn describe_remaining(&mut self) -> String {
         let busy = self.clients.iter_mut().filter_map(|client| (!client.is_quiet()).then(|| client.describe()));
         let busy: Vec<String> = busy.collect();
         let waiting: Vec<_> = self.node.stats().filter(|(_, stats)| stats.waiting > 0).collect();
@@ -262,11 +263,11 @@ impl World {
         self.node.is_idle() && self.clients.iter_mut().all(Client::is_quiet) && self.ledger.unresolved().is_empty()
     }
 
-    /// The invariants of the final state.
+    /// Checks the invariants of the final state.
     fn check_final_state(&mut self) -> Result<(), String> {
         let waiting: u64 = self.node.stats().map(|(_, stats)| stats.waiting).sum();
         if waiting > 0 {
-            let rest = self.describe_rest();
+            let rest = self.describe_remaining();
             self.ledger.violation(format!("{rest}\n{waiting} messages still wait"));
         }
         if !self.scenario.inject_faults && self.scenario.profile == Profile::Direct {
@@ -277,12 +278,12 @@ impl World {
         self.ledger.first_violation().map_or(Ok(()), Err)
     }
 
-    /// Without faults nothing presettled is lost, but for copies of a multicast that are counted as
-    /// dropped.
+    /// Checks that without faults no presettled message is lost, except copies of a multicast that
+    /// are counted as dropped.
     fn check_presettled(&mut self) {
         let mut missed: u64 = self.node.stats().map(|(_, stats)| stats.dropped).sum();
         for kind in [AddressKind::Anycast, AddressKind::Multicast] {
-            for number in self.ledger.unseen(kind) {
+            for number in self.ledger.undelivered(kind) {
                 if kind == AddressKind::Multicast && missed > 0 {
                     missed -= 1;
                     continue;
@@ -293,7 +294,7 @@ impl World {
         }
     }
 
-    /// Every producer has its window back.
+    /// Checks that every producer has its full window again.
     fn check_windows(&mut self) {
         let sources: Vec<_> = self.clients.iter().flat_map(Client::sources).collect();
         let mut found = Vec::new();

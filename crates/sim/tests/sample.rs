@@ -1,5 +1,5 @@
-//! A sample of seeds. `SEED=42 cargo test -p enmasse-sim` runs that one alone and shows what led to
-//! a violation; `ENMASSE_SIM_RUNS=5000` makes the sample that long.
+//! A sample of seeds. `SEED=42 cargo test -p enmasse-sim` runs that seed alone and prints the
+//! history of a violation; `ENMASSE_SIM_RUNS=5000` sets the number of seeds.
 
 use enmasse_sim::{Fault, FaultCounts, Profile, RunStats, run};
 
@@ -12,7 +12,7 @@ fn asked_for(variable: &str) -> Option<u64> {
     Some(value.parse().unwrap_or_else(|_| panic!("{variable} is a number, not {value:?}")))
 }
 
-/// Runs the sample of a profile; what happened in it, or `None` if the environment requests one
+/// Runs the sample of a profile; returns its statistics, or `None` if the environment requests one
 /// seed.
 fn sample(profile: Profile) -> Option<(RunStats, FaultCounts)> {
     let only = asked_for("SEED");
@@ -34,7 +34,7 @@ fn sample(profile: Profile) -> Option<(RunStats, FaultCounts)> {
 #[test]
 fn direct_addresses_keep_the_contract_for_a_sample_of_seeds() {
     if let Some((stats, _)) = sample(Profile::Direct) {
-        assert!(stats.received > 10_000, "a sample in which little happens proves little: {stats:?}");
+        assert!(stats.received > 10_000, "too little traffic: {stats:?}");
     }
 }
 
@@ -42,7 +42,7 @@ fn direct_addresses_keep_the_contract_for_a_sample_of_seeds() {
 fn stored_addresses_keep_the_contract_for_a_sample_of_seeds() {
     if let Some((stats, faults)) = sample(Profile::Stored) {
         let happened = [stats.redelivered, stats.dead_letters, stats.commits, stats.read];
-        assert!(happened.iter().all(|count| *count > 100), "a sample in which little happens proves little: {stats:?}");
+        assert!(happened.iter().all(|count| *count > 100), "too little traffic: {stats:?}");
         for fault in [Fault::Drop, Fault::Close, Fault::End, Fault::Detach, Fault::Kill, Fault::Power, Fault::Compact] {
             assert!(faults.count(fault) > 0 && faults.pair(fault, Fault::Drop) > 0, "{fault:?}\n{faults}");
         }
@@ -53,7 +53,7 @@ fn stored_addresses_keep_the_contract_for_a_sample_of_seeds() {
 }
 
 #[test]
-fn a_seed_runs_the_same_way_twice() {
+fn seed_gives_the_same_run_twice() {
     for profile in [Profile::Direct, Profile::Stored] {
         let digests = || (0..3).map(|seed| run(profile, seed).map(|report| report.digest)).collect::<Vec<_>>();
         assert_eq!(digests(), digests());

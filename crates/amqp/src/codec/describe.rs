@@ -1,5 +1,5 @@
-//! The protocol trace: one line of text for each frame. Payloads and long values are shown by their
-//! length, what SASL exchanges are not shown at all.
+//! The protocol trace: one line of text for each frame. Payloads and long values appear as their
+//! lengths. SASL secrets never appear.
 
 use std::fmt::{self, Write};
 
@@ -9,7 +9,7 @@ use super::sasl::decode_sasl;
 use super::value::decode_value;
 use crate::types::{SaslFrame, Value};
 
-/// Bytes of text for one frame; what would come after is omitted.
+/// Bytes of text for one frame; the rest is omitted.
 const MAX_LINE: usize = 4096;
 /// Bytes of a binary value, or characters of a text, that are shown.
 const MAX_SHOWN: usize = 64;
@@ -49,7 +49,7 @@ fn next(bytes: &[u8]) -> (String, usize) {
 
 fn frame_line(frame: &Frame<'_>) -> String {
     let mut line = Line(String::new());
-    // A full line is all that can fail here.
+    // The only possible error is a full line.
     let _ = match frame.kind {
         FrameKind::Sasl => sasl(&mut line, frame.body),
         FrameKind::Amqp => amqp(&mut line, frame),

@@ -57,7 +57,7 @@ descriptors! {
     FOOTER = 0x78, "amqp:footer:map";
 }
 
-/// A descriptor as met: a known symbol has become its number.
+/// A decoded descriptor: a known symbol is replaced by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Descriptor<'a> {
     /// a number, known here or not
@@ -84,7 +84,7 @@ impl<'a> Descriptor<'a> {
         }
     }
 
-    /// That `place` cannot hold a type described like this.
+    /// The error for a type that `place` cannot hold.
     #[cold]
     pub(super) fn unknown(self, place: &str) -> DecodeError {
         DecodeError::new(condition::NOT_IMPLEMENTED, format!("{place}: the type {self} is unknown"))

@@ -4,7 +4,7 @@ use super::error::Fault;
 use super::reader::{Reader, ascii, code, utf8};
 use super::scan::Broken;
 
-/// A value that holds no other value, as it lies in the bytes (part 1, 1.6).
+/// A value without nested values, borrowed from its encoding (part 1, 1.6).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Scalar<'a> {
     /// null
@@ -37,7 +37,7 @@ pub enum Scalar<'a> {
 
 /// The elements of a list, or the keys and values of a map in turn, from the front.
 ///
-/// Each call reads one element; after an error the rest is without meaning.
+/// Each call reads one element. After an error the remaining elements are undefined.
 #[derive(Clone, Debug)]
 pub struct Elements<'a> {
     left: usize,
@@ -48,7 +48,7 @@ impl<'a> Elements<'a> {
     /// The elements of an encoded list.
     ///
     /// # Errors
-    /// [`Broken`]: it is no list, or ends beyond the bytes.
+    /// [`Broken`]: the value is not a list, or ends beyond the bytes.
     #[inline]
     pub fn of_list(value: &'a [u8]) -> Result<Self, Broken> {
         let (left, rest) = Reader::new(value).list()?;
@@ -58,21 +58,21 @@ impl<'a> Elements<'a> {
     /// The keys and values of an encoded map.
     ///
     /// # Errors
-    /// [`Broken`]: it is no map, ends beyond the bytes, or has a key without a value.
+    /// [`Broken`]: the value is not a map, ends beyond the bytes, or has a key without a value.
     #[inline]
     pub fn of_map(value: &'a [u8]) -> Result<Self, Broken> {
         let (left, rest) = Reader::new(value).map()?;
         Ok(Self { left, rest })
     }
 
-    /// How many elements are still to come; keys and values of a map are counted each.
+    /// The number of remaining elements; a key and its value count as two.
     #[inline]
     #[must_use]
     pub fn left(&self) -> usize {
         self.left
     }
 
-    /// Steps over one element.
+    /// Skips one element.
     ///
     /// # Errors
     /// [`Broken`]: there is none, or it is malformed.
@@ -83,7 +83,7 @@ impl<'a> Elements<'a> {
         Ok(())
     }
 
-    /// Steps over one element and gives its encoding, for `decode_value`.
+    /// Skips one element and returns its encoding, for `decode_value`.
     /// # Errors
     /// [`Broken`]: there is none, or it is malformed.
     #[inline]
@@ -92,7 +92,7 @@ impl<'a> Elements<'a> {
         Ok(self.rest.skip()?)
     }
 
-    /// Reads a string or symbol as bytes, which are not checked to be text: enough to compare a
+    /// Reads a string or symbol as bytes without checking that they are text: enough to compare a
     /// key.
     ///
     /// # Errors

@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use super::descriptor;
-use super::error::{Blame, DecodeError, Fault};
+use super::error::{DecodeError, Fault, FieldError};
 use super::list::{ListReader, fields};
 use super::message::{put_annotations, put_header, read_header};
 use super::reader::{Reader, code};
@@ -13,15 +13,15 @@ use super::scan::{Broken, sections};
 use super::writer::{put_compound, put_descriptor, put_null};
 use crate::types::{Fields, Header, condition};
 
-/// Place of absolute-expiry-time among the properties (3.2.4).
+/// Index of absolute-expiry-time in the properties (3.2.4).
 const ABSOLUTE_EXPIRY_TIME: usize = 8;
-/// Annotation: when the message is to be delivered, milliseconds since 1970.
+/// Annotation: delivery time of the message, milliseconds since 1970.
 const DELIVERY_TIME: &str = "x-opt-delivery-time";
-/// Annotation: how long after its arrival the message is to be delivered, in milliseconds.
+/// Annotation: delay from arrival to delivery, in milliseconds.
 const DELIVERY_DELAY: &str = "x-opt-delivery-delay";
-/// Annotation: the number that its producer gave the message.
+/// Annotation: the sequence number that the producer assigned.
 const PRODUCER_SEQUENCE: &str = "x-opt-producer-sequence";
-/// Annotation: the partition of a stream that the message is for.
+/// Annotation: the target partition of a stream.
 const PARTITION: &str = "x-opt-partition";
 
 /// The parts of a message that a store needs.
@@ -34,19 +34,19 @@ pub struct Envelope<'a> {
     pub message_id: Option<&'a [u8]>,
     /// the address it was sent to
     pub to: Option<&'a str>,
-    /// when it is worth nothing any more, milliseconds since 1970
+    /// expiry time, milliseconds since 1970
     pub absolute_expiry_ms: Option<i64>,
     /// the group it belongs to
     pub group_id: Option<&'a str>,
     /// its number in the group
     pub group_sequence: Option<u32>,
-    /// not to be delivered before, milliseconds since 1970
+    /// earliest delivery time, milliseconds since 1970
     pub delivery_time_ms: Option<i64>,
-    /// not to be delivered before this many milliseconds have passed
+    /// minimum delay before delivery, in milliseconds
     pub delivery_delay_ms: Option<u64>,
-    /// the number that its producer gave it
+    /// the sequence number that its producer assigned
     pub producer_sequence: Option<u64>,
-    /// the partition it is for
+    /// the target partition
     pub partition: Option<u32>,
 }
 
@@ -63,7 +63,8 @@ pub fn envelope(message: &[u8]) -> Result<Envelope<'_>, DecodeError> {
             descriptor::HEADER => envelope.header = read_header(&mut value)?,
             descriptor::MESSAGE_ANNOTATIONS => read_annotations(&mut value, &mut envelope)?,
             descriptor::PROPERTIES => read_properties(&mut value, &mut envelope)?,
-            // Nothing of interest comes after the properties, but a body must be there to be whole.
+            // Later sections hold nothing for a store; the loop still checks that they are
+            // complete.
             _ => {}
         }
     }
@@ -112,7 +113,7 @@ fn read_annotations(reader: &mut Reader<'_>, envelope: &mut Envelope<'_>) -> Res
     Ok(())
 }
 
-/// A number of milliseconds in whichever integer type a client's language prefers.
+/// Milliseconds in any integer type: clients use the one of their language.
 fn number(reader: &mut Reader<'_>) -> Result<i64, Fault> {
     match reader.peek()? {
         code::TIMESTAMP => reader.timestamp(),
@@ -125,7 +126,7 @@ fn number(reader: &mut Reader<'_>) -> Result<i64, Fault> {
     }
 }
 
-/// The bytes of a fixed value behind its code.
+/// The bytes of a fixed-width value after its constructor.
 fn tail<const N: usize>(coded: &[u8]) -> [u8; N] {
     let mut bytes = [0; N];
     bytes.copy_from_slice(&coded[1..]);
@@ -154,7 +155,7 @@ pub struct Changes<'a> {
     pub delivery_count: u32,
     /// its remaining time to live in milliseconds, where the message has a ttl
     pub ttl_ms: Option<u32>,
-    /// annotations to add, or to put in the place of those of the same name; `None` for nothing
+    /// annotations to add or to replace by name; `None`: no change
     pub annotations: Option<&'a Fields>,
     /// names of annotations to omit
     pub without: &'a [&'a str],

@@ -1,4 +1,4 @@
-//! The error in the bytes, and the field that has it.
+//! Decode errors, with the field at fault.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use super::reader::type_name;
 use super::{MAX_ARRAY_DESCRIPTOR, MAX_DEPTH, MAX_ZERO_WIDTH_ELEMENTS};
 use crate::types::{Error, Symbol, condition};
 
-/// Bytes that could not be decoded, in the words of the error for the peer.
+/// A decode error as the peer receives it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{condition}: {description}")]
 pub struct DecodeError {
@@ -31,8 +31,8 @@ impl From<DecodeError> for Error {
     }
 }
 
-/// The error in one encoded value. Small and `Copy`: words are made only when it is blamed on a
-/// field.
+/// The error in one encoded value. Small and `Copy`: the text is formatted only when the error is
+/// attributed to a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     /// the value ends after the bytes do
@@ -105,13 +105,13 @@ impl fmt::Display for Fault {
     }
 }
 
-/// An error that can be blamed on a field of a composite type.
-pub(super) trait Blame {
+/// An error that can be attributed to a field of a composite type.
+pub(super) trait FieldError {
     /// The error as `owner.field: ..`.
     fn on(self, owner: &str, field: &str) -> DecodeError;
 }
 
-impl Blame for Fault {
+impl FieldError for Fault {
     #[cold]
     fn on(self, owner: &str, field: &str) -> DecodeError {
         let dot = if field.is_empty() { "" } else { "." };
@@ -119,7 +119,7 @@ impl Blame for Fault {
     }
 }
 
-impl Blame for DecodeError {
+impl FieldError for DecodeError {
     #[cold]
     fn on(self, owner: &str, field: &str) -> DecodeError {
         DecodeError::new(self.condition, format!("{owner}.{field}: {}", self.description))

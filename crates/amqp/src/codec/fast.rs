@@ -3,7 +3,7 @@
 //! checked.
 
 use super::descriptor;
-use super::error::{Blame, DecodeError};
+use super::error::{DecodeError, FieldError};
 use super::list::ListReader;
 use super::performative::{self, no_payload, read_delivery_tag, read_rcv_settle_mode, read_role};
 use super::reader::{Reader, code};
@@ -32,7 +32,7 @@ pub struct TransferView<'a> {
     pub state: Option<&'a [u8]>,
     /// resumes a delivery of an earlier attachment
     pub resume: bool,
-    /// the delivery is given up
+    /// the delivery is aborted
     pub aborted: bool,
     /// a hint
     pub batchable: bool,
@@ -84,7 +84,7 @@ fn open<'a>(body: &'a [u8], descriptor: u64, owner: &'static str) -> Result<Read
 /// Reads the body of a frame as a transfer.
 ///
 /// # Errors
-/// As `decode_performative`, except that the state is left for `decode_state` to judge.
+/// As `decode_performative`, except that the state is not decoded: see `decode_state`.
 #[inline]
 pub fn transfer(body: &[u8]) -> Result<TransferView<'_>, DecodeError> {
     read_transfer(&mut open(body, descriptor::TRANSFER, "transfer")?)
@@ -96,7 +96,7 @@ pub(crate) fn transfer_fields(body: &[u8]) -> Option<&[u8]> {
     body.strip_prefix(&[code::DESCRIBED, code::SMALL_ULONG, descriptor::TRANSFER as u8])
 }
 
-/// As [`transfer`], from its fields on.
+/// As [`transfer`], for a body without its descriptor.
 pub(crate) fn transfer_of(fields: &[u8]) -> Result<TransferView<'_>, DecodeError> {
     read_transfer(&mut Reader::new(fields))
 }
@@ -241,7 +241,7 @@ pub struct TransferHead<'a> {
     pub settled: bool,
     /// more frames of the delivery follow
     pub more: bool,
-    /// it resumes one that the receiver knows
+    /// the delivery resumes one that the receiver knows
     pub resume: bool,
     /// the delivery is given up
     pub aborted: bool,
@@ -418,7 +418,7 @@ impl HeadWriter {
         let tag = &tag[..tag.len().min(MAX_DELIVERY_TAG)];
         self.bytes(&[code::BINARY_8, tag.len() as u8]);
         match *tag {
-            // Those of our own: their length is known here, which spares a call.
+            // Our own tags: a constant length avoids the call of a copy function.
             [a, b, c, d] => self.bytes(&[a, b, c, d]),
             _ => self.bytes(tag),
         }

@@ -28,8 +28,8 @@ pub struct Frame<'a> {
     pub body: &'a [u8],
 }
 
-/// Takes the frame at the front of `input`: the frame and the bytes it takes, or `None` when bytes
-/// of it are still missing. `max_frame_size` is in bytes, header included.
+/// Splits off the frame at the front of `input`. Returns it with its size in bytes, or `None` while
+/// it is incomplete. `max_frame_size` is in bytes, header included.
 ///
 /// # Errors
 /// `amqp:connection:framing-error`, as soon as the bytes that are there show it: a size below
@@ -113,8 +113,8 @@ pub const fn protocol_header(protocol: Protocol) -> [u8; 8] {
 /// Reads the protocol header at the front of `input` (8 bytes), or `None` while it is incomplete.
 ///
 /// # Errors
-/// `amqp:connection:framing-error` as soon as the bytes can be no header of a protocol of version
-/// 1.0.0; the answer of 2.2 is to send the own header and close.
+/// `amqp:connection:framing-error` as soon as the bytes cannot be the header of a protocol of
+/// version 1.0.0. 2.2 requires us to answer with our own header and close.
 pub fn decode_protocol_header(input: &[u8]) -> Result<Option<Protocol>, DecodeError> {
     let protocols = [Protocol::Amqp, Protocol::Tls, Protocol::Sasl];
     let seen = &input[..input.len().min(HEADER_SIZE)];
@@ -150,7 +150,7 @@ mod tests {
     const FRAME: [u8; 12] = [0, 0, 0, 12, 2, 0, 0, 7, 1, 2, 3, 4];
 
     #[test]
-    fn a_frame_is_split_off_once_it_is_whole() {
+    fn frame_is_returned_only_when_complete() {
         let mut input = FRAME.to_vec();
         input.extend_from_slice(&[0, 0, 0, 8, 2, 1, 0, 0]);
         let (frame, consumed) = split(&input, 512).unwrap().unwrap();
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_header_is_refused_at_the_first_byte_that_shows_it() {
+    fn bad_frame_header_is_refused_at_the_first_invalid_byte() {
         let cases: [(&[u8], &str); 6] = [
             (&[0, 0, 0, 7], "size 7 is below 8"),
             (&[0, 0, 2, 1], "size 513 is above the max-frame-size 512"),
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn protocol_headers_are_known_by_their_prefix() {
+    fn protocol_header_is_decoded_once_complete_and_refused_when_invalid() {
         for protocol in [Protocol::Amqp, Protocol::Tls, Protocol::Sasl] {
             let header = protocol_header(protocol);
             for end in 0..8 {

@@ -1,8 +1,8 @@
 //! Composite types (part 1, 1.4): described lists whose trailing fields may be omitted and whose
-//! nulls mean the default. A field that cannot be read is named in the error.
+//! nulls mean the default. Errors name the field that cannot be read.
 
 use super::MAX_DEPTH;
-use super::error::{Blame, DecodeError, Fault};
+use super::error::{DecodeError, Fault, FieldError};
 use super::reader::{Reader, code};
 use super::value::value;
 use crate::types::{Fields, Symbol};
@@ -26,7 +26,7 @@ impl<'a> ListReader<'a> {
 
     /// The next field; `None` if it is null or was omitted.
     #[inline(always)]
-    pub(super) fn optional<T, E: Blame>(
+    pub(super) fn optional<T, E: FieldError>(
         &mut self,
         field: &'static str,
         read: impl FnOnce(&mut Reader<'a>) -> Result<T, E>,
@@ -46,7 +46,7 @@ impl<'a> ListReader<'a> {
 
     /// The next field, which is mandatory.
     #[inline(always)]
-    pub(super) fn required<T, E: Blame>(
+    pub(super) fn required<T, E: FieldError>(
         &mut self,
         field: &'static str,
         read: impl FnOnce(&mut Reader<'a>) -> Result<T, E>,
@@ -102,7 +102,7 @@ impl<'a> ListReader<'a> {
     }
 }
 
-/// A map with symbols as keys. Strings are let pass as keys, since clients exist that send them.
+/// A map with symbols as keys. Strings are accepted as keys, because some clients send them.
 pub(super) fn fields(reader: &mut Reader<'_>) -> Result<Fields, Fault> {
     let (count, mut entries) = reader.map()?;
     let mut fields = Fields::new();

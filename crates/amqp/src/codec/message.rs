@@ -3,7 +3,7 @@
 
 use super::MAX_DEPTH;
 use super::descriptor::{self, Descriptor};
-use super::error::{Blame, DecodeError, Fault};
+use super::error::{DecodeError, Fault, FieldError};
 use super::list::{ListReader, fields};
 use super::reader::{Reader, code};
 use super::value::{list, put_list, put_value, value};
@@ -32,8 +32,8 @@ pub fn decode_message(bytes: &[u8]) -> Result<Message, DecodeError> {
     Ok(message)
 }
 
-/// Sections come in the order of their numbers. The three kinds of body are one place in that
-/// order, where data and sequence sections may repeat.
+/// Sections come in the order of their numbers. The three kinds of body share one position, where
+/// data and sequence sections may repeat.
 fn check_order(last: Option<Descriptor<'_>>, next: Descriptor<'_>) -> Result<(), DecodeError> {
     let (Some(last), Some(number)) = (last, next.number()) else { return Ok(()) };
     let place = |number| if number == descriptor::FOOTER { 2 } else { u64::from(number >= descriptor::DATA) };

@@ -1,15 +1,14 @@
 //! Bytes to types and back (part 1 of the standard for the encodings, parts 2 to 5 for their
 //! contents).
 //!
-//! Decoding borrows where it can and checks every bound. Whatever the input claims, memory stays in
-//! proportion to the bytes that are really there: nothing is reserved from a claimed count,
-//! compounds nest at most [`MAX_DEPTH`] deep and arrays of elements without bytes are short.
-//! Encoding cannot fail and picks the smallest encoding.
+//! Decoding borrows where it can and checks every bound. Memory is proportional to the bytes
+//! received: a claimed count reserves nothing, compounds nest at most [`MAX_DEPTH`] deep and arrays
+//! of zero-width elements are short. Encoding cannot fail and picks the smallest encoding.
 //!
-//! `reader` and `writer` know the encodings; `list` adds what composite types share (trailing
-//! fields omitted, null for the default, who is to blame); one file a family of types uses both;
-//! `fast` is the hot path and shares its reading with the rest, so that there is one understanding
-//! of a transfer.
+//! `reader` and `writer` know the encodings; `list` adds the rules of composite types (omitted
+//! trailing fields, null for the default, the field at fault). Each family of types has a file that
+//! uses both. `fast` is the hot path; the other files decode transfers through it, so that only one
+//! decoder exists.
 
 mod describe;
 mod descriptor;

@@ -2,7 +2,7 @@
 
 use super::MAX_DELIVERY_TAG;
 use super::descriptor::{self, Descriptor};
-use super::error::{Blame, DecodeError, Fault};
+use super::error::{DecodeError, Fault, FieldError};
 use super::fast;
 use super::frame::{self, FrameKind};
 use super::list::ListReader;
@@ -65,8 +65,8 @@ pub(super) fn no_payload(reader: &Reader<'_>, owner: impl std::fmt::Display) -> 
     Err(DecodeError::new(condition::DECODE_ERROR, format!("{owner}: {excess} bytes follow it in the frame")))
 }
 
-/// Appends a whole frame with any performative. The payload of a transfer is not part of it: a
-/// frame with one is begun with [`fast::encode_transfer`].
+/// Appends a whole frame with any performative. It has no payload: a transfer with a payload starts
+/// with [`fast::encode_transfer`].
 pub fn encode_performative(out: &mut Vec<u8>, channel: u16, performative: &Performative) {
     match performative {
         Performative::Open(open) => encode_open(out, channel, open),

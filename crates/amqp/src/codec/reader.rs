@@ -94,7 +94,7 @@ impl<'a> Reader<'a> {
         self.rest.is_empty()
     }
 
-    /// The next byte, which stays.
+    /// The next byte, without consuming it.
     #[inline]
     pub(super) fn peek(&self) -> Result<u8, Fault> {
         self.rest.first().copied().ok_or(Fault::Truncated)
@@ -128,7 +128,7 @@ impl<'a> Reader<'a> {
         self.bytes().map(u32::from_be_bytes)
     }
 
-    /// The next value is null, which is then read.
+    /// Whether the next value is null; if so, consumes it.
     #[inline]
     pub(super) fn null(&mut self) -> bool {
         match self.rest {
@@ -340,8 +340,7 @@ impl<'a> Reader<'a> {
         Ok((count as usize, body))
     }
 
-    /// Steps over one value of any type and gives its bytes. Its contents are bounded but not
-    /// examined.
+    /// Skips one value of any type and returns its bytes. Checks its bounds but not its contents.
     #[inline]
     pub(super) fn skip(&mut self) -> Result<&'a [u8], Fault> {
         let start = self.rest;

@@ -1,7 +1,7 @@
 //! The SASL frames (part 5, 5.3.3).
 
 use super::descriptor;
-use super::error::{Blame, DecodeError, Fault};
+use super::error::{DecodeError, Fault, FieldError};
 use super::frame::{self, FrameKind};
 use super::list::{self, ListReader};
 use super::reader::Reader;

@@ -1,4 +1,5 @@
-//! Finds things in an encoded message without decoding it: no allocation, every bound checked.
+//! Finds sections and fields of an encoded message without decoding it: no allocation, every bound
+//! checked.
 
 use std::ops::Range;
 
@@ -12,7 +13,7 @@ use super::reader::Reader;
 pub struct Section<'a> {
     /// number of its descriptor: 0x70 (header) to 0x78 (footer) in the standard
     pub code: u64,
-    /// its place in the message, descriptor included
+    /// its range in the message, descriptor included
     pub range: Range<usize>,
     /// its value, encoded
     pub value: &'a [u8],
@@ -21,7 +22,7 @@ pub struct Section<'a> {
 /// Why the sections end before the message does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Broken {
-    /// the section continues beyond the bytes: the rest may be in frames that are still to come
+    /// the section continues beyond the bytes: the rest may be in later frames
     Cut,
     /// the bytes are no section
     Malformed,
@@ -77,7 +78,7 @@ impl<'a> Iterator for Sections<'a> {
 }
 
 /// The sections before the body (3.2), each as its encoded value. A message has at most one of
-/// each; of more than one the first is here.
+/// each; of duplicates, the first counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Head<'a> {
     /// 3.2.1, a list
@@ -95,7 +96,7 @@ pub struct Head<'a> {
 /// Finds the sections before the body, which may be cut or missing.
 ///
 /// # Errors
-/// [`Broken`]: the bytes end before the body, or are no message.
+/// [`Broken`]: the bytes end before the body, or are not a message.
 #[inline]
 pub fn head(message: &[u8]) -> Result<Head<'_>, Broken> {
     let mut reader = Reader::new(message);

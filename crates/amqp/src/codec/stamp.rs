@@ -1,6 +1,5 @@
-//! The message annotations that a stream gives each message (`docs/contracts.md` 9): offset,
-//! partition, and when it came. They have fixed widths, so that the offset can be filled in once it
-//! is known.
+//! The message annotations that a stream adds to each message (`docs/contracts.md` 9): offset,
+//! partition and arrival time. Their widths are fixed, so that the offset can be filled in later.
 
 use super::descriptor;
 use super::reader::{Reader, code};
@@ -11,14 +10,14 @@ use super::writer::{put_descriptor, put_length};
 const OFFSET: &str = "x-stream-offset";
 /// Annotation: the partition it is in.
 const PARTITION: &str = "x-opt-partition";
-/// Annotation: when it came, milliseconds since 1970.
+/// Annotation: arrival time, milliseconds since 1970.
 const ENQUEUED_TIME: &str = "x-opt-enqueued-time";
 
 /// Bytes of the three annotations.
 const STAMP_BYTES: usize = 3 * 2 + OFFSET.len() + PARTITION.len() + ENQUEUED_TIME.len() + 9 + 5 + 9;
-/// Where among them the offset is.
+/// Position of the offset within the annotations.
 const OFFSET_AT: usize = 2 + OFFSET.len() + 1;
-/// Bytes by which a message grows at most.
+/// The most bytes that the annotations add to a message.
 pub const STAMP_BYTES_MAX: usize = 3 + 9 + STAMP_BYTES;
 
 /// The annotations of a stream.
@@ -28,15 +27,14 @@ pub struct Stamp {
     pub partition: u32,
     /// its offset there
     pub offset: u64,
-    /// when it came, milliseconds since 1970
+    /// arrival time, milliseconds since 1970
     pub enqueued_ms: i64,
 }
 
 impl Stamp {
-    /// Appends `message` with its annotations: first those of the stream, replacing the message's
-    /// own of the same names, then the others. All else keeps its bytes. Gives the place in `out`
-    /// of the offset, eight bytes, big-endian. `None`: the bytes are no message, and nothing was
-    /// appended.
+    /// Appends `message` with the annotations of the stream, then those of the message that have
+    /// other names. All other bytes stay the same. Returns the position of the offset in `out`
+    /// (eight bytes, big-endian). `None`: the bytes are not a message, and nothing was appended.
     pub fn put(&self, out: &mut Vec<u8>, message: &[u8]) -> Option<usize> {
         let start = out.len();
         let at = self.try_put(out, message);
@@ -66,16 +64,16 @@ impl Stamp {
         let at = match own {
             [] | [code::NULL] => {
                 out.extend_from_slice(&[code::MAP_8, STAMP_BYTES as u8 + 1, 6]);
-                self.put_own(out)
+                self.put_stamp(out)
             }
-            own => self.put_among(out, own)?,
+            own => self.put_merged(out, own)?,
         };
         out.extend_from_slice(&message[after..]);
         Some(at)
     }
 
-    /// The three annotations; gives the place of the offset.
-    fn put_own(&self, out: &mut Vec<u8>) -> usize {
+    /// Writes the three annotations; returns the position of the offset.
+    fn put_stamp(&self, out: &mut Vec<u8>) -> usize {
         let at = out.len() + OFFSET_AT;
         put_key(out, OFFSET);
         out.push(code::ULONG);
@@ -89,14 +87,14 @@ impl Stamp {
         at
     }
 
-    /// The same, and then those of a map that are not theirs.
-    fn put_among(&self, out: &mut Vec<u8>, map: &[u8]) -> Option<usize> {
+    /// Writes the three annotations, then the entries of `map` with other names.
+    fn put_merged(&self, out: &mut Vec<u8>, map: &[u8]) -> Option<usize> {
         let (count, mut entries) = Reader::new(map).map().ok()?;
         let size_at = out.len() + 1;
         out.push(code::MAP_32);
         put_length(out, true, 0);
         put_length(out, true, 0);
-        let at = self.put_own(out);
+        let at = self.put_stamp(out);
         let mut kept: u32 = 6;
         for _ in 0..count / 2 {
             let (mut key, before) = (entries, entries.rest());
@@ -114,7 +112,7 @@ impl Stamp {
         Some(at)
     }
 
-    /// The marker of a message that a stream has annotated.
+    /// The stamp of a message that a stream has annotated.
     #[must_use]
     pub fn of(message: &[u8]) -> Option<Self> {
         let mut entries = Elements::of_map(scan::head(message).ok()?.message_annotations?).ok()?;

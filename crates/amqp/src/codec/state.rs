@@ -1,7 +1,7 @@
 //! Errors (2.8.14), delivery states and outcomes (3.4), and the states of transactions (4.5).
 
 use super::descriptor::{self, Descriptor};
-use super::error::{Blame, DecodeError, Fault};
+use super::error::{DecodeError, Fault, FieldError};
 use super::list::ListReader;
 use super::reader::{Reader, code};
 use super::writer::{ListWriter, put_binary, put_descriptor, put_string, put_symbol, put_uint, put_ulong};

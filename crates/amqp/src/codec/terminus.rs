@@ -1,7 +1,7 @@
 //! Sources, targets (3.5.3, 3.5.4) and the coordinator (4.5.1).
 
 use super::descriptor;
-use super::error::{Blame, DecodeError, Fault};
+use super::error::{DecodeError, Fault, FieldError};
 use super::list::ListReader;
 use super::reader::Reader;
 use super::state::{put_outcome, read_outcome};

@@ -2,7 +2,7 @@
 //! section.
 
 use super::descriptor;
-use super::error::{Blame, DecodeError, Fault};
+use super::error::{DecodeError, Fault, FieldError};
 use super::list::ListReader;
 use super::reader::Reader;
 use super::writer::{ListWriter, put_binary};

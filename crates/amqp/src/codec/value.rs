@@ -1,7 +1,7 @@
 //! Values of any type (part 1, 1.6), for the places where the standard allows any: properties,
 //! annotations, filters, bodies.
 
-use super::error::{Blame, DecodeError, Fault};
+use super::error::{DecodeError, Fault, FieldError};
 use super::reader::{ArrayHead, Reader, ascii, code, utf8};
 use super::writer::{
     put_binary, put_bool, put_compound, put_fixed, put_length, put_null, put_string, put_symbol, put_timestamp,
@@ -13,8 +13,7 @@ use crate::types::{Symbol, Value};
 /// Decodes one value from the front of `input`: the value and the bytes that follow it.
 ///
 /// # Errors
-/// `amqp:decode-error` for what no encoder may write and for values beyond the bounds of this
-/// module.
+/// `amqp:decode-error` for illegal encodings and for values beyond the bounds of this module.
 pub fn decode_value(input: &[u8]) -> Result<(Value, &[u8]), DecodeError> {
     let mut reader = Reader::new(input);
     match value(&mut reader, MAX_DEPTH) {
@@ -190,8 +189,8 @@ fn put_array(out: &mut Vec<u8>, array: &[Value]) {
     }
 }
 
-/// The constructor that all elements share, then the elements; gives their number. Without elements
-/// their type is not known: null then.
+/// Writes the constructor that all elements share, then the elements; returns their number. An
+/// empty array has the type null, because its element type is unknown.
 fn put_array_content(out: &mut Vec<u8>, array: &[Value]) -> usize {
     let Some(first) = array.first() else {
         out.push(code::NULL);
@@ -259,8 +258,8 @@ fn variable_length(value: &Value) -> usize {
     }
 }
 
-/// The constructor of a value as an element of an array: of full width, as all elements share it;
-/// `wide` is about the lengths of variable-width values.
+/// The constructor of a value as an element of an array: full width, because all elements share it.
+/// `wide` selects four-byte lengths for variable-width values.
 fn element_code(value: &Value, wide: bool) -> u8 {
     let variable = |code_8: u8| if wide { code_8 | 0x10 } else { code_8 };
     match value {
@@ -292,7 +291,7 @@ fn element_code(value: &Value, wide: bool) -> u8 {
     }
 }
 
-/// Appends a value as the constructor of [`element_code`] requires, without it.
+/// Appends a value without its constructor, in the form that [`element_code`] selects.
 fn put_element(out: &mut Vec<u8>, value: &Value, wide: bool) {
     match value {
         Value::Null => {}
@@ -323,7 +322,7 @@ fn put_bytes(out: &mut Vec<u8>, bytes: &[u8], wide: bool) {
     out.extend_from_slice(bytes);
 }
 
-/// A list, map or array inside an array: four-byte size and count, whatever they are.
+/// A list, map or array inside an array: four-byte size and count, even for small values.
 fn put_wide_compound(out: &mut Vec<u8>, value: &Value) {
     let start = out.len();
     out.extend_from_slice(&[0; 8]);

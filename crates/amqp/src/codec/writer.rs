@@ -93,7 +93,7 @@ pub(super) fn put_compound(out: &mut Vec<u8>, code_8: u8, elements: impl FnOnce(
     close_compound(out, start, count);
 }
 
-/// Room for the head of a small compound; gives the place of its constructor.
+/// Reserves the head of a small compound; returns the position of its constructor.
 fn open_compound(out: &mut Vec<u8>, code_8: u8) -> usize {
     let start = out.len();
     out.extend_from_slice(&[code_8, 0, 0]);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::codec::frame::MIN_MAX_FRAME_SIZE;
 use crate::types::{Fields, Open, Symbol};
 
-/// Limits and names that a connection machine works by.
+/// Limits and names of a connection machine.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Our container id (2.4.1), for an `open` that the machine has to write by itself.
@@ -17,8 +17,8 @@ pub struct Config {
     pub channel_max: u16,
     /// Highest handle we take; links a session less one (2.7.2).
     pub handle_max: u32,
-    /// Milliseconds after which a silent peer is to send an empty frame. The connection is closed
-    /// after twice that silence (2.4.5). `None`: silence is never an error.
+    /// Milliseconds after which a silent peer must send an empty frame. We close the connection
+    /// after twice that time without a frame (2.4.5). `None`: no time-out.
     pub idle_time_out_ms: Option<u32>,
     /// Milliseconds from the first byte to the end of the `open` exchange, and from our `close` to
     /// the peer's.
@@ -27,8 +27,8 @@ pub struct Config {
     pub session_window: u32,
     /// Deliveries of ours that may be unsettled in one session at a time.
     pub unsettled_max: u32,
-    /// Deliveries beyond its credit that a link may send after our detach: they may have been in
-    /// flight. A sender that continues beyond ends its session.
+    /// Deliveries beyond its credit that a link may send after our detach, because they may have
+    /// been in flight. One more ends its session.
     pub uncredited_max: u32,
     /// Number of our first transfer frame and of our first delivery in each session. Zero but in
     /// tests of the serial number arithmetic (RFC 1982) of the standard.
@@ -64,7 +64,7 @@ impl Config {
         self.max_frame_size.max(MIN_MAX_FRAME_SIZE)
     }
 
-    /// The `open` these settings make.
+    /// The `open` performative for these settings.
     #[must_use]
     pub fn open(&self) -> Open {
         Open {
@@ -79,12 +79,12 @@ impl Config {
     }
 }
 
-/// Whether a server lets a client in without the SASL layer (5.3).
+/// Whether a server accepts a client without the SASL layer (5.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SaslPolicy {
-    /// the client must speak SASL first; any other protocol header is answered with SASL's and the
-    /// end
+    /// the client must speak SASL first; any other protocol header is answered with SASL's header
+    /// and a closed connection
     Required,
-    /// SASL or the plain AMQP header, as the client likes
+    /// the client chooses between SASL and the plain AMQP header
     Optional,
 }

@@ -7,17 +7,17 @@ use crate::types::{
     SenderSettleMode, Source, Symbol, Target,
 };
 
-/// A link of one connection. Reused once the link is gone: valid from `Attach` (or `attach`) until
-/// the call of `poll_event` that follows its `Detach`, or until `refuse`.
+/// A link of one connection. The number is reused after the end of the link: valid from `Attach`
+/// (or `attach`) until the call of `poll_event` that follows its `Detach`, or until `refuse`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkId(pub u32);
 
-/// A session of one connection. Reused once the session is gone: valid from `Begin` (or `begin`)
-/// until the call of `poll_event` that follows its `End`.
+/// A session of one connection. The number is reused after the end of the session: valid from
+/// `Begin` (or `begin`) until the call of `poll_event` that follows its `End`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u32);
 
-/// Something the driver has to know. Borrows from the input only.
+/// An event for the driver. Borrows from the input only.
 #[derive(Debug, PartialEq)]
 pub enum Event<'a> {
     /// client: what the server offers; answer with `sasl_init`
@@ -28,7 +28,7 @@ pub enum Event<'a> {
     SaslChallenge(Vec<u8>),
     /// server: answer with `sasl_challenge` or `sasl_outcome`; nothing is read until then
     SaslResponse(SaslResponse),
-    /// client: the verdict; unless it is `Ok`, `Closed` follows
+    /// client: the outcome; unless it is `Ok`, `Closed` follows
     SaslOutcome(SaslOutcome),
     /// The peer's `open`. A server answers with `open` or `close`; nothing is read until then.
     Open(Box<Open>),
@@ -38,7 +38,7 @@ pub enum Event<'a> {
     Attach {
         /// the new link
         link: LinkId,
-        /// where it lives
+        /// its session
         session: SessionId,
         /// as the peer sent it; its `role` is the peer's
         attach: Box<Attach>,
@@ -53,13 +53,13 @@ pub enum Event<'a> {
     },
     /// Bytes of a delivery.
     Transfer(Incoming<'a>),
-    /// A sending link may send this much; also when its session may send again after a full stop.
+    /// The credit of a sending link, also when the window of its session opens again.
     Credit {
         /// a sending link
         link: LinkId,
         /// deliveries, from now
         credit: u32,
-        /// the receiver wants what there is now, and then `drained` (2.6.7)
+        /// the receiver requests all available messages, then a call of `drained` (2.6.7)
         drain: bool,
     },
     /// The sender of a receiving link reported its state.
@@ -121,7 +121,7 @@ pub enum Event<'a> {
     PostingRefused {
         /// the transaction
         txn_id: Vec<u8>,
-        /// why the peer's delivery was not taken
+        /// why the peer's delivery was not accepted
         error: Error,
     },
     /// A coordinator has begun a transaction (4.5.5): answer with `take_settled` of the same range.
@@ -141,14 +141,14 @@ pub enum Event<'a> {
     Detach {
         /// the link
         link: LinkId,
-        /// its terminus is gone too
+        /// its terminus is closed too
         closed: bool,
         /// why, by the peer or by this machine
         error: Option<Error>,
         /// the side that ended it
         by: ClosedBy,
-        /// the session that ended and took the link with it: every link in `session_links` has
-        /// ended already, with its own event
+        /// the session whose end also ended the link: every link in `session_links` has already
+        /// ended, with its own event
         ended: Option<SessionId>,
     },
     /// A session has ended (already answered); `Detach` came before for each of its links.
@@ -191,7 +191,7 @@ pub struct Incoming<'a> {
     pub first: bool,
     /// more pieces come
     pub more: bool,
-    /// the delivery is void: forget its pieces, settle nothing (2.6.14)
+    /// the delivery is aborted: discard its pieces, settle nothing (2.6.14)
     pub aborted: bool,
     /// the sender wants no outcome
     pub settled: bool,
@@ -210,16 +210,16 @@ pub struct Incoming<'a> {
 /// A piece of a delivery to send: any number of bytes, split into frames by the machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Outgoing<'a> {
-    /// Returned by `take_settled`; `None`: sent settled, or without interest in the outcome where
-    /// the link sends none settled. Counts on the first piece.
+    /// Returned by `take_settled`; `None`: sent settled, or the outcome is ignored where the link
+    /// sends nothing settled. Read from the first piece only.
     pub token: Option<u64>,
-    /// 0 for AMQP messages; counts on the first piece
+    /// 0 for AMQP messages; read from the first piece only
     pub message_format: u32,
     /// the first piece of its delivery
     pub first: bool,
     /// more pieces come
     pub more: bool,
-    /// the delivery is void; not with `first`
+    /// the delivery is aborted; not with `first`
     pub aborted: bool,
     /// bytes of the message
     pub payload: &'a [u8],
@@ -234,7 +234,7 @@ pub struct Tag<'a> {
     pub resume: bool,
 }
 
-/// Why `transfer` took nothing.
+/// Why `transfer` sent nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ThisError)]
 pub enum SendError {
     /// not attached, or not a sending link
@@ -263,7 +263,7 @@ pub enum SendError {
 /// Why `begin` or `attach` did nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ThisError)]
 pub enum UseError {
-    /// the AMQP layer has not begun, or is over
+    /// the AMQP layer has not begun, or has ended
     #[error("the connection or session is not open")]
     NotOpen,
     /// `channel-max` or `handle-max` of the peer is reached
@@ -274,9 +274,9 @@ pub enum UseError {
 /// Our half of a link that the peer attached; name, handle and role are filled in by the machine.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct AttachReply {
-    /// the source as it is (the peer's own, with what the driver chose)
+    /// the actual source (the peer's, with the choices of the driver)
     pub source: Option<Box<Source>>,
-    /// the target as it is
+    /// the actual target
     pub target: Option<Box<Target>>,
     /// in force from now
     pub snd_settle_mode: SenderSettleMode,

@@ -4,7 +4,7 @@
 use crate::codec::DecodeError;
 use crate::types::{Error, Symbol};
 
-/// A violation. Links and sessions by their place in the connection.
+/// A violation. Links and sessions are indices in the connection.
 #[derive(Debug)]
 pub(crate) enum Fault {
     /// the link is detached with the error
@@ -40,7 +40,8 @@ impl Fault {
     }
 }
 
-/// Bytes that cannot be decoded leave nothing to trust in the stream (2.8.15, 2.8.16).
+/// A decode error closes the connection, because the rest of the stream cannot be trusted (2.8.15,
+/// 2.8.16).
 impl From<DecodeError> for Box<Fault> {
     #[cold]
     fn from(error: DecodeError) -> Self {

@@ -1,6 +1,6 @@
-//! Frames no longer than the peer takes (2.7.1, `max-frame-size`). A transfer is split, and most
-//! others are short by nature. Values of unbounded length are errors and outcomes, which are cut,
-//! and attaches, whose session is ended.
+//! Frames within the peer's `max-frame-size` (2.7.1). A transfer is split, and most others are
+//! always short. Errors and outcomes of unbounded length are truncated. An attach that is too long
+//! ends its session.
 
 use super::Connection;
 use super::fault::Fault;
@@ -10,8 +10,8 @@ use crate::types::{
     Attach, DeliveryState, Detach, Error, Fields, Modified, Outcome, Role, TransactionalState, condition,
 };
 
-/// Bytes that a disposition, detach, end or close has around the condition and description of its
-/// error, at most.
+/// The most bytes that a disposition, detach, end or close has in addition to the condition and
+/// description of its error.
 const AROUND_ERROR: usize = 96;
 
 /// Writes a disposition.
@@ -107,9 +107,8 @@ impl Connection {
         self.write_error(error, |out, error| encode_close(out, 0, error));
     }
 
-    /// Writes an attach. It lists as many unsettled deliveries as there is room for (2.7.3). One
-    /// that the peer cannot take even so has no shorter form, and without it the link cannot even
-    /// be refused: its session ends.
+    /// Writes an attach. It lists as many unsettled deliveries as fit (2.7.3). If it is too long
+    /// without any, the session ends: a refusal of the link needs an attach too.
     pub(super) fn put_attach(&mut self, session: u32, channel: u16, attach: &mut Attach) {
         let start = self.output.len();
         encode_attach(&mut self.output, channel, attach);

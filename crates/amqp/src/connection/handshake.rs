@@ -1,5 +1,5 @@
-//! How a connection comes up and goes down: protocol headers (2.2), the security layer (5.3), open
-//! and close (2.4).
+//! Opening and closing a connection: protocol headers (2.2), the security layer (5.3), open and
+//! close (2.4).
 
 use super::fault::Fault;
 use super::state::{Sasl, SaslStep, State, Step};
@@ -8,8 +8,9 @@ use crate::codec::frame::{self, HEADER_SIZE, MIN_MAX_FRAME_SIZE, Protocol, proto
 use crate::codec::{decode_sasl, encode_close, encode_open, encode_sasl};
 use crate::types::{Error, Open, SaslCode, SaslFrame, SaslInit, SaslOutcome, SaslResponse, Symbol, condition};
 
-/// Bytes of the largest frame taken before the connection is open. More than the 512 of 2.4.1 and
-/// 5.3.1, since tokens and properties exceed that; less than later, since the peer is unknown yet.
+/// Bytes of the largest frame accepted before the connection is open. More than the 512 of 2.4.1
+/// and 5.3.1, because tokens and properties exceed that; less than later, because the peer is not
+/// yet authenticated.
 pub(super) const FRAME_MAX: u32 = 16_384;
 
 /// State needed only until the connection is open.
@@ -17,7 +18,7 @@ pub(super) const FRAME_MAX: u32 = 16_384;
 pub(super) struct Handshake {
     /// server: whether the security layer may be skipped; `None` once it is complete
     policy: Option<SaslPolicy>,
-    /// server: what to offer
+    /// server: the mechanisms to offer
     mechanisms: Vec<Symbol>,
     /// client: our open
     open: Option<Open>,
@@ -34,7 +35,7 @@ impl Handshake {
 }
 
 impl Connection {
-    /// Moves the connection on; `false` where the standard does not allow it.
+    /// Changes the state of the connection; `false` where the standard does not allow it.
     fn step(&mut self, step: Step) -> bool {
         let next = self.state.after(step);
         self.state = next.unwrap_or(self.state);
@@ -49,7 +50,7 @@ impl Connection {
     }
 
     /// Client: the first bytes of the connection.
-    pub(super) fn speak_first(&mut self, sasl: bool) {
+    pub(super) fn write_first_header(&mut self, sasl: bool) {
         if sasl {
             self.sasl = Sasl::AwaitsHeader;
             self.output.extend_from_slice(&protocol_header(Protocol::Sasl));
@@ -130,7 +131,7 @@ impl Connection {
         required || self.sasl == Sasl::AwaitsHeader
     }
 
-    /// A header that we cannot continue with: a server answers with the one it wants (2.2).
+    /// Refuses a header: a server answers with the one it expects (2.2).
     fn refuse_header(&mut self, error: Error) {
         if self.state == State::Start && self.sasl == Sasl::Off {
             let wanted = if self.awaits_sasl() { Protocol::Sasl } else { Protocol::Amqp };
@@ -147,14 +148,14 @@ impl Connection {
         }
     }
 
-    /// Server: the answer to `SaslInit` or `SaslResponse`, if there is more to ask.
+    /// Server: answers `SaslInit` or `SaslResponse` with a further challenge.
     pub fn sasl_challenge(&mut self, challenge: Vec<u8>) {
         if self.sasl_step(SaslStep::Challenge) {
             encode_sasl(&mut self.output, &SaslFrame::Challenge(challenge));
         }
     }
 
-    /// Server: the verdict. Unless it is `Ok`, the connection has ended and `Closed` follows.
+    /// Server: the outcome. Unless it is `Ok`, the connection ends and `Closed` follows.
     pub fn sasl_outcome(&mut self, code: SaslCode, additional_data: Option<Vec<u8>>) {
         if !self.sasl_step(SaslStep::Outcome) {
             return;
@@ -167,14 +168,14 @@ impl Connection {
 
     /// Client: the answer to `SaslMechanisms`.
     pub fn sasl_init(&mut self, init: SaslInit) {
-        if self.sasl == Sasl::OwesInit && self.sasl_step(SaslStep::Init) {
+        if self.sasl == Sasl::SendsInit && self.sasl_step(SaslStep::Init) {
             encode_sasl(&mut self.output, &SaslFrame::Init(init));
         }
     }
 
     /// Client: the answer to `SaslChallenge`.
     pub fn sasl_response(&mut self, response: Vec<u8>) {
-        if self.sasl == Sasl::OwesResponse && self.sasl_step(SaslStep::Response) {
+        if self.sasl == Sasl::SendsResponse && self.sasl_step(SaslStep::Response) {
             encode_sasl(&mut self.output, &SaslFrame::Response(SaslResponse(response)));
         }
     }
@@ -191,9 +192,9 @@ impl Connection {
         let (step, waits) = match &frame {
             SaslFrame::Mechanisms(_) => (SaslStep::Mechanisms, Sasl::AwaitsMechanisms),
             SaslFrame::Init(_) => (SaslStep::Init, Sasl::AwaitsInit),
-            SaslFrame::Challenge(_) => (SaslStep::Challenge, Sasl::AwaitsVerdict),
+            SaslFrame::Challenge(_) => (SaslStep::Challenge, Sasl::AwaitsOutcome),
             SaslFrame::Response(_) => (SaslStep::Response, Sasl::AwaitsResponse),
-            SaslFrame::Outcome(_) => (SaslStep::Outcome, Sasl::AwaitsVerdict),
+            SaslFrame::Outcome(_) => (SaslStep::Outcome, Sasl::AwaitsOutcome),
         };
         if self.sasl != waits || !self.sasl_step(step) {
             return Err(Fault::connection(condition::ILLEGAL_STATE, format!("unexpected SASL frame: {step:?}")));
@@ -229,8 +230,8 @@ impl Connection {
         }
         self.remote_max_frame_size = open.max_frame_size as usize;
         self.remote_channel_max = open.channel_max;
-        self.timers.beat(open.idle_time_out).map_err(|error| Box::new(Fault::Connection(error)))?;
-        self.settle_down();
+        self.timers.heartbeat(open.idle_time_out).map_err(|error| Box::new(Fault::Connection(error)))?;
+        self.finish_handshake();
         Ok((!self.state.closing()).then_some(Event::Open(open)))
     }
 
@@ -239,7 +240,7 @@ impl Connection {
     pub fn open(&mut self, open: Open) {
         if self.state == State::OpenReceived {
             self.write_open(open);
-            self.settle_down();
+            self.finish_handshake();
         }
     }
 
@@ -251,8 +252,8 @@ impl Connection {
         self.step(Step::SentOpen);
     }
 
-    /// Once the connection is open, forgets what only the handshake needed.
-    fn settle_down(&mut self) {
+    /// Once the connection is open, drops the state of the handshake.
+    fn finish_handshake(&mut self) {
         if self.state == State::Opened {
             self.handshake = None;
             self.max_frame_size = self.config.frame_limit();
@@ -261,8 +262,7 @@ impl Connection {
         }
     }
 
-    /// Ends the connection: `Closed` follows with the peer's `close`, or when that does not come in
-    /// time.
+    /// Ends the connection: `Closed` follows with the peer's `close`, or at the time-out.
     pub fn close(&mut self, error: Option<Error>) {
         match self.state {
             State::HeaderExchanged | State::OpenReceived => self.write_open(self.config.open()),
@@ -316,7 +316,7 @@ impl Connection {
         self.finish(Some(error), by);
     }
 
-    /// The last event; no timer runs any more.
+    /// Queues the last event and stops all timers.
     fn finish(&mut self, error: Option<Error>, by: ClosedBy) {
         self.timers.deadline = None;
         self.handshake = None;

@@ -1,4 +1,4 @@
-//! Links as the driver sees them: attached, answered, detached, granted credit (2.6).
+//! The driver's calls for links: attach, accept, refuse, detach, grant credit (2.6).
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ fn default_outcome(source: Option<&Source>) -> Option<Outcome> {
 }
 
 impl Connection {
-    /// The link of ours that has the name and the other role of an attach of the peer.
+    /// Our link with the name of the peer's attach and the opposite role.
     pub(super) fn link_named(&self, attach: &Attach) -> Option<u32> {
         self.names[opposite(attach.role) as usize].get(attach.name.as_str()).copied()
     }
@@ -105,7 +105,7 @@ impl Connection {
     }
 
     /// Answers `Event::Attach` with an attach of null termini and a closing detach (2.6.3). The
-    /// link's id is gone; no event follows.
+    /// link's id becomes invalid; no event follows.
     pub fn refuse(&mut self, link: LinkId, error: Error) {
         if self.unanswered != Some(link.0) {
             return;
@@ -163,7 +163,7 @@ impl Connection {
     /// Attaches a link of our own; `handle` and the delivery-count are filled in.
     ///
     /// # Errors
-    /// `NotOpen` if the session is not there, `Limit` past the peer's handle-max.
+    /// `NotOpen` if the session does not exist, `Limit` past the peer's handle-max.
     pub fn attach(&mut self, session: SessionId, attach: Attach) -> Result<LinkId, UseError> {
         let index = session.0;
         let session = self.sessions.get_mut(index as usize).filter(|session| session.state.writes());
@@ -216,7 +216,7 @@ impl Connection {
         }
     }
 
-    /// Queues the end of a link, unless the driver knows it.
+    /// Queues the end of a link, unless it was already reported.
     pub(super) fn queue_detached(&mut self, place: u32, closed: bool, error: Option<Error>, by: ClosedBy) {
         self.queue_link_end(Event::Detach { link: LinkId(place), closed, error, by, ended: None }, place);
     }
@@ -232,8 +232,8 @@ impl Connection {
         }
     }
 
-    /// Forgets a link whose end the driver knows: its name and deliveries at once, its place when
-    /// the peer has detached too.
+    /// Forgets a link whose end was reported: its name and deliveries at once, its index when the
+    /// peer has detached too.
     pub(super) fn forget_link(&mut self, place: u32) {
         self.partial.remove(&place);
         self.take_unsettled(LinkId(place), |_| {});
@@ -261,8 +261,8 @@ impl Connection {
         }
     }
 
-    /// Receiving link: asks the sender to use its credit up or give it back (2.6.7). `Flow`
-    /// answers, unless the deliveries that come use it up. Written at `flush`.
+    /// Receiving link: asks the sender to use or return its credit (2.6.7). `Flow` answers, unless
+    /// deliveries use all of it. Written at `flush`.
     pub fn drain(&mut self, link: LinkId) {
         if let Some(receiver) = self.receiver(link) {
             receiver.drain = true;

@@ -1,8 +1,8 @@
 //! The connection machine: bytes and time in, events and bytes out (part 2 of the standard).
 //!
 //! A driver calls `poll_event` until it returns `None`, answers the events that need an answer,
-//! calls `flush` at the end of its turn and writes `output`. Both sides are here: a server waits
-//! for the peer's header, a client speaks first; after `open` they are the same.
+//! calls `flush` at the end of its turn and writes `output`. A server waits for the peer's header
+//! and a client sends first; after `open` both sides are the same.
 //!
 //! `handshake` opens and closes the connection, `receive` decodes frames, `sessions` and `links`
 //! carry out the driver's calls, `transfers` is the hot path both ways, `settlement` the way back,
@@ -45,7 +45,7 @@ use crate::types::{Open, Role};
 pub struct Connection {
     config: Arc<Config>,
     output: Vec<u8>,
-    /// something other than reading the next frame comes first: see `prepare_for_frame`
+    /// work precedes reading the next frame: see `prepare_for_frame`
     pending_work: bool,
     state: State,
     sasl: Sasl,
@@ -54,7 +54,7 @@ pub struct Connection {
     /// bytes of the largest frame that the peer takes
     remote_max_frame_size: usize,
     remote_channel_max: u16,
-    /// by their place, which is also our channel
+    /// by our channel
     sessions: Slab<Session>,
     /// by the peer's channel
     channels: Slots,
@@ -66,12 +66,12 @@ pub struct Connection {
     timers: Timers,
     /// events to return before anything more is read
     events: VecDeque<Event<'static>>,
-    /// ended links and sessions that the driver knows of, forgotten by the next `poll_event`
-    gone: Option<Ended>,
+    /// an ended link or session that was reported; the next `poll_event` forgets it
+    reported_end: Option<Ended>,
     /// the attach that the driver has not answered
     unanswered: Option<u32>,
-    /// the driver knows that the connection has ended
-    over: bool,
+    /// `Closed` was reported to the driver
+    closed_reported: bool,
     /// links by their name, as our end sends or receives
     names: [HashMap<Arc<str>, u32>; 2],
     /// state needed only before `open`
@@ -98,13 +98,13 @@ impl Connection {
         Self::new(config, now, handshake::Handshake::server(sasl))
     }
 
-    /// The side that connects: with `sasl` the header of SASL goes out, else that of AMQP and
+    /// The side that connects. With `sasl` it sends the header of SASL, else that of AMQP and
     /// `open` at once. `open`'s frame size, channel-max and idle-time-out are replaced by those of
     /// `config`.
     #[must_use]
     pub fn client(config: Arc<Config>, now: Time, sasl: bool, open: Open) -> Self {
         let mut connection = Self::new(config, now, handshake::Handshake::client(open));
-        connection.speak_first(sasl);
+        connection.write_first_header(sasl);
         connection
     }
 
@@ -124,9 +124,9 @@ impl Connection {
             due: Vec::new(),
             timers: Timers::new(&config, now),
             events: VecDeque::new(),
-            gone: None,
+            reported_end: None,
             unanswered: None,
-            over: false,
+            closed_reported: false,
             names: [HashMap::new(), HashMap::new()],
             handshake: Some(Box::new(handshake)),
             config,
@@ -134,8 +134,8 @@ impl Connection {
     }
 
     /// Consumes whole frames from the front of `input` until there is an event to report or no
-    /// whole frame is left, or the driver owes an answer. The driver keeps the rest of `input` for
-    /// the next call.
+    /// whole frame is left, or the driver must answer first. The driver keeps the rest of `input`
+    /// for the next call.
     pub fn poll_event<'a>(&mut self, now: Time, input: &mut &'a [u8]) -> Option<Event<'a>> {
         self.timers.now = now;
         loop {
@@ -181,27 +181,27 @@ impl Connection {
     /// Work before the next frame is read.
     #[cold]
     fn prepare_for_frame(&mut self, input: &mut &[u8]) -> PendingWork {
-        match self.gone.take() {
+        match self.reported_end.take() {
             Some(Ended::Link(link)) => self.forget_link(link),
             Some(Ended::Session(session)) => self.forget_session(session),
             None => {}
         }
         if let Some(event) = self.events.pop_front() {
             match &event {
-                Event::Detach { link, .. } => self.gone = Some(Ended::Link(link.0)),
-                Event::End { session, .. } => self.gone = Some(Ended::Session(session.0)),
-                Event::Closed { .. } => self.over = true,
+                Event::Detach { link, .. } => self.reported_end = Some(Ended::Link(link.0)),
+                Event::End { session, .. } => self.reported_end = Some(Ended::Session(session.0)),
+                Event::Closed { .. } => self.closed_reported = true,
                 _ => {}
             }
             return PendingWork::Event(event);
         }
         self.events = VecDeque::new();
-        if self.over {
+        if self.closed_reported {
             *input = &[];
             return PendingWork::Wait;
         }
         let unanswered = self.unanswered.is_some() && !self.state.closing();
-        if unanswered || self.state == State::OpenReceived || self.sasl.owes() {
+        if unanswered || self.state == State::OpenReceived || self.sasl.awaits_driver() {
             return PendingWork::Wait;
         }
         if self.awaits_header() {
@@ -220,13 +220,13 @@ impl Connection {
         self.pending_work = true;
     }
 
-    /// Bytes to be written. The driver takes them off the front.
+    /// Bytes to write. The driver removes them from the front.
     #[inline]
     pub fn output(&mut self) -> &mut Vec<u8> {
         &mut self.output
     }
 
-    /// End of the driver's turn: writes the dispositions and flows that were put together.
+    /// End of the driver's turn: writes the collected dispositions and flows.
     pub fn flush(&mut self, now: Time) {
         self.timers.now = now;
         while let Some(index) = self.due.pop() {
@@ -268,7 +268,7 @@ impl Connection {
         }
     }
 
-    /// Puts a session into the list of those to flush.
+    /// Adds a session to the list of those to flush.
     #[inline]
     fn mark_due(due: &mut Vec<u32>, index: u32, session: &mut Session) {
         if !session.due {
@@ -277,7 +277,7 @@ impl Connection {
         }
     }
 
-    /// Puts a link's flow into the list of what to flush.
+    /// Marks the flow of a link as due at the next flush.
     fn mark_flow(&mut self, place: u32) {
         let Some(link) = self.links.get_mut(place as usize) else { return };
         let Some(session) = self.sessions.get_mut(link.session as usize) else { return };
@@ -288,12 +288,12 @@ impl Connection {
         Self::mark_due(&mut self.due, link.session, session);
     }
 
-    /// The links there are.
+    /// All links.
     pub fn links(&self) -> impl Iterator<Item = LinkId> {
         self.links.iter().filter(|(_, link)| !link.notified).map(|(place, _)| LinkId(place as u32))
     }
 
-    /// Returns the memory that a busy time left behind.
+    /// Releases memory that a burst of work had needed.
     fn trim(&mut self) {
         self.due.shrink_to_fit();
         self.sessions.shrink_to_fit();

@@ -17,7 +17,7 @@ const TXN_ID: &str = "txn-id";
 pub(super) type Received = Result<Option<Event<'static>>, Box<Fault>>;
 
 impl Connection {
-    /// Any frame but a transfer on an open connection, which `on_transfer` takes.
+    /// Handles any frame but a transfer on an open connection, which is for `on_transfer`.
     #[inline(never)]
     pub(super) fn on_frame<'a>(
         &mut self,
@@ -43,7 +43,7 @@ impl Connection {
             }
         }
         match decode_performative(body)?.0 {
-            // In an unusual encoding of its descriptor.
+            // A transfer whose descriptor has an unusual encoding.
             Performative::Transfer(_) if self.state == State::Opened => {
                 self.on_transfer(channel, &fast::transfer(body))
             }
@@ -175,7 +175,7 @@ impl Connection {
         let opened = session.flow(flow, &mut self.output).map_err(|error| Box::new(Fault::Session(index, error)))?;
         let Some(handle) = flow.handle else {
             if flow.echo {
-                session.ask_flow();
+                session.request_flow();
                 Self::mark_due(&mut self.due, index, session);
             }
             self.queue_window_reopened(index, opened, None);

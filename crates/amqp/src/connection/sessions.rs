@@ -1,4 +1,4 @@
-//! Sessions of the driver: begun, ended, reported (2.5).
+//! The driver's calls for sessions: begin and end (2.5).
 
 use super::fault::Fault;
 use super::{ClosedBy, Connection, Event, LinkId, SessionId, UseError};
@@ -31,7 +31,7 @@ impl Connection {
         })
     }
 
-    /// A session under the lowest place that is free; `None` if that is no channel of the peer's.
+    /// Adds a session with the lowest free channel; `None` if the peer's channel-max is reached.
     fn add_session(&mut self) -> Option<u32> {
         let place = self.sessions.vacant_key();
         let channel = u16::try_from(place).ok().filter(|channel| *channel <= self.remote_channel_max)?;
@@ -84,8 +84,8 @@ impl Connection {
         }
     }
 
-    /// Removes a session that has ended, once the driver knows and the peer has sent its end.
-    /// Pending output of its links goes at once.
+    /// Removes a session once its end was reported and the peer has sent its end. Pending output of
+    /// its links is dropped at once.
     pub(super) fn forget_session(&mut self, index: u32) {
         let Some(session) = self.sessions.get_mut(index as usize) else { return };
         if session.state == State::Unmapped {

@@ -9,8 +9,8 @@ use crate::link::state::State as LinkState;
 use crate::types::{DeliveryState, Error, Outcome, ReceiverSettleMode, Role, TransactionalState, condition};
 
 impl Connection {
-    /// A disposition of the peer. A disposition of the sender needs no answer: once it has settled
-    /// deliveries, so have we, and the driver is notified.
+    /// A disposition of the peer. A disposition of the sender needs no answer: its settlement
+    /// settles our end too, and the driver is notified.
     #[inline]
     pub(super) fn on_disposition(&mut self, channel: u16, view: &DispositionView<'_>) -> Received {
         let Some(index) = self.session_of(channel, "disposition")? else { return Ok(None) };
@@ -95,7 +95,7 @@ impl Connection {
     }
 
     /// Receiving link: the outcome of a delivery. Written at `flush`, in ranges; on a link that
-    /// settles second, the delivery is settled by the sender's disposition, which needs no call. An
+    /// settles second, the sender's disposition settles the delivery without a further call. An
     /// outcome that the source does not offer detaches the link.
     #[inline]
     pub fn settle(&mut self, link: LinkId, delivery_id: u32, outcome: &Outcome) {
@@ -119,8 +119,8 @@ impl Connection {
         Self::mark_due(&mut self.due, link.session, session);
     }
 
-    /// As `settle`, with any state, of part 4 for instance. Without `settled` the delivery stays
-    /// unsettled on our side, as it does whenever the link settles second.
+    /// As `settle`, with any state, such as one of part 4. Without `settled`, or on a link that
+    /// settles second, the delivery stays unsettled on our side.
     pub fn settle_with(&mut self, link: LinkId, delivery_id: u32, state: &DeliveryState, settled: bool) {
         let place = link.0;
         let Some(link) = self.links.get_mut(place as usize).filter(|link| link.state == LinkState::Attached) else {
@@ -185,8 +185,8 @@ impl Connection {
         })
     }
 
-    /// Each unsettled delivery of ours in `first..=last`, which stays so: id, link and token, in
-    /// order of ids.
+    /// Each unsettled delivery of ours in `first..=last`, as id, link and token, in order of ids.
+    /// They stay unsettled.
     pub fn unsettled(&self, session: SessionId, first: u32, last: u32) -> impl Iterator<Item = (u32, LinkId, u64)> {
         let session = self.sessions.get(session.0 as usize);
         let entries = session.into_iter().flat_map(move |session| session.unsettled.range(first, last));

@@ -1,16 +1,15 @@
-//! From a number that the peer chose (channel, handle) to the place of its state.
+//! Maps a number that the peer chose (channel, handle) to the index of its state.
 
 use std::collections::BTreeMap;
 
-/// Nothing is kept under this number.
+/// Marks a number without an entry.
 const VACANT: u32 = u32::MAX;
 
-/// How far beyond the numbers in use a new one may lie and still be found by indexing.
-const REACH: usize = 16;
+/// The largest gap after the numbers in use within which a new number is still stored densely.
+const DENSE_GAP_MAX: usize = 16;
 
-/// A map from small numbers to places: an array for the dense run of numbers that every peer uses,
-/// a tree for those a peer scatters, so that memory follows the count of numbers and not the
-/// largest of them.
+/// A map from small numbers to indices: an array for dense numbers, a tree for scattered ones.
+/// Memory depends on the count of numbers, not on the largest.
 #[derive(Debug, Default)]
 pub(crate) struct Slots {
     dense: Vec<u32>,
@@ -18,7 +17,7 @@ pub(crate) struct Slots {
 }
 
 impl Slots {
-    /// The place kept under `number`.
+    /// The index stored for `number`.
     #[inline]
     pub(crate) fn get(&self, number: u32) -> Option<u32> {
         match self.dense.get(number as usize) {
@@ -28,10 +27,10 @@ impl Slots {
         }
     }
 
-    /// Keeps `place` under `number`, which is vacant.
+    /// Stores `place` for `number`, which must be vacant.
     pub(crate) fn insert(&mut self, number: u32, place: u32) {
         let index = number as usize;
-        if index >= self.dense.len() && index < self.dense.len() * 2 + REACH {
+        if index >= self.dense.len() && index < self.dense.len() * 2 + DENSE_GAP_MAX {
             self.dense.resize(index + 1, VACANT);
         }
         match self.dense.get_mut(index) {
@@ -53,7 +52,7 @@ impl Slots {
         self.sparse.remove(&number);
     }
 
-    /// All places, in no promised order.
+    /// All indices, in no particular order.
     pub(crate) fn places(&self) -> impl Iterator<Item = u32> {
         self.dense.iter().copied().filter(|place| *place != VACANT).chain(self.sparse.values().copied())
     }
@@ -66,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scattered_number_costs_one_entry() {
+    fn sparse_number_takes_one_entry() {
         let mut slots = Slots::default();
         slots.insert(16_383, 1);
         slots.insert(u32::MAX, 2);
@@ -78,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_in_a_row_move_the_array_seldom() {
+    fn consecutive_numbers_rarely_reallocate_the_array() {
         let mut slots = Slots::default();
         let mut moves = 0;
         for number in 0..10_000 {
@@ -91,7 +90,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_a_map(steps in prop::collection::vec((0u32..100, any::<bool>()), 0..200)) {
+        fn slots_agree_with_a_map_model(steps in prop::collection::vec((0u32..100, any::<bool>()), 0..200)) {
             let mut slots = Slots::default();
             let mut model = BTreeMap::new();
             for (place, (number, insert)) in (0u32..).zip(steps) {

@@ -64,7 +64,7 @@ impl State {
         matches!(self, Self::OpenPipe | Self::OpenSent | Self::Opened)
     }
 
-    /// Whether our `close` is out and only the peer's is of interest.
+    /// Whether our `close` was sent and only the peer's is expected.
     pub(crate) const fn closing(self) -> bool {
         matches!(self, Self::OpenClosePipe | Self::ClosePipe | Self::CloseSent | Self::Discarding)
     }
@@ -84,22 +84,22 @@ pub(crate) enum SaslStep {
 /// The side that sends next in the security layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sasl {
-    /// no security layer, or it is done
+    /// no security layer, or it is complete
     Off,
     /// client: the server's protocol header
     AwaitsHeader,
     /// client: the server's mechanisms
     AwaitsMechanisms,
     /// client: our `sasl-init`, from the driver
-    OwesInit,
+    SendsInit,
     /// client: a challenge or the outcome
-    AwaitsVerdict,
+    AwaitsOutcome,
     /// client: our response, from the driver
-    OwesResponse,
+    SendsResponse,
     /// server: the client's `sasl-init`
     AwaitsInit,
     /// server: a challenge or the outcome, from the driver
-    OwesVerdict,
+    SendsOutcome,
     /// server: the client's response
     AwaitsResponse,
 }
@@ -109,23 +109,23 @@ impl Sasl {
     pub(crate) const fn after(self, step: SaslStep) -> Option<Self> {
         Some(match (self, step) {
             (Self::Off, SaslStep::Header) => Self::AwaitsInit,
-            (Self::AwaitsInit, SaslStep::Init) => Self::OwesVerdict,
-            (Self::OwesVerdict, SaslStep::Challenge) => Self::AwaitsResponse,
-            (Self::OwesVerdict, SaslStep::Outcome) => Self::Off,
-            (Self::AwaitsResponse, SaslStep::Response) => Self::OwesVerdict,
+            (Self::AwaitsInit, SaslStep::Init) => Self::SendsOutcome,
+            (Self::SendsOutcome, SaslStep::Challenge) => Self::AwaitsResponse,
+            (Self::SendsOutcome, SaslStep::Outcome) => Self::Off,
+            (Self::AwaitsResponse, SaslStep::Response) => Self::SendsOutcome,
             (Self::AwaitsHeader, SaslStep::Header) => Self::AwaitsMechanisms,
-            (Self::AwaitsMechanisms, SaslStep::Mechanisms) => Self::OwesInit,
-            (Self::OwesInit, SaslStep::Init) => Self::AwaitsVerdict,
-            (Self::AwaitsVerdict, SaslStep::Challenge) => Self::OwesResponse,
-            (Self::AwaitsVerdict, SaslStep::Outcome) => Self::Off,
-            (Self::OwesResponse, SaslStep::Response) => Self::AwaitsVerdict,
+            (Self::AwaitsMechanisms, SaslStep::Mechanisms) => Self::SendsInit,
+            (Self::SendsInit, SaslStep::Init) => Self::AwaitsOutcome,
+            (Self::AwaitsOutcome, SaslStep::Challenge) => Self::SendsResponse,
+            (Self::AwaitsOutcome, SaslStep::Outcome) => Self::Off,
+            (Self::SendsResponse, SaslStep::Response) => Self::AwaitsOutcome,
             _ => return None,
         })
     }
 
-    /// Whether the driver has to speak before anything more is read.
-    pub(crate) const fn owes(self) -> bool {
-        matches!(self, Self::OwesInit | Self::OwesResponse | Self::OwesVerdict)
+    /// Whether the driver must send the next frame; nothing is read until then.
+    pub(crate) const fn awaits_driver(self) -> bool {
+        matches!(self, Self::SendsInit | Self::SendsResponse | Self::SendsOutcome)
     }
 }
 
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn section_2_4_1_nothing_is_done_twice() {
+    fn section_2_4_1_repeated_or_early_steps_are_refused() {
         use Step::{ReceivedHeader, ReceivedOpen, SentHeader, SentOpen};
         assert_eq!(walk(&[ReceivedHeader, ReceivedHeader]), None);
         assert_eq!(walk(&[ReceivedHeader, SentHeader, ReceivedOpen, ReceivedOpen]), None);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn section_5_3_2_the_exchange_ends_with_the_outcome() {
+    fn section_5_3_2_sasl_exchange_ends_with_the_outcome() {
         use SaslStep::{Challenge, Header, Init, Mechanisms, Outcome, Response};
         let server = [Header, Init, Challenge, Response, Challenge, Response, Outcome];
         assert_eq!(server.iter().try_fold(Sasl::Off, |s, step| s.after(*step)), Some(Sasl::Off));

@@ -1,5 +1,5 @@
-//! Transfers both ways (2.6.12, 2.6.14, 2.7.5): the hot path. Numbers index arrays, nothing is
-//! hashed, and nothing is allocated but the bytes written.
+//! Transfers in both directions (2.6.12, 2.6.14, 2.7.5): the hot path. It indexes arrays instead of
+//! hashing, and allocates only for output.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::session::Session;
 use crate::session::state::State as SessionState;
 use crate::types::{DeliveryState, Error, ReceiverSettleMode, Role, SenderSettleMode, condition};
 
-/// Bytes that the head of a long list has more than that of a short one.
+/// Extra bytes of the head of a list32 over that of a list8.
 const WIDE_LIST_BYTES: usize = 6;
 
 impl Connection {
@@ -64,8 +64,8 @@ impl Connection {
         fault
     }
 
-    /// Counts a transfer frame: its link, and whether it begins a delivery. `None`: it is not the
-    /// driver's to see.
+    /// Counts a transfer frame: its link, and whether it begins a delivery. `None`: it is not
+    /// reported to the driver.
     #[inline(always)]
     fn admit(&mut self, channel: u16, view: &TransferView<'_>) -> Result<Option<(u32, bool)>, Box<Fault>> {
         let index = self.channels.get(u32::from(channel)).unwrap_or(u32::MAX);
@@ -109,8 +109,8 @@ impl Connection {
     }
 }
 
-/// Apart, because a copy of the field in one go would wait for the two halves that were just
-/// written.
+/// A separate function: copying the field as one load would stall on the two stores that just wrote
+/// its halves.
 #[cold]
 fn state_of<'a>(view: &TransferView<'a>) -> Option<&'a [u8]> {
     view.state
@@ -144,7 +144,7 @@ fn note_partial(partial: &mut BTreeSet<u32>, place: u32, begins: bool) {
     }
 }
 
-/// A frame for a link that takes none: dropped while the peer may not know that the link has ended.
+/// A frame for a detached link: dropped while the peer may not know that the link has ended.
 #[cold]
 fn drop_unattached(
     index: u32,
@@ -159,8 +159,8 @@ fn drop_unattached(
         let description = format!("transfer.handle: {} is a link on which the peer receives", view.handle);
         return Err(Fault::link(place, condition::NOT_ALLOWED, description));
     }
-    // Deliveries in flight are within the credit once granted, or came together with those beyond
-    // it; a peer that continues ignores our detach.
+    // Deliveries in flight are within the granted credit or slightly beyond it. A peer that sends
+    // more ignores our detach.
     match link.receive(view) {
         Err(error) if error.condition == condition::TRANSFER_LIMIT_EXCEEDED => {
             link.uncredited += 1;
@@ -189,8 +189,8 @@ fn out_of_sequence(index: u32, found: u32, expected: u32) -> Box<Fault> {
     Fault::session(index, condition::INVALID_FIELD, description)
 }
 
-/// Applies a transfer's own receiver settle mode, which may ask for less than the link's, never for
-/// more (2.7.5).
+/// Applies a transfer's own receiver settle mode, which may be first on a link of second, but not
+/// the reverse (2.7.5).
 #[cold]
 fn override_mode(place: u32, link: &mut Link, view: &TransferView<'_>) -> Result<(), Box<Fault>> {
     match (link.rcv_settle_mode, view.rcv_settle_mode) {
@@ -244,8 +244,7 @@ impl Connection {
         self.links.get(link.0 as usize).is_some_and(|link| link.snd_settle_mode == SenderSettleMode::Settled)
     }
 
-    /// Sending link: the deliveries its receiver has granted and not been sent, whether they may
-    /// begin now or not.
+    /// Sending link: the unused credit, even if no delivery may begin now.
     #[must_use]
     pub fn credit(&self, link: LinkId) -> u32 {
         self.sender(link).map_or(0, |(link, _)| link.credit)
@@ -258,19 +257,19 @@ impl Connection {
         self.sender(link).is_some_and(|(link, session)| session.room() > 0 && link.delivery.in_progress)
     }
 
-    /// Sending link: writes a piece of a delivery. It is taken while the session's window is open;
-    /// the part without room in the window is kept, and written when it opens. An aborting piece is
-    /// always taken.
+    /// Sending link: writes a piece of a delivery. It is accepted while the session's window is
+    /// open; frames beyond the window are kept, and written when it opens. An aborting piece is
+    /// always accepted.
     ///
     /// # Errors
-    /// Returns why nothing was taken.
+    /// The reason why nothing was sent.
     #[inline]
     pub fn transfer(&mut self, link: LinkId, piece: Outgoing<'_>) -> Result<(), SendError> {
         self.put_piece(link, piece, None, None)
     }
 
-    /// As `transfer`, of a delivery that has a name beyond its session, so that it can be resumed
-    /// (2.6.13). The tag counts on the first piece.
+    /// As `transfer`, for a delivery whose tag outlives its session, so that it can be resumed
+    /// (2.6.13). The tag is read from the first piece only.
     ///
     /// # Errors
     /// As `transfer`.
@@ -350,7 +349,7 @@ impl Connection {
     }
 }
 
-/// Gives a delivery its id and takes its credit.
+/// Assigns a delivery its id and consumes one credit.
 #[inline]
 fn begin_delivery(
     session: &mut Session,
@@ -374,8 +373,8 @@ fn begin_delivery(
     }
     link.credit -= 1;
     link.delivery_count = link.delivery_count.wrapping_add(1);
-    // 2.8.2: nothing is sent settled on such a link. A receiver that settles second would wait for
-    // us to settle, and we keep no record of it: sending it settled is the lesser evil.
+    // 2.8.2: nothing is sent settled on such a link. With a receiver that settles second it is sent
+    // settled all the same: the receiver would wait for us to settle, and we keep no record of it.
     let never_settled =
         link.snd_settle_mode == SenderSettleMode::Unsettled && link.rcv_settle_mode == ReceiverSettleMode::First;
     link.delivery.settled = piece.token.is_none() && !never_settled;

@@ -17,7 +17,7 @@ use crate::types::{Error, Flow, Outcome, ReceiverSettleMode, Role, SenderSettleM
 /// No limit.
 const UNLIMITED: u64 = u64::MAX;
 
-/// The delivery of which some frames went by and more are to come.
+/// The partial delivery: more of its frames will follow.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Delivery {
     pub(crate) in_progress: bool,
@@ -28,7 +28,7 @@ pub(crate) struct Delivery {
     pub(crate) resumed: bool,
     pub(crate) id: u32,
     pub(crate) message_format: u32,
-    /// bytes so far
+    /// bytes received or sent so far
     pub(crate) size: u64,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Link {
     pub(crate) role: Role,
     pub(crate) snd_settle_mode: SenderSettleMode,
     pub(crate) rcv_settle_mode: ReceiverSettleMode,
-    /// the driver knows that the link has ended, or never knew of it
+    /// the end of the link was reported to the driver, or the link never was
     pub(crate) notified: bool,
     /// the peer has attached its end (its delivery-count is known)
     pub(crate) remote_attached: bool,
@@ -59,7 +59,7 @@ pub(crate) struct Link {
     pub(crate) credit: u32,
     /// sending: the count in our attach
     initial_count: u32,
-    /// receiving: the delivery-count at which the sender has used up all that it was ever granted
+    /// receiving: the highest delivery-count that any grant has allowed
     ceiling: u32,
     /// receiving: deliveries beyond the ceiling that were dropped since our detach
     pub(crate) uncredited: u32,
@@ -72,7 +72,8 @@ pub(crate) struct Link {
     /// receiving: tags of the unsettled deliveries that our attach named and that were not resumed
     /// yet
     pub(crate) resumable: BTreeSet<Box<[u8]>>,
-    /// receiving: our attach did not name all of them, so that nothing new may come (2.7.3)
+    /// receiving: our attach named only some of them, so the sender must not send new deliveries
+    /// (2.7.3)
     pub(crate) incomplete: bool,
     /// receiving: tags of unsettled deliveries
     pub(crate) tags: Tags,
@@ -140,7 +141,8 @@ impl Link {
         self.remote_attached = true;
     }
 
-    /// Receiving: the sender may send `credit` deliveries from now on. `true` if it has to be sent.
+    /// Receiving: the sender may send `credit` deliveries from now on. Returns whether a flow is
+    /// due.
     pub(crate) fn grant(&mut self, credit: u32) -> bool {
         let changed = self.credit != credit;
         self.credit = credit;
@@ -153,8 +155,7 @@ impl Link {
         changed
     }
 
-    /// Receiving: takes a frame of a delivery; `first` of the result indicates whether it begins
-    /// one.
+    /// Receiving: applies a frame of a delivery; returns whether it is the first one.
     #[inline(always)]
     pub(crate) fn receive(&mut self, view: &TransferView<'_>) -> Result<bool, Error> {
         let first = !self.delivery.in_progress;
@@ -302,15 +303,15 @@ impl Link {
     pub(crate) fn receiver_flow(&mut self, flow: &Flow) {
         let sent = self.delivery_count.wrapping_sub(flow.delivery_count.unwrap_or(self.initial_count));
         if let Some(credit) = flow.link_credit {
-            // A receiver that counts ahead of us is granting from its own count: more than we sent
-            // is not less.
+            // `sent` is negative if the delivery-count of the receiver is ahead of ours; the credit
+            // then grows.
             let left = i64::from(credit) - i64::from(sent as i32);
             self.credit = left.clamp(0, i64::from(u32::MAX)) as u32;
         }
         self.drain = flow.drain;
     }
 
-    /// Sending: returns what credit is left.
+    /// Sending: gives up the remaining credit.
     pub(crate) fn return_credit(&mut self) {
         self.delivery_count = self.delivery_count.wrapping_add(self.credit);
         self.credit = 0;

@@ -29,11 +29,11 @@ const fn bit(outcome: &Outcome) -> u8 {
 pub(crate) struct Offered(u8);
 
 impl Offered {
-    /// Those of a source that names none.
+    /// The outcomes of a source that lists none.
     pub(crate) const ALL: Self = Self(ALL);
 
-    /// Those of a source. One that lists no outcome of the standard, which many clients do, takes
-    /// any.
+    /// The outcomes that a source lists. A source without an outcome of the standard, as many
+    /// clients send, offers all.
     pub(crate) fn of(source: Option<&Source>) -> Self {
         let Some(source) = source else { return Self::ALL };
         let listed = source.outcomes.iter().fold(0, |set, name| {
@@ -46,7 +46,7 @@ impl Offered {
         }
     }
 
-    /// Whether there are outcomes that it does not offer.
+    /// Whether some outcomes are not offered.
     #[inline]
     pub(crate) fn is_limited(self) -> bool {
         self.0 != ALL
@@ -76,14 +76,14 @@ mod tests {
     }
 
     #[test]
-    fn section_3_5_3_a_source_that_lists_nothing_takes_any_outcome() {
+    fn section_3_5_3_source_without_outcomes_allows_any_outcome() {
         for source in [None, Some(source(&[], None)), Some(source(&["x:other:list"], None))] {
             assert!(!Offered::of(source.as_ref()).is_limited());
         }
     }
 
     #[test]
-    fn section_3_5_3_what_is_not_listed_is_not_chosen() {
+    fn section_3_5_3_outcome_that_is_not_listed_is_not_chosen() {
         let rejected = Outcome::Rejected(None);
         let offered = Offered::of(Some(&source(&["amqp:accepted:list"], None)));
         assert_eq!(offered.fit(&Outcome::Accepted), Some(Outcome::Accepted));

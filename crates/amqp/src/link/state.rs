@@ -9,20 +9,20 @@ pub(crate) enum Step {
     ReceivedDetach,
 }
 
-/// How far the two ends of a link are.
+/// The state of both ends of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// neither end is attached: the link has ended, or has not begun
     Detached,
-    /// the peer's answer is to come
+    /// the peer's answer is pending
     AttachSent,
-    /// the driver's answer is to come
+    /// the driver's answer is pending
     AttachReceived,
     Attached,
     /// input until the peer's detach is dropped
     DetachSent,
     DetachReceived,
-    /// attach and detach sent: the answers to both are still to come
+    /// attach and detach sent: the answers to both are pending
     AttachDetachSent,
 }
 

@@ -1,16 +1,16 @@
-//! Tags of the deliveries that a link has received and not settled (2.6.12): no two may be alike,
+//! Tags of the deliveries that a link has received and not settled (2.6.12). They must be unique,
 //! and some errors name them.
 //!
-//! Most senders count: their tags are consecutive numbers, the highest byte first, as their
-//! delivery-ids are. Such deliveries share a [`Run`], so that one more of them costs a comparison
-//! and settling it a bit.
+//! Most senders use consecutive big-endian numbers as tags. Such deliveries share a [`Run`]: adding
+//! one costs a comparison, and settling it clears a bit.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use crate::codec::MAX_DELIVERY_TAG;
 
-/// Most unsettled deliveries searched for a tag. Senders that count never cause a search.
+/// The most unsettled deliveries that are searched for a duplicate tag. Consecutive tags need no
+/// search.
 const SEARCHED: u32 = 1024;
 /// Deliveries of a run, at most: one for each bit of [`Run::unsettled`].
 const RUN: u32 = u64::BITS;
@@ -19,8 +19,8 @@ const SETTLED_KEPT: usize = 64;
 /// Runs for which memory is kept while nothing is unsettled.
 const KEPT: usize = 64;
 
-/// A tag in place, aligned to the right. Tags are ordered by length and then by their bytes, which
-/// is the order of counters in all usual encodings.
+/// A tag stored inline, right-aligned. Tags are ordered by length and then by their bytes, which is
+/// the order of counters in all usual encodings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Tag {
     length: u8,
@@ -30,7 +30,7 @@ struct Tag {
 impl Tag {
     fn new(tag: &[u8]) -> Self {
         let mut bytes = [0; MAX_DELIVERY_TAG];
-        // The codec lets no longer tag pass.
+        // The codec rejects longer tags.
         let length = tag.len().min(MAX_DELIVERY_TAG);
         bytes[MAX_DELIVERY_TAG - length..].copy_from_slice(&tag[..length]);
         Self { length: length as u8, bytes }
@@ -40,7 +40,7 @@ impl Tag {
         &self.bytes[MAX_DELIVERY_TAG - usize::from(self.length)..]
     }
 
-    /// The tag that is higher by `count`, which is 0 unless it is a number.
+    /// This tag plus `count`; `count` is 0 unless the tag is a number.
     fn plus(mut self, count: u32) -> Self {
         if let Some(number) = number(self.as_slice()) {
             let (_, low) = self.bytes.split_at_mut(MAX_DELIVERY_TAG - 8);
@@ -69,9 +69,9 @@ fn unusual_number(tag: &[u8]) -> Option<u64> {
 struct Run {
     id: u32,
     count: u32,
-    /// a bit for each delivery, the first one's lowest
+    /// one bit per delivery; the lowest is the first delivery
     unsettled: u64,
-    /// the tag of the first one, as a number; 0 if it is none, and then there is one delivery
+    /// the first tag as a number; 0 if it is not a number, and then the run has one delivery
     number: u64,
     tag: Tag,
 }
@@ -79,7 +79,7 @@ struct Run {
 impl Run {
     /// Whether a delivery is the next one of the run.
     #[inline]
-    fn goes_on(&self, id: u32, tag: &[u8]) -> bool {
+    fn is_next(&self, id: u32, tag: &[u8]) -> bool {
         let follows = id == self.id.wrapping_add(self.count) && self.count < RUN;
         let steps = |number: u64| number.checked_sub(self.number) == Some(self.count.into());
         follows && tag.len() == usize::from(self.tag.length) && number(tag).is_some_and(steps)
@@ -91,7 +91,7 @@ impl Run {
         self.count += 1;
     }
 
-    /// The place of a delivery in the run.
+    /// The index of a delivery in the run.
     fn offset(&self, id: u32) -> Option<u32> {
         Some(id.wrapping_sub(self.id)).filter(|offset| *offset < self.count)
     }
@@ -107,8 +107,8 @@ impl Run {
         self.tag.length == tag.length && offset.is_some_and(is_unsettled)
     }
 
-    /// Settles up to `count` deliveries from `offset` on, which is within the run. Returns how many
-    /// there were.
+    /// Settles up to `count` deliveries from `offset` on, which is within the run. Returns their
+    /// number.
     fn settle(&mut self, offset: u32, count: u32) -> u32 {
         let count = count.min(self.count - offset);
         self.unsettled &= !(u64::MAX >> (RUN - count) << offset);
@@ -130,31 +130,31 @@ impl Run {
 pub(crate) struct Tags {
     last: Run,
     older: VecDeque<Run>,
-    /// deliveries that were settled one after the other, and that the runs may not know of yet
+    /// consecutive settled deliveries that the runs do not record yet
     settled: Range<u32>,
     /// the last tag is the highest
     rising: bool,
-    /// else no tag is higher than this
+    /// unless rising: no tag is higher than this
     highest: Tag,
-    /// older runs at which settled ones are searched for
+    /// length of `older` at which settled runs are removed
     sweep_at: usize,
 }
 
 impl Tags {
-    /// A delivery begins. `false`: an unsettled one has the same tag.
+    /// Adds a delivery. `false`: an unsettled one has the same tag.
     #[inline(always)]
     pub(crate) fn insert(&mut self, id: u32, tag: &[u8]) -> bool {
-        if self.rising && self.last.goes_on(id, tag) {
+        if self.rising && self.last.is_next(id, tag) {
             self.last.extend();
             return true;
         }
-        self.insert_apart(id, tag)
+        self.insert_unordered(id, tag)
     }
 
-    /// One that does not count on from the highest tag.
+    /// Adds a delivery whose tag does not follow the highest one.
     #[inline(never)]
-    fn insert_apart(&mut self, id: u32, bytes: &[u8]) -> bool {
-        self.note_settled();
+    fn insert_unordered(&mut self, id: u32, bytes: &[u8]) -> bool {
+        self.apply_settled();
         let (tag, number) = (Tag::new(bytes), number(bytes));
         if self.older.is_empty() && self.last.unsettled == 0 {
             self.clear();
@@ -168,7 +168,7 @@ impl Tags {
                 return false;
             }
         }
-        if self.last.count > 0 && self.last.goes_on(id, bytes) {
+        if self.last.count > 0 && self.last.is_next(id, bytes) {
             self.last.extend();
         } else {
             self.push(Run { id, count: 1, unsettled: 1, number: number.unwrap_or(0), tag });
@@ -208,25 +208,25 @@ impl Tags {
         Some(run.tag.plus(run.offset(id)?).as_slice().to_vec())
     }
 
-    /// The older run that has a delivery, if one has.
+    /// The index of the older run that may contain a delivery.
     fn place(&self, id: u32) -> Option<usize> {
         let first = self.older.front()?.id;
         let behind = self.older.partition_point(|run| run.id.wrapping_sub(first) <= id.wrapping_sub(first));
         behind.checked_sub(1)
     }
 
-    /// A delivery is settled. As a rule it is the one behind that which was settled before.
+    /// Records a settled delivery. Usually it follows the one settled before.
     #[inline]
     pub(crate) fn settle(&mut self, id: u32) {
         if id != self.settled.end {
-            self.note_settled();
+            self.apply_settled();
             self.settled.start = id;
         }
         self.settled.end = id.wrapping_add(1);
     }
 
-    /// Marks what was settled in the runs.
-    fn note_settled(&mut self) {
+    /// Applies the recorded settled deliveries to the runs.
+    fn apply_settled(&mut self) {
         let Range { start: mut id, end } = self.settled;
         while id != end {
             let at = if self.last.offset(id).is_some() { None } else { self.place(id) };
@@ -267,7 +267,7 @@ mod tests {
 
     impl Tags {
         fn unsettled(&mut self) -> u32 {
-            self.note_settled();
+            self.apply_settled();
             self.older.iter().chain([&self.last]).map(|run| run.unsettled.count_ones()).sum()
         }
     }
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delivery_that_stays_unsettled_does_not_keep_those_behind_it() {
+    fn unsettled_delivery_does_not_retain_later_settled_ones() {
         let scattered = |id: u32| id.wrapping_mul(0x9E37_79B9).to_le_bytes();
         for tag_of in [u32::to_be_bytes, u32::to_le_bytes, scattered] {
             let mut tags = Tags::default();
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_that_counts_takes_a_run_for_64_deliveries_and_memory_is_returned() {
+    fn counting_tags_use_one_run_per_64_deliveries_and_return_memory() {
         let mut tags = Tags::default();
         let start = u32::MAX - 1000;
         for count in 0..100_000_u32 {
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_that_begins_again_is_not_taken_for_one_that_continues() {
+    fn restarted_tag_counter_is_not_mistaken_for_a_continued_one() {
         let mut tags = Tags::default();
         assert!(tags.insert(0, &[255]) && tags.insert(1, &[1, 0]) && tags.insert(2, &[0]));
         assert!(tags.insert(3, &u64::MAX.to_be_bytes()) && tags.insert(4, &0_u64.to_be_bytes()));
@@ -324,10 +324,10 @@ mod tests {
         assert!(tags.insert(5, &[0, 255]), "the same number in another length is another tag");
     }
 
-    /// What a sender, or its receiver, does next.
+    /// The next step of a sender or its receiver.
     #[derive(Clone, Copy, Debug)]
     enum Step {
-        /// counts on from its last tag
+        /// the next tag of the counter
         Next,
         Begin(u8),
         /// an unsettled delivery, by its place
@@ -346,7 +346,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_a_list(start in any::<u32>(), length in 1..12_usize, steps in prop::collection::vec(step(), 0..600)) {
+        fn tags_agree_with_a_list_model(start in any::<u32>(), length in 1..12_usize, steps in prop::collection::vec(step(), 0..600)) {
             let (mut tags, mut model, mut id) = (Tags::default(), Vec::<(u32, Vec<u8>)>::new(), start);
             let mut counter = 0_u8;
             for step in steps {

@@ -14,7 +14,7 @@ fn receiver(first: u32) -> Link {
     link
 }
 
-/// One that has granted credit.
+/// A receiver that has granted credit.
 fn granting(credit: u32) -> Link {
     let mut link = receiver(0);
     link.grant(credit);
@@ -41,7 +41,7 @@ fn frame(delivery_id: Option<u32>, more: bool, payload: &[u8]) -> TransferView<'
 }
 
 #[test]
-fn section_2_6_7_deliveries_are_taken_up_to_the_credit() {
+fn section_2_6_7_deliveries_are_accepted_up_to_the_credit() {
     for first in [0, u32::MAX - 1] {
         let mut link = receiver(first);
         assert!(link.grant(3));
@@ -55,24 +55,24 @@ fn section_2_6_7_deliveries_are_taken_up_to_the_credit() {
 }
 
 #[test]
-fn section_2_6_7_credit_taken_back_may_still_be_used_by_what_is_on_the_way() {
+fn section_2_6_7_withdrawn_credit_still_covers_transfers_in_flight() {
     let mut link = receiver(0);
     link.grant(2);
     assert!(link.grant(0));
-    assert!(!link.grant(0), "nothing new to say");
+    assert!(!link.grant(0), "the credit is unchanged");
     assert_eq!(link.receive(&frame(Some(0), false, b"")), Ok(true));
     assert_eq!(link.receive(&frame(Some(1), false, b"")), Ok(true));
     assert!(link.receive(&frame(Some(2), false, b"")).is_err());
 }
 
 #[test]
-fn section_2_6_7_without_credit_nothing_is_taken() {
+fn section_2_6_7_transfer_without_credit_is_refused() {
     let mut link = receiver(0);
     assert!(!link.grant(0), "no credit is no grant");
     assert_eq!(link.receive(&frame(Some(0), false, b"")).unwrap_err().condition, condition::TRANSFER_LIMIT_EXCEEDED);
     assert!(link.grant(1));
     assert_eq!(link.receive(&frame(Some(0), false, b"")), Ok(true));
-    assert!(link.receive(&frame(Some(1), false, b"")).is_err(), "what was granted is used up");
+    assert!(link.receive(&frame(Some(1), false, b"")).is_err(), "the credit is used up");
 
     let mut early = self::link(Role::Receiver);
     early.grant(5);
@@ -82,7 +82,7 @@ fn section_2_6_7_without_credit_nothing_is_taken() {
 }
 
 #[test]
-fn section_2_6_14_a_delivery_in_several_frames() {
+fn section_2_6_14_delivery_may_span_several_frames() {
     let mut link = receiver(0);
     link.grant(9);
     assert_eq!(link.receive(&frame(Some(5), true, b"abc")), Ok(true));
@@ -94,7 +94,7 @@ fn section_2_6_14_a_delivery_in_several_frames() {
 }
 
 #[test]
-fn section_2_7_5_the_first_frame_names_its_delivery() {
+fn section_2_7_5_first_frame_requires_delivery_id_and_tag() {
     let mut link = granting(9);
     for (view, field) in [
         (TransferView { delivery_id: None, ..frame(Some(0), false, b"") }, "delivery-id"),
@@ -152,7 +152,7 @@ fn section_2_6_7_the_sender_computes_credit_from_both_counts() {
 }
 
 #[test]
-fn section_2_6_7_drain_moves_the_count_on() {
+fn section_2_6_7_drain_advances_the_delivery_count() {
     let mut sender = link(Role::Sender);
     sender.receiver_flow(&Flow { link_credit: Some(5), drain: true, ..Flow::default() });
     assert!(sender.drain);
@@ -166,5 +166,5 @@ fn section_2_6_7_drain_moves_the_count_on() {
     receiver.sender_flow(&flow);
     assert_eq!((receiver.delivery_count, receiver.credit), (5, 0));
     receiver.sender_flow(&Flow { delivery_count: Some(9), ..Flow::default() });
-    assert_eq!(receiver.delivery_count, 5, "a count beyond the credit is not believed");
+    assert_eq!(receiver.delivery_count, 5, "a count beyond the credit is ignored");
 }

@@ -10,15 +10,15 @@ use super::{Mechanism, Secret};
 /// open.
 const TOKEN_BYTES_MAX: usize = 16_000;
 
-/// The message of a client, taken apart.
+/// The parsed message of a client.
 pub(super) struct BearerMessage {
-    /// the claimed user of the token; prepared
+    /// the claimed user of the token, prepared by SASLprep
     pub(super) user: Option<String>,
     pub(super) token: Secret,
 }
 
 impl BearerMessage {
-    /// Takes the message of either mechanism apart.
+    /// Parses the message of either mechanism.
     pub(super) fn parse(mechanism: Mechanism, message: &[u8]) -> Result<Self, &'static str> {
         let text = std::str::from_utf8(message).map_err(|_| "bearer: the message is not UTF-8")?;
         let Some(body) = text.strip_suffix("\u{1}\u{1}") else {
@@ -34,7 +34,9 @@ impl BearerMessage {
             match part.split_once('=') {
                 Some(("auth", value)) if token.is_none() => token = Some(bearer(value)?),
                 Some(("auth", _)) => return Err("bearer: auth is given twice"),
-                Some(("user", value)) if mechanism == Mechanism::XOAuth2 && user.is_none() => user = named(value)?,
+                Some(("user", value)) if mechanism == Mechanism::XOAuth2 && user.is_none() => {
+                    user = prepared_user(value)?
+                }
                 Some((key, _)) if !key.is_empty() => {}
                 _ => return Err("bearer: a part of the message is not key=value"),
             }
@@ -43,7 +45,7 @@ impl BearerMessage {
         Ok(Self { user, token })
     }
 
-    /// Puts a message together.
+    /// Formats a message.
     pub(super) fn write(mechanism: Mechanism, user: Option<&str>, token: &str) -> Vec<u8> {
         let head = match (mechanism, user) {
             (Mechanism::OAuthBearer, Some(user)) => {
@@ -56,7 +58,7 @@ impl BearerMessage {
     }
 }
 
-/// The header of RFC 5801, section 4, of which channel binding is not spoken.
+/// The user in the header of RFC 5801, section 4; channel binding is not supported.
 fn authzid(header: &str) -> Result<Option<String>, &'static str> {
     let rest = header.strip_prefix("n,").or_else(|| header.strip_prefix("y,"));
     let rest = rest.and_then(|rest| rest.strip_suffix(','));
@@ -65,7 +67,7 @@ fn authzid(header: &str) -> Result<Option<String>, &'static str> {
         Some(rest) => match rest.strip_prefix("a=") {
             Some(name) if !name.contains(',') => {
                 let name = name.replace("=2C", ",").replace("=2c", ",");
-                named(&name.replace("=3D", "=").replace("=3d", "="))
+                prepared_user(&name.replace("=3D", "=").replace("=3d", "="))
             }
             _ => Err("OAUTHBEARER: the header has an attribute other than a=USER"),
         },
@@ -73,7 +75,7 @@ fn authzid(header: &str) -> Result<Option<String>, &'static str> {
     }
 }
 
-fn named(user: &str) -> Result<Option<String>, &'static str> {
+fn prepared_user(user: &str) -> Result<Option<String>, &'static str> {
     if user.is_empty() {
         return Ok(None);
     }
@@ -95,8 +97,8 @@ fn bearer(value: &str) -> Result<Secret, &'static str> {
     Ok(Secret::new(token))
 }
 
-/// The error response for a client whose token is refused (RFC 7628, section 3.2.2). One that
-/// speaks XOAUTH2 receives nothing before the outcome: such clients do not expect it.
+/// The error response for a client whose token is refused (RFC 7628, section 3.2.2). XOAUTH2 has
+/// none: its clients expect the outcome at once.
 pub(super) fn failure(mechanism: Mechanism, malformed: bool) -> Option<Vec<u8>> {
     let status = if malformed { "invalid_request" } else { "invalid_token" };
     (mechanism == Mechanism::OAuthBearer).then(|| format!("{{\"status\":\"{status}\"}}").into_bytes())

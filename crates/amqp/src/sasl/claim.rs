@@ -9,7 +9,7 @@ use super::Mechanism;
 pub struct Secret(String);
 
 impl Secret {
-    /// Takes a secret in.
+    /// Wraps a secret.
     #[must_use]
     pub fn new(text: &str) -> Self {
         Self(text.to_owned())
@@ -42,13 +42,13 @@ pub struct Claim {
 /// The verdict on a [`Claim`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// it is true, and this is the peer's identity
+    /// the claim is true, and this is the peer's identity
     Right {
         /// user name
         user: String,
     },
-    /// it is not
+    /// the claim is false
     Wrong,
-    /// no verdict is possible at present: trying again may help
+    /// the claim cannot be checked at present: a retry may help
     Unknown,
 }

@@ -2,12 +2,12 @@
 //!
 //! | state | event | answer | next |
 //! |---|---|---|---|
-//! | Ready | mechanisms | the strongest one that is offered and can be done | Waiting or First |
+//! | Ready | mechanisms | the strongest one offered and supported | Waiting, TokenSent or First |
 //! | First | challenge | the proof | Final |
 //! | Final | challenge with the server's signature | an empty response | Waiting |
 //! | Final | outcome ok with the server's signature | logged in | Over |
-//! | Waiting | outcome ok | logged in | Over |
-//! | Waiting | challenge to a token | one byte, 0x01 | Told |
+//! | Waiting, TokenSent | outcome ok | logged in | Over |
+//! | TokenSent | challenge | one byte, 0x01 | ReceivedError |
 //! | any | outcome not ok | Refused | Over |
 //! | any | anything else | Protocol | Over |
 
@@ -27,12 +27,12 @@ pub struct Login {
     pub password: Option<(String, String)>,
     /// a token of another issuer, and its user, if required
     pub token: Option<(Option<String>, Secret)>,
-    /// a certificate was shown in the TLS handshake
+    /// a certificate was presented in the TLS handshake
     pub certificate: bool,
-    /// only these mechanisms; `None`: every one that the rest allows. Leave PLAIN out where others
-    /// could listen
+    /// only these mechanisms; `None`: all that the other fields allow. Exclude PLAIN on unencrypted
+    /// connections
     pub mechanisms: Option<Vec<Mechanism>>,
-    /// what `Client::keys` gave after an earlier login, to spare deriving it again
+    /// the result of `Client::keys` after an earlier login: avoids deriving the keys again
     pub keys: Option<DerivedKeys>,
 }
 
@@ -44,23 +44,22 @@ impl std::fmt::Debug for Login {
     }
 }
 
-/// Why a client did not get in.
+/// Why a login failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClientError {
     /// no mechanism fits
     #[error("the server offers {0}, none of which can be used with the given credentials")]
     NoMechanism(String),
-    /// the user name or the password
+    /// the user name or the password is not valid text
     #[error(transparent)]
     Unusable(#[from] Unusable),
-    /// the verdict of the server
+    /// the server refused with this code
     #[error("the server refused the login{}", reported(*.0))]
     Refused(SaslCode),
-    /// the server's own word for it
+    /// the server's own error text
     #[error("the server refused the login: {0}")]
     Named(String),
-    /// the server did not prove that it knows the password: it may be another one that plays its
-    /// part
+    /// the server did not prove that it knows the password: it may be an impostor
     #[error("the server did not prove that it knows the user; do not trust it")]
     Unproven,
     /// the server's message is malformed
@@ -93,18 +92,18 @@ pub struct Client {
 enum State {
     Ready,
     Waiting,
-    /// a token was shown
-    Shown,
+    /// a token was sent
+    TokenSent,
     /// the server has reported its error
     ReceivedError(String),
     First(Box<ClientExchange>),
-    /// the signature that the server has to show
+    /// the signature expected from the server
     Final(Vec<u8>),
     Over,
 }
 
 impl Client {
-    /// A client that will log in so.
+    /// A client with these credentials.
     #[must_use]
     pub const fn new(login: Login, nonce: Nonce) -> Self {
         Self { login, nonce, state: State::Ready }
@@ -119,13 +118,13 @@ impl Client {
     pub fn start(&mut self, offered: &[Symbol], hostname: Option<String>) -> Result<SaslInit, ClientError> {
         let State::Ready = std::mem::replace(&mut self.state, State::Over) else { return Err(OUT_OF_TURN) };
         let known = offered.iter().filter_map(|name| Mechanism::from_name(name.as_str()));
-        let Some(mechanism) = known.filter(|mechanism| self.can_do(*mechanism)).max() else {
+        let Some(mechanism) = known.filter(|mechanism| self.supports(*mechanism)).max() else {
             let names: Vec<_> = offered.iter().map(Symbol::as_str).collect();
             return Err(ClientError::NoMechanism(names.join(", ")));
         };
         let message = match (mechanism, &self.login.password) {
             (Mechanism::Plain, Some((user, password))) => {
-                // An open server may take an empty password, which SASLprep does not.
+                // An open server may accept an empty password, which SASLprep rejects.
                 let password = if password.is_empty() { password.into() } else { prepare(password)? };
                 PlainMessage::write(&prepare(user)?, &password)
             }
@@ -142,12 +141,12 @@ impl Client {
             _ => Vec::new(),
         };
         if !matches!(mechanism, Mechanism::Scram(_)) {
-            self.state = if mechanism.is_bearer() { State::Shown } else { State::Waiting };
+            self.state = if mechanism.is_bearer() { State::TokenSent } else { State::Waiting };
         }
         Ok(SaslInit { mechanism: mechanism.symbol(), initial_response: Some(message), hostname })
     }
 
-    fn can_do(&self, mechanism: Mechanism) -> bool {
+    fn supports(&self, mechanism: Mechanism) -> bool {
         let able = match mechanism {
             Mechanism::Anonymous => self.login.password.is_none() && self.login.token.is_none(),
             Mechanism::Plain | Mechanism::Scram(_) => self.login.password.is_some(),
@@ -157,11 +156,11 @@ impl Client {
         able && self.login.mechanisms.as_ref().is_none_or(|allowed| allowed.contains(&mechanism))
     }
 
-    /// Answers a sasl-challenge (5.3.3.3). For SCRAM this derives keys and takes its time, unless
-    /// `Login::keys` still fit.
+    /// Answers a sasl-challenge (5.3.3.3). For SCRAM this derives keys, which is slow, unless
+    /// `Login::keys` still apply.
     ///
     /// # Errors
-    /// The challenge makes no sense, or the server did not prove itself.
+    /// The challenge is malformed or unexpected, or the server's proof is missing or wrong.
     pub fn challenge(&mut self, challenge: &[u8]) -> Result<Vec<u8>, ClientError> {
         match std::mem::replace(&mut self.state, State::Over) {
             State::First(exchange) => {
@@ -174,8 +173,8 @@ impl Client {
                 self.state = State::Waiting;
                 Ok(Vec::new())
             }
-            State::Shown => {
-                let reported = String::from_utf8_lossy(challenge).chars().take(SAID_MAX).collect();
+            State::TokenSent => {
+                let reported = String::from_utf8_lossy(challenge).chars().take(REPORTED_CHARS_MAX).collect();
                 self.state = State::ReceivedError(reported);
                 Ok(vec![1])
             }
@@ -194,7 +193,7 @@ impl Client {
     /// itself.
     ///
     /// # Errors
-    /// The server refused, or it accepted without the proof it owes.
+    /// The server refused, or it accepted without its proof.
     pub fn outcome(&mut self, outcome: &SaslOutcome) -> Result<(), ClientError> {
         let state = std::mem::replace(&mut self.state, State::Over);
         if outcome.code != SaslCode::Ok {
@@ -204,7 +203,7 @@ impl Client {
             });
         }
         match state {
-            State::Waiting | State::Shown => Ok(()),
+            State::Waiting | State::TokenSent => Ok(()),
             State::Final(signature) => prove_server(&signature, outcome.additional_data.as_deref().unwrap_or_default()),
             State::First(_) => Err(ClientError::Unproven),
             State::Ready | State::ReceivedError(_) | State::Over => Err(OUT_OF_TURN),
@@ -212,8 +211,8 @@ impl Client {
     }
 }
 
-/// Characters shown of a server's error about a token.
-const SAID_MAX: usize = 500;
+/// The most characters kept of a server's error about a token.
+const REPORTED_CHARS_MAX: usize = 500;
 
 fn prove_server(expected: &[u8], message: &[u8]) -> Result<(), ClientError> {
     if message.is_empty() {

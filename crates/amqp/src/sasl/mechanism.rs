@@ -53,14 +53,14 @@ impl Hash {
     }
 }
 
-/// The mechanisms spoken here, weakest first.
+/// The supported mechanisms, weakest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mechanism {
     /// RFC 4505
     Anonymous,
     /// RFC 4616
     Plain,
-    /// a bearer token, as it was before RFC 7628
+    /// a bearer token in the form used before RFC 7628
     XOAuth2,
     /// RFC 7628
     OAuthBearer,
@@ -110,13 +110,13 @@ impl Mechanism {
         matches!(self, Self::Plain) || self.is_bearer()
     }
 
-    /// The name as it travels.
+    /// The name as an AMQP symbol.
     #[must_use]
     pub const fn symbol(self) -> Symbol {
         Symbol::constant(self.name())
     }
 
-    /// The mechanism of that name; `None` for a name not spoken here.
+    /// The mechanism of that name; `None` if it is not supported.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|mechanism| mechanism.name() == name)

@@ -6,9 +6,9 @@
 //! driver: key derivation from a password as a [`PlainCheck`], and the check of a token by another
 //! party as a [`Claim`].
 //!
-//! ANONYMOUS (RFC 4505), PLAIN (RFC 4616), EXTERNAL (RFC 4422) and SCRAM with SHA-1, SHA-256 and
-//! SHA-512 (RFC 5802, RFC 7677) are spoken, and OAUTHBEARER (RFC 7628) and XOAUTH2; channel binding
-//! is not, so the `-PLUS` names are never offered. User input is prepared by SASLprep (RFC 4013) on
+//! Supported are ANONYMOUS (RFC 4505), PLAIN (RFC 4616), EXTERNAL (RFC 4422), SCRAM with SHA-1,
+//! SHA-256 and SHA-512 (RFC 5802, RFC 7677), OAUTHBEARER (RFC 7628) and XOAUTH2. Channel binding is
+//! not, so the `-PLUS` names are never offered. User input is prepared by SASLprep (RFC 4013) on
 //! both sides.
 
 mod bearer;
@@ -30,5 +30,5 @@ pub use scram::DerivedKeys;
 pub use server::{Credentials, Identity, PlainRule, Server, Step};
 pub use verifier::{Unusable, Verifier, derive};
 
-/// Random bytes that make one exchange unlike any other; from a cryptographically secure source.
+/// Random bytes, unique to one exchange, from a cryptographically secure source.
 pub type Nonce = [u8; 18];

@@ -25,18 +25,18 @@ impl PlainCheck {
 }
 
 impl fmt::Debug for PlainCheck {
-    /// Shows no password; what checking it costs.
+    /// Shows the verifier's parameters but not the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PlainCheck").field("verifier", &self.verifier).finish_non_exhaustive()
     }
 }
 
-/// The message of a client, taken apart.
+/// The parsed message of a client.
 #[derive(PartialEq, Eq)]
 pub(super) struct PlainMessage<'a> {
     /// prepared
     pub(super) user: String,
-    /// as it came: may be empty, which no verifier accepts but an open space does
+    /// as received; may be empty, which only an open space accepts
     pub(super) password: &'a str,
 }
 
@@ -48,8 +48,7 @@ impl fmt::Debug for PlainMessage<'_> {
 }
 
 impl<'a> PlainMessage<'a> {
-    /// Takes a message apart. Acting as another user (an authzid that is not the user) is not
-    /// supported.
+    /// Parses a message. Acting as another user (an authzid that is not the user) is not supported.
     pub(super) fn parse(message: &'a [u8]) -> Result<Self, &'static str> {
         let text = std::str::from_utf8(message).map_err(|_| "PLAIN: the message is not UTF-8")?;
         let mut parts = text.split('\0');
@@ -65,7 +64,7 @@ impl<'a> PlainMessage<'a> {
         Ok(Self { user: user.into_owned(), password })
     }
 
-    /// Puts a message together; both texts are prepared already.
+    /// Formats a message; both texts must be prepared.
     pub(super) fn write(user: &str, password: &str) -> Vec<u8> {
         [b"\0", user.as_bytes(), b"\0", password.as_bytes()].concat()
     }

@@ -5,12 +5,12 @@
 //! | Ready | init ANONYMOUS, EXTERNAL | Accepted or Refused | Over |
 //! | Ready | init PLAIN, SCRAM, bearer without a message | Challenge (empty) | First |
 //! | Ready, First | PLAIN message | CheckPlain, Ask, Accepted or Refused | Checking, Asking or Over |
-//! | Ready, First | bearer message | Ask, Refused, or Challenge (why not) | Asking, Over or Failing |
+//! | Ready, First | bearer message | Ask, Refused or Challenge (reason) | Asking, Over or Failing |
 //! | Ready, First | SCRAM first message | Challenge or Refused | Final or Over |
 //! | Final | SCRAM last message | Accepted or Refused | Over |
 //! | Checking | `plain_checked` | Accepted or Refused | Over |
-//! | Asking | `judged` | Accepted, Refused, or of a token Challenge (why not) | Over or Failing |
-//! | Failing | the client has read why | Refused | Over |
+//! | Asking | `judged` | Accepted, Refused, or for a token Challenge (reason) | Over or Failing |
+//! | Failing | any response | Refused | Over |
 //! | any | anything else | Refused | Over |
 
 use super::bearer::{self, BearerMessage};
@@ -22,18 +22,18 @@ use crate::types::{SaslCode, SaslInit, Symbol};
 /// The server's view of the user database. Pure, synchronous and cheap: no key derivation happens
 /// here.
 ///
-/// A user that does not exist is answered like one that does: with a verifier made up from the name
-/// and a secret of the process, always the same for the same name, so that the exchange shows no
-/// difference. It needs no mark: its `stored_key` is no hash of any known key.
+/// An unknown user gets dummy credentials: a verifier derived from the name and a secret of the
+/// process, so that the exchange does not reveal whether the user exists. They need no flag: their
+/// `stored_key` is not the hash of any known key.
 pub trait Credentials {
     /// Whether anonymous logins are allowed.
     fn anonymous(&self) -> bool;
     /// How the password of that user is checked.
     fn plain(&self, user: &str) -> PlainRule;
-    /// The stored verifier of that user; `None`: no exchange is begun, for any user.
+    /// The stored verifier of that user; `None`: the login is refused, for every user.
     fn scram(&self, user: &str, hash: Hash) -> Option<Verifier>;
-    /// The user that the transport has proved already (the subject of a client certificate), if it
-    /// may come in.
+    /// The user that the transport has proved already (the subject of a client certificate), if
+    /// that user may log in.
     fn external(&self) -> Option<String>;
     /// Whether tokens of `user` can be checked (`None`: the token names no user).
     fn bearer(&self, user: Option<&str>, mechanism: Mechanism) -> bool;
@@ -42,20 +42,20 @@ pub trait Credentials {
 /// How a password is checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlainRule {
-    /// any will do
+    /// any password is accepted
     Accept,
     /// by deriving keys from it
     Check(Verifier),
     /// by another party
     Ask,
-    /// always refused: it is not examined
+    /// always refused, without a check
     Refuse,
 }
 
 /// The authenticated identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// how it was proved
+    /// the mechanism that proved it
     pub mechanism: Mechanism,
     /// the user name as given, prepared by SASLprep; `None` for ANONYMOUS
     pub user: Option<String>,
@@ -79,7 +79,7 @@ pub enum Step<I = Identity> {
     },
     /// send a sasl-outcome with this code and close
     Refused {
-        /// verdict
+        /// outcome code
         code: SaslCode,
         /// for the log, never for the peer
         why: &'static str,
@@ -136,7 +136,7 @@ impl Server {
         }
     }
 
-    /// Takes the client's sasl-response (5.3.3.4).
+    /// Processes the client's sasl-response (5.3.3.4).
     pub fn response(&mut self, response: &[u8], credentials: &dyn Credentials) -> Step {
         match std::mem::replace(&mut self.state, State::Over) {
             State::First(_) if response.is_empty() => refused("the client sent an empty response"),
@@ -167,15 +167,15 @@ impl Server {
         }
     }
 
-    /// Reports why a token is invalid; the outcome follows when the client has read it.
+    /// Reports why a token is invalid; the outcome follows the client's response.
     fn fail(&mut self, mechanism: Mechanism, why: &'static str, malformed: bool) -> Step {
         let Some(reported) = bearer::failure(mechanism, malformed) else { return refused(why) };
         self.state = State::Failing(why);
         Step::Challenge(reported)
     }
 
-    /// Takes the answer of a [`PlainCheck`]; `None`: it could not be run (too many are waiting),
-    /// and the client is asked to retry.
+    /// Applies the result of a [`PlainCheck`]. `None`: the check did not run, because too many are
+    /// pending; the client is asked to retry.
     pub fn plain_checked(&mut self, right: Option<bool>) -> Step {
         match (std::mem::replace(&mut self.state, State::Over), right) {
             (State::Checking(user), Some(true)) => accepted(Mechanism::Plain, Some(user), None),
@@ -189,7 +189,7 @@ impl Server {
 
     fn first(&mut self, mechanism: Mechanism, message: &[u8], credentials: &dyn Credentials) -> Step {
         match mechanism {
-            // The trace information of ANONYMOUS proves nothing and is not kept.
+            // The trace information of ANONYMOUS proves nothing and is discarded.
             Mechanism::Anonymous if credentials.anonymous() => accepted(mechanism, None, None),
             Mechanism::Anonymous => refused("anonymous logins are not allowed"),
             Mechanism::External => match credentials.external() {
@@ -207,7 +207,7 @@ impl Server {
             Mechanism::XOAuth2 | Mechanism::OAuthBearer => self.bearer(mechanism, message, credentials),
             Mechanism::Scram(hash) => match ClientFirst::parse(message) {
                 Ok(first) => {
-                    let Some(verifier) = credentials.scram(&first.user, hash) else { return refused(NOWHERE) };
+                    let Some(verifier) = credentials.scram(&first.user, hash) else { return refused(UNKNOWN_SPACE) };
                     let (exchange, challenge) = ServerExchange::begin(&first, verifier, &self.nonce);
                     self.state = State::Final(hash, Box::new(exchange));
                     Step::Challenge(challenge)
@@ -228,7 +228,7 @@ impl Server {
                 self.state = State::Checking(user);
                 Step::CheckPlain(PlainCheck::new(password.to_owned(), verifier))
             }
-            PlainRule::Refuse => refused(NOWHERE),
+            PlainRule::Refuse => refused(UNKNOWN_SPACE),
             PlainRule::Ask => {
                 self.state = State::Asking(Mechanism::Plain);
                 let secret = Secret::new(password);
@@ -250,7 +250,7 @@ impl Server {
 }
 
 const WRONG_PASSWORD: &str = "unknown user or wrong password";
-const NOWHERE: &str = "the user name does not name an address space";
+const UNKNOWN_SPACE: &str = "the user name does not name an address space";
 
 const fn accepted(mechanism: Mechanism, user: Option<String>, data: Option<Vec<u8>>) -> Step {
     Step::Accepted { identity: Identity { mechanism, user }, data }

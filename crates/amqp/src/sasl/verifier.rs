@@ -36,8 +36,8 @@ impl fmt::Debug for Verifier {
 }
 
 impl Verifier {
-    /// Whether this is the password. Derives keys: its cost grows with `iterations`, so never on a
-    /// thread that serves connections. The comparison takes the same time wherever the keys differ.
+    /// Whether `password` is right. Derives keys, so the cost grows with `iterations`: never call
+    /// it on a worker thread. The comparison takes constant time.
     #[must_use]
     pub fn check(&self, password: &str) -> bool {
         let Ok(derived) = derive(self.hash, password, &self.salt, self.iterations) else { return false };
@@ -78,7 +78,7 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// `password` is prepared already.
+    /// `password` must be prepared.
     pub(super) fn derive(hash: Hash, password: &str, salt: &[u8], iterations: NonZeroU32) -> Self {
         let mut salted = vec![0; hash.length()];
         pbkdf2::derive(hash.pbkdf2(), iterations, salt, password.as_bytes(), &mut salted);

@@ -24,7 +24,7 @@ impl From<SelectorError> for Error {
     }
 }
 
-/// A problem that is not yet put into lines and columns.
+/// A problem without line and column.
 #[derive(Debug)]
 pub(super) struct Problem {
     pub(super) at: usize,

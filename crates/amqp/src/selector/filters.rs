@@ -8,7 +8,7 @@ use crate::types::{Error, Fields, Symbol, Value, condition};
 struct FilterId {
     name: &'static str,
     code: u64,
-    /// keys under which clients send the text without a descriptor, which 3.5.8 requests
+    /// keys of clients that omit the descriptor, although 3.5.8 requires it
     keys: &'static [&'static str],
     dialect: Dialect,
 }
@@ -38,7 +38,7 @@ pub struct Filters {
     pub understood: Fields,
 }
 
-/// A filter that is understood and wrong.
+/// A known filter with an invalid value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("filter '{filter}': {fault}")]
 pub struct FilterError {
@@ -54,7 +54,7 @@ pub enum FilterFault {
     /// the value is not of the type that the descriptor stands for
     #[error("a selector is a string")]
     NoText,
-    /// the text is no selector
+    /// the text is not a valid selector
     #[error(transparent)]
     Selector(#[from] SelectorError),
 }
@@ -66,10 +66,10 @@ impl From<FilterError> for Error {
 }
 
 impl Filters {
-    /// Compiles the selectors among `filters`. Several must all be true of a message. Filters of
-    /// other kinds are omitted from `understood`: they are for others to know.
+    /// Compiles the selectors among `filters`. A message must match all of them. Filters of other
+    /// kinds are omitted from `understood`.
     ///
-    /// Bounds: each selector those of [`Selector`], all together those of one.
+    /// Bounds: those of one [`Selector`], for each selector and for all together.
     ///
     /// # Errors
     /// [`FilterError`] if a selector is not a string or cannot be compiled: the attach is to be

@@ -7,7 +7,7 @@ use super::Dialect;
 use super::error::{Problem, quote};
 use super::number::number;
 
-/// The words that cannot be identifiers, in any case of letters.
+/// The reserved words, case-insensitive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Word {
     And,
@@ -93,7 +93,7 @@ pub(super) enum Token<'t> {
     End,
 }
 
-/// Gives the tokens of a text in turn.
+/// Splits a text into tokens.
 #[derive(Debug)]
 pub(super) struct Lexer<'t> {
     text: &'t str,
@@ -111,7 +111,7 @@ impl<'t> Lexer<'t> {
         self.at
     }
 
-    /// The next token and where it begins; [`Token::End`] at the end, as often as asked.
+    /// The next token and its position; [`Token::End`] on every call at the end.
     pub(super) fn next(&mut self) -> Result<(Token<'t>, usize), Problem> {
         let rest = self.text[self.at..].trim_start_matches([' ', '\t', '\x0c', '\r', '\n']);
         let start = self.text.len() - rest.len();
@@ -170,16 +170,16 @@ fn is_start(letter: char) -> bool {
     match letter {
         '_' | '$' => true,
         _ if letter.is_ascii() => letter.is_ascii_alphabetic(),
-        // signs of currencies
+        // currency signs
         '\u{a2}'..='\u{a5}' | '\u{20a0}'..='\u{20cf}' => true,
-        // marks that connect, like _
+        // connecting punctuation, like _
         '\u{203f}' | '\u{2040}' | '\u{2054}' | '\u{fe33}' | '\u{fe34}' | '\u{fe4d}'..='\u{fe4f}' | '\u{ff3f}' => true,
         _ => letter.is_alphabetic(),
     }
 }
 
 /// Whether `letter` may follow in an identifier (`Character.isJavaIdentifierPart`, for letters,
-/// digits and the combining marks that writers meet).
+/// digits and common combining marks).
 pub(super) fn is_part(letter: char) -> bool {
     match letter {
         _ if is_start(letter) => true,

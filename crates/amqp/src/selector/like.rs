@@ -1,12 +1,12 @@
-//! The patterns of LIKE (JMS 2.0, 3.8.1.3), in time that grows with the text and not with the
-//! pattern times the text.
+//! The patterns of LIKE (JMS 2.0, 3.8.1.3), in time linear in the text and independent of the
+//! pattern.
 //!
 //! A pattern is cut at each `%`. The first piece must begin the text and the last one end it; those
 //! between are searched from left to right, each as early as it is found. A piece without `_` is
-//! found by the search of the standard library, one with `_` by moving the bits of all its prefixes
-//! along at once, which is why it is at most 64 long.
+//! found by the search of the standard library. A piece with `_` is found by the bit-parallel
+//! Shift-And algorithm, which limits it to 64 characters.
 
-/// Characters of a part between two `%` that has a `_`.
+/// The most characters of a piece between two `%` that contains `_`.
 pub(super) const SEARCHED_MAX: usize = 64;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ struct Bits {
     end: u64,
 }
 
-/// Why a text is no pattern.
+/// Why a text is not a valid pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PatternFault {
     /// the escape character is the last one
@@ -120,7 +120,7 @@ impl Search {
         Ok(Self::Bits(Bits { masks: masks.into(), any, end: bit(piece.len() - 1) }))
     }
 
-    /// The end of the first place where the piece is, in bytes.
+    /// The end of the first match of the piece, in bytes.
     fn find_end(&self, text: &str) -> Option<usize> {
         match self {
             Self::Text(piece) => text.find(&**piece).map(|at| at + piece.len()),

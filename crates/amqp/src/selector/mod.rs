@@ -16,7 +16,7 @@
 //! message, `value` and `like` hold the operators. `filters` finds selectors among the filters of a
 //! source.
 //!
-//! Where the texts leave a choice:
+//! Where the specifications leave a choice:
 //!
 //! - Exact numbers are longs, never ints; a ulong beyond long is a double. Long overflow wraps, a
 //!   long divided by zero is unknown. These are Java's promotions but for the 32-bit overflow.
@@ -29,9 +29,8 @@
 //! - Names with points (`a.b`) are application properties in JMS selectors; `amqp.subject` and the
 //!   like are the fields of header and properties, as the definition of
 //!   `apache.org:selector-filter:string` writes them.
-//! - SQL filters: strings have an order; words are known in any case of letters; of the functions
-//!   only `UTC()`, of the sections not delivery-annotations and footer, and no elements of lists or
-//!   maps.
+//! - SQL filters: strings have an order and keywords are case-insensitive. The only function is
+//!   `UTC()`. Delivery-annotations, the footer and elements of lists or maps cannot be read.
 
 mod error;
 mod filters;
@@ -61,8 +60,8 @@ pub const NESTING_MAX: usize = 64;
 /// Different identifiers in one selector.
 pub const IDENTIFIERS_MAX: usize = 64;
 
-/// Operations of a compiled selector: about one for each operator. The strings after IN are one
-/// together.
+/// Operations of a compiled selector: about one for each operator. All strings after IN count as
+/// one.
 pub const OPERATIONS_MAX: usize = 4096;
 
 /// The language of a selector.
@@ -96,15 +95,15 @@ impl Selector {
         Ok(program.map(|program| Self { program }))
     }
 
-    /// Whether the message is selected: whether the selector is true of it, neither false nor
-    /// unknown. A message whose needed sections are malformed is not selected.
+    /// Whether the selector is true of the message, neither false nor unknown. A message whose
+    /// needed sections are malformed is not selected.
     #[must_use]
     pub fn selects(&self, subject: &Subject<'_>) -> bool {
         self.program.matches(subject)
     }
 
-    /// Whether the same message may be selected now and not later, or the other way round: the
-    /// selector names the delivery count or the time. If not, a queue may remember the answer.
+    /// Whether the result for one message can change over time, because the selector names the
+    /// delivery count or the time. If not, a queue may cache the result.
     #[must_use]
     pub fn varies(&self) -> bool {
         let counts = |place: &FieldSource| *place == FieldSource::Header(DELIVERY_COUNT);

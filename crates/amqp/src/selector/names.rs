@@ -5,7 +5,7 @@
 use super::error::{Problem, quote};
 use super::value::Value;
 
-/// One thing that a selector asks of a message.
+/// A value of a message that a selector names.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Field {
     pub(super) place: FieldSource,
@@ -14,7 +14,7 @@ pub(super) struct Field {
     pub(super) absent: Value<'static>,
 }
 
-/// Where it lies.
+/// Where the value is in the message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum FieldSource {
     /// field of 3.2.1, from 0
@@ -30,7 +30,7 @@ pub(super) enum FieldSource {
 /// The form in which the value is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// as it is
+    /// unchanged
     Plain,
     /// a message id as the text that JMS shows: the prefix `ID:`, and the type of an id that is no
     /// string
@@ -47,7 +47,7 @@ pub(super) enum Form {
     Redelivered,
 }
 
-/// Place of the delivery count in the header.
+/// Index of the delivery count in the header.
 pub(super) const DELIVERY_COUNT: u8 = 4;
 
 const HEADER: [(&str, Value<'static>); 5] = [

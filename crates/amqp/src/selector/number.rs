@@ -34,7 +34,7 @@ enum Fault {
     OddBinary,
 }
 
-/// How far the literal goes: letters, digits, underscores, points, and a sign right after an
+/// The length of the literal: letters, digits, underscores, points, and a sign right after an
 /// exponent letter.
 fn length(text: &str) -> usize {
     let bytes = text.as_bytes();
@@ -97,7 +97,7 @@ fn digits(text: &str, radix: u32) -> Result<String, Fault> {
     Ok(text.replace('_', ""))
 }
 
-/// A literal that gives the 64 bits of a long: it may be negative, as 0xffffffffffffffff is -1.
+/// A literal that sets the 64 bits of a long. It may be negative: 0xffffffffffffffff is -1.
 fn bits<'t>(text: &str, radix: u32) -> Result<Token<'t>, Fault> {
     let text = without_long(text);
     let text = if radix == 8 { text.trim_start_matches('_') } else { text };

@@ -12,8 +12,8 @@
 //! primary   = literal | identifier | UTC() | "(" or ")"
 //! ```
 //!
-//! A term that is a field or a literal is not put on the stack but named in the operation that
-//! takes it.
+//! A term that is a field or a literal is an operand of the operation and is not pushed on the
+//! stack.
 
 use super::error::{Problem, quote};
 use super::lexer::{Lexer, Mark, Token, Word};
@@ -59,7 +59,7 @@ pub(super) fn parse_all(before: Option<Program>, text: &str, dialect: Dialect) -
     Ok(Some(program))
 }
 
-/// The facts about a term that follow from the text alone.
+/// The static type of a term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// a field: it depends on the message
@@ -104,7 +104,7 @@ impl<'t> Parser<'t> {
         self.chain(Word::And, Op::And, Op::JumpIfFalse, Self::not)
     }
 
-    /// Conditions joined by one word. As soon as the result is sure, the rest is jumped over.
+    /// Conditions joined by one word. A jump skips the rest once the result is certain.
     fn chain(&mut self, word: Word, op: Op, jump: fn(u16) -> Op, part: fn(&mut Self) -> Parsed) -> Parsed {
         let first = part(self)?;
         if self.token != Token::Word(word) {
@@ -414,7 +414,7 @@ impl<'t> Parser<'t> {
         Ok(Term { operand: Operand::Now, kind: Kind::Number, at })
     }
 
-    /// The slot of `field`, one for all places that name it.
+    /// The slot of `field`, shared by all its occurrences.
     fn slot(&mut self, field: Field, at: usize) -> Parsed<u16> {
         let fields = &mut self.program.fields;
         if let Some(slot) = fields.iter().position(|known| *known == field) {
@@ -492,7 +492,7 @@ impl<'t> Parser<'t> {
         Err(Problem::new(term.at, "strings and booleans have no order", "compare them with = or <>"))
     }
 
-    /// IN, LIKE and IS NULL of JMS selectors are about a field, not an expression.
+    /// IN, LIKE and IS NULL of JMS selectors apply to a field, not to an expression.
     fn field_of(&self, term: &Term, operator: &str) -> Parsed<()> {
         if term.kind == Kind::Field || self.dialect == Dialect::AmqpSql {
             return Ok(());

@@ -8,14 +8,13 @@ use super::names::Field;
 use super::subject::{Needs, Slots, Subject, Texts};
 use super::value::{Arithmetic, Comparison, Value};
 
-/// Fields, and operands on the stack, beyond which there is memory to allocate: enough for what
-/// people write.
+/// Fields and stack operands that need no allocation: enough for typical selectors.
 const INLINE: usize = 8;
 
-/// Where an operation takes an operand from.
+/// The source of an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operand {
-    /// the top of the stack, which is taken off
+    /// the top of the stack, which is popped
     Stack,
     /// a field of the message
     Slot(u16),
@@ -47,8 +46,7 @@ impl Constant {
     }
 }
 
-/// One operation: takes its operands, of which a later one is higher on the stack, and leaves its
-/// result on top.
+/// One operation: pops its operands, the last one from the top, and pushes its result.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Op {
     Push(Operand),
@@ -89,13 +87,13 @@ pub(super) enum Op {
     Not,
     And,
     Or,
-    /// to the operation of that number, with the top of the stack left there
+    /// jumps to the operation of that index; the top of the stack stays
     JumpIfFalse(u16),
     JumpIfTrue(u16),
 }
 
 impl Op {
-    /// How many operands it takes off the stack.
+    /// How many operands it pops.
     pub(super) fn taken(&self) -> usize {
         let operands = |operands: &[Operand]| operands.iter().filter(|operand| **operand == Operand::Stack).count();
         match *self {
@@ -112,7 +110,7 @@ impl Op {
         }
     }
 
-    /// Whether it leaves a result on the stack.
+    /// Whether it pushes a result.
     pub(super) fn pushes(&self) -> bool {
         !matches!(self, Self::JumpIfFalse(_) | Self::JumpIfTrue(_))
     }
@@ -126,17 +124,17 @@ pub(super) struct Program {
     /// each sorted
     pub(super) sets: Vec<Box<[Box<str>]>>,
     pub(super) patterns: Vec<Pattern>,
-    /// one a slot
+    /// one per slot
     pub(super) fields: Vec<Field>,
     pub(super) needs: Needs,
-    /// requests the time
+    /// whether it reads the time
     pub(super) now: bool,
-    /// operands that are ever on the stack at once
+    /// the greatest depth of the stack
     pub(super) stack_max: usize,
 }
 
 impl Program {
-    /// Lets jumps that lead to jumps go where those lead, from the last to the first.
+    /// Retargets jumps to jumps at their final destination, from the last to the first.
     pub(super) fn thread_jumps(&mut self) {
         for at in (0..self.ops.len()).rev() {
             let there = |target: u16| self.ops.get(usize::from(target)).copied();

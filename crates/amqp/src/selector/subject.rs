@@ -1,5 +1,5 @@
-//! A message as input of selectors, and the values that they name: one walk through each section
-//! that is needed.
+//! A message as input of selectors, and the values that they name. Each needed section is read
+//! once.
 
 use std::cell::OnceCell;
 use std::fmt::Write;
@@ -8,7 +8,7 @@ use super::names::{DELIVERY_COUNT, Field, FieldSource, Form};
 use super::value::Value;
 use crate::codec::scan::{self, Broken, Elements, Head, Scalar};
 
-/// A message as selectors see it: its sections are found once, for as many selectors as there are.
+/// A message as selectors see it: its sections are found once for all selectors.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'m> {
     head: Option<Head<'m>>,
@@ -25,8 +25,8 @@ impl<'m> Subject<'m> {
         Self { head: scan::head(message).ok(), delivery_count: None, now_ms: None }
     }
 
-    /// The failed deliveries so far (3.2.1, delivery-count), where a queue knows better than the
-    /// header.
+    /// The failed deliveries so far (3.2.1, delivery-count), where a queue has a newer count than
+    /// the header.
     #[inline]
     #[must_use]
     pub fn delivery_count(self, count: u32) -> Self {
@@ -47,8 +47,7 @@ impl<'m> Subject<'m> {
     }
 }
 
-/// The ids of a message as text, made only if a selector asks and the message has them in another
-/// form.
+/// The ids of a message as text, created only if a selector reads them and they have another type.
 #[derive(Debug, Default)]
 pub(super) struct Texts {
     message_id: OnceCell<String>,
@@ -88,8 +87,8 @@ impl Needs {
         }
     }
 
-    /// Fills the slots, which hold what fields are if they are absent. Reading ends at the last
-    /// thing that is needed.
+    /// Fills the slots, which already hold the values of absent fields. Stops after the last needed
+    /// field.
     ///
     /// # Errors
     /// [`Broken`]: a section that is needed is malformed.
@@ -115,7 +114,7 @@ impl Needs {
     }
 }
 
-/// The places to fill, and how.
+/// The slots to fill, and the form of each.
 pub(super) struct Slots<'v, 'f> {
     pub(super) values: &'f mut [Value<'v>],
     pub(super) fields: &'f [Field],
@@ -140,7 +139,7 @@ fn fill_list<'v>(list: &'v [u8], needs: &[(u8, u16)], slots: &mut Slots<'v, '_>)
     let mut read = 0;
     let mut last = Scalar::Null;
     for &(index, slot) in needs {
-        // Two names may stand for one field, which is then read already.
+        // Two names of one field share its value, which is then already in `last`.
         while read <= index {
             if elements.left() == 0 {
                 return Ok(());
@@ -157,7 +156,7 @@ fn fill_list<'v>(list: &'v [u8], needs: &[(u8, u16)], slots: &mut Slots<'v, '_>)
     Ok(())
 }
 
-/// Of a key that exists twice, which no map may have, the first counts.
+/// Of duplicate keys, which are illegal in a map, the first counts.
 fn fill_map<'v>(map: &'v [u8], needs: &[(Box<str>, u16)], slots: &mut Slots<'v, '_>) -> Result<(), Broken> {
     let mut elements = Elements::of_map(map)?;
     let mut missing = needs.len();
@@ -200,7 +199,7 @@ impl Form {
     }
 }
 
-/// The prefix `ID:`, and no type that could be confused with one which the mapping puts there.
+/// Whether the id starts with `ID:` and not with a type prefix of the mapping.
 fn is_jms_id(id: &str) -> bool {
     id.starts_with("ID:") && !has_type(id)
 }
@@ -210,8 +209,8 @@ fn has_type(id: &str) -> bool {
     id.strip_prefix("ID:AMQP_").is_some_and(|rest| types.iter().any(|name| rest.starts_with(name)))
 }
 
-/// An id that is no plain string, as JMS shows it (JMS mapping, 3.2.1.1); `plain` goes before a
-/// string without `ID:`.
+/// An id that is not a plain string, as JMS shows it (JMS mapping, 3.2.1.1); `plain` is the prefix
+/// of a string without `ID:`.
 #[cold]
 fn id_text<'v>(id: Scalar<'v>, plain: &str, text: &'v OnceCell<String>) -> Value<'v> {
     let make = || match id {

@@ -10,14 +10,14 @@ use crate::codec::scan::Scalar;
 /// An operand, borrowed from the message or the program.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Value<'v> {
-    /// nothing there, or unknown
+    /// absent or unknown
     Null,
     Bool(bool),
     Int(i64),
     Float(f64),
     Text(&'v str),
     Binary(&'v [u8]),
-    /// something that compares with nothing: char, list, map, array, described value
+    /// not comparable: char, list, map, array, described value
     Opaque,
 }
 
@@ -27,7 +27,7 @@ impl<'v> From<Scalar<'v>> for Value<'v> {
         match scalar {
             Scalar::Null => Self::Null,
             Scalar::Bool(value) => Self::Bool(value),
-            // A ulong beyond long would turn negative: better inexact than of the wrong sign.
+            // A ulong above the range of long becomes a double: inexact, but with the right sign.
             Scalar::Unsigned(value) => i64::try_from(value).map_or(Self::Float(value as f64), Self::Int),
             Scalar::Signed(value) | Scalar::Timestamp(value) => Self::Int(value),
             Scalar::Float(value) => Self::Float(value),
@@ -85,7 +85,7 @@ pub(super) enum Comparison {
 }
 
 impl Comparison {
-    /// Whether it asks which is more, not only whether both are the same.
+    /// Whether it compares order, not only equality.
     #[inline]
     pub(super) fn orders(self) -> bool {
         !matches!(self, Self::Equal | Self::NotEqual)
@@ -192,7 +192,7 @@ fn decimal(bytes: &[u8]) -> f64 {
     // A coefficient with too many digits stands for zero (3.5.2 of the IEEE standard).
     let coefficient = if coefficient < 10_u128.pow(digits) { coefficient } else { 0 };
     let sign = if field(width - 1, 1) == 1 { "-" } else { "" };
-    // Through text, since a product of powers of ten would be rounded more than once.
+    // Parsed from text, because a product of powers of ten would be rounded more than once.
     format!("{sign}{coefficient}e{}", exponent as i64 - bias).parse().unwrap_or(f64::NAN)
 }
 

@@ -8,9 +8,9 @@ struct Frame {
     length: usize,
 }
 
-/// Frames that are written, in order, once the peer opens its window. Bounded by its user: a piece
-/// of a delivery is begun only while the window is open, so at most one piece waits, and an
-/// aborting frame a link.
+/// Frames that are written, in order, once the peer opens its window. The caller bounds them: a
+/// piece of a delivery starts only while the window is open, so they hold at most one piece, and
+/// one aborting frame per link.
 #[derive(Debug, Default)]
 pub(crate) struct BlockedFrames {
     bytes: VecDeque<u8>,
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_leave_in_order_as_the_window_opens() {
+    fn held_frames_are_released_in_order_as_the_window_opens() {
         let mut held = BlockedFrames::default();
         let mut out = Vec::new();
         for byte in 1..=4u8 {
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_is_over_takes_its_frames_along() {
+    fn held_frames_of_an_ended_link_are_dropped() {
         let mut held = BlockedFrames::default();
         let mut out = Vec::new();
         for (link, byte) in [(1, 1), (2, 2), (1, 3), (2, 4)] {

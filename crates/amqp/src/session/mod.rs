@@ -15,10 +15,11 @@ use unsettled::Unsettled;
 use crate::connection::{Config, slots::Slots};
 use crate::types::{Begin, Error, Fields, Flow, condition};
 
-/// Our outgoing window as announced: no limit of ours, the peer's incoming window decides.
+/// Our announced outgoing window: unlimited, because the peer's incoming window is the effective
+/// limit.
 const OUTGOING_WINDOW: u32 = i32::MAX as u32;
 
-/// Our handles, and the places of their links.
+/// Our handles, and the indices of their links.
 #[derive(Debug, Default)]
 struct Handles {
     /// by handle
@@ -37,7 +38,7 @@ pub(crate) struct Session {
     pub(crate) remote_channel: Option<u16>,
     /// the peer's handle-max
     pub(crate) remote_handle_max: u32,
-    /// the driver knows that the session has ended
+    /// the end of the session was reported to the driver
     pub(crate) notified: bool,
     /// the session is in the connection's list of what to flush
     pub(crate) due: bool,
@@ -49,7 +50,7 @@ pub(crate) struct Session {
 
     // incoming (2.5.6)
     next_incoming_id: u32,
-    /// frames the peer may still send by the largest window it was ever granted
+    /// frames the peer may still send within the largest window granted so far
     incoming_left: u32,
     window: u32,
     /// id of the peer's next delivery, once it has sent one
@@ -63,7 +64,7 @@ pub(crate) struct Session {
     // outgoing (2.5.6)
     first_outgoing_id: u32,
     next_outgoing_id: u32,
-    /// frames the peer takes now
+    /// frames the peer accepts now
     room: u32,
     pub(crate) held: BlockedFrames,
     pub(crate) unsettled: Unsettled,
@@ -113,7 +114,7 @@ impl Session {
         }
     }
 
-    /// Takes note of the peer's begin.
+    /// Records the peer's begin.
     pub(crate) fn begun(&mut self, channel: u16, begin: &Begin) {
         self.remote_channel = Some(channel);
         self.remote_handle_max = begin.handle_max;
@@ -134,8 +135,7 @@ impl Session {
         Some(true)
     }
 
-    /// Takes note of a new delivery's id: `Err` with the one that was to come if it is not in
-    /// sequence.
+    /// Records the id of a new delivery. `Err` has the expected id if it is out of sequence.
     #[inline]
     pub(crate) fn count_delivery(&mut self, id: u32) -> Result<(), u32> {
         match self.next_delivery {
@@ -156,8 +156,7 @@ impl Session {
         }
     }
 
-    /// One more, or one less, of the links that hold the incoming window closed. `true`: a flow is
-    /// due.
+    /// Adds or removes a link that keeps the incoming window closed. `true`: a flow is due.
     pub(crate) fn set_held(&mut self, hold: bool) -> bool {
         let before = self.holds;
         self.holds = if hold { before + 1 } else { before.saturating_sub(1) };
@@ -198,7 +197,7 @@ impl Session {
     }
 
     /// Makes a flow of the session itself due.
-    pub(crate) fn ask_flow(&mut self) {
+    pub(crate) fn request_flow(&mut self) {
         self.flow_due = true;
     }
 
@@ -236,7 +235,7 @@ impl Session {
         Some(handle)
     }
 
-    /// Gives a handle back.
+    /// Frees a handle.
     pub(crate) fn free_handle(&mut self, handle: u32) {
         let Handles { places, free } = &mut self.handles;
         if let Some(place) = places.get_mut(handle as usize) {
@@ -249,18 +248,18 @@ impl Session {
         }
     }
 
-    /// The places of all links of the session.
+    /// The indices of all links of the session.
     pub(crate) fn places(&self) -> impl Iterator<Item = u32> {
         self.handles.places.iter().copied().flatten()
     }
 
-    /// Forgets all but the numbers of a session that waits only for the peer's end.
+    /// Drops all state but the channels of a session that waits only for the peer's end.
     pub(crate) fn forget(&mut self, config: &Config) {
         let (state, remote_channel) = (self.state, self.remote_channel);
         *self = Self { state, remote_channel, notified: true, ..Self::new(self.channel, config) };
     }
 
-    /// Gives spare memory back.
+    /// Releases spare memory.
     pub(crate) fn trim(&mut self) {
         self.unsettled.trim();
         self.received.trim();

@@ -1,4 +1,4 @@
-//! Dispositions put together until the end of a turn (2.6.12).
+//! Dispositions merged until the end of a turn (2.6.12).
 
 use crate::types::{DeliveryState, Outcome};
 
@@ -7,14 +7,14 @@ static RELEASED_STATE: DeliveryState = DeliveryState::Outcome(Outcome::Released)
 
 /// A disposition of a delivery: whether it is settled, and the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Verdict(u32);
+struct PackedDisposition(u32);
 
 const ACCEPTED: u32 = 0;
 const RELEASED: u32 = 1;
 const NO_STATE: u32 = 2;
 const FIRST_OTHER: u32 = 3;
 
-impl Verdict {
+impl PackedDisposition {
     fn new(state: u32, settled: bool) -> Self {
         Self(state << 1 | u32::from(settled))
     }
@@ -32,7 +32,7 @@ impl Verdict {
 struct Range {
     first: u32,
     last: u32,
-    verdict: Verdict,
+    disposition: PackedDisposition,
 }
 
 /// Deliveries and their dispositions. Deliveries pushed in order of their ids extend the range
@@ -40,7 +40,7 @@ struct Range {
 #[derive(Debug, Default)]
 pub(crate) struct Ranges {
     ranges: Vec<Range>,
-    /// states that carry something; a verdict points at them
+    /// states with content, which a disposition refers to by index
     others: Vec<DeliveryState>,
     sorted: bool,
 }
@@ -55,33 +55,33 @@ impl Ranges {
             None => NO_STATE,
             Some(other) => self.other(DeliveryState::Outcome(other.clone())),
         };
-        self.add(id, id, Verdict::new(state, settled));
+        self.add(id, id, PackedDisposition::new(state, settled));
     }
 
     /// Adds a delivery with any state.
     #[cold]
     pub(crate) fn push_state(&mut self, id: u32, state: &DeliveryState, settled: bool) {
         let state = self.other(state.clone());
-        self.add(id, id, Verdict::new(state, settled));
+        self.add(id, id, PackedDisposition::new(state, settled));
     }
 
     /// Adds `first..=last`, settled without a state.
     pub(crate) fn push_settled(&mut self, first: u32, last: u32) {
-        self.add(first, last, Verdict::new(NO_STATE, true));
+        self.add(first, last, PackedDisposition::new(NO_STATE, true));
     }
 
     #[inline]
-    fn add(&mut self, first: u32, last: u32, verdict: Verdict) {
+    fn add(&mut self, first: u32, last: u32, disposition: PackedDisposition) {
         match self.ranges.last_mut() {
-            Some(range) if range.verdict == verdict && range.last.wrapping_add(1) == first => range.last = last,
+            Some(range) if range.disposition == disposition && range.last.wrapping_add(1) == first => range.last = last,
             Some(range) => {
                 let behind = first.wrapping_sub(range.last) as i32 <= 0;
                 self.sorted &= !behind;
-                self.ranges.push(Range { first, last, verdict });
+                self.ranges.push(Range { first, last, disposition });
             }
             None => {
                 self.sorted = true;
-                self.ranges.push(Range { first, last, verdict });
+                self.ranges.push(Range { first, last, disposition });
             }
         }
     }
@@ -101,13 +101,13 @@ impl Ranges {
             self.sort();
         }
         for range in &self.ranges {
-            let state = match range.verdict.state() {
+            let state = match range.disposition.state() {
                 ACCEPTED => Some(&ACCEPTED_STATE),
                 RELEASED => Some(&RELEASED_STATE),
                 NO_STATE => None,
                 other => self.others.get((other - FIRST_OTHER) as usize),
             };
-            write(range.first, range.last, state, range.verdict.settled());
+            write(range.first, range.last, state, range.disposition.settled());
         }
         self.ranges.clear();
         self.others.clear();
@@ -120,7 +120,7 @@ impl Ranges {
         let Some(anchor) = self.ranges.first().map(|range| range.first) else { return };
         self.ranges.sort_by_key(|range| range.first.wrapping_sub(anchor) as i32);
         self.ranges.dedup_by(|next, range| {
-            let joins = next.verdict == range.verdict && range.last.wrapping_add(1) == next.first;
+            let joins = next.disposition == range.disposition && range.last.wrapping_add(1) == next.first;
             if joins {
                 range.last = next.last;
             }
@@ -129,7 +129,7 @@ impl Ranges {
         self.sorted = true;
     }
 
-    /// Gives spare memory back.
+    /// Releases spare memory.
     pub(crate) fn trim(&mut self) {
         self.ranges.shrink_to_fit();
         self.others.shrink_to_fit();
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_part_where_the_verdict_does() {
+    fn ranges_split_where_state_or_settled_changes() {
         let mut ranges = Ranges::default();
         ranges.push(1, Some(&Outcome::Accepted), true);
         ranges.push(2, Some(&rejected("a")), true);
@@ -191,7 +191,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_order_says_the_same_in_the_fewest_ranges(
+        fn deliveries_in_any_order_yield_the_fewest_ranges(
             start in prop_oneof![Just(0), Just(u32::MAX - 20), any::<u32>()],
             order in Just((0u32..64).collect::<Vec<_>>()).prop_shuffle(),
             missing in 0u32..64,

@@ -22,7 +22,7 @@ pub(crate) enum State {
     EndSent,
     EndReceived,
     Discarding,
-    /// begin and end sent, nothing received: the answers to both are still to come
+    /// begin and end sent, nothing received: the answers to both are pending
     BeginEndSent,
 }
 

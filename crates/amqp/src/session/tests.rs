@@ -17,7 +17,7 @@ fn section_2_5_6_a_flow_is_due_at_half_of_the_window() {
     let mut session = session(0, 4);
     assert_eq!(session.count_incoming(), Some(false));
     assert_eq!(session.count_incoming(), Some(true));
-    assert_eq!(session.count_incoming(), Some(false), "asked for once");
+    assert_eq!(session.count_incoming(), Some(false), "the flow is due once");
     let flow = session.flow_state();
     assert_eq!((flow.next_incoming_id, flow.incoming_window), (Some(103), 4));
     for _ in 0..4 {
@@ -27,7 +27,7 @@ fn section_2_5_6_a_flow_is_due_at_half_of_the_window() {
 }
 
 #[test]
-fn section_2_5_6_a_closed_window_still_takes_what_was_granted_before() {
+fn section_2_5_6_closed_window_accepts_transfers_granted_before() {
     let mut session = session(0, 4);
     assert!(session.set_held(true));
     assert!(!session.set_held(true));
@@ -43,7 +43,7 @@ fn section_2_5_6_a_closed_window_still_takes_what_was_granted_before() {
 }
 
 #[test]
-fn section_2_5_6_the_remote_window_counts_what_is_in_flight() {
+fn section_2_5_6_remote_window_is_reduced_by_transfers_in_flight() {
     for first in [0, u32::MAX - 2] {
         let mut session = session(first, 4);
         let mut out = Vec::new();
@@ -53,7 +53,7 @@ fn section_2_5_6_the_remote_window_counts_what_is_in_flight() {
         assert_eq!(session.flow(&flow, &mut out), Ok(true));
         assert_eq!(session.room(), 2, "six of the eight are on the way");
         let flow = Flow { next_incoming_id: None, incoming_window: 12, ..Flow::default() };
-        assert_eq!(session.flow(&flow, &mut out), Ok(false), "it was open");
+        assert_eq!(session.flow(&flow, &mut out), Ok(false), "the window was open");
         assert_eq!(session.room(), 2, "a null id is the first one");
         let beyond = Flow { next_incoming_id: Some(first.wrapping_add(11)), ..Flow::default() };
         assert_eq!(session.flow(&beyond, &mut out).unwrap_err().condition, condition::INVALID_FIELD);
@@ -61,7 +61,7 @@ fn section_2_5_6_the_remote_window_counts_what_is_in_flight() {
 }
 
 #[test]
-fn section_2_5_6_an_opening_window_lets_held_frames_out_first() {
+fn section_2_5_6_opening_window_releases_held_frames_first() {
     let mut session = session(0, 4);
     let mut out = Vec::new();
     session.count_outgoing(10);
@@ -69,7 +69,7 @@ fn section_2_5_6_an_opening_window_lets_held_frames_out_first() {
         session.held.push(7, &[byte]);
     }
     let flow = Flow { next_incoming_id: Some(10), incoming_window: 2, ..Flow::default() };
-    assert_eq!(session.flow(&flow, &mut out), Ok(false), "both frames were taken by what was held");
+    assert_eq!(session.flow(&flow, &mut out), Ok(false), "held frames use up the window");
     let flow = Flow { next_incoming_id: Some(12), incoming_window: 2, ..Flow::default() };
     assert_eq!(session.flow(&flow, &mut out), Ok(true));
     assert_eq!((out, session.room()), (vec![0, 1, 2], 1));

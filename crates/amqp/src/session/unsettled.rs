@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// Below this length the ring is never thinned out.
+/// Below this length the ring is never compacted.
 const RING_MIN: usize = 64;
 
-/// From this length on the ring is thinned out when there is little in it.
+/// From this length on, a ring with at least 7/8 holes is compacted.
 const RING_MAX_HOLES: usize = 1024;
 
 /// Above every 32-bit id, so that ids just below the first one differ from later ones.
@@ -20,9 +20,9 @@ struct Entry {
 const SETTLED: Entry = Entry { token: 0, link: None };
 
 /// A session's unsettled deliveries: a ring indexed by delivery id, because ids are consecutive.
-/// Deliveries that stay unsettled while most around them are not move to a tree, so that one slow
-/// outcome does not stretch the ring. Inside, ids are counted on beyond 32 bits; the low half is
-/// the id of the wire.
+/// Deliveries that stay unsettled longer than their neighbours move to a tree, so that one late
+/// outcome does not lengthen the ring. Internal ids have 64 bits; the low half is the id on the
+/// wire.
 #[derive(Debug)]
 pub(crate) struct Unsettled {
     next: u64,
@@ -114,13 +114,13 @@ impl Unsettled {
         if start == 0 {
             self.advance();
         } else if self.ring.len() >= RING_MAX_HOLES && self.holes() * 8 >= self.ring.len() * 7 {
-            // Otherwise a peer could have all the holes examined again and again.
+            // Without this, a peer could force repeated scans of all holes.
             self.compact_ring();
         }
     }
 
-    /// The ids `first..=last` counted beyond 32 bits, as `from..to`: the latest ones that do not
-    /// lie ahead.
+    /// The ids `first..=last` counted beyond 32 bits, as `from..to`: the latest ones that are
+    /// already assigned.
     fn span(&self, first: u32, last: u32) -> (u64, u64) {
         let from = self.next - u64::from(self.next_id().wrapping_sub(first));
         (from, from + u64::from(last.wrapping_sub(first)) + 1)
@@ -175,7 +175,7 @@ impl Unsettled {
         stragglers.chain(ring).filter_map(|(id, entry)| Some((id as u32, entry.link?, entry.token)))
     }
 
-    /// Gives spare memory back.
+    /// Releases spare memory.
     pub(crate) fn trim(&mut self) {
         self.ring.shrink_to_fit();
     }
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn outcomes_return_in_any_order() {
+    fn deliveries_can_be_settled_in_any_order() {
         let mut unsettled = Unsettled::new(0);
         for token in 0..5 {
             unsettled.insert(7, token);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_far_beyond_what_was_sent_takes_only_that() {
+    fn range_beyond_the_sent_deliveries_takes_only_sent_ones() {
         let mut unsettled = Unsettled::new(0);
         unsettled.insert(0, 1);
         assert_eq!(take(&mut unsettled, 5, 9), []);
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn one_slow_outcome_does_not_stretch_the_ring() {
+    fn one_slow_outcome_does_not_grow_the_ring() {
         let mut unsettled = Unsettled::new(0);
         unsettled.insert(3, 42);
         for token in 0..100_000u32 {
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn many_holes_are_examined_once() {
+    fn settling_most_deliveries_empties_the_ring() {
         let mut unsettled = Unsettled::new(0);
         for token in 0..4096 {
             unsettled.insert(1, token);
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_takes_only_its_own() {
+    fn take_link_returns_only_deliveries_of_that_link() {
         let mut unsettled = Unsettled::new(0);
         for token in 0..200 {
             unsettled.insert(token as u32 % 2, token);
@@ -289,7 +289,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_a_map(
+        fn unsettled_agrees_with_a_map_model(
             first_id in prop_oneof![Just(0), Just(u32::MAX - 50)],
             steps in prop::collection::vec(step(), 0..800),
         ) {

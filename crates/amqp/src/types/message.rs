@@ -76,7 +76,7 @@ pub enum Body {
     Sequence(Vec<Vec<Value>>),
     /// one amqp-value section
     Value(Value),
-    /// no body section: not allowed by the standard, yet met
+    /// no body section: illegal, but some clients send it
     #[default]
     Empty,
 }

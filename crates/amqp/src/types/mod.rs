@@ -1,6 +1,6 @@
-//! The nouns of the standard, one file a part: values (part 1), performatives (part 2), messages,
+//! The types of the standard, one file per part: values (part 1), performatives (part 2), messages,
 //! termini and outcomes (part 3), transactions (part 4), security (part 5). Plain owned structs:
-//! only the transfer, flow and disposition of the hot path have borrowed twins, in `codec::fast`.
+//! only the transfer and disposition of the hot path also have borrowed forms, in `codec::fast`.
 
 mod message;
 mod performative;

@@ -2,7 +2,7 @@
 
 use super::{DeliveryState, Fields, Source, Symbol, Target, Value};
 
-/// Which end of a link speaks (2.8.1): `true` on the wire is the receiver.
+/// The end of a link that sends a frame (2.8.1): `true` on the wire is the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// the end that sends transfers
@@ -45,8 +45,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// The same error with the delivery that it is about in its info (OASIS anonymous terminus 1.0,
-    /// 2.2.2).
+    /// This error with the tag of its delivery in the info (OASIS anonymous terminus 1.0, 2.2.2).
     #[must_use]
     pub fn about_delivery(mut self, tag: &[u8]) -> Self {
         let key = Symbol::constant("delivery-tag");
@@ -302,7 +301,7 @@ pub struct Disposition {
 pub struct Detach {
     /// link handle
     pub handle: u32,
-    /// the terminus goes too
+    /// the terminus is closed too
     pub closed: bool,
     /// why
     pub error: Option<Error>,

@@ -13,9 +13,9 @@ pub enum SaslCode {
     Auth,
     /// 2
     Sys,
-    /// 3: trying again is useless
+    /// 3: permanent, a retry is useless
     SysPerm,
-    /// 4: trying again may help
+    /// 4: temporary, a retry may help
     SysTemp,
 }
 
@@ -31,7 +31,7 @@ pub struct SaslInit {
 }
 
 impl fmt::Debug for SaslInit {
-    /// Leaves the initial response out: that of PLAIN is the password.
+    /// Omits the initial response, because that of PLAIN holds the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("SaslInit");
         shown.field("mechanism", &self.mechanism).field("hostname", &self.hostname).finish_non_exhaustive()
@@ -51,7 +51,7 @@ impl fmt::Debug for SaslResponse {
 /// 5.3.3.5
 #[derive(Clone, Debug, PartialEq)]
 pub struct SaslOutcome {
-    /// verdict
+    /// outcome code
     pub code: SaslCode,
     /// server's last message (SCRAM)
     pub additional_data: Option<Vec<u8>>,

@@ -53,9 +53,9 @@ pub struct Source {
     pub expiry_policy: TerminusExpiryPolicy,
     /// seconds
     pub timeout_s: u32,
-    /// make a node
+    /// create a node
     pub dynamic: bool,
-    /// of the node to make, or made
+    /// of the dynamic node
     pub dynamic_node_properties: Fields,
     /// `move` or `copy`
     pub distribution_mode: Option<Symbol>,
@@ -93,9 +93,9 @@ pub enum Target {
         expiry_policy: TerminusExpiryPolicy,
         /// seconds
         timeout_s: u32,
-        /// make a node
+        /// create a node
         dynamic: bool,
-        /// of the node to make, or made
+        /// of the dynamic node
         dynamic_node_properties: Fields,
         /// extensions
         capabilities: Vec<Symbol>,

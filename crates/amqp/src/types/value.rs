@@ -1,4 +1,5 @@
-//! Part 1, Types: every primitive, described values, and the two names used everywhere.
+//! Part 1, Types: every primitive, described values, and the types `Symbol` and `Fields`, which all
+//! parts use.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,7 +9,7 @@ use std::fmt;
 pub struct Symbol(pub Cow<'static, str>);
 
 impl Symbol {
-    /// A symbol known when the program was compiled.
+    /// A symbol known at compile time.
     #[must_use]
     pub const fn constant(text: &'static str) -> Self {
         Self(Cow::Borrowed(text))

@@ -46,7 +46,8 @@ fn known(value: &Value) -> bool {
     }
 }
 
-/// It takes a value after certain keys (timestamps, arrays) for one of the key's type.
+/// Whether the other implementation can read a map with this key: after a timestamp or an array
+/// it decodes the value with the type of the key.
 fn simple_key(key: &Value) -> bool {
     matches!(key, Value::String(_) | Value::Symbol(_) | Value::Int(_) | Value::Uint(_) | Value::Ulong(_) | Value::Null)
 }

@@ -26,7 +26,7 @@ fn a_message_without_a_header_has_the_defaults() {
 }
 
 #[test]
-fn times_come_in_the_integer_type_of_the_sender() {
+fn delivery_times_are_read_from_any_integer_type() {
     let whole = [Value::Timestamp(100), Value::Ulong(100), Value::Long(100), Value::Uint(100), Value::Int(100)];
     for value in whole {
         let bytes = annotated(vec![("x-opt-delivery-time", value)]);
@@ -39,7 +39,7 @@ fn times_come_in_the_integer_type_of_the_sender() {
 }
 
 #[test]
-fn a_delay_below_nothing_is_none() {
+fn negative_delivery_delay_is_read_as_zero() {
     let bytes = annotated(vec![("x-opt-delivery-delay", Value::Long(-5))]);
     assert_eq!(envelope(&bytes).unwrap().delivery_delay_ms, Some(0));
 }
@@ -58,7 +58,7 @@ fn an_annotation_of_the_wrong_type_is_named() {
 }
 
 #[test]
-fn numbers_of_producers_and_partitions_are_read() {
+fn producer_sequence_and_partition_are_read() {
     let bytes = annotated(vec![
         ("x-opt-producer-sequence", Value::Ulong(u64::MAX)),
         ("x-opt-partition", Value::Uint(3)),
@@ -76,7 +76,7 @@ fn bytes_that_are_no_message_are_refused() {
 }
 
 #[test]
-fn annotations_take_the_place_of_those_of_the_same_name() {
+fn annotations_replace_those_of_the_same_name() {
     let bytes = annotated(vec![("a", Value::Int(1)), ("b", Value::Int(2))]);
     let annotations = vec![(Symbol::from("b"), Value::Int(3)), (Symbol::from("c"), Value::Null)];
     let mut out = Vec::new();
@@ -87,7 +87,7 @@ fn annotations_take_the_place_of_those_of_the_same_name() {
 }
 
 #[test]
-fn what_cannot_be_read_stays_as_it_is() {
+fn unreadable_message_is_copied_unchanged() {
     let mut out = b"before".to_vec();
     put_changed(&mut out, b"\x00\x53\x70garbage", &Changes { delivery_count: 3, ..Changes::default() });
     assert_eq!(out, b"before\x00\x53\x70garbage");
@@ -95,7 +95,7 @@ fn what_cannot_be_read_stays_as_it_is() {
 
 proptest! {
     #[test]
-    fn a_message_whose_expiry_is_forgotten_keeps_all_else(message in message()) {
+    fn forget_expiry_changes_only_the_absolute_expiry_time(message in message()) {
         let mut bytes = encoded(&message);
         forget_expiry(&mut bytes);
         let mut expected = message;
@@ -106,7 +106,7 @@ proptest! {
     }
 
     #[test]
-    fn the_envelope_agrees_with_the_whole_message(message in message()) {
+    fn envelope_agrees_with_the_decoded_message(message in message()) {
         let bytes = encoded(&message);
         let read = envelope(&bytes).unwrap();
         let properties = message.properties.clone().unwrap_or_default();
@@ -119,7 +119,7 @@ proptest! {
     }
 
     #[test]
-    fn a_new_header_leaves_all_else_alone(message in message(), delivery_count in 0_u32..9, left in 0_u32..99) {
+    fn new_header_leaves_the_rest_of_the_message_unchanged(message in message(), delivery_count in 0_u32..9, left in 0_u32..99) {
         let mut out = Vec::new();
         put_changed(&mut out, &encoded(&message), &Changes { delivery_count, ttl_ms: Some(left), ..Changes::default() });
         let before = message.header.clone().unwrap_or_default();

@@ -9,7 +9,7 @@ use enmasse_amqp::codec::{
 };
 use enmasse_amqp::types::{DeliveryState, Disposition, Flow, Message, Outcome, Performative, Role, Transfer};
 
-/// Random bytes seldom get past a descriptor: `head` takes them there.
+/// `head` and then the input: random bytes alone seldom begin with a valid descriptor.
 fn behind(head: &[u8], input: &[u8]) -> Vec<u8> {
     [head, input].concat()
 }
@@ -31,7 +31,7 @@ fn frames() {
         if let Ok(Some((frame, consumed))) = frame::split(input, 4096) {
             assert!(consumed <= input.len() && consumed <= 4096);
             assert!(frame.body.len() + frame::HEADER_SIZE <= consumed);
-            // Less of the same frame is never an error: the bytes that came first were good.
+            // A prefix of a valid frame is never an error.
             for end in 0..consumed {
                 assert_eq!(frame::split(&input[..end], 4096), Ok(None));
             }
@@ -139,14 +139,14 @@ fn fast_views() {
     });
 }
 
-/// The fast views and the whole decoder judge every body alike.
+/// The fast views and the full decoder give the same result for every body.
 pub(crate) fn check_views(body: &[u8]) {
     assert_eq!(slow_transfer(body), seen_transfer(body), "{body:02x?}");
     assert_eq!(slow_disposition(body), seen_disposition(body), "{body:02x?}");
     assert_eq!(text(slow_flow(body)), text(fast::flow(body)), "{body:02x?}");
 }
 
-/// As text, in which a NaN is like itself; refusals are alike regardless of their words.
+/// The result as text, in which a NaN equals itself. All errors are equal.
 fn text<T: std::fmt::Debug>(result: Result<T, impl std::fmt::Debug>) -> Option<String> {
     result.ok().map(|value| format!("{value:?}"))
 }

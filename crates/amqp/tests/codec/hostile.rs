@@ -1,5 +1,5 @@
-//! Input that no honest peer sends: the right condition, a description that helps, and memory in
-//! proportion to the bytes that came.
+//! Input that no correct peer sends: it gets the right condition and a helpful description, and
+//! takes memory in proportion to its bytes.
 
 use enmasse_amqp::codec::{
     DecodeError, MAX_DEPTH, decode_message, decode_performative, decode_sasl, decode_value, describe, encode_message,
@@ -34,7 +34,7 @@ fn weight(value: &Value) -> usize {
 }
 
 #[test]
-fn claimed_counts_and_sizes_are_held_against_the_bytes() {
+fn declared_counts_and_sizes_beyond_the_input_are_refused() {
     let cases: [(&[u8], &str); 12] = [
         (b"\xd0\0\0\0\x05\xff\xff\xff\xff\x40", "the element count exceeds"),
         (b"\xd1\0\0\0\x05\xff\xff\xff\xfe\x40", "the element count exceeds"),
@@ -56,7 +56,7 @@ fn claimed_counts_and_sizes_are_held_against_the_bytes() {
 }
 
 #[test]
-fn malformed_values_are_named() {
+fn malformed_value_error_names_the_defect() {
     let cases: [(&[u8], &str); 14] = [
         (b"", "ends beyond the bytes"),
         (b"\x3f", "0x3f is not a constructor"),
@@ -94,7 +94,7 @@ fn nested_lists(depth: u32) -> Vec<u8> {
 }
 
 #[test]
-fn nesting_has_a_limit_that_no_depth_gets_around() {
+fn nesting_beyond_16_levels_is_refused() {
     assert!(decode_value(&nested_lists(MAX_DEPTH)).is_ok());
     assert!(value_error(&nested_lists(MAX_DEPTH + 1)).description.contains("deeper than 16 levels"));
     assert!(value_error(&nested_lists(5_000)).description.contains("deeper than 16 levels"));
@@ -114,7 +114,7 @@ fn nesting_has_a_limit_that_no_depth_gets_around() {
 }
 
 #[test]
-fn the_descriptor_of_an_array_is_bounded_since_each_element_repeats_it() {
+fn long_descriptor_of_an_array_is_refused() {
     let mut bytes = vec![0x00, 0xb3];
     bytes.extend(60_000_u32.to_be_bytes());
     bytes.extend(vec![b'x'; 60_000]);
@@ -129,7 +129,7 @@ fn the_descriptor_of_an_array_is_bounded_since_each_element_repeats_it() {
 }
 
 #[test]
-fn memory_is_in_proportion_to_the_bytes() {
+fn decoded_memory_is_proportional_to_the_input() {
     let list = |element: &[u8], count: usize| {
         let content = element.repeat(count);
         let mut bytes = vec![0xd0];
@@ -212,7 +212,7 @@ fn errors_name_the_performative_and_the_field() {
 }
 
 #[test]
-fn fields_of_another_type_are_named() {
+fn field_of_a_wrong_type_is_named() {
     let cases = [
         (composite(0x10, 1, b"\xa3\x00"), "open.container-id: expected string, found symbol (0xa3)"),
         (composite(0x10, 3, b"\xa1\x00\x40\x60\0\x01"), "open.max-frame-size: expected uint, found ushort (0x60)"),
@@ -253,7 +253,7 @@ fn fields_of_another_type_are_named() {
 }
 
 #[test]
-fn a_body_that_is_no_performative_is_named() {
+fn body_that_is_no_performative_is_described() {
     let cases: [(&[u8], &str); 6] = [
         (b"", "performative: the value ends beyond"),
         (b"\x45", "performative: expected a described type, found list"),
@@ -312,14 +312,14 @@ fn sasl_errors_name_the_field_and_no_secret() {
     }
 }
 
-/// What of a frame's body is not its payload.
+/// The length of a frame's body without its payload.
 fn performative_length(body: &[u8]) -> usize {
     body.len() - decode_performative(body).unwrap().1.len()
 }
 
 proptest! {
     #[test]
-    fn a_performative_cut_anywhere_is_an_error(performative in strategies::performative()) {
+    fn truncated_performative_is_an_error(performative in strategies::performative()) {
         let mut bytes = Vec::new();
         encode_performative(&mut bytes, 0, &performative);
         for end in frame::HEADER_SIZE..bytes.len() {
@@ -331,7 +331,7 @@ proptest! {
     }
 
     #[test]
-    fn a_sasl_frame_cut_anywhere_is_an_error(sasl in strategies::sasl_frame()) {
+    fn truncated_sasl_frame_is_an_error(sasl in strategies::sasl_frame()) {
         let mut bytes = Vec::new();
         encode_sasl(&mut bytes, &sasl);
         for end in frame::HEADER_SIZE..bytes.len() {
@@ -340,7 +340,7 @@ proptest! {
     }
 
     #[test]
-    fn a_message_cut_inside_a_section_is_an_error(message in strategies::message()) {
+    fn message_truncated_inside_a_section_is_an_error(message in strategies::message()) {
         let mut bytes = Vec::new();
         encode_message(&mut bytes, &message);
         let ends: Vec<_> = scan::sections(&bytes).map(|section| section.unwrap().range.end).collect();
@@ -352,7 +352,7 @@ proptest! {
     /// A changed byte may still be legal. A refusal must have a description, without a panic; an
     /// accepted value must survive a round trip.
     #[test]
-    fn a_changed_byte_never_surprises(
+    fn performative_with_a_changed_byte_is_refused_or_round_trips(
         performative in strategies::performative(),
         place in any::<prop::sample::Index>(),
         byte in any::<u8>(),

@@ -47,13 +47,13 @@ fn encoded(message: &Message) -> Vec<u8> {
 }
 
 #[test]
-fn every_section_survives() {
+fn every_message_section_round_trips() {
     let message = full_message();
     assert_eq!(decode_message(&encoded(&message)).unwrap(), message);
 }
 
 #[test]
-fn every_kind_of_body_and_message_id_survives() {
+fn every_body_type_and_message_id_type_round_trips() {
     let bodies = [
         Body::Empty,
         Body::Value(Value::Null),
@@ -78,7 +78,7 @@ fn every_kind_of_body_and_message_id_survives() {
 }
 
 #[test]
-fn sections_have_an_order() {
+fn sections_out_of_order_are_refused() {
     let header: &[u8] = b"\x00\x53\x70\x45";
     let properties: &[u8] = b"\x00\x53\x73\x45";
     let data: &[u8] = b"\x00\x53\x75\xa0\x01x";
@@ -106,7 +106,7 @@ fn sections_have_an_order() {
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn message_decode_error_names_the_field() {
     let cases: [(&[u8], &str, Symbol); 7] = [
         (b"\x00\x53\x70\xc0\x03\x01\xa1\x00", "header.durable: expected boolean", condition::DECODE_ERROR),
         (b"\x00\x53\x73\xc0\x03\x01\x50\x00", "properties.message-id: expected a message id", condition::DECODE_ERROR),
@@ -132,7 +132,7 @@ fn what_is_wrong_is_named() {
 }
 
 #[test]
-fn sections_are_found_in_place() {
+fn scan_finds_every_section() {
     let bytes = encoded(&full_message());
     let sections: Vec<_> = scan::sections(&bytes).map(Result::unwrap).collect();
     let codes: Vec<_> = sections.iter().map(|section| section.code).collect();
@@ -145,7 +145,7 @@ fn sections_are_found_in_place() {
 }
 
 #[test]
-fn to_is_distinguished_from_absent_cut_and_malformed() {
+fn scan_distinguishes_present_absent_cut_and_malformed_to() {
     let bytes = encoded(&full_message());
     let properties = scan::sections(&bytes).map(Result::unwrap).find(|section| section.code == 0x73).unwrap();
     for end in 0..=bytes.len() {
@@ -181,7 +181,7 @@ fn loosely(message: &[u8], seed: u64) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn messages_are_understood_in_every_legal_encoding(message in strategies::message(), seed in any::<u64>()) {
+    fn messages_are_decoded_from_every_legal_encoding(message in strategies::message(), seed in any::<u64>()) {
         let to = message.properties.as_ref().and_then(|properties| properties.to.as_deref());
         for bytes in [encoded(&message), loosely(&encoded(&message), seed)] {
             prop_assert_eq!(scan::find_to(&bytes), Ok(to));

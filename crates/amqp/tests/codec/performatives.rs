@@ -36,13 +36,13 @@ fn loosely(body: &[u8], seed: u64) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn performatives_survive(performative in strategies::performative()) {
+    fn performatives_round_trip(performative in strategies::performative()) {
         let bytes = encoded(&performative);
         prop_assert_eq!(decode_performative(body(&bytes)).unwrap(), (performative, &[][..]));
     }
 
     #[test]
-    fn performatives_are_understood_in_every_legal_encoding(
+    fn performatives_are_decoded_from_every_legal_encoding(
         performative in strategies::performative(),
         seed in any::<u64>(),
     ) {
@@ -51,7 +51,7 @@ proptest! {
     }
 
     #[test]
-    fn sasl_frames_survive(sasl in strategies::sasl_frame(), seed in any::<u64>()) {
+    fn sasl_frames_round_trip(sasl in strategies::sasl_frame(), seed in any::<u64>()) {
         let mut bytes = Vec::new();
         encode_sasl(&mut bytes, &sasl);
         prop_assert_eq!(frame::split(&bytes, u32::MAX).unwrap().unwrap().0.kind, FrameKind::Sasl);
@@ -60,7 +60,7 @@ proptest! {
     }
 
     #[test]
-    fn delivery_states_survive(state in strategies::state(), seed in any::<u64>()) {
+    fn delivery_states_round_trip(state in strategies::state(), seed in any::<u64>()) {
         let mut bytes = Vec::new();
         encode_state(&mut bytes, &state);
         prop_assert_eq!(&decode_state(&bytes).unwrap(), &state);
@@ -70,7 +70,7 @@ proptest! {
     }
 
     #[test]
-    fn a_transfer_is_seen_in_place(transfer in strategies::transfer(), payload in strategies::bytes(), seed in any::<u64>()) {
+    fn fast_transfer_view_agrees_with_the_decoder(transfer in strategies::transfer(), payload in strategies::bytes(), seed in any::<u64>()) {
         let performative = Performative::Transfer(Box::new(transfer.clone()));
         let mut bytes = loosely(body(&encoded(&performative)), seed);
         bytes.extend_from_slice(&payload);
@@ -95,7 +95,7 @@ proptest! {
     }
 
     #[test]
-    fn a_disposition_is_seen_in_place(disposition in strategies::disposition(), seed in any::<u64>()) {
+    fn fast_disposition_view_agrees_with_the_decoder(disposition in strategies::disposition(), seed in any::<u64>()) {
         let bytes = loosely(body(&encoded(&Performative::Disposition(disposition.clone()))), seed);
         let view = fast::disposition(&bytes).unwrap();
         prop_assert_eq!(view.role, disposition.role);
@@ -112,13 +112,13 @@ proptest! {
     }
 
     #[test]
-    fn a_flow_is_seen_in_place(flow in strategies::flow(), seed in any::<u64>()) {
+    fn fast_flow_view_agrees_with_the_decoder(flow in strategies::flow(), seed in any::<u64>()) {
         let bytes = loosely(body(&encoded(&Performative::Flow(flow.clone()))), seed);
         prop_assert_eq!(fast::flow(&bytes).unwrap(), flow);
     }
 
     #[test]
-    fn an_encoded_transfer_head_says_what_it_was_given(
+    fn fast_transfer_head_round_trips(
         (channel, handle, delivery_id) in (any::<u16>(), strategies::uint(), proptest::option::of(strategies::uint())),
         tag in proptest::collection::vec(any::<u8>(), 0..40),
         message_format in strategies::uint(),
@@ -152,7 +152,7 @@ proptest! {
     }
 
     #[test]
-    fn an_encoded_transfer_head_with_a_state_says_what_it_was_given(
+    fn fast_transfer_head_with_a_state_round_trips(
         delivery_id in proptest::option::of(strategies::uint()),
         (settled, more, aborted) in any::<(bool, bool, bool)>(),
         state in strategies::state(),
@@ -174,7 +174,7 @@ proptest! {
     }
 
     #[test]
-    fn an_encoded_disposition_says_what_it_was_given(
+    fn fast_disposition_round_trips(
         (channel, receiver, settled) in any::<(u16, bool, bool)>(),
         (first, last) in (strategies::uint(), strategies::uint()),
         outcome in proptest::option::of(strategies::outcome()),
@@ -196,7 +196,7 @@ proptest! {
 }
 
 #[test]
-fn a_field_unknown_here_is_stepped_over() {
+fn unknown_trailing_field_is_ignored() {
     let mut body = b"\x00\x53\x18\xc0\x05\x02\x40\xa1\x01x".to_vec();
     assert_eq!(decode_performative(&body).unwrap().0, Performative::Close(Close::default()));
     body[4] = 6;
@@ -206,7 +206,7 @@ fn a_field_unknown_here_is_stepped_over() {
 }
 
 #[test]
-fn string_keys_are_let_pass_in_properties() {
+fn string_keys_are_accepted_in_properties() {
     let body = b"\x00\x53\x11\xc0\x0f\x08\x40\x43\x43\x43\x40\x40\x40\xc1\x05\x02\xa1\x01k\x41";
     match decode_performative(body).unwrap().0 {
         Performative::Begin(begin) => assert_eq!(begin.properties, [(Symbol::from("k"), Value::Bool(true))]),
@@ -241,7 +241,7 @@ fn attach_with_target(target: Value) -> Value {
 }
 
 #[test]
-fn termini_and_states_that_are_not_of_the_standard_are_not_implemented() {
+fn unknown_terminus_or_state_is_refused_as_not_implemented() {
     let unknown = described(Value::Symbol(Symbol::from("acme:sink:list")), vec![]);
     let error = error_of(&attach_with_target(unknown.clone()));
     assert_eq!(error.condition, condition::NOT_IMPLEMENTED);
@@ -253,7 +253,7 @@ fn termini_and_states_that_are_not_of_the_standard_are_not_implemented() {
 }
 
 #[test]
-fn a_coordinator_is_a_target() {
+fn coordinator_is_decoded_as_a_target() {
     let coordinator = described(Value::Ulong(0x30), vec![Value::Symbol(Symbol::from("amqp:local-transactions"))]);
     let mut body = Vec::new();
     encode_value(&mut body, &attach_with_target(coordinator));
@@ -267,7 +267,7 @@ fn a_coordinator_is_a_target() {
 }
 
 #[test]
-fn transaction_controls_survive() {
+fn transaction_controls_round_trip() {
     let controls = [
         TransactionControl::Declare(Declare { global_id: None }),
         TransactionControl::Declare(Declare { global_id: Some(vec![1]) }),
@@ -302,7 +302,7 @@ fn lifetime_policies_are_read_by_number_and_by_name() {
 }
 
 #[test]
-fn filters_are_found_described_or_not() {
+fn described_and_plain_filters_are_found() {
     let plain = Value::String("a = 1".into());
     let selector = Value::Described(Box::new((Value::Ulong(0x468c_0000_0004), plain.clone())));
     let source = Source {

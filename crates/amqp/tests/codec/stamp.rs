@@ -23,7 +23,7 @@ fn encoded(message: &Message) -> Vec<u8> {
 }
 
 #[test]
-fn it_stands_before_the_sender_s_own_and_in_the_place_of_what_has_its_names() {
+fn stamp_precedes_own_annotations_and_replaces_those_of_its_names() {
     let own =
         [("x-opt-partition", Value::Uint(3)), ("x-stream-offset", Value::String("mine".into())), ("a", Value::Null)];
     let message_annotations = own.into_iter().map(|(name, value)| (Symbol::from(name), value)).collect();
@@ -43,7 +43,7 @@ fn it_stands_before_the_sender_s_own_and_in_the_place_of_what_has_its_names() {
 }
 
 #[test]
-fn what_is_no_message_is_omitted() {
+fn stamp_of_a_malformed_message_writes_nothing() {
     let mut out = b"before".to_vec();
     // The annotations are a list; the annotations are cut off.
     for broken in [&b"\x00\x53\x72\x45"[..], b"\x00\x53\x72\xc1\x09", b"junk"] {
@@ -53,13 +53,13 @@ fn what_is_no_message_is_omitted() {
 }
 
 #[test]
-fn a_message_without_it_says_nothing() {
+fn message_without_a_stamp_has_none() {
     assert_eq!(Stamp::of(&encoded(&Message::default())), None);
 }
 
 proptest! {
     #[test]
-    fn any_message_keeps_everything_else(message in message()) {
+    fn stamp_leaves_the_rest_of_a_message_unchanged(message in message()) {
         let bytes = encoded(&message);
         let (mut out, at) = stamped(&bytes, STAMP);
         prop_assert!(out.len() <= bytes.len() + STAMP_BYTES_MAX);

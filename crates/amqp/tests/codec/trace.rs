@@ -1,4 +1,4 @@
-//! The protocol trace: complete for people, silent about secrets.
+//! The protocol trace shows every field except secrets.
 
 use enmasse_amqp::codec::frame::{self, Protocol};
 use enmasse_amqp::codec::{describe, encode_performative, encode_sasl, fast};
@@ -14,7 +14,7 @@ fn line(performative: Performative) -> String {
 }
 
 #[test]
-fn performatives_are_shown_with_the_names_of_their_fields() {
+fn performatives_are_traced_with_field_names() {
     let open = Open {
         container_id: "me".into(),
         channel_max: 9,
@@ -45,7 +45,7 @@ fn performatives_are_shown_with_the_names_of_their_fields() {
 }
 
 #[test]
-fn termini_are_shown() {
+fn source_and_target_are_traced() {
     let attach = Attach {
         name: "l".into(),
         handle: 0,
@@ -69,7 +69,7 @@ fn termini_are_shown() {
 }
 
 #[test]
-fn a_payload_is_shown_by_its_length() {
+fn payload_is_traced_as_its_length() {
     let head = fast::TransferHead {
         channel: 1,
         handle: 5,
@@ -122,7 +122,7 @@ fn sasl_secrets_are_never_shown() {
 }
 
 #[test]
-fn a_broken_sasl_frame_shows_nothing_of_its_bytes() {
+fn undecodable_sasl_frame_is_traced_without_its_bytes() {
     // The response comes as a string, in a field of the wrong type, and without a descriptor.
     for body in [
         &b"\x00\x53\x41\xc0\x13\x02\xa3\x05PLAIN\xa1\x08hunter22"[..],
@@ -139,7 +139,7 @@ fn a_broken_sasl_frame_shows_nothing_of_its_bytes() {
 }
 
 #[test]
-fn a_sasl_type_in_an_amqp_frame_is_not_shown() {
+fn sasl_type_in_an_amqp_frame_is_not_traced() {
     let mut bytes = Vec::new();
     encode_sasl(&mut bytes, &SaslFrame::Response(SaslResponse(b"hunter2".to_vec())));
     bytes[5] = 0;
@@ -147,7 +147,7 @@ fn a_sasl_type_in_an_amqp_frame_is_not_shown() {
 }
 
 #[test]
-fn a_line_is_bounded() {
+fn trace_line_is_bounded() {
     let open = Open {
         container_id: "x".repeat(100_000),
         offered_capabilities: (0..10_000).map(|number| Symbol::from(format!("capability-{number}"))).collect(),
@@ -160,7 +160,7 @@ fn a_line_is_bounded() {
 }
 
 #[test]
-fn broken_input_is_described_too() {
+fn incomplete_or_invalid_input_is_described() {
     assert_eq!(describe(b""), "");
     assert_eq!(describe(b"AMQ"), "3 bytes of a frame");
     assert_eq!(describe(b"AMQP\0\x01"), "6 bytes of a header");
@@ -171,7 +171,7 @@ fn broken_input_is_described_too() {
 }
 
 #[test]
-fn types_that_are_not_of_the_standard_are_shown_as_they_are() {
+fn non_standard_described_types_are_traced_by_descriptor() {
     let filter = Value::Described(Box::new((Value::Ulong(0x468c_0000_0004), Value::String("a = 1".into()))));
     let source = Source { filter: vec![(Symbol::from("selector"), filter)], ..Source::default() };
     let begin = Begin {

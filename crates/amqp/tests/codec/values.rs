@@ -20,7 +20,7 @@ fn decoded(bytes: &[u8]) -> Value {
 }
 
 #[test]
-fn a_value_ends_where_it_ends() {
+fn decode_value_returns_the_remaining_bytes() {
     assert_eq!(decode_value(b"\x52\x07\x40").unwrap(), (Value::Uint(7), &b"\x40"[..]));
 }
 
@@ -39,7 +39,7 @@ fn nan_keeps_its_bits() {
 }
 
 #[test]
-fn compounds_grow_wide_exactly_when_they_must() {
+fn compound_uses_the_32_bit_form_only_above_255_bytes() {
     // 254 bytes of elements and the count make a size of 255, the last that fits into one byte.
     for (elements, code) in [(254, 0xc0), (255, 0xd0)] {
         let list = Value::List(vec![Value::Null; elements]);
@@ -56,7 +56,7 @@ fn compounds_grow_wide_exactly_when_they_must() {
 }
 
 #[test]
-fn what_cannot_be_an_array_is_written_as_a_list() {
+fn invalid_array_is_encoded_as_a_list() {
     let mixed = vec![Value::Uint(1), Value::Null];
     let described = |number| Value::Described(Box::new((Value::Ulong(number), Value::Uint(1))));
     let long = |text: &str| Value::Described(Box::new((Value::Symbol(Symbol::from(text)), Value::Uint(1))));
@@ -81,7 +81,7 @@ fn what_cannot_be_an_array_is_written_as_a_list() {
 }
 
 #[test]
-fn an_empty_array_may_lack_its_constructor() {
+fn empty_array_without_a_constructor_is_decoded() {
     for bytes in [&b"\xe0\x01\x00"[..], b"\xf0\0\0\0\x04\0\0\0\0", b"\xe0\x02\x00\xa3"] {
         assert_eq!(decoded(bytes), Value::Array(vec![]));
     }
@@ -89,12 +89,12 @@ fn an_empty_array_may_lack_its_constructor() {
 
 proptest! {
     #[test]
-    fn values_survive(value in strategies::value()) {
+    fn values_round_trip(value in strategies::value()) {
         prop_assert_eq!(decoded(&encoded(&value)), value);
     }
 
     #[test]
-    fn every_legal_encoding_is_understood(value in strategies::value(), seed in any::<u64>()) {
+    fn values_are_decoded_from_every_legal_encoding(value in strategies::value(), seed in any::<u64>()) {
         let mut bytes = Vec::new();
         loose::encode(&mut bytes, &value, &mut Choice::new(seed));
         prop_assert_eq!(decoded(&bytes), value);

@@ -74,7 +74,7 @@ fn value(json: &serde_json::Value) -> Value {
 }
 
 #[test]
-fn values_in_each_of_their_encodings() {
+fn value_vectors_decode_in_each_encoding() {
     let vectors: Values = serde_json::from_str(VALUES).unwrap();
     assert!(vectors.values.len() > 60);
     for vector in vectors.values {
@@ -103,7 +103,7 @@ struct RecordedFrame {
 }
 
 #[test]
-fn what_clients_send_is_understood() {
+fn recorded_client_frames_are_decoded() {
     for text in RECORDED {
         let recorded: Recorded = serde_json::from_str(text).unwrap();
         assert!(recorded.frames.len() > 10);
@@ -174,7 +174,7 @@ fn receive(bytes: &[u8]) -> Result<(), DecodeError> {
 }
 
 #[test]
-fn what_is_refused_is_refused_in_these_words() {
+fn refused_vectors_give_the_expected_condition_and_description() {
     let refused: Refused = serde_json::from_str(REFUSED).unwrap();
     assert!(refused.frames.len() > 20);
     for frame in refused.frames {

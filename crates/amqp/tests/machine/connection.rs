@@ -1,4 +1,4 @@
-//! Connections: headers, the security layer, open, close, silence (2.2, 2.4, 5.3).
+//! Connections: headers, the security layer, open, close, idle time-outs (2.2, 2.4, 5.3).
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ fn init() -> SaslInit {
 }
 
 #[test]
-fn section_2_4_1_two_machines_open_whatever_the_wire_does() {
+fn section_2_4_1_two_machines_open_at_any_read_size() {
     for sasl in [false, true] {
         for chunk in [1, 2, 7, usize::MAX] {
             let client = Config { container_id: Arc::from("left"), channel_max: 3, ..Config::default() };
@@ -52,7 +52,7 @@ fn section_2_4_1_two_machines_open_whatever_the_wire_does() {
 }
 
 #[test]
-fn section_2_4_1_everything_pipelined_in_one_write() {
+fn section_2_4_1_pipelined_frames_in_one_write_are_processed() {
     let pipelined = [
         protocol_header(Protocol::Sasl).to_vec(),
         sasl(&SaslFrame::Init(init())),
@@ -104,7 +104,7 @@ fn section_2_4_1_nothing_is_read_before_the_driver_has_answered() {
 }
 
 #[test]
-fn section_2_2_headers_that_are_not_wanted_are_answered_with_the_one_that_is() {
+fn section_2_2_unsupported_header_is_answered_with_the_supported_one() {
     let cases = [
         (SaslPolicy::Required, &protocol_header(Protocol::Amqp)[..], Protocol::Sasl),
         (SaslPolicy::Required, &protocol_header(Protocol::Tls)[..], Protocol::Sasl),
@@ -134,7 +134,7 @@ fn section_2_2_a_second_security_layer_is_refused() {
 }
 
 #[test]
-fn section_5_3_2_the_exchange_with_challenges() {
+fn section_5_3_2_server_runs_the_exchange_with_challenges() {
     let mut raw = Raw::fresh(Config::default(), SaslPolicy::Required);
     raw.side.answers = false;
     raw.bytes(&protocol_header(Protocol::Sasl));
@@ -143,7 +143,7 @@ fn section_5_3_2_the_exchange_with_challenges() {
 
     raw.bytes(&sasl(&SaslFrame::Init(init())));
     raw.bytes(&sasl(&SaslFrame::Response(SaslResponse(b"too early".to_vec()))));
-    assert_eq!(raw.side.only(), Event::SaslInit(init()), "nothing is read while the driver thinks");
+    assert_eq!(raw.side.only(), Event::SaslInit(init()), "the driver has not answered");
     raw.side.unread.clear();
 
     raw.side.machine.sasl_challenge(b"why".to_vec());
@@ -159,7 +159,7 @@ fn section_5_3_2_the_exchange_with_challenges() {
 }
 
 #[test]
-fn section_5_3_2_a_client_goes_through_the_exchange() {
+fn section_5_3_2_client_runs_the_exchange_with_challenges() {
     let mut client = Connection::client(Arc::new(Config::default()), Time::ZERO, true, Open::default());
     assert_eq!(client.begin(), Err(UseError::NotOpen));
     assert_eq!(std::mem::take(client.output()), protocol_header(Protocol::Sasl));
@@ -209,7 +209,7 @@ fn section_5_3_3_6_an_outcome_that_is_not_ok_ends_the_connection() {
 }
 
 #[test]
-fn section_5_3_2_frames_out_of_turn_end_the_exchange() {
+fn section_5_3_2_sasl_frame_out_of_order_closes_the_connection() {
     let out_of_turn = [
         SaslFrame::Mechanisms(vec![Symbol::constant("PLAIN")]),
         SaslFrame::Challenge(Vec::new()),
@@ -288,7 +288,7 @@ fn section_2_4_3_a_close_does_not_wait_for_the_driver_to_answer_an_attach() {
 }
 
 #[test]
-fn section_2_4_1_frames_are_small_until_the_connection_is_open() {
+fn section_2_4_1_frames_are_limited_to_16_kib_before_open() {
     let mut raw = Raw::fresh(Config::default(), SaslPolicy::Optional);
     raw.bytes(&protocol_header(Protocol::Amqp));
     raw.bytes(&[0, 0, 0x40, 1]);
@@ -296,11 +296,11 @@ fn section_2_4_1_frames_are_small_until_the_connection_is_open() {
 
     let mut raw = Raw::begun(Config::default());
     raw.bytes(&[0, 2, 0, 0]);
-    assert!(raw.side.take().is_empty(), "131072 bytes are taken now");
+    assert!(raw.side.take().is_empty(), "131072 bytes are accepted now");
 }
 
 #[test]
-fn section_2_4_3_frames_under_way_when_we_close_are_dropped() {
+fn section_2_4_3_frames_in_flight_after_our_close_are_dropped() {
     let (mut raw, _) = Raw::attached(Config::default(), Role::Sender);
     raw.side.machine.close(None);
     raw.written();
@@ -313,7 +313,7 @@ fn section_2_4_3_frames_under_way_when_we_close_are_dropped() {
 }
 
 #[test]
-fn section_2_4_5_a_heartbeat_at_half_of_the_peers_time_out() {
+fn section_2_4_5_heartbeat_is_sent_at_half_of_the_peers_time_out() {
     let client = Config { idle_time_out_ms: Some(1000), ..Config::default() };
     let mut pair = Pair::open(client, Config { idle_time_out_ms: None, ..Config::default() });
     let server = &mut pair.server.machine;
@@ -331,7 +331,7 @@ fn section_2_4_5_a_heartbeat_at_half_of_the_peers_time_out() {
 }
 
 #[test]
-fn section_2_4_5_output_puts_the_heartbeat_off() {
+fn section_2_4_5_output_postpones_the_heartbeat() {
     let client = Config { idle_time_out_ms: Some(1000), ..Config::default() };
     let (mut pair, _, link, theirs) = Pair::linked(client, Config::default(), Role::Sender);
     pair.now = Time::from_micros(300_000);
@@ -366,7 +366,7 @@ fn section_2_4_5_silence_of_twice_our_time_out_ends_the_connection() {
 }
 
 #[test]
-fn section_2_4_5_a_driver_that_does_not_read_cannot_call_the_peer_silent() {
+fn section_2_4_5_idle_time_out_is_suspended_while_the_driver_does_not_read() {
     let client = Config { idle_time_out_ms: Some(1000), ..Config::default() };
     let mut pair = Pair::open(client, Config { idle_time_out_ms: None, ..Config::default() });
     let client = &mut pair.client.machine;
@@ -380,7 +380,7 @@ fn section_2_4_5_a_driver_that_does_not_read_cannot_call_the_peer_silent() {
 }
 
 #[test]
-fn section_2_4_5_handshakes_and_closes_have_a_limit() {
+fn section_2_4_5_handshake_and_close_have_a_time_limit() {
     let mut raw = Raw::fresh(Config { handshake_ms: 100, ..Config::default() }, SaslPolicy::Optional);
     assert_eq!(raw.side.machine.poll_timeout(), Some(Time::from_micros(100_000)));
     raw.bytes(b"AMQP");

@@ -34,7 +34,7 @@ fn settled_tokens(pair: &mut Pair) -> Vec<u64> {
 }
 
 #[test]
-fn section_2_6_12_a_delivery_and_its_outcome() {
+fn section_2_6_12_delivery_and_outcome_are_exchanged() {
     for first_id in [0, u32::MAX - 1] {
         let client = Config { first_id, ..config() };
         let (mut pair, _, link, theirs) = sender(client, config(), 10);
@@ -84,7 +84,7 @@ fn dispositions<'a>(pair: &'a Pair, client: bool) -> Vec<&'a Disposition> {
 }
 
 #[test]
-fn section_2_6_12_presettled_deliveries_leave_nothing_behind() {
+fn section_2_6_12_presettled_deliveries_leave_no_state() {
     let (mut pair, _, link, theirs) = sender(config(), config(), 10);
     pair.client.send(link, None, b"gone").unwrap();
     pair.client.send(link, Some(5), b"kept").unwrap();
@@ -98,7 +98,7 @@ fn section_2_6_12_presettled_deliveries_leave_nothing_behind() {
 }
 
 #[test]
-fn section_2_6_12_every_outcome_arrives_as_it_was_given() {
+fn section_2_6_12_every_outcome_arrives_unchanged() {
     let rejected = Outcome::Rejected(Some(Box::new(Error::new(condition::NOT_FOUND, "no consumer"))));
     let modified = Modified { delivery_failed: true, undeliverable_here: true, ..Modified::default() };
     let outcomes = [ACCEPTED, rejected, Outcome::Released, Outcome::Modified(Box::new(modified))];
@@ -118,7 +118,7 @@ fn section_2_6_12_every_outcome_arrives_as_it_was_given() {
 }
 
 #[test]
-fn section_2_6_12_settled_second_takes_three_steps() {
+fn section_2_6_12_mode_second_settles_in_three_steps() {
     let (mut pair, link, theirs) = settling_second();
     for token in 0..3 {
         pair.client.send(link, Some(token), b"x").unwrap();
@@ -139,7 +139,7 @@ fn section_2_6_12_settled_second_takes_three_steps() {
 }
 
 #[test]
-fn section_2_7_5_a_transfer_may_ask_to_be_settled_first() {
+fn section_2_7_5_transfer_may_request_settle_mode_first() {
     let mut raw = Raw::begun(config());
     let Performative::Attach(mut wanted) = crate::raw::link("link", 0, Role::Sender) else { unreachable!() };
     wanted.rcv_settle_mode = ReceiverSettleMode::Second;
@@ -166,7 +166,7 @@ fn section_2_7_5_a_transfer_may_ask_to_be_settled_first() {
 }
 
 #[test]
-fn section_2_7_5_what_a_transfer_requested_goes_with_its_delivery() {
+fn section_2_7_5_settle_mode_of_an_aborted_delivery_is_forgotten() {
     let mut raw = Raw::begun(config());
     let Performative::Attach(mut wanted) = crate::raw::link("link", 0, Role::Sender) else { unreachable!() };
     wanted.rcv_settle_mode = ReceiverSettleMode::Second;
@@ -226,7 +226,7 @@ fn section_3_5_3_deliveries_settled_without_outcome_get_the_default() {
     }
     let reported = Disposition { settled: false, ..disposition(0, Some(3)) };
     raw.send(0, Performative::Disposition(reported));
-    assert!(raw.side.take().is_empty(), "neither settled nor a state says nothing");
+    assert!(raw.side.take().is_empty(), "neither settled nor a state: no event");
     let received = Some(DeliveryState::Received(Received::default()));
     raw.send(0, Performative::Disposition(Disposition { settled: false, state: received, ..disposition(0, Some(3)) }));
     assert!(raw.side.take().is_empty(), "not an outcome");
@@ -244,7 +244,7 @@ fn section_3_5_3_deliveries_settled_without_outcome_get_the_default() {
 }
 
 #[test]
-fn section_2_6_14_a_large_delivery_is_cut_to_the_peers_frames() {
+fn section_2_6_14_large_delivery_is_split_at_the_peers_max_frame_size() {
     for chunk in [1, 100, usize::MAX] {
         let (mut pair, _, link, theirs) = sender(config(), Config { max_frame_size: 600, ..config() }, 1);
         pair.chunk = chunk;
@@ -315,7 +315,7 @@ fn section_2_6_14_an_aborted_delivery_is_void() {
 }
 
 #[test]
-fn section_2_6_13_resumed_deliveries_that_nobody_knows_are_passed_over() {
+fn section_2_6_13_resumption_of_an_unknown_delivery_is_ignored() {
     let (mut raw, link) = Raw::attached(config(), Role::Sender);
     raw.side.machine.grant(link, 2);
     raw.send(0, Performative::Transfer(Box::new(Transfer { resume: true, more: true, ..transfer(0, 0) })));
@@ -327,7 +327,7 @@ fn section_2_6_13_resumed_deliveries_that_nobody_knows_are_passed_over() {
 }
 
 #[test]
-fn section_2_7_3_max_message_size_both_ways() {
+fn section_2_7_3_max_message_size_applies_in_both_directions() {
     let (mut pair, _, link, theirs) = {
         let mut pair = Pair::open(config(), config());
         pair.server.answers = false;
@@ -367,7 +367,7 @@ fn section_2_7_3_max_message_size_both_ways() {
 }
 
 #[test]
-fn section_2_8_2_a_settled_link_takes_no_unsettled_delivery() {
+fn section_2_8_2_settled_link_refuses_unsettled_deliveries() {
     let mut pair = Pair::open(config(), config());
     let session = pair.client.machine.begin().unwrap();
     let wanted =
@@ -429,7 +429,7 @@ fn section_2_6_12_unsettled_deliveries_have_a_bound() {
 }
 
 #[test]
-fn section_2_6_12_a_lost_link_gives_its_deliveries_back() {
+fn section_2_6_12_deliveries_of_a_lost_link_are_returned_once() {
     let (mut pair, session, link, theirs) = sender(config(), config(), 10);
     let other = pair.client.machine.attach(session, attach("other", Role::Sender)).unwrap();
     pair.run();
@@ -454,7 +454,7 @@ fn section_2_6_12_a_lost_link_gives_its_deliveries_back() {
 }
 
 #[test]
-fn section_2_6_12_dispositions_go_out_before_the_detach() {
+fn section_2_6_12_dispositions_are_sent_before_the_detach() {
     let (mut pair, _, link, theirs) = sender(config(), config(), 10);
     pair.client.send(link, Some(1), b"x").unwrap();
     pair.run();

@@ -83,7 +83,7 @@ fn section_2_6_7_a_receiver_may_grant_before_the_answer_to_its_attach() {
 }
 
 #[test]
-fn section_2_6_7_credit_is_what_the_receiver_says_less_what_is_on_the_way() {
+fn section_2_6_7_credit_is_the_grant_less_the_deliveries_in_flight() {
     let (mut raw, link) = Raw::attached(Config::default(), Role::Receiver);
     raw.send(0, Performative::Flow(credit(0, None, 10)));
     for _ in 0..4 {
@@ -124,7 +124,7 @@ fn section_2_6_7_drain_from_both_ends() {
 }
 
 #[test]
-fn section_2_6_7_draining_without_credit_is_answered_too() {
+fn section_2_6_7_drain_without_credit_is_answered() {
     let (mut raw, link) = Raw::attached(Config::default(), Role::Receiver);
     raw.send(0, Performative::Flow(Flow { drain: true, ..credit(0, Some(0), 0) }));
     assert_eq!(raw.side.only(), Event::Credit { link, credit: 0, drain: true });
@@ -154,7 +154,7 @@ fn section_2_7_4_a_link_flow_that_requests_an_echo_gets_one() {
 }
 
 #[test]
-fn section_2_7_4_the_sender_tells_what_is_available() {
+fn section_2_7_4_flow_of_the_sender_reports_available() {
     let (mut raw, link) = Raw::attached(Config::default(), Role::Sender);
     raw.side.machine.grant(link, 7);
     raw.bytes(b"");

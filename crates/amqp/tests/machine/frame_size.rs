@@ -1,4 +1,4 @@
-//! What we write to a peer that takes small frames only (2.7.1).
+//! Output to a peer with the smallest max-frame-size (2.7.1).
 
 use enmasse_amqp::codec::decode_performative;
 use enmasse_amqp::codec::frame::{self, FrameKind, Protocol, protocol_header};
@@ -25,7 +25,7 @@ fn small() -> Raw {
     raw
 }
 
-/// As `small`, and the peer sends on a link of handle 0 with one delivery under way.
+/// As `small`, and the peer has sent one delivery on a link of handle 0.
 fn receiving() -> (Raw, LinkId) {
     let mut raw = small();
     raw.send(0, link("link", 0, Role::Sender));
@@ -56,12 +56,12 @@ fn frames(raw: &mut Raw) -> Vec<Performative> {
     written
 }
 
-fn wordy() -> Error {
+fn long_error() -> Error {
     let info = [(Symbol::from("details"), Value::String("d".repeat(1000)))].into_iter().collect();
     Error { info, ..Error::new(condition::NOT_FOUND, "größe ".repeat(200)) }
 }
 
-fn assert_cut(error: Option<&Error>) {
+fn assert_truncated(error: Option<&Error>) {
     let error = error.expect("an error");
     assert_eq!(error.condition, condition::NOT_FOUND);
     let text = error.description.as_deref().unwrap();
@@ -69,13 +69,13 @@ fn assert_cut(error: Option<&Error>) {
 }
 
 #[test]
-fn section_2_7_1_a_long_outcome_is_cut() {
+fn section_2_7_1_long_outcome_is_truncated() {
     let (mut raw, link) = receiving();
-    raw.side.machine.settle(link, 0, &Outcome::Rejected(Some(Box::new(wordy()))));
+    raw.side.machine.settle(link, 0, &Outcome::Rejected(Some(Box::new(long_error()))));
     let Performative::Disposition(disposition) = &frames(&mut raw)[0] else { panic!("no disposition") };
     let state = disposition.state.as_ref().unwrap();
     let DeliveryState::Outcome(Outcome::Rejected(error)) = state else { panic!("{state:?}") };
-    assert_cut(error.as_deref());
+    assert_truncated(error.as_deref());
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn section_2_7_1_a_condition_that_does_not_fit_is_omitted() {
 }
 
 #[test]
-fn section_2_7_1_the_flags_of_a_long_modified_stay() {
+fn section_2_7_1_truncated_modified_keeps_its_flags() {
     let (mut raw, link) = receiving();
     let annotations = [(Symbol::from("why"), Value::String("w".repeat(1000)))].into_iter().collect();
     let modified = Modified { delivery_failed: true, undeliverable_here: true, message_annotations: annotations };
@@ -101,35 +101,35 @@ fn section_2_7_1_the_flags_of_a_long_modified_stay() {
 }
 
 #[test]
-fn section_2_7_1_a_long_error_is_cut_in_every_frame() {
+fn section_2_7_1_long_error_is_truncated_in_every_frame() {
     let (mut raw, link) = receiving();
-    raw.side.machine.detach(link, true, Some(wordy()));
+    raw.side.machine.detach(link, true, Some(long_error()));
     let Performative::Detach(detach) = &frames(&mut raw)[0] else { panic!("no detach") };
-    assert_cut(detach.error.as_ref());
+    assert_truncated(detach.error.as_ref());
     let session = SessionId(0);
-    raw.side.machine.end(session, Some(wordy()));
+    raw.side.machine.end(session, Some(long_error()));
     let Performative::End(end) = &frames(&mut raw)[0] else { panic!("no end") };
-    assert_cut(end.error.as_ref());
-    raw.side.machine.close(Some(wordy()));
+    assert_truncated(end.error.as_ref());
+    raw.side.machine.close(Some(long_error()));
     let Performative::Close(close) = &frames(&mut raw)[0] else { panic!("no close") };
-    assert_cut(close.error.as_ref());
+    assert_truncated(close.error.as_ref());
 }
 
 /// The peer's attach is within our frames, and the answer would not be within the peer's.
 #[test]
-fn section_2_7_1_an_attach_that_the_peer_cannot_take_ends_its_session() {
+fn section_2_7_1_attach_reply_above_max_frame_size_ends_the_session() {
     let mut raw = small();
     raw.send(0, link(&"n".repeat(600), 0, Role::Sender));
     raw.assert_ended(&condition::FRAME_SIZE_TOO_SMALL, "max-frame-size is 512");
 }
 
 #[test]
-fn section_2_7_1_a_refusal_that_the_peer_cannot_take_ends_its_session() {
+fn section_2_7_1_attach_refusal_above_max_frame_size_ends_the_session() {
     let mut raw = small();
     raw.side.answers = false;
     raw.send(0, link(&"n".repeat(600), 0, Role::Sender));
     let Some(OwnedEvent::Event(Event::Attach { link, .. })) = raw.side.take().pop() else { panic!("no attach") };
-    raw.side.machine.refuse(link, wordy());
+    raw.side.machine.refuse(link, long_error());
     raw.bytes(b"");
     assert!(raw.side.machine.links().next().is_none());
     raw.assert_ended(&condition::FRAME_SIZE_TOO_SMALL, "max-frame-size is 512");

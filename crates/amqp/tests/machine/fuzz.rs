@@ -246,7 +246,7 @@ impl Driver {
         }
     }
 
-    /// Something that the driver does unasked, on links that may or may not be there.
+    /// An operation of the driver, on a link that may not exist.
     fn act(&mut self, choices: &mut Choices<'_>) {
         let machine = &mut self.raw.side.machine;
         let link = LinkId(choices.below(6).into());
@@ -345,7 +345,7 @@ fn arbitrary_frames_and_operations() {
 }
 
 #[test]
-fn a_session_of_plausible_frames_survives_for_long() {
+fn long_session_of_plausible_frames_does_not_panic() {
     check!().with_max_len(8192).for_each(|bytes: &[u8]| {
         let mut choices = Choices(bytes);
         let mut driver = Driver::new(SaslPolicy::Optional, true);

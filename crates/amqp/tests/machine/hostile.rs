@@ -1,5 +1,5 @@
-//! Peers that break the rules: the right condition, laid to the smallest endpoint, and nothing else
-//! suffers.
+//! Peers that violate the protocol: the smallest endpoint ends with the right condition, and the
+//! others continue.
 
 use enmasse_amqp::codec::frame::{Protocol, protocol_header};
 use enmasse_amqp::connection::{ClosedBy, Config, Event, SaslPolicy};
@@ -25,7 +25,7 @@ fn sending() -> Raw {
 }
 
 #[test]
-fn section_2_3_garbage_in_place_of_a_frame() {
+fn section_2_3_garbage_instead_of_a_frame_closes_the_connection() {
     for bytes in [&b"GET / HT"[..], &[0, 0, 0, 7], &[0, 0, 0, 8, 1], &[0, 0, 0, 8, 2, 9]] {
         let mut raw = begun();
         raw.bytes(bytes);
@@ -34,14 +34,14 @@ fn section_2_3_garbage_in_place_of_a_frame() {
 }
 
 #[test]
-fn section_2_7_1_a_frame_larger_than_max_frame_size() {
+fn section_2_7_1_frame_above_max_frame_size_closes_the_connection() {
     let mut raw = Raw::begun(Config { max_frame_size: 512, ..Config::default() });
     raw.bytes(&[0, 0, 2, 1]);
     raw.assert_closed(&condition::FRAMING_ERROR, "513 is above the max-frame-size 512");
 }
 
 #[test]
-fn section_2_8_15_what_cannot_be_decoded_closes_the_connection() {
+fn section_2_8_15_undecodable_frame_closes_the_connection() {
     for body in [&[0x00, 0x53, 0x14, 0xc0, 9, 1][..], &[0x00, 0x53, 0x77, 0x45], &[0x41], &[0x00, 0x53, 0x11, 0x45]] {
         let mut raw = begun();
         let size = u8::try_from(8 + body.len()).unwrap();
@@ -52,7 +52,7 @@ fn section_2_8_15_what_cannot_be_decoded_closes_the_connection() {
 }
 
 #[test]
-fn section_2_4_6_frames_before_open() {
+fn section_2_4_6_frame_before_open_closes_the_connection() {
     for performative in [begin(), Performative::End(End::default()), link("early", 0, Role::Sender)] {
         let mut raw = Raw::fresh(Config::default(), SaslPolicy::Optional);
         raw.bytes(&protocol_header(Protocol::Amqp));
@@ -67,7 +67,7 @@ fn section_2_4_6_frames_before_open() {
 }
 
 #[test]
-fn section_2_4_1_a_second_open_and_an_open_elsewhere() {
+fn section_2_4_1_second_open_or_open_off_channel_0_closes_the_connection() {
     let mut raw = begun();
     raw.send(0, open("again"));
     raw.assert_closed(&condition::ILLEGAL_STATE, "second open");
@@ -79,7 +79,7 @@ fn section_2_4_1_a_second_open_and_an_open_elsewhere() {
 }
 
 #[test]
-fn section_2_7_1_values_of_open_that_cannot_be_kept() {
+fn section_2_7_1_unacceptable_open_values_close_the_connection() {
     let cases = [
         (Open { max_frame_size: 511, ..Open::default() }, condition::INVALID_FIELD, "max-frame-size"),
         (Open { idle_time_out: Some(99), ..Open::default() }, condition::NOT_ALLOWED, "idle-time-out"),
@@ -93,7 +93,7 @@ fn section_2_7_1_values_of_open_that_cannot_be_kept() {
 }
 
 #[test]
-fn section_2_7_2_channels() {
+fn section_2_7_2_invalid_channel_closes_the_connection() {
     let mut raw = begun();
     raw.send(256, begin());
     raw.assert_closed(&condition::FRAMING_ERROR, "channel-max is 255");
@@ -117,7 +117,7 @@ fn section_2_7_2_channels() {
 }
 
 #[test]
-fn section_2_5_frames_on_a_channel_without_session() {
+fn section_2_5_frame_on_a_channel_without_session_closes_the_connection() {
     let frames = [
         link("x", 0, Role::Sender),
         Performative::Flow(flow()),
@@ -134,7 +134,7 @@ fn section_2_5_frames_on_a_channel_without_session() {
 }
 
 #[test]
-fn section_2_5_2_end_twice() {
+fn section_2_5_2_second_end_closes_the_connection() {
     let mut raw = begun();
     raw.send(0, Performative::End(End::default()));
     assert!(matches!(raw.written()[..], [(0, Performative::End(End { error: None }))]));
@@ -143,7 +143,7 @@ fn section_2_5_2_end_twice() {
 }
 
 #[test]
-fn section_2_7_3_handles() {
+fn section_2_7_3_invalid_handle_ends_the_session_or_the_connection() {
     let mut raw = begun();
     raw.send(0, link("x", 65_536, Role::Sender));
     raw.assert_closed(&condition::FRAMING_ERROR, "handle-max 65535");
@@ -161,7 +161,7 @@ fn section_2_7_3_handles() {
 }
 
 #[test]
-fn section_2_7_handles_that_are_not_attached() {
+fn section_2_7_unattached_handle_ends_the_session() {
     let cases = [
         (Performative::Transfer(Box::new(transfer(3, 0))), "transfer.handle: 3"),
         (Performative::Flow(Flow { handle: Some(3), ..flow() }), "flow.handle: 3"),
@@ -175,7 +175,7 @@ fn section_2_7_handles_that_are_not_attached() {
 }
 
 #[test]
-fn section_2_7_3_fields_of_attach_that_cannot_be_kept() {
+fn section_2_7_3_invalid_attach_field_is_refused() {
     let mut raw = begun();
     raw.send(0, Performative::Attach(Box::new(attach("x", Role::Sender))));
     raw.assert_closed(&condition::INVALID_FIELD, "attach.initial-delivery-count");
@@ -186,7 +186,7 @@ fn section_2_7_3_fields_of_attach_that_cannot_be_kept() {
 }
 
 #[test]
-fn section_2_6_7_transfers_beyond_the_credit() {
+fn section_2_6_7_transfer_beyond_the_credit_detaches_the_link() {
     let (mut raw, link) = Raw::attached(Config::default(), Role::Sender);
     raw.side.machine.grant(link, 2);
     raw.bytes(b"");
@@ -201,7 +201,7 @@ fn section_2_6_7_transfers_beyond_the_credit() {
 }
 
 #[test]
-fn section_2_6_7_what_came_in_one_go_beyond_the_credit_is_dropped_up_to_a_bound() {
+fn section_2_6_7_uncredited_transfers_are_dropped_up_to_a_bound() {
     let (mut raw, _) = Raw::attached(Config { uncredited_max: 2, ..Config::default() }, Role::Sender);
     for id in 0..3 {
         raw.send(0, Performative::Transfer(Box::new(transfer(0, id))));
@@ -212,7 +212,7 @@ fn section_2_6_7_what_came_in_one_go_beyond_the_credit_is_dropped_up_to_a_bound(
 }
 
 #[test]
-fn section_2_7_5_bad_delivery_ids() {
+fn section_2_7_5_missing_or_unordered_delivery_id_is_refused() {
     let mut raw = receiving();
     raw.send(0, Performative::Transfer(Box::new(Transfer { delivery_id: None, ..transfer(0, 0) })));
     raw.assert_detached(&condition::INVALID_FIELD, "transfer.delivery-id: missing");
@@ -233,7 +233,7 @@ fn section_2_7_5_bad_delivery_ids() {
 }
 
 #[test]
-fn section_2_7_5_settling_second_on_a_link_that_settles_first() {
+fn section_2_7_5_rcv_settle_mode_second_on_a_first_link_detaches_it() {
     let mut raw = receiving();
     let rcv_settle_mode = Some(ReceiverSettleMode::Second);
     raw.send(0, Performative::Transfer(Box::new(Transfer { rcv_settle_mode, ..transfer(0, 0) })));
@@ -241,14 +241,14 @@ fn section_2_7_5_settling_second_on_a_link_that_settles_first() {
 }
 
 #[test]
-fn section_2_6_a_transfer_against_the_direction_of_the_link() {
+fn section_2_6_transfer_against_the_link_direction_detaches_the_link() {
     let mut raw = sending();
     raw.send(0, Performative::Transfer(Box::new(transfer(0, 0))));
     raw.assert_detached(&condition::NOT_ALLOWED, "the peer receives");
 }
 
 #[test]
-fn section_2_5_6_transfers_beyond_the_window() {
+fn section_2_5_6_transfer_beyond_the_window_ends_the_session() {
     let config = Config { session_window: 2, ..Config::default() };
     let (mut raw, link) = Raw::attached(config, Role::Sender);
     raw.side.machine.grant(link, 9);
@@ -260,14 +260,14 @@ fn section_2_5_6_transfers_beyond_the_window() {
 }
 
 #[test]
-fn section_2_5_6_a_flow_about_transfers_that_were_never_sent() {
+fn section_2_5_6_flow_for_unsent_transfers_ends_the_session() {
     let mut raw = begun();
     raw.send(0, Performative::Flow(Flow { next_incoming_id: Some(1), ..flow() }));
     raw.assert_ended(&condition::INVALID_FIELD, "next-incoming-id: 1");
 }
 
 #[test]
-fn section_2_7_6_dispositions_about_nothing_are_passed_over() {
+fn section_2_7_6_disposition_of_unknown_deliveries_is_ignored() {
     let mut raw = sending();
     for (first, last) in [(0, None), (7, Some(9)), (u32::MAX, Some(3)), (0, Some(0x7fff_ffff))] {
         raw.send(0, Performative::Disposition(disposition(first, last)));
@@ -278,7 +278,7 @@ fn section_2_7_6_dispositions_about_nothing_are_passed_over() {
 }
 
 #[test]
-fn section_2_6_5_what_was_on_the_way_to_a_detached_link_is_dropped_but_not_more() {
+fn section_2_6_5_transfers_in_flight_to_a_detached_link_are_dropped() {
     let (mut raw, link) = Raw::attached(Config { uncredited_max: 0, ..Config::default() }, Role::Sender);
     raw.side.machine.grant(link, 3);
     raw.side.machine.detach(link, true, None);
@@ -292,7 +292,7 @@ fn section_2_6_5_what_was_on_the_way_to_a_detached_link_is_dropped_but_not_more(
 }
 
 #[test]
-fn section_2_5_5_after_an_end_with_error_all_but_the_end_is_dropped() {
+fn section_2_5_5_frames_after_an_end_with_error_are_dropped() {
     let mut raw = receiving();
     raw.send(0, Performative::Transfer(Box::new(transfer(3, 0))));
     raw.written();
@@ -316,7 +316,7 @@ fn section_2_5_5_after_an_end_with_error_all_but_the_end_is_dropped() {
 }
 
 #[test]
-fn section_2_4_6_after_a_close_with_error_everything_is_dropped() {
+fn section_2_4_6_input_after_a_close_with_error_is_dropped() {
     let mut raw = begun();
     raw.send(5, detach(0, true));
     raw.assert_closed(&condition::ILLEGAL_STATE, "channel 5");
@@ -327,7 +327,7 @@ fn section_2_4_6_after_a_close_with_error_everything_is_dropped() {
 }
 
 #[test]
-fn section_5_3_frames_of_the_wrong_layer() {
+fn section_5_3_frame_of_the_wrong_layer_closes_the_connection() {
     let sasl_frame = [0, 0, 0, 16, 2, 1, 0, 0, 0x00, 0x53, 0x44, 0xc0, 3, 1, 0x50, 0];
     let mut raw = begun();
     raw.bytes(&sasl_frame);

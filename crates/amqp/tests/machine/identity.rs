@@ -31,7 +31,7 @@ fn settle(raw: &mut Raw, link: LinkId, id: u32, outcome: &Outcome) {
 }
 
 #[test]
-fn section_2_7_5_a_continuation_may_repeat_but_not_change_what_the_first_frame_said() {
+fn section_2_7_5_continuation_may_repeat_but_not_change_the_first_frame() {
     let first = Transfer { more: true, message_format: Some(7), ..tagged(0, b"tag") };
     let later = || Transfer { handle: 0, more: true, ..Transfer::default() };
     let (mut raw, _) = receiving();
@@ -60,7 +60,7 @@ fn section_2_7_5_a_continuation_may_repeat_but_not_change_what_the_first_frame_s
 }
 
 #[test]
-fn section_2_6_12_two_unsettled_deliveries_of_a_link_have_different_tags() {
+fn section_2_6_12_duplicate_tag_of_an_unsettled_delivery_detaches_the_link() {
     let (mut raw, _) = receiving();
     send(&mut raw, tagged(0, b"b"));
     send(&mut raw, tagged(1, b"a"));
@@ -89,7 +89,7 @@ fn section_2_6_12_a_tag_is_free_again_once_its_delivery_is_settled() {
 }
 
 #[test]
-fn section_2_6_12_on_a_link_that_settles_second_a_tag_is_in_use_until_the_sender_has_settled() {
+fn section_2_6_12_tag_stays_in_use_until_the_sender_settles_in_mode_second() {
     let attached = || {
         let mut raw = Raw::begun(Config::default());
         let rcv_settle_mode = enmasse_amqp::types::ReceiverSettleMode::Second;
@@ -137,7 +137,7 @@ fn detached(raw: &mut Raw) -> Error {
 }
 
 #[test]
-fn section_3_5_3_an_outcome_that_the_source_does_not_offer_detaches_the_link() {
+fn section_3_5_3_outcome_not_offered_by_the_source_detaches_the_link() {
     let rejected = Outcome::Rejected(Some(Box::new(Error::new(condition::NOT_FOUND, "no such address"))));
     let (mut raw, link) = offering(&["amqp:accepted:list"]);
     settle(&mut raw, link, 0, &rejected);
@@ -168,7 +168,7 @@ fn section_3_5_3_an_outcome_that_the_source_does_not_offer_detaches_the_link() {
 }
 
 #[test]
-fn section_3_5_3_outcomes_that_are_offered_and_those_that_say_the_same_are_sent() {
+fn section_3_5_3_offered_or_equivalent_outcomes_are_sent() {
     let bare = Outcome::Modified(Box::default());
     let cases = [
         (&["amqp:accepted:list"][..], Outcome::Accepted, Outcome::Accepted),

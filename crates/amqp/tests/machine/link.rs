@@ -13,7 +13,7 @@ fn linked(role: Role) -> (Pair, SessionId, LinkId, LinkId) {
 }
 
 #[test]
-fn section_2_6_3_both_ends_learn_what_was_agreed() {
+fn section_2_6_3_both_ends_receive_the_negotiated_attach_fields() {
     for role in [Role::Sender, Role::Receiver] {
         let mut pair = Pair::open(Config::default(), Config::default());
         pair.server.answers = false;
@@ -52,7 +52,7 @@ fn section_2_6_3_both_ends_learn_what_was_agreed() {
 }
 
 #[test]
-fn section_2_6_3_a_server_attaches_too() {
+fn section_2_6_3_server_can_attach_a_link() {
     let (mut pair, ..) = linked(Role::Sender);
     let theirs = pair.server.machine.attach(SessionId(0), attach("from the server", Role::Sender)).unwrap();
     pair.run();
@@ -82,7 +82,7 @@ fn section_2_6_3_a_refusal_is_a_null_terminus_and_a_detach() {
 }
 
 #[test]
-fn section_2_6_3_a_client_sees_the_refusal() {
+fn section_2_6_3_client_receives_the_refusal() {
     let mut pair = Pair::open(Config::default(), Config::default());
     pair.server.answers = false;
     let session = pair.client.machine.begin().unwrap();
@@ -132,7 +132,7 @@ fn section_2_6_5_detach_from_either_side() {
 }
 
 #[test]
-fn section_2_6_5_detached_before_it_was_attached() {
+fn section_2_6_5_link_may_be_detached_before_it_is_attached() {
     let mut pair = Pair::open(Config::default(), Config::default());
     let session = pair.client.machine.begin().unwrap();
     let link = pair.client.machine.attach(session, attach("brief", Role::Sender)).unwrap();
@@ -149,7 +149,7 @@ fn section_2_6_5_detached_before_it_was_attached() {
 }
 
 #[test]
-fn section_2_6_4_a_link_is_attached_again() {
+fn section_2_6_4_link_can_be_reattached() {
     let (mut pair, session, link, theirs) = linked(Role::Receiver);
     for _ in 0..3 {
         pair.client.machine.detach(link, false, None);
@@ -158,14 +158,14 @@ fn section_2_6_4_a_link_is_attached_again() {
         pair.client.take();
         let again = pair.client.machine.attach(session, attach("link", Role::Receiver)).unwrap();
         pair.run();
-        assert_eq!(again, link, "the places of the old link are used again");
+        assert_eq!(again, link, "the ids of the old link are reused");
         assert!(matches!(pair.client.only(), Event::Attached { .. }));
         assert!(matches!(pair.server.only(), Event::Attach { link, .. } if link == theirs));
     }
 }
 
 #[test]
-fn section_2_6_1_a_name_attached_anew_steals_the_link() {
+fn section_2_6_1_attach_of_a_name_in_use_steals_the_link() {
     for (session, handle) in [(0, 1), (1, 0)] {
         let (mut raw, old) = Raw::attached(Config::default(), Role::Sender);
         raw.send(1, begin());
@@ -246,7 +246,7 @@ fn section_3_5_1_dynamic_nodes_and_null_addresses_pass_through() {
 }
 
 #[test]
-fn operations_on_links_that_are_not_there_do_nothing() {
+fn operations_on_unknown_links_do_nothing() {
     let (mut raw, known) = Raw::attached(Config::default(), Role::Sender);
     let unknown = LinkId(77);
     let machine = &mut raw.side.machine;

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use crate::pair::{OwnedEvent, Pair, Side, attach, piece};
 
-/// One direction of deliveries: who sends over which links.
+/// The number of links. Each carries deliveries in one direction.
 const LINKS: usize = 3;
 
 #[derive(Clone, Debug)]
@@ -243,7 +243,7 @@ impl World {
         }
     }
 
-    /// Lets everything come to an end: windows and credit open, all settled.
+    /// Opens windows and credit, and settles all deliveries.
     fn finish(&mut self) {
         for at in 0..LINKS {
             self.abort(at);
@@ -306,7 +306,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn section_2_6_whatever_happens_both_ends_agree(
+    fn section_2_6_both_ends_agree_after_random_operations(
         steps in prop::collection::vec(step(), 0..120),
         window in prop_oneof![Just(1u32), Just(5), Just(1000)],
         chunk in prop_oneof![Just(1usize), Just(50), Just(usize::MAX)],

@@ -14,7 +14,7 @@ fn accepted() -> Option<DeliveryState> {
     Some(DeliveryState::Outcome(Outcome::Accepted))
 }
 
-/// Tags of so many unsettled deliveries, 32 bytes each.
+/// Tags of `count` unsettled deliveries, 32 bytes each.
 fn tags(count: u32) -> Unsettled {
     (0..count).map(|number| (number.to_be_bytes().repeat(8), accepted())).collect()
 }
@@ -47,7 +47,7 @@ fn tag(bytes: &[u8]) -> Tag<'_> {
 }
 
 #[test]
-fn section_2_6_13_a_receiver_lets_only_what_it_named_be_resumed() {
+fn section_2_6_13_receiver_accepts_resumption_of_named_deliveries_only() {
     let known = vec![(b"a".to_vec(), accepted()), (b"b".to_vec(), None)];
     let (mut pair, link, _) = resumed(Config::default(), Role::Sender, known.clone(), known);
     let seen = pair.client.take();
@@ -69,7 +69,7 @@ fn section_2_6_13_a_receiver_lets_only_what_it_named_be_resumed() {
 }
 
 #[test]
-fn section_2_6_13_a_sender_resumes_under_the_tag_of_before() {
+fn section_2_6_13_sender_resumes_under_the_original_tag() {
     let known = vec![(b"a".to_vec(), None)];
     let (mut pair, link, theirs) = resumed(Config::default(), Role::Receiver, known.clone(), known);
     let long = [7; 1500];
@@ -106,7 +106,7 @@ fn section_2_6_13_a_resumed_delivery_may_be_aborted() {
 }
 
 #[test]
-fn section_2_7_3_a_map_that_is_too_long_says_that_it_is_incomplete() {
+fn section_2_7_3_unsettled_map_too_long_for_a_frame_is_sent_incomplete() {
     for (count, whole) in [(8, true), (100, false)] {
         let (mut pair, link, _) = resumed(Config::default(), Role::Sender, Vec::new(), tags(count));
         let seen = pair.client.take();
@@ -135,7 +135,7 @@ fn section_2_7_3_a_map_that_is_too_long_says_that_it_is_incomplete() {
 }
 
 #[test]
-fn section_2_6_12_the_driver_hears_that_the_sender_has_settled() {
+fn section_2_6_12_settlement_by_the_sender_is_reported() {
     let mut raw = Raw::begun(Config::default());
     let second = match link("link", 0, Role::Sender) {
         Performative::Attach(attach) => {

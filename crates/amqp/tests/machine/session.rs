@@ -26,7 +26,7 @@ fn section_2_5_1_either_side_begins() {
 }
 
 #[test]
-fn section_2_5_1_the_peers_channel_is_its_own_choice() {
+fn section_2_5_1_peer_chooses_its_own_channels() {
     let mut raw = Raw::open(Config::default());
     raw.send(77, begin());
     raw.send(5, begin());
@@ -42,7 +42,7 @@ fn section_2_5_1_the_peers_channel_is_its_own_choice() {
 }
 
 #[test]
-fn section_2_5_2_an_end_takes_its_links_along() {
+fn section_2_5_2_end_detaches_the_links_of_the_session() {
     let (mut pair, session, link, theirs) = Pair::linked(Config::default(), Config::default(), Role::Sender);
     pair.server.machine.grant(theirs, 1);
     pair.run();
@@ -74,7 +74,7 @@ fn section_2_5_2_an_end_takes_its_links_along() {
 }
 
 #[test]
-fn section_2_5_2_unsettled_deliveries_are_there_until_the_driver_has_been_told() {
+fn section_2_5_2_unsettled_deliveries_remain_until_the_driver_is_notified() {
     let (mut raw, link) = Raw::attached(Config::default(), Role::Receiver);
     raw.send(0, Performative::Flow(Flow { handle: Some(0), link_credit: Some(1), ..flow() }));
     raw.side.send(link, Some(11), b"lost").unwrap();
@@ -91,7 +91,7 @@ fn section_2_5_2_unsettled_deliveries_are_there_until_the_driver_has_been_told()
 }
 
 #[test]
-fn section_2_5_2_all_links_of_a_session_are_over_before_the_driver_hears_of_the_first() {
+fn section_2_5_2_all_links_of_a_session_end_before_the_first_detach_event() {
     let mut pair = pair();
     let session = pair.client.machine.begin().unwrap();
     let names = ["one", "two", "three"];
@@ -115,7 +115,7 @@ fn section_2_5_2_all_links_of_a_session_are_over_before_the_driver_hears_of_the_
 }
 
 #[test]
-fn section_2_5_5_begun_and_ended_before_any_answer() {
+fn section_2_5_5_session_may_begin_and_end_before_any_answer() {
     let mut pair = pair();
     let session = pair.client.machine.begin().unwrap();
     pair.client.machine.end(session, None);
@@ -127,7 +127,7 @@ fn section_2_5_5_begun_and_ended_before_any_answer() {
 }
 
 #[test]
-fn section_2_5_2_both_end_at_once() {
+fn section_2_5_2_both_sides_may_end_at_once() {
     let mut pair = pair();
     let session = pair.client.machine.begin().unwrap();
     pair.run();
@@ -157,7 +157,7 @@ fn section_2_5_6_the_window_is_replenished_at_half() {
 }
 
 #[test]
-fn section_2_5_6_a_closed_window_stops_the_sender_and_an_open_one_wakes_it() {
+fn section_2_5_6_closed_window_stops_the_sender_until_it_opens() {
     let server = Config { session_window: 4, ..Config::default() };
     let (mut pair, _, link, theirs) = Pair::linked(Config::default(), server, Role::Sender);
     pair.server.machine.grant(theirs, 1000);
@@ -199,7 +199,7 @@ fn section_2_5_6_frames_beyond_the_window_are_held_back() {
 }
 
 #[test]
-fn section_2_5_6_held_frames_go_with_their_link() {
+fn section_2_5_6_held_frames_are_dropped_with_their_link() {
     let server = Config { session_window: 2, max_frame_size: 512, ..Config::default() };
     let (mut pair, session, link, theirs) = Pair::linked(Config::default(), server, Role::Sender);
     pair.server.machine.grant(theirs, 10);
@@ -217,7 +217,7 @@ fn section_2_5_6_held_frames_go_with_their_link() {
     pair.run();
     pair.client.machine.transfer(again, piece(None, b"next")).unwrap();
     pair.run();
-    assert_eq!(pair.server.pieces().len(), 1, "the numbers of the session go on");
+    assert_eq!(pair.server.pieces().len(), 1, "the numbers of the session continue");
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn section_2_5_6_an_aborted_delivery_ends_even_while_the_window_is_closed() {
     pair.client.machine.transfer(link, abort).unwrap();
     pair.run();
     let pieces = pair.server.pieces();
-    assert_eq!(pieces.len(), 3, "what was held is not sent");
+    assert_eq!(pieces.len(), 3, "held frames are not sent");
     assert!(pieces[2].aborted && !pieces[2].more && pieces[2].payload.is_empty());
     let mut tokens = Vec::new();
     pair.client.machine.take_unsettled(link, |token| tokens.push(token));

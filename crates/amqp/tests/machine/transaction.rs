@@ -69,7 +69,7 @@ fn section_4_4_1_the_state_of_a_transfer_reaches_the_driver() {
 }
 
 #[test]
-fn section_4_4_1_frames_with_a_state_are_no_longer_than_the_peer_takes() {
+fn section_4_4_1_frames_with_a_state_respect_max_frame_size() {
     let (mut pair, _, link, _) = sending(Config { max_frame_size: 512, ..Config::default() });
     let txn_id = vec![1; 300];
     let state = DeliveryState::Transactional(Box::new(TransactionalState { txn_id, outcome: None }));
@@ -80,7 +80,7 @@ fn section_4_4_1_frames_with_a_state_are_no_longer_than_the_peer_takes() {
 }
 
 #[test]
-fn section_4_4_1_a_message_without_bytes_carries_its_state_too() {
+fn section_4_4_1_empty_message_carries_its_state() {
     let (mut pair, _, link, _) = sending(Config::default());
     pair.client.machine.transfer_with(link, piece(None, b""), &within(None)).unwrap();
     assert_eq!(
@@ -110,7 +110,7 @@ fn section_4_4_1_a_posting_is_answered_with_a_provisional_outcome() {
 }
 
 #[test]
-fn section_4_4_1_the_driver_hears_of_a_posting_on_a_link_that_is_over() {
+fn section_4_4_1_posting_on_a_detached_link_is_reported_as_refused() {
     let (mut pair, _, link, theirs) = sending(Config::default());
     pair.server.machine.detach(theirs, true, None);
     for token in [Some(1), None] {
@@ -127,7 +127,7 @@ fn section_4_4_1_the_driver_hears_of_a_posting_on_a_link_that_is_over() {
 }
 
 #[test]
-fn section_4_4_1_the_driver_hears_of_a_posting_without_credit_before_the_end_of_its_link() {
+fn section_4_4_1_posting_without_credit_is_refused_before_its_link_detaches() {
     let (mut raw, link) = Raw::attached(Config::default(), Role::Sender);
     let posting = Transfer { state: Some(within(None)), ..transfer(0, 0) };
     raw.send_with(0, Performative::Transfer(Box::new(posting)), b"x");
@@ -197,12 +197,12 @@ fn section_4_4_2_a_retirement_may_settle_at_once() {
 }
 
 #[test]
-fn section_4_4_2_without_an_outcome_the_default_of_the_source_holds() {
+fn section_4_4_2_retirement_without_outcome_uses_the_default_outcome() {
     let source = Source { default_outcome: Some(Outcome::Accepted), ..Source::default() };
     let (mut pair, link, _, pieces) = receiving(source);
     pair.client.machine.settle_with(link, pieces[0].id, &within(None), false);
     pair.run();
-    assert!(pair.server.take().is_empty(), "nothing was said yet");
+    assert!(pair.server.take().is_empty(), "no outcome yet");
     pair.client.machine.settle_with(link, pieces[0].id, &within(None), true);
     pair.run();
     let Event::Provisional { settled: true, txn_id, outcome, .. } = pair.server.only() else { panic!() };
@@ -210,7 +210,7 @@ fn section_4_4_2_without_an_outcome_the_default_of_the_source_holds() {
 }
 
 #[test]
-fn section_4_5_5_a_state_that_a_receiver_cannot_have_is_for_the_driver_to_judge() {
+fn section_4_5_5_declared_state_from_a_receiver_is_passed_to_the_driver() {
     let (mut raw, _) = Raw::attached(Config::default(), Role::Receiver);
     let state = Some(DeliveryState::Declared(Declared { txn_id: vec![1] }));
     raw.send(0, Performative::Disposition(Disposition { state, ..disposition(0, None) }));
@@ -231,7 +231,7 @@ fn section_4_4_3_transactional_acquisition_is_not_implemented() {
 }
 
 #[test]
-fn section_2_7_1_a_long_outcome_in_a_transaction_is_cut() {
+fn section_2_7_1_long_transactional_outcome_is_truncated() {
     let (mut pair, _, link, theirs) = sending(Config::default());
     pair.client.send(link, Some(1), b"x").unwrap();
     pair.run();

@@ -20,7 +20,7 @@ fn selects(filters: &Fields, a: i32) -> bool {
 }
 
 #[test]
-fn each_way_to_send_a_selector() {
+fn selector_is_accepted_in_every_known_filter_form() {
     let jms = || Value::Symbol(Symbol::from("apache.org:selector-filter:string"));
     let sql = || Value::Symbol(Symbol::from("amqp:sql-filter"));
     for one in [
@@ -41,7 +41,7 @@ fn each_way_to_send_a_selector() {
 }
 
 #[test]
-fn other_filters_are_left_to_others() {
+fn unknown_filters_are_ignored() {
     let no_local = Value::Symbol(Symbol::from("apache.org:no-local-filter:list"));
     let filters = vec![
         filter("no-local", Value::Described(Box::new((no_local, Value::List(vec![]))))),
@@ -73,7 +73,7 @@ fn blank_selectors_select_everything() {
 }
 
 #[test]
-fn a_wrong_filter_is_named() {
+fn invalid_filter_is_named_in_the_error() {
     let wrong = vec![filter("mine", described(Value::Ulong(0x120), "a = 1 AND\n b ="))];
     let error = Filters::compile(&wrong).unwrap_err();
     let FilterFault::Selector(fault) = &error.fault else { panic!("{error}") };

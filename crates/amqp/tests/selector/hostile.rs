@@ -1,4 +1,4 @@
-//! Texts and messages that try to take time, memory or the stack.
+//! Texts and messages that are crafted to exhaust time, memory or the stack.
 
 use enmasse_amqp::selector::{
     Dialect, IDENTIFIERS_MAX, NESTING_MAX, OPERATIONS_MAX, Selector, Subject, TEXT_MAX_BYTES,
@@ -12,7 +12,7 @@ fn error(text: &str) -> String {
 }
 
 #[test]
-fn long_texts_are_refused_at_once() {
+fn selector_text_above_the_limit_is_refused() {
     let text = "(".repeat(1 << 20);
     assert_eq!(
         error(&text),
@@ -56,7 +56,7 @@ fn long_chains_need_no_stack() {
 }
 
 #[test]
-fn operations_and_identifiers_are_counted() {
+fn operations_and_identifiers_of_a_selector_are_bounded() {
     assert!(error(&format!("a{}", " OR a".repeat(OPERATIONS_MAX))).contains("operations"));
     let names = |count: usize| (0..count).map(|number| format!("n{number}")).collect::<Vec<_>>().join(" OR ");
     assert!(compile(&names(IDENTIFIERS_MAX), Dialect::Jms).is_ok());
@@ -65,7 +65,7 @@ fn operations_and_identifiers_are_counted() {
 }
 
 #[test]
-fn all_identifiers_are_found() {
+fn selector_with_the_maximum_of_identifiers_is_evaluated() {
     let values: Vec<_> = (0..IDENTIFIERS_MAX).map(|number| (format!("n{number}"), Value::Int(number as i32))).collect();
     let reversed: Vec<_> = values.iter().rev().map(|(name, value)| (name.as_str(), value.clone())).collect();
     let message = encoded(&with_properties(&reversed));
@@ -73,8 +73,8 @@ fn all_identifiers_are_found() {
     assert!(selects(&all.join(" AND "), Dialect::Jms, &message));
 }
 
-/// Patterns that take other matchers time beyond all bounds. Steps are not counted: with more than
-/// linear ones the test would not end.
+/// Patterns that take exponential time in a backtracking matcher. Without linear matching the test
+/// would not end.
 #[test]
 fn patterns_take_linear_time() {
     let text = "a".repeat(1 << 20);
@@ -94,7 +94,7 @@ fn patterns_take_linear_time() {
 }
 
 #[test]
-fn many_properties_are_walked_once() {
+fn message_properties_are_scanned_once() {
     let names: Vec<_> = (0..20_000).map(|number| format!("name-{number}")).collect();
     let properties: Vec<_> = names.iter().map(|name| (name.as_str(), Value::Int(1))).collect();
     let message = encoded(&with_properties(&properties));
@@ -106,7 +106,7 @@ fn many_properties_are_walked_once() {
 }
 
 #[test]
-fn errors_quote_little_and_printable() {
+fn selector_errors_are_short_and_printable() {
     for text in ["\u{0}", "a = \u{202e}", &format!("a = 1 {}", "x".repeat(30_000)), "a = 'open", "\u{1f427}"] {
         let error = error(text);
         assert!(error.len() < 250, "{error}");
@@ -116,7 +116,7 @@ fn errors_quote_little_and_printable() {
 }
 
 #[test]
-fn errors_name_the_place_and_the_mend() {
+fn selector_errors_name_the_position_and_the_remedy() {
     for (text, place, remedy) in [
         ("color = red AND", "column 16", "expected a name"),
         ("a = 1\nAND b = \"red\"", "line 2, column 9", "single quotes"),

@@ -1,5 +1,5 @@
-//! The sentences of JMS 2.0, 3.8.1 (message selector) and those of 3.5 that it leans on, one test
-//! each, in their order. The sentence is the comment, in short.
+//! The sentences of JMS 2.0, 3.8.1 (message selector) and those of 3.5 that it refers to, one test
+//! each, in their order. The comment of a test is its sentence in short.
 
 use enmasse_amqp::selector::{Dialect, Selector, Subject};
 use enmasse_amqp::types::{Body, Header, Message, MessageId, Properties, Value};
@@ -70,20 +70,20 @@ macro_rules! sentences {
 sentences! {
     /// A selector matches a message if it is true with the header fields and properties of the
     /// message in place of its identifiers.
-    s01_true_with_what_the_message_has { "JMSType = 'car' AND color = 'blue' AND weight > 2500" Yes "color = 'red'" No }
+    s01_selector_matches_header_fields_and_properties { "JMSType = 'car' AND color = 'blue' AND weight > 2500" Yes "color = 'red'" No }
 
     /// Selectors cannot refer to the body.
-    s02_the_body_is_out_of_sight { "body IS NULL" Yes }
+    s02_selector_cannot_refer_to_the_body { "body IS NULL" Yes }
 
     /// The order of evaluation is from left to right within a level of precedence; parentheses
     /// change it.
-    s04_from_left_to_right_and_parentheses {
+    s04_evaluation_is_left_to_right_unless_parenthesized {
         "10 - 3 - 2 = 5" Yes "10 - (3 - 2) = 9" Yes "100 / 10 / 5 = 2" Yes "100 / 10 * 5 = 50" Yes
         "2 + 3 * 4 = 14" Yes "(2 + 3) * 4 = 20" Yes "on OR on AND off" Yes "(on OR on) AND off" No
     }
 
     /// Names of literals and operators are in upper case here, and in any case in a selector.
-    s05_words_in_any_case {
+    s05_keywords_are_case_insensitive {
         "on aNd nOt off oR faLse" Yes "age bEtween 1 And 20" Yes "Country lIKe 'P%' eScape '!'" Yes
         "Country iN ('Peru')" Yes "nothing iS nUll" Yes "on = tRUe" Yes
     }
@@ -130,16 +130,16 @@ sentences! {
     s13_identifiers { "_x = 1" Yes "$y = 2" Yes "größe = 3" Yes "1x = 1" Error "a# = 1" Error "@a = 1" Error }
 
     /// Identifiers are not NULL, TRUE, FALSE, NOT, AND, OR, BETWEEN, LIKE, IN, IS or ESCAPE.
-    s14_words_are_no_identifiers {
+    s14_keywords_are_not_identifiers {
         "NULL = 1" Error "and = 1" Error "OR = 1" Error "between = 1" Error "LIKE = 1" Error "in = 1" Error
         "IS = 1" Error "escape = 1" Error "not = 1" Error "TRUE = 1" No
     }
 
     /// Identifiers are header fields or properties, and case matters.
-    s15_identifiers_have_case { "country = 'Peru'" Unknown "Country = 'Peru'" Yes "jmstype = 'car'" Unknown }
+    s15_identifiers_are_case_sensitive { "country = 'Peru'" Unknown "Country = 'Peru'" Yes "jmstype = 'car'" Unknown }
 
     /// The type of an identifier is that of the value in the message; a missing value is NULL.
-    s16_what_is_not_there_is_null { "absent IS NULL" Yes "nothing IS NULL" Yes "age IS NULL" No "absent = 1" Unknown }
+    s16_missing_value_is_null { "absent IS NULL" Yes "nothing IS NULL" Yes "age IS NULL" No "absent = 1" Unknown }
 
     /// Conversions of getters do not apply: a number that was set as a string is a string.
     s17_values_are_not_converted { "NumberOfOrders > 1" No "NumberOfOrders = 2" No "NumberOfOrders = '2'" Yes }
@@ -291,10 +291,10 @@ sentences! {
     s44_is_not_null { "color IS NOT NULL" Yes "nothing IS NOT NULL" No "color NOT IS NULL" Error "age = NULL" Error }
 
     /// Example of the section.
-    s46_the_example { "JMSType = 'car' AND color = 'blue' AND weight > 2500" Yes }
+    s46_example_of_the_section { "JMSType = 'car' AND color = 'blue' AND weight > 2500" Yes }
 
     /// Comparison or arithmetic with an unknown value gives an unknown value.
-    s47_unknown_goes_on {
+    s47_unknown_value_propagates {
         "nothing + 1 = 1" Unknown "-nothing = 1" Unknown "nothing * 0 = 0" Unknown "nothing > age" Unknown
     }
 
@@ -315,10 +315,10 @@ sentences! {
 
     /// Special notes: decimal literals are approximate numbers, and no date or time literals are
     /// there.
-    s51_no_dates { "age = 17.0" Yes "JMSTimestamp > DATE '2020-01-01'" Error }
+    s51_date_literals_are_refused { "age = 17.0" Yes "JMSTimestamp > DATE '2020-01-01'" Error }
 }
 
-/// A selector that is empty is as if there was none.
+/// An empty selector is equivalent to no selector.
 #[test]
 fn s03_empty_selectors_select_everything() {
     for text in ["", " ", "\n\t\x0c\r\n"] {
@@ -329,7 +329,7 @@ fn s03_empty_selectors_select_everything() {
 /// JMSMessageID, JMSCorrelationID and JMSType may be null and are then NULL; the others have a
 /// value always.
 #[test]
-fn s45_header_fields_of_a_bare_message() {
+fn s45_header_fields_of_a_bare_message_are_null_or_default() {
     let bare = encoded(&with_properties(&[]));
     for (selector, expected) in [
         ("JMSMessageID IS NULL", Yes),
@@ -345,10 +345,10 @@ fn s45_header_fields_of_a_bare_message() {
     }
 }
 
-/// 3.5.9, JMSXDeliveryCount: the number of this attempt, which the queue may know better than the
-/// header.
+/// 3.5.9, JMSXDeliveryCount: the number of this attempt. The count of the queue takes precedence
+/// over the header.
 #[test]
-fn the_delivery_count_of_the_queue_counts() {
+fn delivery_count_of_the_queue_overrides_the_header() {
     let selector = Selector::compile("JMSXDeliveryCount = 6", Dialect::Jms).unwrap().unwrap();
     let message = encoded(&message());
     assert!(!selector.selects(&Subject::new(&message)));
@@ -360,7 +360,7 @@ fn the_delivery_count_of_the_queue_counts() {
 
 /// The ids as the JMS mapping shows them.
 #[test]
-fn ids_are_shown_as_in_jms() {
+fn ids_are_formatted_as_in_the_jms_mapping() {
     let uuid = [0, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff];
     let string = |text: &str| MessageId::String(text.to_owned());
     for (id, message_id, correlation_id) in [
@@ -386,7 +386,7 @@ fn ids_are_shown_as_in_jms() {
 
 /// The names that the definition of `apache.org:selector-filter:string` gives to header fields.
 #[test]
-fn names_of_the_apache_filter() {
+fn apache_selector_filter_field_names_are_supported() {
     let message = encoded(&message());
     for (selector, expected) in [
         ("amqp.correlation_id = 'call-1' AND color = 'blue' AND weight > 2500", Yes),

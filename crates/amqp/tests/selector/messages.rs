@@ -8,7 +8,7 @@ use super::Outcome::{self, No, Unknown, Yes};
 use super::{check, encoded, selects, with_properties};
 
 #[test]
-fn every_type_of_property() {
+fn every_property_type_can_be_compared() {
     let cases: Vec<(Value, &str, Outcome)> = vec![
         (Value::Null, "x = x", Unknown),
         (Value::Bool(true), "x = TRUE AND x", Yes),
@@ -56,7 +56,7 @@ fn every_type_of_property() {
 }
 
 #[test]
-fn sections_may_be_missing_or_short() {
+fn missing_or_short_sections_are_read_as_null_or_default() {
     for message in [vec![], encoded(&Message { body: Body::Data(vec![vec![1]]), ..Message::default() })] {
         for selector in ["a IS NULL", "JMSPriority = 4", "JMSType IS NULL", "TRUE"] {
             assert!(selects(selector, Dialect::Jms, &message), "{selector}");
@@ -70,12 +70,12 @@ fn sections_may_be_missing_or_short() {
     assert!(selects("JMSXGroupID IS NULL AND JMSTimestamp = 0 AND amqp.to = 'a'", Dialect::Jms, &short));
 }
 
-/// Requests each section, in the positive and the negative.
+/// Selectors that read each section, both positive and negative.
 const ASKING: [&str; 6] =
     ["a = 1", "a <> 1", "a IS NULL", "JMSPriority >= 0", "JMSType IS NULL", "JMSXDeliveryCount = 1"];
 
 #[test]
-fn malformed_sections_are_not_selected() {
+fn message_with_a_malformed_section_is_not_selected() {
     let cases: &[(&str, &[u8])] = &[
         ("a IS NULL", b"\x00\x53\x74\xc1\x05\x02\x52\x01\x52\x01"), // a key that is a number
         ("a IS NULL", b"\x00\x53\x74\xc1\x04\x01\xa1\x01b"),        // a key without a value
@@ -117,13 +117,13 @@ fn messages_cut_before_the_body_are_not_selected() {
 }
 
 #[test]
-fn the_first_of_equal_keys_counts() {
+fn first_of_equal_property_keys_is_used() {
     let message = encoded(&with_properties(&[("a", Value::Int(1)), ("a", Value::Int(2)), ("b", Value::Int(3))]));
     assert!(selects("a = 1 AND b = 3", Dialect::Jms, &message));
 }
 
 #[test]
-fn names_of_one_field_share_it() {
+fn names_of_the_same_field_give_the_same_value() {
     let message = encoded(&Message {
         properties: Some(Properties { subject: Some("s".to_owned()), ..Properties::default() }),
         ..Message::default()
@@ -133,7 +133,7 @@ fn names_of_one_field_share_it() {
 
 /// One message, many selectors: its sections are found once.
 #[test]
-fn a_subject_serves_many_selectors() {
+fn subject_can_be_tested_by_many_selectors() {
     let message = encoded(&with_properties(&[("n", Value::Int(5))]));
     let subject = Subject::new(&message);
     let chosen = (0..10)

@@ -187,7 +187,7 @@ proptest! {
 
     /// All three truth values are seen: of a condition and of its opposite.
     #[test]
-    fn says_what_the_plain_evaluator_says(expr in condition(), messages in vec(message(), 1..4), seed: u64) {
+    fn selector_agrees_with_the_reference_evaluator(expr in condition(), messages in vec(message(), 1..4), seed: u64) {
         let text = written(&expr, false, seed);
         for message in messages {
             let bytes = encoded(&message);
@@ -201,14 +201,14 @@ proptest! {
     /// Redundant parentheses, white space and the case of keywords change nothing: a text parses to
     /// the tree that it was written from.
     #[test]
-    fn texts_of_one_tree_are_one_selector(expr in condition(), seed: u64, other: u64) {
+    fn equivalent_texts_compile_to_the_same_selector(expr in condition(), seed: u64, other: u64) {
         let (bare, full) = (written(&expr, false, seed), written(&expr, true, other));
         prop_assert_eq!(compile(&bare, Dialect::Jms), compile(&full, Dialect::Jms), "{}\n{}", bare, full);
     }
 
     /// A selector on application properties has the same result in both languages.
     #[test]
-    fn jms_selectors_are_sql_filters(expr in condition(), message in message(), seed: u64) {
+    fn jms_selector_gives_the_same_result_as_an_sql_filter(expr in condition(), message in message(), seed: u64) {
         let text = written(&expr, false, seed);
         if !OTHERS.iter().any(|name| text.contains(name)) {
             let bytes = encoded(&message);
@@ -221,7 +221,7 @@ proptest! {
     }
 
     #[test]
-    fn patterns_match_what_plain_ones_match(pattern in pattern(), text in "[abü%_!]{0,9}") {
+    fn like_patterns_agree_with_the_reference_matcher(pattern in pattern(), text in "[abü%_!]{0,9}") {
         let (pattern, escape) = pattern;
         let expr = Expr::Like(false, "a".to_owned(), pattern.clone(), escape);
         let message = encoded(&with_properties(&[("a", Value::String(text.clone()))]));
@@ -231,7 +231,7 @@ proptest! {
 
     /// A character more or less: an error within the text, or another selector, and no panic.
     #[test]
-    fn damaged_texts_are_errors_or_selectors(expr in condition(), seed: u64, at: prop::sample::Index, put: char) {
+    fn text_with_a_changed_character_compiles_or_is_an_error(expr in condition(), seed: u64, at: prop::sample::Index, put: char) {
         let text = written(&expr, false, seed);
         let mut letters: Vec<char> = text.chars().collect();
         let at = at.index(letters.len());
@@ -246,9 +246,9 @@ proptest! {
         }
     }
 
-    /// A message that is cut in its body is judged as if it was whole.
+    /// A selector has the same result on a message that is truncated within its body.
     #[test]
-    fn the_body_does_not_matter(expr in condition(), message in message(), seed: u64) {
+    fn truncated_body_does_not_change_the_result(expr in condition(), message in message(), seed: u64) {
         let selector = compile(&written(&expr, false, seed), Dialect::Jms).unwrap();
         let bytes = encoded(&message);
         let body = bytes.len() - 4;

@@ -1,4 +1,4 @@
-//! SQL filters: what AMQP Filter Expressions 1.0 adds to JMS selectors, or has otherwise.
+//! SQL filters: where AMQP Filter Expressions 1.0 extends JMS selectors or differs from them.
 
 use enmasse_amqp::selector::{Dialect, Selector, Subject};
 use enmasse_amqp::types::{Body, Header, Message, MessageId, Properties, Symbol, Value};
@@ -50,7 +50,7 @@ fn check_all(cases: &[(&str, Outcome)]) {
 }
 
 #[test]
-fn fields_of_the_header() {
+fn header_fields_can_be_filtered() {
     check_all(&[
         ("header.priority = 7 AND h.priority > 6", Yes),
         ("h.durable AND h.first_acquirer", Yes),
@@ -64,7 +64,7 @@ fn fields_of_the_header() {
 }
 
 #[test]
-fn fields_of_the_properties() {
+fn properties_fields_can_be_filtered() {
     check_all(&[
         ("p.message_id = 0x426F62", Yes),
         ("properties.user_id = 0x426f62", Yes),
@@ -79,7 +79,7 @@ fn fields_of_the_properties() {
 }
 
 #[test]
-fn application_properties_and_annotations() {
+fn application_properties_and_annotations_can_be_filtered() {
     check_all(&[
         ("color = 'blue' AND a.color = 'blue' AND application_properties.color = 'blue'", Yes),
         ("[order status] = 'new' AND a.[order status] = 'new'", Yes),
@@ -102,7 +102,7 @@ fn application_properties_and_annotations() {
 }
 
 #[test]
-fn literals() {
+fn sql_literals_are_evaluated() {
     check_all(&[
         ("color = \"blue\"", Yes),
         ("\"say \"\"it\"\"\" = 'say \"it\"'", Yes),
@@ -118,7 +118,7 @@ fn literals() {
 }
 
 #[test]
-fn operators() {
+fn sql_operators_are_evaluated() {
     check_all(&[
         ("color != 'red'", Yes),
         ("color > 'black' AND color < 'bluf' AND 'a' < 'b'", Yes),
@@ -144,7 +144,7 @@ fn operators() {
 }
 
 #[test]
-fn functions() {
+fn utc_function_uses_the_time_of_the_subject() {
     let message = encoded(&message());
     let filter = "p.absolute_expiry_time IS NULL OR p.absolute_expiry_time > UTC()";
     let filter = Selector::compile(filter, Dialect::AmqpSql).unwrap().unwrap();
@@ -156,7 +156,7 @@ fn functions() {
 }
 
 #[test]
-fn a_filter_of_the_documentation_of_rabbitmq() {
+fn filter_of_the_rabbitmq_documentation_is_evaluated() {
     let filter = "p.subject = 'order.created' AND p.creation_time > UTC() - 3600000 AND region IN ('AMER', 'EMEA', 'APJ') \
                   AND (h.priority > 4 OR price >= 99.99 OR premium_customer = TRUE)";
     let filter = Selector::compile(filter, Dialect::AmqpSql).unwrap().unwrap();

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use enmasse_amqp::connection::{ClosedBy, Config, Connection, Event as Happening, LinkId, SessionId};
+use enmasse_amqp::connection::{ClosedBy, Config, Connection, Event as MachineEvent, LinkId, SessionId};
 use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{
     Attach, Error as AmqpError, Fields, Open, Outcome as AmqpOutcome, Role, Symbol, Target, Value, condition,
@@ -13,7 +13,7 @@ use enmasse_amqp::types::{
 
 use super::Setup;
 use super::event::{Event, Handle, LinkOptions, Outcome, Reason, StreamState};
-use super::links::{Links, Receiver, Sender, Way, attach};
+use super::links::{Direction, Links, Receiver, Sender, attach};
 use super::mailbox::{Command, Mailbox};
 use super::reactor::Waker;
 use crate::error::Error;
@@ -22,8 +22,7 @@ use crate::poller::Poller;
 use crate::transport::Transport;
 use crate::wire::Wire;
 
-/// Bytes of output past which no further message is passed to the machine until the socket has
-/// taken them.
+/// Bytes of pending output above which no further message is passed to the machine.
 const OUTPUT_MAX: usize = 512 * 1024;
 
 /// See the module.
@@ -36,7 +35,7 @@ pub(super) struct Driver {
     machine: Connection,
     /// `None`: not connected yet
     wire: Option<Wire>,
-    /// room to write is being watched for
+    /// the poller watches for writability
     blocked: bool,
     /// the server has sent something
     received: bool,
@@ -48,18 +47,18 @@ pub(super) struct Driver {
     /// commands that wait for the session
     early: Vec<Command>,
     links: Links,
-    /// the link that holds the session's incoming window closed, until the owner has taken the
-    /// waiting messages
+    /// the link that keeps the session's incoming window closed until the owner has taken pending
+    /// messages
     held: Option<LinkId>,
-    /// outcomes of this turn that may yet be put together
+    /// outcomes of this turn that may still be merged
     settled: Option<(Handle, u64, u64, Outcome)>,
-    /// the owner requested the end
+    /// the owner has called `close`
     closing: bool,
-    over: bool,
+    ended: bool,
 }
 
 impl Driver {
-    /// A connection that waits for the addresses of its server.
+    /// A connection whose server address is being resolved.
     pub(super) fn new(key: u64, setup: Arc<Setup>, mailbox: Arc<Mailbox>, waker: Waker, now: Time) -> Self {
         let config = Arc::new(setup.config());
         Self {
@@ -80,19 +79,19 @@ impl Driver {
             held: None,
             settled: None,
             closing: false,
-            over: false,
+            ended: false,
         }
     }
 
-    pub(super) fn is_over(&self) -> bool {
-        self.over
+    pub(super) fn is_ended(&self) -> bool {
+        self.ended
     }
 
     pub(super) fn timeout(&self) -> Option<Time> {
-        if self.over { None } else { self.machine.poll_timeout() }
+        if self.ended { None } else { self.machine.poll_timeout() }
     }
 
-    /// Takes a stream that is connected, or will be, and begins to speak.
+    /// Starts the protocol on a stream that is connected or connecting.
     pub(super) fn connected(&mut self, transport: Transport, poller: &Poller, now: Time) {
         let wire = Wire::new(transport);
         if let Err(error) = poller.watch(&wire, self.key, true) {
@@ -115,7 +114,7 @@ impl Driver {
         }
     }
 
-    /// The socket has something to read.
+    /// Handles a readable socket.
     pub(super) fn read(&mut self, buffer: &mut [u8], poller: &Poller, now: Time) {
         while let Some(wire) = &mut self.wire {
             let count = match wire.fill(buffer) {
@@ -129,26 +128,26 @@ impl Driver {
             if let Some(wire) = &mut self.wire {
                 wire.keep(rest);
             }
-            if !holds_input || self.over {
+            if !holds_input || self.ended {
                 break;
             }
         }
         self.end_turn(poller, now);
     }
 
-    /// The socket has room to write.
+    /// Handles a writable socket.
     pub(super) fn write(&mut self, poller: &Poller, now: Time) {
         self.end_turn(poller, now);
     }
 
-    /// A deadline of the machine has passed.
+    /// Handles an expired deadline of the machine.
     pub(super) fn expire(&mut self, poller: &Poller, now: Time) {
         self.machine.handle_timeout(now);
         self.resume(now);
         self.end_turn(poller, now);
     }
 
-    /// The owner, or a helper, has left commands.
+    /// Runs the commands of the owner or a helper thread.
     pub(super) fn command(&mut self, poller: &Poller, now: Time) {
         for command in self.mailbox.take_commands() {
             match command {
@@ -168,7 +167,7 @@ impl Driver {
                     Err(error) => self.lost(&error),
                 },
                 Command::Close => self.close(now),
-                other if self.session.is_some() => self.carry_out(other),
+                other if self.session.is_some() => self.run_command(other),
                 other => self.early.push(other),
             }
         }
@@ -196,7 +195,7 @@ impl Driver {
 
     /// Passes bytes to the machine and handles its events; returns the rest.
     fn parse<'a>(&mut self, mut input: &'a [u8], now: Time) -> &'a [u8] {
-        while !self.over
+        while !self.ended
             && let Some(event) = self.machine.poll_event(now, &mut input)
         {
             self.handle(event);
@@ -204,25 +203,25 @@ impl Driver {
         input
     }
 
-    fn handle(&mut self, event: Happening<'_>) {
+    fn handle(&mut self, event: MachineEvent<'_>) {
         match event {
-            Happening::SaslMechanisms(offered) => self.log_in(&offered),
-            Happening::SaslChallenge(challenge) => self.answer(challenge),
-            Happening::SaslOutcome(outcome) => {
+            MachineEvent::SaslMechanisms(offered) => self.log_in(&offered),
+            MachineEvent::SaslChallenge(challenge) => self.answer(challenge),
+            MachineEvent::SaslOutcome(outcome) => {
                 let Some(mut exchange) = self.exchange.take() else { return };
                 match exchange.outcome(&outcome) {
                     Ok(()) => self.begin(),
                     Err(error) => self.lost(&error),
                 }
             }
-            Happening::Open(open) => {
+            MachineEvent::Open(open) => {
                 self.mailbox
                     .notify_owner(Event::Opened { product: product(&open.properties), properties: open.properties });
             }
-            Happening::Attached { link, attach } => self.attached(link, &attach),
-            Happening::Transfer(incoming) => {
+            MachineEvent::Attached { link, attach } => self.attached(link, &attach),
+            MachineEvent::Transfer(incoming) => {
                 if let Some((handle, link)) = self.links.by_id(incoming.link)
-                    && let Way::Receives(receiver) = &mut link.way
+                    && let Direction::Receives(receiver) = &mut link.way
                     && let Some(message) = receiver.receive(handle, &incoming)
                     && self.mailbox.deliver(message)
                     && self.held.is_none()
@@ -232,34 +231,37 @@ impl Driver {
                     self.machine.set_held(incoming.link, true);
                 }
             }
-            Happening::Credit { link, credit, drain } => self.credit(link, credit, drain),
-            Happening::Flow { link, drain: true, .. } => {
+            MachineEvent::Credit { link, credit, drain } => self.credit(link, credit, drain),
+            MachineEvent::Flow { link, drain: true, .. } => {
                 if let Some((handle, link)) = self.links.by_id(link)
-                    && let Way::Receives(receiver) = &mut link.way
+                    && let Direction::Receives(receiver) = &mut link.way
                 {
                     let credit = receiver.drained();
                     self.mailbox.notify_owner(Event::Drained { link: handle, credit });
                 }
             }
-            Happening::Disposition { session, first, last, settled, outcome } => {
+            MachineEvent::Disposition { session, first, last, settled, outcome } => {
                 self.disposition(session, first, last, settled, outcome);
             }
-            Happening::Detach { link, error, .. } => self.detached(link, error),
-            Happening::End { error, .. } => {
+            MachineEvent::Detach { link, error, .. } => self.detached(link, error),
+            MachineEvent::End { error, .. } => {
                 if !self.closing {
                     self.finish(Some(reason(error, "the server ended the session")));
                     self.machine.close(None);
                 }
             }
-            Happening::Closed { error, by } => self.closed(error, by),
-            // what a server is asked, and what says nothing that an owner waits for
-            // It takes part in no transaction.
-            Happening::Provisional { .. }
-            | Happening::Declared { .. }
-            | Happening::PostingRefused { .. }
-            | Happening::SenderSettled { .. } => {}
-            Happening::Begin(_) | Happening::Flow { .. } | Happening::SaslInit(_) | Happening::SaslResponse(_) => {}
-            Happening::Attach { link, .. } => {
+            MachineEvent::Closed { error, by } => self.closed(error, by),
+            // events of the server side, and events that do not concern an owner events of
+            // transactions, which this client does not use
+            MachineEvent::Provisional { .. }
+            | MachineEvent::Declared { .. }
+            | MachineEvent::PostingRefused { .. }
+            | MachineEvent::SenderSettled { .. } => {}
+            MachineEvent::Begin(_)
+            | MachineEvent::Flow { .. }
+            | MachineEvent::SaslInit(_)
+            | MachineEvent::SaslResponse(_) => {}
+            MachineEvent::Attach { link, .. } => {
                 let error = AmqpError::new(condition::NOT_ALLOWED, "this client accepts no links from the server");
                 self.machine.refuse(link, error);
             }
@@ -278,7 +280,7 @@ impl Driver {
         }
     }
 
-    /// Deriving keys takes its time, and other connections live on this thread.
+    /// Derives keys on another thread, because it is slow and this thread serves other connections.
     fn answer(&mut self, challenge: Vec<u8>) {
         let Some(mut exchange) = self.exchange.take() else { return };
         let (mailbox, waker, key) = (Arc::clone(&self.mailbox), self.waker.clone(), self.key);
@@ -290,32 +292,32 @@ impl Driver {
         });
     }
 
-    /// The AMQP layer has begun: frames may follow before the server's `open` is there.
+    /// Starts the AMQP layer: frames may be sent before the server's `open` arrives.
     fn begin(&mut self) {
         match self.machine.begin() {
             Ok(session) => self.session = Some(session),
             Err(error) => return self.lost(&Error::misuse(error.to_string())),
         }
         for command in std::mem::take(&mut self.early) {
-            self.carry_out(command);
+            self.run_command(command);
         }
     }
 
-    fn carry_out(&mut self, command: Command) {
+    fn run_command(&mut self, command: Command) {
         match command {
             Command::AttachSender { link, address, options } => {
-                self.attach(link, Role::Sender, address, &options, Way::Sends(Sender::new(options.settled)));
+                self.attach(link, Role::Sender, address, &options, Direction::Sends(Sender::new(options.settled)));
             }
             Command::AttachReceiver { link, address, options } => {
-                self.attach(link, Role::Receiver, address, &options, Way::Receives(Receiver::default()));
+                self.attach(link, Role::Receiver, address, &options, Direction::Receives(Receiver::default()));
             }
             Command::Send { link, messages, settled } => match self.links.by_handle(link).map(|link| &mut link.way) {
-                Some(Way::Sends(sender)) => sender.queue(messages, settled),
+                Some(Direction::Sends(sender)) => sender.queue(messages, settled),
                 _ => self.mailbox.sent(messages.iter().map(Vec::len).sum()),
             },
             Command::Grant { link, more } => {
                 if let Some(link) = self.links.by_handle(link)
-                    && let Way::Receives(receiver) = &mut link.way
+                    && let Direction::Receives(receiver) = &mut link.way
                 {
                     self.machine.grant(link.id, receiver.grant(more));
                 }
@@ -327,7 +329,7 @@ impl Driver {
             }
             Command::Settle { link, first, last, outcome } => {
                 if let Some(link) = self.links.by_handle(link)
-                    && let Way::Receives(receiver) = &mut link.way
+                    && let Direction::Receives(receiver) = &mut link.way
                 {
                     let outcome = AmqpOutcome::from(outcome);
                     for id in receiver.settle(first, last) {
@@ -339,7 +341,8 @@ impl Driver {
                 self.send_waiting(Some(link), usize::MAX);
                 if let Some(link) = self.links.by_handle(link) {
                     link.leaving = true;
-                    // one that goes holds nothing: the next message of another does
+                    // an ended link no longer holds the window; the next message of another link
+                    // may
                     self.held.take_if(|held| *held == link.id);
                     self.machine.detach(link.id, true, None);
                 }
@@ -353,7 +356,7 @@ impl Driver {
         }
     }
 
-    fn attach(&mut self, handle: Handle, role: Role, address: Option<String>, options: &LinkOptions, way: Way) {
+    fn attach(&mut self, handle: Handle, role: Role, address: Option<String>, options: &LinkOptions, way: Direction) {
         let Some(session) = self.session else { return };
         let name = options.name.clone().unwrap_or_else(|| format!("{}-{handle}", self.setup.unique));
         match self.machine.attach(session, attach(name, role, address, options)) {
@@ -370,11 +373,11 @@ impl Driver {
         let Some((handle, link)) = self.links.by_id(id) else { return };
         // a null terminus is a refusal: a detach with the reason follows
         let node = match &link.way {
-            Way::Sends(_) => answer.target.as_deref().map(|target| match target {
+            Direction::Sends(_) => answer.target.as_deref().map(|target| match target {
                 Target::Node { address, capabilities, .. } => (address.clone(), &capabilities[..]),
                 Target::Coordinator(_) => (None, &[][..]),
             }),
-            Way::Receives(_) => {
+            Direction::Receives(_) => {
                 answer.source.as_deref().map(|source| (source.address.clone(), &source.capabilities[..]))
             }
         };
@@ -382,7 +385,7 @@ impl Driver {
         if let Some((address, capabilities)) = node {
             let capabilities = capabilities.iter().map(|name| name.as_str().to_owned()).collect();
             let filters = match (&link.way, answer.source.as_deref()) {
-                (Way::Receives(_), Some(source)) => {
+                (Direction::Receives(_), Some(source)) => {
                     source.filter.iter().map(|(name, _)| name.as_str().to_owned()).collect()
                 }
                 _ => Vec::new(),
@@ -394,11 +397,11 @@ impl Driver {
 
     fn credit(&mut self, id: LinkId, credit: u32, drain: bool) {
         let Some((handle, link)) = self.links.by_id(id) else { return };
-        let Way::Sends(sender) = &mut link.way else { return };
+        let Direction::Sends(sender) = &mut link.way else { return };
         let more = sender.set_credit(credit);
         let size = sender.send(handle, id, &mut self.machine, &self.mailbox, usize::MAX);
         if drain {
-            // the owner's next messages wait for new credit, as the server wants
+            // returns the credit: the owner's next messages wait for new credit
             let less = sender.set_credit(0);
             self.mailbox.grant(handle, more + less);
             self.machine.drained(id);
@@ -430,7 +433,7 @@ impl Driver {
         self.machine.take_unsettled(id, |_| {});
         let Some((handle, link)) = self.links.remove(id) else { return };
         self.held.take_if(|held| *held == id);
-        if let Way::Sends(sender) = &link.way {
+        if let Direction::Sends(sender) = &link.way {
             self.mailbox.sent(sender.waiting_size());
         }
         let reason = error.map(Reason::from);
@@ -469,20 +472,20 @@ impl Driver {
         });
     }
 
-    /// The connection ends for a reason that is no frame of the server's.
+    /// Ends the connection for a reason other than a frame of the server.
     fn lost(&mut self, error: &Error) {
         self.finish(Some(Reason { condition: error.condition().to_owned(), description: error.message.clone() }));
     }
 
     fn finish(&mut self, reason: Option<Reason>) {
-        if !std::mem::replace(&mut self.over, true) {
+        if !std::mem::replace(&mut self.ended, true) {
             notify_settled(&self.mailbox, self.settled.take());
             self.mailbox.notify_owner(Event::Closed { reason });
         }
     }
 
-    /// Sends waiting messages, writes the output, and watches for room if the socket does not take
-    /// it all.
+    /// Sends waiting messages, writes the output, and watches for writability if some output
+    /// remains.
     fn end_turn(&mut self, poller: &Poller, now: Time) {
         notify_settled(&self.mailbox, self.settled.take());
         loop {
@@ -497,7 +500,7 @@ impl Driver {
             }
             let blocked = match wire.flush() {
                 Ok(blocked) => blocked,
-                // the reading side reports more, and reads the server's output before the end
+                // a read reports more detail, and reads the server's output before the end
                 Err(_) if self.received => false,
                 Err(error) => return self.broken(&error, poller, now),
             };
@@ -514,8 +517,8 @@ impl Driver {
     }
 
     /// Passes waiting messages of one link or all to the machine, while its output is below
-    /// `output_max`. Returns the bytes of them. Before an end the only bound is that of waiting
-    /// messages.
+    /// `output_max`. Returns their bytes. Before the end of a link or connection the only bound is
+    /// that of waiting messages.
     fn send_waiting(&mut self, of: Option<Handle>, output_max: usize) -> usize {
         let mut size = 0;
         for (handle, id, sender) in self.links.senders() {

@@ -2,22 +2,22 @@
 
 use enmasse_amqp::types::{Attach, Error as AmqpError, Fields, Modified, Outcome as AmqpOutcome, Symbol, Value};
 
-/// A link of one client, as its owner names it. Never used twice.
+/// The owner's handle of a link of one client. Never reused.
 pub type Handle = u32;
 
 /// The result of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// taken
+    /// accepted
     Accepted,
-    /// not taken, and untouched
+    /// not accepted, and unchanged
     Released,
     /// invalid for the receiver
     Rejected {
         /// condition and description
         error: Option<(String, Option<String>)>,
     },
-    /// not taken, and changed
+    /// not accepted, and changed
     Modified {
         /// counts as a failed attempt
         delivery_failed: bool,
@@ -57,7 +57,7 @@ impl From<Outcome> for AmqpOutcome {
     }
 }
 
-/// Condition and description of an error of the server, or of this client where it gave up.
+/// Condition and description of an error of the server or of this client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reason {
     /// for instance `amqp:not-found`
@@ -72,10 +72,10 @@ impl From<AmqpError> for Reason {
     }
 }
 
-/// Something that happened on a client's connection.
+/// An event of a client's connection.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// logged in, and the server has opened its side
+    /// the client is logged in, and the server has sent its open
     Opened {
         /// the server's identity
         product: Option<String>,
@@ -86,16 +86,16 @@ pub enum Event {
     Attached {
         /// which
         link: Handle,
-        /// its address: of a dynamic node the one that was made
+        /// its address; for a dynamic node the generated one
         address: Option<String>,
         /// a receiver's filters that the server applies
         filters: Vec<String>,
         /// capabilities of the server's end
         capabilities: Vec<String>,
-        /// of a receiver from a stream that reports it
+        /// receiver: the state of a stream that reports it
         stream: Option<StreamState>,
     },
-    /// the server did not want a link
+    /// the server refused a link
     Refused {
         /// which
         link: Handle,
@@ -113,7 +113,7 @@ pub enum Event {
     Credit {
         /// a sending link
         link: Handle,
-        /// messages, those already passed to `send` taken off
+        /// messages, excluding those already passed to `send`
         credit: u32,
     },
     /// a message arrived
@@ -122,12 +122,12 @@ pub enum Event {
         link: Handle,
         /// counts from 0 for each link; for `settle`
         delivery: u64,
-        /// no outcome is wanted
+        /// the message needs no outcome
         settled: bool,
         /// the encoded message
         payload: Vec<u8>,
     },
-    /// messages `first..=last` of a sending link, as `send` took them, have an outcome
+    /// messages `first..=last` of a sending link, in the order of `send`, have an outcome
     Settled {
         /// a sending link
         link: Handle,
@@ -152,20 +152,20 @@ pub enum Event {
     },
 }
 
-/// How a link is to be.
+/// Options of a link.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkOptions {
-    /// a name other than one that no other link has
+    /// the link name; `None`: a unique one
     pub name: Option<String>,
-    /// deliveries are sent settled (sender: by us, receiver: asked of the server)
+    /// deliveries are sent settled (sender: by us, receiver: requested from the server)
     pub settled: bool,
-    /// receiver: look at messages without taking them
+    /// receiver: read messages without consuming them
     pub browse: bool,
     /// capabilities of source and target
     pub capabilities: Vec<String>,
     /// receiver: an `apache.org:selector-filter:string`
     pub selector: Option<String>,
-    /// receiver: what of a stream is read
+    /// receiver: the range of a stream to read
     pub stream: Option<StreamFilter>,
     /// sender: its name, if its messages are numbered (`enmasse:producer`)
     pub producer: Option<String>,
@@ -176,11 +176,11 @@ pub struct LinkOptions {
 /// Where a reader of a stream begins (`rabbitmq:stream-offset-spec`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamOffset {
-    /// at the first message that is kept
+    /// at the first retained message
     First,
     /// at the last message
     Last,
-    /// at the message that comes next
+    /// at the next new message
     Next,
     /// at an offset
     Offset(u64),
@@ -212,7 +212,7 @@ pub struct PartitionState {
 /// The contents of a stream (the link property `enmasse:stream`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamState {
-    /// of the address: a new one after it was deleted and created again; `None`: unknown
+    /// uid of the address, which changes when it is deleted and created again; `None`: unknown
     pub uid: Option<String>,
     /// in the order of their numbers
     pub partitions: Vec<PartitionState>,

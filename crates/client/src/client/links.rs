@@ -9,7 +9,7 @@ use enmasse_amqp::types::{Attach, ReceiverSettleMode, Role, SenderSettleMode, So
 use super::event::{Event, Handle, LinkOptions, Outcome, StreamFilter, StreamOffset};
 use super::mailbox::Mailbox;
 
-/// Default bytes of the largest message a receiver takes.
+/// Default for the bytes of the largest message that a receiver accepts.
 const MESSAGE_SIZE_MAX: u64 = 64 << 20;
 /// Descriptor of the selector filter.
 const SELECTOR: (&str, u64) = (SELECTOR_FILTER, 0x0000_468c_0000_0004);
@@ -25,11 +25,11 @@ const PRODUCER: Symbol = Symbol::constant("enmasse:producer");
 /// A sending link.
 #[derive(Default)]
 pub(super) struct Sender {
-    /// messages taken by `send`, with whether they go settled
+    /// messages accepted by `send`, and whether they are sent settled
     queue: VecDeque<(Vec<u8>, bool)>,
-    /// number of the next message to go
+    /// number of the next message to send
     next: u64,
-    /// messages that the server takes
+    /// credit granted by the server
     credit: u32,
     /// only settled deliveries are allowed
     settled: bool,
@@ -38,7 +38,7 @@ pub(super) struct Sender {
 /// A receiving link.
 #[derive(Default)]
 pub(super) struct Receiver {
-    /// pieces of the message that is on its way
+    /// received pieces of a partial message
     pieces: Vec<u8>,
     /// messages that the server may still send
     credit: u32,
@@ -49,8 +49,8 @@ pub(super) struct Receiver {
     settled_up_to: u64,
 }
 
-/// Which way messages go.
-pub(super) enum Way {
+/// The direction of a link, with its state.
+pub(super) enum Direction {
     Sends(Sender),
     Receives(Receiver),
 }
@@ -58,14 +58,14 @@ pub(super) enum Way {
 /// One link.
 pub(super) struct Link {
     pub(super) id: LinkId,
-    pub(super) way: Way,
-    /// the server has answered with the terminus that was requested
+    pub(super) way: Direction,
+    /// the server has answered with the requested terminus
     pub(super) attached: bool,
-    /// the owner requested the end
+    /// the owner has called `detach`
     pub(super) leaving: bool,
 }
 
-/// All links of a connection, by both of their names.
+/// All links of a connection, by handle and by id.
 #[derive(Default)]
 pub(super) struct Links {
     links: HashMap<Handle, Link>,
@@ -73,7 +73,7 @@ pub(super) struct Links {
 }
 
 impl Links {
-    pub(super) fn insert(&mut self, handle: Handle, id: LinkId, way: Way) {
+    pub(super) fn insert(&mut self, handle: Handle, id: LinkId, way: Direction) {
         self.handles.insert(id, handle);
         self.links.insert(handle, Link { id, way, attached: false, leaving: false });
     }
@@ -99,8 +99,8 @@ impl Links {
     /// All sending links.
     pub(super) fn senders(&mut self) -> impl Iterator<Item = (Handle, LinkId, &mut Sender)> {
         self.links.iter_mut().filter_map(|(handle, link)| match &mut link.way {
-            Way::Sends(sender) => Some((*handle, link.id, sender)),
-            Way::Receives(_) => None,
+            Direction::Sends(sender) => Some((*handle, link.id, sender)),
+            Direction::Receives(_) => None,
         })
     }
 }
@@ -119,12 +119,12 @@ impl Sender {
         !self.queue.is_empty()
     }
 
-    /// Bytes that wait.
+    /// Bytes of waiting messages.
     pub(super) fn waiting_size(&self) -> usize {
         self.queue.iter().map(|(message, _)| message.len()).sum()
     }
 
-    /// The server's word on credit; returns how much more that is.
+    /// Applies the server's credit; returns the increase.
     pub(super) fn set_credit(&mut self, credit: u32) -> i64 {
         i64::from(credit) - i64::from(std::mem::replace(&mut self.credit, credit))
     }
@@ -153,7 +153,7 @@ impl Sender {
             match machine.transfer(id, piece) {
                 Ok(()) => self.credit = self.credit.saturating_sub(1),
                 Err(SendError::TooLarge) => {
-                    // its credit is still there for the next one
+                    // the rejected message used no credit: the next one may use it
                     mailbox.grant(handle, 1);
                     mailbox.notify_owner(Event::Settled {
                         link: handle,
@@ -271,9 +271,8 @@ fn selector(text: &str) -> (Symbol, Value) {
     (Symbol::constant(SELECTOR.0), value)
 }
 
-/// Filters of a reader of a stream. The offset comes twice: newer servers know it by its
-/// descriptor, regardless of its name, and those before RabbitMQ 4 by its name, if it is not
-/// described.
+/// Filters of a reader of a stream. The offset is sent twice: newer servers recognise its
+/// descriptor under any name, and those before RabbitMQ 4 recognise its name without a descriptor.
 fn stream(filter: &StreamFilter) -> impl Iterator<Item = (Symbol, Value)> + use<> {
     const OFFSET: Symbol = Symbol::constant(OFFSET_FILTERS[0]);
     const PARTITION: Symbol = Symbol::constant("enmasse:stream-partition");
@@ -320,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_count_from_zero_whatever_their_delivery_ids() {
+    fn messages_are_numbered_from_zero_independent_of_delivery_ids() {
         let mut receiver = Receiver::default();
         assert_eq!(receiver.grant(5), 5);
         for (number_wanted, id) in [(0, 40), (1, 7), (2, 90)] {
@@ -335,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outcome_out_of_turn_is_remembered() {
+    fn outcome_out_of_order_is_remembered() {
         let mut receiver = Receiver::default();
         for id in 0..4 {
             receiver.receive(1, &piece(id, false));
@@ -346,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_put_together_and_an_aborted_message_is_none() {
+    fn transfers_are_assembled_and_aborted_messages_are_dropped() {
         let mut receiver = Receiver::default();
         receiver.grant(3);
         assert_eq!(receiver.receive(1, &Incoming { more: true, payload: b"ab", ..piece(0, false) }), None);

@@ -1,5 +1,5 @@
-//! The channel between an owner and the I/O thread: commands one way, events the other, credit in
-//! between.
+//! The channel between an owner and the I/O thread: commands to the thread, events to the owner,
+//! and the credit of both.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -13,13 +13,13 @@ use crate::ErrorKind;
 use crate::error::Error;
 use crate::login::Exchange;
 
-/// Bytes of messages that wait for the I/O thread at a time; one message is always taken.
+/// The most bytes of messages that wait for the I/O thread; one message is always accepted.
 const QUEUE_SIZE_MAX: usize = 4 << 20;
-/// Bytes of received messages that wait for the owner and make the connection take no more; it
-/// continues at half of them.
+/// Bytes of received messages waiting for the owner at which the connection stops receiving; it
+/// resumes at half of them.
 pub(super) const RECEIVED_SIZE_MAX: usize = 16 << 20;
 
-/// Something the owner (or a helper of the I/O thread) asks of a connection.
+/// A command of the owner, or of a helper of the I/O thread, for a connection.
 pub(super) enum Command {
     AttachSender {
         link: Handle,
@@ -52,29 +52,28 @@ pub(super) enum Command {
     Detach {
         link: Handle,
     },
-    /// most of what was received is taken
+    /// the owner has taken most received messages
     Resume,
     Close,
-    /// the addresses of the server are known
+    /// the name of the server is resolved
     Resolved(Result<Vec<std::net::SocketAddr>, Error>),
-    /// a challenge is answered
+    /// the answer to a challenge is computed
     Answered(Box<Exchange>, Result<Vec<u8>, Error>),
 }
 
-/// How much may be sent on a link.
+/// The room of a link for messages to send.
 #[derive(Clone, Copy, Default)]
 struct Room {
-    /// messages that the server takes, less those that wait to be sent; below 0 when it took credit
-    /// back
+    /// credit of the server minus messages waiting to be sent; below 0 after it has reduced credit
     free: i64,
-    /// `send` took less than it was given since the last `Credit`
+    /// `send` has accepted only some messages since the last `Credit`
     starved: bool,
 }
 
 #[derive(Default)]
 struct Inner {
     commands: Vec<Command>,
-    /// the I/O thread knows that there are commands
+    /// the I/O thread was notified of the commands
     scheduled: bool,
     events: VecDeque<Event>,
     /// the eventfd is readable
@@ -84,11 +83,11 @@ struct Inner {
     queued_size: usize,
     /// bytes of messages received and not yet taken
     received_size: usize,
-    /// `deliver` has reported that there are too many
+    /// `deliver` has reported that the bound is reached
     full: bool,
     next_link: Handle,
-    /// why there can be no more links
-    over: Option<Error>,
+    /// why the connection has ended
+    end_reason: Option<Error>,
 }
 
 /// Shared by a client's owner and the I/O thread.
@@ -104,7 +103,7 @@ impl Mailbox {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // nothing here panics half way through a change
+        // no panic occurs in the middle of a change
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -113,10 +112,10 @@ impl Mailbox {
         self.signal.as_fd()
     }
 
-    /// Owner: the next link's name, and whether it sends.
+    /// Owner: allocates the handle of a new link; `sends`: it is a sending link.
     pub(super) fn new_link(&self, sends: bool) -> Result<Handle, Error> {
         let mut inner = self.lock();
-        if let Some(error) = &inner.over {
+        if let Some(error) = &inner.end_reason {
             return Err(error.clone());
         }
         let link = inner.next_link;
@@ -132,8 +131,8 @@ impl Mailbox {
         self.lock().command(command)
     }
 
-    /// Owner: leaves as many messages as there is room for, from the front. Returns how many, and
-    /// whether the I/O thread must be notified.
+    /// Owner: posts as many messages as there is room for, from the front. Returns their number,
+    /// and whether the I/O thread must be notified.
     pub(super) fn send(
         &self,
         link: Handle,
@@ -161,8 +160,8 @@ impl Mailbox {
         Ok((count, inner.command(Command::Send { link, messages: taken, settled })))
     }
 
-    /// Owner: up to `count` events, and whether the I/O thread must be notified. The signal goes
-    /// off with the last one.
+    /// Owner: up to `count` events, and whether the I/O thread must be notified. The signal is
+    /// reset with the last event.
     pub(super) fn take_events(&self, count: usize) -> (Vec<Event>, bool) {
         let mut inner = self.lock();
         let count = count.min(inner.events.len());
@@ -170,7 +169,7 @@ impl Mailbox {
         inner.received_size -= events.iter().map(size_of).sum::<usize>();
         if inner.events.is_empty() && inner.signalled {
             inner.signalled = false;
-            // it was readable: nothing to wait for, and nothing to learn from the count
+            // the eventfd is readable, so this does not block; the count is not needed
             let _ = rustix::io::read(&self.signal, &mut [0; 8]);
         }
         let resumes = inner.full && inner.received_size < RECEIVED_SIZE_MAX / 2;
@@ -195,7 +194,7 @@ impl Mailbox {
                 inner.rooms.remove(link);
             }
             Event::Closed { reason } => {
-                inner.over = Some(closing_error(reason.as_ref()));
+                inner.end_reason = Some(closing_error(reason.as_ref()));
                 inner.rooms.clear();
             }
             _ => {}
@@ -203,7 +202,7 @@ impl Mailbox {
         self.push(&mut inner, event);
     }
 
-    /// I/O thread: delivers a message. Returns whether no more are to come until `Resume`.
+    /// I/O thread: delivers a message. Returns whether receiving must stop until `Resume`.
     pub(super) fn deliver(&self, message: Event) -> bool {
         let mut inner = self.lock();
         inner.received_size += size_of(&message);
@@ -216,12 +215,13 @@ impl Mailbox {
         inner.events.push_back(event);
         if !inner.signalled {
             inner.signalled = true;
-            // an eventfd takes 2^64 - 2 of these
+            // an eventfd's counter fails only at 2^64 - 2
             let _ = rustix::io::write(&self.signal, &1_u64.to_ne_bytes());
         }
     }
 
-    /// I/O thread: the server grants a link this many messages more (or, below 0, takes them back).
+    /// I/O thread: the server increases the credit of a link by this many messages, or reduces it
+    /// if below 0.
     pub(super) fn grant(&self, link: Handle, more: i64) {
         let mut inner = self.lock();
         let Some(room) = inner.rooms.get_mut(&link) else { return };
@@ -233,7 +233,7 @@ impl Mailbox {
         }
     }
 
-    /// I/O thread: messages of this many bytes were sent, or will never be.
+    /// I/O thread: messages of this many bytes were sent or discarded.
     pub(super) fn sent(&self, size: usize) {
         let mut inner = self.lock();
         let before = inner.queued_size;
@@ -241,7 +241,8 @@ impl Mailbox {
         if before < QUEUE_SIZE_MAX / 2 || inner.queued_size >= QUEUE_SIZE_MAX / 2 {
             return;
         }
-        // those that the bound delayed, not the credit, are notified: no flow of the server follows
+        // links that waited for this bound, not for credit, are notified, because no flow of the
+        // server will do it
         let starved: Vec<_> = inner.rooms.iter_mut().filter(|(_, room)| room.starved && room.free > 0).collect();
         let starved: Vec<_> = starved
             .into_iter()
@@ -264,7 +265,7 @@ impl Inner {
     }
 }
 
-/// Bytes of a message that an event is.
+/// Bytes of the message in an event.
 fn size_of(event: &Event) -> usize {
     match event {
         Event::Message { payload, .. } => payload.len(),
@@ -306,20 +307,20 @@ mod tests {
     }
 
     #[test]
-    fn credit_bounds_what_is_taken() {
+    fn credit_bounds_the_accepted_messages() {
         let mailbox = with_credit(3);
         let messages = vec![vec![1]; 5];
         assert_eq!(send(&mailbox, &messages), (3, true));
         assert_eq!(send(&mailbox, &messages[3..]), (0, false));
         mailbox.grant(0, 1);
         assert_eq!(mailbox.take_events(10).0, [Event::Credit { link: 0, credit: 1 }]);
-        // the I/O thread has not looked yet: one signal is enough
+        // The I/O thread has not taken the first command yet: one signal is enough.
         assert_eq!(send(&mailbox, &messages[3..]), (1, false));
         assert!(matches!(mailbox.take_commands()[..], [Command::Send { .. }, Command::Send { .. }]));
     }
 
     #[test]
-    fn credit_that_is_taken_back_is_no_room() {
+    fn withdrawn_credit_gives_no_room() {
         let mailbox = with_credit(3);
         mailbox.grant(0, -5);
         assert_eq!(send(&mailbox, &[vec![1]]), (0, false));
@@ -330,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_that_wait_are_bounded_but_one_message_always_goes() {
+    fn queued_bytes_are_bounded_but_one_message_is_always_accepted() {
         let mailbox = with_credit(10);
         let large = vec![vec![0; QUEUE_SIZE_MAX + 1]; 2];
         assert_eq!(send(&mailbox, &large).0, 1);
@@ -341,19 +342,19 @@ mod tests {
     }
 
     #[test]
-    fn received_bytes_that_wait_are_bounded_and_at_half_of_them_it_continues() {
+    fn received_bytes_are_bounded_and_reading_resumes_at_half() {
         let mailbox = Mailbox::new().unwrap();
         let quarter =
             || Event::Message { link: 0, delivery: 0, settled: true, payload: vec![0; RECEIVED_SIZE_MAX / 4] };
         assert_eq!([(); 4].map(|()| mailbox.deliver(quarter())), [false, false, false, true]);
-        assert!(mailbox.deliver(quarter()), "one more was on its way");
+        assert!(mailbox.deliver(quarter()), "one more was in flight");
         assert_eq!([(); 5].map(|()| mailbox.take_events(1).1), [false, false, false, true, false]);
         assert!(matches!(mailbox.take_commands()[..], [Command::Resume]));
         assert!(!mailbox.deliver(quarter()));
     }
 
     #[test]
-    fn the_signal_is_on_while_there_are_events() {
+    fn signal_is_readable_while_events_wait() {
         let mailbox = Mailbox::new().unwrap();
         assert!(!is_signalled(&mailbox));
         mailbox.notify_owner(Event::Opened { product: None, properties: Vec::new() });
@@ -367,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_sent_on_what_is_over() {
+    fn send_on_a_detached_link_or_closed_connection_fails() {
         let mailbox = with_credit(3);
         mailbox.notify_owner(Event::Detached { link: 0, reason: None });
         let error = mailbox.send(0, &mut [&b"x"[..]].into_iter(), false).unwrap_err();
@@ -377,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_too_late_is_told_why_the_connection_ended() {
+    fn operation_after_a_close_reports_the_reason_of_the_close() {
         for (description, reported) in [("names no space", "the connection: names no space"), ("", "amqp:not-found")] {
             let mailbox = with_credit(0);
             let reason = Reason { condition: "amqp:not-found".to_owned(), description: description.to_owned() };

@@ -2,10 +2,10 @@
 //!
 //! One I/O thread serves all clients of a process (`reactor`); each connection is the machine of
 //! `enmasse_amqp` over a socket (`driver`), with the links that its owner requested (`links`).
-//! Owner and thread meet in a `mailbox`: no call of the owner waits for the network, and a file
-//! descriptor is readable while there are events. Back-pressure is credit, both ways: `send` takes
-//! as many messages as the server has requested, and no more come in than the owner has granted,
-//! nor while too many bytes of them wait for it.
+//! Owner and thread communicate through a `mailbox`: no call of the owner waits for the network,
+//! and a file descriptor is readable while there are events. Back-pressure is credit, in both
+//! directions: `send` accepts as many messages as the server has granted. The server sends at most
+//! as many as the owner has granted, and none while too many bytes wait for the owner.
 
 mod driver;
 mod event;
@@ -40,8 +40,7 @@ pub struct ClientOptions {
     pub url: Url,
     /// trusted certificates
     pub tls: TlsOptions,
-    /// the only SASL mechanisms to be used; `None`: the strongest that fits; empty: no SASL layer
-    /// at all
+    /// the only allowed SASL mechanisms; `None`: all, the strongest first; empty: no SASL layer
     pub mechanisms: Option<Vec<String>>,
     /// virtual host of sasl-init and open, for EnMasse the address space; `None`: the URL's host
     pub hostname: Option<String>,
@@ -49,9 +48,9 @@ pub struct ClientOptions {
     pub token: Option<Secret>,
     /// capabilities requested in open
     pub desired_capabilities: Vec<String>,
-    /// `None`: a name of this process's own
+    /// `None`: a generated unique name
     pub container_id: Option<String>,
-    /// silence after which the server counts as gone, by default less than half of its idle
+    /// silence after which the server counts as failed, by default less than half of its idle
     /// time-out; `None`: never
     pub idle_time_out: Option<Duration>,
     /// time to connect, log in and open
@@ -79,15 +78,15 @@ impl ClientOptions {
 /// The I/O thread's view of a connection.
 struct Setup {
     route: Route,
-    /// the server, as it is shown
+    /// the server, for messages
     server: String,
     /// `None`: no SASL layer
     credentials: Option<Credentials>,
     hostname: Option<String>,
     desired_capabilities: Vec<Symbol>,
     container_id: String,
-    /// prefix of generated link names: unique per client, even for one container id, or links would
-    /// be taken over (2.6.1)
+    /// prefix of generated link names: unique per client, even for one container id, because equal
+    /// names would steal links (2.6.1)
     unique: String,
     idle_time_out: Option<Duration>,
     connect_time_out: Duration,
@@ -153,7 +152,7 @@ impl Client {
         if url.host.parse::<std::net::IpAddr>().is_ok() {
             client.command(Command::Resolved(resolve(&url)));
         } else {
-            // the name service may take its time
+            // resolving a name may block, so another thread does it
             let (mailbox, waker, key) = (Arc::clone(&client.mailbox), client.waker.clone(), client.key);
             std::thread::spawn(move || {
                 if mailbox.command(Command::Resolved(resolve(&url))) {
@@ -189,17 +188,17 @@ impl Client {
         }
     }
 
-    /// Readable while `poll` has something.
+    /// Readable while `poll` has events.
     #[must_use]
     pub fn event_fd(&self) -> BorrowedFd<'_> {
         self.mailbox.signal()
     }
 
-    /// Up to `count` events, oldest first; none if nothing has happened. Never waits.
+    /// Up to `count` events, oldest first. Never waits.
     ///
-    /// With 16 MiB of untaken messages the window of the session is closed until half of them are
-    /// taken: regardless of credit, no more wait than that and the deliveries in flight, at most
-    /// 4,096 frames of 128 KiB.
+    /// With 16 MiB of waiting messages the window of the session is closed until half of them are
+    /// taken. Regardless of credit, the waiting messages are bounded by that and the deliveries in
+    /// flight, at most 4,096 frames of 128 KiB.
     #[must_use]
     pub fn poll(&self, count: usize) -> Vec<Event> {
         let (events, wake) = self.mailbox.take_events(count);
@@ -231,12 +230,12 @@ impl Client {
         Ok(link)
     }
 
-    /// Takes encoded messages from the front, within credit and 4 MiB at a time: `Credit` follows
-    /// when more can be taken. Those taken are numbered from 0 on for each link; unless `settled`,
-    /// `Settled` reports their outcome.
+    /// Accepts encoded messages from the front, within credit and 4 MiB at a time: `Credit` follows
+    /// when more are accepted. Accepted messages are numbered from 0 on for each link; unless
+    /// `settled`, `Settled` reports their outcome.
     ///
     /// # Errors
-    /// `Unavailable` if the link is gone.
+    /// `Unavailable` if the link has ended.
     pub fn send(
         &self,
         link: Handle,
@@ -250,13 +249,13 @@ impl Client {
         Ok(count)
     }
 
-    /// Lets `more` messages come in on a receiving link, beyond those that may come already.
+    /// Grants a receiving link credit for `more` messages in addition to its present credit.
     pub fn credit(&self, link: Handle, more: u32) {
         self.command(Command::Grant { link, more });
     }
 
-    /// Asks the sender of a receiving link to send its available messages and to drop the rest of
-    /// the credit: `Drained`.
+    /// Asks the sender of a receiving link to send its available messages and to return the
+    /// remaining credit; `Drained` follows.
     pub fn drain(&self, link: Handle) {
         self.command(Command::Drain { link });
     }

@@ -24,7 +24,7 @@ const WAKE: u64 = u64::MAX;
 enum Notice {
     /// a new connection; with a stream if it is connected already
     New { key: u64, setup: Arc<Setup>, mailbox: Arc<Mailbox>, transport: Option<Transport> },
-    /// there are commands in its mailbox
+    /// the mailbox of a connection has commands
     Work(u64),
 }
 
@@ -46,7 +46,7 @@ impl Waker {
     /// The process's I/O thread, started when it is first needed.
     ///
     /// # Errors
-    /// `Exhausted` if the system has no thread or file left.
+    /// `Exhausted` if the system has no free thread or file descriptor.
     pub(super) fn global() -> Result<Self, Error> {
         static GLOBAL: OnceLock<Waker> = OnceLock::new();
         static START: Mutex<()> = Mutex::new(());
@@ -62,7 +62,7 @@ impl Waker {
         let mut inbox = self.0.inbox.lock().unwrap_or_else(PoisonError::into_inner);
         inbox.notices.push(notice);
         if inbox.notices.len() == 1 {
-            // an eventfd takes 2^64 - 2 of these
+            // an eventfd's counter fails only at 2^64 - 2
             let _ = rustix::io::write(&self.0.signal, &1_u64.to_ne_bytes());
         }
     }
@@ -78,7 +78,7 @@ impl Waker {
         key
     }
 
-    /// There are commands in the mailbox of a connection.
+    /// Notifies the thread of commands in the mailbox of a connection.
     pub(super) fn wake(&self, key: u64) {
         self.notify(Notice::Work(key));
     }
@@ -110,7 +110,7 @@ fn start() -> io::Result<Waker> {
 
 struct Member {
     driver: Driver,
-    /// as it stands in `deadlines`
+    /// its entry in `deadlines`
     deadline: Option<Time>,
 }
 
@@ -134,8 +134,7 @@ impl Reactor {
             ready.clear();
             let now = self.now();
             let next = self.deadlines.first().map(|(time, _)| Duration::from_micros(time.micros_since(now)));
-            // nothing but a broken process makes epoll fail: its clients see their connections
-            // stand still
+            // epoll fails only in a broken process, whose clients then see no progress
             if self.poller.wait(next, &mut ready).is_err() {
                 return;
             }
@@ -196,7 +195,7 @@ impl Reactor {
             }
             member.deadline = deadline;
         }
-        if member.driver.is_over() {
+        if member.driver.is_ended() {
             self.drivers.remove(&key);
         }
     }

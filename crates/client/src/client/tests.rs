@@ -16,7 +16,7 @@ use crate::url::Url;
 /// How long an event may take before a test fails.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A client whose events are waited for.
+/// A client with blocking access to its events.
 struct Peer {
     client: Client,
     seen: RefCell<VecDeque<Event>>,
@@ -49,7 +49,7 @@ impl Peer {
             if let Some(event) = self.seen.borrow_mut().pop_front() {
                 return event;
             }
-            assert!(start.elapsed() < PATIENCE, "no event came");
+            assert!(start.elapsed() < PATIENCE, "no event arrived");
             let mut ready = [PollFd::from_borrowed_fd(self.client.event_fd(), PollFlags::IN)];
             poll(&mut ready, Some(&Timespec { tv_sec: 1, tv_nsec: 0 })).unwrap();
             self.seen.borrow_mut().extend(self.client.poll(100));
@@ -146,7 +146,7 @@ fn with_user(url: &Url, password: &str) -> Url {
 }
 
 #[test]
-fn every_outcome_of_a_receiver_is_the_senders() {
+fn sender_receives_every_outcome_of_the_receiver() {
     let server = Server::open();
     let url = server.listen("amqp");
     let (consumer, producer) = (Peer::at(&url), Peer::at(&url));
@@ -187,7 +187,7 @@ fn settled_messages_arrive_settled_and_have_no_outcome() {
 }
 
 #[test]
-fn what_was_sent_settled_goes_out_before_the_link_or_the_connection_ends() {
+fn presettled_messages_are_sent_before_detach_or_close() {
     let server = Server::open();
     let url = server.listen("amqp");
     let consumer = Peer::at(&url);
@@ -210,7 +210,7 @@ fn what_was_sent_settled_goes_out_before_the_link_or_the_connection_ends() {
 }
 
 #[test]
-fn no_more_is_taken_than_there_is_credit_and_a_range_settles_at_once() {
+fn send_is_limited_by_credit_and_a_range_settles_at_once() {
     let server = Server::open();
     let peer = Peer::at(&server.listen("amqp"));
     let receiver = peer.receiver("anycast", 0);
@@ -233,7 +233,7 @@ fn no_more_is_taken_than_there_is_credit_and_a_range_settles_at_once() {
 }
 
 #[test]
-fn drain_gives_unused_credit_back() {
+fn drain_returns_unused_credit() {
     let server = Server::open();
     let peer = Peer::at(&server.listen("amqp"));
     let receiver = peer.receiver("anycast", 5);
@@ -248,7 +248,7 @@ fn drain_gives_unused_credit_back() {
 }
 
 #[test]
-fn a_reply_finds_its_way_to_a_dynamic_address() {
+fn reply_arrives_at_a_dynamic_address() {
     let server = Server::open();
     let url = server.listen("amqp");
     let (requester, responder) = (Peer::at(&url), Peer::at(&url));
@@ -265,7 +265,7 @@ fn a_reply_finds_its_way_to_a_dynamic_address() {
 }
 
 #[test]
-fn the_anonymous_terminus_goes_by_each_messages_to() {
+fn anonymous_terminus_routes_by_the_to_field() {
     let server = Server::open();
     let peer = Peer::at(&server.listen("amqp"));
     let receiver = peer.receiver("anycast", 5);
@@ -291,7 +291,7 @@ fn the_anonymous_terminus_goes_by_each_messages_to() {
 }
 
 #[test]
-fn a_refused_link_tells_why_and_the_others_continue() {
+fn refused_link_reports_the_reason_and_others_continue() {
     let server = Server::open();
     let peer = Peer::at(&server.listen("amqp"));
     for link in [
@@ -311,7 +311,7 @@ fn a_refused_link_tells_why_and_the_others_continue() {
 }
 
 #[test]
-fn a_link_that_is_detached_is_over_and_its_messages_go_elsewhere() {
+fn detached_link_ends_and_its_messages_are_released() {
     let server = Server::open();
     let peer = Peer::at(&server.listen("amqp"));
     let first = peer.receiver("anycast", 1);
@@ -332,7 +332,7 @@ fn a_link_that_is_detached_is_over_and_its_messages_go_elsewhere() {
 }
 
 #[test]
-fn a_message_of_many_frames_returns_whole() {
+fn message_of_many_frames_arrives_intact() {
     let server = Server::open();
     let peer = Peer::at(&server.listen("amqp"));
     let receiver = peer.receiver("anycast", 3);
@@ -368,7 +368,7 @@ fn every_transport_carries_messages() {
 }
 
 #[test]
-fn a_socket_into_the_process_needs_no_login() {
+fn in_process_socket_needs_no_login() {
     let server = Server::closed();
     let socket = server.node.connect_in_process("default", Some(USER)).unwrap();
     let peer = Peer::new(Client::in_process(socket.into(), Some("inside".to_owned())).unwrap());
@@ -381,7 +381,7 @@ fn a_socket_into_the_process_needs_no_login() {
 }
 
 #[test]
-fn each_mechanism_lets_the_right_password_in_and_the_wrong_one_not() {
+fn each_mechanism_accepts_the_correct_password_and_refuses_a_wrong_one() {
     let server = Server::closed();
     let url = server.listen("amqp");
     for mechanism in [None, Some("PLAIN"), Some("SCRAM-SHA-256"), Some("SCRAM-SHA-512")] {
@@ -401,7 +401,7 @@ fn each_mechanism_lets_the_right_password_in_and_the_wrong_one_not() {
 }
 
 #[test]
-fn without_a_right_a_link_is_refused() {
+fn link_without_the_required_right_is_refused() {
     let server = Server::closed();
     let peer = Peer::open(&ClientOptions::new(with_user(&server.listen("amqp"), PASSWORD)));
     peer.client.attach_sender(Some("multicast".to_owned()), LinkOptions::default()).unwrap();
@@ -410,12 +410,12 @@ fn without_a_right_a_link_is_refused() {
 }
 
 #[test]
-fn a_certificate_of_an_unknown_authority_is_not_taken_unless_that_is_requested() {
+fn untrusted_certificate_is_refused_unless_insecure_is_set() {
     let (server, stranger) = (Server::open(), Server::open());
     let url = server.listen("amqps");
     let reason = Peer::connect(&ClientOptions { tls: tls(&stranger), ..ClientOptions::new(url.clone()) }).closed();
     assert!(reason.unwrap().description.contains("certificate"));
-    // the name is not the certificate's
+    // The certificate does not contain this name.
     let numbered = Url { host: "127.0.0.1".to_owned(), ..url.clone() };
     let reason = Peer::connect(&ClientOptions { tls: tls(&server), ..ClientOptions::new(numbered.clone()) }).closed();
     assert!(reason.unwrap().description.contains("certificate"));
@@ -426,7 +426,7 @@ fn a_certificate_of_an_unknown_authority_is_not_taken_unless_that_is_requested()
 }
 
 #[test]
-fn tls_files_that_cannot_be_used_are_named() {
+fn unusable_tls_option_is_named_in_the_error() {
     let url = Url::parse("amqps://localhost").unwrap();
     let missing = TlsOptions { ca: Some("no-such-ca.pem".into()), ..TlsOptions::default() };
     let half = TlsOptions { insecure: true, key: Some("k.pem".into()), ..TlsOptions::default() };
@@ -439,12 +439,12 @@ fn tls_files_that_cannot_be_used_are_named() {
 }
 
 #[test]
-fn a_server_that_is_not_there_or_never_answers_is_told() {
+fn absent_or_silent_server_is_reported_with_its_address() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let url = Url::parse(&format!("amqp://127.0.0.1:{port}")).unwrap();
-    let patience = Duration::from_millis(200);
-    let silent = Peer::connect(&ClientOptions { connect_time_out: patience, ..ClientOptions::new(url.clone()) });
+    let time_limit = Duration::from_millis(200);
+    let silent = Peer::connect(&ClientOptions { connect_time_out: time_limit, ..ClientOptions::new(url.clone()) });
     let reason = silent.closed().unwrap();
     assert_eq!(reason.condition, "amqp:connection:forced", "wait and try again: no limit of ours was reached");
     assert!(reason.description.contains(&port.to_string()), "{reason:?}");
@@ -456,7 +456,7 @@ fn a_server_that_is_not_there_or_never_answers_is_told() {
 }
 
 #[test]
-fn the_end_of_the_server_ends_the_client() {
+fn client_closes_when_the_server_stops() {
     let server = Server::open();
     let peer = Peer::at(&server.listen("amqp"));
     peer.receiver("anycast", 1);
@@ -466,7 +466,7 @@ fn the_end_of_the_server_ends_the_client() {
 }
 
 #[test]
-fn closing_before_anything_is_open_is_quiet() {
+fn close_before_open_reports_no_error() {
     let server = Server::open();
     let peer = Peer::connect(&ClientOptions::new(server.listen("amqp")));
     peer.client.close();
@@ -474,7 +474,7 @@ fn closing_before_anything_is_open_is_quiet() {
 }
 
 #[test]
-fn what_is_requested_before_the_connection_is_open_is_done_then() {
+fn operations_requested_before_open_run_after_it() {
     let server = Server::open();
     let peer = Peer::connect(&ClientOptions::new(server.listen("amqp")));
     let receiver = peer.client.attach_receiver(Some("anycast".to_owned()), LinkOptions::default()).unwrap();

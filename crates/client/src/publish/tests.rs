@@ -5,14 +5,14 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use enmasse_amqp::connection::{AttachReply, Config, Connection, Event as Happening, LinkId, SaslPolicy};
+use enmasse_amqp::connection::{AttachReply, Config, Connection, Event as MachineEvent, LinkId, SaslPolicy};
 use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{Attach, Error as AmqpError, Open, Outcome as AmqpOutcome, Target, Value, condition};
 
 use super::{LINKS_MAX, Post, Publisher, PublisherOptions};
 use crate::ErrorKind;
 use crate::client::ClientOptions;
-use crate::testing::Played;
+use crate::testing::ScriptedServer;
 use crate::url::Url;
 
 /// Credit of a link.
@@ -26,7 +26,7 @@ struct Store {
     unwanted: Vec<(&'static str, &'static str)>,
     /// messages to return
     released: u32,
-    /// messages after which a connection is cut, not answered
+    /// messages after which the connection is closed without an outcome
     life: Option<u32>,
     /// names of producers
     producers: Vec<String>,
@@ -38,21 +38,21 @@ struct Store {
 struct Served {
     store: Arc<Mutex<Store>>,
     machine: Connection,
-    /// links with their address, producer, and whether they take nothing more
+    /// links with their address, producer, and whether they refuse further messages
     links: Vec<(LinkId, String, Option<String>, bool)>,
     over: bool,
 }
 
-impl Played for Served {
+impl ScriptedServer for Served {
     fn machine(&mut self) -> &mut Connection {
         &mut self.machine
     }
 
-    fn handle(&mut self, event: Happening<'_>) {
+    fn handle(&mut self, event: MachineEvent<'_>) {
         match event {
-            Happening::Open(_) => self.machine.open(Open { container_id: "store".to_owned(), ..Open::default() }),
-            Happening::Attach { link, attach, .. } => self.attach(link, *attach),
-            Happening::Transfer(incoming) if !self.over => {
+            MachineEvent::Open(_) => self.machine.open(Open { container_id: "store".to_owned(), ..Open::default() }),
+            MachineEvent::Attach { link, attach, .. } => self.attach(link, *attach),
+            MachineEvent::Transfer(incoming) if !self.over => {
                 let text = String::from_utf8_lossy(incoming.payload).into_owned();
                 let (link, id) = (incoming.link, incoming.delivery_id);
                 if let Some(outcome) = self.take(link, text) {
@@ -60,7 +60,7 @@ impl Played for Served {
                     self.machine.grant(link, WINDOW);
                 }
             }
-            Happening::Detach { link, .. } => {
+            MachineEvent::Detach { link, .. } => {
                 let before = self.links.len();
                 self.links.retain(|(known, ..)| *known != link);
                 self.store.lock().unwrap().links -= before - self.links.len();
@@ -165,7 +165,7 @@ fn post(messages: impl IntoIterator<Item = (&'static str, String)>) -> Post {
     post
 }
 
-/// Publishes all of a post; returns what was rejected, each time that it stopped.
+/// Publishes a whole post; returns the rejected messages of each call.
 fn publish(publisher: &mut Publisher, post: &mut Post) -> Vec<Vec<(usize, String, String)>> {
     let mut rejected = Vec::new();
     loop {
@@ -207,7 +207,7 @@ fn messages_arrive_in_their_order_at_each_address() {
 }
 
 #[test]
-fn what_is_rejected_has_its_cause_and_the_rest_arrives_in_order() {
+fn rejected_messages_have_a_cause_and_the_others_arrive_in_order() {
     for producer in [None, Some("p")] {
         let unwanted = vec![("03", "field"), ("57", "field"), ("99", "field")];
         let (options, store) = serve(Store { unwanted, ..Store::default() }, producer);
@@ -231,7 +231,7 @@ fn what_is_rejected_has_its_cause_and_the_rest_arrives_in_order() {
 }
 
 #[test]
-fn what_is_returned_goes_out_again() {
+fn published_messages_are_sent_again_when_released() {
     for producer in [None, Some("p")] {
         let (options, store) = serve(Store { released: 25, ..Store::default() }, producer);
         let messages = numbers("a", 0..100);
@@ -243,7 +243,7 @@ fn what_is_returned_goes_out_again() {
 }
 
 #[test]
-fn a_post_continues_at_another_connection_where_the_last_was_cut() {
+fn post_resumes_on_a_new_connection_after_a_disconnect() {
     let (options, store) = serve(Store { life: Some(137), ..Store::default() }, Some("p"));
     let messages = numbers("a", 0..400);
     let mut post = post(messages.clone());
@@ -254,7 +254,7 @@ fn a_post_continues_at_another_connection_where_the_last_was_cut() {
 }
 
 #[test]
-fn an_address_that_takes_nothing_is_named() {
+fn address_without_credit_is_named_in_the_error() {
     let (options, store) = serve(Store::default(), None);
     let options = PublisherOptions { silence: Duration::from_millis(200), ..options };
     let mut post = post([numbers("a", 0..1), numbers("absent", 0..1)].concat());
@@ -266,7 +266,7 @@ fn an_address_that_takes_nothing_is_named() {
 }
 
 #[test]
-fn what_was_rejected_is_told_before_a_later_message_is_stored() {
+fn rejection_is_reported_before_a_later_message_is_stored() {
     let (options, store) = serve(Store { unwanted: vec![("0030", "field")], ..Store::default() }, Some("p"));
     let mut post = post(numbers("a", 0..100));
     let mut publisher = Publisher::connect(options).unwrap();
@@ -280,7 +280,7 @@ fn what_was_rejected_is_told_before_a_later_message_is_stored() {
 }
 
 #[test]
-fn a_server_that_cannot_store_is_no_fault_of_the_message() {
+fn internal_error_of_the_server_does_not_reject_the_message() {
     let (options, _) = serve(Store { unwanted: vec![("7", "internal")], ..Store::default() }, Some("p"));
     let mut post = post(numbers("a", 0..10));
     let error = Publisher::connect(options).unwrap().publish(&mut post).unwrap_err();
@@ -289,7 +289,7 @@ fn a_server_that_cannot_store_is_no_fault_of_the_message() {
 }
 
 #[test]
-fn an_address_that_is_not_there_is_the_cause_of_its_messages() {
+fn messages_to_a_missing_address_are_rejected_with_not_found() {
     let (options, store) = serve(Store::default(), Some("p"));
     let mut post = post([numbers("missing", 0..3), numbers("a", 0..3)].concat());
     let rejected = publish(&mut Publisher::connect(options).unwrap(), &mut post);
@@ -299,7 +299,7 @@ fn an_address_that_is_not_there_is_the_cause_of_its_messages() {
 }
 
 #[test]
-fn links_are_bounded() {
+fn publisher_keeps_a_bounded_number_of_links() {
     let (options, store) = serve(Store::default(), None);
     let names: Vec<&'static str> = (0..300).map(|n| &*Box::leak(format!("a{n}").into_boxed_str())).collect();
     let mut publisher = Publisher::connect(options).unwrap();
@@ -313,7 +313,7 @@ fn links_are_bounded() {
 }
 
 #[test]
-fn a_message_with_a_cause_is_not_sent_and_sorting_forgets_the_order() {
+fn message_with_a_cause_is_not_sent_and_sort_reorders_the_post() {
     let (options, store) = serve(Store::default(), None);
     let mut one = post([("b", "2".to_owned()), ("a", "9".to_owned()), ("a", "1".to_owned())]);
     let cause = super::Cause { condition: "c".to_owned(), description: "d".to_owned() };

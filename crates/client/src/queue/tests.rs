@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use enmasse_amqp::codec::{decode_message, encode_message};
-use enmasse_amqp::connection::{AttachReply, Config, Connection, Event as Happening, LinkId, Outgoing, SaslPolicy};
+use enmasse_amqp::connection::{AttachReply, Config, Connection, Event as MachineEvent, LinkId, Outgoing, SaslPolicy};
 use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{
     Attach, Body, Error as AmqpError, Fields, Message, Open, Outcome as AmqpOutcome, Role, Symbol, Value, condition,
@@ -16,18 +16,18 @@ use super::{PRODUCT, Queue};
 use crate::ErrorKind;
 use crate::blocking::SourceOptions;
 use crate::client::ClientOptions;
-use crate::testing::Played;
+use crate::testing::ScriptedServer;
 use crate::url::Url;
 
 /// The messages and the behaviour of a server.
 #[derive(Default)]
 struct Store {
-    /// bodies that wait
+    /// bodies of the waiting messages
     waiting: VecDeque<Vec<u8>>,
     accepted: Vec<Vec<u8>>,
-    /// put in as soon as the first messages have gone out
+    /// stored as soon as the first messages are sent
     meanwhile: Vec<Vec<u8>>,
-    /// the server calls itself so
+    /// the product name that the server announces
     product: Option<&'static str>,
     /// the capability of the address
     kind: Kind,
@@ -64,23 +64,23 @@ struct Served {
     over: bool,
 }
 
-impl Played for Served {
+impl ScriptedServer for Served {
     fn machine(&mut self) -> &mut Connection {
         &mut self.machine
     }
 
-    fn handle(&mut self, event: Happening<'_>) {
+    fn handle(&mut self, event: MachineEvent<'_>) {
         match event {
-            Happening::Open(_) => {
+            MachineEvent::Open(_) => {
                 let product = self.store.lock().unwrap().product;
                 let entry = |product: &str| (Symbol::constant("product"), Value::String(product.to_owned()));
                 let properties: Fields = product.into_iter().map(entry).collect();
                 self.machine.open(Open { container_id: "queue".to_owned(), properties, ..Open::default() });
             }
-            Happening::Attach { link, attach, .. } => self.attach(link, *attach),
-            Happening::Credit { link, credit, drain } if Some(link) == self.queue => self.send(link, credit, drain),
-            Happening::Credit { link, .. } if Some(link) == self.replies => self.hand_over(),
-            Happening::Disposition { session, first, last, settled, outcome } => {
+            MachineEvent::Attach { link, attach, .. } => self.attach(link, *attach),
+            MachineEvent::Credit { link, credit, drain } if Some(link) == self.queue => self.send(link, credit, drain),
+            MachineEvent::Credit { link, .. } if Some(link) == self.replies => self.hand_over(),
+            MachineEvent::Disposition { session, first, last, settled, outcome } => {
                 let Self { machine, sent, store, .. } = self;
                 machine.take_settled(session, first, last, settled, |_, token| {
                     let body = sent[token as usize].take().expect("one outcome");
@@ -92,7 +92,7 @@ impl Played for Served {
                     }
                 });
             }
-            Happening::Transfer(incoming) => {
+            MachineEvent::Transfer(incoming) => {
                 let request = decode_message(incoming.payload).unwrap();
                 self.answer(&request);
             }
@@ -256,7 +256,7 @@ fn pull(queue: &mut Queue, count: u32, size: usize) -> (Vec<Vec<u8>>, bool) {
 }
 
 #[test]
-fn all_that_waits_is_pulled_in_its_order_and_is_ours_once_settled() {
+fn pull_returns_all_messages_in_order_and_settle_accepts_them() {
     for talkative in [false, true] {
         let waiting = bodies(0..20_000);
         let (options, store) = serve(Store { waiting: waiting.clone().into(), talkative, ..Store::default() });
@@ -281,7 +281,7 @@ fn all_that_waits_is_pulled_in_its_order_and_is_ours_once_settled() {
 }
 
 #[test]
-fn what_comes_while_it_is_pulled_is_found() {
+fn messages_that_arrive_during_a_pull_are_returned() {
     for talkative in [false, true] {
         let (waiting, meanwhile) = (bodies(0..16).into(), bodies(16..300));
         let (options, _) = serve(Store { waiting, meanwhile, talkative, ..Store::default() });
@@ -292,14 +292,14 @@ fn what_comes_while_it_is_pulled_is_found() {
 }
 
 #[test]
-fn what_returns_comes_again() {
+fn released_messages_are_pulled_again() {
     let (options, store) = serve(Store { waiting: bodies(0..5).into(), ..Store::default() });
     let mut queue = Queue::connect(options.clone()).unwrap();
     assert_eq!(pull(&mut queue, 3, usize::MAX).0, bodies(0..3));
     queue.settle(false);
     assert_eq!(pull(&mut queue, 10, usize::MAX).0.len(), 5);
     assert_eq!(store.lock().unwrap().accepted.len(), 0);
-    // and so are messages without an outcome when the connection ends
+    // Messages without an outcome are released when the connection ends.
     drop(queue);
     let mut queue = Queue::connect(options).unwrap();
     let (mut found, mut want) = (pull(&mut queue, 10, usize::MAX).0, bodies(0..5));
@@ -309,7 +309,7 @@ fn what_returns_comes_again() {
 }
 
 #[test]
-fn a_pull_ends_about_where_its_bytes_do() {
+fn pull_ends_near_its_byte_limit() {
     let waiting = (0..3000).map(|_| vec![7; 10_000]).collect();
     let (options, _) = serve(Store { waiting, ..Store::default() });
     let mut queue = Queue::connect(options).unwrap();
@@ -321,7 +321,7 @@ fn a_pull_ends_about_where_its_bytes_do() {
 }
 
 #[test]
-fn only_a_queue_is_taken_from() {
+fn address_that_is_not_a_queue_is_refused() {
     let cases = [
         (Kind::Topic, Some(PRODUCT), ErrorKind::Invalid, "name a queue"),
         (Kind::Stream, Some(PRODUCT), ErrorKind::Invalid, "remove the option spool"),
@@ -344,7 +344,7 @@ fn only_a_queue_is_taken_from() {
 }
 
 #[test]
-fn how_much_waits_is_asked_of_those_who_say() {
+fn depth_is_read_only_from_a_server_that_reports_it() {
     let (options, store) = serve(Store { waiting: bodies(0..7).into(), product: Some(PRODUCT), ..Store::default() });
     let mut queue = Queue::connect(options).unwrap();
     assert_eq!(queue.depth().unwrap(), Some(7));
@@ -357,7 +357,7 @@ fn how_much_waits_is_asked_of_those_who_say() {
 }
 
 #[test]
-fn a_server_that_goes_is_distinguished_from_a_queue_that_is_empty() {
+fn disconnect_during_a_pull_is_an_unavailable_error() {
     let (options, _) = serve(Store { waiting: bodies(0..100).into(), life: Some(40), ..Store::default() });
     let mut queue = Queue::connect(options).unwrap();
     let error = queue.pull(100, usize::MAX, &mut |_| {}).unwrap_err();

@@ -37,7 +37,7 @@ fn packed(records: &[Vec<u8>], kind: Kind, first: u64) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn records_come_out_as_they_went_in(
+    fn packed_records_round_trip(
         records in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..50),
         first in 0..u64::MAX / 2,
         ids in any::<bool>(),
@@ -52,7 +52,7 @@ proptest! {
     }
 
     #[test]
-    fn a_file_that_is_cut_or_changed_is_torn(
+    fn truncated_or_changed_file_is_reported_as_torn(
         records in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..50), 0..20),
         place in any::<prop::sample::Index>(),
         bit in 0..8u8,
@@ -66,14 +66,14 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_read_without_harm(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+    fn spool_reader_handles_arbitrary_bytes(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         // neither of them may panic
         let _ = (identity(&bytes, &KEY), was_delivered_before(&bytes));
         prop_assert!(Packed::open(&bytes).is_err());
     }
 
     #[test]
-    fn the_newest_are_remembered(ids in prop::collection::vec(0..40u8, 0..200), bound in 0..30usize) {
+    fn newest_ids_are_remembered_up_to_the_bound(ids in prop::collection::vec(0..40u8, 0..200), bound in 0..30usize) {
         let mut seen = RecentIds::default();
         let mut model: Vec<u8> = Vec::new();
         for id in ids {
@@ -93,7 +93,7 @@ proptest! {
 }
 
 #[test]
-fn other_files_and_versions_are_told_from_torn_ones() {
+fn foreign_files_and_versions_are_distinguished_from_torn_ones() {
     let mut bytes = packed(&[], Kind::Messages, 0);
     bytes[8] = 2;
     assert!(Packed::open(&bytes).unwrap_err().message.contains("another version"));
@@ -102,7 +102,7 @@ fn other_files_and_versions_are_told_from_torn_ones() {
 }
 
 #[test]
-fn an_identity_is_of_what_no_server_changes() {
+fn identity_ignores_header_and_annotations() {
     let one = message("a", "x");
     assert!(id(&one).is_some());
     let header = Header { delivery_count: 3, ..Header::default() };
@@ -122,7 +122,7 @@ fn an_identity_is_of_what_no_server_changes() {
 }
 
 #[test]
-fn without_a_message_id_there_is_no_identity() {
+fn message_without_a_message_id_has_no_identity() {
     let properties = Some(Properties { to: Some("x".to_owned()), ..Properties::default() });
     for anonymous in [Message::default(), Message { properties, ..message("a", "x") }] {
         assert_eq!(id(&anonymous), None);
@@ -130,7 +130,7 @@ fn without_a_message_id_there_is_no_identity() {
 }
 
 #[test]
-fn a_message_says_that_it_came_before() {
+fn earlier_delivery_is_read_from_the_header() {
     let header = |header: Header| encoded(&Message { header: Some(header), ..message("a", "x") });
     assert!(!was_delivered_before(&encoded(&message("a", "x"))));
     assert!(!was_delivered_before(&header(Header { durable: true, ..Header::default() })));

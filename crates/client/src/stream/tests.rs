@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use enmasse_amqp::codec::encode_message;
-use enmasse_amqp::connection::{AttachReply, Config, Connection, Event as Happening, LinkId, Outgoing, SaslPolicy};
+use enmasse_amqp::connection::{AttachReply, Config, Connection, Event as MachineEvent, LinkId, Outgoing, SaslPolicy};
 use enmasse_amqp::time::Time;
 use enmasse_amqp::types::{
     Attach, Body, Error as AmqpError, Fields, Message, Open, Outcome, SenderSettleMode, Symbol, Value, condition,
@@ -25,12 +25,12 @@ struct Log {
     uid: Option<&'static str>,
     first: u64,
     next: u64,
-    /// messages begin at a multiple of it
+    /// reading begins at a multiple of this number
     block: u64,
     /// offsets that are missing
     gap: std::ops::Range<u64>,
     settled: bool,
-    /// every message whose offset is a multiple of it is selected
+    /// a message is selected if its offset is a multiple of this number
     selects: Option<u64>,
     /// messages that the server dispatches before it goes away
     life: u64,
@@ -51,7 +51,7 @@ impl Default for Log {
 }
 
 impl Log {
-    /// Where a reader begins, or why it may not.
+    /// The offset at which a reader begins, or the error that refuses it.
     fn start(&self, attach: &Attach) -> Result<u64, AmqpError> {
         let filters = &attach.source.as_ref().unwrap().filter;
         let found = filters.iter().find(|(name, _)| name.as_str() == "rabbitmq:stream-offset-spec");
@@ -129,19 +129,19 @@ impl Served {
         }
     }
 
-    fn handle(&mut self, event: Happening<'_>) {
+    fn handle(&mut self, event: MachineEvent<'_>) {
         match event {
-            Happening::Open(_) => self.machine.open(Open { container_id: "log".to_owned(), ..Open::default() }),
-            Happening::Attach { link, attach, .. } => self.attach(link, *attach),
-            Happening::Credit { link, drain, .. } => {
-                assert!(self.log.echoes, "credit for what takes no offset");
+            MachineEvent::Open(_) => self.machine.open(Open { container_id: "log".to_owned(), ..Open::default() }),
+            MachineEvent::Attach { link, attach, .. } => self.attach(link, *attach),
+            MachineEvent::Credit { link, drain, .. } => {
+                assert!(self.log.echoes, "credit for an address that ignores the offset filter");
                 self.send(link, drain);
             }
-            Happening::Disposition { session, first, last, settled, outcome } => {
+            MachineEvent::Disposition { session, first, last, settled, outcome } => {
                 self.machine.take_settled(session, first, last, settled, |_, _| {});
                 self.log.outcomes.lock().unwrap().push(outcome);
             }
-            Happening::Detach { link, .. } => self.links.retain(|(known, ..)| *known != link),
+            MachineEvent::Detach { link, .. } => self.links.retain(|(known, ..)| *known != link),
             _ => {}
         }
     }
@@ -234,7 +234,7 @@ fn read(stream: &mut Stream, range: Range) -> Result<(Vec<u64>, u64), crate::err
 }
 
 #[test]
-fn a_range_has_its_messages_each_time() {
+fn range_can_be_read_repeatedly() {
     for settled in [true, false] {
         let log = Log { next: 30_000, settled, ..Log::default() };
         let mut stream = connect(log.clone());
@@ -248,7 +248,7 @@ fn a_range_has_its_messages_each_time() {
 }
 
 #[test]
-fn what_a_server_sends_before_the_range_is_passed_over() {
+fn messages_before_the_range_are_skipped() {
     for uid in [Some("u1"), None] {
         let mut stream = connect(Log { uid, block: 64, ..Log::default() });
         assert_eq!(read(&mut stream, range(100, 700)).unwrap(), ((100..700).collect(), 0));
@@ -256,7 +256,7 @@ fn what_a_server_sends_before_the_range_is_passed_over() {
 }
 
 #[test]
-fn the_state_is_what_the_server_says_or_what_is_found() {
+fn stream_state_is_reported_by_the_server_or_probed() {
     let partition = |first, next| vec![PartitionState { partition: 0, first, next }];
     let kept = Log { first: 7, ..Log::default() };
     let reported = StreamState { uid: Some("u1".to_owned()), partitions: partition(7, 1000) };
@@ -268,7 +268,7 @@ fn the_state_is_what_the_server_says_or_what_is_found() {
 }
 
 #[test]
-fn a_time_has_an_offset_if_there_is_a_message() {
+fn offset_at_a_time_is_that_of_the_next_message_or_none() {
     let mut stream = connect(Log::default());
     assert_eq!(stream.offset_at(0, 5000).unwrap(), Some(5));
     assert_eq!(stream.offset_at(0, -5).unwrap(), Some(0));
@@ -276,7 +276,7 @@ fn a_time_has_an_offset_if_there_is_a_message() {
 }
 
 #[test]
-fn messages_that_are_gone_are_an_error_or_counted() {
+fn missing_messages_are_an_error_or_counted_if_tolerated() {
     let tolerant = |from, to| Range { tolerant: true, ..range(from, to) };
     for uid in [Some("u1"), None] {
         let mut stream = connect(Log { uid, first: 50, ..Log::default() });
@@ -295,7 +295,7 @@ fn messages_that_are_gone_are_an_error_or_counted() {
 }
 
 #[test]
-fn another_stream_of_the_name_is_an_error() {
+fn recreated_stream_of_the_same_name_is_an_error() {
     let mut stream = connect(Log { uid: Some("u2"), ..Log::default() });
     let error = read(&mut stream, range(0, 10)).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Conflict);
@@ -313,7 +313,7 @@ fn another_stream_of_the_name_is_an_error() {
 }
 
 #[test]
-fn a_selector_leaves_messages_out_and_the_range_ends_all_the_same() {
+fn range_with_a_selector_ends_although_messages_are_skipped() {
     for (every, from, to) in [(7, 0, 1000), (7, 500, 600), (600, 601, 900), (1, 0, 1000)] {
         let options = serve(Log { selects: Some(every), ..Log::default() });
         let mut stream = Stream::connect(SourceOptions { selector: Some("value > 1".to_owned()), ..options }).unwrap();
@@ -345,7 +345,7 @@ fn refused(log: &Log) {
 }
 
 #[test]
-fn an_address_whose_messages_have_no_offset_is_no_stream_and_keeps_them() {
+fn address_without_offsets_is_refused_and_its_messages_are_released() {
     let log = Log { uid: None, numbered: false, settled: false, ..Log::default() };
     refused(&log);
     let outcomes = log.outcomes.lock().unwrap();
@@ -354,14 +354,14 @@ fn an_address_whose_messages_have_no_offset_is_no_stream_and_keeps_them() {
 }
 
 #[test]
-fn what_takes_no_offset_is_asked_for_no_message() {
+fn address_that_ignores_the_offset_filter_gets_no_credit() {
     for next in [0, 1000] {
         refused(&Log { uid: None, numbered: false, settled: false, echoes: false, next, ..Log::default() });
     }
 }
 
 #[test]
-fn a_server_that_goes_is_distinguished_from_a_range_that_ends() {
+fn disconnect_within_a_range_is_an_unavailable_error() {
     let mut stream = connect(Log { life: 500, ..Log::default() });
     stream.begin(range(0, 1000)).unwrap();
     let mut last = 0;

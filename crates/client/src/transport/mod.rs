@@ -1,8 +1,8 @@
 //! Byte streams to a server: TCP, TLS over it, a Unix socket, and AMQP in WebSocket frames over any
 //! of them.
 //!
-//! No call ever waits: `WouldBlock` stands for "not now". A stream may be written to before it is
-//! connected; the bytes leave once it is.
+//! No call blocks: `WouldBlock` means "not now". A stream may be written to before it is connected;
+//! the bytes are sent once it is.
 
 mod tls;
 mod websocket;
@@ -21,11 +21,11 @@ use websocket::WebSocketStream;
 use crate::error::Error;
 use crate::url::Url;
 
-/// Where the host of a URL leads, in the order to be tried. Waits for the name service, unless it
+/// The addresses of a URL's host, in the order to try. Blocks on the name service, unless the host
 /// is an address.
 ///
 /// # Errors
-/// `Unavailable` if the name leads nowhere.
+/// `Unavailable` if the name cannot be resolved.
 pub fn resolve(url: &Url) -> Result<Vec<SocketAddr>, Error> {
     let unknown = |detail: &str| Error::unavailable(format!("host {}: {detail}", url.host));
     let addresses = (url.host.as_str(), url.port).to_socket_addrs().map_err(|error| unknown(&error.to_string()))?;
@@ -33,7 +33,7 @@ pub fn resolve(url: &Url) -> Result<Vec<SocketAddr>, Error> {
     if addresses.is_empty() { Err(unknown("the name has no address")) } else { Ok(addresses) }
 }
 
-/// How to reach one server: made once, used for any number of connections.
+/// The settings to reach one server: created once, used for any number of connections.
 #[derive(Clone)]
 pub struct Route {
     tls: Option<tls::Connector>,
@@ -51,7 +51,7 @@ impl Route {
         Ok(Self { tls, websocket })
     }
 
-    /// Begins to connect to one of the addresses.
+    /// Starts to connect to one of the addresses.
     pub fn connect(&self, address: SocketAddr) -> io::Result<Transport> {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
         socket.set_nonblocking(true)?;
@@ -89,7 +89,7 @@ impl Transport {
         Ok(Self::Bytes(Stream::Unix(socket)))
     }
 
-    /// Whether bytes taken by `write` still wait here for the socket.
+    /// Whether bytes accepted by `write` are still buffered.
     pub fn holds_output(&self) -> bool {
         match self {
             Self::Bytes(stream) => stream.holds_output(),
@@ -97,8 +97,8 @@ impl Transport {
         }
     }
 
-    /// Whether bytes may wait here that the socket no longer reports: then `read` until it would
-    /// block.
+    /// Whether received bytes may be buffered that the poller does not report: then `read` until it
+    /// would block.
     pub fn holds_input(&self) -> bool {
         !matches!(self, Self::Bytes(Stream::Tcp(_) | Stream::Unix(_)))
     }

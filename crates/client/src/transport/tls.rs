@@ -15,7 +15,7 @@ use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStor
 
 use crate::error::Error;
 
-/// Where distributions keep the certificates of the authorities they trust.
+/// Where distributions store their trusted CA certificates.
 const SYSTEM_AUTHORITIES: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
@@ -28,13 +28,13 @@ pub struct TlsOptions {
     pub certificate: Option<PathBuf>,
     /// the key of that certificate
     pub key: Option<PathBuf>,
-    /// name requested by TLS, which the certificate has to be for; `None`: the URL's host
+    /// name requested by TLS, which the certificate must match; `None`: the URL's host
     pub server_name: Option<String>,
-    /// take any certificate, of anyone: for tests only
+    /// accept any certificate: for tests only
     pub insecure: bool,
 }
 
-/// Begins TLS sessions with one server.
+/// Starts TLS sessions with one server.
 #[derive(Clone)]
 pub(super) struct Connector {
     config: Arc<ClientConfig>,
@@ -51,7 +51,7 @@ impl TlsOptions {
             .with_safe_default_protocol_versions()
             .map_err(|error| Error::misuse(format!("TLS: {error}")))?;
         let builder = if self.insecure {
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(Anyone(provider)))
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
         } else {
             builder.with_root_certificates(self.authorities()?)
         };
@@ -76,8 +76,7 @@ impl TlsOptions {
         let path = SYSTEM_AUTHORITIES.iter().map(PathBuf::from).find(|path| path.exists()).ok_or_else(|| {
             Error::invalid("no certificate authorities on this system: install ca-certificates or name a CA file")
         })?;
-        // a bundle of many authorities may hold some that rustls does not take; the others still
-        // serve
+        // a large bundle may hold certificates that rustls rejects; the others are used
         store.add_parsable_certificates(certificates(&path)?);
         Ok(store)
     }
@@ -105,7 +104,7 @@ impl Connector {
     }
 }
 
-/// A TLS session over a socket that never waits.
+/// A TLS session over a non-blocking socket.
 pub struct TlsStream {
     socket: TcpStream,
     session: ClientConnection,
@@ -126,7 +125,7 @@ impl Read for TlsStream {
             }
             self.session.read_tls(&mut self.socket)?;
             if let Err(error) = self.session.process_new_packets() {
-                // the alert that gives the server the reason; it may be gone already
+                // sends the alert with the reason; fails if the server has disconnected
                 let _ = self.session.write_tls(&mut self.socket);
                 return Err(io::Error::new(ErrorKind::InvalidData, error));
             }
@@ -162,11 +161,11 @@ impl AsFd for TlsStream {
     }
 }
 
-/// The verifier of `insecure`: any certificate will do, if only its holder has the key.
+/// The verifier of `insecure`: accepts any certificate whose holder proves its key.
 #[derive(Debug)]
-struct Anyone(Arc<CryptoProvider>);
+struct AnyCertificate(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anyone {
+impl ServerCertVerifier for AnyCertificate {
     fn verify_server_cert(
         &self,
         _end_entity: &CertificateDer<'_>,

@@ -13,18 +13,17 @@ use tungstenite::{Bytes, Error, Message, WebSocket};
 use super::Stream;
 use crate::url::Url;
 
-/// Bytes of AMQP put into one message.
+/// The most bytes of AMQP in one message.
 const MESSAGE_SIZE: usize = 64 * 1024;
 
-/// Where the upgrade is requested. The scheme is always `ws`: TLS is beneath and none of its
-/// business.
+/// The URI of the upgrade request. The scheme is always `ws`, because TLS is a lower layer.
 pub(super) fn uri(url: &Url) -> String {
     let host = if url.host.contains(':') { format!("[{}]", url.host) } else { url.host.clone() };
     format!("ws://{host}:{}/{}", url.port, url.path)
 }
 
 enum State {
-    /// taken out while a step is tried
+    /// placeholder during a step of the handshake
     Between,
     Handshake(Box<MidHandshake<ClientHandshake<Stream>>>),
     Open(Box<WebSocket<Stream>>),
@@ -35,7 +34,7 @@ pub struct WebSocketStream {
     state: State,
     /// the rest of the message being read
     message: Bytes,
-    /// the WebSocket has taken bytes that the socket has not
+    /// the WebSocket buffers bytes that are not yet written to the socket
     held: bool,
 }
 
@@ -55,7 +54,7 @@ impl WebSocketStream {
     pub(super) fn holds_output(&self) -> bool {
         match &self.state {
             State::Open(socket) => self.held || socket.get_ref().holds_output(),
-            // the request is small and is written first; then the answer is awaited
+            // the handshake writes its small request, then waits for the response
             State::Handshake(middle) => middle.get_ref().get_ref().holds_output(),
             State::Between => false,
         }
@@ -88,7 +87,7 @@ impl Read for WebSocketStream {
                 Ok(Message::Text(_)) => {
                     return Err(io::Error::new(ErrorKind::InvalidData, "a text message where AMQP was expected"));
                 }
-                // pings are answered within; a close is followed by the end of the stream
+                // tungstenite answers pings; the end of the stream follows a close
                 Ok(_) => {}
                 Err(Error::ConnectionClosed | Error::AlreadyClosed) => return Ok(0),
                 Err(error) => return Err(to_io(error)),
@@ -109,7 +108,7 @@ impl Write for WebSocketStream {
         let socket = self.socket()?;
         match socket.write(Message::binary(bytes[..count].to_vec())) {
             Ok(()) => {}
-            // taken, though nothing of it may have left
+            // the message was accepted, even if none of it is written yet
             Err(Error::Io(error)) if error.kind() == ErrorKind::WouldBlock => {
                 self.held = true;
                 return Ok(count);

@@ -15,7 +15,7 @@ const EPOCH_TIME: u64 = 1;
 /// The end of an indefinite-length item.
 const BREAK: u8 = 0xff;
 
-/// The error in the bytes.
+/// An error in the bytes.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct Fault(String);

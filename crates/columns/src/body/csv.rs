@@ -1,4 +1,4 @@
-//! Lines of CSV (RFC 4180), by csv-core, which holds no more than the line at hand.
+//! Lines of CSV (RFC 4180), by csv-core, which buffers only the current line.
 
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 
@@ -65,13 +65,13 @@ pub(super) fn read(bytes: &[u8], rows: &mut Rows<'_>, delimiter: u8, header: boo
             return Ok(());
         }
         if count != places.len() {
-            rows.blame(format_args!("the line has {count} fields, and {} are expected", places.len()));
+            rows.add_reason(format_args!("the line has {count} fields, and {} are expected", places.len()));
         }
         for (field, place) in places.iter().enumerate().take(count) {
             let Some(place) = *place else { continue };
             match std::str::from_utf8(lines.field(field)) {
-                Ok(word) => rows.set(place, Datum::Word(word)),
-                Err(_) => rows.blame(format_args!("field {} is not UTF-8", field + 1)),
+                Ok(word) => rows.set(place, Datum::UntypedText(word)),
+                Err(_) => rows.add_reason(format_args!("field {} is not UTF-8", field + 1)),
             }
         }
         rows.end()?;

@@ -1,4 +1,4 @@
-//! Bodies into typed columns: one file a format, and `rows`, which they all fill.
+//! Decodes bodies into typed columns: one file per format, all of which fill `rows`.
 
 mod cbor;
 mod csv;

@@ -66,7 +66,7 @@ impl<'de> Visitor<'de> for Record<'_, '_> {
     }
 }
 
-/// A name to look up. Numbers, which CBOR has for names, go by their digits.
+/// A name to look up. Numbers, which CBOR allows as names, match by their digits.
 struct Key<'r, 'a>(&'r mut Rows<'a>);
 
 impl<'de> DeserializeSeed<'de> for Key<'_, '_> {
@@ -113,7 +113,7 @@ impl Field<'_, '_> {
         Ok(())
     }
 
-    /// A nested value is walked in any case, to find the bytes after it.
+    /// Reads a nested value even if it is not needed, to find the bytes after it.
     fn compound<E>(self, walk: impl FnOnce(Option<&mut Vec<u8>>) -> Result<(), E>) -> Result<(), E> {
         let mut json = self.rows.takes_compounds(self.place).then(Vec::new);
         walk(json.as_mut())?;

@@ -1,4 +1,4 @@
-//! The rows that one body becomes, and how a value gets into a column of another type, or does not.
+//! The rows of one body, and the conversion of values to the types of columns.
 
 use std::fmt::Write;
 
@@ -21,8 +21,8 @@ pub(crate) enum Datum<'a> {
     Bytes(&'a [u8]),
     /// a point in time, microseconds since 1970
     Micros(i64),
-    /// text of a format that has nothing but text
-    Word(&'a str),
+    /// text of a format without types, such as CSV
+    UntypedText(&'a str),
 }
 
 impl Datum<'_> {
@@ -32,7 +32,7 @@ impl Datum<'_> {
             Self::Bool(_) => "a boolean",
             Self::Signed(_) | Self::Unsigned(_) => "an integer",
             Self::Float(_) => "a number",
-            Self::Text(_) | Self::Word(_) => "text",
+            Self::Text(_) | Self::UntypedText(_) => "text",
             Self::Bytes(_) => "bytes",
             Self::Micros(_) => "a point in time",
         }
@@ -61,8 +61,8 @@ pub(crate) struct Rows<'a> {
     size_before: usize,
     /// bytes that the rows may take
     size_max: usize,
-    /// where the search for the next name begins: records have their fields in the same order
-    /// mostly
+    /// where the search for the next name begins, because records usually have the same order of
+    /// fields
     hint: usize,
     /// the error in the current row
     reason: String,
@@ -84,7 +84,7 @@ impl<'a> Rows<'a> {
         self.fields.named.len()
     }
 
-    /// The place of a name among the fields.
+    /// The index of a field by its name.
     pub(crate) fn find(&mut self, name: &[u8]) -> Option<usize> {
         let named = &self.fields.named;
         let from = self.hint;
@@ -128,8 +128,8 @@ impl<'a> Rows<'a> {
         Ok(())
     }
 
-    /// Marks the row at hand.
-    pub(crate) fn blame(&mut self, reason: std::fmt::Arguments<'_>) {
+    /// Adds a reason to the current row.
+    pub(crate) fn add_reason(&mut self, reason: std::fmt::Arguments<'_>) {
         if self.reason.len() < REASON_SIZE_MAX {
             if !self.reason.is_empty() {
                 self.reason.push_str("; ");
@@ -139,15 +139,15 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// The column of a field, with nothing in it for the row at hand: of a name that comes twice
-    /// the last counts.
+    /// The column of a field, without a value for the current row: of duplicate names the last
+    /// counts.
     fn open(&mut self, place: usize) -> &mut Column {
         let column = &mut self.columns[self.fields.named[place].1];
         column.truncate(self.first + self.count);
         column
     }
 
-    /// Gives a field of the row at hand its value, or null and a reason if it is of another type.
+    /// Sets a field of the current row, or null and a reason if the value has another type.
     pub(crate) fn set(&mut self, place: usize, value: Datum<'_>) {
         let unit = self.time_unit;
         let column = self.open(place);
@@ -160,10 +160,10 @@ impl<'a> Rows<'a> {
 
     fn mismatch(&mut self, place: usize, found: &str, kind: &str) {
         let name = self.fields.named[place].0.as_str();
-        self.blame(format_args!("{name}: {found} is not of type {kind}, or does not fit into it"));
+        self.add_reason(format_args!("{name}: {found} is not of type {kind}, or does not fit into it"));
     }
 
-    /// Gives a field a value that holds others: text columns have it as JSON.
+    /// Sets a field to a nested value, which text columns store as JSON.
     pub(crate) fn set_compound(&mut self, place: usize, json: Option<&[u8]>) {
         let column = self.open(place);
         match json {
@@ -176,7 +176,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Whether a field takes values that hold others.
+    /// Whether a field accepts nested values.
     pub(crate) fn takes_compounds(&self, place: usize) -> bool {
         self.columns[self.fields.named[place].1].kind == Type::Text
     }
@@ -191,14 +191,14 @@ impl Fields {
 
 /// Appends a value to a column; `None`: it is of another type, and nothing is appended.
 fn put(column: &mut Column, value: Datum<'_>, unit: TimeUnit) -> Option<()> {
-    if value == Datum::Null || value == Datum::Word("") {
+    if value == Datum::Null || value == Datum::UntypedText("") {
         column.null();
         return Some(());
     }
     match column.kind {
         Type::Boolean => match value {
             Datum::Bool(value) => column.boolean(value),
-            Datum::Word(word) => column.boolean(boolean(word)?),
+            Datum::UntypedText(word) => column.boolean(boolean(word)?),
             _ => return None,
         },
         Type::Byte | Type::Short | Type::Int | Type::Long => return column.integer(integer(value)?),
@@ -206,7 +206,7 @@ fn put(column: &mut Column, value: Datum<'_>, unit: TimeUnit) -> Option<()> {
         Type::Text => write_text(column, value),
         Type::Binary => match value {
             Datum::Bytes(bytes) => column.bytes(bytes),
-            Datum::Text(text) | Datum::Word(text) => column.text(text),
+            Datum::Text(text) | Datum::UntypedText(text) => column.text(text),
             _ => return None,
         },
         Type::Date => {
@@ -231,18 +231,18 @@ fn integer(value: Datum<'_>) -> Option<i64> {
     match value {
         Datum::Signed(value) => Some(value),
         Datum::Unsigned(value) => value.try_into().ok(),
-        Datum::Float(value) => whole(value),
-        Datum::Word(word) => {
+        Datum::Float(value) => integral(value),
+        Datum::UntypedText(word) => {
             let word = word.trim_ascii();
-            word.parse().ok().or_else(|| whole(word.parse().ok()?))
+            word.parse().ok().or_else(|| integral(word.parse().ok()?))
         }
         _ => None,
     }
 }
 
-/// The integer that a float is, if it is one.
+/// A float as an integer, if it is integral.
 #[expect(clippy::cast_possible_truncation, reason = "the range is checked")]
-fn whole(value: f64) -> Option<i64> {
+fn integral(value: f64) -> Option<i64> {
     // 2^63 is the first that does not fit
     (value.fract() == 0.0 && value.abs() < 9_223_372_036_854_775_808.0).then_some(value as i64)
 }
@@ -254,7 +254,7 @@ fn number(value: Datum<'_>) -> Option<f64> {
         Datum::Unsigned(value) => Some(value as f64),
         Datum::Float(value) => Some(value),
         Datum::Micros(micros) => Some(micros as f64 / 1e6),
-        Datum::Word(word) => word.trim_ascii().parse().ok(),
+        Datum::UntypedText(word) => word.trim_ascii().parse().ok(),
         _ => None,
     }
 }
@@ -266,7 +266,7 @@ fn point_in_time(value: Datum<'_>, unit: TimeUnit) -> Option<i64> {
         Datum::Unsigned(value) => micros(value.try_into().ok()?, unit),
         Datum::Float(value) => micros_of_float(value, unit),
         Datum::Text(text) => time::parse(text),
-        Datum::Word(word) => match word.trim_ascii().parse::<f64>() {
+        Datum::UntypedText(word) => match word.trim_ascii().parse::<f64>() {
             Ok(_) if word.trim_ascii().parse::<i64>().is_ok() => micros(word.trim_ascii().parse().ok()?, unit),
             Ok(value) => micros_of_float(value, unit),
             Err(_) => time::parse(word),
@@ -291,7 +291,7 @@ fn micros_of_float(value: f64, unit: TimeUnit) -> Option<i64> {
         TimeUnit::Microseconds => 1.0,
         TimeUnit::Nanoseconds => 1e-3,
     };
-    whole((value * scale).round())
+    integral((value * scale).round())
 }
 
 fn write_text(column: &mut Column, value: Datum<'_>) {
@@ -301,7 +301,7 @@ fn write_text(column: &mut Column, value: Datum<'_>) {
         Datum::Signed(value) => text::display(out, value),
         Datum::Unsigned(value) => text::display(out, value),
         Datum::Float(value) => text::display(out, format_args!("{value:?}")),
-        Datum::Text(value) | Datum::Word(value) => out.extend_from_slice(value.as_bytes()),
+        Datum::Text(value) | Datum::UntypedText(value) => out.extend_from_slice(value.as_bytes()),
         Datum::Bytes(bytes) => text::base64(out, bytes),
         Datum::Micros(micros) => time::write(out, micros),
     });

@@ -18,7 +18,7 @@ use super::rows::{Datum, Rows};
 pub(crate) const FIELDS: [&str; 9] = ["n", "u", "t", "v", "vs", "vb", "vd", "s", "ut"];
 /// Times from here on are absolute (4.5.3).
 const ABSOLUTE_TIME_MIN: f64 = 268_435_456.0;
-/// The newest version that there is (4.4).
+/// The newest supported version (4.4).
 const VERSION: f64 = 10.0;
 
 /// A label of a record; the numbers are those of CBOR (6).
@@ -70,7 +70,7 @@ struct Base<'de> {
     sum: Option<f64>,
 }
 
-/// One record as it stands.
+/// One unresolved record.
 #[derive(Default)]
 struct Record<'de> {
     name: Option<Cow<'de, str>>,
@@ -112,14 +112,15 @@ impl<'r, 'a> Pack<'r, 'a> {
     fn point(&mut self, seconds: f64) -> Datum<'static> {
         let micros = (seconds * 1e6).round();
         if micros.abs() >= 9e18 || micros.is_nan() {
-            self.rows.blame(format_args!("the time {seconds} is out of the range of a timestamp"));
+            self.rows.add_reason(format_args!("the time {seconds} is out of the range of a timestamp"));
             return Datum::Null;
         }
         if seconds >= ABSOLUTE_TIME_MIN {
             return Datum::Micros(micros as i64);
         }
         let Some(time) = self.now.and_then(|now| now.checked_add(micros as i64)) else {
-            self.rows.blame(format_args!("the time {seconds} is relative, and the message has no time of its own"));
+            self.rows
+                .add_reason(format_args!("the time {seconds} is relative, and the message has no time of its own"));
             return Datum::Null;
         };
         Datum::Micros(time)
@@ -128,11 +129,10 @@ impl<'r, 'a> Pack<'r, 'a> {
     fn row(&mut self, base: &Base<'_>, record: &Record<'_>) {
         let own = record.name.as_deref().unwrap_or_default();
         if base.name.is_empty() && own.is_empty() {
-            self.rows.blame(format_args!("the record has no name"));
+            self.rows.add_reason(format_args!("the record has no name"));
             self.set(0, Datum::Null);
         } else if self.places[0].is_some() {
-            // Only there: where no column bounds the rows, a long base name is not to be copied for
-            // each of them.
+            // Only if the column is declared: otherwise no bound limits copies of a long base name.
             self.set(0, Datum::Text(&format!("{}{own}", base.name)));
         }
         let unit = record.unit.as_deref().or(base.unit.as_deref());
@@ -150,9 +150,9 @@ impl<'r, 'a> Pack<'r, 'a> {
         self.set(8, record.update_time.map_or(Datum::Null, Datum::Float));
         let values = [record.value.is_some(), record.text.is_some(), record.flag.is_some(), record.data.is_some()];
         match values.iter().filter(|there| **there).count() {
-            0 if sum.is_none() => self.rows.blame(format_args!("the record has neither value nor sum")),
+            0 if sum.is_none() => self.rows.add_reason(format_args!("the record has neither value nor sum")),
             0 | 1 => {}
-            _ => self.rows.blame(format_args!("the record has more than one value")),
+            _ => self.rows.add_reason(format_args!("the record has more than one value")),
         }
     }
 }

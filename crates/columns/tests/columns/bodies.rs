@@ -6,7 +6,7 @@ use enmasse_columns::{Format, Options, RECORDS_MAX, TimeUnit};
 use super::{batch_of, decoded, decoded_by, encoded, options, rows, text, with_content_type};
 
 #[test]
-fn an_object_of_json_fills_the_columns_that_it_names() {
+fn json_object_fills_the_columns_it_names() {
     let columns = "device string, value double, count int, ok boolean, at timestamp, day date, raw binary, rest string";
     let body =
         br#"{"unknown":{"deep":[1]},"device":"d\u00e9","value":3,"count":4.0,"ok":true,"at":"2026-01-01T00:00:00Z",
@@ -18,7 +18,7 @@ fn an_object_of_json_fills_the_columns_that_it_names() {
 }
 
 #[test]
-fn an_array_is_a_row_for_each_element_and_has_the_body_once() {
+fn json_array_gives_one_row_per_element_and_the_body_once() {
     let wanted = options("address, body, a int, _index, _error", Some(Format::Json));
     assert_eq!(
         decoded_by(&wanted, br#"[{"a":1},{},{"a":null,"a":3}]"#),
@@ -31,7 +31,7 @@ fn an_array_is_a_row_for_each_element_and_has_the_body_once() {
 }
 
 #[test]
-fn a_value_of_another_type_is_null_and_named() {
+fn json_value_of_another_type_is_null_and_reported() {
     for (json, kind, said) in [
         (r#""x""#, "double", "a: text is not of type double"),
         ("1.5", "int", "a: a number is not of type int"),
@@ -49,7 +49,7 @@ fn a_value_of_another_type_is_null_and_named() {
 }
 
 #[test]
-fn a_body_that_is_no_json_is_one_row_with_its_reason() {
+fn invalid_json_body_is_one_row_with_the_reason() {
     let deep = [b"{\"a\":".as_slice(), &[b'['; 200], &[b']'; 200], b"}"].concat();
     for body in
         [&b"{"[..], b"", b"[1]", b"7", b"{\"a\":1}x", b"[{\"a\":1},{\"a\":2]", b"{\"a\":\"\xff\"}", b"[]", &deep]
@@ -61,7 +61,7 @@ fn a_body_that_is_no_json_is_one_row_with_its_reason() {
 }
 
 #[test]
-fn numbers_are_times_in_the_declared_unit() {
+fn numeric_times_use_the_declared_unit() {
     for (unit, number) in [
         (TimeUnit::Seconds, "2"),
         (TimeUnit::Milliseconds, "2000"),
@@ -74,7 +74,7 @@ fn numbers_are_times_in_the_declared_unit() {
 }
 
 #[test]
-fn maps_of_cbor_are_rows_too() {
+fn cbor_maps_are_decoded_into_rows() {
     // {"d": "x", 2: 1.5, "t": 1(1), "b": h'0102', "n": {"k": [undefined, -1]}}
     let body = b"\xbf\x61d\x61x\x02\xf9\x3e\x00\x61t\xc1\x01\x61b\x42\x01\x02\x61n\xa1\x61k\x82\xf7\x20\xff";
     assert_eq!(
@@ -88,7 +88,7 @@ fn maps_of_cbor_are_rows_too() {
 }
 
 #[test]
-fn a_body_that_is_no_cbor_is_one_row_with_its_reason() {
+fn invalid_cbor_body_is_one_row_with_the_reason() {
     let deep = [vec![0xa1, 0x61, b'a'], vec![0x81; 70], vec![0x01]].concat();
     for (body, said) in [
         (&b"\xa1\x61a"[..], "end of input"),
@@ -111,7 +111,7 @@ fn a_body_that_is_no_cbor_is_one_row_with_its_reason() {
 const SENML: &str = "n string, u string, t timestamp, v double, vs string, vb boolean, vd binary, s double";
 
 #[test]
-fn records_of_senml_are_resolved() {
+fn senml_records_are_resolved() {
     // RFC 8428, 5.1.3, with base fields of every kind
     let body = br#"[{"bn":"urn:dev:ow:10e2073a01080063:","bt":1.276020076001e9,"bu":"A","bver":5,"bv":10,
         "n":"voltage","u":"V","v":120.1},{"n":"current","t":-5,"v":1.2},{"n":"label","vs":"on"},{"n":"lamp","vb":true},
@@ -136,7 +136,7 @@ fn records_of_senml_are_resolved() {
 }
 
 #[test]
-fn senml_in_cbor_has_numbers_for_labels() {
+fn senml_cbor_uses_numeric_labels() {
     // [{-2: "d/", 0: "a", 2: 1.5, 6: 300000000}, {0: "b", 8: h'01', 4: null}] and one with text
     // labels
     let body = b"\x81\xa4\x21\x62d/\x00\x61a\x02\xf9\x3e\x00\x06\x1a\x11\xe1\xa3\x00";
@@ -149,7 +149,7 @@ fn senml_in_cbor_has_numbers_for_labels() {
 }
 
 #[test]
-fn times_of_senml_are_relative_to_the_message() {
+fn relative_senml_times_use_the_message_time() {
     let mut message =
         with_content_type("application/senml+json", Body::Data(vec![br#"[{"n":"a","v":1,"t":-2}]"#.to_vec()]));
     let wanted = options("t timestamp, _error", Some(Format::Auto));
@@ -163,7 +163,7 @@ fn times_of_senml_are_relative_to_the_message() {
 }
 
 #[test]
-fn what_is_wrong_with_a_pack_or_a_record_is_told() {
+fn invalid_senml_pack_or_record_is_reported_with_the_reason() {
     for (body, said) in [
         (r#"{"n":"a","v":1}"#, "a SenML pack"),
         (r#"[{"n":"a","v":"x"}]"#, "number holds something else"),
@@ -182,7 +182,7 @@ fn what_is_wrong_with_a_pack_or_a_record_is_told() {
 }
 
 #[test]
-fn lines_of_csv_are_rows() {
+fn csv_lines_are_decoded_into_rows() {
     let body = b"d1,1.5,2,\"a, \"\"b\"\"\"\r\n\r\nd2,,x,\n";
     let got = decoded("device string, value double, count int, note string", Format::Csv, body);
     assert_eq!(got[0], ["d1", "1.5", "2", "a, \"b\"", "null"]);
@@ -192,7 +192,7 @@ fn lines_of_csv_are_rows() {
 }
 
 #[test]
-fn a_header_of_csv_says_which_field_is_which() {
+fn csv_header_maps_fields_to_columns() {
     let wanted = Options {
         csv_header: true,
         csv_delimiter: Some(';'),
@@ -206,7 +206,7 @@ fn a_header_of_csv_says_which_field_is_which() {
 }
 
 #[test]
-fn the_content_type_chooses_and_the_kind_of_body_has_to_fit() {
+fn content_type_selects_the_decoder_and_the_body_must_match() {
     let wanted = options("a int, _error", Some(Format::Auto));
     for (message, expected) in [
         (with_content_type("application/json", Body::Data(vec![b"{\"a\"".to_vec(), b":1}".to_vec()])), ["1", "null"]),
@@ -229,7 +229,7 @@ fn the_content_type_chooses_and_the_kind_of_body_has_to_fit() {
 }
 
 #[test]
-fn a_body_beyond_the_bounds_is_one_row_with_its_reason() {
+fn body_beyond_the_bounds_is_one_row_with_the_reason() {
     let many = format!("[{}{{}}]", "{},".repeat(RECORDS_MAX));
     let got = decoded("a int", Format::Json, many.as_bytes());
     assert_eq!(got.len(), 1);
@@ -244,7 +244,7 @@ fn a_body_beyond_the_bounds_is_one_row_with_its_reason() {
 }
 
 #[test]
-fn a_large_envelope_is_not_repeated_without_bound() {
+fn large_envelope_is_not_repeated_beyond_a_bound() {
     let wanted = options("application_properties, a int, _error", Some(Format::Json));
     for (records, property_size, fits) in [(10_000, 200, true), (10_000, 3900, false), (20, 64 << 10, true)] {
         let mut message = super::with_body(format!("[{}{{}}]", "{\"a\":1},".repeat(records - 1)).as_bytes());

@@ -38,7 +38,7 @@ fn full() -> Message {
 }
 
 #[test]
-fn messages_that_lie_elsewhere_now_say_where_and_not_where_they_came_from() {
+fn origin_overrides_the_partition_and_offset_annotations() {
     let mut batch = Batch::new(Arc::new(Declared::new(&options("partition, offset, subject", None)).unwrap()));
     for offset in [7, 8] {
         batch.push(&Origin { partition: Some(0), offset: Some(offset), ..ORIGIN }, &encoded(&full()));
@@ -47,7 +47,7 @@ fn messages_that_lie_elsewhere_now_say_where_and_not_where_they_came_from() {
 }
 
 #[test]
-fn every_part_has_its_column() {
+fn every_message_part_has_its_column() {
     let batch = batch_of(&Options::default(), &[encoded(&full())]);
     let names: Vec<_> = batch.schema().fields().iter().map(|field| field.name().clone()).collect();
     assert_eq!(
@@ -83,7 +83,7 @@ fn every_part_has_its_column() {
 }
 
 #[test]
-fn a_name_that_holds_others_is_not_quoted_once_more_at_each_level() {
+fn nested_map_keys_are_not_quoted_again_at_each_level() {
     let mut deep = text(&"\"".repeat(1000));
     for _ in 0..13 {
         deep = Value::Map(vec![(deep, Value::Null)]);
@@ -97,7 +97,7 @@ fn a_name_that_holds_others_is_not_quoted_once_more_at_each_level() {
 }
 
 #[test]
-fn what_a_message_leaves_out_is_its_default_or_null() {
+fn absent_message_fields_are_default_or_null() {
     let bare = encoded(&Message { body: Body::Value(text("t")), ..Message::default() });
     let wanted =
         options("partition, offset, durable, priority, ttl, delivery_count, message_id, annotations, body_kind", None);
@@ -105,7 +105,7 @@ fn what_a_message_leaves_out_is_its_default_or_null() {
 }
 
 #[test]
-fn bodies_are_bytes_of_a_kind() {
+fn body_column_holds_bytes_and_body_kind_their_type() {
     let values = [
         (Body::Value(text("text")), "\"text\"", "string"),
         (Body::Value(Value::Binary(b"bin".to_vec())), "\"bin\"", "binary"),
@@ -121,7 +121,7 @@ fn bodies_are_bytes_of_a_kind() {
 }
 
 #[test]
-fn what_is_no_message_is_a_row_with_its_bytes_and_reason() {
+fn malformed_message_is_a_row_with_its_bytes_and_the_reason() {
     let wanted = options("address, body, body_kind, _error, _index", None);
     let good = encoded(&with_body(b"x"));
     assert_eq!(
@@ -134,7 +134,7 @@ fn what_is_no_message_is_a_row_with_its_bytes_and_reason() {
 }
 
 #[test]
-fn a_batch_that_is_finished_begins_again() {
+fn finished_batch_can_be_reused() {
     let mut batch = Batch::new(Arc::new(Declared::new(&options("body", None)).unwrap()));
     batch.push(&ORIGIN, &encoded(&with_body(b"one")));
     assert!(batch.size() >= 3);
@@ -145,7 +145,7 @@ fn a_batch_that_is_finished_begins_again() {
 }
 
 #[test]
-fn messages_that_do_not_say_when_they_came_came_when_they_were_taken() {
+fn message_without_enqueued_time_gets_the_time_of_receipt() {
     let wanted = options("enqueued_time", None);
     let mut batch = Batch::new(Arc::new(Declared::new(&wanted).unwrap()));
     for message in [full(), Message::default()] {

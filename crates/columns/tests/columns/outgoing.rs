@@ -19,7 +19,7 @@ fn texts(values: &[Option<&str>]) -> ArrayRef {
 }
 
 #[test]
-fn a_message_that_was_read_can_be_written_again() {
+fn message_read_into_a_row_can_be_written_again() {
     let properties = Properties {
         message_id: Some(MessageId::String("m1".into())),
         subject: Some("s".into()),
@@ -58,7 +58,7 @@ fn a_message_that_was_read_can_be_written_again() {
 }
 
 #[test]
-fn a_number_takes_the_place_that_was_kept_for_it() {
+fn producer_sequence_is_written_into_its_placeholder() {
     let rows = batch(vec![("body", texts(&[Some("x")])), ("delay", Arc::new(Int32Array::from(vec![1500])))]);
     let (message, _) = Outgoing::new(&rows).unwrap().message(0, true);
     let mut bytes = Vec::new();
@@ -72,7 +72,7 @@ fn a_number_takes_the_place_that_was_kept_for_it() {
 }
 
 #[test]
-fn columns_of_many_types_fit() {
+fn columns_of_compatible_types_are_converted() {
     let mut keys = MapBuilder::new(None, StringBuilder::new(), Int64Builder::new());
     keys.keys().append_value("n");
     keys.values().append_value(-3);
@@ -100,7 +100,7 @@ fn columns_of_many_types_fit() {
 }
 
 #[test]
-fn what_no_message_can_say_is_named() {
+fn value_that_no_message_can_carry_is_reported() {
     let mut value = Vec::new();
     encode_value(&mut value, &Value::Int(1));
     value.push(0);
@@ -123,7 +123,7 @@ fn what_no_message_can_say_is_named() {
 }
 
 #[test]
-fn a_column_that_fits_nowhere_is_refused_by_name() {
+fn unknown_or_mistyped_column_is_refused_by_name() {
     let wrong = [
         ("devise", texts(&[None]), "column devise is not part of a message: use address, body"),
         ("ttl", texts(&[None]), "column ttl is Utf8: it must be an integer"),

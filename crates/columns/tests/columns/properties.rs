@@ -97,7 +97,7 @@ proptest! {
     }
 
     #[test]
-    fn rows_do_not_depend_on_how_messages_fall_into_batches(
+    fn rows_do_not_depend_on_batch_boundaries(
         bodies in prop::collection::vec(prop_oneof![object().prop_map(|object| object.to_string()), ".{0,9}"], 1..8),
         cut in 0_usize..8,
     ) {
@@ -113,7 +113,7 @@ proptest! {
     }
 
     #[test]
-    fn lines_of_csv_read_back(
+    fn csv_lines_round_trip(
         lines in prop::collection::vec(("[^\r\n\u{0}]{1,9}", any::<i64>(), any::<bool>()), 1..6),
     ) {
         let quoted = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
@@ -128,7 +128,7 @@ proptest! {
 }
 
 #[test]
-fn a_declaration_in_json_is_checked() {
+fn json_options_with_unknown_fields_or_values_are_refused() {
     let options: Options =
         serde_json::from_value(json!({"columns": "a int", "decode": "senml-json", "timeUnit": "ms"})).unwrap();
     assert_eq!(options.decode, Some(Format::SenmlJson));

@@ -50,7 +50,7 @@ fn full(body: Body) -> Message {
 }
 
 #[test]
-fn bodies_of_every_kind_are_decoded_as_when_they_came() {
+fn stored_bodies_of_every_type_decode_like_received_ones() {
     let json = br#"[{"a":1,"s":"x"},{"a":"no"},{"s":[1]}]"#;
     let bodies = [
         Body::Data(vec![json.to_vec()]),
@@ -72,7 +72,7 @@ fn bodies_of_every_kind_are_decoded_as_when_they_came() {
 }
 
 #[test]
-fn content_type_and_time_count_as_when_the_message_came() {
+fn stored_content_type_and_time_decode_like_received_ones() {
     let pack = br#"[{"bn":"d:","n":"t","v":1,"t":-5},{"n":"u","v":2}]"#.to_vec();
     let relative = encoded(&full(Body::Data(vec![pack.clone()])));
     check(std::slice::from_ref(&relative), "n string, t timestamp, v double", Format::SenmlJson);
@@ -82,7 +82,7 @@ fn content_type_and_time_count_as_when_the_message_came() {
 }
 
 #[test]
-fn what_is_no_table_of_messages_is_refused() {
+fn table_without_the_message_columns_is_refused() {
     let kept = batch_of(&Options::default(), &[encoded(&with_body(b"{}"))]);
     let fields = kept.schema();
     let some = kept.project(&(1..fields.fields().len()).collect::<Vec<_>>()).unwrap();
@@ -102,7 +102,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_bytes_are_decoded_as_when_they_came(
+    fn stored_arbitrary_bytes_decode_like_received_ones(
         bodies in prop::collection::vec(
             prop_oneof![
                 prop::collection::vec(any::<u8>(), 0..40),

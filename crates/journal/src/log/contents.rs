@@ -255,7 +255,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn numbers_are_put_in_and_taken_out(steps in prop::collection::vec((any::<bool>(), 0u64..60, 0u64..20), 0..40)) {
+        fn ranges_match_a_set_after_additions_and_removals(steps in prop::collection::vec((any::<bool>(), 0u64..60, 0u64..20), 0..40)) {
             let mut ranges = Ranges::new();
             let mut model = BTreeSet::new();
             for (put, first, len) in steps {

@@ -161,7 +161,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_map_in_order(steps in prop::collection::vec((any::<bool>(), 0u64..4000, 0u64..900, 0u8..3), 1..120)) {
+        fn entries_match_an_ordered_map(steps in prop::collection::vec((any::<bool>(), 0u64..4000, 0u64..900, 0u8..3), 1..120)) {
             let mut entries = Entries::default();
             let mut model: BTreeMap<u64, (RecordLocation, Vec<u8>)> = BTreeMap::new();
             let mut next = 0;

@@ -221,7 +221,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn one_flipped_bit_is_found_and_mended(meta in prop::collection::vec(any::<u8>(), 0..80), at in any::<prop::sample::Index>(), bit in 0..8, salt: u32) {
+        fn single_flipped_bit_is_detected_and_repaired(meta in prop::collection::vec(any::<u8>(), 0..80), at in any::<prop::sample::Index>(), bit in 0..8, salt: u32) {
             let right = frame(&meta, Salt(salt), 8192);
             let mut wrong = right.clone();
             let at = at.index(right.len());
@@ -232,20 +232,20 @@ mod tests {
         }
 
         #[test]
-        fn another_salt_or_offset_never_passes(meta in prop::collection::vec(any::<u8>(), 0..80), salt: u32, other: u32, offset in 1u32..1 << 20) {
+        fn record_with_another_salt_or_offset_fails_its_check(meta in prop::collection::vec(any::<u8>(), 0..80), salt: u32, other: u32, offset in 1u32..1 << 20) {
             let bytes = frame(&meta, Salt(salt), 0);
             prop_assert!(salt == other || check(&bytes, Salt(other), 0).is_none());
             prop_assert_eq!(check(&bytes, Salt(salt), offset * 8), None);
         }
 
         #[test]
-        fn any_bytes_are_taken_without_harm(mut bytes in prop::collection::vec(any::<u8>(), 0..200), salt: u32, offset: u32) {
+        fn frame_check_and_repair_handle_arbitrary_bytes(mut bytes in prop::collection::vec(any::<u8>(), 0..200), salt: u32, offset: u32) {
             check(&bytes, Salt(salt), offset);
             repair(&mut bytes, Salt(salt), offset);
         }
 
         #[test]
-        fn the_flipped_bit_of_a_body_is_told(body in prop::collection::vec(any::<u8>(), 1..3000), at in any::<prop::sample::Index>(), bit in 0u8..8) {
+        fn flipped_bit_of_a_body_is_located_from_its_crc(body in prop::collection::vec(any::<u8>(), 1..3000), at in any::<prop::sample::Index>(), bit in 0u8..8) {
             let mut wrong = body.clone();
             let at = at.index(body.len());
             wrong[at] ^= 1u8 << bit;

@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_lies_side_by_side_is_one_run() {
+    fn adjacent_records_are_read_in_one_run() {
         let place = |segment, offset, len| RecordLocation { segment, offset, len };
         assert_eq!(run(&[]), (0, 0));
         assert_eq!(run(&[place(1, 50, 10)]), (1, 60));
@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(run(&[near[0], place(1, 11 + GAP_BYTES, 1)]), (1, 10), "too far apart");
         assert_eq!(run(&[near[0], place(2, 10, 20)]), (1, 10), "another segment");
         assert_eq!(run(&[near[0], place(1, 10, RUN_BYTES)]), (1, 10), "too much at once");
-        assert_eq!(run(&[place(1, 0, 4 * RUN_BYTES)]), (1, 4 * RUN_BYTES), "one goes as it is");
-        assert_eq!(run(&[place(1, u32::MAX - 5, 10)]), (1, u32::MAX), "what cannot be is not read");
+        assert_eq!(run(&[place(1, 0, 4 * RUN_BYTES)]), (1, 4 * RUN_BYTES), "a large one is alone");
+        assert_eq!(run(&[place(1, u32::MAX - 5, 10)]), (1, u32::MAX), "an invalid end is cut");
     }
 }

@@ -250,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_returns_as_it_was_put() {
+    fn declare_drop_and_state_records_round_trip() {
         let mut meta = Vec::new();
         put_declare(&mut meta, 300, &[7; 16], "orders/é");
         assert!(
@@ -266,7 +266,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn targets_return(targets in prop::collection::vec((any::<u32>(), any::<u64>(), prop::collection::vec(any::<u8>(), 0..=HEAD_BYTES_MAX)), 0..20)) {
+        fn message_targets_round_trip(targets in prop::collection::vec((any::<u32>(), any::<u64>(), prop::collection::vec(any::<u8>(), 0..=HEAD_BYTES_MAX)), 0..20)) {
             let targets: Vec<Target<'_>> = targets.iter().map(|(queue, seq, head)| Target { queue: *queue, seq: *seq, head }).collect();
             let mut meta = Vec::new();
             put_targets(&mut meta, &targets);
@@ -275,7 +275,7 @@ mod tests {
         }
 
         #[test]
-        fn removals_return(steps in prop::collection::vec((1u64..1000, 0u64..1000), 0..20), segments in prop::collection::vec(any::<u32>(), 0..5)) {
+        fn removals_round_trip(steps in prop::collection::vec((1u64..1000, 0u64..1000), 0..20), segments in prop::collection::vec(any::<u32>(), 0..5)) {
             let mut end = 0;
             let ranges: Vec<SeqRange> = steps.iter().map(|(gap, len)| { let first = end + gap; end = first + len; SeqRange { first, last: end } }).collect();
             let mut meta = Vec::new();
@@ -286,7 +286,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_without_harm(kind in 0u8..8, meta in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn record_decoder_handles_arbitrary_bytes(kind in 0u8..8, meta in prop::collection::vec(any::<u8>(), 0..200)) {
             match Record::decode(kind, &meta) {
                 Some(Record::Message(targets)) => prop_assert!(targets.count() <= meta.len()),
                 Some(Record::Remove(removed)) => prop_assert!(removed.ranges.count() + removed.segments.count() <= meta.len()),

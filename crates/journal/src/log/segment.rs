@@ -121,7 +121,7 @@ mod tests {
     const SEAL: Seal = Seal { end: 9000, index_at: 9000, index_len: 77, index_crc: 5 };
 
     #[test]
-    fn a_block_tells_number_salt_and_end() {
+    fn segment_header_holds_number_salt_and_seal() {
         let block = sealed_block(4, 99, SEAL);
         assert_eq!(open(&block, 4), Opened::Used { salt: 99 });
         assert_eq!(seal(&block, 4, 99), Some(SEAL));
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn any_flipped_bit_leaves_it_readable() {
+    fn segment_header_survives_any_flipped_bit() {
         for bit in 0..BLOCK_BYTES * 8 {
             let mut block = sealed_block(4, 99, SEAL);
             block[bit / 8] ^= 1 << (bit % 8);
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn another_format_is_reported() {
+    fn unknown_segment_format_is_reported() {
         let mut block = first_block(4, 99);
         for at in HEADER_AT {
             set_u32(&mut block, at + 8, 2);

@@ -188,9 +188,9 @@ mod tests {
     }
 
     #[test]
-    fn segments_of_which_no_two_fit_one_are_left_alone() {
+    fn segments_that_do_not_fit_pairwise_are_not_compacted() {
         let (size, alive) = (16 << 10, [9122, 6344, 8000, 0]);
-        assert_eq!(space(size, &alive).sparsest(Some(4), size), None, "a first block is a quarter of them");
+        assert_eq!(space(size, &alive).sparsest(Some(4), size), None, "headers fill a quarter");
         let large = alive.map(|bytes| bytes << 12);
         assert_eq!(space(size << 12, &large).sparsest(Some(4), size << 12), Some(2));
     }

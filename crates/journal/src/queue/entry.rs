@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_takes_forty_bytes_and_keeps_what_it_is_told() {
+    fn entry_is_forty_bytes_and_keeps_its_fields() {
         assert_eq!(size_of::<Entry>(), 40);
         let mut entry = Entry::new(7, 9, 1 << 41, Some(u64::MAX), 3);
         entry.set(Mark::Durable, true);
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_entry_has_nothing_but_size_priority_and_durability() {
+    fn plain_entry_has_only_size_priority_and_durability() {
         let mut entry = Entry::new(7, 9, TIME_MAX, None, 0);
         entry.set(Mark::Durable, true);
         entry.step(Step::Commit);
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn states_are_distinguished_and_illegal_steps_change_nothing() {
+    fn illegal_step_leaves_the_state_of_an_entry_unchanged() {
         for (index, state) in STATES.into_iter().enumerate() {
             assert_eq!(state as usize, index);
         }
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_offered_can_leave_for_another_address() {
+    fn offered_or_leaving_message_cannot_be_diverted() {
         assert_eq!(follows(State::Offered, Step::Divert), None);
         assert_eq!(follows(State::Leaving, Step::Divert), None);
     }

@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_returns_as_it_was() {
+    fn queue_record_round_trips() {
         let plain = Record { size_bytes: u32::MAX, enqueued: 1_760_000_000_000, ..Record::default() };
         let full = Record {
             size_bytes: 1,
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_form_is_refused() {
+    fn queue_record_of_unknown_form_is_refused() {
         let mut bytes = Record::default().encode();
         bytes[0] = 2;
         assert_eq!(Record::decode(&bytes), None);

@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn the_highest_priority_comes_first_and_then_the_lowest_number() {
+    fn messages_are_ordered_by_priority_and_then_by_number() {
         let mut index = filled(1000, |at| (at % 10) as u8);
         let mut order = Vec::new();
         while let Some((priority, at)) = index.first(Class::Loose) {
@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_again_stands_at_its_place() {
+    fn message_shown_again_returns_to_its_position() {
         let mut index = filled(300, |_| 4);
         for at in 0..200 {
             index.hide(at);
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_do_not_see_each_other() {
+    fn each_class_is_ordered_independently() {
         let mut index = filled(10, |_| 4);
         index.hide(0);
         index.show(0, Class::Grouped);
@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_in_balance_uses_no_more_blocks() {
+    fn queue_of_steady_length_uses_a_bounded_number_of_blocks() {
         let mut index = Index::default();
         for at in 0..100_000_u64 {
             index.push(at, Entry::new(1, 4, at, Some(at), 0));
@@ -516,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_behind_is_packed() {
+    fn sparse_blocks_are_packed_and_their_memory_is_returned() {
         let mut index = filled(64_000, |_| 4);
         for at in (0..64_000).filter(|at| at % 64 != 5) {
             index.remove(at);
@@ -534,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn expiring_blocks_come_by_time_and_once() {
+    fn expiring_blocks_are_taken_once_in_order_of_time() {
         let mut index = filled(200, |_| 4);
         for (at, expires) in [(3, 50), (70, 20), (71, 60), (130, 90)] {
             index.note_expiry(at, expires);

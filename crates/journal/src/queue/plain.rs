@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_message_comes_and_goes_as_any_other() {
+    fn plain_message_is_delivered_and_accepted_as_any_other() {
         let (mut queue, id) = with_consumer(Settings::default());
         let (first, second) = (keep(&mut queue, 1), keep(&mut queue, 2));
         assert_eq!((first, second), (Some(Seq(0)), Some(Seq(1))));
@@ -169,25 +169,25 @@ mod tests {
     }
 
     #[test]
-    fn the_taker_holds_what_comes_at_once() {
+    fn sole_consumer_acquires_a_new_plain_message_at_once() {
         let (mut queue, id) = with_consumer(Settings::default());
         assert_eq!(queue.taker(), Some(id));
         let seq = queue.keep_plain(1, &PLAIN, queue.taker(), || place(1)).expect("it is plain");
         assert_eq!((queue.stats().acquired, queue.stats().delivered, queue.stats().enqueued), (1, 1, 1));
         assert_eq!((queue.candidates().is_empty(), queue.taker()), (true, Some(id)));
         assert!(queue.settle(1, seq, ConsumerOutcome::Released, &mut |_| {}));
-        assert_eq!(queue.taker(), None, "one waits before what comes next");
+        assert_eq!(queue.taker(), None, "an earlier message waits");
         assert_eq!(queue.take_plain(id), Some((seq, place(1))));
         assert_eq!(queue.accept_plain(seq), Some(place(1)));
         let other = queue.attach(&Consume::default()).expect("a place");
         queue.set_credit(other, true);
-        assert_eq!(queue.taker(), None, "there are two");
+        assert_eq!(queue.taker(), None, "two consumers have credit");
         queue.set_credit(id, false);
         assert_eq!(queue.taker(), Some(other));
     }
 
     #[test]
-    fn what_returns_is_dispatched_first() {
+    fn returned_message_is_dispatched_first() {
         let (mut queue, id) = with_consumer(Settings::default());
         (1..=2).for_each(|offset| assert!(keep(&mut queue, offset).is_some()));
         assert_eq!(queue.take_plain(id), Some((Seq(0), place(1))));
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_where_more_is_to_be_examined() {
+    fn plain_path_refuses_queues_that_need_full_admission() {
         let bounded = Settings::default().limits;
         let others = [
             Settings { full: Full::DropOldest, ..Settings::default() },
@@ -213,7 +213,7 @@ mod tests {
         ];
         for settings in others {
             let mut queue = Queue::new(settings, Seq(0));
-            assert_eq!(queue.keep_plain(1, &PLAIN, None, || panic!("it is put nowhere")), None);
+            assert_eq!(queue.keep_plain(1, &PLAIN, None, || panic!("nothing is stored")), None);
             assert_eq!((queue.len(), queue.next_seq()), (0, Seq(0)));
         }
         let (mut queue, _) = with_consumer(Settings::default());
@@ -223,12 +223,12 @@ mod tests {
     }
 
     #[test]
-    fn a_strict_queue_keeps_no_message_beyond_its_bounds_but_one_that_is_alone() {
+    fn strict_queue_exceeds_its_bounds_only_for_a_single_message() {
         let limits = super::super::Limits { messages: 3, bytes: 10, ..Settings::default().limits };
         let settings = Settings { full: Full::Strict, limits, ..Settings::default() };
         let head = |size_bytes| Head { size_bytes, ..Head::default() };
         let mut queue = Queue::new(settings, Seq(0));
-        assert_eq!(queue.room(0), 0, "nothing is known of sizes yet, and 1 KiB would not fit");
+        assert_eq!(queue.room(0), 0, "sizes are unknown at first, and 1 KiB does not fit");
         assert_eq!(queue.refusal(&head(11)), None);
         assert!(queue.keep_plain(1, &Plain { size_bytes: 11, ..PLAIN }, None, || place(1)).is_some());
         assert_eq!((keep(&mut queue, 2), queue.refusal(&head(1)).is_some()), (None, true));
@@ -241,17 +241,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_plain_is_left_to_the_others() {
+    fn message_that_is_not_plain_is_left_to_the_full_path() {
         let (mut queue, id) = with_consumer(Settings::default());
         let head = Head { size_bytes: 5, ttl_ms: Some(9), ..Head::default() };
         let super::super::Admission::Store(stored) = queue.offer(1, &head) else { panic!("a place") };
         queue.committed(stored.seq, place(1), &mut |_| {});
         assert!(keep(&mut queue, 2).is_some());
-        assert_eq!(queue.take_plain(id), None, "the one that lives for a while comes first");
+        assert_eq!(queue.take_plain(id), None, "the message with a TTL is first");
         assert!(matches!(queue.next(1, id, |_| Verdict::Yes), Next::Message(_)));
         assert_eq!(queue.accept_plain(stored.seq), None);
         assert_eq!(queue.take_plain(id), Some((Seq(1), place(2))));
         assert!(queue.retire(Seq(1)));
-        assert_eq!(queue.accept_plain(Seq(1)), None, "a transaction has it");
+        assert_eq!(queue.accept_plain(Seq(1)), None, "a transaction holds it");
     }
 }

@@ -190,13 +190,13 @@ mod tests {
     }
 
     #[test]
-    fn of_two_ways_to_say_it_the_earlier_counts() {
+    fn earlier_of_ttl_and_absolute_expiry_applies() {
         assert_eq!(Ttl::default().expires(1000, Some(50), Some(1020)), Some(1020));
         assert_eq!(Ttl::default().expires(1000, Some(10), Some(1020)), Some(1010));
     }
 
     #[test]
-    fn delays_grow_up_to_their_maximum() {
+    fn redelivery_delay_grows_up_to_its_maximum() {
         let redelivery = Redelivery { attempts_max: 4, delay_ms: 100, multiplier: 2.0, delay_max_ms: 350 };
         assert_eq!([1, 2, 3, 4].map(|failures| redelivery.delay_after(failures)), [100, 200, 350, 350]);
         assert!(!redelivery.is_exhausted(3) && redelivery.is_exhausted(4));

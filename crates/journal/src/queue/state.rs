@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn markers_return_as_they_were() {
+    fn markers_round_trip() {
         let producer = Marker::Producer { name: u128::MAX - 5, sequence: u64::MAX };
         let id = Marker::MessageId { slot: 70_000, id: 1 << 99, at: 1_760_000_000_000 };
         let tag = Marker::Tag { tag: u128::MAX / 3, link: u64::MAX - 1, keep_s: 300 };

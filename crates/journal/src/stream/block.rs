@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_come_out_as_they_went_in() {
+    fn block_messages_round_trip() {
         let mut body = Vec::new();
         let all = [(7, None, &b"one"[..]), (8, Some("a/b"), b""), (1 << 47, None, b"three")];
         for (at_ms, name, message) in all {
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_return_as_they_were() {
+    fn block_heads_round_trip() {
         let head = BlockHead { first: u64::MAX - 5, count: 5, first_ms: 1_760_000_000_000, last_ms: TIME_MAX };
         assert_eq!(BlockHead::decode(&head.encode()), Some(head));
         assert_eq!(BlockHead::decode(&BlockHead { count: 0, ..head }.encode()), None);

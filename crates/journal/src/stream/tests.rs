@@ -56,19 +56,19 @@ fn blocks_are_filled_and_offsets_are_dense() {
 }
 
 #[test]
-fn what_is_refused_leaves_its_offsets_to_what_comes_next() {
+fn offsets_of_a_refused_write_are_reused() {
     let (mut partition, mut n) = (Partition::new(&settings(None, None)), 0);
     gather(&mut partition, 1, 10);
     gather(&mut partition, 1, 10);
     partition.flush(|_| {});
     gather(&mut partition, 1, 10);
-    assert!(!partition.may_flush(), "one hand-over at a time");
+    assert!(!partition.may_flush(), "one flush at a time");
     assert_eq!((partition.refused(), partition.answered()), (2, 2));
     assert_eq!(commit(&mut partition, &mut n), [[0]]);
 }
 
 #[test]
-fn a_message_that_cannot_be_put_leaves_nothing() {
+fn message_that_fails_to_encode_leaves_no_trace() {
     let (mut partition, mut n) = (Partition::new(&settings(None, None)), 0);
     let broken = |out: &mut Vec<u8>, _| {
         out.push(1);
@@ -82,7 +82,7 @@ fn a_message_that_cannot_be_put_leaves_nothing() {
 }
 
 #[test]
-fn the_oldest_blocks_go_by_bytes_and_by_age() {
+fn retention_removes_the_oldest_blocks_by_bytes_and_age() {
     let (mut partition, mut n) = (Partition::new(&settings(Some(50_000), Some(1000))), 0);
     for at_ms in 0..20 {
         gather(&mut partition, at_ms, 5000);
@@ -102,7 +102,7 @@ fn the_oldest_blocks_go_by_bytes_and_by_age() {
 }
 
 #[test]
-fn what_was_just_stored_stays_however_large_it_is() {
+fn newest_block_is_retained_even_beyond_the_byte_limit() {
     let (mut partition, mut n) = (Partition::new(&settings(Some(1000), None)), 0);
     gather(&mut partition, 1, 10);
     commit(&mut partition, &mut n);
@@ -113,7 +113,7 @@ fn what_was_just_stored_stays_however_large_it_is() {
 }
 
 #[test]
-fn a_run_of_small_blocks_becomes_one_and_takes_part_in_the_next() {
+fn small_blocks_are_merged_and_the_result_is_merged_again() {
     let (mut partition, mut n) = (Partition::new(&settings(None, None)), 0);
     for round in 0..4 {
         let before = partition.blocks.len();
@@ -122,7 +122,7 @@ fn a_run_of_small_blocks_becomes_one_and_takes_part_in_the_next() {
             commit(&mut partition, &mut n);
         }
         let merge = partition.merge().expect("a merge");
-        assert_eq!(partition.overdue(u64::MAX), None, "nothing goes while it is merged");
+        assert_eq!(partition.overdue(u64::MAX), None, "nothing is removed during a merge");
         assert_eq!(merge.blocks.len(), 64);
         let head = BlockHead::decode(&merge.head).expect("a head");
         assert_eq!(u64::from(head.count), partition.next() - head.first);
@@ -138,7 +138,7 @@ fn a_run_of_small_blocks_becomes_one_and_takes_part_in_the_next() {
 }
 
 #[test]
-fn a_merge_that_the_log_refused_changes_nothing() {
+fn refused_merge_leaves_the_blocks_unchanged() {
     let (mut partition, mut n) = (Partition::new(&settings(None, Some(5))), 0);
     while partition.merge_due().is_none() {
         gather(&mut partition, 1, 100);
@@ -146,14 +146,14 @@ fn a_merge_that_the_log_refused_changes_nothing() {
     }
     let before = partition.blocks.clone();
     let merge = partition.merge().expect("a merge");
-    assert_eq!(partition.places().count(), 0, "they go with the merge");
+    assert_eq!(partition.places().count(), 0, "the merge owns the locations");
     assert_eq!(partition.merged(merge.record, None), None);
     assert_eq!(partition.blocks, before);
     assert_eq!(partition.overdue(10).map(|block| block.first), Some(0));
 }
 
 #[test]
-fn blocks_that_are_written_again_stay_until_they_are() {
+fn blocks_being_copied_are_retained_until_the_copy_is_stored() {
     let (mut partition, mut n) = (Partition::new(&settings(None, Some(5))), 0);
     gather(&mut partition, 1, 100);
     commit(&mut partition, &mut n);

@@ -67,7 +67,7 @@ fn remove(log: &mut Log<SimulatedDisk>, seqs: impl Iterator<Item = u64>, places:
 }
 
 #[test]
-fn messages_are_found_again_in_order_with_their_heads() {
+fn messages_are_recovered_in_order_with_their_heads() {
     let disk = Arc::new(SimulatedDisk::new(512, 1));
     let mut log = declared(&disk);
     let places = put(&mut log, 0..200);
@@ -92,7 +92,7 @@ fn messages_are_found_again_in_order_with_their_heads() {
 }
 
 #[test]
-fn the_newest_state_counts_and_an_empty_one_deletes() {
+fn newest_state_wins_and_an_empty_value_deletes_it() {
     let disk = Arc::new(SimulatedDisk::new(512, 1));
     let mut log = declared(&disk);
     let mut batch = WriteBatch::new();
@@ -108,7 +108,7 @@ fn the_newest_state_counts_and_an_empty_one_deletes() {
 }
 
 #[test]
-fn segments_without_anything_alive_are_used_again() {
+fn segments_without_live_records_are_reused() {
     let disk = Arc::new(SimulatedDisk::new(512, 1));
     let mut log = declared(&disk);
     let mut batch = WriteBatch::new();
@@ -135,7 +135,7 @@ fn segments_without_anything_alive_are_used_again() {
 }
 
 #[test]
-fn a_segment_file_that_somebody_removed_is_let_go_and_stops_nothing() {
+fn externally_removed_segment_is_reclaimed_without_stopping_the_log() {
     let disk = Arc::new(SimulatedDisk::new(512, 1));
     let mut log = declared(&disk);
     let places = put(&mut log, 0..200);
@@ -152,7 +152,7 @@ fn a_segment_file_that_somebody_removed_is_let_go_and_stops_nothing() {
 }
 
 #[test]
-fn one_old_message_is_written_again_and_pins_nothing() {
+fn compaction_copies_live_records_and_reclaims_their_segments() {
     let disk = Arc::new(SimulatedDisk::new(512, 1));
     let mut log = declared(&disk);
     let mut places = put(&mut log, 0..2000);
@@ -191,7 +191,7 @@ fn one_old_message_is_written_again_and_pins_nothing() {
 }
 
 #[test]
-fn a_segment_that_nobody_writes_again_holds_up_no_other() {
+fn segment_that_is_not_compacted_does_not_block_others() {
     let disk = Arc::new(SimulatedDisk::new(512, 1));
     let mut log = declared(&disk);
     let places = put(&mut log, 0..2000);
@@ -208,11 +208,11 @@ fn a_segment_that_nobody_writes_again_holds_up_no_other() {
     assert!(requested.len() > 10, "{requested:?}");
     let of_first = (0..2000).filter(kept).find(|seq| places[*seq as usize].segment == requested[0]);
     remove(&mut log, of_first.into_iter(), &places);
-    assert_eq!(log.wants_compacted(), Some(requested[0]), "less of it is alive");
+    assert_eq!(log.wants_compacted(), Some(requested[0]), "fewer of its records are live");
 }
 
 #[test]
-fn a_copy_stays_as_long_as_what_it_was_copied_from() {
+fn copy_record_is_kept_as_long_as_its_original() {
     let disk = Arc::new(SimulatedDisk::new(512, 1));
     let mut log = declared(&disk);
     let places = put(&mut log, 0..2);
@@ -236,7 +236,7 @@ fn a_copy_stays_as_long_as_what_it_was_copied_from() {
 }
 
 #[test]
-fn a_dropped_queue_is_gone_with_all_it_had() {
+fn dropped_queue_is_removed_with_its_messages() {
     let disk = Arc::new(SimulatedDisk::new(512, 1));
     let mut log = declared(&disk);
     let places = put(&mut log, 0..100);
@@ -253,7 +253,7 @@ fn a_dropped_queue_is_gone_with_all_it_had() {
 }
 
 #[test]
-fn a_message_larger_than_a_segment_gets_one_of_its_own() {
+fn message_larger_than_a_segment_gets_a_segment_of_its_own() {
     let disk = Arc::new(SimulatedDisk::new(512, 1));
     let mut log = declared(&disk);
     let large = vec![0xAB; 100 << 10];
@@ -269,7 +269,7 @@ fn a_message_larger_than_a_segment_gets_one_of_its_own() {
 }
 
 #[test]
-fn a_full_disk_refuses_messages_and_takes_removals() {
+fn full_disk_refuses_messages_and_accepts_removals() {
     let disk = Arc::new(SimulatedDisk::new(512, 1));
     disk.set_capacity_bytes(10 * (16 << 10));
     let mut log = declared(&disk);
@@ -298,7 +298,7 @@ fn a_full_disk_refuses_messages_and_takes_removals() {
 }
 
 #[test]
-fn another_format_is_refused() {
+fn segment_of_another_format_version_is_refused() {
     let disk = Arc::new(SimulatedDisk::new(512, 1));
     let log = declared(&disk);
     let segment = 1;
@@ -310,7 +310,7 @@ fn another_format_is_refused() {
 }
 
 #[test]
-fn a_segment_that_cannot_be_read_stays_and_is_let_go_when_it_can_be() {
+fn unreadable_segment_is_kept_until_it_can_be_read_and_then_reclaimed() {
     let disk = Arc::new(SimulatedDisk::new(512, 1));
     let mut log = declared(&disk);
     let mut batch = WriteBatch::new();
@@ -336,9 +336,9 @@ fn a_segment_that_cannot_be_read_stays_and_is_let_go_when_it_can_be() {
     assert_eq!((segment, fault.to_string()), (first, "Input/output error".to_owned()));
     assert_eq!(log.stopped(), None);
     assert_eq!(log.unreadable().collect::<Vec<_>>(), [first]);
-    assert!(log.stats().segments <= 3, "others are let go meanwhile: {:?}", log.stats());
+    assert!(log.stats().segments <= 3, "others are reclaimed meanwhile: {:?}", log.stats());
     fill(&mut log);
-    assert_eq!(log.take_read_fault(), None, "it is not asked for again before it is allowed");
+    assert_eq!(log.take_read_fault(), None, "the log does not retry before retry_reads");
 
     log.retry_reads();
     idle(&mut log);
@@ -351,5 +351,5 @@ fn a_segment_that_cannot_be_read_stays_and_is_let_go_when_it_can_be() {
     assert_eq!((log.take_read_fault(), log.unreadable().count()), (None, 0));
     assert!(log.stats().segments <= 2, "{:?}", log.stats());
     let (_, recovered) = reopened(&disk);
-    assert_eq!(recovered.queues[0].states.len(), 1, "what it held is there");
+    assert_eq!(recovered.queues[0].states.len(), 1, "its state is recovered");
 }

@@ -58,7 +58,7 @@ fn seqs(places: &[RecordLocation], queue: u32, of: impl Fn(&RecordLocation) -> b
 }
 
 #[test]
-fn a_damaged_declaration_is_found_in_the_catalog_and_written_again() {
+fn damaged_declaration_is_restored_from_the_catalog() {
     let (log, places) = filled();
     let disk = log.disk().as_seen();
     for segment in [1, places[119].segment] {
@@ -75,11 +75,11 @@ fn a_damaged_declaration_is_found_in_the_catalog_and_written_again() {
     let disk = log.disk().as_seen();
     disk.remove(CATALOG).expect("it is there");
     let (_, recovered) = open(disk);
-    assert!(recovered.queues.iter().all(|queue| queue.declared.is_some()), "the log has them again");
+    assert!(recovered.queues.iter().all(|queue| queue.declared.is_some()), "written again");
 }
 
 #[test]
-fn the_messages_of_a_missing_segment_are_named() {
+fn messages_of_a_missing_segment_are_reported_lost() {
     let (log, places) = filled();
     for gone in 1..places[119].segment {
         let disk = log.disk().as_seen();
@@ -98,7 +98,7 @@ fn the_messages_of_a_missing_segment_are_named() {
 }
 
 #[test]
-fn the_messages_of_a_short_segment_are_named() {
+fn messages_cut_off_a_short_segment_are_reported_lost() {
     let (log, places) = filled();
     for bytes in [0, 100, 4096, 8000, 15_000] {
         let disk = log.disk().as_seen();
@@ -107,8 +107,8 @@ fn the_messages_of_a_short_segment_are_named() {
         let cut = |place: &RecordLocation| place.segment == 2 && u64::from(place.offset + place.len) > bytes;
         for queue in [1, 2] {
             let expected = seqs(&places, queue, cut);
-            // Without its first block nothing in it can be distinguished from the leftovers of
-            // another life.
+            // Without the header block, its records cannot be distinguished from those of an
+            // earlier use of the file.
             assert_eq!(lost(&recovered, queue), expected, "{bytes} bytes are left");
         }
         assert!(recovered.gaps.iter().any(|gap| gap.segment == 2) || lost(&recovered, 1).is_empty());
@@ -116,7 +116,7 @@ fn the_messages_of_a_short_segment_are_named() {
 }
 
 #[test]
-fn damaged_records_of_a_full_segment_are_named() {
+fn damaged_records_of_a_full_segment_are_reported_lost() {
     let (log, places) = filled();
     let place = places[45];
     let disk = log.disk().as_seen();
@@ -128,7 +128,7 @@ fn damaged_records_of_a_full_segment_are_named() {
 }
 
 #[test]
-fn what_was_removed_moved_or_dropped_is_not_missed() {
+fn removed_moved_or_dropped_messages_are_not_reported_lost() {
     let (mut log, places) = filled();
     let mut batch = WriteBatch::new();
     let mut removal = Removal::new(1);
@@ -157,7 +157,7 @@ fn what_was_removed_moved_or_dropped_is_not_missed() {
 }
 
 #[test]
-fn segments_that_were_let_go_are_not_missed() {
+fn reclaimed_segments_are_not_reported_missing() {
     let (mut log, places) = filled();
     let mut batch = WriteBatch::new();
     for queue in [1, 2] {
@@ -296,7 +296,7 @@ fn records_that_the_catalog_lists_are_damaged_and_no_unfinished_end() {
 }
 
 #[test]
-fn a_damaged_or_missing_catalog_costs_nothing() {
+fn damaged_or_missing_catalog_loses_no_messages() {
     let (log, places) = filled();
     for damage in [None, Some(0u64), Some(20), Some(60)] {
         let disk = log.disk().as_seen();
@@ -311,7 +311,7 @@ fn a_damaged_or_missing_catalog_costs_nothing() {
 }
 
 #[test]
-fn a_catalog_that_grows_is_written_anew() {
+fn growing_catalog_is_rewritten() {
     let (mut log, _) = open(SimulatedDisk::new(512, 1));
     let mut batch = WriteBatch::new();
     for queue in 1..3000 {

@@ -70,7 +70,7 @@ struct Notified {
     steps: u64,
 }
 
-/// One life: small messages, and a transaction in chunks among them. Ends with the log.
+/// One run of a log: small messages, with a transaction in chunks among them.
 fn live(disk: &Arc<SimulatedDisk>, cut: Option<u64>, bytes: usize, small_bytes: usize) -> Notified {
     let (mut log, first) = begun(disk);
     cut.into_iter().for_each(|calls| disk.cut_after(calls));
@@ -114,7 +114,7 @@ fn judge(notified: &Notified, disk: Arc<SimulatedDisk>, what: &str) {
         log.reader().read(message.place, &mut Vec::new()).expect("it can be read");
     }
     assert_eq!(log.stats().alive_messages, (small.len() + large.len()) as u64, "{what}");
-    // What follows is found, too.
+    // A later message is recovered, too.
     log.append(&mut self::small(500, 100)).expect("there is room");
     log.sync().expect("the disk works");
     let (_, again) = open(Arc::new(log.disk().as_seen()));
@@ -123,7 +123,7 @@ fn judge(notified: &Notified, disk: Arc<SimulatedDisk>, what: &str) {
 }
 
 #[test]
-fn a_kill_or_a_power_loss_between_any_two_calls_leaves_all_of_a_batch_or_nothing() {
+fn crash_between_any_two_disk_calls_keeps_a_batch_whole_or_absent() {
     // In a spare segment, in a segment of its own, and with so many other records that the spares
     // are used up.
     for (bytes, small_bytes) in [(9_000, 300), (40_000, 300), (13_000, 2_000), (40_000, 2_000), (11_900, 1_500)] {
@@ -172,7 +172,7 @@ fn small_batches_are_committed_between_the_chunks_of_a_large_one() {
 }
 
 #[test]
-fn the_full_disk_of_others_does_not_stop_a_batch_that_has_begun() {
+fn staged_batch_completes_although_the_disk_becomes_full() {
     let disk = Arc::new(SimulatedDisk::new(512, 1));
     let (mut log, first) = begun(&disk);
     let mut commits = Commits::new(COMMIT_BYTES);
@@ -195,7 +195,7 @@ fn the_full_disk_of_others_does_not_stop_a_batch_that_has_begun() {
             }
         }
     }
-    assert_eq!(large, Some(Ok(())), "its room was there before it began");
+    assert_eq!(large, Some(Ok(())), "its space was reserved when it began");
     assert!(refused > 0 && stored > 0, "{refused} refused, {stored} stored");
     commits.push(LARGE_LANE, transaction(60_000, first));
     let mut done = Vec::new();
@@ -207,7 +207,7 @@ fn the_full_disk_of_others_does_not_stop_a_batch_that_has_begun() {
 }
 
 #[test]
-fn a_queue_that_is_dropped_behind_a_large_message_takes_it_along() {
+fn queue_dropped_after_a_large_message_removes_that_message() {
     let disk = Arc::new(SimulatedDisk::new(512, 1));
     let (mut log, first) = begun(&disk);
     let mut commits = Commits::new(COMMIT_BYTES);

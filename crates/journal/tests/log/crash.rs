@@ -21,7 +21,7 @@ pub(crate) fn config() -> Config {
 }
 
 #[test]
-fn what_was_acknowledged_is_there_after_any_crash() {
+fn acknowledged_records_survive_any_crash() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     let runs = number("ENMASSE_CRASH_RUNS").unwrap_or(RUNS);
     let first = number("ENMASSE_CRASH_SEED").unwrap_or(1);
@@ -39,7 +39,7 @@ fn what_was_acknowledged_is_there_after_any_crash() {
     println!("{runs} seeds, {crashes} crashes");
 }
 
-/// A log's life with some crashes; returns their number.
+/// Runs a log through some crashes; returns their number.
 fn live(seed: u64) -> u64 {
     let mut dice = Dice::new(seed);
     let sector_bytes = if dice.percent(50) { 512 } else { 4096 };
@@ -65,7 +65,7 @@ fn live(seed: u64) -> u64 {
     crashes
 }
 
-/// What will go wrong.
+/// Schedules a fault of the disk, or none.
 fn trouble(shard: &Shard, dice: &mut Dice) {
     let disk = shard.disk();
     match dice.below(10) {
@@ -92,7 +92,7 @@ fn check_alive(shard: &mut Shard, dice: &mut Dice) {
     }
 }
 
-/// A log that has stopped takes nothing and still reads.
+/// A stopped log refuses every write and still reads.
 fn check_stopped(shard: &mut Shard) {
     assert!(shard.log.stopped().is_some());
     assert!(matches!(shard.log.sync(), Err(Refused::Unsure(_) | Refused::Stopped(_))));
@@ -139,12 +139,12 @@ fn flip(disk: &SimulatedDisk, dice: &mut Dice, flipped: &mut BTreeSet<u32>) -> V
     flips
 }
 
-/// In what two differ, but for a message that was being written in chunks.
+/// How two contents differ, apart from a batch that was being written in chunks.
 fn difference(expected: &Contents, found: &Contents, staged: Option<&Staged>) -> Option<String> {
     let without = expected.difference(found)?;
     let Some(staged) = staged else { return Some(without) };
     let mut with = expected.clone();
-    // It may have been there before its queue went.
+    // The batch may have been stored before its queue was dropped.
     if staged.group.iter().all(|reported| with.takes(reported)) {
         with.apply(&staged.group);
     }
@@ -169,15 +169,15 @@ fn reopen(before: Shard, disk: Arc<SimulatedDisk>, flips: &[(u32, u64)]) -> Shar
     assert_eq!(
         differences.last(),
         Some(&None),
-        "found is not what was said at any time: {differences:?}, {:?}",
+        "the recovered content matches no point of the history: {differences:?}, {:?}",
         recovered.gaps
     );
-    assert_eq!(recovered.gaps, [], "everything that was flipped can be mended or named");
+    assert_eq!(recovered.gaps, [], "every flipped bit is repaired or reported by message");
     assert!(recovered.queues.iter().all(|queue| queue.lost.is_empty()), "no segment is missing");
-    next_life(before, log, &recovered, found, flips)
+    shard_after_crash(before, log, &recovered, found, flips)
 }
 
-fn next_life(
+fn shard_after_crash(
     before: Shard,
     log: Log<SimulatedDisk>,
     recovered: &Recovered,
@@ -204,7 +204,7 @@ fn next_life(
             if flips.iter().any(|flip| within(&flip)) {
                 broken.insert(target);
             }
-            assert!(!message.damaged || broken.contains(&target), "{target:?} is called damaged");
+            assert!(!message.damaged || broken.contains(&target), "{target:?} reported as damaged");
             assert!(message.seq < queue.next_seq);
             known.insert(target, Known { place, content: contents[&target] });
         }

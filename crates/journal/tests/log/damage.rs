@@ -46,7 +46,7 @@ fn without(log: &Log<SimulatedDisk>, place: RecordLocation) -> (Vec<u64>, Recove
 }
 
 #[test]
-fn a_hole_below_what_is_known_to_be_durable_costs_its_own_record() {
+fn hole_in_the_durable_part_loses_only_its_own_record() {
     let (log, places) = twenty();
     for (hole, &place) in (0..19).zip(&places) {
         let (left, recovered) = without(&log, place);
@@ -57,7 +57,7 @@ fn a_hole_below_what_is_known_to_be_durable_costs_its_own_record() {
 }
 
 #[test]
-fn the_last_record_is_an_unfinished_end_until_the_log_has_rested() {
+fn damaged_last_record_is_an_unfinished_write_until_the_log_has_rested() {
     let (mut log, places) = twenty();
     let (left, recovered) = without(&log, places[19]);
     assert_eq!((left, recovered.gaps.len()), ((0..19).collect(), 0));
@@ -67,7 +67,7 @@ fn the_last_record_is_an_unfinished_end_until_the_log_has_rested() {
 }
 
 #[test]
-fn messages_side_by_side_are_read_together_and_judged_apart() {
+fn adjacent_messages_are_read_together_and_verified_separately() {
     let (log, places) = twenty();
     let disk = log.disk();
     for broken in [Vec::new(), vec![0], vec![7, 8], vec![19]] {
@@ -96,7 +96,7 @@ fn messages_side_by_side_are_read_together_and_judged_apart() {
 }
 
 #[test]
-fn what_was_begun_in_a_segment_and_lost_never_returns_in_it() {
+fn record_lost_in_a_crash_never_reappears_after_later_appends() {
     let body = [7; 2000];
     let (mut log, _) = twenty();
     let mut next = 20;

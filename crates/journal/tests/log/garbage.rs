@@ -32,8 +32,8 @@ fn filled() -> SimulatedDisk {
     disk.as_seen()
 }
 
-/// Opens it, reads every reported message, and continues to use it.
-fn use_up(disk: SimulatedDisk) -> usize {
+/// Opens the log, reads every reported message and appends one; returns how many were readable.
+fn open_read_and_append(disk: SimulatedDisk) -> usize {
     let (mut log, recovered) = Log::open(Arc::new(disk), config()).expect("reading works");
     let reader = log.reader();
     let mut buffer = Vec::new();
@@ -56,7 +56,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn bytes_that_were_overwritten_cost_what_they_held(
+    fn overwritten_bytes_lose_only_the_messages_they_held(
         holes in prop::collection::vec((any::<prop::sample::Index>(), 4096u64..u64::from(SEGMENT_BYTES), prop::collection::vec(any::<u8>(), 1..600)), 1..4)
     ) {
         let disk = filled();
@@ -69,11 +69,11 @@ proptest! {
         // A hole is at most 600 bytes long: it touches three messages, unless it is in the last
         // segment, where it may look like the end of what was written.
         let last = 30;
-        prop_assert!(use_up(disk) >= 100 - holes.len() * 3 - last);
+        prop_assert!(open_read_and_append(disk) >= 100 - holes.len() * 3 - last);
     }
 
     #[test]
-    fn segments_full_of_anything_are_opened(
+    fn log_opens_with_segments_of_arbitrary_bytes(
         segments in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..6000), 0..3),
         after in any::<bool>(),
     ) {
@@ -83,6 +83,6 @@ proptest! {
             disk.create(number, bytes.len() as u64).expect("there is room");
             disk.write(number, 0, &[IoSlice::new(bytes)]).expect("the disk works");
         }
-        prop_assert_eq!(use_up(disk), if after { 100 } else { 0 });
+        prop_assert_eq!(open_read_and_append(disk), if after { 100 } else { 0 });
     }
 }

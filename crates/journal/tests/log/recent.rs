@@ -52,7 +52,7 @@ impl Fixture {
 }
 
 #[test]
-fn every_message_is_found_whichever_run_it_lies_in() {
+fn every_recent_message_is_found_by_its_location() {
     let mut fixture = Fixture::new(1 << 20);
     let messages: Vec<_> = (0..8).flat_map(|_| fixture.batch(40, 1)).collect();
     assert!(messages.iter().any(|(_, place)| place.segment != messages[0].1.segment), "segments were filled");
@@ -65,7 +65,7 @@ fn every_message_is_found_whichever_run_it_lies_in() {
 }
 
 #[test]
-fn the_oldest_batches_make_room() {
+fn oldest_batches_are_evicted_first() {
     let mut fixture = Fixture::new(128 << 10);
     let messages: Vec<_> = (0..40).flat_map(|_| fixture.batch(20, 1)).collect();
     let here: Vec<bool> = messages.iter().map(|message| fixture.has(*message)).collect();
@@ -74,7 +74,7 @@ fn the_oldest_batches_make_room() {
 }
 
 #[test]
-fn a_batch_goes_with_the_last_of_its_messages_and_leaves_the_others() {
+fn batch_is_dropped_when_its_last_message_is_forgotten() {
     let mut fixture = Fixture::new(1 << 20);
     let (one, other) = (fixture.batch(5, 1), fixture.batch(5, 2));
     for (_, place) in &one {
@@ -94,7 +94,7 @@ fn a_batch_goes_with_the_last_of_its_messages_and_leaves_the_others() {
 }
 
 #[test]
-fn a_batch_in_the_middle_can_go_first() {
+fn batches_can_be_dropped_in_any_order() {
     let mut fixture = Fixture::new(1 << 20);
     let batches: Vec<_> = (0..5).map(|_| fixture.batch(4, 1)).collect();
     for gone in [2, 0, 1, 4, 3] {

@@ -43,7 +43,7 @@ fn each_bound_has_its_refusal() {
 }
 
 #[test]
-fn a_queue_that_blocks_gives_no_credit_and_keeps_what_was_granted() {
+fn full_blocking_queue_grants_no_credit_and_honours_granted_credit() {
     let mut world = World::new(limited(10, u64::MAX, Full::Block));
     assert_eq!((world.queue.room(0), world.queue.room(4)), (10, 6));
     world.fill(9);
@@ -57,7 +57,7 @@ fn a_queue_that_blocks_gives_no_credit_and_keeps_what_was_granted() {
 }
 
 #[test]
-fn a_ring_drops_its_oldest() {
+fn ring_drops_its_oldest_available_message() {
     let mut world = World::new(limited(3, u64::MAX, Full::DropOldest));
     world.put(&of_priority(9));
     world.fill(2);
@@ -75,7 +75,7 @@ fn a_ring_drops_its_oldest() {
 }
 
 #[test]
-fn a_ring_keeps_the_newest_whatever_consumers_hold() {
+fn ring_keeps_the_newest_messages_although_consumers_hold_others() {
     let mut world = World::new(limited(2, u64::MAX, Full::DropOldest));
     world.fill(2);
     let consumer = world.consumer(Consume::default());
@@ -93,7 +93,7 @@ fn a_ring_keeps_the_newest_whatever_consumers_hold() {
 }
 
 #[test]
-fn a_message_larger_than_all_that_a_queue_may_hold_is_refused_unless_it_blocks() {
+fn message_larger_than_the_queue_limit_is_refused_unless_the_queue_blocks() {
     let large = Head { size_bytes: 251, ..plain() };
     for (full, expected) in [(Full::Reject, true), (Full::DropOldest, true), (Full::Block, false)] {
         let mut world = World::new(limited(u64::MAX, 250, full));
@@ -102,7 +102,7 @@ fn a_message_larger_than_all_that_a_queue_may_hold_is_refused_unless_it_blocks()
         assert_eq!(answer == Admission::Refuse(Refusal::LargerThanQueue(250)), expected, "{full:?}");
         assert_eq!(world.removed(Cause::Overrun), []);
     }
-    // A dead letter refuses none.
+    // A dead-letter address refuses no message.
     let mut world = World::new(limited(u64::MAX, 250, Full::DropOldest));
     world.fill(1);
     let seq = world.queue.admit(world.now, &large).seq;
@@ -111,7 +111,7 @@ fn a_message_larger_than_all_that_a_queue_may_hold_is_refused_unless_it_blocks()
 }
 
 #[test]
-fn a_ring_makes_room_for_what_is_stored_and_not_for_what_may_be() {
+fn ring_makes_room_for_committed_messages_only() {
     let mut world = World::new(limited(u64::MAX, 250, Full::DropOldest));
     world.fill(2);
     let offered = [(); 3].map(|()| world.store(&plain()).seq);
@@ -137,7 +137,7 @@ fn a_last_value_queue_keeps_the_newest_of_each_key() {
     world.put(&of_key(2));
     assert_eq!(world.removed(Cause::Replaced), [], "a consumer holds it");
     world.settle(1, ConsumerOutcome::Released);
-    assert_eq!(world.removed(Cause::Replaced), [1], "and it has nothing to come back to");
+    assert_eq!(world.removed(Cause::Replaced), [1], "a newer one of its key waits");
     assert_eq!(world.take_all(consumer), [2, 3, 4, 5]);
     for seq in [2, 3, 4, 5] {
         world.settle(seq, ConsumerOutcome::Accepted);
@@ -147,7 +147,7 @@ fn a_last_value_queue_keeps_the_newest_of_each_key() {
 }
 
 #[test]
-fn the_newest_of_a_key_is_the_last_offered() {
+fn last_offered_message_of_a_key_replaces_the_others() {
     let mut world = World::new(Settings { last_value: true, ..Settings::default() });
     let head = Head { key: Some(1), ..plain() };
     let slow = world.store(&head).seq;
@@ -179,7 +179,7 @@ fn a_message_id_seen_before_is_a_duplicate_within_the_window() {
 }
 
 #[test]
-fn a_message_that_was_withdrawn_may_come_again() {
+fn withdrawn_message_is_no_duplicate_when_sent_again() {
     let duplicates = Some(Duplicates { ids: 3, window_ms: 0 });
     let mut world = World::new(Settings { duplicates, ..Settings::default() });
     let head = Head { message_id: Some(1), ..numbered(7, 0) };
@@ -197,7 +197,7 @@ fn a_message_that_was_withdrawn_may_come_again() {
 }
 
 #[test]
-fn a_number_not_above_the_last_of_its_producer_is_a_duplicate() {
+fn sequence_not_above_the_last_of_its_producer_is_a_duplicate() {
     let mut world = World::new(Settings::default());
     let stored = world.store(&numbered(1, 10));
     assert_eq!(stored.markers, [Some(Marker::Producer { name: 1, sequence: 10 }), None]);
@@ -213,7 +213,7 @@ fn a_number_not_above_the_last_of_its_producer_is_a_duplicate() {
 }
 
 #[test]
-fn a_duplicate_is_no_matter_of_room() {
+fn duplicate_is_detected_in_a_full_queue() {
     let mut world = World::new(limited(1, u64::MAX, Full::Reject));
     world.put(&numbered(1, 1));
     assert_eq!(world.queue.offer(world.now, &numbered(1, 1)), Admission::Duplicate { of: None });
@@ -221,7 +221,7 @@ fn a_duplicate_is_no_matter_of_room() {
 }
 
 #[test]
-fn what_was_seen_outlives_a_restart() {
+fn duplicate_detection_survives_a_restart() {
     let settings = Settings { duplicates: Some(Duplicates { ids: 4, window_ms: 0 }), ..Settings::default() };
     let mut world = World::new(settings.clone());
     let mut kept = std::collections::HashMap::new();
@@ -233,7 +233,7 @@ fn what_was_seen_outlives_a_restart() {
             kept.insert(marker.key(), marker.value());
         }
     }
-    assert_eq!(kept.len(), 5, "a key is used again");
+    assert_eq!(kept.len(), 5, "a marker key is reused");
     let markers = kept.iter().map(|(key, value)| Marker::decode(key, value).expect("a known form"));
     world.queue = Queue::restore(settings, Seq(6), [], markers, &mut |_| {}).expect("in order");
     let is_duplicate = |world: &mut World, head: &Head| {

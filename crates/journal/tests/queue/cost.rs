@@ -23,7 +23,7 @@ fn a_waiting_message_takes_at_most_48_bytes() {
 }
 
 #[test]
-fn messages_of_groups_take_little_more() {
+fn grouped_message_takes_at_most_54_bytes() {
     let mut world = World::new(Settings::default());
     for n in 0..1_000_000 {
         world.put(&Head { group: Some(Group { digest: n % 1000, sequence: 0 }), ..plain() });
@@ -32,7 +32,7 @@ fn messages_of_groups_take_little_more() {
 }
 
 #[test]
-fn memory_follows_what_is_left() {
+fn memory_shrinks_with_the_remaining_messages() {
     let mut world = World::new(Settings::default());
     world.fill(1_000_000);
     let consumer = world.consumer(Consume { selects: true, ..Consume::default() });
@@ -45,7 +45,7 @@ fn memory_follows_what_is_left() {
 }
 
 #[test]
-fn a_small_queue_is_small() {
+fn queue_of_a_hundred_messages_takes_less_than_10_kb() {
     let mut world = World::new(Settings::default());
     world.fill(100);
     assert!(size_of::<Queue>() + world.queue.heap_bytes() < 10_000);

@@ -29,7 +29,7 @@ fn a_group_stays_with_its_consumer() {
     world.put(&plain());
     let [one, two] = two(&mut world);
     assert_eq!((world.take(one), world.take(two)), (Some(0), Some(2)));
-    assert_eq!(world.take_all(two), [4, 6], "its own group, and what has none");
+    assert_eq!(world.take_all(two), [4, 6], "its own group and the message without a group");
     assert_eq!(world.take_all(one), [1, 3, 5]);
     world.settle(3, ConsumerOutcome::Released);
     assert_eq!((world.take(two), world.queue.candidates().own), (None, [one].as_slice()));
@@ -37,7 +37,7 @@ fn a_group_stays_with_its_consumer() {
 }
 
 #[test]
-fn twenty_messages_fifteen_of_one_group() {
+fn one_consumer_receives_all_messages_of_a_group() {
     let mut world = World::new(Settings::default());
     for n in 0..20 {
         world.put(&if n % 4 == 3 { plain() } else { of(7) });
@@ -53,7 +53,7 @@ fn twenty_messages_fifteen_of_one_group() {
 }
 
 #[test]
-fn groups_of_a_consumer_that_goes_find_another() {
+fn groups_of_a_detached_consumer_move_to_another() {
     let mut world = World::new(Settings::default());
     for _ in 0..4 {
         world.put(&of(1));
@@ -68,7 +68,7 @@ fn groups_of_a_consumer_that_goes_find_another() {
 }
 
 #[test]
-fn a_group_that_has_no_messages_left_stays_with_its_consumer_while_that_is_there() {
+fn empty_group_stays_with_its_consumer_until_it_detaches() {
     let mut world = World::new(Settings::default());
     let [one, two] = two(&mut world);
     world.put(&of(1));
@@ -106,7 +106,7 @@ fn the_longest_idle_groups_are_forgotten() {
     }
     world.put(&of(0));
     world.put(&of(last));
-    assert_eq!(world.take_all(two), [last + 1], "whose the oldest was is not known any more");
+    assert_eq!(world.take_all(two), [last + 1], "the consumer of the oldest group is forgotten");
     assert_eq!(world.take_all(one), [last + 2]);
 }
 
@@ -125,14 +125,14 @@ fn the_last_message_of_a_group_closes_it() {
 }
 
 #[test]
-fn a_key_is_with_one_consumer_while_it_holds_any_of_it() {
+fn key_stays_with_one_consumer_while_it_holds_messages_of_the_key() {
     let mut world = World::new(per_key());
     for digest in [1, 2, 1, 1, 2] {
         world.put(&of(digest));
     }
     let [one, two] = two(&mut world);
     assert_eq!((world.take(one), world.take(two)), (Some(0), Some(1)));
-    assert_eq!(world.take(one), Some(2), "it may have more of its key");
+    assert_eq!(world.take(one), Some(2), "the holder may acquire more of its key");
     world.settle(0, ConsumerOutcome::Accepted);
     assert_eq!(world.take_all(two), [4]);
     world.settle(2, ConsumerOutcome::Accepted);
@@ -141,7 +141,7 @@ fn a_key_is_with_one_consumer_while_it_holds_any_of_it() {
 }
 
 #[test]
-fn a_key_waits_for_its_failed_message() {
+fn key_waits_for_the_redelivery_of_its_failed_message() {
     let redelivery = Redelivery { delay_ms: 100, attempts_max: 2, ..Redelivery::default() };
     let mut world = World::new(Settings { redelivery, ..per_key() });
     for digest in [1, 1, 2] {
@@ -155,11 +155,11 @@ fn a_key_waits_for_its_failed_message() {
     assert_eq!(world.take(two), Some(0));
     world.settle(0, FAILED);
     assert_eq!(world.removed(Cause::Attempts), [0]);
-    assert_eq!(world.take(one), Some(1), "it will not come again: the next one may");
+    assert_eq!(world.take(one), Some(1), "the failed message is gone: the next is available");
 }
 
 #[test]
-fn a_key_of_a_consumer_that_went_waits_until_it_is_settled() {
+fn key_of_a_detached_consumer_waits_until_its_message_is_settled() {
     let mut world = World::new(per_key());
     world.put(&of(1));
     world.put(&of(1));
@@ -172,7 +172,7 @@ fn a_key_of_a_consumer_that_went_waits_until_it_is_settled() {
 }
 
 #[test]
-fn priorities_hold_within_a_group_and_between_groups() {
+fn priorities_apply_within_and_between_groups() {
     let mut world = World::new(Settings::default());
     let urgent = |digest| Head { priority: Priority::new(8), ..of(digest) };
     for head in [of(1), of(2), urgent(2), plain(), urgent(1)] {
@@ -184,7 +184,7 @@ fn priorities_hold_within_a_group_and_between_groups() {
 }
 
 #[test]
-fn a_selector_meets_a_group_again_when_it_is_free() {
+fn selector_examines_a_group_again_once_it_is_free() {
     let mut world = World::new(per_key());
     for digest in [1, 1, 1, 2] {
         world.put(&of(digest));
@@ -193,14 +193,14 @@ fn a_selector_meets_a_group_again_when_it_is_free() {
     let picky = world.consumer(Consume { selects: true, ..Consume::default() });
     assert_eq!(world.take(one), Some(0));
     let even = |world: &mut World| world.next_if(picky, |item| item.seq.0 % 2 == 0).map(|item| item.seq.0);
-    assert_eq!(even(&mut world), None, "2 is of a key that another has");
+    assert_eq!(even(&mut world), None, "another consumer holds the key of 2");
     world.settle(0, ConsumerOutcome::Accepted);
     assert_eq!(even(&mut world), Some(2));
-    assert_eq!(world.take(one), Some(3), "1 is of a key that the selector has now");
+    assert_eq!(world.take(one), Some(3), "the selector holds the key of 1 now");
 }
 
 #[test]
-fn a_long_group_of_another_consumer_costs_nothing() {
+fn long_group_of_another_consumer_does_not_slow_dispatch() {
     let mut world = World::new(Settings::default());
     world.put(&of(1));
     let [one, two] = two(&mut world);
@@ -254,7 +254,7 @@ proptest! {
 }
 
 #[test]
-fn a_group_waits_for_what_a_consumer_holds_that_has_gone() {
+fn group_waits_for_unsettled_messages_of_a_detached_consumer() {
     for grouping in [Grouping::Sticky, Grouping::PerKey] {
         let mut world = World::new(Settings { grouping, ..Settings::default() });
         for _ in 0..3 {
@@ -262,7 +262,7 @@ fn a_group_waits_for_what_a_consumer_holds_that_has_gone() {
         }
         let [one, other] = two(&mut world);
         assert_eq!(world.take(one), Some(0));
-        // Its link may return.
+        // The link may resume.
         world.queue.detach(one);
         assert_eq!(world.take(other), None, "{grouping:?}");
         let again = world.consumer(Consume { key: 1, ..Consume::default() });

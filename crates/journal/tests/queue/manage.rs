@@ -1,4 +1,4 @@
-//! What administrators do.
+//! Operations of administrators.
 
 use enmasse_journal::queue::{
     Cause, Consume, Head, Item, Operation, Progress, Queue, RecordLocation, Seq, Settings, Slice, Target, Verdict,
@@ -27,7 +27,7 @@ fn run(world: &mut World, operation: Operation, matches: impl Fn(&Item) -> bool)
 }
 
 #[test]
-fn a_purge_goes_in_slices_and_leaves_what_is_held() {
+fn purge_runs_in_slices_and_skips_acquired_messages() {
     let mut world = World::new(Settings::default());
     world.fill(100);
     world.put(&Head { due: Some(world.now + 1000), ..plain() });
@@ -42,7 +42,7 @@ fn a_purge_goes_in_slices_and_leaves_what_is_held() {
 }
 
 #[test]
-fn a_move_is_done_when_the_other_address_has_it() {
+fn moved_message_leaves_once_the_other_address_has_stored_it() {
     let mut world = World::new(Settings::default());
     world.fill(3);
     assert_eq!(run(&mut world, Operation::Move, |item| item.seq.0 != 1).1, 2);
@@ -54,7 +54,7 @@ fn a_move_is_done_when_the_other_address_has_it() {
 }
 
 #[test]
-fn a_selector_may_have_to_read_first() {
+fn purge_with_a_selector_reads_unread_bodies_first() {
     let mut world = World::new(Settings::default());
     world.fill(3);
     let first = slice(&world.queue, Operation::Purge, 10);
@@ -65,7 +65,7 @@ fn a_selector_may_have_to_read_first() {
 }
 
 #[test]
-fn a_body_that_the_log_copies_forward_is_found_again() {
+fn body_copied_by_compaction_is_found_at_its_new_location() {
     let mut world = World::new(Settings::default());
     world.fill(1);
     let place = RecordLocation { segment: 7, offset: 7, len: 7 };
@@ -78,7 +78,7 @@ fn a_body_that_the_log_copies_forward_is_found_again() {
 }
 
 #[test]
-fn statistics_say_what_is_where() {
+fn statistics_count_messages_by_state() {
     let mut world = World::new(Settings::default());
     let before = world.now;
     world.fill(2);

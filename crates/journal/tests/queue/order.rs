@@ -5,7 +5,7 @@ use enmasse_journal::queue::{Cause, Consume, ConsumerOutcome, Settings, State};
 use crate::world::{World, of_priority, plain};
 
 #[test]
-fn messages_leave_in_the_order_they_came() {
+fn messages_are_dispatched_in_fifo_order() {
     let mut world = World::new(Settings::default());
     world.fill(1000);
     let consumer = world.consumer(Consume::default());
@@ -18,7 +18,7 @@ fn messages_leave_in_the_order_they_came() {
 }
 
 #[test]
-fn ten_priorities_the_highest_first() {
+fn ten_priorities_are_dispatched_highest_first() {
     let mut world = World::new(Settings::default());
     for n in 0..100 {
         world.put(&of_priority((n % 10) as u8));
@@ -33,7 +33,7 @@ fn ten_priorities_the_highest_first() {
 }
 
 #[test]
-fn what_is_released_returns_to_its_very_place() {
+fn released_message_returns_to_its_queue_position() {
     let mut world = World::new(Settings::default());
     world.fill(10);
     let consumer = world.consumer(Consume::default());
@@ -48,7 +48,7 @@ fn what_is_released_returns_to_its_very_place() {
 }
 
 #[test]
-fn what_is_not_committed_is_not_available_and_keeps_its_place() {
+fn uncommitted_message_is_unavailable_and_keeps_its_position() {
     let mut world = World::new(Settings::default());
     let slow = world.store(&plain()).seq;
     world.fill(2);
@@ -63,7 +63,7 @@ fn what_is_not_committed_is_not_available_and_keeps_its_place() {
 }
 
 #[test]
-fn a_message_has_one_holder() {
+fn message_is_acquired_by_one_consumer_only() {
     let mut world = World::new(Settings::default());
     let seq = world.put(&plain());
     let [one, two] = [1, 2].map(|key| world.consumer(Consume { key, ..Consume::default() }));
@@ -77,13 +77,13 @@ fn a_message_has_one_holder() {
 }
 
 #[test]
-fn a_queue_moves_with_its_shard() {
+fn queue_can_be_sent_to_another_thread() {
     fn moves<T: Send>() {}
     moves::<enmasse_journal::queue::Queue>();
 }
 
 #[test]
-fn without_credit_nobody_is_a_candidate() {
+fn consumer_without_credit_is_no_candidate() {
     let mut world = World::new(Settings::default());
     world.fill(1);
     let consumer = world.consumer(Consume::default());
@@ -93,5 +93,5 @@ fn without_credit_nobody_is_a_candidate() {
     world.queue.set_credit(consumer, true);
     world.queue.detach(consumer);
     assert!(world.queue.candidates().is_empty());
-    assert_eq!(world.next(consumer), None, "it has gone");
+    assert_eq!(world.next(consumer), None, "the consumer is detached");
 }

@@ -1,4 +1,4 @@
-//! Accepted, released, modified, rejected; attempts and what ends them.
+//! Accepted, released, modified, rejected; delivery attempts and their limit.
 
 use enmasse_journal::queue::{Cause, Consume, ConsumerOutcome, Effect, Redelivery, Seq, Settings, State, Target};
 
@@ -9,7 +9,7 @@ fn attempts(attempts_max: u16) -> Redelivery {
 }
 
 #[test]
-fn released_does_not_count_and_failed_does() {
+fn released_adds_no_delivery_attempt_and_failed_adds_one() {
     let mut world = World::new(Settings::default());
     world.fill(1);
     let consumer = world.consumer(Consume::default());
@@ -23,7 +23,7 @@ fn released_does_not_count_and_failed_does() {
 }
 
 #[test]
-fn after_its_attempts_a_message_goes_to_the_dead_letter() {
+fn message_goes_to_the_dead_letter_address_after_its_last_attempt() {
     let mut world = World::new(Settings { redelivery: attempts(2), dead_letter: true, ..Settings::default() });
     world.fill(1);
     let consumer = world.consumer(Consume::default());
@@ -40,7 +40,7 @@ fn after_its_attempts_a_message_goes_to_the_dead_letter() {
 }
 
 #[test]
-fn without_a_dead_letter_it_is_dropped_and_without_a_limit_it_returns() {
+fn failed_message_is_dropped_at_its_limit_and_redelivered_without_limit() {
     let mut world = World::new(Settings { redelivery: attempts(1), ..Settings::default() });
     world.fill(1);
     let consumer = world.consumer(Consume::default());
@@ -58,7 +58,7 @@ fn without_a_dead_letter_it_is_dropped_and_without_a_limit_it_returns() {
 }
 
 #[test]
-fn a_dead_letter_that_would_not_have_it_leaves_it_at_its_place() {
+fn message_refused_by_the_dead_letter_address_keeps_its_position() {
     let mut world = World::new(Settings { dead_letter: true, ..Settings::default() });
     world.fill(2);
     let consumer = world.consumer(Consume::default());
@@ -70,7 +70,7 @@ fn a_dead_letter_that_would_not_have_it_leaves_it_at_its_place() {
 }
 
 #[test]
-fn rejected_is_a_failed_attempt_where_there_is_no_dead_letter_or_the_address_says_so() {
+fn rejected_is_a_failed_attempt_without_dead_letter_or_if_configured() {
     let keeps = Settings { dead_letter: true, reject_is_failure: true, ..Settings::default() };
     for settings in [Settings::default(), keeps] {
         let mut world = World::new(settings);
@@ -83,7 +83,7 @@ fn rejected_is_a_failed_attempt_where_there_is_no_dead_letter_or_the_address_say
 }
 
 #[test]
-fn who_said_undeliverable_here_does_not_get_it_again() {
+fn message_undeliverable_here_is_not_dispatched_to_that_link_again() {
     let mut world = World::new(Settings::default());
     world.fill(3);
     let one = world.consumer(Consume { name: 1, ..Consume::default() });
@@ -92,7 +92,7 @@ fn who_said_undeliverable_here_does_not_get_it_again() {
     world.settle(0, NOT_HERE);
     assert_eq!(world.take(one), Some(1));
     world.settle(1, ConsumerOutcome::Released);
-    // The link comes again under its name.
+    // The link attaches again under its name.
     world.queue.detach(one);
     let again = world.consumer(Consume { name: 1, ..Consume::default() });
     assert_eq!(world.take_all(again), [1, 2]);
@@ -103,7 +103,7 @@ fn who_said_undeliverable_here_does_not_get_it_again() {
 }
 
 #[test]
-fn a_consumer_may_send_everything_away_without_looking_at_it_twice() {
+fn consumer_that_refuses_every_message_receives_each_once() {
     let mut world = World::new(Settings::default());
     world.fill(20_000);
     let picky = world.consumer(Consume { name: 1, ..Consume::default() });
@@ -117,7 +117,7 @@ fn a_consumer_may_send_everything_away_without_looking_at_it_twice() {
 }
 
 #[test]
-fn a_transaction_holds_what_it_settles_until_it_ends() {
+fn transaction_holds_its_messages_until_the_discharge() {
     let mut world = World::new(Settings::default());
     world.fill(2);
     let consumer = world.consumer(Consume::default());

@@ -35,7 +35,7 @@ impl Kept {
 }
 
 #[test]
-fn what_was_stored_waits_again_in_its_order() {
+fn stored_messages_keep_their_order_after_a_restart() {
     let mut world = World::new(Settings::default());
     let mut kept = Kept::default();
     for n in 0..200 {
@@ -57,11 +57,11 @@ fn what_was_stored_waits_again_in_its_order() {
     assert_eq!((item.place.segment, item.size_bytes), (9, 100));
     world.settle(item.seq.0, ConsumerOutcome::Released);
     assert_eq!(world.take_all(consumer), expected);
-    assert_eq!(world.put(&plain()), Seq(200), "no number is used again");
+    assert_eq!(world.put(&plain()), Seq(200), "no number is reused");
 }
 
 #[test]
-fn times_groups_and_bounds_hold_after_it() {
+fn times_groups_and_bounds_apply_after_a_restart() {
     let limits = Limits { messages: 5, ..Limits::default() };
     let mut world = World::new(Settings { last_value: true, ..Settings::default() });
     let mut kept = Kept::default();

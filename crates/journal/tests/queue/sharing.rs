@@ -26,25 +26,25 @@ fn consumers_of_a_higher_priority_go_first_while_they_have_credit() {
 }
 
 #[test]
-fn what_a_selector_of_higher_priority_does_not_want_is_for_the_others() {
+fn message_not_selected_at_higher_priority_goes_to_other_consumers() {
     let mut world = World::new(Settings::default());
     world.fill(4);
     let low = world.consumer(named(1));
     let odd = world.consumer(Consume { priority: 5, selects: true, ..named(2) });
     assert_eq!(world.queue.candidates().own, [odd]);
-    assert_eq!(world.take(low), None, "the other has not said what it wants");
+    assert_eq!(world.take(low), None, "the selector has not examined them yet");
     let wanted = |world: &mut World| world.next_if(odd, |item| item.seq.0 % 2 == 1).map(|item| item.seq.0);
     assert_eq!([wanted(&mut world), wanted(&mut world), wanted(&mut world)], [Some(1), Some(3), None]);
     assert_eq!(world.queue.candidates().common, [low]);
     assert_eq!(world.take_all(low), [0, 2]);
     world.settle(0, ConsumerOutcome::Released);
-    assert_eq!(world.take(low), None, "it has to be asked again");
+    assert_eq!(world.take(low), None, "the selector must examine it again");
     assert_eq!(wanted(&mut world), None);
     assert_eq!(world.take(low), Some(0));
 }
 
 #[test]
-fn an_exclusive_consumer_is_alone() {
+fn exclusive_consumer_excludes_all_other_consumers() {
     let mut world = World::new(Settings::default());
     let first = world.consumer(named(1));
     let exclusive = Consume { exclusive: true, ..named(2) };
@@ -57,7 +57,7 @@ fn an_exclusive_consumer_is_alone() {
 }
 
 #[test]
-fn a_consumer_or_producer_too_many_is_told_the_limit() {
+fn consumer_or_producer_above_the_limit_is_refused_with_the_limit() {
     let limits = Limits { consumers: 1, producers: 1, ..Limits::default() };
     let mut world = World::new(Settings { limits, ..Settings::default() });
     let one = world.consumer(named(1));
@@ -71,7 +71,7 @@ fn a_consumer_or_producer_too_many_is_told_the_limit() {
 }
 
 #[test]
-fn one_consumer_is_active_and_the_next_takes_over_when_it_goes() {
+fn single_active_consumer_is_replaced_when_it_detaches() {
     let mut world = World::new(Settings { sharing: Sharing::SingleActive, ..Settings::default() });
     world.fill(3);
     let [one, two, three] = [1, 2, 3].map(|key| world.consumer(named(key)));
@@ -86,7 +86,7 @@ fn one_consumer_is_active_and_the_next_takes_over_when_it_goes() {
 }
 
 #[test]
-fn the_active_one_gives_way_to_a_higher_priority_once_it_holds_nothing() {
+fn active_consumer_yields_to_a_higher_priority_once_it_holds_nothing() {
     let mut world = World::new(Settings { sharing: Sharing::SingleActive, ..Settings::default() });
     world.fill(3);
     let one = world.consumer(named(1));
@@ -100,16 +100,16 @@ fn the_active_one_gives_way_to_a_higher_priority_once_it_holds_nothing() {
 }
 
 #[test]
-fn none_takes_over_from_one_that_has_gone_and_holds_something() {
+fn detached_active_consumer_is_not_replaced_while_it_holds_messages() {
     let mut world = World::new(Settings { sharing: Sharing::SingleActive, ..Settings::default() });
     world.fill(4);
     let [one, two] = [1, 2].map(|key| world.consumer(named(key)));
     assert_eq!([world.take(one), world.take(one)], [Some(0), Some(1)]);
-    // Its link may return.
+    // The link may resume.
     world.queue.detach(one);
     assert!(world.queue.candidates().is_empty());
     world.settle(1, ConsumerOutcome::Released);
-    assert!(world.queue.candidates().is_empty(), "it holds one still");
+    assert!(world.queue.candidates().is_empty(), "the detached consumer still holds one");
     let again = world.consumer(named(1));
     assert!(world.queue.reassign(Seq(0), again));
     assert_eq!((world.take(two), world.take(again)), (None, Some(1)));
@@ -121,7 +121,7 @@ fn none_takes_over_from_one_that_has_gone_and_holds_something() {
 }
 
 #[test]
-fn an_active_selector_takes_over_too() {
+fn consumer_with_a_selector_can_become_active() {
     let mut world = World::new(Settings { sharing: Sharing::SingleActive, ..Settings::default() });
     world.fill(2);
     let one = world.consumer(named(1));
@@ -133,7 +133,7 @@ fn an_active_selector_takes_over_too() {
 }
 
 #[test]
-fn a_selector_does_not_starve_behind_what_does_not_match_nor_look_twice() {
+fn selector_skips_mismatches_and_examines_each_message_once() {
     let mut world = World::new(Settings::default());
     world.fill(50_000);
     let picky = world.consumer(Consume { selects: true, ..named(1) });
@@ -149,7 +149,7 @@ fn a_selector_does_not_starve_behind_what_does_not_match_nor_look_twice() {
     assert_eq!(world.next_if(picky, wants(49_999)).map(|item| item.seq.0), Some(49_999));
     assert_eq!(requested.get(), 50_000);
     for round in 0..1000 {
-        // One returns before the cursor: only that is examined.
+        // One message returns before the cursor: only that one is examined.
         let at = world.take(other).expect("plenty");
         world.settle(at, ConsumerOutcome::Released);
         assert_eq!(world.next_if(picky, wants(u64::MAX)), None);
@@ -160,7 +160,7 @@ fn a_selector_does_not_starve_behind_what_does_not_match_nor_look_twice() {
 }
 
 #[test]
-fn a_turn_examines_a_bounded_number() {
+fn selector_examines_a_bounded_number_of_messages_per_turn() {
     let mut world = World::new(Settings::default());
     world.fill(1000);
     let picky = world.consumer(Consume { selects: true, ..named(1) });
@@ -174,7 +174,7 @@ fn a_turn_examines_a_bounded_number() {
 }
 
 #[test]
-fn a_body_that_is_not_in_memory_is_requested_and_the_place_is_kept() {
+fn unread_body_is_requested_and_the_cursor_keeps_its_position() {
     let mut world = World::new(Settings::default());
     world.fill(3);
     let picky = world.consumer(Consume { selects: true, ..named(1) });
@@ -190,7 +190,7 @@ fn a_body_that_is_not_in_memory_is_requested_and_the_place_is_kept() {
 }
 
 #[test]
-fn browsers_see_each_message_once_and_take_none() {
+fn browser_receives_each_message_once_and_acquires_none() {
     let mut world = World::new(Settings::default());
     world.fill(3);
     world.put(&of_priority(9));
@@ -207,7 +207,7 @@ fn browsers_see_each_message_once_and_take_none() {
 }
 
 #[test]
-fn a_browser_sees_what_is_committed_behind_it() {
+fn browser_receives_messages_committed_behind_its_position() {
     let mut world = World::new(Settings::default());
     let slow = world.store(&plain()).seq;
     world.fill(1);
@@ -218,7 +218,7 @@ fn a_browser_sees_what_is_committed_behind_it() {
 }
 
 #[test]
-fn a_browser_with_a_selector_sees_what_matches() {
+fn browser_with_a_selector_receives_matching_messages() {
     let mut world = World::new(Settings::default());
     world.fill(10);
     let browser = world.consumer(Consume { browses: true, selects: true, ..named(1) });

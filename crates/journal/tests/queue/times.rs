@@ -13,7 +13,7 @@ fn due_in(world: &World, ms: u64) -> Head {
 }
 
 #[test]
-fn an_idle_queue_expires_what_has_lived() {
+fn idle_queue_expires_messages_at_their_ttl() {
     let mut world = World::new(Settings::default());
     world.put(&living(500));
     world.put(&plain());
@@ -41,7 +41,7 @@ fn expired_messages_go_to_the_expiry_address() {
 }
 
 #[test]
-fn nobody_gets_an_expired_message_even_before_the_timer() {
+fn expired_message_is_not_dispatched_even_before_the_timer() {
     let mut world = World::new(Settings::default());
     world.put(&living(10));
     world.fill(1);
@@ -53,7 +53,7 @@ fn nobody_gets_an_expired_message_even_before_the_timer() {
 }
 
 #[test]
-fn what_a_consumer_holds_expires_when_it_returns() {
+fn acquired_message_expires_only_when_it_is_returned() {
     let mut world = World::new(Settings::default());
     world.put(&living(10));
     world.put(&living(10));
@@ -67,7 +67,7 @@ fn what_a_consumer_holds_expires_when_it_returns() {
 }
 
 #[test]
-fn what_is_committed_after_its_end_expires() {
+fn message_committed_after_its_expiry_expires_at_once() {
     let mut world = World::new(Settings::default());
     let seq = world.store(&living(10)).seq;
     world.pass(20);
@@ -77,7 +77,7 @@ fn what_is_committed_after_its_end_expires() {
 }
 
 #[test]
-fn scheduled_messages_come_by_their_time_and_stand_behind_what_waits() {
+fn scheduled_messages_become_available_when_due_behind_waiting_ones() {
     let mut world = World::new(Settings::default());
     let heads = [3000, 1000, 1000, 2000].map(|ms| due_in(&world, ms));
     heads.iter().for_each(|head| assert!(world.put(head).0 < 4));
@@ -89,7 +89,7 @@ fn scheduled_messages_come_by_their_time_and_stand_behind_what_waits() {
     assert_eq!(items.iter().map(|item| item.id.0).collect::<Vec<_>>(), [1, 2, 3]);
     assert!(items.iter().all(|item| item.seq.0 > 4));
     world.settle(items[1].seq.0, ConsumerOutcome::Released);
-    assert_eq!(world.next(consumer).map(|item| item.id.0), Some(2), "the log's name for it stays");
+    assert_eq!(world.next(consumer).map(|item| item.id.0), Some(2), "its id in the log stays");
     for item in &items {
         world.settle(item.seq.0, ConsumerOutcome::Accepted);
     }
@@ -102,7 +102,7 @@ fn scheduled_messages_come_by_their_time_and_stand_behind_what_waits() {
 }
 
 #[test]
-fn a_time_of_delivery_that_passes_before_the_commit_is_none() {
+fn delivery_time_that_passes_before_the_commit_is_ignored() {
     let mut world = World::new(Settings::default());
     let head = due_in(&world, 100);
     let seq = world.store(&head).seq;
@@ -127,7 +127,7 @@ fn a_scheduled_message_may_expire_before_it_is_due() {
 }
 
 #[test]
-fn a_failed_message_waits_longer_each_time_and_returns_to_its_place() {
+fn failed_message_waits_longer_after_each_attempt_and_keeps_its_position() {
     let redelivery = Redelivery { attempts_max: 0, delay_ms: 100, multiplier: 3.0, delay_max_ms: 500 };
     let mut world = World::new(Settings { redelivery, ..Settings::default() });
     world.fill(2);
@@ -147,7 +147,7 @@ fn a_failed_message_waits_longer_each_time_and_returns_to_its_place() {
 }
 
 #[test]
-fn a_million_expiries_take_many_short_turns() {
+fn mass_expiry_is_split_into_bounded_turns() {
     let mut world = World::new(Settings::default());
     for _ in 0..100_000 {
         world.put(&living(5));

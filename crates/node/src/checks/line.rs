@@ -1,11 +1,10 @@
 //! The order of password checks. Pure: time comes in as an argument.
 //!
-//! Spaces take turns, so a check waits for one of each space that waits, however many the others
-//! have. Within a space the order is: users who have logged in from their host within a day, then
-//! hosts without a recent wrong password, then all others, each first come, first served. Without a
-//! free place the last of the others make room. So a client that guesses passwords waits behind one
-//! that knows them, and delays it by no more than one check for each host that has not guessed
-//! before.
+//! Spaces take turns, so a check waits for at most one check of each other space. Within a space
+//! the order is: users who have logged in from their host within a day, then hosts without a recent
+//! wrong password, then all others, each in order of arrival. If the queue is full, the last of the
+//! others are refused. So a client that guesses passwords waits behind one that knows them, and
+//! delays it by at most one check for each host that has not guessed before.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -15,15 +14,16 @@ use enmasse_router::table::SpaceKey;
 
 use crate::fair_quota::FairQuota;
 
-/// Checks that wait. At some milliseconds each the last waits a second: as long as a client would.
+/// The most waiting checks. At some milliseconds each the last one waits a second, which clients
+/// still accept.
 pub(super) const WAITING_MAX: usize = 256;
 /// Hosts whose failures are remembered; one more replaces the host whose last failure is oldest.
 const FAILURES_MAX: usize = 1024;
-/// How long a failure counts. A correct password in between changes nothing: a guessing client may
-/// have an account.
+/// How long a failure counts. A correct password does not reset it: a guessing client may have an
+/// account.
 const FAILURE_MS: u64 = 60_000;
 
-/// The network of a peer: what one party is likely to command as a whole.
+/// The network of a peer: the addresses that one party is likely to control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Host(Option<IpAddr>);
 
@@ -44,7 +44,7 @@ impl Host {
     }
 }
 
-/// The space that a login is for; `None`: no such name.
+/// The space of a login; `None`: no space has the requested name.
 pub(crate) type Space = Option<SpaceKey>;
 
 /// A check that waits.
@@ -56,16 +56,16 @@ struct Waiting<T> {
 }
 
 /// Waiting checks, and known hosts.
-pub(super) struct Line<T> {
+pub(super) struct CheckQueue<T> {
     of_space: HashMap<Space, VecDeque<Waiting<T>>>,
-    /// spaces of which one waits; the first is next, one that comes again or was served is last
+    /// spaces with waiting checks; the first is next, a new or just served one is last
     order: VecDeque<Space>,
     spaces: FairQuota<Space>,
     hosts: FairQuota<Host>,
     failures: HashMap<Host, Time>,
 }
 
-impl<T> Line<T> {
+impl<T> CheckQueue<T> {
     pub(super) fn new() -> Self {
         Self {
             of_space: HashMap::new(),
@@ -76,20 +76,20 @@ impl<T> Line<T> {
         }
     }
 
-    /// Queues a check. Returns those that find no place: this one, if its space, its host, or its
-    /// host in its space has its share; instead of it such of the space as come from hosts with a
-    /// wrong password, if this one does not. Of the places that its space may have a host gets as
-    /// many as are left.
+    /// Queues a check. Returns the checks that are refused: this one, if its space, its host, or
+    /// its host within the space has used up its share. If its host has no recent wrong password,
+    /// checks of the space from hosts with one are refused instead. Within the share of a space a
+    /// host may have as many places as are free.
     pub(super) fn push(&mut self, space: Space, host: Host, known: bool, check: T, now: Time) -> Vec<T> {
-        let mut turned_away = Vec::new();
-        while !self.has_place(space, host) {
+        let mut refused = Vec::new();
+        while !self.has_room(space, host) {
             let is_clean = known || !has_failed(&self.failures, host, now);
-            let guess = is_clean.then(|| self.take_guess(space, now)).flatten();
-            let Some(other) = guess.or_else(|| known.then(|| self.take_stranger(space)).flatten()) else {
-                turned_away.push(check);
-                return turned_away;
+            let guess = is_clean.then(|| self.remove_guess(space, now)).flatten();
+            let Some(other) = guess.or_else(|| known.then(|| self.remove_unknown_user(space)).flatten()) else {
+                refused.push(check);
+                return refused;
             };
-            turned_away.push(other);
+            refused.push(other);
         }
         self.spaces.take(space);
         self.hosts.take(host);
@@ -98,18 +98,18 @@ impl<T> Line<T> {
             self.order.push_back(space);
         }
         waiting.push_back(Waiting { host, known, check });
-        turned_away
+        refused
     }
 
-    fn has_place(&self, space: Space, host: Host) -> bool {
+    fn has_room(&self, space: Space, host: Host) -> bool {
         let waiting = self.of_space.get(&space).into_iter().flatten();
         let of_host = waiting.filter(|other| other.host == host).count();
         of_host < self.spaces.room_for(&space) && self.hosts.has_room_for(&host)
     }
 
-    /// Takes out the last check of the host that has the most in the space, of those with a wrong
-    /// password lately.
-    fn take_guess(&mut self, space: Space, now: Time) -> Option<T> {
+    /// Removes the last check of the host that has the most checks in the space, among hosts with a
+    /// recent wrong password.
+    fn remove_guess(&mut self, space: Space, now: Time) -> Option<T> {
         let waiting = self.of_space.get(&space)?;
         let mut counts: HashMap<Host, usize> = HashMap::new();
         let guesses = waiting.iter().filter(|one| !one.known && has_failed(&self.failures, one.host, now));
@@ -122,12 +122,12 @@ impl<T> Line<T> {
     }
 
     /// Removes the last check of the space for a user who has not logged in from that host.
-    fn take_stranger(&mut self, space: Space) -> Option<T> {
+    fn remove_unknown_user(&mut self, space: Space) -> Option<T> {
         let last = self.of_space.get(&space)?.iter().rposition(|other| !other.known)?;
         Some(self.remove(space, last)?.1)
     }
 
-    /// Takes the next check, and the host whose result is to be reported.
+    /// Removes the next check; returns it with its host, for `failed`.
     pub(super) fn pop(&mut self, now: Time) -> Option<(Host, T)> {
         let space = self.order.pop_front()?;
         let waiting = self.of_space.get(&space)?;
@@ -139,7 +139,7 @@ impl<T> Line<T> {
         self.remove(space, first)
     }
 
-    /// Takes the check at that place of a space out of the line; with its last one the space.
+    /// Removes the check at that index of a space, and the space with its last check.
     fn remove(&mut self, space: Space, at: usize) -> Option<(Host, T)> {
         let waiting = self.of_space.get_mut(&space)?;
         let Waiting { host, check, .. } = waiting.remove(at)?;
@@ -184,18 +184,18 @@ mod tests {
         Host::of(Some(SocketAddr::new(IpAddr::V4((0x0a00_0000 + number).into()), 5000)))
     }
 
-    /// Whether it was queued without displacing another.
-    fn waits(line: &mut Line<u32>, space: Space, host: Host, check: u32) -> bool {
+    /// Whether the check was queued and displaced no other.
+    fn waits(line: &mut CheckQueue<u32>, space: Space, host: Host, check: u32) -> bool {
         line.push(space, host, false, check, NOW).is_empty()
     }
 
-    fn drain(line: &mut Line<u32>, now: Time) -> Vec<u32> {
+    fn drain(line: &mut CheckQueue<u32>, now: Time) -> Vec<u32> {
         std::iter::from_fn(|| line.pop(now).map(|(_, check)| check)).collect()
     }
 
     #[test]
-    fn spaces_take_turns_and_within_one_the_first_comes_first() {
-        let mut line = Line::new();
+    fn spaces_are_served_round_robin_and_each_space_in_fifo_order() {
+        let mut line = CheckQueue::new();
         for check in [10, 11, 12] {
             assert!(waits(&mut line, space(1), host(1), check));
         }
@@ -206,11 +206,11 @@ mod tests {
     }
 
     #[test]
-    fn a_space_that_was_served_and_returns_waits_for_the_others() {
-        let mut line = Line::new();
+    fn space_that_rejoins_after_service_waits_its_turn() {
+        let mut line = CheckQueue::new();
         (0..9).for_each(|check| assert!(waits(&mut line, space(1), host(1), check)));
         let mut served = Vec::new();
-        // A key that always has just one waiting gets every other turn, no more.
+        // A space that always has just one check waiting gets every other turn.
         for _ in 0..4 {
             assert!(waits(&mut line, space(2), host(2), 99));
             served.extend([line.pop(NOW).unwrap().1, line.pop(NOW).unwrap().1]);
@@ -219,9 +219,9 @@ mod tests {
     }
 
     #[test]
-    fn hosts_with_a_wrong_password_wait_behind_the_others_until_it_is_forgotten() {
-        let mut line = Line::new();
-        let fill = |line: &mut Line<u32>| {
+    fn host_with_a_failed_login_is_served_last_until_the_failure_expires() {
+        let mut line = CheckQueue::new();
+        let fill = |line: &mut CheckQueue<u32>| {
             for (who, check) in [(1, 10), (1, 11), (2, 20)] {
                 assert!(waits(line, space(1), host(who), check));
             }
@@ -234,8 +234,8 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_remembered_of_so_many_hosts_and_the_oldest_goes() {
-        let mut line = Line::<()>::new();
+    fn failure_memory_is_bounded_and_evicts_the_oldest_host() {
+        let mut line = CheckQueue::<()>::new();
         for number in 0..=FAILURES_MAX as u32 {
             line.failed(host(number), NOW.plus_millis(u64::from(number)));
         }
@@ -245,9 +245,9 @@ mod tests {
     }
 
     #[test]
-    fn one_host_or_one_space_leaves_room_for_others() {
-        let mut line = Line::new();
-        let knock = |line: &mut Line<u32>, space, host| (0..1000).filter(|_| waits(line, space, host, 0)).count();
+    fn one_host_or_one_space_cannot_fill_the_check_queue() {
+        let mut line = CheckQueue::new();
+        let knock = |line: &mut CheckQueue<u32>, space, host| (0..1000).filter(|_| waits(line, space, host, 0)).count();
         let alone = WAITING_MAX.div_ceil(3);
         assert_eq!(knock(&mut line, space(1), host(1)), alone);
         assert!(knock(&mut line, space(1), host(2)) > WAITING_MAX / 12, "another host of the same space");
@@ -256,42 +256,42 @@ mod tests {
     }
 
     #[test]
-    fn whoever_guesses_leaves_places_of_the_space_to_its_users() {
-        let mut line = Line::new();
+    fn guessing_hosts_leave_room_for_users_of_their_space() {
+        let mut line = CheckQueue::new();
         for guesser in 1..=3 {
             while waits(&mut line, space(1), host(guesser), 0) {}
-            assert!(waits(&mut line, space(1), host(100), 1), "{guesser} take all they get");
+            assert!(waits(&mut line, space(1), host(100), 1), "{guesser} hosts hold their share");
         }
     }
 
     #[test]
-    fn where_no_place_is_left_a_guess_of_who_has_the_most_makes_room_but_for_no_other_guess() {
-        let mut line = Line::new();
+    fn full_queue_evicts_a_guess_of_the_busiest_host_but_not_for_another_guess() {
+        let mut line = CheckQueue::new();
         (1..=20).for_each(|guesser| line.failed(host(guesser), NOW));
         for guesser in 1..=20 {
             while waits(&mut line, space(1), host(guesser), guesser) {}
         }
-        assert_eq!(line.push(space(1), host(5), false, 55, NOW), [55], "five hosts have all");
-        assert_eq!(line.push(space(1), host(100), false, 100, NOW), [1], "the first has most of them");
+        assert_eq!(line.push(space(1), host(5), false, 55, NOW), [55], "a guess displaces none");
+        assert_eq!(line.push(space(1), host(100), false, 100, NOW), [1], "the busiest host yields");
         let later = NOW.plus_millis(FAILURE_MS);
-        assert_eq!(line.push(space(1), host(101), false, 101, later), [101], "forgotten is forgotten");
+        assert_eq!(line.push(space(1), host(101), false, 101, later), [101], "failures expired");
         let served = drain(&mut line, NOW);
         assert_eq!((served[0], served.len()), (100, WAITING_MAX / 2));
         assert!(line.of_space.is_empty() && line.order.is_empty() && line.hosts.has_room_for(&host(1)));
     }
 
     #[test]
-    fn who_guesses_from_many_hosts_keeps_a_user_out_for_one_check_of_each_at_most() {
+    fn distributed_guessing_delays_a_user_by_one_check_per_host() {
         const GUESSERS: u32 = 60;
-        let mut line = Line::new();
-        let fill = |line: &mut Line<u32>| {
+        let mut line = CheckQueue::new();
+        let fill = |line: &mut CheckQueue<u32>| {
             for guesser in 1..=GUESSERS {
                 while !line.push(space(1), host(guesser), false, guesser, NOW).contains(&guesser) {}
             }
         };
         let (mut guesses, mut waits) = (0, false);
         loop {
-            // They fill each free place before the user retries.
+            // The guessers fill each free place before the user retries.
             fill(&mut line);
             waits = waits || !line.push(space(1), host(100), false, 100, NOW).contains(&100);
             let (who, _) = line.pop(NOW).unwrap();
@@ -305,19 +305,19 @@ mod tests {
     }
 
     #[test]
-    fn a_user_at_a_known_host_goes_before_all_others_and_finds_a_place() {
-        let mut line = Line::new();
+    fn user_at_a_known_host_is_served_first_even_when_the_queue_is_full() {
+        let mut line = CheckQueue::new();
         for stranger in 1..=60 {
             while waits(&mut line, space(1), host(stranger), stranger) {}
         }
         line.failed(host(5), NOW);
-        let turned_away = line.push(space(1), host(5), true, 500, NOW);
-        assert!(turned_away.len() == 1 && turned_away[0] != 500, "{turned_away:?}");
+        let refused = line.push(space(1), host(5), true, 500, NOW);
+        assert!(refused.len() == 1 && refused[0] != 500, "{refused:?}");
         assert_eq!(line.pop(NOW).unwrap().1, 500);
     }
 
     #[test]
-    fn an_ipv6_host_is_its_network_and_a_mapped_address_is_what_it_maps() {
+    fn ipv6_host_is_its_64_bit_prefix_and_a_mapped_address_is_an_ipv4_host() {
         let host = |text: &str| Host::of(Some(text.parse().unwrap()));
         assert_eq!(host("[2001:db8::1]:1"), host("[2001:db8::ffff:2]:2"));
         assert_ne!(host("[2001:db8::1]:1"), host("[2001:db8:0:1::1]:1"));
@@ -327,11 +327,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whoever_is_first_in_a_space_waits_for_one_of_each_other_space(
+        fn first_check_of_a_space_waits_for_at_most_one_check_of_each_other(
             knocks in prop::collection::vec((0u32..8, 0u32..20), 1..400),
             served in 0usize..200,
         ) {
-            let mut line = Line::new();
+            let mut line = CheckQueue::new();
             let mut accepted = 0;
             for (number, (of, from)) in knocks.iter().enumerate() {
                 accepted += usize::from(line.push(space(*of), host(*from), false, number, NOW).is_empty());

@@ -1,4 +1,5 @@
-//! Passwords are checked here, away from the workers: key derivation takes milliseconds on purpose.
+//! Checks passwords outside the workers, because key derivation is deliberately slow
+//! (milliseconds).
 //!
 //! One thread and a bounded queue: login floods do not slow messages of connected clients, and a
 //! login without a place is refused with a temporary error. Spaces take turns, so that guesses in
@@ -9,23 +10,23 @@ mod line;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use self::line::Line;
+use self::line::CheckQueue;
 pub(crate) use self::line::{Host, Space};
 use crate::shared::Clock;
 use crate::threads;
 
 /// A password to check.
 pub(crate) struct Check {
-    /// returns whether the password is correct; takes long
+    /// returns whether the password is correct; slow
     pub(crate) verify: Box<dyn FnOnce() -> bool + Send>,
-    /// returns the result; `None`: not checked, for want of room
-    pub(crate) tell: Box<dyn FnOnce(Option<bool>) + Send>,
+    /// receives the result; `None`: not checked, because the queue is full
+    pub(crate) report: Box<dyn FnOnce(Option<bool>) + Send>,
 }
 
 struct State {
-    line: Line<Check>,
+    line: CheckQueue<Check>,
     /// the queue is closed
-    over: bool,
+    closed: bool,
 }
 
 struct Checks {
@@ -45,12 +46,12 @@ impl Checks {
             if let Some((host, check)) = state.line.pop(clock.now()) {
                 drop(state);
                 let right = (check.verify)();
-                (check.tell)(Some(right));
+                (check.report)(Some(right));
                 state = self.lock();
                 if !right {
                     state.line.failed(host, clock.now());
                 }
-            } else if state.over {
+            } else if state.closed {
                 return;
             } else {
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -59,7 +60,7 @@ impl Checks {
     }
 }
 
-/// The thread that checks passwords; ends when this handle is dropped and no check waits.
+/// The thread that checks passwords. It ends when this handle is dropped and the queue is empty.
 pub(crate) struct Checker {
     checks: Arc<Checks>,
     clock: Clock,
@@ -74,27 +75,30 @@ impl std::fmt::Debug for Checker {
 impl Checker {
     /// Starts the thread.
     pub(crate) fn start(clock: Clock) -> io::Result<Self> {
-        let checks =
-            Arc::new(Checks { state: Mutex::new(State { line: Line::new(), over: false }), changed: Condvar::new() });
+        let checks = Arc::new(Checks {
+            state: Mutex::new(State { line: CheckQueue::new(), closed: false }),
+            changed: Condvar::new(),
+        });
         let running = Arc::clone(&checks);
         threads::spawn("passwords", move || running.run(clock))?;
         Ok(Self { checks, clock })
     }
 
-    /// Queues a check. It, or others in its place, are refused at once if the space or the host has
-    /// its share of the places. `known`: its user has logged in from that host within a day.
+    /// Queues a check. If the space or the host has used up its share of the queue, this check or
+    /// others in its place are refused at once. `known`: its user has logged in from that host
+    /// within a day.
     pub(crate) fn offer(&self, space: Space, host: Host, known: bool, check: Check) {
-        let turned_away = self.checks.lock().line.push(space, host, known, check, self.clock.now());
+        let refused = self.checks.lock().line.push(space, host, known, check, self.clock.now());
         self.checks.changed.notify_one();
-        for check in turned_away {
-            (check.tell)(None);
+        for check in refused {
+            (check.report)(None);
         }
     }
 }
 
 impl Drop for Checker {
     fn drop(&mut self) {
-        self.checks.lock().over = true;
+        self.checks.lock().closed = true;
         self.checks.changed.notify_one();
     }
 }
@@ -109,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spaces_take_turns_and_who_finds_no_room_is_refused() {
+    fn checks_alternate_between_spaces_and_overflow_is_refused() {
         let checker = Checker::start(Clock::start()).unwrap();
         let (go, gate) = channel::<()>();
         let (started, has_started) = channel();
@@ -119,13 +123,13 @@ mod tests {
             gate.recv().unwrap();
             false
         };
-        checker.offer(None, here(1), false, Check { verify: Box::new(first), tell: Box::new(|_| ()) });
+        checker.offer(None, here(1), false, Check { verify: Box::new(first), report: Box::new(|_| ()) });
         has_started.recv().unwrap();
         let (done, results) = channel();
         let knock = |space: u32, number: usize| {
             let done = done.clone();
-            let tell = move |right| done.send((space, number, right)).unwrap();
-            let check = Check { verify: Box::new(move || number > 0), tell: Box::new(tell) };
+            let report = move |right| done.send((space, number, right)).unwrap();
+            let check = Check { verify: Box::new(move || number > 0), report: Box::new(report) };
             let host = Host::of(Some(([127, 0, 0, space as u8], 1).into()));
             checker.offer(Some(SpaceKey(space)), host, false, check);
         };

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 const FIRST: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// Nothing has failed, or there is a time for the next attempt.
+/// The time of the next attempt, if something has failed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Backoff {
     pause: Duration,
@@ -13,7 +13,7 @@ pub(super) struct Backoff {
 }
 
 impl Backoff {
-    /// Something has failed. Several things that fail together have one attempt together.
+    /// Records a failure. Failures before the next attempt share that attempt.
     pub(super) fn failed(&mut self, now: Instant) {
         if self.due.is_none() {
             self.pause = (self.pause * 2).clamp(FIRST, PAUSE_MAX);
@@ -21,12 +21,12 @@ impl Backoff {
         }
     }
 
-    /// Everything has been done: the next failure starts again.
+    /// Records success: the next failure starts at the first delay.
     pub(super) fn succeeded(&mut self) {
         *self = Self::default();
     }
 
-    /// The time for an attempt has come.
+    /// Whether the next attempt is due.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         self.due.is_some_and(|due| due <= now)
     }
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_double_up_to_a_bound_and_begin_anew_after_success() {
+    fn retry_delay_doubles_up_to_30_seconds_and_resets_after_success() {
         let start = Instant::now();
         let mut now = start;
         let mut backoff = Backoff::default();

@@ -1,8 +1,8 @@
-//! The log's threads: one owns it and commits what workers have passed on; one reads.
+//! The log's threads: the owner commits the batches of the workers, the reader reads bodies.
 //!
-//! No timer: while a sync runs, the next batches come together, and [`Commits`] says which are
-//! written next. Requests are bounded by the producers' windows; a worker passes one batch of each
-//! kind a turn, and more only for large messages.
+//! Group commit needs no timer: the next batches collect while an fsync runs, and [`Commits`]
+//! chooses which are written next. The producers' windows bound the requests; a worker passes one
+//! batch of each kind per turn, and more only for large messages.
 
 mod backoff;
 mod owner;
@@ -35,17 +35,17 @@ const KEY_FILE: &str = "digests.key";
 
 type Mailboxes = Vec<Arc<Mailbox<Command>>>;
 
-/// To the owner of the log.
+/// Requests to the owner of the log.
 pub(crate) enum JournalRequest {
     /// append a worker's batch, and send it back once it is on disk; the order counts within a lane
     Append(Lane, WriteBatch),
-    /// append a batch for a caller that waits
+    /// append a batch for a waiting caller
     Commit(WriteBatch, Sender<Result<(), Refused>>),
-    /// end, with everything on disk
+    /// stop once everything is on disk
     Stop,
 }
 
-/// To the reader.
+/// Requests to the reader.
 pub(crate) enum Wanted {
     /// bodies for a worker
     Bodies(u16, Vec<RecordLocation>),
@@ -64,7 +64,7 @@ pub(crate) enum Wanted {
 /// - Synchronous: [`commit`](Self::commit) waits until its batch is on disk. Workers never call it.
 /// - Observation: [`stats`](Self::stats), [`note_damaged`](Self::note_damaged).
 ///
-/// [`stop`](Self::stop) comes last, after the workers: later batches are not written.
+/// Call [`stop`](Self::stop) after the workers have ended: later batches are not written.
 #[derive(Debug)]
 pub(crate) struct Journal {
     requests: Sender<JournalRequest>,
@@ -77,13 +77,13 @@ pub(crate) struct Journal {
 pub(crate) struct JournalStats {
     /// the log's own
     pub(crate) log: LogStats,
-    /// why it takes nothing any more, if so
+    /// why it has stopped, if it has
     pub(crate) stopped: Option<String>,
     /// reads that failed
     pub(crate) read_errors: u64,
-    /// a segment that cannot be read now, and why
+    /// a segment that is currently unreadable, and why
     pub(crate) unreadable: Option<String>,
-    /// messages that the disk has lost since the start, by the uid of their address
+    /// messages lost by damage since the start, by the uid of their address
     pub(crate) damaged: BTreeMap<String, u64>,
 }
 
@@ -92,7 +92,7 @@ pub(crate) struct Opened {
     log: Log<FolderDisk>,
     /// its recovered state
     pub(crate) recovered: Recovered,
-    /// the key of digests, drawn when the journal was new
+    /// the key of digests, generated when the journal was created
     pub(crate) digests: Digests,
 }
 
@@ -101,7 +101,7 @@ impl Opened {
     /// of new files.
     ///
     /// # Errors
-    /// In words: the folder cannot be used, or was written by another version.
+    /// The reason as text: the folder cannot be used, or was written by another version.
     pub(crate) fn at(folder: &Path, segment_bytes: u32, secret: [u8; 20]) -> Result<Self, String> {
         let in_folder = |error: io::Error| format!("{}: {error}", folder.display());
         let disk = FolderDisk::open(folder).map_err(in_folder)?;
@@ -141,8 +141,8 @@ impl Opened {
     }
 }
 
-/// The key in the folder; without one, `fresh`, which is stored there. It is there whole or not at
-/// all: half a key would keep the journal shut for ever.
+/// The key in the folder, or `fresh`, which is then stored there. It is written atomically, because
+/// a truncated key would make the journal unusable.
 fn key_in(folder: &Path, fresh: &[u8]) -> io::Result<[u8; 16]> {
     let path = folder.join(KEY_FILE);
     let bytes = match std::fs::read(&path) {
@@ -166,8 +166,7 @@ fn key_in(folder: &Path, fresh: &[u8]) -> io::Result<[u8; 16]> {
 }
 
 impl Journal {
-    /// Passes a batch to the owner. Once the node stops there is no receiver: then nothing is
-    /// answered.
+    /// Passes a batch to the owner. After `stop` there is no receiver and no answer.
     pub(crate) fn append(&self, lane: Lane, batch: WriteBatch) {
         let _ = self.requests.send(JournalRequest::Append(lane, batch));
     }
@@ -190,7 +189,7 @@ impl Journal {
         self.stats.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// An address has lost messages.
+    /// Counts lost messages of an address.
     pub(crate) fn note_damaged(&self, uid: String, count: u64) {
         let mut stats = self.stats.lock().unwrap_or_else(PoisonError::into_inner);
         *stats.damaged.entry(uid).or_default() += count;
@@ -209,7 +208,7 @@ mod tests {
     use crate::testing::Folder;
 
     #[test]
-    fn the_key_of_digests_stays_and_half_a_key_that_a_crash_left_is_drawn_anew() {
+    fn digest_key_persists_and_a_partially_written_one_is_replaced() {
         let folder = Folder::new("digests");
         std::fs::write(folder.path("digests.key.new"), [7; 3]).unwrap();
         assert_eq!(key_in(&folder.path(""), &[1; 16]).unwrap(), [1; 16]);
@@ -218,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_not_whole_is_refused_by_its_name() {
+    fn truncated_digest_key_is_refused_with_its_file_name() {
         let folder = Folder::new("digests-damaged");
         std::fs::write(folder.path("digests.key"), [7; 15]).unwrap();
         let reported = key_in(&folder.path(""), &[1; 16]).unwrap_err().to_string();

@@ -13,31 +13,32 @@ use super::reports::ReadReports;
 use super::{JournalRequest, JournalStats, Mailboxes};
 use crate::worker::Command;
 
-/// How long nothing has come when the log writes down how far it is durable.
-const REST: Duration = Duration::from_secs(1);
+/// Idle time after which the log records how far it is durable.
+const IDLE_TIME: Duration = Duration::from_secs(1);
 
-/// How long workers have for a share of a segment that is to be written again; when none has come
-/// by then they have none.
-const COPYING: Duration = Duration::from_secs(60);
+/// How long workers have to copy a part of a segment that is being compacted. Without a copy in
+/// that time they have no messages of it.
+const COPY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The lane of requests with a waiting caller: a Plan. It declares queues before a worker hears of
-/// them and drops those that none has, so it needs no order with what workers have.
-const WAITED_FOR: Lane = Lane { worker: u16::MAX, part: 0 };
+/// The lane of requests with a waiting caller, which come from Plans. A Plan declares queues before
+/// a worker uses them and drops queues that no worker has, so its order relative to other lanes
+/// does not matter.
+const WAITING_CALLERS: Lane = Lane { worker: u16::MAX, part: 0 };
 
 pub(super) struct Owner<D> {
     log: Log<D>,
     commits: Commits,
-    /// those who wait for the batches of their lane
+    /// callers that wait for their batches
     waiting: VecDeque<Sender<Result<(), Refused>>>,
     mailboxes: Mailboxes,
     stats: Arc<Mutex<JournalStats>>,
     reports: Arc<ReadReports>,
-    /// the segment that was to be compacted last, the messages copied until then, and when it was
-    /// requested
+    /// the last segment whose compaction was requested, the messages copied until then, and the
+    /// time of the request
     requested: Option<(u32, u64, Instant)>,
-    /// segments that could not be read when they were to be let go
+    /// segments whose read failed when they were to be reclaimed
     unreadable: BTreeSet<u32>,
-    /// when they are read again
+    /// when their reads are retried
     again: Backoff,
 }
 
@@ -82,17 +83,17 @@ impl<D: Disk> Owner<D> {
                 let _ = self.log.close();
                 return;
             }
-            wait = if self.tidy(Instant::now()) { Duration::ZERO } else { REST };
+            wait = if self.maintain(Instant::now()) { Duration::ZERO } else { IDLE_TIME };
         }
     }
 
-    /// Takes a letter; whether it says that this is the end.
+    /// Handles a request; returns whether it is `Stop`.
     fn take(&mut self, request: JournalRequest) -> bool {
         match request {
             JournalRequest::Append(lane, batch) => self.commits.push(lane, batch),
             JournalRequest::Commit(batch, answer) => {
                 self.waiting.push_back(answer);
-                self.commits.push(WAITED_FOR, batch);
+                self.commits.push(WAITING_CALLERS, batch);
             }
             JournalRequest::Stop => return true,
         }
@@ -105,8 +106,8 @@ impl<D: Disk> Owner<D> {
         self.commits.step(&mut self.log, &mut done);
         let mut answers: Vec<Vec<Answer>> = self.mailboxes.iter().map(|_| Vec::new()).collect();
         for Committed { lane, batch, result } in done {
-            if lane == WAITED_FOR {
-                // A caller that no longer waits does not need it.
+            if lane == WAITING_CALLERS {
+                // The caller may have stopped waiting.
                 let _ = self.waiting.pop_front().map(|answer| answer.send(result));
             } else if let Some(answers) = answers.get_mut(usize::from(lane.worker)) {
                 answers.push(Answer { batch, result });
@@ -119,9 +120,8 @@ impl<D: Disk> Owner<D> {
         }
     }
 
-    /// One step of what can wait; whether there is more. A log that has stopped has nothing to
-    /// tidy.
-    fn tidy(&mut self, now: Instant) -> bool {
+    /// One step of background work; returns whether more is pending. A stopped log has none.
+    fn maintain(&mut self, now: Instant) -> bool {
         if self.again.take_due(now) {
             self.log.retry_reads();
         }
@@ -131,14 +131,14 @@ impl<D: Disk> Owner<D> {
             self.unreadable.insert(segment);
             self.again.failed(now);
         }
-        self.note_read();
-        self.ask_for_compaction(now);
+        self.report_readable();
+        self.request_compaction(now);
         self.publish();
         more
     }
 
-    /// Tells of segments that could be read again.
-    fn note_read(&mut self) {
+    /// Reports segments that are readable again.
+    fn report_readable(&mut self) {
         if self.unreadable.is_empty() {
             return;
         }
@@ -150,14 +150,14 @@ impl<D: Disk> Owner<D> {
         }
     }
 
-    fn ask_for_compaction(&mut self, now: Instant) {
-        // Requested once, and again when a share of it has been written: workers look through all
-        // their queues.
+    fn request_compaction(&mut self, now: Instant) {
+        // Requested once, and again after each copied part, because workers then search all their
+        // queues.
         let Some(segment) = self.log.wants_compacted() else { return self.requested = None };
         let copied = self.log.stats().copied;
         match self.requested {
             Some((before, until, at)) if (before, until) == (segment, copied) => {
-                if now.duration_since(at) >= COPYING {
+                if now.duration_since(at) >= COPY_TIMEOUT {
                     self.log.pass_over(segment);
                 }
             }

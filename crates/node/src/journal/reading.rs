@@ -1,7 +1,8 @@
 //! The thread that reads messages for the workers.
 //!
-//! A read that fails is the worker's to repeat, which knows how long others should wait for it.
-//! Here it becomes an event and a figure, once for each segment until that can be read again.
+//! The worker repeats a failed read, because it knows how long others may wait for it. This thread
+//! reports the failure as an event and in the statistics, once per segment until it is readable
+//! again.
 
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;

@@ -1,5 +1,5 @@
-//! Reports of unreadable segments: an event when one fails first, another when it can be read
-//! again, and statistics.
+//! Reports of unreadable segments: an event at the first failure, another when the segment is
+//! readable again, and statistics.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,7 +22,7 @@ impl ReadReports {
         Self { stats, events, unreadable: Mutex::default() }
     }
 
-    /// A read has failed.
+    /// Reports a failed read.
     pub(super) fn failed(&self, segment: u32, fault: &Fault) {
         let mut unreadable = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
         self.publish(|stats| stats.read_errors += 1);
@@ -33,7 +33,7 @@ impl ReadReports {
         }
     }
 
-    /// A segment was read, or is not needed any more.
+    /// Reports that a segment was read, or is no longer needed.
     pub(super) fn read(&self, segment: u32) {
         let mut unreadable = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
         if !unreadable.is_empty() && unreadable.remove(&segment) {

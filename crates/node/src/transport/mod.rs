@@ -1,9 +1,8 @@
 //! From the bytes of a socket to the bytes of AMQP and back, without I/O.
 //!
-//! A plain connection has none of this: the worker reads into its scratch buffer, passes that to
-//! the machine, and writes the machine's output directly. Everything else goes through a
-//! `Wrapping`: TLS, WebSocket, or WebSocket in TLS, each taking bytes of the outer side and giving
-//! bytes of the inner one.
+//! A plain connection needs none of this: the worker reads into its scratch buffer, passes that to
+//! the machine, and writes the machine's output directly. Other connections use a `Wrapping`: TLS,
+//! WebSocket, or WebSocket in TLS. Each layer converts outer bytes to inner bytes and back.
 
 mod subject;
 mod tls;
@@ -20,13 +19,13 @@ use crate::web_access::WebAccess;
 /// Why a transport gave up. Pending output for the peer is in `Wrapping::wire`.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TransportError {
-    /// The peer broke TLS, or wants what we do not offer.
+    /// The peer violated TLS, or requires a feature that we do not offer.
     #[error("TLS: {0}")]
     Tls(#[from] rustls::Error),
-    /// More handshake than anyone needs.
+    /// The handshake is larger than the bound.
     #[error("TLS: {0}")]
     Oversize(std::io::Error),
-    /// The peer broke RFC 6455, or requested something else than a WebSocket of ours.
+    /// The peer violated RFC 6455, or its request is not for our WebSocket.
     #[error("WebSocket: {0}")]
     WebSocket(String),
 }
@@ -34,7 +33,7 @@ pub(crate) enum TransportError {
 /// The facts about the peer that the handshakes established.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HandshakeResult {
-    /// TLS was there
+    /// the connection uses TLS
     pub(crate) secure: bool,
     /// server name requested by TLS (SNI)
     pub(crate) server_name: Option<String>,
@@ -69,7 +68,7 @@ impl Wrapping {
     /// Takes bytes of the socket; appends bytes of AMQP to `inner`. `stage` is scratch, left empty.
     ///
     /// # Errors
-    /// The connection has ended; `wire` holds the layer's own last words.
+    /// The connection has ended; `wire` holds the last output of the layer.
     pub(crate) fn receive(
         &mut self,
         outer: &[u8],

@@ -1,7 +1,7 @@
 //! The name in a client certificate: the last common name of its subject (RFC 5280, 4.1.2.6).
 //!
-//! The certificate has been checked against the client CA before anyone looks here; still nothing
-//! is read beyond its bytes, and a shape that is not understood is no name.
+//! The certificate has been verified against the client CA before. Still the parser never reads
+//! beyond its bytes, and an unknown structure gives no name.
 //!
 //! ```text
 //! Certificate ::= SEQUENCE { tbsCertificate SEQUENCE { [0] version?, serialNumber, signature, issuer, validity,
@@ -66,7 +66,7 @@ impl<'a> Der<'a> {
         Some((tag, content))
     }
 
-    /// Takes the next element, which must have this tag, to look inside.
+    /// Takes the next element, which must have this tag, and returns its content.
     fn enter(&mut self, tag: u8) -> Option<Self> {
         self.next().filter(|&(found, _)| found == tag).map(|(_, content)| Self(content))
     }
@@ -88,19 +88,19 @@ mod tests {
     }
 
     #[test]
-    fn the_common_name_is_found_among_the_others() {
+    fn common_name_is_found_among_other_attributes() {
         let names = [(DnType::OrganizationName, "Org"), (DnType::CommonName, "dévice-7"), (DnType::CountryName, "DE")];
         assert_eq!(common_name(&certificate(&names)).as_deref(), Some("dévice-7"));
     }
 
     #[test]
-    fn a_subject_without_one_has_no_name() {
+    fn subject_without_a_common_name_has_no_name() {
         assert_eq!(common_name(&certificate(&[(DnType::OrganizationName, "Org")])), None);
         assert_eq!(common_name(&certificate(&[])), None);
     }
 
     #[test]
-    fn no_prefix_and_no_flipped_byte_of_a_certificate_is_read_beyond_its_end() {
+    fn truncated_or_corrupted_certificate_is_never_read_past_its_end() {
         let whole = certificate(&[(DnType::CommonName, "alice")]);
         for end in 0..whole.len() {
             common_name(&whole[..end]);

@@ -1,5 +1,5 @@
-//! Both ends of a connection in memory: rustls and tungstenite as the clients, bytes cut where the
-//! test likes.
+//! Both ends of a connection in memory: rustls and tungstenite are the clients, and the test
+//! chooses where bytes are split.
 
 use std::cell::RefCell;
 use std::io::{self, Read, Write};
@@ -58,7 +58,7 @@ impl Read for Wire {
     }
 }
 
-/// Feeds bytes in pieces of `piece`; the plaintext that came out.
+/// Feeds bytes in pieces of `piece`; returns the plaintext.
 fn ingest(wrapping: &mut Wrapping, bytes: &[u8], piece: usize) -> Result<Vec<u8>, TransportError> {
     let (mut stage, mut inner) = (Vec::new(), Vec::new());
     for piece in bytes.chunks(piece) {
@@ -105,7 +105,7 @@ fn tls_exchange(client: &mut ClientConnection, server: &mut Wrapping, piece: usi
 }
 
 #[test]
-fn tls_carries_bytes_both_ways_in_both_versions_however_they_are_cut() {
+fn tls_1_2_and_1_3_carry_bytes_both_ways_at_any_read_size() {
     let authority = Authority::new();
     let config = server_config(&authority, false);
     for version in BOTH {
@@ -135,7 +135,7 @@ fn tls_carries_bytes_both_ways_in_both_versions_however_they_are_cut() {
 }
 
 #[test]
-fn a_client_certificate_of_the_ca_introduces_its_subject_and_none_is_welcome_too() {
+fn client_certificate_is_optional_and_provides_the_subject() {
     let authority = Authority::new();
     let config = server_config(&authority, true);
     for version in BOTH {
@@ -158,23 +158,23 @@ fn a_client_certificate_of_another_ca_is_refused_with_an_alert() {
         if let Err(error) = tls_exchange(&mut client, &mut server, 1460) {
             break error;
         }
-        assert!(server.handshake_result().is_none(), "a foreign certificate was taken");
+        assert!(server.handshake_result().is_none(), "a foreign certificate was accepted");
     };
     assert!(refusal.to_string().starts_with("TLS: "), "{refusal}");
     let alert = take(&mut server.wire);
     client.read_tls(&mut &alert[..]).unwrap();
-    assert!(client.process_new_packets().is_err(), "the client was not notified");
+    assert!(client.process_new_packets().is_err(), "the client received no alert");
 }
 
 #[test]
-fn plain_amqp_on_a_tls_listener_is_an_error_and_not_a_wait() {
+fn plain_amqp_on_a_tls_listener_fails_at_once() {
     let authority = Authority::new();
     let mut server = Wrapping::server(Some(server_config(&authority, false)), None).unwrap();
     assert!(ingest(&mut server, b"AMQP\x00\x01\x00\x00", 8).is_err());
 }
 
 #[test]
-fn a_goodbye_ends_the_other_side() {
+fn close_notify_ends_both_sides() {
     let authority = Authority::new();
     let (mut client, mut server) =
         tls_pair(server_config(&authority, false), authority.client(None, &BOTH), usize::MAX);
@@ -200,7 +200,7 @@ fn web_socket_pair(subprotocols: &str, path: &str, piece: usize) -> (Client, Wir
     let mut request = format!("ws://localhost:8081{path}").into_client_request().unwrap();
     request.headers_mut().insert("Sec-WebSocket-Protocol", subprotocols.parse().unwrap());
     let Err(HandshakeError::Interrupted(waiting)) = tungstenite::client(request, wire.clone()) else {
-        panic!("an answer came from nowhere");
+        panic!("the handshake ended without a server");
     };
     let mut server = Wrapping::server(None, access()).unwrap();
     assert_eq!(server.handshake_result(), None);
@@ -214,7 +214,7 @@ fn web_socket_pair(subprotocols: &str, path: &str, piece: usize) -> (Client, Wir
 }
 
 #[test]
-fn every_subprotocol_of_amqp_and_any_path_is_served() {
+fn every_amqp_subprotocol_and_any_path_is_accepted() {
     for offered in ["amqp", "AMQPWSB10", "binary", "mqtt, amqp", "AMQP"] {
         for path in ["/", "/any/path?with=query"] {
             web_socket_pair(offered, path, 3);
@@ -223,7 +223,7 @@ fn every_subprotocol_of_amqp_and_any_path_is_served() {
 }
 
 #[test]
-fn web_socket_carries_bytes_both_ways_however_they_are_cut() {
+fn web_socket_carries_bytes_both_ways_at_any_read_size() {
     for piece in [1, 2, 5, 1460, usize::MAX] {
         let (mut client, wire, mut server) = web_socket_pair("amqp", "/", piece);
         let mut expected = Vec::new();
@@ -247,7 +247,7 @@ fn web_socket_carries_bytes_both_ways_however_they_are_cut() {
 }
 
 #[test]
-fn a_message_in_parts_with_a_ping_between_is_one_stream() {
+fn fragmented_message_with_a_ping_between_is_one_stream() {
     use tungstenite::protocol::frame::Frame;
     use tungstenite::protocol::frame::coding::{Data, OpCode};
     for piece in [1, usize::MAX] {
@@ -265,7 +265,7 @@ fn a_message_in_parts_with_a_ping_between_is_one_stream() {
 }
 
 #[test]
-fn a_close_is_answered_and_ends() {
+fn close_frame_is_answered_and_ends_the_stream() {
     let (mut client, wire, mut server) = web_socket_pair("amqp", "/", usize::MAX);
     client.close(None).unwrap();
     ingest(&mut server, &wire.take_written(), usize::MAX).unwrap();
@@ -295,7 +295,7 @@ fn frame(first: u8, length: &[u8], mask: Option<[u8; 4]>, payload: &[u8]) -> Vec
 }
 
 #[test]
-fn what_rfc_6455_forbids_closes_with_its_code() {
+fn frame_forbidden_by_rfc_6455_closes_with_the_matching_code() {
     let mask = Some([1, 2, 3, 4]);
     let wrong: [(&str, Vec<u8>, u16); 8] = [
         ("no mask", frame(0x82, &[1], None, b"x"), 1002),
@@ -321,7 +321,7 @@ fn what_rfc_6455_forbids_closes_with_its_code() {
 }
 
 #[test]
-fn a_frame_that_announces_too_much_is_closed_with_1009() {
+fn frame_with_an_excessive_length_closes_with_1009() {
     let lengths: [&[u8]; 2] = [&[127, 0, 0, 0, 0, 0x40, 0, 0, 0], &[127, 0x7f, 0xff, 0, 0, 0, 0, 0, 0]];
     for length in lengths {
         for piece in [1, usize::MAX] {
@@ -336,7 +336,7 @@ fn a_frame_that_announces_too_much_is_closed_with_1009() {
 }
 
 #[test]
-fn a_large_frame_is_passed_on_as_it_comes() {
+fn large_frame_is_forwarded_before_it_is_complete() {
     let (_, _, mut server) = web_socket_pair("amqp", "/", usize::MAX);
     let large = frame(0x82, &[127, 0, 0, 0, 0, 1, 0, 0, 0], Some([0; 4]), b"first bytes");
     assert_eq!(ingest(&mut server, &large, 1).unwrap(), b"first bytes");
@@ -344,7 +344,7 @@ fn a_large_frame_is_passed_on_as_it_comes() {
 }
 
 #[test]
-fn a_foreign_page_and_a_foreign_name_get_403_and_the_reason() {
+fn foreign_origin_or_host_gets_403_with_the_reason() {
     const UPGRADE: [&str; 6] = [
         "GET / HTTP/1.1",
         "Connection: Upgrade",
@@ -372,7 +372,7 @@ fn request(lines: &[&str]) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_no_upgrade_of_ours_gets_400_and_the_reason() {
+fn unsupported_upgrade_request_gets_400_with_the_reason() {
     const UPGRADE: [&str; 5] = [
         "Host: localhost",
         "Connection: Upgrade",
@@ -405,7 +405,7 @@ fn what_is_no_upgrade_of_ours_gets_400_and_the_reason() {
 }
 
 #[test]
-fn bytes_sent_right_behind_the_request_are_not_lost() {
+fn bytes_sent_directly_after_the_upgrade_request_are_not_lost() {
     let mut bytes = request(&[
         "GET /amqp HTTP/1.1",
         "Host: localhost",
@@ -435,7 +435,7 @@ fn web_socket_in_tls_carries_bytes_both_ways() {
     while tls.is_handshaking() {
         tls_exchange(&mut tls, &mut server, 1460).unwrap();
     }
-    assert!(server.handshake_result().is_none(), "the upgrade is still to come");
+    assert!(server.handshake_result().is_none(), "the client has not requested the upgrade yet");
     let upgrade = request(&[
         "GET / HTTP/1.1",
         "Host: localhost",

@@ -9,8 +9,8 @@ use rustls::{ServerConfig, ServerConnection};
 use super::subject::common_name;
 use super::{HandshakeResult, TransportError};
 
-/// Plaintext sealed at once: four records of the largest size, so that neither rustls nor we hold
-/// much.
+/// Plaintext encrypted at once: four records of the largest size, which bounds the buffers of
+/// rustls and ours.
 const SEAL_BYTES: usize = 64 * 1024;
 
 /// One side of a TLS connection.

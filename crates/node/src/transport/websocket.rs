@@ -1,9 +1,9 @@
 //! AMQP over WebSocket (RFC 6455; the OASIS binding draft, 2.1): the server's side.
 //!
-//! The request, its answer and frame headers are read and written by tungstenite; payloads are
-//! passed on as they come in and are never collected into messages, so what a connection holds is
-//! bounded by one header and one control frame, whatever the peer announces. Any path is served;
-//! the subprotocol chooses the machine.
+//! tungstenite parses and writes the request, its response and the frame headers. Payloads are
+//! passed on as they arrive and never collected into messages, so a connection buffers at most one
+//! header and one control frame, whatever length the peer announces. Any path is served; only the
+//! subprotocol matters.
 //!
 //! ```text
 //! frame: fin(1) rsv(3) opcode(4) | mask(1) length(7) | [length 16 or 64] | [mask 32] | payload
@@ -25,7 +25,7 @@ use crate::web_access::WebAccess;
 /// Bytes of a request before it is refused. Browsers with large cookies stay below; tungstenite
 /// itself allows 64 KiB.
 const REQUEST_BYTES_MAX: usize = 8 * 1024;
-/// Payload of the frames we send: below the 65,535 bytes that several clients take at most.
+/// Payload of the frames we send: below 65,535 bytes, the limit of several clients.
 const FRAME_BYTES_MAX: usize = 32 * 1024;
 /// Payload of a frame that a peer may announce. AMQP frames are 1 MiB at most, and clients put a
 /// few into one of these.
@@ -34,20 +34,20 @@ const ANNOUNCED_BYTES_MAX: u64 = 16 << 20;
 const CONTROL_BYTES_MAX: usize = 125;
 /// The longest frame header.
 const HEADER_BYTES_MAX: usize = 14;
-/// Subprotocols that carry AMQP 1.0: the binding's, its first draft's, and what clients without a
-/// name for it send.
+/// Subprotocols that carry AMQP 1.0: the binding's, its first draft's, and the one of generic
+/// clients.
 const SUBPROTOCOLS: [&str; 3] = ["amqp", "AMQPWSB10", "binary"];
 
 /// The kind of the next bytes.
 #[derive(Debug)]
 enum State {
-    /// the request; what there is of it
+    /// the request; its bytes so far
     Upgrade(Vec<u8>),
-    /// a frame's header, or a control frame; what there is of it
+    /// a frame's header, or a control frame; its bytes so far
     Frame(Vec<u8>),
     /// payload of a data frame
     Payload { left: u64, mask: [u8; 4], turn: usize },
-    /// nothing: the peer has closed, or broke the rules
+    /// none: the peer has closed, or violated the protocol
     Ended,
 }
 
@@ -59,9 +59,9 @@ pub(super) struct WebSocket {
     state: State,
     /// the upgrade was granted
     open: bool,
-    /// a message of several frames is under way
+    /// a message of several frames is in progress
     fragmented: bool,
-    /// our close frame is out
+    /// our close frame was sent
     closed: bool,
 }
 
@@ -123,7 +123,8 @@ impl WebSocket {
         }
     }
 
-    /// Takes bytes of the request; how many. Answers it once it is whole.
+    /// Consumes bytes of the request and returns their number. Answers the request once it is
+    /// complete.
     fn upgrade(&mut self, outer: &[u8], wire: &mut Vec<u8>) -> Result<usize, TransportError> {
         let State::Upgrade(held) = &mut self.state else { return Ok(0) };
         let before = held.len();
@@ -138,7 +139,7 @@ impl WebSocket {
         match answer {
             Ok(None) => Ok(held.len() - before),
             Ok(Some((length, response))) => {
-                // Our own response has only headers that are text, so it can always be written.
+                // All headers of our response are text, so writing it cannot fail.
                 let _ = write_response(&mut *wire, &response);
                 self.state = State::Frame(Vec::new());
                 self.access = None;
@@ -154,7 +155,7 @@ impl WebSocket {
         }
     }
 
-    /// Takes bytes of a frame's header, or of a whole control frame; how many.
+    /// Consumes bytes of a frame's header, or of a control frame, and returns their number.
     fn frame(&mut self, outer: &[u8], wire: &mut Vec<u8>) -> Result<usize, TransportError> {
         let State::Frame(held) = &mut self.state else { return Ok(0) };
         let before = held.len();
@@ -232,7 +233,7 @@ impl WebSocket {
     }
 }
 
-/// Why a request gets no WebSocket.
+/// Why a request is refused.
 struct Refusal {
     status: &'static str,
     reason: String,

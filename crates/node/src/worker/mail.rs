@@ -25,53 +25,53 @@ impl std::fmt::Debug for Command {
     }
 }
 
-/// A letter to a worker. Those with a `Sender` are answered within a turn, unless stated otherwise.
+/// A command for a worker. Those with a `Sender` are answered within a turn, unless stated
+/// otherwise.
 pub(crate) enum Command {
     /// serve this connection
-    Welcome(AcceptedSocket),
-    /// serve this connection, which began on another worker
+    Serve(AcceptedSocket),
+    /// serve this connection, which moves from another worker
     Adopt(Box<Socket>, Box<Moved>),
-    /// a password was right, or was not, or is not checked because too many wait
+    /// the result of a password check; `None`: not checked, because too many are waiting
     PasswordChecked(ConnId, Option<bool>),
     /// the external decision about a login
     LoginJudged(ConnId, Box<Judged>),
-    /// no address for the attach of this number, and why
+    /// the address for the attach of this number is refused, and why
     CreationRefused(ConnId, u64, Error),
-    /// no link attaches to this address any more if it is not in use, or links attach as before;
-    /// whether it is sealed
+    /// seal this address if it is unused, or unseal it; the answer is whether it is sealed
     Seal(Arc<AddressEntry>, bool, Sender<bool>),
-    /// this table is in force, without these addresses
+    /// apply this table, without these addresses
     Apply(Arc<Table>, Arc<[AddressKey]>, Sender<()>),
-    /// these stored addresses live here, or have changed: before the table that names them
+    /// add or change these stored addresses of this worker; precedes the table that names them
     ChangeStoredAddresses(Vec<StoredAddressChange>),
-    /// the log has taken these batches, or has not
+    /// the log has written these batches, or has failed
     Journaled(Vec<Answer>),
     /// results of reads of the log
     Fetched(Vec<(RecordLocation, Read)>),
     /// copy the messages in this segment of the log
     Compact(u32),
-    /// do this with messages at rest; answered after as many turns as it takes
+    /// run this operation on stored messages; answered when complete, after any number of turns
     Operate(Box<Operation>, Sender<Operated>),
     /// report statistics
     Stats(Sender<WorkerAnswer>),
     /// list the connections
     List(Sender<Vec<ConnectionLine>>),
-    /// trace a connection, or no longer, if it is here
+    /// start or stop the trace of a connection of this worker
     Trace(u64, bool),
-    /// stop reading from all connections; pending work is reported each time
+    /// stop reading from all connections; each call reports the pending work
     Drain(Sender<Pending>),
-    /// close everything, and end by the time
+    /// close everything, and end by this time
     Stop(Time),
 }
 
 /// The remaining work of a draining worker.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pending {
-    /// batches it ever sent to other workers
+    /// batches sent to other workers since the start
     pub(crate) sent: u64,
-    /// batches it ever took from them
+    /// batches received from them since the start
     pub(crate) received: u64,
-    /// the log owes it answers, or something waits for another worker
+    /// an answer of the log is pending, or a batch waits for another worker
     pub(crate) busy: bool,
 }
 
@@ -90,7 +90,7 @@ impl Worker {
 
     fn run_command(&mut self, now: Time, command: Command) {
         match command {
-            Command::Welcome(accepted_socket) => self.accepted_sockets.push_back(accepted_socket),
+            Command::Serve(accepted_socket) => self.accepted_sockets.push_back(accepted_socket),
             Command::Adopt(socket, moved) => self.adopt(now, *socket, *moved),
             Command::PasswordChecked(conn, right) => {
                 match right {
@@ -123,7 +123,7 @@ impl Worker {
             }
             Command::Apply(table, removed, done) => {
                 self.shard.apply(table, &removed);
-                // The caller may have given up waiting: the table is in force all the same.
+                // The caller may have timed out; the table is in force all the same.
                 let _ = done.send(());
             }
             Command::ChangeStoredAddresses(address_changes) => self.shard.change_stored_addresses(address_changes),
@@ -149,32 +149,32 @@ impl Worker {
             Command::Drain(answer) => {
                 self.draining = true;
                 let busy = self.shard.is_storing() || self.held_back || self.mesh.has_incoming();
-                // A caller that gave up gets no answer.
+                // The caller may have timed out.
                 let _ = answer.send(Pending { sent: self.stats.batches, received: self.received, busy });
             }
             Command::Stop(end) => self.stop(end),
         }
     }
 
-    /// Admits a few new connections, so that connected clients do not wait for all of them.
+    /// Adds a few new connections per turn, so that connected clients do not wait for all of them.
     pub(super) fn take_accepted_sockets(&mut self, now: Time) {
         let count = self.accepted_sockets.len().min(TURN_ACCEPTED_SOCKETS);
         for _ in 0..count {
             let Some(accepted_socket) = self.accepted_sockets.pop_front() else { return };
-            self.take_in(now, accepted_socket);
+            self.add_accepted_socket(now, accepted_socket);
         }
     }
 
-    fn take_in(&mut self, now: Time, accepted_socket: AcceptedSocket) {
+    fn add_accepted_socket(&mut self, now: Time, accepted_socket: AcceptedSocket) {
         let end = now.plus_millis(self.shared.limits.handshake_timeout_ms);
         let Ok(socket) = Socket::new(accepted_socket, end) else { return };
         let Some(key) = self.worker_slot(socket) else { return };
         self.stats.accepted += 1;
-        self.welcome(now, key);
+        self.register_connection(now, key);
         self.arm(key);
     }
 
-    /// Puts a socket into the slab and watches it; `None` if it cannot be watched, and is dropped.
+    /// Adds a socket to the slab and watches it; `None` if it cannot be watched and is dropped.
     fn worker_slot(&mut self, mut socket: Socket) -> Option<u32> {
         let entry = self.sockets.vacant_entry();
         let key = entry.key();
@@ -191,7 +191,7 @@ impl Worker {
         let Some(key) = self.worker_slot(socket) else { return };
         let conn = self.shard.adopt(moved);
         self.go_live(key, conn);
-        self.settle_in(key, conn);
+        self.join_space_group(key, conn);
         self.warm(key);
         self.ingest_again(now, key);
     }
@@ -204,7 +204,7 @@ impl Worker {
                     let mailbox = Arc::clone(&self.mailbox);
                     let check = Check {
                         verify: Box::new(move || check.verify()),
-                        tell: Box::new(move |right| mailbox.post([Command::PasswordChecked(conn, right)])),
+                        report: Box::new(move |right| mailbox.post([Command::PasswordChecked(conn, right)])),
                     };
                     let peer = self.socket_of(conn).and_then(|key| self.sockets[key as usize].details.peer);
                     self.shared.checker.offer(space, Host::of(peer), known, check);
@@ -232,7 +232,7 @@ impl Worker {
         }
     }
 
-    /// Takes a connection out, socket and all, and leaves it with another worker.
+    /// Moves a connection with its socket to another worker.
     fn move_connection(&mut self, conn: ConnId, to: u16) {
         let Some(key) = self.socket_of(conn) else { return };
         let Some(moved) = self.shard.extract(conn) else { return };
@@ -244,8 +244,8 @@ impl Worker {
         self.shared.mailboxes[usize::from(to)].post([Command::Adopt(Box::new(socket), Box::new(moved))]);
     }
 
-    /// From now on the connection's reads are those of its space.
-    fn settle_in(&mut self, key: u32, conn: ConnId) {
+    /// Moves the connection from the unauthenticated read group to that of its space.
+    fn join_space_group(&mut self, key: u32, conn: ConnId) {
         let Some(space) = self.shard.space_of(conn) else { return };
         let group = self.read_scheduler.join(space);
         let before = std::mem::replace(&mut self.sockets[key as usize].group, group);
@@ -258,7 +258,7 @@ impl Worker {
         let transport = socket.transport();
         let what = match fact {
             Fact::Opened { container, space, user, mechanism } => {
-                self.settle_in(key, conn);
+                self.join_space_group(key, conn);
                 let socket = &mut self.sockets[key as usize];
                 socket.details.container = Some(container.as_str().into());
                 socket.details.claim.opened();
@@ -302,8 +302,8 @@ impl Worker {
         self.sockets[key].details.traced = on.then_some(waiting);
     }
 
-    /// Closes every connection. Those that have not come as far as AMQP are dropped; the others get
-    /// their chance to answer, for as long as a closing connection may take.
+    /// Closes every connection. Those still in their handshake are dropped; the others may answer
+    /// until the time-out of a closing connection.
     fn stop(&mut self, end: Time) {
         self.stop_at = Some(end);
         let error = Error::new(condition::CONNECTION_FORCED, "the node is shutting down; connect again later");
@@ -311,8 +311,8 @@ impl Worker {
         let keys: Vec<u32> = self.sockets.iter().map(|(key, _)| key as u32).collect();
         for key in keys {
             match self.sockets[key as usize].phase {
-                Phase::Greeting(_) => self.drop_socket(key),
-                // Its close is in the output: once that is written our direction is shut.
+                Phase::Handshaking(_) => self.drop_socket(key),
+                // The output contains our close: once it is written, our direction is shut down.
                 Phase::Live(conn) => self.sockets[key as usize].phase = Phase::Finishing(conn, end),
                 Phase::Finishing(..) | Phase::HalfClosed(_) => {}
             }

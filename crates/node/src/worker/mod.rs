@@ -45,21 +45,21 @@ const WAKE: Token = Token(usize::MAX);
 const EVENTS: usize = 1024;
 /// Bytes read from one socket in one turn: it fits the second-level cache.
 const READ_BYTES: usize = 256 * 1024;
-/// New connections taken in one turn, each some 10 us: TLS and SASL come on top. The others wait,
-/// as many as may be connected.
+/// New connections added in one turn, at about 10 us each without TLS and SASL. Others wait; the
+/// connection limit bounds them.
 const TURN_ACCEPTED_SOCKETS: usize = 32;
-/// How long a connection may be quiet before its buffers go back.
+/// How long a connection may be idle before its buffers are released.
 const SWEEP_MICROS: u64 = 1_000_000;
 /// How long to sleep at most while another worker's ring is full.
 const FULL_RING_MICROS: u64 = 500;
-/// Bytes that may have gathered for workers that take no more, before sockets are read no further.
-/// One turn may add to it: its input and its batches. Batches are always taken in, or two workers
-/// that wait for each other would do so for ever.
+/// Bytes pending for workers with full rings above which sockets are not read. One turn may exceed
+/// it by its input and its batches. Batches are always received, because otherwise two workers that
+/// wait for each other would deadlock.
 const GATHERED_BYTES: usize = 8 * 1024 * 1024;
-/// Over which time the thread's load is measured.
+/// The interval over which the thread's load is measured.
 const LOAD_MICROS: u64 = 500_000;
 
-/// The parts that have to exist before a worker can be made: the others are reached through them.
+/// The parts that must exist before a worker is created, because other threads use them.
 pub(crate) struct WorkerSlot {
     poll: Poll,
     pub(crate) mailbox: Arc<Mailbox<Command>>,
@@ -76,9 +76,9 @@ impl WorkerSlot {
 
 /// Buffers of the worker, used by the current connection.
 struct Scratch {
-    /// room for a partial frame, and for the bytes read behind it
+    /// a partial frame and the bytes read after it
     read: Box<[u8]>,
-    /// bytes of AMQP that came out of a transport
+    /// bytes of AMQP that a transport has decoded
     inner: Vec<u8>,
     /// between two layers of a transport
     stage: Vec<u8>,
@@ -114,22 +114,22 @@ pub(crate) struct Worker {
     stats: WorkerStats,
     /// shutdown: the time by which the last connection has to end
     stop_at: Option<Time>,
-    /// nothing more is read: the node is about to stop
+    /// reading has stopped, because the node is about to stop
     draining: bool,
-    /// batches that came from other workers
+    /// batches received from other workers
     received: u64,
     /// a batch waits for room in a ring
     held_back: bool,
-    /// so much waits for room in rings that sockets are not read
-    choked: bool,
-    /// the callers that wait for operations on stored messages, by id
+    /// more than `GATHERED_BYTES` wait for room in rings, so sockets are not read
+    rings_full: bool,
+    /// callers waiting for operations on stored messages, by id
     operations: HashMap<u32, Sender<Operated>>,
-    /// something was done after the shard's turn ended that needs another one
+    /// work after the end of the shard's turn requires another turn
     again: bool,
 }
 
 impl Worker {
-    /// A worker in its seat.
+    /// A worker with the parts of its slot.
     pub(crate) fn new(
         index: u16,
         worker_slot: WorkerSlot,
@@ -166,13 +166,13 @@ impl Worker {
             draining: false,
             received: 0,
             held_back: false,
-            choked: false,
+            rings_full: false,
             operations: HashMap::new(),
             again: false,
         }
     }
 
-    /// Turns until the node stops.
+    /// Runs turns until the node stops.
     pub(crate) fn run(mut self) {
         let mut events = Events::with_capacity(EVENTS);
         while !self.is_done() {
@@ -193,7 +193,7 @@ impl Worker {
         let timeout = self.timeout(now);
         self.stats.sleeps += u64::from(timeout != Some(Duration::ZERO));
         self.meter.sleeps(now);
-        // Interrupted is the only failure left once a poll exists: then there are no events.
+        // Once a poll exists, only an interrupted call can fail; then there are no events.
         if self.poll.poll(events, timeout).is_err() {
             events.clear();
         }
@@ -217,7 +217,7 @@ impl Worker {
     /// How long to sleep: not at all while there is work, else until the next timer.
     fn timeout(&mut self, now: Time) -> Option<Duration> {
         let busy = self.again
-            || (!self.read_scheduler.is_empty() && !self.choked && !self.draining)
+            || (!self.read_scheduler.is_empty() && !self.rings_full && !self.draining)
             || (!self.accepted_sockets.is_empty() && !self.draining)
             || !self.unwritten.is_empty()
             || self.mailbox.is_filled()
@@ -234,7 +234,7 @@ impl Worker {
         let share = self.shard.next_share();
         let times = [self.wheel.next_due(), sweep, retry, self.meter.next(), self.stop_at, stored, share];
         let next = times.into_iter().flatten().min()?;
-        // Rounded up, or the last microseconds would be spent awake.
+        // Rounded up, because rounding down would spin for the last microseconds.
         Some(Duration::from_micros(next.micros_since(now) + 1))
     }
 
@@ -248,7 +248,7 @@ impl Worker {
         if !self.draining {
             self.take_accepted_sockets(now);
         }
-        if !self.choked && !self.draining {
+        if !self.rings_full && !self.draining {
             self.read_sockets(now);
         }
         let (shard, received) = (&mut self.shard, &mut self.received);
@@ -280,14 +280,14 @@ impl Worker {
                 self.shared.mailboxes[usize::from(to)].thread_waker().wake();
             }
         }
-        self.choked = self.held_back && self.shard.gathered_bytes() > GATHERED_BYTES;
+        self.rings_full = self.held_back && self.shard.gathered_bytes() > GATHERED_BYTES;
     }
 
     /// Passes the batches and read requests of stored addresses to the journal.
     fn serve_journal(&mut self) {
         for (id, operated) in self.shard.take_operated() {
             if let Some(answer) = self.operations.remove(&id) {
-                // A caller that gave up asks again.
+                // The caller may have timed out; it can ask again.
                 let _ = answer.send(operated);
             }
         }
@@ -329,7 +329,7 @@ impl Worker {
         let socket = &mut self.sockets[key as usize];
         if socket.details.claim.due().is_some_and(|due| due <= now) {
             let silent = !(socket.warm || socket.readable || socket.queued);
-            if socket.details.claim.makes_room(now, silent) {
+            if socket.details.claim.must_close(now, silent) {
                 self.stats.handshakes_timed_out += 1;
                 return self.drop_socket(key);
             }
@@ -339,7 +339,7 @@ impl Worker {
         }
         match self.sockets[key as usize].phase {
             Phase::Live(conn) => self.shard.timeout(now, conn),
-            Phase::Greeting(_) => {
+            Phase::Handshaking(_) => {
                 self.stats.handshakes_timed_out += 1;
                 self.drop_socket(key);
             }
@@ -347,7 +347,7 @@ impl Worker {
         }
     }
 
-    /// When there is something to do about a socket that does not come from its peer.
+    /// The next deadline of a socket.
     fn deadline(&self, key: u32) -> Option<Time> {
         let look = self.sockets.get(key as usize)?.details.claim.due();
         [look, self.phase_ends(key)].into_iter().flatten().min()
@@ -356,11 +356,11 @@ impl Worker {
     fn phase_ends(&self, key: u32) -> Option<Time> {
         match self.sockets.get(key as usize)?.phase {
             Phase::Live(conn) => self.shard.next_timeout(conn),
-            Phase::Greeting(end) | Phase::Finishing(_, end) | Phase::HalfClosed(end) => Some(end),
+            Phase::Handshaking(end) | Phase::Finishing(_, end) | Phase::HalfClosed(end) => Some(end),
         }
     }
 
-    /// Sees to it that the socket's next deadline is noticed.
+    /// Arms the timer for the socket's next deadline.
     fn arm(&mut self, key: u32) {
         let Some(deadline) = self.deadline(key) else { return };
         let socket = &mut self.sockets[key as usize];
@@ -374,7 +374,7 @@ impl Worker {
         (socket.phase.conn() == Some(conn)).then_some(key)
     }
 
-    /// Notes that a socket may hold buffers now.
+    /// Marks a socket that may hold buffers.
     fn warm(&mut self, key: u32) {
         let socket = &mut self.sockets[key as usize];
         socket.warm = true;
@@ -384,7 +384,7 @@ impl Worker {
         }
     }
 
-    /// Takes the buffers of connections that were quiet for a while: an idle connection holds none.
+    /// Releases the buffers of connections that were idle for a while.
     fn sweep(&mut self, now: Time) {
         if now < self.next_sweep || self.swept.is_empty() {
             return;
@@ -426,7 +426,7 @@ impl Meter {
         self.busy_micros += now.micros_since(self.woke_at);
     }
 
-    /// Publishes the load now and then.
+    /// Publishes the load once per interval.
     fn wakes(&mut self, now: Time, load: &Load) -> u32 {
         self.woke_at = now;
         let span = now.micros_since(self.since);

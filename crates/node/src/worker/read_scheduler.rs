@@ -1,10 +1,10 @@
 //! Chooses the next socket to read: spaces take turns by bytes, and within a space its sockets take
 //! turns.
 //!
-//! Deficit round robin (Shreedhar and Varghese, 1995). A visit to a space is worth [`QUANTUM`];
-//! costs beyond that are a debt, which its next visits pay. A cost is bytes read and the work they
-//! led to: links, deliveries, settlements. So busy spaces get equal shares, however many sockets
-//! they have, and a space alone is not limited. Pure: no socket, no clock.
+//! Deficit round robin (Shreedhar and Varghese, 1995). A visit to a space may cost [`QUANTUM`];
+//! excess cost is a debt, which its next visits pay. The cost counts bytes read and the work they
+//! caused: links, deliveries, settlements. So busy spaces get equal shares, however many sockets
+//! they have, and a single busy space is not limited. Pure: no socket, no clock.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -13,28 +13,29 @@ use slab::Slab;
 
 use super::READ_BYTES;
 
-/// The worth of a visit to a space, in bytes read: at least one read, so that each visit reads.
+/// The cost that a visit to a space may have, in bytes read: at least one read, so that each visit
+/// reads.
 pub(super) const QUANTUM: i64 = READ_BYTES as i64;
 /// The least cost of a read, in bytes: a system call and the handling of a small frame, 2 to 3 us.
 const READ_COST: u64 = 2 * 1024;
 /// The same for an unauthenticated connection: SASL and `open`, some 10 us.
 const UNAUTHENTICATED_COST: u64 = 8 * 1024;
-/// The cost of a microsecond, by those two.
-const MICRO_COST: u64 = 800;
-/// Work that one read may lead to, in nanoseconds, before others have their turn: as much as a read
-/// of small messages takes, so that only what costs more than its bytes is interrupted.
+/// The cost of a microsecond, derived from the two constants above.
+const COST_PER_MICRO: u64 = 800;
+/// Work that one read may cause, in nanoseconds, before the next space is visited: the time for a
+/// read of small messages, so that only unusually expensive input is interrupted.
 pub(super) const VISIT_NANOS: u64 = 1_300_000;
 
 /// The cost of a read that used this much processor time, as a handshake does: the signature alone
-/// takes 70 us with an elliptic curve, 300 us with RSA of 2,048 bits, 1,500 with 4,096. A visit at
-/// most, so that no debt outlasts one.
+/// takes 70 us with an elliptic curve, 300 us with RSA of 2,048 bits, 1,500 with 4,096. At most one
+/// visit, which bounds the debt.
 pub(super) fn cost_of_micros(micros: u64) -> u64 {
-    micros.saturating_mul(MICRO_COST).min(QUANTUM as u64)
+    micros.saturating_mul(COST_PER_MICRO).min(QUANTUM as u64)
 }
 
 /// The cost of work in the shard (`Shard::input_within`).
 pub(super) fn cost_of_nanos(nanos: u64) -> u64 {
-    nanos.saturating_mul(MICRO_COST) / 1000
+    nanos.saturating_mul(COST_PER_MICRO) / 1000
 }
 
 /// Names connections that share their turns: those of a space, or all unauthenticated ones.
@@ -45,11 +46,11 @@ pub(super) struct ReadGroup(u32);
 pub(super) struct ReadScheduler {
     groups: Slab<GroupState>,
     of_space: HashMap<SpaceKey, ReadGroup>,
-    /// parties with something to read and something left; the first one's visit has begun
+    /// groups with sockets to read; the visit of the first one has begun
     order: VecDeque<ReadGroup>,
     /// all sockets to read
     ready: usize,
-    /// visits and reads that are left in this turn
+    /// visits and reads that remain in this turn
     visits: usize,
     reads: usize,
 }
@@ -57,15 +58,15 @@ pub(super) struct ReadScheduler {
 struct GroupState {
     /// `None`: unauthenticated connections, whose space is not known
     space: Option<SpaceKey>,
-    /// sockets of the party
+    /// sockets of the group
     count: usize,
     ready: VecDeque<u32>,
-    /// the rest of the visit; below zero: a debt
+    /// the remaining cost of the visit; below zero: a debt
     left: i64,
 }
 
 impl ReadScheduler {
-    /// Where new connections are until they have a space.
+    /// The group of new connections until their space is known.
     pub(super) const UNAUTHENTICATED: ReadGroup = ReadGroup(0);
 
     pub(super) fn new() -> Self {
@@ -74,7 +75,7 @@ impl ReadScheduler {
         Self { groups, of_space: HashMap::new(), order: VecDeque::new(), ready: 0, visits: 0, reads: 0 }
     }
 
-    /// One more socket belongs to that space; to be taken back by `leave`.
+    /// Adds a socket to the group of a space; `leave` undoes it.
     pub(super) fn join(&mut self, space: SpaceKey) -> ReadGroup {
         let group = *self.of_space.entry(space).or_insert_with(|| {
             let members = GroupState { space: Some(space), count: 0, ready: VecDeque::new(), left: 0 };
@@ -84,8 +85,7 @@ impl ReadScheduler {
         group
     }
 
-    /// A socket of the group is gone, or moves to another. Unauthenticated connections are not
-    /// counted.
+    /// Removes a socket from the group. Unauthenticated connections are not counted.
     pub(super) fn leave(&mut self, group: ReadGroup) {
         let Some(space) = self.groups[group.0 as usize].space else { return };
         let members = &mut self.groups[group.0 as usize];
@@ -108,7 +108,7 @@ impl ReadScheduler {
         self.of_space.len() < 2 && self.order.len() < 2 && self.order.front() != Some(&Self::UNAUTHENTICATED)
     }
 
-    /// A socket of the party has something to read. It is to be queued once.
+    /// Queues a socket of the group that has data to read. The caller queues it only once.
     pub(super) fn push(&mut self, group: ReadGroup, socket: u32) {
         let members = &mut self.groups[group.0 as usize];
         if members.ready.is_empty() {
@@ -119,15 +119,15 @@ impl ReadScheduler {
         self.ready += 1;
     }
 
-    /// A turn of the worker begins. In it each socket is read once at most and each party visited
-    /// once, a space that is alone as often as it likes.
+    /// Begins a turn of the worker. In a turn each socket is read at most once, and each group is
+    /// visited once; a single busy space has no limit of visits.
     pub(super) fn begin_turn(&mut self) {
         self.reads = self.ready;
         self.visits = if self.is_alone() { usize::MAX } else { self.order.len() };
     }
 
-    /// The next socket, and its group; `None` once the turn's visits or reads are used up. To be
-    /// followed by `spend`.
+    /// The next socket, and its group; `None` once the turn's visits or reads are used up. The
+    /// caller must call `spend` after it.
     pub(super) fn next(&mut self) -> Option<(ReadGroup, u32)> {
         while self.visits > 0 && self.reads > 0 {
             let group = *self.order.front()?;
@@ -149,8 +149,8 @@ impl ReadScheduler {
         None
     }
 
-    /// A read of a socket of the party took this many bytes, or cost as much. Once a visit is spent
-    /// the next party is visited.
+    /// Charges the cost of a read to the visit. Once the visit is used up, the next group is
+    /// visited.
     pub(super) fn spend(&mut self, group: ReadGroup, bytes: u64) {
         let least = if group == Self::UNAUTHENTICATED { UNAUTHENTICATED_COST } else { READ_COST };
         self.charge(group, bytes.max(least));
@@ -159,7 +159,7 @@ impl ReadScheduler {
         }
     }
 
-    /// Work was done for the party outside of its visits.
+    /// Charges work for the group outside its visits.
     pub(super) fn charge(&mut self, group: ReadGroup, cost: u64) {
         if let Some(members) = self.groups.get_mut(group.0 as usize) {
             members.left = members.left.saturating_sub_unsigned(cost);
@@ -184,8 +184,8 @@ mod tests {
 
     const FULL: u64 = READ_BYTES as u64;
 
-    /// Takes turns in which each read of a socket takes `bytes_of` it and leaves more; what each
-    /// party had.
+    /// Runs turns in which each read takes `bytes_of` the socket and leaves more; returns the bytes
+    /// read by group.
     fn serve(read_scheduler: &mut ReadScheduler, turns: usize, bytes_of: impl Fn(u32) -> u64) -> BTreeMap<u32, u64> {
         let mut had = BTreeMap::new();
         for _ in 0..turns {
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hundred_sockets_of_one_space_get_no_more_than_one_of_another() {
+    fn space_with_a_hundred_sockets_is_read_no_more_than_one_with_one() {
         let mut read_scheduler = ReadScheduler::new();
         let (many, one) = (read_scheduler.join(SpaceKey(1)), read_scheduler.join(SpaceKey(2)));
         (0..100).for_each(|socket| read_scheduler.push(many, socket));
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_visit_of_small_reads_has_an_end_and_what_was_read_beyond_is_a_debt() {
+    fn visit_ends_at_its_quantum_and_an_overrun_is_charged_to_the_next_visit() {
         let mut read_scheduler = ReadScheduler::new();
         let (many, one) = (read_scheduler.join(SpaceKey(1)), read_scheduler.join(SpaceKey(2)));
         (0..1000).for_each(|socket| read_scheduler.push(many, socket));
@@ -222,7 +222,7 @@ mod tests {
             before += 1;
         }
         assert_eq!(before, QUANTUM as u64 / READ_COST);
-        // One byte short of a visit, then a full read: the next visit is one of a byte.
+        // One byte short of a quantum, then a full read: one byte is left of the next visit.
         for bytes in [FULL - 1, FULL] {
             let (group, _) = read_scheduler.next().unwrap_or_else(|| {
                 read_scheduler.begin_turn();
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_visit_that_led_to_much_work_is_paid_for_by_the_next_ones() {
+    fn cost_beyond_a_visit_is_charged_to_the_following_visits() {
         let mut read_scheduler = ReadScheduler::new();
         let (heavy, light) = (read_scheduler.join(SpaceKey(1)), read_scheduler.join(SpaceKey(2)));
         read_scheduler.push(heavy, 0);
@@ -244,15 +244,11 @@ mod tests {
         assert_eq!((had[&heavy.0], had[&light.0]), (100 * 5 * FULL, 500 * FULL));
         read_scheduler.charge(heavy, 10 * FULL);
         let had = serve(&mut read_scheduler, 10, cost);
-        assert_eq!(
-            (had.get(&heavy.0), had[&light.0]),
-            (None, 10 * FULL),
-            "work done outside of its visits counts, too"
-        );
+        assert_eq!((had.get(&heavy.0), had[&light.0]), (None, 10 * FULL), "cost charged outside of visits counts, too");
     }
 
     #[test]
-    fn a_debt_holds_a_space_up_only_while_others_have_something_to_read() {
+    fn debt_is_paid_in_idle_turns_and_waived_for_a_space_alone() {
         let mut read_scheduler = ReadScheduler::new();
         let (heavy, light) = (read_scheduler.join(SpaceKey(1)), read_scheduler.join(SpaceKey(2)));
         read_scheduler.push(heavy, 0);
@@ -261,11 +257,11 @@ mod tests {
         assert!(turns.is_some_and(|turns| turns <= 9), "{turns:?} empty turns");
         read_scheduler.leave(light);
         read_scheduler.charge(heavy, 8 * FULL);
-        assert_eq!(serve(&mut read_scheduler, 1, |_| FULL)[&heavy.0], FULL, "alone it has no debts");
+        assert_eq!(serve(&mut read_scheduler, 1, |_| FULL)[&heavy.0], FULL, "no debt when alone");
     }
 
     #[test]
-    fn in_a_turn_a_space_alone_reads_each_socket_once_and_new_connections_a_few_handshakes() {
+    fn turn_reads_each_socket_of_a_lone_space_once_and_bounds_handshakes() {
         let mut read_scheduler = ReadScheduler::new();
         let inside = read_scheduler.join(SpaceKey(1));
         (0..40).for_each(|socket| read_scheduler.push(inside, socket));
@@ -281,12 +277,12 @@ mod tests {
     }
 
     #[test]
-    fn whatever_a_handshake_took_it_costs_a_visit_at_most() {
-        assert_eq!([0, 1, 1_000, u64::MAX].map(cost_of_micros), [0, MICRO_COST, FULL, FULL]);
+    fn handshake_costs_at_most_one_visit() {
+        assert_eq!([0, 1, 1_000, u64::MAX].map(cost_of_micros), [0, COST_PER_MICRO, FULL, FULL]);
     }
 
     #[test]
-    fn a_space_whose_last_socket_goes_leaves_nothing_behind() {
+    fn space_is_removed_when_its_last_socket_leaves() {
         let mut read_scheduler = ReadScheduler::new();
         let (gone, stays) = (read_scheduler.join(SpaceKey(1)), read_scheduler.join(SpaceKey(2)));
         assert_eq!(read_scheduler.join(SpaceKey(1)), gone);
@@ -305,7 +301,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn spaces_that_always_have_more_get_the_same(
+        fn busy_spaces_are_read_equally(
             sockets in prop::collection::vec(200u32..300, 2..8),
             sizes in prop::collection::vec(READ_COST..=FULL, 30),
             turns in 20usize..60,
@@ -321,7 +317,7 @@ mod tests {
         }
 
         #[test]
-        fn nobody_waits_for_more_than_a_visit_of_each_other(
+        fn space_waits_for_at_most_one_visit_of_each_other_space(
             pushes in prop::collection::vec((0u32..6, 1u64..=FULL), 1..200),
         ) {
             let mut read_scheduler = ReadScheduler::new();
@@ -345,7 +341,7 @@ mod tests {
         }
 
         #[test]
-        fn whoever_comes_and_goes_all_that_is_ready_is_read_in_the_end(
+        fn every_ready_socket_is_read_while_spaces_join_and_leave(
             steps in prop::collection::vec((0u8..5, 0u32..5, 1u64..=FULL), 1..300),
         ) {
             let mut read_scheduler = ReadScheduler::new();
@@ -355,7 +351,7 @@ mod tests {
                 match what {
                     0 => inside.push((read_scheduler.join(SpaceKey(space)), number)),
                     1 if !inside.is_empty() => {
-                        // Its place in the line stays, unless it was the last of its space.
+                        // Its entry in the queue stays unless it was the last socket of its space.
                         let (group, _) = inside.swap_remove(space as usize % inside.len());
                         read_scheduler.leave(group);
                         if inside.iter().all(|(other, _)| *other != group) {
@@ -376,7 +372,7 @@ mod tests {
                         while let Some(read) = read_scheduler.next() {
                             read_scheduler.spend(read.0, bytes);
                             let place = waiting.iter().position(|one| *one == read);
-                            waiting.swap_remove(place.expect("it waits"));
+                            waiting.swap_remove(place.expect("the socket is queued"));
                         }
                     }
                 }

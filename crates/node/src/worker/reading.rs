@@ -19,8 +19,8 @@ use crate::transport::TransportError;
 const TURN_COST: u64 = 2 * 1024 * 1024;
 
 impl Worker {
-    /// Reads ready sockets by the turns of their spaces, each once, until the turn has its share.
-    /// The rest, and those that have more, wait for the next turn.
+    /// Reads each ready socket once, in the order of the scheduler, until the read budget of the
+    /// turn is used up. Remaining sockets, and those with more data, wait for the next turn.
     pub(super) fn read_sockets(&mut self, now: Time) {
         let mut spent = 0;
         self.read_scheduler.begin_turn();
@@ -28,9 +28,9 @@ impl Worker {
             && let Some((group, key)) = self.read_scheduler.next()
         {
             if self.is_worth_reading(key) {
-                let shakes_hands = matches!(self.sockets[key as usize].phase, Phase::Greeting(_));
+                let is_handshaking = matches!(self.sockets[key as usize].phase, Phase::Handshaking(_));
                 let before = self.stats.bytes_in;
-                let began = shakes_hands.then(cpu_micros);
+                let began = is_handshaking.then(cpu_micros);
                 let work = cost_of_nanos(self.read_socket(now, key));
                 let bytes = self.stats.bytes_in - before;
                 let cost = began.map_or(bytes + work, |began| cost_of_micros(cpu_micros() - began));
@@ -49,7 +49,7 @@ impl Worker {
 
     fn is_worth_reading(&self, key: u32) -> bool {
         let Some(socket) = self.sockets.get(key as usize) else { return false };
-        if socket.over {
+        if socket.stream_ended {
             return false;
         }
         if socket.paused {
@@ -68,8 +68,8 @@ impl Worker {
         }
         let plain = socket.wrapping.is_none();
         let held = if plain { socket.tail.len() } else { 0 };
-        // Where a tail of a whole frame waits, nothing is read: there is always room for a piece
-        // behind it.
+        // A socket whose tail has the size of the largest frame is not read, so the buffer always
+        // has room for a read after the tail.
         let room = &mut self.scratch.read[held..held + READ_BYTES];
         let count = match socket.stream.read(room) {
             Moved::Bytes(count) => count,
@@ -78,7 +78,7 @@ impl Worker {
                 return 0;
             }
             Moved::Over => {
-                socket.over = true;
+                socket.stream_ended = true;
                 self.unwritten.push(key);
                 return 0;
             }
@@ -124,17 +124,18 @@ impl Worker {
         if !wrapping.wire.is_empty() {
             self.unwritten.push(key);
         }
-        socket.over |= wrapping.is_ended();
-        if socket.over {
+        socket.stream_ended |= wrapping.is_ended();
+        if socket.stream_ended {
             self.unwritten.push(key);
         }
         if opened.is_ok() {
-            self.welcome(now, key);
+            self.register_connection(now, key);
         }
         let mut work_nanos = 0;
         if let Phase::Live(conn) = self.sockets[key as usize].phase {
-            // Bytes before the end of the stream count: it is closed at the end of this turn.
-            let budget = if self.sockets[key as usize].over { u64::MAX } else { VISIT_NANOS };
+            // Bytes before the end of the stream are all processed, because the socket is closed at
+            // the end of this turn.
+            let budget = if self.sockets[key as usize].stream_ended { u64::MAX } else { VISIT_NANOS };
             let ingested = self.shard.input_within(now, conn, &inner, budget);
             work_nanos = ingested.work_nanos;
             self.trace(key, "in", &inner[..ingested.used]);
@@ -152,9 +153,9 @@ impl Worker {
     }
 
     /// Registers a connection with the shard once its handshakes are done.
-    pub(super) fn welcome(&mut self, now: Time, key: u32) {
+    pub(super) fn register_connection(&mut self, now: Time, key: u32) {
         let socket = &mut self.sockets[key as usize];
-        if !matches!(socket.phase, Phase::Greeting(_)) {
+        if !matches!(socket.phase, Phase::Handshaking(_)) {
             return;
         }
         let Some(handshake_result) = socket.handshake_result() else { return };
@@ -162,7 +163,7 @@ impl Worker {
         self.go_live(key, conn);
     }
 
-    /// The shard has the connection under this id.
+    /// Records the id of the connection in the shard.
     pub(super) fn go_live(&mut self, key: u32, conn: ConnId) {
         self.sockets[key as usize].phase = Phase::Live(conn);
         if self.socket_of.len() <= conn.key() {
@@ -173,7 +174,7 @@ impl Worker {
     }
 
     fn transport_failed(&mut self, now: Time, key: u32, error: &TransportError) {
-        if matches!(self.sockets[key as usize].phase, Phase::Greeting(_)) {
+        if matches!(self.sockets[key as usize].phase, Phase::Handshaking(_)) {
             self.stats.handshakes_failed += 1;
             self.emit_event(key, EventKind::HandshakeFailed { reason: error.to_string() });
         }
@@ -191,15 +192,14 @@ impl Worker {
         self.again = true;
     }
 
-    /// Feeds the shard from the tail, as far as one visit goes. Returns the work it led to, in
-    /// nanoseconds.
+    /// Feeds the shard from the tail, within one visit. Returns the work it caused, in nanoseconds.
     fn ingest_tail(&mut self, now: Time, key: u32) -> u64 {
         let socket = &mut self.sockets[key as usize];
         let Phase::Live(conn) = socket.phase else {
             socket.paused = false;
             return 0;
         };
-        // Also without bytes: the shard may have a pending event.
+        // Called without bytes too: the shard may have a pending event.
         let mut tail = std::mem::take(&mut socket.tail);
         let ingested = self.shard.input_within(now, conn, &tail, VISIT_NANOS);
         self.trace(key, "in", &tail[..ingested.used]);
@@ -209,7 +209,7 @@ impl Worker {
         ingested.work_nanos
     }
 
-    /// Reads a socket next turn if it has anything and nothing speaks against it.
+    /// Queues a socket for reading next turn, if it may have data and reading is allowed.
     pub(super) fn queue_if_readable(&mut self, key: u32) {
         let worth = self.is_worth_reading(key);
         let socket = &mut self.sockets[key as usize];

@@ -25,22 +25,22 @@ pub(crate) struct AcceptedSocket {
     pub(crate) tls: Option<Arc<ServerConfig>>,
     /// the rules for web pages, if it speaks WebSocket
     pub(crate) web_socket: Option<Arc<WebAccess>>,
-    /// in this process: space and user, already vouched for
+    /// in this process: space and user, which the caller has authenticated
     pub(crate) vouched: Option<(String, Option<String>)>,
     pub(crate) claim: Claim,
 }
 
-/// How far a connection has come. It only ever moves down this list.
+/// The phase of a connection. It only moves down this list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// TLS or WebSocket handshake; until the time
-    Greeting(Time),
+    Handshaking(Time),
     /// the shard has it
     Live(ConnId),
     /// the shard has sent its last output; until the time to write it
     Finishing(ConnId, Time),
-    /// the shard has it no more: last bytes of a transport go out, input is discarded; until the
-    /// time
+    /// the shard has forgotten it: the transport writes its last bytes, and input is discarded;
+    /// until the time
     HalfClosed(Time),
 }
 
@@ -48,7 +48,7 @@ impl Phase {
     pub(super) fn conn(self) -> Option<ConnId> {
         match self {
             Self::Live(conn) | Self::Finishing(conn, _) => Some(conn),
-            Self::Greeting(_) | Self::HalfClosed(_) => None,
+            Self::Handshaking(_) | Self::HalfClosed(_) => None,
         }
     }
 }
@@ -60,7 +60,7 @@ pub(crate) struct Socket {
     pub(super) phase: Phase,
     /// `None`: plain, the fast path
     pub(super) wrapping: Option<Box<Wrapping>>,
-    /// bytes of AMQP that were read and not used yet: part of a frame
+    /// bytes of AMQP that were read and not processed: a partial frame
     pub(super) tail: Vec<u8>,
     pub(super) details: Box<ConnectionDetails>,
     pub(super) timer: Tick,
@@ -68,15 +68,15 @@ pub(crate) struct Socket {
     pub(super) group: ReadGroup,
     /// the socket may have bytes for us
     pub(super) readable: bool,
-    /// the socket takes bytes
+    /// the socket may accept bytes
     pub(super) writable: bool,
-    /// the peer has ended its direction: read until the end shows
+    /// the peer has ended its direction: read until the end of the stream
     pub(super) hung_up: bool,
-    /// the end of its bytes was read: it is closed at the end of the turn
-    pub(super) over: bool,
-    /// the shard takes bytes
+    /// the stream has ended or failed: the socket is closed at the end of the turn
+    pub(super) stream_ended: bool,
+    /// the shard accepts bytes
     pub(super) wanted: bool,
-    /// bytes in `tail` are to be used before more is read: its last visit was over before
+    /// its last visit ended early: the bytes in `tail` are processed before the next read
     pub(super) paused: bool,
     /// in the list of sockets to read
     pub(super) queued: bool,
@@ -84,8 +84,8 @@ pub(crate) struct Socket {
     pub(super) warm: bool,
     /// in the list of sockets to sweep
     pub(super) swept: bool,
-    /// more output waits than the low-water mark
-    pub(super) swollen: bool,
+    /// pending output exceeds the low-water mark
+    pub(super) above_low_water: bool,
 }
 
 /// Rarely used state.
@@ -94,7 +94,7 @@ pub(crate) struct ConnectionDetails {
     pub(super) peer: Option<SocketAddr>,
     pub(super) vouched: Option<(String, Option<String>)>,
     pub(super) container: Option<Box<str>>,
-    /// bytes of waiting output already traced; `None`: no trace
+    /// bytes of pending output that are already traced; `None`: no trace
     pub(super) traced: Option<usize>,
     pub(super) claim: Claim,
 }
@@ -109,7 +109,7 @@ impl Socket {
         };
         Ok(Self {
             stream,
-            phase: Phase::Greeting(deadline),
+            phase: Phase::Handshaking(deadline),
             wrapping,
             tail: Vec::new(),
             details: Box::new(ConnectionDetails { id, peer, vouched, container: None, traced: None, claim }),
@@ -118,13 +118,13 @@ impl Socket {
             readable: false,
             writable: true,
             hung_up: false,
-            over: false,
+            stream_ended: false,
             wanted: true,
             paused: false,
             queued: false,
             warm: false,
             swept: false,
-            swollen: false,
+            above_low_water: false,
         })
     }
 
@@ -148,7 +148,7 @@ impl Socket {
         }
     }
 
-    /// How listings and events name its transport.
+    /// The name of its transport in listings and events.
     pub(super) fn transport(&self) -> &'static str {
         match (&self.wrapping, &self.stream) {
             (Some(wrapping), _) => wrapping.name(),

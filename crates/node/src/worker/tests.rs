@@ -1,4 +1,4 @@
-//! Workers whose turns the test takes for them.
+//! Workers that run only when the test calls their turn.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -21,7 +21,7 @@ use crate::stream::Stream;
 
 const PLAN: &str = include_str!("../../../../vectors/plans/open.json");
 const MESSAGE_BYTES: usize = 60_000;
-/// Turns without a byte after which no more bytes are expected.
+/// Turns without progress after which the sender counts as stopped.
 const PATIENCE_TURNS: usize = 200;
 
 fn workers(count: u16, plan: &str) -> Vec<Worker> {
@@ -43,7 +43,7 @@ fn workers(count: u16, plan: &str) -> Vec<Worker> {
 }
 
 fn take_turn(worker: &mut Worker) {
-    // With something left to do it does not sleep.
+    // With work left the worker does not park.
     worker.again = true;
     worker.wait(&mut Events::with_capacity(EVENTS));
     worker.turn();
@@ -69,7 +69,7 @@ impl Peer {
         let stream_of_worker = Stream::Unix(mio::net::UnixStream::from_std(ours));
         let mut accepted_socket = worker.shared.count_connection(stream_of_worker, None, None, false, None).unwrap();
         accepted_socket.vouched = Some((space.to_owned(), None));
-        worker.mailbox.post([Command::Welcome(accepted_socket)]);
+        worker.mailbox.post([Command::Serve(accepted_socket)]);
         let config = Config { idle_time_out_ms: None, ..Config::default() };
         let open = Open { container_id: "peer".to_owned(), ..Open::default() };
         let machine = Connection::client(Arc::new(config), Time::ZERO, false, open);
@@ -148,7 +148,7 @@ impl Peer {
 }
 
 #[test]
-fn a_worker_that_cannot_hand_over_reads_no_further() {
+fn worker_stops_reading_while_its_ring_to_another_worker_is_full() {
     let mut workers = workers(2, PLAN);
     let [here, there] = &mut workers[..] else { unreachable!() };
     let mut receiver = Peer::connect(there, "default");
@@ -159,7 +159,7 @@ fn a_worker_that_cannot_hand_over_reads_no_further() {
         take_turn(there);
     }
     let mut sender = Peer::connect(here, "default");
-    // A connection with a link stays where it is.
+    // A link without an address keeps the connection on its worker.
     sender.attach(Role::Sender, None);
     let out = sender.attach(Role::Sender, Some("anycast"));
     while sender.machine.sendable(out) == 0 {
@@ -176,10 +176,10 @@ fn a_worker_that_cannot_hand_over_reads_no_further() {
         take_turn(here);
         idle = if sender.sent_bytes == before { idle + 1 } else { 0 };
     }
-    assert!(here.choked);
+    assert!(here.rings_full);
     let taken = sender.sent_bytes;
     assert!(taken > RING_BYTES, "{taken} bytes");
-    assert!(taken < RING_BYTES + GATHERED_BYTES + (2 << 20), "{taken} bytes taken that go nowhere");
+    assert!(taken < RING_BYTES + GATHERED_BYTES + (2 << 20), "{taken} bytes beyond the bounds");
     assert_eq!(receiver.received_bytes, 0);
     while sent < 1000 || receiver.received_bytes < sent * MESSAGE_BYTES {
         sent += usize::from(sent < 1000 && sender.send(out));
@@ -188,11 +188,11 @@ fn a_worker_that_cannot_hand_over_reads_no_further() {
         take_turn(here);
         take_turn(there);
     }
-    assert!(!here.choked, "it goes on once there is room");
+    assert!(!here.rings_full, "reading resumes once the ring has room");
     assert_eq!(receiver.received_bytes, sent * MESSAGE_BYTES);
 }
 
-/// Sends heartbeats until the socket takes no more; how many bytes that were.
+/// Sends heartbeats until the socket is full; returns the bytes sent.
 fn fill(peer: &mut Peer) -> usize {
     const HEARTBEAT: [u8; 8] = [0, 0, 0, 8, 2, 0, 0, 0];
     let mut sent = 0;
@@ -209,7 +209,7 @@ fn fill(peer: &mut Peer) -> usize {
 }
 
 #[test]
-fn a_space_of_forty_connections_is_read_no_more_than_one_of_two() {
+fn space_with_forty_connections_is_read_no_more_than_one_with_two() {
     let space = |name: &str| {
         format!(
             r#"{{"uid": "{name}", "names": ["{name}"], "addresses": [],

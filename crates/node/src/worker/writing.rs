@@ -1,8 +1,8 @@
 //! From the shard to the socket, and how a connection ends.
 //!
-//! A plain connection's output is written as it lies in the machine. Output of a wrapped one is
-//! sealed piece by piece, only as fast as the socket accepts it, so that the shard sees the rest as
-//! waiting output.
+//! A plain connection's output is written directly from the machine. Output of a wrapped one is
+//! encoded piece by piece, as fast as the socket accepts it, so that the shard still counts the
+//! rest as pending output.
 //!
 //! A connection ends in steps: its last output is written, the transport closes, our direction is
 //! shut, and input is discarded until the peer has ended its own. Closing with input unread would
@@ -17,9 +17,9 @@ use super::socket::{Phase, Socket};
 use crate::events::{EventKind, NodeEvent};
 use crate::stream::Moved;
 
-/// Output sealed at once into a transport.
+/// The most output that a transport encodes at once.
 const SEAL_BYTES: usize = 64 * 1024;
-/// A buffer larger than this does not stay with its connection once it is empty.
+/// An empty buffer larger than this is released.
 const KEPT_BYTES: usize = 1024 * 1024;
 
 impl Worker {
@@ -71,11 +71,11 @@ impl Worker {
             self.write_output(now, key, conn);
         }
         let socket = &mut self.sockets[key as usize];
-        if matches!(socket.phase, Phase::Greeting(_) | Phase::HalfClosed(_)) {
+        if matches!(socket.phase, Phase::Handshaking(_) | Phase::HalfClosed(_)) {
             let open = write_wire(socket, &mut self.stats.bytes_out, &mut self.stats.writes);
-            socket.over |= !open;
+            socket.stream_ended |= !open;
         }
-        if socket.over {
+        if socket.stream_ended {
             return self.drop_socket(key);
         }
         if matches!(socket.phase, Phase::HalfClosed(_)) && socket.wire().is_none_or(|wire| wire.is_empty()) {
@@ -102,17 +102,17 @@ impl Worker {
         if let Some(traced) = &mut socket.details.traced {
             *traced -= before - left;
         }
-        socket.over |= !open;
+        socket.stream_ended |= !open;
         let finished = matches!(socket.phase, Phase::Finishing(..));
         let was_swollen =
-            std::mem::replace(&mut socket.swollen, left >= OUTPUT_LOW_BYTES) || before >= OUTPUT_LOW_BYTES;
+            std::mem::replace(&mut socket.above_low_water, left >= OUTPUT_LOW_BYTES) || before >= OUTPUT_LOW_BYTES;
         if before > 0 {
             self.warm(key);
         }
         if left > self.shared.limits.output_hard_bytes {
             self.stats.cut_off += 1;
             self.emit_event(key, EventKind::CutOff { waiting_bytes: left });
-            self.sockets[key as usize].over = true;
+            self.sockets[key as usize].stream_ended = true;
         } else if left == 0 && finished && open {
             self.finish(now, key);
         } else if was_swollen && left < OUTPUT_LOW_BYTES {
@@ -121,7 +121,7 @@ impl Worker {
         }
     }
 
-    /// The last output is written: the transport closes and the shard forgets the connection.
+    /// After the last output: closes the transport and removes the connection from the shard.
     fn finish(&mut self, now: Time, key: u32) {
         self.forget(key);
         if let Some(wrapping) = &mut self.sockets[key as usize].wrapping {
@@ -134,13 +134,13 @@ impl Worker {
     pub(super) fn forget(&mut self, key: u32) {
         if let Some(conn) = self.sockets[key as usize].phase.conn() {
             self.shard.closed(conn);
-            // The shard's events are emitted while its socket is known.
+            // Emits the shard's events while its socket is still known.
             self.serve_requests();
             self.again = true;
         }
     }
 
-    /// Lets the peer read our last bytes. Nothing of it is used any more.
+    /// Lets the peer read our last bytes. Its further input is discarded.
     pub(super) fn half_close(&mut self, now: Time, key: u32) {
         let socket = &mut self.sockets[key as usize];
         socket.phase = Phase::HalfClosed(now.plus_millis(self.shared.limits.linger_ms));
@@ -153,13 +153,13 @@ impl Worker {
         self.forget(key);
         let mut socket = self.sockets.remove(key as usize);
         self.read_scheduler.leave(socket.group);
-        // A watch ends with its descriptor; ending it first keeps stale events of this turn's list
-        // away.
+        // Closing the descriptor would end the watch too; deregistering first avoids stale events
+        // in this turn's list.
         let _ = socket.stream.deregister(self.poll.registry());
         self.stats.closed += 1;
     }
 
-    /// An event about a connection.
+    /// Emits an event of a connection.
     pub(super) fn emit_event(&self, key: u32, what: EventKind) {
         let details = &self.sockets[key as usize].details;
         let peer = details.peer.map(|peer| peer.to_string());
@@ -221,7 +221,7 @@ fn write_wire(socket: &mut Socket, bytes_out: &mut u64, writes: &mut u64) -> boo
     open
 }
 
-/// Seals output piece by piece and writes it, for as long as the socket takes it.
+/// Encodes output piece by piece and writes it, as long as the socket accepts it.
 fn write_sealed(
     socket: &mut Socket,
     output: &mut Vec<u8>,

@@ -1,5 +1,4 @@
-//! What happens at the bounds: too many connections, peers that do not read, peers that do not
-//! listen.
+//! Behaviour at the bounds: too many connections, peers that do not read, and silent peers.
 
 use std::io::{ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
@@ -12,7 +11,7 @@ use enmasse_node::{EventKind, Limits, NodeConfig};
 use crate::harness::{Client, PATIENCE, Site, send_until_stuck, workers};
 
 #[test]
-fn at_the_bound_new_connections_wait_until_somebody_leaves() {
+fn new_connection_waits_at_the_bound_until_another_closes() {
     let limits = Limits { connections: Some(2), ..Limits::default() };
     let site = Site::open(&NodeConfig { workers: 2, limits, ..NodeConfig::default() });
     let (first, mut second) = (site.client(Amqp), site.client(Amqp));
@@ -22,7 +21,7 @@ fn at_the_bound_new_connections_wait_until_somebody_leaves() {
         _ => None,
     });
     assert!(reason.contains('2'), "{reason}");
-    // Those inside are served as ever.
+    // Open connections are still served.
     second.receiver("anycast", 1);
     let full = site.node.connect_in_process("default", None).unwrap_err();
     assert_eq!(full.code(), "E5000");
@@ -34,7 +33,7 @@ fn at_the_bound_new_connections_wait_until_somebody_leaves() {
 }
 
 #[test]
-fn a_consumer_that_does_not_read_holds_its_producer_back_and_costs_bounded_memory() {
+fn consumer_that_does_not_read_causes_back_pressure_with_bounded_memory() {
     let site = Site::open(&workers(1));
     for kind in [Amqp, Amqps] {
         let mut to = site.client(kind);
@@ -52,7 +51,7 @@ fn a_consumer_that_does_not_read_holds_its_producer_back_and_costs_bounded_memor
 }
 
 #[test]
-fn a_peer_that_asks_and_never_listens_is_cut_off() {
+fn peer_that_sends_requests_and_never_reads_is_disconnected() {
     let limits = Limits { output_hard_bytes: 2 << 20, ..Limits::default() };
     let site = Site::open(&NodeConfig { workers: 1, limits, ..NodeConfig::default() });
     let mut socket = site.socket(Amqp);
@@ -79,7 +78,7 @@ fn a_peer_that_asks_and_never_listens_is_cut_off() {
     let mut requested = 0usize;
     while socket.write_all(&question).is_ok() {
         requested += question.len();
-        assert!(requested < 1 << 30, "the talker is not stopped");
+        assert!(requested < 1 << 30, "the peer is not disconnected");
     }
     let waiting = site.event(|event| match event.what {
         EventKind::CutOff { waiting_bytes } => Some(waiting_bytes),
@@ -91,11 +90,11 @@ fn a_peer_that_asks_and_never_listens_is_cut_off() {
 }
 
 #[test]
-fn one_busy_connection_does_not_keep_the_others_from_their_turn() {
+fn busy_connection_does_not_starve_the_others() {
     let site = Site::open(&workers(1));
     let mut quiet = site.client(Amqp);
     quiet.receiver("multicast", 1000);
-    // A megabyte and more always waits in this one's socket.
+    // More than a megabyte always waits in the socket of this client.
     let mut socket = site.socket(Amqp);
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     socket.write_all(b"AMQP\x00\x01\x00\x00").unwrap();
@@ -130,7 +129,7 @@ fn one_busy_connection_does_not_keep_the_others_from_their_turn() {
 }
 
 #[test]
-fn a_peer_that_falls_silent_is_closed_and_one_that_keeps_talking_is_not() {
+fn silent_peer_is_closed_at_the_idle_timeout_and_a_heartbeating_one_is_not() {
     let limits = Limits { idle_timeout_ms: Some(100), ..Limits::default() };
     let site = Site::open(&NodeConfig { workers: 1, limits, ..NodeConfig::default() });
     let socket = site.socket(Amqp);
@@ -139,7 +138,7 @@ fn a_peer_that_falls_silent_is_closed_and_one_that_keeps_talking_is_not() {
     let mut silent = site.client(Amqp);
     let (stop, stopped) = std::sync::mpsc::channel::<()>();
     let heart = std::thread::spawn(move || {
-        // Not a wait for something: the beat of a heart.
+        // This timeout is the heartbeat interval; the test waits for nothing here.
         while stopped.recv_timeout(Duration::from_millis(30)).is_err() {
             (&beating).write_all(&[0, 0, 0, 8, 2, 0, 0, 0]).unwrap();
         }
@@ -147,11 +146,11 @@ fn a_peer_that_falls_silent_is_closed_and_one_that_keeps_talking_is_not() {
     let error = silent.closed().expect("closed with an error");
     assert_eq!(error.condition, condition::RESOURCE_LIMIT_EXCEEDED);
     silent.read_to_end();
-    // The node has ended its direction and lets go of the socket once the peer has ended its own.
+    // The node has half-closed the stream and drops the socket once the peer ends its direction.
     drop(silent);
     let start = Instant::now();
     while site.stats().connections > 1 {
-        assert!(start.elapsed() < PATIENCE, "the silent one is still there");
+        assert!(start.elapsed() < PATIENCE, "the silent connection is still open");
     }
     alive.receiver("anycast", 1);
     stop.send(()).unwrap();
@@ -160,7 +159,7 @@ fn a_peer_that_falls_silent_is_closed_and_one_that_keeps_talking_is_not() {
 }
 
 #[test]
-fn a_peer_that_wants_to_hear_from_us_does() {
+fn node_sends_heartbeats_within_the_idle_timeout_of_the_peer() {
     let site = Site::open(&workers(1));
     let mut socket = site.socket(Amqp);
     let open = Open { container_id: "listener".to_owned(), idle_time_out: Some(200), ..Open::default() };
@@ -178,7 +177,7 @@ fn a_peer_that_wants_to_hear_from_us_does() {
 
 /// Half-open connections on every kind of listener: some send nothing, others half of a handshake.
 #[test]
-fn half_open_connections_are_bounded_and_make_room_for_who_logs_in() {
+fn half_open_connections_are_bounded_and_yield_to_a_client_that_logs_in() {
     const FLOOD: usize = 1_500;
     let limits = Limits { handshake_timeout_ms: 60_000, ..Limits::default() };
     let site = Site::open(&NodeConfig { workers: 2, limits, ..NodeConfig::default() });
@@ -205,7 +204,7 @@ fn half_open_connections_are_bounded_and_make_room_for_who_logs_in() {
         drop(flood);
         let deadline = Instant::now() + PATIENCE;
         while site.stats().connections > 0 {
-            assert!(Instant::now() < deadline, "the flood is gone");
+            assert!(Instant::now() < deadline, "half-open connections remain");
             std::thread::yield_now();
         }
     }

@@ -16,7 +16,7 @@ fn apply(site: &Site, plan: &Value) -> enmasse_node::Applied {
 }
 
 #[test]
-fn a_new_plan_closes_links_at_deleted_addresses_and_others_notice_nothing() {
+fn plan_change_detaches_links_at_deleted_addresses_only() {
     let site = Site::open(&workers(3));
     let mut doomed: Vec<Client> = (0..6).map(|_| site.client(Amqp)).collect();
     for client in &mut doomed {
@@ -51,7 +51,7 @@ fn guarded_plan() -> String {
     guarded_plan_of(4096)
 }
 
-/// A closed space where a password costs so many rounds.
+/// A space with authentication; its password takes this number of PBKDF2 iterations.
 pub(crate) fn guarded_plan_of(iterations: u32) -> String {
     let verifier = derive(Hash::Sha256, "secret", b"0123456789abcdef", iterations.try_into().unwrap()).unwrap();
     let base64 = |bytes: &[u8]| base64(bytes);
@@ -79,7 +79,7 @@ fn base64(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn passwords_are_checked_aside_and_the_right_one_gets_in() {
+fn correct_password_is_accepted_and_a_wrong_one_is_refused() {
     let site = Site::new(&workers(2), &guarded_plan());
     for kind in [Amqp, Amqps] {
         let mut alice = Client::start(site.stream(kind), Some(plain("alice", "secret")));
@@ -94,7 +94,7 @@ fn passwords_are_checked_aside_and_the_right_one_gets_in() {
 }
 
 #[test]
-fn a_user_that_does_not_exist_looks_alike_after_a_restart_like_one_that_does() {
+fn unknown_user_gets_the_same_scram_salt_after_a_restart() {
     let salt = |secret: Option<&str>, user: &str| {
         let decoy_secret = secret.map(|text| DummyCredentialSecret(text.to_owned()));
         let site = Site::new(&NodeConfig { decoy_secret, ..workers(1) }, &guarded_plan());
@@ -105,14 +105,14 @@ fn a_user_that_does_not_exist_looks_alike_after_a_restart_like_one_that_does() {
         text.split(',').find_map(|part| part.strip_prefix("s=").map(str::to_owned)).unwrap()
     };
     let (one, other) = ("a".repeat(32), "b".repeat(32));
-    assert_eq!(salt(Some(&one), "alice"), salt(Some(&other), "alice"), "a real one");
+    assert_eq!(salt(Some(&one), "alice"), salt(Some(&other), "alice"), "a real user has one salt");
     assert_eq!(salt(Some(&one), "mallory"), salt(Some(&one), "mallory"));
     assert_ne!(salt(Some(&one), "mallory"), salt(Some(&other), "mallory"));
-    assert_ne!(salt(None, "mallory"), salt(None, "mallory"), "it is unpredictable");
+    assert_ne!(salt(None, "mallory"), salt(None, "mallory"), "the salt is unpredictable");
 }
 
 #[test]
-fn a_client_certificate_says_who_it_is() {
+fn sasl_external_authenticates_the_subject_of_the_client_certificate() {
     let site = Site::new(&workers(1), &guarded_plan());
     let log_in = |subject| {
         let config = site.authority.client(subject, &[&rustls::version::TLS13]);
@@ -126,7 +126,7 @@ fn a_client_certificate_says_who_it_is() {
 }
 
 #[test]
-fn a_certificate_of_one_space_does_not_open_another_on_the_same_node() {
+fn client_certificate_of_one_space_is_refused_by_another_on_the_node() {
     let mut plan: Value = serde_json::from_str(&guarded_plan()).unwrap();
     let mut other = plan["spaces"][0].clone();
     plan["spaces"][0]["names"] = json!(["guarded", "guarded.north"]);
@@ -160,8 +160,8 @@ fn a_certificate_of_one_space_does_not_open_another_on_the_same_node() {
     });
     assert!(reported.contains("EXTERNAL"), "{reported}");
 
-    // From here on the listener has the name of the other space, so that clients may request it by
-    // TLS.
+    // From here on the certificate of the listener names the other space, so that clients may
+    // request that space by SNI.
     site.authority.server_files(&site.folder, "other.south");
     let later = std::time::SystemTime::now() + Duration::from_secs(5);
     std::fs::File::options().append(true).open(&site.files.certificate).unwrap().set_modified(later).unwrap();
@@ -172,7 +172,7 @@ fn a_certificate_of_one_space_does_not_open_another_on_the_same_node() {
 }
 
 #[test]
-fn many_logins_at_once_all_get_an_answer() {
+fn concurrent_logins_are_all_answered() {
     let site = Site::new(&workers(2), &guarded_plan());
     let mut knocking: Vec<Client> =
         (0..400).map(|_| Client::bare(site.stream(Amqp), Some(plain("alice", "secret")))).collect();
@@ -187,7 +187,7 @@ fn many_logins_at_once_all_get_an_answer() {
 }
 
 #[test]
-fn statistics_and_lists_tell_what_is_there() {
+fn statistics_and_connection_list_match_the_open_links() {
     let site = Site::open(&workers(2));
     let (mut to, mut from) = (site.client(Amqp), site.client(Amqps));
     to.receiver("anycast", 10);
@@ -220,7 +220,7 @@ fn statistics_and_lists_tell_what_is_there() {
 }
 
 #[test]
-fn events_tell_who_came_what_was_refused_and_who_went() {
+fn events_report_opened_connections_refused_attaches_and_closes() {
     let site = Site::open(&workers(1));
     let mut client = site.client(Amqp);
     let transport = site.event(|event| match &event.what {
@@ -238,18 +238,18 @@ fn events_tell_who_came_what_was_refused_and_who_went() {
     client.close();
     assert_eq!(site.wait_for_close().0, None);
     drop(site.client(Amqp));
-    assert!(site.wait_for_close().1.is_some(), "it broke off");
+    assert!(site.wait_for_close().1.is_some(), "the client disconnected without a close");
 }
 
 #[test]
-fn the_trace_shows_frames_of_one_connection_and_no_payload() {
+fn trace_contains_the_frames_of_one_connection_without_payload() {
     let site = Site::open(&workers(2));
     let mut client = site.client(Amqp);
     client.receiver("multicast", 10);
     let other = site.client(Amqp);
     let id = site.node.connections().unwrap()[0].id;
     site.node.trace(id, true);
-    // The order is carried out in the worker's next turn, before any answer to this.
+    // The worker runs the command in its next turn, before it answers this request.
     site.stats();
     let out = client.sender(Some("multicast"));
     client.send(out, b"none of your business", true);
@@ -273,7 +273,7 @@ fn the_trace_shows_frames_of_one_connection_and_no_payload() {
 }
 
 #[test]
-fn a_session_in_this_process_is_admitted_as_whoever_it_is_for() {
+fn in_process_session_runs_as_the_given_user() {
     let site = Site::new(&workers(2), &guarded_plan());
     assert_eq!(site.node.connect_in_process("nowhere", None).unwrap_err().kind(), ErrorKind::Missing);
     let connect = |user| {
@@ -291,7 +291,7 @@ fn a_session_in_this_process_is_admitted_as_whoever_it_is_for() {
 }
 
 #[test]
-fn a_listener_that_is_not_available_says_why() {
+fn unavailable_listener_error_names_the_reason() {
     let site = Site::open(&workers(1));
     let listen = |kind: ListenerKind, port, tls| {
         site.node.listen(Listener { kind, host: "127.0.0.1".to_owned(), port, tls }).unwrap_err()

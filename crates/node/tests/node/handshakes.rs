@@ -1,4 +1,4 @@
-//! Peers that never reach AMQP, and the facts that handshakes report.
+//! Peers that fail the handshake, and the results that handshakes report.
 
 use std::io::{ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ fn impatient() -> Site {
     Site::open(&NodeConfig { workers: 1, limits, ..NodeConfig::default() })
 }
 
-/// How long until the node ends the stream, while `write_pending` supplies a byte now and then.
+/// Time until the node ends the stream, while `words` supplies one byte for each empty read.
 fn time_to_end(site: &Site, kind: ListenerKind, mut words: impl Iterator<Item = u8>) -> Duration {
     let mut socket = site.socket(kind);
     let start = Instant::now();
@@ -32,23 +32,23 @@ fn time_to_end(site: &Site, kind: ListenerKind, mut words: impl Iterator<Item = 
             }
             Err(_) => return start.elapsed(),
         }
-        assert!(start.elapsed() < PATIENCE, "{kind:?}: the node waits for ever");
+        assert!(start.elapsed() < PATIENCE, "{kind:?}: the handshake does not time out");
     }
 }
 
 #[test]
-fn a_silent_peer_is_dropped_at_the_limit_on_each_listener() {
+fn silent_peer_is_dropped_at_the_handshake_timeout_on_each_listener() {
     let site = impatient();
     for kind in KINDS {
         let waited = time_to_end(&site, kind, std::iter::empty());
         assert!(waited >= LIMIT && waited < LIMIT * 20, "{kind:?}: {waited:?}");
     }
-    assert_eq!(site.stats().workers[0].handshakes_timed_out, 3, "the plain one is the machine's to drop");
+    assert_eq!(site.stats().workers[0].handshakes_timed_out, 3, "all but plain AMQP");
     assert_eq!(site.stats().connections, 0);
 }
 
 #[test]
-fn a_peer_that_drips_gains_no_time() {
+fn slow_bytes_do_not_extend_the_handshake_timeout() {
     let site = impatient();
     let request = b"GET / HTTP/1.1\r\nX-Slow: ".iter().copied().chain(std::iter::repeat(b'x'));
     assert!(time_to_end(&site, Ws, request) < LIMIT * 20);
@@ -61,7 +61,7 @@ fn a_peer_that_drips_gains_no_time() {
 }
 
 #[test]
-fn who_speaks_something_else_is_notified_and_the_operator_too() {
+fn wrong_protocol_is_answered_to_the_peer_and_reported_as_an_event() {
     let site = Site::open(&workers(1));
     let failure = |event: &enmasse_node::NodeEvent| match &event.what {
         EventKind::HandshakeFailed { reason } => Some(reason.clone()),
@@ -90,7 +90,7 @@ fn who_speaks_something_else_is_notified_and_the_operator_too() {
 }
 
 #[test]
-fn a_changed_certificate_serves_the_next_handshake() {
+fn changed_certificate_applies_to_the_next_handshake() {
     let site = Site::open(&workers(1));
     let trust = site.authority.client(None, &[&rustls::version::TLS13]);
     let serial = || {
@@ -119,7 +119,7 @@ fn a_changed_certificate_serves_the_next_handshake() {
 }
 
 #[test]
-fn a_client_certificate_of_somebody_elses_ca_does_not_get_in() {
+fn client_certificate_of_a_foreign_ca_is_refused() {
     let site = Site::open(&workers(1));
     let config = site.authority.client_presenting(&Authority::new(), "mallory");
     let mut stream = tls(site.socket(Amqps), config);
@@ -130,7 +130,7 @@ fn a_client_certificate_of_somebody_elses_ca_does_not_get_in() {
 }
 
 #[test]
-fn a_client_certificate_is_welcome_and_not_required() {
+fn client_certificate_is_optional_on_a_tls_listener() {
     let site = Site::open(&workers(1));
     for subject in [Some("alice"), None] {
         let config = site.authority.client(subject, &[&rustls::version::TLS12]);
@@ -168,7 +168,7 @@ fn shown(site: &Site, kind: ListenerKind, authority: &Authority, name: &'static 
 }
 
 #[test]
-fn each_space_shows_a_certificate_of_its_own_by_server_name_and_never_anothers() {
+fn each_space_serves_its_own_certificate_by_server_name() {
     let site = Site::new(&workers(2), &three_spaces());
     let (north, south) = (Authority::new(), Authority::new());
     let of = |uid: &str, authority: &Authority| SpaceCertificates {

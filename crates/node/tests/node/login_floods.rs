@@ -40,7 +40,7 @@ fn sum(site: &Site, of: impl Fn(&WorkerStats) -> u64) -> u64 {
 }
 
 #[test]
-fn a_thousand_wrong_passwords_for_one_space_keep_no_user_of_another_waiting() {
+fn thousand_wrong_passwords_do_not_delay_a_user_of_another_space() {
     let site = Site::new(&workers(2), &two_spaces().to_string());
     let knock = || Client::bare(from_elsewhere(&site), Some(plain("mallory@other", "guess")));
     let mut knocking: Vec<Client> = (0..1000).map(|_| knock()).collect();
@@ -50,16 +50,16 @@ fn a_thousand_wrong_passwords_for_one_space_keep_no_user_of_another_waiting() {
     let checked = sum(&site, |worker| worker.passwords_checked) - before;
     // One that was in progress, one of the other space, her own, and those done before her login
     // arrived.
-    assert!(checked <= 20, "{checked} passwords were checked until she was in");
+    assert!(checked <= 20, "{checked} passwords were checked before her login");
     let answered = before + checked + sum(&site, |worker| worker.checks_refused);
-    assert!(answered < 990, "of those who knock {answered} have an answer: none waited");
+    assert!(answered < 990, "{answered} logins were answered: the flood no longer waits");
     alice.receiver("orders", 1);
     let codes: Vec<SaslCode> = knocking.iter_mut().map(Client::sasl_code).collect();
     assert!(codes.iter().all(|code| matches!(code, SaslCode::Auth | SaslCode::SysTemp)), "{codes:?}");
 }
 
 #[test]
-fn who_knocks_at_a_full_space_is_told_why_a_few_times_and_then_to_come_later() {
+fn full_space_refuses_logins_with_the_reason_and_later_without_a_check() {
     let mut plan = two_spaces();
     plan["spaces"][0]["limits"] = json!({"connections": 1});
     let site = Site::new(&workers(1), &plan.to_string());

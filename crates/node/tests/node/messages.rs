@@ -6,7 +6,7 @@ use enmasse_node::ListenerKind::Amqp;
 use crate::harness::{Client, KINDS, Site, workers};
 
 #[test]
-fn a_message_passes_and_its_outcome_returns_over_each_transport() {
+fn message_and_its_outcome_pass_over_each_transport() {
     for count in [1, 2] {
         let site = Site::open(&workers(count));
         for kind in KINDS {
@@ -25,7 +25,7 @@ fn a_message_passes_and_its_outcome_returns_over_each_transport() {
 }
 
 #[test]
-fn a_large_message_passes_whole_over_each_transport() {
+fn large_message_arrives_intact_over_each_transport() {
     let site = Site::open(&workers(2));
     let payload: Vec<u8> = (0..5 << 20).map(|n: u32| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     for kind in KINDS {
@@ -43,7 +43,7 @@ fn a_large_message_passes_whole_over_each_transport() {
 }
 
 #[test]
-fn frames_larger_than_one_read_pass_whole_and_no_read_takes_more_than_its_share() {
+fn large_frames_arrive_intact_and_no_read_exceeds_its_share() {
     const SHARE_BYTES: u64 = 256 * 1024;
     let mut config = workers(1);
     config.limits.max_frame_size_bytes = 1 << 20;
@@ -68,7 +68,7 @@ fn frames_larger_than_one_read_pass_whole_and_no_read_takes_more_than_its_share(
 }
 
 #[test]
-fn connections_go_where_their_address_lives_and_nothing_is_lost_on_the_way() {
+fn connection_moves_to_the_home_of_its_address_without_losing_messages() {
     let site = Site::open(&workers(3));
     let mut to = site.client(Amqp);
     to.receiver("anycast", 10_000);
@@ -91,7 +91,7 @@ fn connections_go_where_their_address_lives_and_nothing_is_lost_on_the_way() {
     }
     let stats = site.stats();
     let moved: u64 = stats.workers.iter().map(|worker| worker.moved).sum();
-    assert!(moved >= 6, "{moved} of 9 connections came to another worker than that of the address");
+    assert!(moved >= 6, "only {moved} of 9 connections moved to the worker of the address");
     assert_eq!(stats.connections, 10);
     assert_eq!(stats.workers.iter().map(|worker| worker.connections).sum::<u64>(), 10);
 }
@@ -133,7 +133,7 @@ fn messages_and_outcomes_cross_between_workers() {
 }
 
 #[test]
-fn a_peer_that_hangs_up_behind_its_last_message_is_heard_to_the_end() {
+fn messages_sent_before_a_disconnect_are_all_delivered() {
     let site = Site::open(&workers(1));
     let mut to = site.client(Amqp);
     to.receiver("anycast", 1000);

@@ -1,5 +1,4 @@
-//! How fast spaces may send, over sockets and by the clock, and that one takes nothing from
-//! another.
+//! Send rates of address spaces over sockets in real time, and their isolation from each other.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
@@ -23,7 +22,7 @@ fn client(site: &Site, space: &str) -> Client {
 }
 
 #[test]
-fn who_waited_for_a_share_continues_by_itself() {
+fn throttled_sender_resumes_without_another_event() {
     let site = site("\"messagesPerSecond\": 200");
     let (mut from, mut to) = (client(&site, "paced"), client(&site, "paced"));
     to.receiver("anycast", 1000);
@@ -45,7 +44,7 @@ fn who_waited_for_a_share_continues_by_itself() {
 }
 
 #[test]
-fn a_space_at_full_load_leaves_another_its_turn() {
+fn space_at_full_load_does_not_starve_another() {
     let site = site("\"exhausted\": false");
     let (mut from, mut to) = (client(&site, "paced"), client(&site, "paced"));
     to.receiver("anycast", 1_000_000_000);
@@ -75,5 +74,5 @@ fn a_space_at_full_load_leaves_another_its_turn() {
         }
         stop.store(true, Ordering::Relaxed);
     });
-    assert!(passed.load(Ordering::Relaxed) > 100, "the other went on meanwhile");
+    assert!(passed.load(Ordering::Relaxed) > 100, "the loaded space made progress meanwhile");
 }

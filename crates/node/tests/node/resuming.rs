@@ -32,7 +32,7 @@ fn wait_for_stored(site: &Site, count: u64) {
 }
 
 #[test]
-fn a_receiver_continues_after_a_restart() {
+fn receiver_resumes_its_link_after_a_restart() {
     for count in [1, 2] {
         let folder = Folder::new("resuming");
         let first = site(count, &folder, ORDERS);
@@ -46,12 +46,12 @@ fn a_receiver_continues_after_a_restart() {
         let second = restarted(first, count, &folder);
         let mut other = second.client(Amqp);
         other.receiver("orders", 10);
-        assert_eq!(other.receive().2, message("c"), "the others are held");
+        assert_eq!(other.receive().2, message("c"), "the resumable link holds the others");
         other.close();
         let mut client = second.client(Amqp);
         let reported = vec![(number(0), accepted()), (number(1), None)];
         let (link, known) = client.resume(Role::Receiver, "orders", reported);
-        assert_eq!(known, [(number(1), None)], "what it accepted is settled");
+        assert_eq!(known, [(number(1), None)], "the accepted delivery is settled");
         client.grant(link, 1);
         let (id, tag, resume) = client.receive_named();
         assert_eq!((tag, resume), (number(1), true));
@@ -64,14 +64,14 @@ fn a_receiver_continues_after_a_restart() {
 }
 
 #[test]
-fn a_sender_continues_after_a_restart() {
+fn sender_resumes_its_link_after_a_restart() {
     for count in [1, 2] {
         let folder = Folder::new("resuming");
         let first = site(count, &folder, ORDERS);
         let mut client = first.client(Amqp);
         let (link, _) = client.resume(Role::Sender, "orders", Vec::new());
         client.send_named(link, &message("a"), false, Tag { bytes: b"a", resume: false });
-        // It never reads its outcome.
+        // The client never reads the outcome.
         wait_for_stored(&first, 1);
         drop(client);
         let second = restarted(first, count, &folder);
@@ -86,7 +86,7 @@ fn a_sender_continues_after_a_restart() {
         client.close();
         let third = restarted(second, count, &folder);
         let (_, known) = third.client(Amqp).resume(Role::Sender, "orders", reported);
-        assert!(known.is_empty(), "it has settled both: {known:?}");
+        assert!(known.is_empty(), "both deliveries are settled: {known:?}");
         wait_for_stored(&third, 2);
     }
 }

@@ -1,4 +1,4 @@
-//! How a node ends.
+//! Shutdown of a node.
 
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use enmasse_node::ListenerKind::Amqp;
 use crate::harness::{KINDS, PATIENCE, Site, send_until_stuck, workers};
 
 #[test]
-fn every_peer_is_told_and_nobody_gets_in_any_more() {
+fn shutdown_closes_every_connection_and_refuses_new_ones() {
     let site = Site::open(&workers(2));
     let mut clients: Vec<_> = KINDS.iter().chain(&KINDS).map(|kind| site.client(*kind)).collect();
     let silent: Vec<_> = KINDS.iter().map(|kind| site.socket(*kind)).collect();
@@ -37,7 +37,7 @@ fn every_peer_is_told_and_nobody_gets_in_any_more() {
 }
 
 #[test]
-fn what_the_node_took_before_the_end_still_arrives() {
+fn messages_read_before_shutdown_are_still_delivered() {
     let site = Site::open(&workers(1));
     let (mut to, mut from) = (site.client(Amqp), site.client(Amqp));
     to.receiver("anycast", 1000);
@@ -46,7 +46,7 @@ fn what_the_node_took_before_the_end_still_arrives() {
         from.send(out, &[1; 10_000], true);
     }
     let (_, first, _) = to.receive();
-    // Bytes unread in a socket at the end were never promised: wait until the node has read all.
+    // Shutdown may drop bytes that the node has not read: wait until it has read all.
     let start = Instant::now();
     while site.stats().addresses[0].delivered < 100 {
         assert!(start.elapsed() < PATIENCE, "the node has not read everything");
@@ -61,11 +61,11 @@ fn what_the_node_took_before_the_end_still_arrives() {
 }
 
 #[test]
-fn a_peer_that_does_not_read_cannot_hold_up_the_end() {
+fn peer_that_does_not_read_cannot_delay_shutdown() {
     let site = Site::open(&workers(1));
     let mut to = site.client(Amqp);
     to.receiver("anycast", 100_000);
-    // Now all buffers are full, and so is the node's own.
+    // All buffers are full now, those of the node included.
     let stuck = send_until_stuck(&site, &[1; 20_000]);
     let start = Instant::now();
     site.node.stop(Duration::from_millis(700));
@@ -74,7 +74,7 @@ fn a_peer_that_does_not_read_cannot_hold_up_the_end() {
 }
 
 #[test]
-fn nobody_waits_for_an_answer_of_a_worker_that_has_ended() {
+fn request_to_a_stopped_worker_fails_without_waiting() {
     for _ in 0..20 {
         let site = Site::open(&workers(2));
         let ask_until_it_ends = || {

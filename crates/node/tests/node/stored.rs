@@ -44,7 +44,7 @@ pub(crate) fn store(client: &mut Client, address: &str, texts: &[&str]) {
 }
 
 #[test]
-fn what_was_accepted_is_there_after_a_restart_and_what_consumers_accepted_is_not() {
+fn accepted_messages_survive_a_restart_and_consumed_ones_do_not() {
     for count in [1, 2] {
         let folder = Folder::new("stored");
         let first = site(count, &folder, ORDERS);
@@ -65,7 +65,7 @@ fn what_was_accepted_is_there_after_a_restart_and_what_consumers_accepted_is_not
 }
 
 #[test]
-fn statistics_agree_with_what_happened() {
+fn statistics_match_the_messages_stored_and_delivered() {
     let folder = Folder::new("stored");
     let site = site(2, &folder, ORDERS);
     store(&mut site.client(Amqp), "orders", &["a", "b"]);
@@ -83,7 +83,7 @@ fn statistics_agree_with_what_happened() {
 }
 
 #[test]
-fn direct_and_stored_addresses_live_on_one_connection() {
+fn connection_serves_a_direct_and_a_stored_address() {
     let folder = Folder::new("stored");
     let site = site(2, &folder, &[ORDERS, DIRECT].join(","));
     let mut client = site.client(Amqp);
@@ -99,7 +99,7 @@ fn direct_and_stored_addresses_live_on_one_connection() {
 }
 
 #[test]
-fn an_address_deleted_and_made_again_is_empty() {
+fn queue_deleted_and_created_again_is_empty() {
     let folder = Folder::new("stored");
     let site = site(1, &folder, ORDERS);
     let mut client = site.client(Amqp);
@@ -122,7 +122,7 @@ fn an_address_deleted_while_the_node_was_down_loses_its_messages() {
 }
 
 #[test]
-fn a_failed_message_goes_to_the_dead_letter_when_the_plan_says_so() {
+fn rejected_message_goes_to_the_dead_letter_address_of_the_plan() {
     let folder = Folder::new("stored");
     let site = site(2, &folder, ORDERS);
     let dead = r#"{"uid": "d", "name": "dlq", "type": "deadletter"}"#;
@@ -141,7 +141,7 @@ fn a_failed_message_goes_to_the_dead_letter_when_the_plan_says_so() {
 }
 
 #[test]
-fn a_dead_letter_that_was_made_again_takes_what_fails() {
+fn recreated_dead_letter_address_receives_rejected_messages() {
     let folder = Folder::new("stored");
     let orders = ORDERS.replace("}", r#", "deadletter": "dlq"}"#);
     let with = |uid: &str| format!(r#"{orders}, {{"uid": "{uid}", "name": "dlq", "type": "deadletter"}}"#);
@@ -159,7 +159,7 @@ fn a_dead_letter_that_was_made_again_takes_what_fails() {
 }
 
 #[test]
-fn a_message_that_the_disk_has_lost_is_named_and_costs_no_other() {
+fn damaged_message_is_reported_and_the_others_are_delivered() {
     let folder = Folder::new("stored");
     let first = site(1, &folder, ORDERS);
     store(&mut first.client(Amqp), "orders", &["whole", "flipped", "whole too"]);
@@ -178,7 +178,7 @@ fn a_message_that_the_disk_has_lost_is_named_and_costs_no_other() {
     assert_eq!((line.damaged, line.stored), (1, 2));
 }
 
-/// Flips a bit of the first of these bytes that lie in a file of the folder.
+/// Flips a bit in the first occurrence of these bytes in the files of the folder.
 fn flip(folder: &Path, bytes: &[u8]) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -188,11 +188,11 @@ fn flip(folder: &Path, bytes: &[u8]) {
             return std::fs::write(&path, held).unwrap();
         }
     }
-    panic!("no file has it");
+    panic!("no file contains the bytes");
 }
 
 #[test]
-fn memory_needs_no_journal_and_disk_does() {
+fn memory_queue_needs_no_journal_and_a_disk_queue_does() {
     let memory = ORDERS.replace("}", r#", "durability": "memory"}"#);
     let site = Site::new(&workers(2), &plan(1, &memory));
     store(&mut site.client(Amqp), "orders", &["a"]);
@@ -204,7 +204,7 @@ fn memory_needs_no_journal_and_disk_does() {
 }
 
 #[test]
-fn every_stored_message_is_answered_before_a_stop_closes_its_connection() {
+fn shutdown_settles_every_stored_message_before_closing_its_connection() {
     for count in [1, 3] {
         let folder = Folder::new("stored");
         let first = site(count, &folder, ORDERS);
@@ -236,7 +236,7 @@ fn every_stored_message_is_answered_before_a_stop_closes_its_connection() {
 }
 
 #[test]
-fn a_missing_file_of_the_journal_is_told_by_address_and_count() {
+fn missing_journal_segment_is_reported_by_address_and_message_count() {
     let folder = Folder::new("stored");
     let small =
         |folder: &Folder| NodeConfig { journal_segment_bytes: 64 << 10, ..with_journal(1, &folder.path("journal")) };
@@ -300,7 +300,7 @@ pub(crate) fn shorten(path: &Path, left: Option<u64>) {
 }
 
 #[test]
-fn a_message_without_sections_comes_as_it_was_sent() {
+fn message_without_sections_is_delivered_unchanged() {
     let folder = Folder::new("stored");
     let site = site(1, &folder, &[ORDERS, DIRECT].join(","));
     let mut consumer = site.client(Amqp);

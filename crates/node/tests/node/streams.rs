@@ -1,5 +1,4 @@
-//! Streams in a whole node: offsets over restarts, readers from anywhere, partitions that become
-//! more.
+//! Streams in a whole node: offsets over restarts, readers from any offset, added partitions.
 
 use std::path::Path;
 use std::time::Duration;
@@ -56,7 +55,7 @@ fn receive(client: &mut Client) -> (u64, String) {
 }
 
 #[test]
-fn a_stream_is_read_again_and_again_also_after_a_restart() {
+fn stream_can_be_read_repeatedly_and_after_a_restart() {
     for count in [1, 2] {
         let folder = Folder::new("streams");
         let journal = folder.path("journal");
@@ -122,7 +121,7 @@ fn messages_of_a_lost_file_are_counted_and_their_offsets_are_not_used_again() {
 }
 
 #[test]
-fn large_messages_pass_whole() {
+fn large_messages_pass_through_a_stream_intact() {
     let folder = Folder::new("streams");
     let site = site(2, &folder.path("journal"), &events(""));
     let mut client = site.client(Amqp);
@@ -143,7 +142,7 @@ fn large_messages_pass_whole() {
 }
 
 #[test]
-fn a_stream_gets_more_partitions_and_keeps_what_it_has() {
+fn stream_keeps_its_messages_when_partitions_are_added() {
     let folder = Folder::new("streams");
     let journal = folder.path("journal");
     let first_site = site(2, &journal, &events(""));
@@ -162,7 +161,7 @@ fn a_stream_gets_more_partitions_and_keeps_what_it_has() {
 }
 
 #[test]
-fn an_offset_on_several_partitions_refuses_the_link() {
+fn link_with_an_offset_is_refused_on_several_partitions() {
     let folder = Folder::new("streams");
     let site = site(2, &folder.path("journal"), &events(r#", "partitions": 2"#));
     let mut client = site.client(Amqp);

@@ -29,7 +29,7 @@ fn apply(site: &Site, version: u64, addresses: &str) {
 }
 
 #[test]
-fn durable_and_declared_subscriptions_are_there_after_a_restart_with_what_they_had() {
+fn durable_and_declared_subscriptions_keep_their_messages_over_a_restart() {
     for count in [1, 2] {
         let folder = Folder::new("topics");
         let first = site(count, &folder, &[NEWS, DECLARED].join(","));
@@ -58,7 +58,7 @@ fn durable_and_declared_subscriptions_are_there_after_a_restart_with_what_they_h
 }
 
 #[test]
-fn one_that_was_closed_is_gone_after_a_restart() {
+fn closed_durable_subscription_is_absent_after_a_restart() {
     let folder = Folder::new("topics");
     let first = site(2, &folder, NEWS);
     let mut client = first.client(Amqp);
@@ -73,7 +73,7 @@ fn one_that_was_closed_is_gone_after_a_restart() {
 }
 
 #[test]
-fn a_topic_that_is_deleted_and_made_again_is_a_new_one_for_its_declared_subscription_too() {
+fn recreated_topic_delivers_to_its_declared_subscription_again() {
     let folder = Folder::new("topics");
     let site = site(2, &folder, &[NEWS, DECLARED].join(","));
     let mut client = site.client(Amqp);
@@ -93,7 +93,7 @@ fn a_topic_that_is_deleted_and_made_again_is_a_new_one_for_its_declared_subscrip
 }
 
 #[test]
-fn subscriptions_of_a_topic_that_went_while_the_node_was_down_are_gone() {
+fn subscriptions_of_a_topic_deleted_while_the_node_was_down_are_removed() {
     let folder = Folder::new("topics");
     let first = site(1, &folder, NEWS);
     let mut client = first.client(Amqp);
@@ -106,7 +106,7 @@ fn subscriptions_of_a_topic_that_went_while_the_node_was_down_are_gone() {
 }
 
 #[test]
-fn settings_of_a_topic_that_change_hold_for_the_subscriptions_it_has() {
+fn changed_topic_settings_apply_to_existing_subscriptions() {
     let folder = Folder::new("topics");
     let site = site(1, &folder, NEWS);
     let mut client = site.client(Amqp);

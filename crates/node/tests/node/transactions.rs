@@ -16,13 +16,13 @@ fn addresses() -> String {
 }
 
 #[test]
-fn a_message_is_taken_from_one_queue_and_its_answer_put_into_another_or_neither() {
+fn transaction_retires_from_one_queue_and_posts_to_another_atomically() {
     for count in [1, 3] {
         let folder = Folder::new("transactions");
         let first = site(count, &folder, &addresses());
         store(&mut first.client(Amqp), "orders", &["a", "b"]);
-        // Its first link keeps a connection on the worker that accepted it, on the shard of the
-        // queues or not.
+        // The first link keeps a connection on the worker that accepted it. That worker may not be
+        // the home of the queues.
         let mut clients: Vec<_> = (0..count).map(|_| first.client(Amqp)).collect();
         let worker = clients.last_mut().expect("a client");
         worker.sender(None);
@@ -47,7 +47,7 @@ fn a_message_is_taken_from_one_queue_and_its_answer_put_into_another_or_neither(
 }
 
 #[test]
-fn many_commits_at_once_are_all_answered() {
+fn concurrent_commits_are_all_answered() {
     let folder = Folder::new("transactions");
     let site = site(2, &folder, &addresses());
     let links = |_| {
@@ -72,7 +72,7 @@ fn many_commits_at_once_are_all_answered() {
 }
 
 #[test]
-fn a_connection_that_breaks_rolls_back() {
+fn broken_connection_rolls_its_transaction_back() {
     let folder = Folder::new("transactions");
     let site = site(2, &folder, &addresses());
     store(&mut site.client(Amqp), "orders", &["a"]);
@@ -86,12 +86,12 @@ fn a_connection_that_breaks_rolls_back() {
     drop(client);
     let mut consumer = site.client(Amqp);
     consumer.receiver("orders", 10);
-    assert!(consumer.receive().2.ends_with(&message("a")), "it comes again, and nothing before it");
+    assert!(consumer.receive().2.ends_with(&message("a")), "redelivered, with nothing before it");
     assert_eq!(site.stats().addresses.iter().map(|line| line.stored).sum::<u64>(), 1);
 }
 
 #[test]
-fn an_address_deleted_in_the_meantime_fails_the_commit() {
+fn commit_fails_if_an_address_of_the_transaction_was_deleted() {
     let folder = Folder::new("transactions");
     let site = site(2, &folder, &addresses());
     let mut client = site.client(Amqp);

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_does_not_name_the_next_value_of_its_slot() {
+    fn stale_key_does_not_match_the_next_value_of_its_slot() {
         let mut arena = Arena::new();
         let old = arena.insert('a');
         assert_eq!(arena.remove(old), Some('a'));

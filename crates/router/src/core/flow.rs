@@ -496,7 +496,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn trimming_keeps_what_somebody_still_needs() {
+    fn trim_drops_consumed_bytes_once_they_exceed_half() {
         let key = Arena::new().insert(());
         let head = Arrival {
             delivery_id: 0,

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_returns_goes_to_the_front_in_its_own_order() {
+    fn returned_messages_go_to_the_front_in_their_own_order() {
         let [a, b, c, d] = keys();
         let mut queue = Backlog::default();
         queue.push_back(c);
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leaves_again_makes_room_among_the_returned() {
+    fn returned_message_goes_first_after_earlier_returned_ones_left() {
         let [a, b, c, d] = keys();
         let mut queue = Backlog::default();
         queue.push_back(d);
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leaves_and_returns_twice_is_before_what_returned_once() {
+    fn message_returned_twice_precedes_messages_returned_once() {
         let [a, b, c, _] = keys();
         let mut queue = Backlog::default();
         queue.push_returned(a);
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_was_long_gives_its_memory_back() {
+    fn emptied_long_queue_releases_its_memory() {
         let [a] = keys();
         let mut queue = Backlog::default();
         for _ in 0..=QUEUE_KEPT {

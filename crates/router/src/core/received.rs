@@ -243,7 +243,7 @@ mod tests {
         (budget, shards)
     }
 
-    /// Reads for a space until it may have no more; the bytes it has then.
+    /// Reads for a space until its share is used up; returns the bytes that it holds.
     fn fill(shard: &mut Received, account: Account) -> usize {
         let reads = (0..10_000).take_while(|_| {
             let reads = !shard.is_over(account, false);
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_space_alone_has_half_of_the_budget_and_the_next_one_half_of_what_is_left() {
+    fn first_space_gets_half_of_the_budget_and_the_next_half_of_the_rest() {
         let (budget, [mut one, mut other]) = shards(64 * MIB);
         let (first, second) = (one.open(1), other.open(2));
         assert_eq!(fill(&mut one, first), 32 * MIB + READ);
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_space_that_has_little_is_read_however_full_the_node_is() {
+    fn space_below_its_minimum_is_read_on_a_full_node() {
         let (_, [mut one, mut other]) = shards(4 * MIB);
         let (full, new) = (one.open(1), other.open(2));
         one.add(full, 0, 100 * MIB);
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_continues_at_half_of_what_the_space_may_have() {
+    fn paused_reads_resume_at_half_of_the_share_of_the_space() {
         let (_, [mut shard]) = shards(8 * MIB);
         let account = shard.open(1);
         let had = fill(&mut shard, account);
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn partial_deliveries_transactions_and_what_waits_at_direct_addresses_leave_less_to_the_journal() {
+    fn held_and_waiting_bytes_reduce_the_budget_of_the_journal() {
         let (budget, [mut shard]) = shards(64 * MIB);
         let account = shard.open(1);
         shard.waiting_bytes = 16 * MIB as u64;
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn partial_deliveries_of_one_space_leave_others_as_much_as_it_has_and_the_minimum() {
+    fn partial_deliveries_of_one_space_leave_others_an_equal_share_and_a_minimum() {
         let (_, [mut shard]) = shards(64 * MIB);
         let (greedy, other) = (shard.open(1), shard.open(2));
         while shard.may_hold(greedy, READ) {
@@ -318,14 +318,14 @@ mod tests {
     }
 
     #[test]
-    fn one_message_may_take_all_that_the_budget_has() {
+    fn one_message_may_use_the_whole_budget() {
         let (_, [mut shard]) = shards(64 * MIB);
         let account = shard.open(1);
         assert!(shard.may_hold(account, 64 * MIB) && !shard.may_hold(account, 64 * MIB + 1));
     }
 
     #[test]
-    fn a_space_without_addresses_is_known_as_long_as_it_holds_bytes() {
+    fn space_without_addresses_keeps_its_account_while_it_holds_bytes() {
         let (_, [mut shard]) = shards(64 * MIB);
         let account = shard.open(1);
         shard.hold(account, MIB);
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_space_is_forgotten_with_its_last_address_and_its_last_byte() {
+    fn account_of_a_space_is_removed_with_its_last_address_and_byte() {
         let (budget, [mut shard]) = shards(MIB);
         let account = shard.open(7);
         assert_eq!(shard.open(7), account);
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_that_ends_holds_nothing() {
+    fn dropped_shard_returns_its_bytes_to_the_budget() {
         let (budget, [mut one, other]) = shards(MIB);
         let account = one.open(1);
         one.add(account, 0, 100);
@@ -366,9 +366,9 @@ mod tests {
     }
 
     proptest! {
-        /// Each step: a space reads if it may, or the journal gives some of its bytes back.
+        /// Each step: a space reads if it may, or the journal returns some of its bytes.
         #[test]
-        fn all_spaces_together_have_the_budget_the_least_of_each_and_a_read_at_most(
+        fn spaces_together_hold_at_most_the_budget_plus_a_minimum_and_a_read_each(
             steps in prop::collection::vec((0usize..6, any::<bool>(), 1usize..=READ), 1..400),
         ) {
             let (budget, mut shards) = shards::<3>(8 * MIB);

@@ -142,7 +142,7 @@ mod tests {
     const ADDRESS: Declared = Declared { key: AddressKey(9), kind: AddressKind::Anycast, link_capacity: 1, space: 1 };
 
     #[test]
-    fn a_used_again_slot_does_not_answer_to_the_old_attachment() {
+    fn reused_slot_does_not_resolve_the_old_attachment() {
         let mut attachments = Attachments::new(3);
         let old = attachments.insert(1, 2, ADDRESS, 0);
         assert_eq!(attachments.remove(old).map(|attachment| attachment.conn), Some(1));
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_is_used_again_after_the_last_word() {
+    fn slot_is_reused_only_after_its_attachment_was_removed() {
         let mut attachments = Attachments::new(3);
         let left = attachments.insert(1, 2, ADDRESS, 1);
         assert_eq!(attachments.leave(left).map(|attachment| attachment.home), Some(1));

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_come_round_again_without_meeting_a_node_that_has_one() {
+    fn wrapped_key_counter_skips_keys_of_existing_nodes() {
         let nodes = DynamicNodes::default();
         let make = |space, random| nodes.create(SpaceKey(space), 0, [random; 16], AddressKind::Queue, 1000).0;
         let old = make(1, 1);

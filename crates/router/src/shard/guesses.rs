@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_few_wrong_passwords_a_source_waits_longer_and_longer_for_that_user_only() {
+    fn repeated_wrong_passwords_delay_one_source_for_one_user_exponentially() {
         for user in ["alice", "nobody"] {
             let mut guesses = Guesses::new(7);
             let mut begun = Vec::new();
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_right_password_ends_the_wait_and_makes_the_source_known_for_a_day() {
+    fn correct_password_ends_the_delay_and_makes_the_source_known_for_a_day() {
         let mut guesses = Guesses::new(7);
         (0..FREE).for_each(|_| assert!(guess(&mut guesses, "alice", source(1), START)));
         assert_eq!(guesses.begin(SPACE, "alice", source(1), START), Attempt::Early);
@@ -254,7 +254,7 @@ mod tests {
         }
     }
 
-    /// 1,000 sources guess without a pause, before and while the user comes.
+    /// 1,000 sources guess without a pause, before and during the login; returns its delay in ms.
     fn under_attack(user_source: IpAddr, known: bool, begins_ms: u64) -> u64 {
         let mut guesses = Guesses::new(7);
         if known {
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn alongside_a_thousand_guessing_sources_the_user_comes_in() {
+    fn user_logs_in_during_guessing_from_a_thousand_sources() {
         for begins_ms in [0, 500, 5_000, 60_000] {
             assert_eq!(under_attack(source(5_000), true, begins_ms), 0, "from a known source");
             let waited = under_attack(source(5_000), false, begins_ms);
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_bounded_and_successes_are_not_pushed_out_by_guesses() {
+    fn guess_records_are_bounded_and_failures_do_not_evict_successes() {
         let mut guesses = Guesses::new(7);
         guesses.succeeded(SPACE, "alice", source(1), START);
         for number in 0..5 * ENTRIES as u32 {

@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_goes_to_the_last_that_asks_and_is_given_up_by_that_one_only() {
+    fn link_name_belongs_to_its_last_holder_which_alone_can_release_it() {
         let names = LinkNames::default();
         let holder = |link| LinkHolder { shard: 0, conn: ConnId { key: 1, serial: 2 }, link: LinkId(link) };
         let name = LinkName(7);

@@ -61,19 +61,19 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_goes_where_its_address_lives() {
+    fn connection_moves_to_the_home_of_its_address() {
         assert!(moves(load(1, 0), load(1, 0)));
         assert!(moves(load(1, 0), load(16, 500)));
     }
 
     #[test]
-    fn a_busy_home_is_left_alone_unless_here_is_as_busy() {
+    fn connection_does_not_move_to_a_home_busier_than_its_own_shard() {
         assert!(!moves(load(1, 100), load(1, 900)));
         assert!(moves(load(1, 950), load(1, 900)));
     }
 
     #[test]
-    fn a_crowded_home_is_left_alone() {
+    fn connection_does_not_move_to_a_home_with_far_more_connections() {
         assert!(!moves(load(10, 0), load(57, 0)));
         assert!(moves(load(10, 0), load(56, 0)));
     }

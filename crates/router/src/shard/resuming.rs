@@ -316,7 +316,7 @@ mod tests {
             assert_eq!(resuming.credited(7, 1), 1);
             resuming.note(SESSION, id, 7, &id.to_be_bytes());
         }
-        assert_eq!((resuming.credited(7, 3), resuming.credited(8, 3)), (0, 3), "other links have theirs");
+        assert_eq!((resuming.credited(7, 3), resuming.credited(8, 3)), (0, 3), "other links keep their credit");
         assert_eq!(resuming.settled(SESSION, 0), Some((7, vec![0; 4], 3)));
         assert_eq!(resuming.settled(SESSION, 0), None);
         assert_eq!(resuming.credited(7, 1), 1);
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_goes_takes_everything_along() {
+    fn forgotten_link_leaves_no_unsettled_state() {
         let mut resuming = Resuming::default();
         resuming.links.insert(7);
         resuming.note(SESSION, 1, 7, b"t");

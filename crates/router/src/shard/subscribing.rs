@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_description_returns_as_it_was() {
+    fn description_survives_encode_and_decode() {
         let selector = Value::Described(Box::new((Value::Ulong(0x0000_468C_0000_0004), Value::String("n > 1".into()))));
         for container in [None, Some("client".to_owned())] {
             let description = Description {
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn one_whose_selector_is_not_understood_is_kept_and_takes_everything() {
+    fn subscription_with_an_invalid_selector_is_kept_without_a_selector() {
         let description = Description {
             topic_uid: "u".into(),
             container: None,
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_stands_for_what_jms_clients_mean_by_it() {
+    fn jms_link_name_maps_to_its_candidate_subscription_names() {
         let found = |link: &str| -> Vec<(Option<String>, String)> {
             let names = names(SpaceKey(0), "c", link).into_iter();
             names.map(|name| (name.container.map(|name| name.to_string()), name.name.to_string())).collect()

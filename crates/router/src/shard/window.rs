@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn opening_grants_what_does_not_wait() {
+    fn opening_grants_the_capacity_minus_waiting_deliveries() {
         let mut window = Window::new(10);
         window.received(Time::ZERO);
         assert_eq!(window.open(ANY), Some(9));
@@ -115,22 +115,22 @@ mod tests {
     }
 
     #[test]
-    fn credit_is_taken_back_from_a_peer_at_rest_only() {
+    fn credit_is_revoked_only_from_an_idle_peer() {
         let mut window = Window::new(10);
         assert_eq!(window.open(ANY), Some(10));
         assert_eq!(window.close(Time::ZERO), Some(0), "it never sent");
-        assert_eq!(window.close(Time::ZERO), None, "it has none");
+        assert_eq!(window.close(Time::ZERO), None, "it has no credit");
         assert_eq!(window.open(ANY), Some(10));
         window.received(Time::from_micros(5));
-        assert_eq!(window.close(Time::from_micros(4 + REST_US)), None, "more may be under way");
+        assert_eq!(window.close(Time::from_micros(4 + REST_US)), None, "more may be in flight");
         window.received(Time::from_micros(6));
-        assert_eq!(window.taken(2, ANY), None, "and brings nothing");
+        assert_eq!(window.taken(2, ANY), None, "no credit is granted");
         assert_eq!(window.close(Time::from_micros(6 + REST_US)), Some(0));
         assert_eq!(window.open(ANY), Some(10));
     }
 
     #[test]
-    fn a_flow_is_due_when_half_is_used_up() {
+    fn flow_is_due_once_half_of_the_window_is_used() {
         let mut window = Window::new(10);
         assert_eq!(window.open(ANY), Some(10));
         for _ in 0..5 {
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_of_one_opens_again_after_each() {
+    fn window_of_one_is_granted_again_after_each_delivery() {
         let mut window = Window::new(1);
         assert_eq!(window.open(ANY), Some(1));
         window.received(Time::ZERO);
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_bounds_what_is_granted_and_takes_nothing_back() {
+    fn share_bounds_new_grants_and_revokes_no_credit() {
         let mut window = Window::new(10);
         assert_eq!(window.widen(4), None, "it is closed");
         assert_eq!(window.open(4), Some(4));
@@ -160,10 +160,10 @@ mod tests {
         for _ in 0..3 {
             window.received(Time::ZERO);
         }
-        assert_eq!(window.taken(3, 0), None, "what is out may be used, and brings nothing");
+        assert_eq!(window.taken(3, 0), None, "granted credit stays usable, and none is added");
         assert_eq!(window.widen(2), Some(2));
-        assert_eq!(window.widen(u32::MAX), Some(10), "there is no bound any more");
-        assert_eq!(window.open(4), None, "less than what is out");
+        assert_eq!(window.widen(u32::MAX), Some(10), "the share is unbounded again");
+        assert_eq!(window.open(4), None, "less than the granted credit");
     }
 
     #[test]
@@ -174,7 +174,7 @@ mod tests {
         for _ in 0..4 {
             window.received(Time::ZERO);
         }
-        assert_eq!(window.set_room(2, ANY), None, "four have arrived, and two may come");
+        assert_eq!(window.set_room(2, ANY), None, "four have arrived, and two more may arrive");
         assert_eq!(window.taken(4, ANY), None);
         window.received(Time::ZERO);
         window.received(Time::ZERO);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_window_opens_with_its_share_only() {
+    fn window_opened_without_share_gets_credit_when_its_share_widens() {
         let mut window = Window::new(10);
         assert_eq!(window.open(0), None);
         assert_eq!(window.widen(3), Some(3));

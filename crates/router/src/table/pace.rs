@@ -159,12 +159,12 @@ mod tests {
     }
 
     #[test]
-    fn without_bounds_there_is_none() {
+    fn space_without_rate_limits_has_no_pace() {
         assert!(Pace::new(&SpaceLimits::default()).is_none());
     }
 
     #[test]
-    fn a_seconds_worth_may_come_at_once_and_the_rest_is_paid_for_first() {
+    fn burst_of_one_second_is_allowed_and_any_excess_delays_the_next_share() {
         let pace = pace(Some(100), None);
         for start in [0, 10_000] {
             pace.charge(at(start), 100, 0);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn over_a_long_time_what_comes_is_the_bound() {
+    fn average_rate_meets_the_stricter_of_two_bounds() {
         let pace = pace(Some(50), Some(10_000));
         let (mut now, mut sent) = (Time::ZERO, 0);
         while now < at(100_000) {
@@ -187,14 +187,14 @@ mod tests {
                     sent += share;
                 }
                 Allowance::After(due) => now = due,
-                Allowance::Nothing => panic!("nothing is used up"),
+                Allowance::Nothing => panic!("the space is not exhausted"),
             }
         }
         assert!((1000..=1012).contains(&sent), "{sent}: ten a second by their bytes");
     }
 
     #[test]
-    fn what_several_shards_charge_adds_up_even_if_their_clocks_differ() {
+    fn charges_of_several_shards_add_up_despite_clock_differences() {
         let pace = pace(Some(1000), None);
         for shard in 0..4 {
             (0..1000).for_each(|_| pace.charge(at(5000 - shard), 1, 0));
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_of_bytes_goes_by_the_size_of_messages_and_is_never_nothing() {
+    fn byte_share_depends_on_the_message_size_and_is_at_least_one() {
         let pace = pace(None, Some(1 << 20));
         assert_eq!(pace.allowance(Time::ZERO, 0), Allowance::Share(64));
         assert_eq!(pace.allowance(Time::ZERO, 100), Allowance::Share(1024));
@@ -211,23 +211,23 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_numbers_put_off_to_the_end_of_time() {
+    fn maximal_charge_saturates_instead_of_overflowing() {
         let pace = pace(Some(1), Some(u64::MAX));
         pace.charge(at(1), u64::MAX, u64::MAX);
         assert!(matches!(pace.allowance(at(2), 0), Allowance::After(end) if end > at(u64::MAX / 10_000_000)));
     }
 
     #[test]
-    fn one_that_is_taken_is_there_again_a_share_of_a_second_later() {
+    fn bound_allows_a_burst_and_then_one_unit_per_interval() {
         let bound = Bound::new(Some(10)).expect("it is a bound");
-        // A second's worth, and the one that makes a debt.
+        // The units of one second, and the one that creates a debt.
         assert_eq!((0..100).filter(|_| bound.take(at(5000))).count(), 11);
         assert!(!bound.take(at(5099)) && bound.take(at(5100)) && !bound.take(at(5100)));
         assert_eq!((0..100).filter(|_| bound.take(at(60_000))).count(), 11);
     }
 
     #[test]
-    fn what_is_used_up_stays_so() {
+    fn exhausted_space_gets_no_allowance() {
         let limits = SpaceLimits { exhausted: true, ..SpaceLimits::default() };
         let pace = Pace::new(&limits).expect("it is a bound");
         assert!(pace.is_of(&limits) && !pace.is_of(&SpaceLimits::default()));

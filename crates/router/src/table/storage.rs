@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_plan_leaves_out_is_without_bound() {
+    fn limits_omitted_by_the_plan_are_unbounded() {
         let storage = Storage::of(&plan::Address::new("u", "orders", AddressType::Queue));
         let limits = Limits { message_bytes: MESSAGE_BYTES_MAX, ..Limits::default() };
         assert_eq!(storage.settings, Settings { limits, ..Settings::default() });
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_letter_takes_what_expires_too_and_nothing_from_clients() {
+    fn dead_letter_address_receives_expired_messages_and_refuses_clients() {
         let address = plan::Address {
             deadletter: Some("dlq".into()),
             durability: Some(Durability::Memory),

@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_returned_can_be_taken_again() {
+    fn released_count_guard_can_be_taken_again() {
         let counter = Counter::default();
         let first = counter.take(2);
         let second = counter.take(2);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_carried_is_counted_once_a_message_and_with_all_its_parts() {
+    fn traffic_counts_each_message_once_and_the_bytes_of_all_its_parts() {
         let (traffic, mut carried) = (Traffic::default(), Carried::default());
         assert!(carried.is_nothing());
         carried.count_received(true, 100);

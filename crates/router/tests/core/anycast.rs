@@ -10,7 +10,7 @@ fn bench() -> Bench {
 }
 
 #[test]
-fn a_producers_window_opens_when_the_address_has_a_consumer_with_or_without_credit() {
+fn producer_window_opens_with_the_first_consumer_regardless_of_credit() {
     let mut bench = bench();
     bench.producer();
     assert_eq!(bench.reported(), ["p0 shut"]);
@@ -21,22 +21,22 @@ fn a_producers_window_opens_when_the_address_has_a_consumer_with_or_without_cred
     bench.consumer_with(1);
     assert_eq!(bench.reported(), [""; 0], "one more consumer changes nothing");
     bench.detach(consumer);
-    assert_eq!(bench.reported(), [""; 0], "nor does one of two that goes");
+    assert_eq!(bench.reported(), [""; 0], "nor does the detach of one of two");
 }
 
 #[test]
-fn it_shuts_when_the_last_consumer_goes() {
+fn producer_window_closes_when_the_last_consumer_detaches() {
     let mut bench = bench();
     bench.producer();
     bench.anonymous();
     let consumer = bench.consumer();
     bench.hush();
     bench.leave(consumer);
-    assert_eq!(bench.reported(), ["p0 shut"], "the anonymous one is never notified");
+    assert_eq!(bench.reported(), ["p0 shut"], "the anonymous producer is never notified");
 }
 
 #[test]
-fn the_window_moves_only_as_consumers_take() {
+fn producer_window_advances_only_as_consumers_take_messages() {
     let mut bench = bench();
     let (producer, consumer) = (bench.producer(), bench.consumer_with(2));
     for id in 0..4 {
@@ -53,7 +53,7 @@ fn the_window_moves_only_as_consumers_take() {
 }
 
 #[test]
-fn what_one_producer_sends_beyond_its_window_is_released_or_dropped() {
+fn messages_beyond_the_producer_window_are_released_or_dropped() {
     let mut bench = bench();
     let (producer, other, _consumer) = (bench.producer(), bench.producer(), bench.consumer());
     for id in 0..CAPACITY {
@@ -70,7 +70,7 @@ fn what_one_producer_sends_beyond_its_window_is_released_or_dropped() {
 }
 
 #[test]
-fn no_transfer_beyond_a_consumers_credit() {
+fn consumer_gets_no_transfer_beyond_its_credit() {
     let mut bench = bench();
     let (producer, consumer) = (bench.producer(), bench.consumer_with(2));
     bench.hush();
@@ -85,7 +85,7 @@ fn no_transfer_beyond_a_consumers_credit() {
 }
 
 #[test]
-fn credit_is_a_limit_so_it_stays_right_whatever_is_on_the_way() {
+fn credit_is_a_limit_unaffected_by_transfers_in_flight() {
     let mut bench = bench();
     let producer = bench.producer();
     let consumer = bench.consumer_with(3);
@@ -104,7 +104,7 @@ fn credit_is_a_limit_so_it_stays_right_whatever_is_on_the_way() {
 }
 
 #[test]
-fn the_consumers_outcome_with_its_error_and_flags_is_the_producers() {
+fn consumer_outcome_reaches_the_producer_with_its_error_and_flags() {
     for (outcome, recorded) in [
         (Outcome::Accepted, "accepted"),
         (Outcome::Rejected(None), "rejected"),
@@ -125,7 +125,7 @@ fn the_consumers_outcome_with_its_error_and_flags_is_the_producers() {
 }
 
 #[test]
-fn an_outcome_counts_once() {
+fn repeated_or_stale_outcome_is_ignored() {
     let mut bench = bench();
     let (producer, _consumer) = (bench.producer(), bench.consumer_with(1));
     bench.send(producer, 0, "m");
@@ -138,7 +138,7 @@ fn an_outcome_counts_once() {
 }
 
 #[test]
-fn a_token_names_the_shard_that_gave_it_out() {
+fn token_identifies_the_shard_that_issued_it() {
     let mut bench = bench();
     let (producer, _consumer) = (bench.producer(), bench.consumer_with(1));
     bench.send(producer, 0, "m");
@@ -146,7 +146,7 @@ fn a_token_names_the_shard_that_gave_it_out() {
 }
 
 #[test]
-fn nothing_is_accepted_that_no_consumer_accepted() {
+fn message_without_an_outcome_of_a_consumer_is_released() {
     let mut bench = bench();
     let producer = bench.producer();
     bench.send(producer, 0, "no consumer");
@@ -173,7 +173,7 @@ fn a_settled_message_without_a_consumer_is_dropped_and_counted() {
 }
 
 #[test]
-fn what_a_consumer_holds_when_it_goes_has_failed_and_what_waits_goes_to_another() {
+fn detached_consumer_fails_its_messages_and_another_gets_the_waiting_ones() {
     let mut bench = bench();
     let (producer, consumer) = (bench.producer(), bench.consumer_with(1));
     bench.send(producer, 0, "held");
@@ -201,7 +201,7 @@ fn messages_keep_their_order() {
 }
 
 #[test]
-fn consumers_are_balanced_by_what_they_hold() {
+fn consumers_are_balanced_by_their_unsettled_messages() {
     let mut bench = bench();
     let (producer, busy, idle) = (bench.producer(), bench.consumer_with(20), bench.consumer());
     for id in 0..6 {
@@ -237,7 +237,7 @@ fn settled_messages_go_to_consumers_in_turn() {
 }
 
 #[test]
-fn one_that_finds_no_room_counts_as_without_credit_until_it_says_so() {
+fn full_consumer_counts_as_without_credit_until_it_reports_room() {
     let mut bench = bench();
     let (producer, consumer, other) = (bench.producer(), bench.consumer_with(5), bench.consumer());
     bench.full(consumer, true);
@@ -254,7 +254,7 @@ fn one_that_finds_no_room_counts_as_without_credit_until_it_says_so() {
 }
 
 #[test]
-fn what_a_consumer_refuses_returns_to_the_front_in_order() {
+fn messages_refused_for_lack_of_room_return_to_the_front_in_order() {
     let mut bench = bench();
     let (producer, consumer, other) = (bench.producer(), bench.consumer_elsewhere(3), bench.consumer());
     for (id, text) in ["a", "b", "c", "d"].into_iter().enumerate() {
@@ -265,7 +265,7 @@ fn what_a_consumer_refuses_returns_to_the_front_in_order() {
     bench.refuse(1);
     bench.refuse(2);
     bench.credit(other, 9);
-    assert_eq!(bench.reported(), ["c0 halted", "c1<b", "c1<c", "c1<d"], "said once");
+    assert_eq!(bench.reported(), ["c0 halted", "c1<b", "c1<c", "c1<d"], "reported once");
     bench.turn();
     assert_eq!(bench.reported(), ["p0 taken 1"], "two of the three had been counted before");
     bench.answer(consumer, "a", &Outcome::Accepted);
@@ -275,7 +275,7 @@ fn what_a_consumer_refuses_returns_to_the_front_in_order() {
 }
 
 #[test]
-fn a_refusal_gives_the_credit_back() {
+fn refused_delivery_returns_its_credit() {
     let mut bench = bench();
     let (producer, consumer) = (bench.producer(), bench.consumer_elsewhere(2));
     bench.send_settled(producer, "a");
@@ -289,7 +289,7 @@ fn a_refusal_gives_the_credit_back() {
 }
 
 #[test]
-fn what_returns_takes_no_room_from_what_the_producer_may_still_send() {
+fn returned_messages_do_not_reduce_the_producer_window() {
     let mut bench = bench();
     let (producer, consumer) = (bench.producer(), bench.consumer_elsewhere(CAPACITY));
     for id in 0..CAPACITY {
@@ -309,7 +309,7 @@ fn what_returns_takes_no_room_from_what_the_producer_may_still_send() {
 }
 
 #[test]
-fn what_was_on_the_way_to_a_consumer_that_went_goes_to_another_or_is_released() {
+fn message_in_flight_to_a_detached_consumer_is_redispatched_or_released() {
     let mut bench = bench();
     let (producer, gone, other) = (bench.producer(), bench.consumer_elsewhere(4), bench.consumer());
     for (id, text) in ["a", "b"].into_iter().enumerate() {
@@ -330,7 +330,7 @@ fn what_was_on_the_way_to_a_consumer_that_went_goes_to_another_or_is_released() 
 }
 
 #[test]
-fn drain_delivers_what_waits_as_far_as_credit_goes() {
+fn drain_delivers_waiting_messages_up_to_the_credit() {
     let mut bench = bench();
     let (producer, consumer) = (bench.producer(), bench.consumer());
     for (id, text) in ["a", "b", "c"].into_iter().enumerate() {
@@ -359,7 +359,7 @@ fn a_drain_waits_for_room() {
 }
 
 #[test]
-fn the_outcome_of_a_producer_that_went_goes_nowhere() {
+fn outcome_for_a_detached_producer_is_discarded() {
     let mut bench = bench();
     let (producer, consumer) = (bench.producer(), bench.consumer_with(1));
     bench.send(producer, 0, "held");
@@ -375,7 +375,7 @@ fn the_outcome_of_a_producer_that_went_goes_nowhere() {
 }
 
 #[test]
-fn payload_that_waits_beyond_a_mebibyte_holds_its_producer_back() {
+fn producer_is_held_while_a_mebibyte_of_its_payload_waits() {
     let mut bench = bench();
     let (producer, other, consumer) = (bench.producer(), bench.producer(), bench.consumer());
     let text = "x".repeat(300 << 10);

@@ -1,4 +1,4 @@
-//! Links that come and go, and addresses that are deleted.
+//! Attaching and detaching links, and deleted addresses.
 
 use enmasse_amqp::types::Outcome;
 use enmasse_router::core::{AddressKey, AddressKind, AttachmentId, AttachmentRole, Consuming, Declared};
@@ -8,7 +8,7 @@ use crate::bench::{Bench, HERE};
 const KINDS: [AddressKind; 2] = [AddressKind::Anycast, AddressKind::Multicast];
 
 #[test]
-fn what_is_said_of_an_attachment_that_went_is_ignored() {
+fn commands_for_a_detached_attachment_are_ignored() {
     let mut bench = Bench::new(AddressKind::Anycast);
     let (producer, consumer) = (bench.producer(), bench.consumer_with(1));
     bench.detach(consumer);
@@ -27,7 +27,7 @@ fn what_is_said_of_an_attachment_that_went_is_ignored() {
 }
 
 #[test]
-fn the_next_tenant_of_a_slot_receives_nothing_of_the_last() {
+fn new_occupant_of_a_slot_gets_nothing_of_the_previous_one() {
     let mut bench = Bench::new(AddressKind::Anycast);
     let (producer, consumer) = (bench.producer(), bench.consumer_with(2));
     bench.send(producer, 0, "m");
@@ -49,7 +49,7 @@ fn the_next_tenant_of_a_slot_receives_nothing_of_the_last() {
 }
 
 #[test]
-fn attaching_over_an_attachment_detaches_it() {
+fn attach_to_an_occupied_slot_detaches_the_previous_occupant() {
     let mut bench = Bench::new(AddressKind::Anycast);
     let consumer = bench.consumer_with(1);
     let role = AttachmentRole::Consumer { filter: None, consuming: Consuming::default() };
@@ -81,7 +81,7 @@ fn links_may_leave_in_any_order() {
 }
 
 #[test]
-fn addresses_do_not_meet() {
+fn messages_do_not_cross_addresses() {
     let mut bench = Bench::new(AddressKind::Anycast);
     let (producer, _consumer) = (bench.producer(), bench.consumer_with(9));
     let other = bench.attachment(HERE, "other");
@@ -102,7 +102,7 @@ fn addresses_do_not_meet() {
 }
 
 #[test]
-fn a_deleted_address_answers_everybody_and_closes_its_links() {
+fn deleted_address_releases_its_messages_and_closes_its_links() {
     for kind in KINDS {
         let mut bench = Bench::new(kind);
         let (producer, consumer) = (bench.producer(), bench.consumer_with(1));
@@ -124,7 +124,7 @@ fn a_deleted_address_answers_everybody_and_closes_its_links() {
 }
 
 #[test]
-fn what_was_on_its_way_to_a_deleted_address_is_released() {
+fn message_in_flight_to_a_deleted_address_is_released() {
     let mut bench = Bench::new(AddressKind::Anycast);
     let (producer, _consumer) = (bench.anonymous(), bench.consumer());
     bench.send_settled(producer, "waits for the link's window too");
@@ -137,7 +137,7 @@ fn what_was_on_its_way_to_a_deleted_address_is_released() {
 }
 
 #[test]
-fn deleting_one_in_the_middle_of_a_delivery_leaves_nothing_behind() {
+fn address_deleted_during_a_delivery_leaves_no_partial_message() {
     for kind in KINDS {
         let mut bench = Bench::new(kind);
         let (long, waits) = (bench.producer(), bench.producer());
@@ -157,7 +157,7 @@ fn deleting_one_in_the_middle_of_a_delivery_leaves_nothing_behind() {
 }
 
 #[test]
-fn an_anonymous_links_window_is_returned_when_an_attachment_of_its_goes() {
+fn anonymous_link_regains_its_window_when_an_attachment_detaches() {
     let mut bench = Bench::new(AddressKind::Anycast);
     let (producer, consumer) = (bench.anonymous(), bench.consumer_with(1));
     bench.send_settled(producer, "taken");

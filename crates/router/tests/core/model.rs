@@ -4,7 +4,7 @@
 //! The model holds every message by the text of its first part and checks each notification of the
 //! router: no transfer beyond credit, parts in order and complete, one outcome for each unsettled
 //! delivery, equal to that of its consumers, and none to attachments that left. At the end
-//! everything is let through, and nothing may be left over.
+//! every link gets credit and room, and no message may remain.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -83,7 +83,7 @@ struct Producer {
     next: u32,
     received: u32,
     taken: u32,
-    /// message it is in the middle of
+    /// the message of which more parts will follow
     sending: Option<usize>,
 }
 
@@ -96,12 +96,12 @@ struct Consumer {
     room: bool,
     limit: u32,
     dispatched: u32,
-    /// as its home counts
+    /// as counted by its home
     dispatched_at_home: u32,
     draining: bool,
-    /// the message it is in the middle of, and the parts it has
+    /// the partially received message, and the number of its parts so far
     reading: Option<(usize, u32)>,
-    /// it sends back all that comes until its home has halted
+    /// it refuses every delivery until its home has halted
     refusing: bool,
     held: Vec<(usize, u64)>,
     wire: VecDeque<Wire>,
@@ -182,12 +182,12 @@ impl World {
         if delivery.aborted {
             let consumer = self.consumer(attachment);
             let reading = consumer.reading.take();
-            assert!(reading.is_some() || consumer.remote, "void is what it is in the middle of");
+            assert!(reading.is_some() || consumer.remote, "only a partial delivery is aborted");
             consumer.held.retain(|held| Some(held.0) != reading.map(|reading| reading.0));
             return;
         }
         let mut read = if delivery.first {
-            let message = parts.first().expect("a first part says whose it is").0;
+            let message = parts.first().expect("a first part names its message").0;
             let from = self.messages[message].producer;
             let settled = self.messages[message].settled;
             let name =
@@ -196,7 +196,7 @@ impl World {
             assert!(consumer.reading.is_none(), "one at a time");
             assert!(consumer.limit.wrapping_sub(consumer.dispatched).cast_signed() > 0, "no transfer beyond credit");
             if let (true, Some(filter), Some(name)) = (multicast, consumer.filter, name) {
-                assert_eq!(name, filter, "only what it wants");
+                assert_eq!(name, filter, "only messages that pass its filter");
             }
             assert_eq!(delivery.token.is_none(), settled);
             consumer.dispatched = consumer.dispatched.wrapping_add(1);
@@ -295,7 +295,7 @@ impl Links for World {
 
     fn drained(&mut self, attachment: AttachmentId) {
         let consumer = self.consumer(attachment);
-        assert!(consumer.draining, "a drain was asked for");
+        assert!(consumer.draining, "a drain was requested");
         consumer.draining = false;
         if !consumer.remote {
             consumer.limit = consumer.dispatched;
@@ -556,7 +556,7 @@ impl Model {
         self.world.gone.extend(gone.into_iter().map(|producer| producer.attachment));
     }
 
-    /// What holds between any two calls.
+    /// The invariants between any two calls.
     fn check(&self) {
         let stats = self.router.stats().next().map(|(_, stats)| stats).unwrap_or_default();
         let idle = |consumer: &&Consumer| {
@@ -574,7 +574,7 @@ impl Model {
         assert!(!self.world.ordered || stats.waiting <= u64::from(CAPACITY) * windows as u64, "waiting is bounded");
     }
 
-    /// Lets everything through; then nothing may be left.
+    /// Lets every message through; then no message may remain.
     fn finish(&mut self) {
         for at in 0..self.world.producers.len() {
             self.part(at as u8, true);
@@ -596,7 +596,7 @@ impl Model {
             self.consumer_leaves(0);
         }
         self.router.turn(&mut self.world);
-        assert_eq!(self.router.in_progress(), 0, "nothing is left over");
+        assert_eq!(self.router.in_progress(), 0, "no message remains");
         for producer in &self.world.producers {
             assert_eq!(producer.taken, producer.received, "the window is whole again: {producer:?}");
         }
@@ -620,7 +620,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn anycast_keeps_its_promises(ops in ops(), seed: u64) {
+    fn anycast_matches_the_model(ops in ops(), seed: u64) {
         run(false, false, seed, &ops);
     }
 
@@ -630,7 +630,7 @@ proptest! {
     }
 
     #[test]
-    fn multicast_keeps_its_promises(ops in ops(), seed: u64) {
+    fn multicast_matches_the_model(ops in ops(), seed: u64) {
         run(true, false, seed, &ops);
     }
 

@@ -10,7 +10,7 @@ fn bench() -> Bench {
 }
 
 #[test]
-fn no_consumer_no_credit() {
+fn producer_without_a_consumer_gets_no_credit() {
     let mut bench = bench();
     let producer = bench.producer();
     bench.send(producer, 0, "a");
@@ -23,7 +23,7 @@ fn no_consumer_no_credit() {
 }
 
 #[test]
-fn a_copy_each() {
+fn each_consumer_gets_a_copy() {
     let mut bench = bench();
     let producer = bench.producer();
     for _ in 0..3 {
@@ -38,7 +38,7 @@ fn a_copy_each() {
 }
 
 #[test]
-fn the_outcomes_become_one_once_all_have_answered() {
+fn producer_gets_a_combined_outcome_once_every_consumer_settled() {
     let (accepted, released) = (Outcome::Accepted, Outcome::Released);
     for (outcomes, recorded) in [
         ([accepted.clone(), rejected(), released.clone()], "rejected with an error"),
@@ -55,7 +55,7 @@ fn the_outcomes_become_one_once_all_have_answered() {
         bench.send(producer, 4, "m");
         bench.hush();
         for (at, (consumer, outcome)) in consumers.into_iter().zip(&outcomes).enumerate() {
-            assert_eq!(bench.reported(), [""; 0], "after {at} of three answers");
+            assert_eq!(bench.reported(), [""; 0], "after {at} of three outcomes");
             bench.answer(consumer, "m", outcome);
         }
         assert_eq!(bench.reported(), [format!("p0 4 {recorded}")]);
@@ -63,7 +63,7 @@ fn the_outcomes_become_one_once_all_have_answered() {
 }
 
 #[test]
-fn a_consumer_that_goes_counts_as_modified_for_what_it_holds_and_released_for_what_waits() {
+fn detached_consumer_fails_its_held_copies_and_releases_waiting_ones() {
     let mut bench = bench();
     let (producer, stays, goes) = (bench.producer(), bench.consumer_with(9), bench.consumer_with(1));
     bench.send(producer, 0, "held");
@@ -97,7 +97,7 @@ fn a_slow_consumer_never_slows_the_others_and_keeps_its_order() {
 }
 
 #[test]
-fn the_window_moves_when_half_of_the_consumers_have_taken() {
+fn producer_window_advances_once_half_of_the_consumers_took_the_message() {
     let mut bench = bench();
     let producer = bench.producer();
     let slow: Vec<AttachmentId> = (0..4).map(|_| bench.consumer()).collect();
@@ -115,7 +115,7 @@ fn the_window_moves_when_half_of_the_consumers_have_taken() {
 }
 
 #[test]
-fn a_consumer_that_goes_without_its_copy_lets_the_window_move() {
+fn detach_of_a_consumer_without_its_copy_advances_the_window() {
     let mut bench = bench();
     let (producer, consumer, other) = (bench.producer(), bench.consumer(), bench.consumer());
     bench.send(producer, 0, "m");
@@ -129,7 +129,7 @@ fn a_consumer_that_goes_without_its_copy_lets_the_window_move() {
 }
 
 #[test]
-fn a_producer_beyond_its_window_reaches_only_those_with_room() {
+fn message_beyond_the_window_is_dropped_for_consumers_without_room() {
     let mut bench = bench();
     let (producer, slow, other) = (bench.producer(), bench.consumer(), bench.consumer());
     for id in 0..CAPACITY {
@@ -150,7 +150,7 @@ fn a_producer_beyond_its_window_reaches_only_those_with_room() {
 }
 
 #[test]
-fn past_its_bound_of_messages_a_consumer_misses_copies() {
+fn consumer_at_its_backlog_limit_of_messages_misses_copies() {
     let mut bench = bench();
     let (producer, _fast, slow) = (bench.producer(), bench.consumer_with(u32::MAX / 2), bench.consumer());
     for _ in 0..BACKLOG_MESSAGES + 3 {
@@ -167,7 +167,7 @@ fn past_its_bound_of_messages_a_consumer_misses_copies() {
 }
 
 #[test]
-fn past_its_bound_of_bytes_a_consumer_misses_copies() {
+fn consumer_at_its_backlog_limit_of_bytes_misses_copies() {
     let mut bench = bench();
     let (producer, _fast, slow) = (bench.producer(), bench.consumer_with(1000), bench.consumer());
     let text = "x".repeat(BACKLOG_BYTES / 8);
@@ -181,7 +181,7 @@ fn past_its_bound_of_bytes_a_consumer_misses_copies() {
 }
 
 #[test]
-fn only_what_half_of_the_consumers_lack_holds_the_producer_back() {
+fn producer_is_held_only_for_bytes_that_most_consumers_lack() {
     let mut bench = bench();
     let (producer, fast, _slow) = (bench.producer(), bench.consumer_with(3), bench.consumer());
     let text = "x".repeat(600 << 10);
@@ -196,7 +196,7 @@ fn only_what_half_of_the_consumers_lack_holds_the_producer_back() {
 }
 
 #[test]
-fn filters_choose_by_the_name_sent_to() {
+fn filters_select_messages_by_the_target_name() {
     let mut bench = bench();
     let (one, two) = (bench.producer_to("s/1"), bench.producer_to("s/2"));
     assert_eq!(bench.reported(), ["p0 shut", "p1 shut"]);
@@ -214,7 +214,7 @@ fn filters_choose_by_the_name_sent_to() {
     assert_eq!(bench.reported(), ["p1 shut"]);
     bench.producer_to("s/1/x");
     bench.producer();
-    assert_eq!(bench.reported(), ["p2 open", "p3 shut"], "one without a name passes no filter");
+    assert_eq!(bench.reported(), ["p2 open", "p3 shut"], "a producer without a name passes no filter");
     let second = bench.consumer_of("s");
     assert_eq!(bench.reported(), ["p1 open"]);
     bench.credit(second, 9);
@@ -227,7 +227,7 @@ fn filters_choose_by_the_name_sent_to() {
 }
 
 #[test]
-fn what_a_consumer_refuses_returns_to_the_front_of_its_own() {
+fn refused_copies_return_to_the_front_of_the_backlog_of_their_consumer() {
     let mut bench = bench();
     let (producer, consumer) = (bench.producer(), bench.consumer_elsewhere(2));
     for (id, text) in ["a", "b", "c"].into_iter().enumerate() {
@@ -245,7 +245,7 @@ fn what_a_consumer_refuses_returns_to_the_front_of_its_own() {
 }
 
 #[test]
-fn a_copy_on_the_way_to_a_consumer_that_went_counts_as_released() {
+fn copy_in_flight_to_a_detached_consumer_counts_as_released() {
     let mut bench = bench();
     let (producer, gone, stays) = (bench.producer(), bench.consumer_elsewhere(1), bench.consumer_with(1));
     bench.send(producer, 0, "m");
@@ -257,7 +257,7 @@ fn a_copy_on_the_way_to_a_consumer_that_went_counts_as_released() {
 }
 
 #[test]
-fn drain_empties_the_backlog_as_far_as_credit_goes() {
+fn drain_delivers_the_backlog_up_to_the_credit() {
     let mut bench = bench();
     let (producer, consumer) = (bench.producer(), bench.consumer());
     bench.send_settled(producer, "a");

@@ -50,7 +50,7 @@ fn the_timeout_is_a_setting() {
 }
 
 #[test]
-fn what_follows_is_settled_with_the_answers_of_the_others() {
+fn later_messages_are_settled_without_the_overdue_consumer() {
     let (mut bench, producer, good, stuck) = bench();
     bench.send(producer, 0, "a");
     bench.answer(good, "a", &Outcome::Accepted);
@@ -67,7 +67,7 @@ fn what_follows_is_settled_with_the_answers_of_the_others() {
 }
 
 #[test]
-fn an_outcome_that_comes_before_those_of_the_others_counts() {
+fn early_outcome_of_an_overdue_consumer_counts() {
     let (mut bench, producer, good, stuck) = bench();
     bench.send(producer, 0, "a");
     bench.answer(good, "a", &Outcome::Accepted);
@@ -81,25 +81,25 @@ fn an_outcome_that_comes_before_those_of_the_others_counts() {
 }
 
 #[test]
-fn nothing_is_settled_that_no_consumer_has_answered() {
+fn message_without_any_outcome_is_not_settled_by_the_timeout() {
     let (mut bench, producer, good, stuck) = bench();
     bench.send(producer, 0, "a");
     bench.hush();
     bench.pass(60_000);
-    assert_eq!(outcomes(&mut bench), [""; 0], "neither has answered");
+    assert_eq!(outcomes(&mut bench), [""; 0], "neither consumer has settled it");
     bench.answer(stuck, "a", &Outcome::Accepted);
     assert_eq!(outcomes(&mut bench), ["p0 0 accepted"]);
     bench.leave(stuck);
     bench.send(producer, 1, "b");
     bench.hush();
     bench.pass(60_000);
-    assert_eq!(outcomes(&mut bench), [""; 0], "a single consumer has all the time it wants");
+    assert_eq!(outcomes(&mut bench), [""; 0], "a single consumer has no timeout");
     bench.answer(good, "b", &Outcome::Accepted);
     assert_eq!(outcomes(&mut bench), ["p0 1 accepted"]);
 }
 
 #[test]
-fn copies_that_wait_for_credit_count_too() {
+fn copies_waiting_for_credit_become_overdue_too() {
     let mut bench = Bench::new(AddressKind::Multicast);
     let (producer, good, slow) = (bench.producer(), bench.consumer_with(PLENTY), bench.consumer());
     for (id, text) in ["a", "b", "c"].into_iter().enumerate() {
@@ -116,14 +116,14 @@ fn copies_that_wait_for_credit_count_too() {
     bench.pass(1);
     assert_eq!(outcomes(&mut bench), ["p0 1 accepted", "p0 2 accepted"]);
     bench.credit(slow, 2);
-    assert_eq!(bench.reported(), ["c1<b", "c1<c"], "it gets them all the same");
+    assert_eq!(bench.reported(), ["c1<b", "c1<c"], "it still gets its copies");
     bench.leave(slow);
     assert_eq!(outcomes(&mut bench), [""; 0]);
     assert_eq!(bench.router.in_progress(), 0);
 }
 
 #[test]
-fn a_copy_that_cannot_be_dispatched_is_no_answer() {
+fn copy_without_room_does_not_count_as_an_outcome() {
     let (mut bench, producer, good, stuck) = bench();
     bench.send(producer, 0, "a");
     bench.answer(good, "a", &Outcome::Accepted);
@@ -158,7 +158,7 @@ fn the_clock_of_a_delivery_in_parts_starts_with_its_last_part() {
 }
 
 #[test]
-fn one_stuck_in_the_middle_of_a_delivery_is_overdue_as_well() {
+fn consumer_stuck_within_a_delivery_becomes_overdue_too() {
     let (mut bench, producer, good, stuck) = bench();
     bench.arrive(producer, 0, "begin", "first");
     bench.full(stuck, true);
@@ -173,7 +173,7 @@ fn one_stuck_in_the_middle_of_a_delivery_is_overdue_as_well() {
 }
 
 #[test]
-fn one_that_settles_in_time_again_is_waited_for_again() {
+fn consumer_that_settles_in_time_during_probation_is_awaited_again() {
     let (mut bench, producer, good, stuck) = bench();
     bench.send(producer, 0, "a");
     bench.answer(good, "a", &Outcome::Accepted);
@@ -227,13 +227,13 @@ fn sent_in(seconds: u64, with_other: bool, settles: impl Fn(u64) -> bool) -> u32
 }
 
 #[test]
-fn a_producer_keeps_nine_tenths_of_its_rate_alongside_a_consumer_that_settles_nothing() {
+fn producer_keeps_90_percent_of_its_rate_if_one_consumer_never_settles() {
     let (alone, beside) = (sent_in(15, false, |_| false), sent_in(15, true, |_| false));
     assert!(u64::from(beside) * 10 >= u64::from(alone) * 9, "{beside} of {alone}");
 }
 
 #[test]
-fn a_consumer_that_settles_all_now_and_then_costs_no_more() {
+fn producer_keeps_90_percent_of_its_rate_if_one_consumer_settles_in_bursts() {
     // It settles everything every 1.5 s, so that it is overdue each time.
     let (alone, beside) = (sent_in(24, false, |_| false), sent_in(24, true, |ms| ms % 1_500 == 0));
     assert!(u64::from(beside) * 10 >= u64::from(alone) * 9, "{beside} of {alone}");

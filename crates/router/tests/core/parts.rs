@@ -1,4 +1,4 @@
-//! Deliveries in parts, of which none waits for the last.
+//! Partial deliveries: each part is forwarded on arrival.
 
 use enmasse_amqp::types::Outcome;
 use enmasse_router::core::{AddressKind, BACKLOG_BYTES, HOLD_BYTES};
@@ -14,7 +14,7 @@ fn multicast() -> Bench {
 }
 
 #[test]
-fn each_part_continues_as_it_comes() {
+fn each_part_is_forwarded_on_arrival() {
     let mut bench = anycast();
     let (producer, consumer) = (bench.producer(), bench.consumer_with(1));
     bench.hush();
@@ -31,7 +31,7 @@ fn each_part_continues_as_it_comes() {
 }
 
 #[test]
-fn a_link_in_the_middle_of_one_takes_nothing_else() {
+fn link_with_a_partial_delivery_gets_no_other_message() {
     let mut bench = anycast();
     let (long, short, _consumer) = (bench.producer(), bench.producer(), bench.consumer_with(9));
     bench.arrive(long, 0, "a", "first settled");
@@ -43,7 +43,7 @@ fn a_link_in_the_middle_of_one_takes_nothing_else() {
 }
 
 #[test]
-fn another_consumer_takes_the_small_ones_in_the_meantime() {
+fn another_consumer_gets_messages_during_a_partial_delivery() {
     let mut bench = anycast();
     let (long, short, _one, _two) =
         (bench.producer(), bench.producer(), bench.consumer_with(9), bench.consumer_with(9));
@@ -57,7 +57,7 @@ fn another_consumer_takes_the_small_ones_in_the_meantime() {
 }
 
 #[test]
-fn what_has_come_of_one_that_waits_goes_first_then_the_rest_as_it_comes() {
+fn waiting_partial_delivery_sends_its_received_parts_first() {
     let mut bench = anycast();
     let (long, short, consumer) = (bench.producer(), bench.producer(), bench.consumer());
     bench.hush();
@@ -72,7 +72,7 @@ fn what_has_come_of_one_that_waits_goes_first_then_the_rest_as_it_comes() {
 }
 
 #[test]
-fn one_that_is_complete_before_it_is_begun_goes_whole() {
+fn delivery_complete_before_dispatch_is_sent_whole() {
     let mut bench = anycast();
     let (producer, consumer) = (bench.producer(), bench.consumer());
     bench.arrive(producer, 0, "a", "first");
@@ -85,7 +85,7 @@ fn one_that_is_complete_before_it_is_begun_goes_whole() {
 }
 
 #[test]
-fn parts_that_find_no_room_are_kept_and_hold_the_producer_back() {
+fn parts_without_room_are_kept_and_hold_the_producer() {
     let mut bench = anycast();
     let (producer, consumer) = (bench.producer(), bench.consumer_with(1));
     bench.arrive(producer, 0, "a", "first");
@@ -106,7 +106,7 @@ fn parts_that_find_no_room_are_kept_and_hold_the_producer_back() {
 }
 
 #[test]
-fn an_empty_last_part_that_found_no_room_is_not_forgotten() {
+fn empty_last_part_is_sent_once_there_is_room() {
     let mut bench = anycast();
     let (producer, consumer) = (bench.producer(), bench.consumer_with(2));
     bench.arrive(producer, 0, "a", "first settled");
@@ -119,7 +119,7 @@ fn an_empty_last_part_that_found_no_room_is_not_forgotten() {
 }
 
 #[test]
-fn what_the_producer_aborts_is_void_at_the_consumer_and_nobody_is_owed_anything() {
+fn delivery_aborted_by_its_producer_is_aborted_at_the_consumer_unsettled() {
     let mut bench = anycast();
     let (producer, consumer) = (bench.producer(), bench.consumer_with(2));
     bench.arrive(producer, 0, "a", "first");
@@ -134,7 +134,7 @@ fn what_the_producer_aborts_is_void_at_the_consumer_and_nobody_is_owed_anything(
 }
 
 #[test]
-fn an_abort_that_finds_no_room_is_told_later() {
+fn abort_without_room_is_sent_once_there_is_room() {
     let mut bench = anycast();
     let (producer, consumer) = (bench.producer(), bench.consumer_with(9));
     bench.arrive(producer, 0, "a", "first");
@@ -147,7 +147,7 @@ fn an_abort_that_finds_no_room_is_told_later() {
 }
 
 #[test]
-fn one_aborted_while_it_waits_never_leaves() {
+fn delivery_aborted_while_waiting_is_never_dispatched() {
     for mut bench in [anycast(), multicast()] {
         let (long, short, consumer) = (bench.producer(), bench.producer(), bench.consumer());
         bench.arrive(long, 0, "a", "first");
@@ -164,7 +164,7 @@ fn one_aborted_while_it_waits_never_leaves() {
 }
 
 #[test]
-fn one_void_from_its_first_frame_leaves_no_trace() {
+fn delivery_aborted_by_its_first_transfer_is_never_dispatched() {
     let mut bench = anycast();
     let (producer, _consumer) = (bench.producer(), bench.consumer_with(1));
     bench.hush();
@@ -174,7 +174,7 @@ fn one_void_from_its_first_frame_leaves_no_trace() {
 }
 
 #[test]
-fn a_delivery_that_begins_within_another_voids_it() {
+fn new_delivery_of_a_link_aborts_its_partial_delivery() {
     let mut bench = anycast();
     let (producer, _consumer) = (bench.producer(), bench.consumer_with(9));
     bench.arrive(producer, 0, "a", "first");
@@ -184,7 +184,7 @@ fn a_delivery_that_begins_within_another_voids_it() {
 }
 
 #[test]
-fn a_producer_that_goes_aborts_what_it_was_sending() {
+fn detached_producer_aborts_its_partial_delivery() {
     for mut bench in [anycast(), multicast()] {
         let (long, waits) = (bench.producer(), bench.producer());
         let consumer = bench.consumer_with(1);
@@ -201,7 +201,7 @@ fn a_producer_that_goes_aborts_what_it_was_sending() {
 }
 
 #[test]
-fn a_consumer_that_goes_in_the_middle_fails_it_and_the_rest_is_thrown_away() {
+fn detached_consumer_fails_its_partial_delivery_and_later_parts_are_dropped() {
     let mut bench = anycast();
     let (producer, consumer, other) = (bench.producer(), bench.consumer_with(1), bench.consumer());
     bench.arrive(producer, 0, "a", "first");
@@ -218,7 +218,7 @@ fn a_consumer_that_goes_in_the_middle_fails_it_and_the_rest_is_thrown_away() {
 }
 
 #[test]
-fn a_settled_one_whose_consumer_goes_is_dropped_and_counted() {
+fn settled_partial_delivery_is_dropped_and_counted_if_its_consumer_detaches() {
     let mut bench = anycast();
     let (producer, consumer, _other) = (bench.producer(), bench.consumer_with(1), bench.consumer());
     bench.arrive(producer, 0, "a", "first settled");
@@ -230,7 +230,7 @@ fn a_settled_one_whose_consumer_goes_is_dropped_and_counted() {
 }
 
 #[test]
-fn one_that_waits_when_the_last_consumer_goes_is_released_at_once() {
+fn waiting_partial_delivery_is_released_when_the_last_consumer_detaches() {
     let mut bench = anycast();
     let (producer, consumer) = (bench.producer(), bench.consumer());
     bench.arrive(producer, 0, "a", "first");
@@ -245,7 +245,7 @@ fn one_that_waits_when_the_last_consumer_goes_is_released_at_once() {
 }
 
 #[test]
-fn one_without_a_consumer_is_answered_at_its_first_part() {
+fn partial_delivery_without_a_consumer_is_released_at_its_first_part() {
     for mut bench in [anycast(), multicast()] {
         let producer = bench.anonymous();
         bench.arrive(producer, 0, "a", "first");
@@ -257,7 +257,7 @@ fn one_without_a_consumer_is_answered_at_its_first_part() {
 }
 
 #[test]
-fn a_consumer_that_answers_early_gets_no_more_of_it() {
+fn consumer_that_settles_a_partial_delivery_gets_no_more_of_its_parts() {
     let mut bench = anycast();
     let (producer, consumer) = (bench.producer(), bench.consumer_with(2));
     bench.arrive(producer, 0, "a", "first");
@@ -270,7 +270,7 @@ fn a_consumer_that_answers_early_gets_no_more_of_it() {
 }
 
 #[test]
-fn a_drain_in_the_middle_is_answered_when_nothing_else_waits() {
+fn drain_during_a_partial_delivery_completes_when_no_other_message_waits() {
     let mut bench = anycast();
     let (producer, other, consumer) = (bench.producer(), bench.producer(), bench.consumer_with(9));
     bench.arrive(producer, 0, "a", "first");
@@ -287,14 +287,14 @@ fn a_drain_in_the_middle_is_answered_when_nothing_else_waits() {
 }
 
 #[test]
-fn a_consumer_elsewhere_receives_the_rest_once_it_took_the_first_part() {
+fn remote_consumer_gets_later_parts_once_it_took_the_first_part() {
     let mut bench = anycast();
     let (producer, consumer) = (bench.producer(), bench.consumer_elsewhere(9));
     bench.hush();
     bench.arrive(producer, 0, "a", "first");
     bench.arrive(producer, 0, "b", "");
     bench.credit(consumer, 0);
-    assert_eq!(bench.reported(), ["c0<a.."], "whatever it says of its credit");
+    assert_eq!(bench.reported(), ["c0<a.."], "its credit sends no further part");
     bench.begun(consumer);
     bench.arrive(producer, 0, "c", "");
     bench.arrive(producer, 0, "d", "last");
@@ -304,7 +304,7 @@ fn a_consumer_elsewhere_receives_the_rest_once_it_took_the_first_part() {
 }
 
 #[test]
-fn one_whose_first_part_returns_waits_again_whole() {
+fn delivery_with_a_refused_first_part_waits_again_whole() {
     for settled in ["", " settled"] {
         let mut bench = anycast();
         let (producer, consumer, other) = (bench.producer(), bench.consumer_elsewhere(9), bench.consumer());
@@ -326,7 +326,7 @@ fn one_whose_first_part_returns_waits_again_whole() {
 }
 
 #[test]
-fn one_aborted_while_its_first_part_is_on_the_way_is_void_where_it_arrives() {
+fn delivery_aborted_with_its_first_part_in_flight_is_aborted_on_arrival() {
     let mut bench = anycast();
     let (producer, consumer) = (bench.producer(), bench.consumer_elsewhere(9));
     bench.arrive(producer, 0, "a", "first settled");
@@ -339,7 +339,7 @@ fn one_aborted_while_its_first_part_is_on_the_way_is_void_where_it_arrives() {
 }
 
 #[test]
-fn one_aborted_while_its_first_part_is_on_the_way_back_is_forgotten() {
+fn delivery_aborted_before_its_refused_first_part_returns_is_discarded() {
     let mut bench = anycast();
     let (producer, consumer) = (bench.producer(), bench.consumer_elsewhere(9));
     bench.arrive(producer, 0, "a", "first");
@@ -353,7 +353,7 @@ fn one_aborted_while_its_first_part_is_on_the_way_back_is_forgotten() {
 }
 
 #[test]
-fn a_multicast_copy_whose_first_part_returns_waits_with_all_that_came() {
+fn multicast_copy_with_a_refused_first_part_waits_with_all_its_parts() {
     let mut bench = multicast();
     let (producer, fast, consumer) = (bench.producer(), bench.consumer_with(9), bench.consumer_elsewhere(9));
     bench.arrive(producer, 0, "a", "first");
@@ -370,7 +370,7 @@ fn a_multicast_copy_whose_first_part_returns_waits_with_all_that_came() {
 }
 
 #[test]
-fn a_consumer_elsewhere_that_stalls_receives_no_part_until_it_states_its_credit() {
+fn stalled_remote_consumer_gets_no_part_until_it_reports_its_credit() {
     let mut bench = anycast();
     let (producer, other, consumer) = (bench.producer(), bench.producer(), bench.consumer_elsewhere(9));
     bench.arrive(producer, 0, "a", "first");
@@ -387,7 +387,7 @@ fn a_consumer_elsewhere_that_stalls_receives_no_part_until_it_states_its_credit(
 }
 
 #[test]
-fn one_on_the_way_to_a_consumer_that_went_is_released() {
+fn partial_delivery_in_flight_to_a_detached_consumer_is_released() {
     let mut bench = anycast();
     let (producer, gone, _other) = (bench.producer(), bench.consumer_elsewhere(9), bench.consumer());
     bench.arrive(producer, 0, "a", "first");
@@ -399,7 +399,7 @@ fn one_on_the_way_to_a_consumer_that_went_is_released() {
 }
 
 #[test]
-fn multicast_hands_parts_to_all_and_each_may_lag() {
+fn multicast_parts_reach_each_consumer_at_its_own_rate() {
     let mut bench = multicast();
     let (producer, one, two) = (bench.producer(), bench.consumer_with(9), bench.consumer_with(9));
     let three = bench.consumer();
@@ -422,7 +422,7 @@ fn multicast_hands_parts_to_all_and_each_may_lag() {
 }
 
 #[test]
-fn a_multicast_consumer_that_lags_past_its_bound_is_given_up_whether_it_began_or_not() {
+fn multicast_consumer_past_its_backlog_limit_misses_the_partial_delivery() {
     let mut bench = multicast();
     let (producer, fast, stuck, _unready) =
         (bench.producer(), bench.consumer_with(9), bench.consumer_with(9), bench.consumer());
@@ -432,7 +432,7 @@ fn a_multicast_consumer_that_lags_past_its_bound_is_given_up_whether_it_began_or
     for _ in 0..4 {
         bench.arrive(producer, 0, &text, "");
     }
-    assert_eq!(bench.stats().dropped, 1, "the first part made it too much for the one that never began");
+    assert_eq!(bench.stats().dropped, 1, "the first part exceeds the bound of the consumer without credit");
     bench.arrive(producer, 0, "y", "");
     assert_eq!((bench.stats().dropped, bench.stats().waiting), (2, 0));
     bench.hush();
@@ -444,7 +444,7 @@ fn a_multicast_consumer_that_lags_past_its_bound_is_given_up_whether_it_began_or
 }
 
 #[test]
-fn multicast_continues_without_a_consumer_that_left_and_stops_when_all_have() {
+fn multicast_partial_delivery_continues_until_its_last_consumer_detaches() {
     let mut bench = multicast();
     let (producer, one, two) = (bench.producer(), bench.consumer_with(9), bench.consumer_with(9));
     bench.arrive(producer, 0, "a", "first");
@@ -460,7 +460,7 @@ fn multicast_continues_without_a_consumer_that_left_and_stops_when_all_have() {
 }
 
 #[test]
-fn half_of_the_consumers_in_the_middle_decide_whether_the_producer_is_held_back() {
+fn producer_is_held_only_while_most_receiving_consumers_are_full() {
     let mut bench = multicast();
     let (producer, one, two) = (bench.producer(), bench.consumer_with(9), bench.consumer_with(9));
     bench.arrive(producer, 0, "a", "first");

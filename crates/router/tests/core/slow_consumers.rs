@@ -1,4 +1,4 @@
-//! Multicast consumers that accept nothing delay others only for a moment.
+//! Multicast consumers that take no message delay others only until the stall limit.
 
 use enmasse_router::core::{AddressKind, AttachmentId, BACKLOG_BYTES, HOLD_BYTES, STALL_MS};
 
@@ -8,7 +8,7 @@ fn bench() -> Bench {
     Bench::new(AddressKind::Multicast)
 }
 
-/// A consumer with all the credit one can have and no room.
+/// A consumer with ample credit and no room.
 fn stuck(bench: &mut Bench) -> AttachmentId {
     let attachment = bench.consumer_with(1_000_000);
     bench.full(attachment, true);
@@ -25,7 +25,7 @@ fn taken(reported: &[String]) -> u32 {
 }
 
 #[test]
-fn a_producer_waits_for_a_consumer_that_takes_now_and_then() {
+fn producer_waits_for_a_slow_consumer_that_makes_progress() {
     let mut bench = bench();
     let (producer, consumer) = (bench.producer(), bench.consumer());
     for id in 0..CAPACITY {
@@ -41,7 +41,7 @@ fn a_producer_waits_for_a_consumer_that_takes_now_and_then() {
 }
 
 #[test]
-fn it_waits_no_longer_for_one_that_takes_nothing() {
+fn producer_waits_for_a_stuck_consumer_only_until_the_stall_limit() {
     let mut bench = bench();
     let producer = bench.producer();
     stuck(&mut bench);
@@ -55,7 +55,7 @@ fn it_waits_no_longer_for_one_that_takes_nothing() {
 }
 
 #[test]
-fn a_fast_one_that_joins_a_stuck_one_gets_everything() {
+fn fast_consumer_that_joins_a_stuck_one_gets_every_message() {
     let mut bench = bench();
     let producer = bench.producer();
     stuck(&mut bench);
@@ -75,7 +75,7 @@ fn a_fast_one_that_joins_a_stuck_one_gets_everything() {
 }
 
 #[test]
-fn three_stuck_ones_do_not_slow_a_fourth() {
+fn three_stuck_consumers_do_not_delay_a_fourth() {
     let mut bench = bench();
     let producer = bench.producer();
     for _ in 0..3 {
@@ -98,7 +98,7 @@ fn three_stuck_ones_do_not_slow_a_fourth() {
 }
 
 #[test]
-fn a_stuck_one_holds_the_session_of_a_producer_for_a_moment_only() {
+fn stuck_consumer_holds_its_producer_only_until_the_stall_limit() {
     let mut bench = bench();
     let producer = bench.producer();
     stuck(&mut bench);
@@ -118,7 +118,7 @@ fn a_stuck_one_holds_the_session_of_a_producer_for_a_moment_only() {
 }
 
 #[test]
-fn one_stuck_in_the_middle_of_a_long_delivery_does_not_hold_it_up() {
+fn consumer_stuck_within_a_delivery_holds_it_only_until_the_stall_limit() {
     let mut bench = bench();
     let producer = bench.producer();
     let slow = bench.consumer_with(10);
@@ -134,7 +134,7 @@ fn one_stuck_in_the_middle_of_a_long_delivery_does_not_hold_it_up() {
 }
 
 #[test]
-fn one_that_has_caught_up_counts_again() {
+fn consumer_that_caught_up_is_awaited_again() {
     let mut bench = bench();
     let producer = bench.producer();
     let slow = stuck(&mut bench);

@@ -36,7 +36,7 @@ fn every_outcome_is_counted_once() {
 }
 
 #[test]
-fn a_producer_that_has_to_wait_is_counted_once_until_it_may_continue() {
+fn credit_stall_is_counted_once_per_exhausted_window() {
     for kind in [AddressKind::Anycast, AddressKind::Multicast] {
         let mut bench = Bench::new(kind);
         let (producer, consumer) = (bench.producer(), bench.consumer());
@@ -59,7 +59,7 @@ fn a_producer_that_has_to_wait_is_counted_once_until_it_may_continue() {
 }
 
 #[test]
-fn a_producer_that_is_held_for_its_bytes_is_counted_once() {
+fn credit_stall_is_counted_once_per_hold_for_bytes() {
     let mut bench = Bench::new(AddressKind::Anycast);
     let (producer, consumer) = (bench.producer(), bench.consumer());
     let large = "x".repeat(HOLD_BYTES / 2 + 1);

@@ -33,7 +33,7 @@ fn client(net: &mut Net, container_id: &str, product: Option<&str>) -> usize {
     client
 }
 
-/// The settlement mode that a sending link which requests `second` gets.
+/// The settlement mode granted to a sender that requests `second`.
 fn mode_of(net: &mut Net, client: usize, target: Target) -> ReceiverSettleMode {
     let asking = Attach { rcv_settle_mode: ReceiverSettleMode::Second, ..sender("asks for second", target) };
     let link = net.attach(client, asking);
@@ -41,7 +41,7 @@ fn mode_of(net: &mut Net, client: usize, target: Target) -> ReceiverSettleMode {
 }
 
 #[test]
-fn a_sender_that_cannot_be_resumed_settles_first_unless_its_library_insists() {
+fn sender_gets_settle_mode_first_unless_its_library_requires_second() {
     let mut net = Net::new(1, OPEN_SPACE);
     let random = "QpKzFSaJfRjDeKJNtkUTZXBRMVYCBUWKnwpUYxQj";
     for (container, product, mode) in [
@@ -70,7 +70,7 @@ fn a_receiver_keeps_the_settlement_mode_it_requests() {
 }
 
 #[test]
-fn a_peer_that_tells_what_is_unsettled_is_notified_that_nothing_is() {
+fn attach_with_an_unsettled_map_is_answered_with_an_empty_one() {
     let mut net = Net::new(1, OPEN_SPACE);
     for unsettled in [None, Some(Vec::new()), Some(vec![(b"tag".to_vec(), None)])] {
         let client = net.simple(0);
@@ -94,7 +94,7 @@ fn dynamic(address: Option<&str>, properties: Vec<(Symbol, Value)>) -> Target {
 }
 
 #[test]
-fn a_node_to_be_made_has_no_address_and_properties_of_their_types() {
+fn dynamic_node_with_an_address_or_mistyped_properties_is_refused() {
     let lifetime = || (Symbol::from("lifetime-policy"), Lifetime::OnClose.to_value());
     let modes = |value| (Symbol::from("supported-dist-modes"), value);
     let symbol = |name| Value::Symbol(Symbol::from(name));
@@ -133,8 +133,8 @@ fn a_node_to_be_made_has_no_address_and_properties_of_their_types() {
     assert_eq!(net.detached(client).map(|error| error.condition), Some(condition::DECODE_ERROR));
 }
 
-/// An anonymous link whose source offers these outcomes, and the error that it learns of a message
-/// that goes nowhere.
+/// Sends a message to an unknown address on an anonymous link whose source offers these outcomes.
+/// Returns the outcomes, and the error of the detach.
 fn astray(outcomes: &[&str], settled: bool) -> (Vec<Outcome>, Option<Error>) {
     let mut net = Net::new(1, OPEN_SPACE);
     let client = net.simple(0);
@@ -146,27 +146,27 @@ fn astray(outcomes: &[&str], settled: bool) -> (Vec<Outcome>, Option<Error>) {
     (recorded, net.detached(client))
 }
 
-fn is_about_the_delivery(error: &Error) {
+fn assert_names_the_delivery(error: &Error) {
     assert_eq!(error.condition, condition::NOT_FOUND);
     // The client's tags are the numbers of its deliveries.
     assert_eq!(error.info, [("delivery-tag".into(), Value::Binary(vec![0; 4]))]);
 }
 
 #[test]
-fn an_unsettled_message_that_goes_nowhere_is_rejected_where_the_source_offers_that() {
+fn undeliverable_unsettled_message_is_rejected_if_the_source_offers_rejected() {
     for outcomes in [&[][..], &["amqp:accepted:list", "amqp:rejected:list"]] {
         let (recorded, detached) = astray(outcomes, false);
         let [Outcome::Rejected(Some(error))] = &recorded[..] else { panic!("{recorded:?}") };
-        is_about_the_delivery(error);
+        assert_names_the_delivery(error);
         assert_eq!(detached, None);
     }
 }
 
 #[test]
-fn otherwise_and_where_the_message_is_settled_the_link_is_detached() {
+fn undeliverable_message_that_cannot_be_rejected_detaches_its_link() {
     for (outcomes, settled) in [(&["amqp:accepted:list"][..], false), (&[], true), (&["amqp:rejected:list"], true)] {
         let (recorded, detached) = astray(outcomes, settled);
         assert_eq!(recorded, []);
-        is_about_the_delivery(&detached.expect("the link is detached"));
+        assert_names_the_delivery(&detached.expect("the link is detached"));
     }
 }

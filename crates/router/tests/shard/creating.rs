@@ -1,4 +1,4 @@
-//! Addresses that links have created (`contracts.md` 6).
+//! Addresses created on attach (`contracts.md` 6).
 
 use enmasse_amqp::connection::LinkId;
 use enmasse_amqp::types::{Attach, Outcome, Role, Source, Symbol, Target, condition};
@@ -12,12 +12,12 @@ use crate::topics::{ask, client_of, durable, subscriber, with_topics};
 use crate::transactions::{Controller, post};
 use crate::{LAYOUTS, OPEN_SPACE, accepted, pinned};
 
-/// The open space, where links have `jobs/..` created.
+/// The open space, which creates addresses `jobs/*` on attach.
 fn creating() -> String {
     OPEN_SPACE.replacen("\"addresses\": [", "\"autoCreate\": [\"jobs/*\"], \"addresses\": [", 1)
 }
 
-/// The same with `jobs/1`.
+/// The same space after the creation of `jobs/1`.
 fn created() -> String {
     let address = "\"addresses\": [{\"uid\": \"made\", \"name\": \"jobs/1\", \"type\": \"anycast\"},";
     creating().replacen("\"addresses\": [", address, 1)
@@ -44,7 +44,7 @@ fn is_attached(net: &Net, client: usize, link: LinkId) -> bool {
 }
 
 #[test]
-fn an_attach_waits_for_its_address_and_continues_with_it() {
+fn attach_waits_until_its_address_is_created() {
     for (shards, producer, consumer) in LAYOUTS {
         let mut net = Net::new(shards, &creating());
         let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
@@ -75,7 +75,7 @@ fn an_attach_waits_for_its_address_and_continues_with_it() {
 }
 
 #[test]
-fn capabilities_of_the_terminus_ask_for_a_type() {
+fn terminus_capabilities_select_the_type_of_a_created_address() {
     let mut net = Net::new(1, &creating());
     let requested = [
         (&[][..], None),
@@ -114,7 +114,7 @@ fn an_attach_waits_two_seconds_at_most() {
 }
 
 #[test]
-fn the_control_planes_reason_is_told_and_the_connection_continues() {
+fn refused_creation_detaches_with_its_reason_and_keeps_the_connection() {
     let mut net = Net::new(1, &creating());
     let client = net.simple(0);
     net.attach(client, sender_of(&[]));
@@ -146,7 +146,7 @@ fn an_answer_to_an_earlier_attach_does_not_refuse_a_later_one() {
 }
 
 #[test]
-fn a_connection_that_goes_while_it_waits_leaves_nothing_behind() {
+fn connection_lost_during_a_waiting_attach_leaves_no_link() {
     let mut net = Net::new(1, &creating());
     let (lost, other) = (net.simple(0), net.simple(0));
     net.attach(lost, sender_of(&[]));
@@ -158,7 +158,7 @@ fn a_connection_that_goes_while_it_waits_leaves_nothing_behind() {
 }
 
 #[test]
-fn having_an_address_created_needs_a_right_of_its_own() {
+fn address_creation_requires_the_create_right() {
     let alice = |operations: &str| {
         let users = format!(
             "{{\"name\": \"alice\", \"rights\": [{{\"pattern\": \"jobs/*\", \"operations\": [{operations}]}}]}}"
@@ -203,7 +203,7 @@ fn a_message_to_the_anonymous_terminus_creates_nothing() {
 }
 
 #[test]
-fn an_address_in_use_is_not_sealed_and_a_sealed_one_takes_no_link() {
+fn address_in_use_is_not_sealed_and_a_sealed_one_refuses_links() {
     for (shards, producer, _) in LAYOUTS {
         let mut net = Net::new(shards, &created());
         let client = pinned(&mut net, producer);
@@ -216,7 +216,7 @@ fn an_address_in_use_is_not_sealed_and_a_sealed_one_takes_no_link() {
         net.clients[client].received.clear();
         net.attach(client, sender_of(&[]));
         assert_eq!(net.detached(client).map(|error| error.condition), Some(condition::RESOURCE_DELETED));
-        // it stays after all
+        // its deletion is cancelled
         net.shards[home].unseal(&entry);
         net.clients[client].received.clear();
         let out = net.attach(client, sender_of(&[]));
@@ -233,7 +233,7 @@ fn an_address_in_use_is_not_sealed_and_a_sealed_one_takes_no_link() {
 }
 
 #[test]
-fn a_message_keeps_an_address_that_no_link_is_at() {
+fn message_keeps_its_address_from_being_sealed() {
     for (shards, producer, consumer) in LAYOUTS {
         let mut net = with_queue(shards);
         let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
@@ -251,7 +251,7 @@ fn a_message_keeps_an_address_that_no_link_is_at() {
 }
 
 #[test]
-fn a_posting_of_an_open_transaction_keeps_its_address() {
+fn posting_of_an_open_transaction_keeps_its_address_from_being_sealed() {
     let mut net = with_queue(1);
     let client = pinned(&mut net, 0);
     let entry = net.entry("orders");
@@ -266,7 +266,7 @@ fn a_posting_of_an_open_transaction_keeps_its_address() {
 }
 
 #[test]
-fn a_durable_subscription_keeps_its_topic() {
+fn durable_subscription_keeps_its_topic_from_being_sealed() {
     let mut net = with_topics(1);
     let client = client_of(&mut net, 0, "c");
     let entry = net.entry("news");

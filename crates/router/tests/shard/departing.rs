@@ -49,7 +49,7 @@ fn with_queue(plan: &str) -> String {
     plan.replacen("\"addresses\": [", &format!("\"addresses\": [{OPEN_ORDERS},"), 1)
 }
 
-/// A login of alice, who may do everything.
+/// A login of alice, who may send and receive everywhere.
 fn everything() -> Judged {
     let rights = Rights::compile(&[right("#", &[Operation::Send, Operation::Recv])]).expect("rights");
     Judged::Right { user: "alice".into(), rights, until: None, renewable: false }
@@ -103,7 +103,7 @@ fn end(net: &mut Net, client: usize, links: &[LinkId], how: How) {
         Detach => net.at_once(|net| links.iter().for_each(|link| net.detach(client, *link))),
         EndSession => net.end(client),
         Close => net.close(client),
-        // No client with a token can log in any more.
+        // The service differs, so that all its logins are invalid.
         Revoke => net.apply(&with_queue(&space("idp/2", ""))),
         ShutDown => net.shut_down(),
         Cut => net.cut(client),
@@ -112,7 +112,7 @@ fn end(net: &mut Net, client: usize, links: &[LinkId], how: How) {
     }
 }
 
-/// Deliveries of an address that were begun and did not return from within the node.
+/// Deliveries of an address, without those that were refused within the node.
 fn delivered(net: &Net, name: &str) -> u64 {
     let key = net.entry(name).key;
     let stats = net.shards.iter().flat_map(|shard| shard.address_stats());
@@ -130,7 +130,7 @@ fn failures(net: &mut Net, shard: usize) -> Vec<u32> {
 }
 
 #[test]
-fn links_that_end_together_receive_nothing_of_each_other() {
+fn links_ending_together_get_no_deliveries_released_by_each_other() {
     for (shards, shard) in LAYOUTS {
         for how in CLEAN.into_iter().chain(LOST).filter(|how| *how != Detach) {
             let mut net = queue(shards);
@@ -145,7 +145,7 @@ fn links_that_end_together_receive_nothing_of_each_other() {
 }
 
 #[test]
-fn connections_that_end_together_receive_nothing_of_each_other() {
+fn connections_ending_together_get_no_deliveries_released_by_each_other() {
     for (shards, shard) in LAYOUTS {
         for how in [Revoke, ShutDown] {
             let mut net = queue(shards);
@@ -161,7 +161,7 @@ fn connections_that_end_together_receive_nothing_of_each_other() {
 }
 
 #[test]
-fn links_that_lose_their_right_together_receive_nothing_of_each_other() {
+fn links_revoked_together_get_no_deliveries_released_by_each_other() {
     for (shards, shard) in LAYOUTS {
         let both =
             "{\"name\": \"alice\", \"rights\": [{\"pattern\": \"orders\", \"operations\": [\"send\", \"recv\"]}]}";
@@ -215,7 +215,7 @@ fn a_lost_connection_costs_an_attempt_of_the_oldest_message_of_each_link() {
 }
 
 #[test]
-fn a_message_that_ends_its_consumer_every_time_uses_up_its_attempts() {
+fn message_that_always_crashes_its_consumer_exhausts_its_attempts() {
     for (shards, shard) in LAYOUTS {
         let mut net = queue(shards);
         fill(&mut net, "orders", 2);
@@ -230,7 +230,7 @@ fn a_message_that_ends_its_consumer_every_time_uses_up_its_attempts() {
 }
 
 #[test]
-fn a_producer_to_a_direct_address_learns_whether_its_message_may_have_been_processed() {
+fn direct_delivery_is_modified_if_possibly_processed_and_released_otherwise() {
     let failed = Outcome::Modified(Box::new(Modified { delivery_failed: true, ..Modified::default() }));
     let ends = CLEAN.map(|how| (how, Outcome::Released)).into_iter().chain(LOST.map(|how| (how, failed.clone())));
     for (how, expected) in ends {
@@ -238,8 +238,7 @@ fn a_producer_to_a_direct_address_learns_whether_its_message_may_have_been_proce
             let mut net = queue(shards);
             let consumer = client(&mut net, shard);
             let links = receivers(&mut net, consumer, "anycast", 2);
-            // Silence would end the connection of the producer as well, and so would a right that
-            // goes.
+            // These endings close the connection of the producer as well.
             let together = matches!(how, Silence | Revoke | ShutDown);
             let producer = fill(&mut net, "anycast", 4);
             assert_eq!(net.messages(consumer).len(), 4);
@@ -253,7 +252,7 @@ fn a_producer_to_a_direct_address_learns_whether_its_message_may_have_been_proce
 }
 
 #[test]
-fn a_direct_address_that_is_deleted_releases_what_its_consumers_hold() {
+fn deleted_direct_address_releases_messages_held_by_its_consumers() {
     for (shards, shard) in LAYOUTS {
         let mut net = Net::new(shards, &with_queue(OPEN_SPACE));
         assert_eq!(net.entry("anycast").home.claim(0), 0);

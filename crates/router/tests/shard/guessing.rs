@@ -1,5 +1,5 @@
-//! Wrong passwords make their source address wait for that user (`docs/contracts.md` 5); others
-//! notice nothing.
+//! Wrong passwords delay further logins of that user from their source address only
+//! (`docs/contracts.md` 5).
 
 use std::net::{IpAddr, Ipv4Addr};
 

@@ -1,4 +1,4 @@
-//! Messages so large that a consumer takes them bit by bit.
+//! Large messages, which a consumer receives in several transfers.
 
 use enmasse_amqp::types::{Modified, Outcome};
 use enmasse_router::shard::OUTPUT_HIGH_BYTES;
@@ -20,7 +20,7 @@ fn send_large(net: &mut Net, sender: usize, settled: bool) {
 }
 
 #[test]
-fn what_has_gathered_leaves_in_pieces_that_bound_the_output() {
+fn buffered_large_message_is_sent_in_pieces_that_bound_the_output() {
     for (shards, producer, consumer) in LAYOUTS {
         for settled in [true, false] {
             let mut net = Net::new(shards, OPEN_SPACE);
@@ -31,7 +31,7 @@ fn what_has_gathered_leaves_in_pieces_that_bound_the_output() {
             net.grant(receiver, link, 1);
             let messages = net.messages(receiver);
             assert_eq!(messages.len(), 1);
-            assert!(messages[0].1 == payload(), "it came as it was sent");
+            assert!(messages[0].1 == payload(), "the body is unchanged");
             let seen = net.output_max_bytes;
             assert!(seen <= OUTPUT_HIGH_BYTES + MORE_BYTES, "{seen} bytes of output at once");
             if !settled {
@@ -43,7 +43,7 @@ fn what_has_gathered_leaves_in_pieces_that_bound_the_output() {
 }
 
 #[test]
-fn what_follows_a_large_message_stays_behind_it() {
+fn messages_after_a_large_one_keep_their_order() {
     for (shards, producer, consumer) in LAYOUTS {
         let mut net = Net::new(shards, OPEN_SPACE);
         let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
@@ -61,7 +61,7 @@ fn what_follows_a_large_message_stays_behind_it() {
 }
 
 #[test]
-fn the_rest_is_forgotten_with_its_consumer() {
+fn rest_of_a_large_message_is_dropped_with_its_consumer() {
     for (shards, producer, consumer) in LAYOUTS {
         let mut net = Net::new(shards, OPEN_SPACE);
         let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
@@ -78,7 +78,7 @@ fn the_rest_is_forgotten_with_its_consumer() {
 }
 
 #[test]
-fn a_drain_is_answered_behind_the_rest() {
+fn drain_completes_after_the_rest_of_a_large_message() {
     for (shards, producer, consumer) in LAYOUTS {
         let mut net = Net::new(shards, OPEN_SPACE);
         let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
@@ -95,7 +95,7 @@ fn a_drain_is_answered_behind_the_rest() {
 }
 
 #[test]
-fn what_is_larger_than_its_receiver_takes_blocks_no_other() {
+fn message_beyond_the_limit_of_a_receiver_does_not_block_others() {
     for (shards, producer, consumer) in LAYOUTS {
         for address in ["anycast", "multicast"] {
             let mut net = Net::new(shards, OPEN_SPACE);
@@ -109,7 +109,7 @@ fn what_is_larger_than_its_receiver_takes_blocks_no_other() {
             net.piece(sender, out, &[2; 800], false, false, false);
             net.send(sender, out, &[3; 20], false);
             let whole: Vec<Vec<u8>> = net.messages(receiver).into_iter().map(|(_, body)| body).collect();
-            assert_eq!(whole.last(), Some(&vec![3; 20]), "{address}: the credit is there still");
+            assert_eq!(whole.last(), Some(&vec![3; 20]), "{address}: the credit remains");
             let undeliverable = Modified { undeliverable_here: true, ..Modified::default() };
             let undeliverable = Outcome::Modified(Box::new(undeliverable));
             let recorded: Vec<Outcome> = net.outcomes(sender).into_iter().map(|(_, outcome)| outcome).collect();
@@ -119,7 +119,7 @@ fn what_is_larger_than_its_receiver_takes_blocks_no_other() {
 }
 
 #[test]
-fn links_that_found_no_room_on_their_connection_continue_when_there_is_some() {
+fn links_blocked_by_a_full_connection_resume_once_it_has_room() {
     for (shards, producer, consumer) in LAYOUTS {
         let mut net = Net::new(shards, OPEN_SPACE);
         let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));

@@ -66,7 +66,7 @@ fn a_producer_has_credit_only_while_there_is_a_consumer() {
 }
 
 #[test]
-fn the_consumers_outcome_is_the_producers() {
+fn consumer_outcome_reaches_the_producer() {
     let modified = Outcome::Modified(Box::new(Modified { undeliverable_here: true, ..Modified::default() }));
     for (shards, producer, consumer) in LAYOUTS {
         for outcome in [accepted(), rejected(), Outcome::Released, modified.clone()] {
@@ -85,7 +85,7 @@ fn the_consumers_outcome_is_the_producers() {
 }
 
 #[test]
-fn messages_wait_for_credit_in_order_and_never_pass_it() {
+fn messages_wait_for_credit_and_arrive_in_order() {
     for (shards, producer, consumer) in LAYOUTS {
         let mut net = Net::new(shards, OPEN_SPACE);
         let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
@@ -109,7 +109,7 @@ fn messages_wait_for_credit_in_order_and_never_pass_it() {
 }
 
 #[test]
-fn a_window_is_replenished_as_consumers_take() {
+fn producer_window_is_replenished_as_consumers_take_messages() {
     for (shards, producer, consumer) in LAYOUTS {
         let mut net = Net::new(shards, OPEN_SPACE);
         let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
@@ -123,7 +123,7 @@ fn a_window_is_replenished_as_consumers_take() {
 }
 
 #[test]
-fn competing_consumers_share_by_what_is_outstanding() {
+fn competing_consumers_are_balanced_by_outstanding_deliveries() {
     for (shards, producer, consumer) in LAYOUTS {
         let mut net = Net::new(shards, OPEN_SPACE);
         let sender = pinned(&mut net, producer);
@@ -140,7 +140,7 @@ fn competing_consumers_share_by_what_is_outstanding() {
 }
 
 #[test]
-fn a_consumer_that_goes_leaves_its_deliveries_failed_or_released() {
+fn detached_consumer_releases_its_deliveries_and_a_lost_one_fails_them() {
     for (shards, producer, consumer) in LAYOUTS {
         for cut in [false, true] {
             let mut net = Net::new(shards, OPEN_SPACE);
@@ -160,13 +160,13 @@ fn a_consumer_that_goes_leaves_its_deliveries_failed_or_released() {
             let mut outcomes: Vec<_> = net.outcomes(sender).into_iter().collect();
             outcomes.sort_by_key(|(id, _)| *id);
             let outcomes: Vec<_> = outcomes.into_iter().map(|(_, outcome)| outcome).collect();
-            assert_eq!(outcomes, [held.clone(), held, Outcome::Released], "what never left the node is released");
+            assert_eq!(outcomes, [held.clone(), held, Outcome::Released], "an unsent message is released");
         }
     }
 }
 
 #[test]
-fn a_connection_that_breaks_in_the_middle_of_a_delivery_takes_nothing_more() {
+fn connection_lost_during_a_delivery_leaves_no_message_unsettled() {
     for (shards, producer, consumer) in LAYOUTS {
         for address in ["anycast", "multicast"] {
             let mut net = Net::new(shards, OPEN_SPACE);
@@ -177,13 +177,13 @@ fn a_connection_that_breaks_in_the_middle_of_a_delivery_takes_nothing_more() {
             net.send(sender, short, b"waits", false);
             net.cut(receiver);
             net.piece(sender, long, b"ends", false, false, false);
-            assert_eq!(net.outcomes(sender).len(), 2, "{address}: both are answered");
+            assert_eq!(net.outcomes(sender).len(), 2, "{address}: both have an outcome");
         }
     }
 }
 
 #[test]
-fn what_was_on_its_way_to_a_link_that_went_goes_to_the_one_that_follows() {
+fn deliveries_in_flight_to_a_detached_link_go_to_the_next_link() {
     for (shards, producer, consumer) in LAYOUTS.into_iter().filter(|(shards, ..)| *shards > 1) {
         let mut net = Net::new(shards, OPEN_SPACE);
         let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
@@ -202,7 +202,7 @@ fn what_was_on_its_way_to_a_link_that_went_goes_to_the_one_that_follows() {
 }
 
 #[test]
-fn multicast_copies_to_each() {
+fn multicast_sends_a_copy_to_each_consumer() {
     for (shards, producer, consumer) in LAYOUTS {
         let mut net = Net::new(shards, OPEN_SPACE);
         let sender = pinned(&mut net, producer);
@@ -214,14 +214,14 @@ fn multicast_copies_to_each() {
         assert!(messages.iter().all(|got| got.len() == 1 && got[0].1 == b"copy"));
         net.settle(receivers[0], links[0], messages[0][0].0, &Outcome::Released);
         net.settle(receivers[1], links[1], messages[1][0].0, &accepted());
-        assert_eq!(net.outcomes(sender), [], "the outcome comes once all have answered");
+        assert_eq!(net.outcomes(sender), [], "the outcome is sent once all have settled");
         net.settle(receivers[2], links[2], messages[2][0].0, &Outcome::Released);
         assert_eq!(net.outcomes(sender).len(), 1);
     }
 }
 
 #[test]
-fn names_below_a_multicast_and_wildcards() {
+fn wildcard_receiver_gets_messages_to_matching_names_below_a_multicast() {
     for (shards, producer, consumer) in LAYOUTS {
         let mut net = Net::new(shards, OPEN_SPACE);
         let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
@@ -303,7 +303,7 @@ fn an_undeclared_address_is_refused_at_attach() {
 }
 
 #[test]
-fn draining_returns_what_is_left() {
+fn drain_revokes_the_remaining_credit() {
     for (shards, producer, consumer) in LAYOUTS {
         let mut net = Net::new(shards, OPEN_SPACE);
         let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
@@ -318,12 +318,12 @@ fn draining_returns_what_is_left() {
             .any(|received| matches!(received, ClientEvent::Flow { credit: 0, .. }));
         assert!(drained, "the flow says that nothing is left of the credit");
         net.send(sender, out, b"y", true);
-        assert_eq!(net.messages(receiver), [], "credit that was given back is gone");
+        assert_eq!(net.messages(receiver), [], "drained credit is not used");
     }
 }
 
 #[test]
-fn a_message_in_pieces_goes_through_as_it_comes() {
+fn partial_delivery_is_forwarded_before_its_last_transfer() {
     for (shards, producer, consumer) in LAYOUTS {
         let mut net = Net::new(shards, OPEN_SPACE);
         let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
@@ -333,7 +333,7 @@ fn a_message_in_pieces_goes_through_as_it_comes() {
         net.piece(sender, out, &piece, false, true, true);
         let arrived =
             net.clients[receiver].received.iter().any(|received| matches!(received, ClientEvent::Message { .. }));
-        assert!(arrived, "it is on the way before its last frame came");
+        assert!(arrived, "it is forwarded before its last frame");
         for _ in 0..50 {
             net.piece(sender, out, &piece, false, false, true);
         }
@@ -355,7 +355,7 @@ fn a_connection_moves_to_where_its_address_lives() {
 }
 
 #[test]
-fn spaces_never_meet() {
+fn connection_that_names_no_space_is_refused_among_several() {
     let plan = include_str!("../../../../vectors/plans/many-spaces.json");
     let mut net = Net::new(1, plan);
     let open = |host: &str| Open { container_id: "c".into(), hostname: Some(host.into()), ..Open::default() };
@@ -366,7 +366,7 @@ fn spaces_never_meet() {
 }
 
 #[test]
-fn a_session_of_this_process_comes_into_the_space_it_is_for_and_into_no_other() {
+fn vouched_session_enters_only_its_own_space() {
     let vouched = |space: &str, user: Option<&str>| Peer {
         vouched: Some((space.into(), user.map(str::to_owned))),
         ..Peer::default()
@@ -376,9 +376,9 @@ fn a_session_of_this_process_comes_into_the_space_it_is_for_and_into_no_other() 
         let mut net = Net::new(1, plan);
         for user in [None, Some("alice")] {
             let lost = net.client(0, vouched("gone", user), None, open());
-            let error = net.closed(lost).flatten().expect("not let into the only space there is");
+            let error = net.closed(lost).flatten().expect("not admitted to the only space");
             assert_eq!(error.condition, condition::NOT_FOUND);
-            assert!(error.description.unwrap().contains("gone"), "it says which space was meant");
+            assert!(error.description.unwrap().contains("gone"), "the error names the requested space");
         }
         let inside = net.client(0, vouched("default", Some("alice")), None, open());
         assert_eq!(net.closed(inside), None);
@@ -386,7 +386,7 @@ fn a_session_of_this_process_comes_into_the_space_it_is_for_and_into_no_other() 
 }
 
 #[test]
-fn a_user_may_do_what_its_rights_say() {
+fn user_may_only_use_addresses_that_its_rights_cover() {
     let plan = include_str!("../../../../vectors/plans/closed.json");
     let mut net = Net::new(1, plan);
     let peer = || Peer { encrypted: true, ..Peer::default() };
@@ -429,14 +429,14 @@ fn a_space_bounds_its_connections_and_links() {
     assert_eq!(net.detached(other).map(|error| error.condition), Some(condition::RESOURCE_LIMIT_EXCEEDED));
     net.detach(other, link);
     net.sender(one, None);
-    assert_eq!(net.detached(one), None, "a link that went makes room");
+    assert_eq!(net.detached(one), None, "a detached link makes room");
     net.cut(one);
     let fourth = net.plain(0, Open { container_id: "c".into(), ..Open::default() });
-    assert_eq!(net.closed(fourth), None, "a connection that went makes room");
+    assert_eq!(net.closed(fourth), None, "a closed connection makes room");
 }
 
 #[test]
-fn a_receiver_of_settled_deliveries_accepts_by_taking_them() {
+fn receiver_of_settled_deliveries_accepts_messages_implicitly() {
     for (shards, producer, consumer) in LAYOUTS {
         let mut net = Net::new(shards, OPEN_SPACE);
         let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));

@@ -11,7 +11,7 @@ use crate::net::{ClientEvent, Net, blank, dynamic_receiver, message_to, plain_in
 use crate::stored::{with_queue, with_stream};
 use crate::{OPEN_SPACE, pinned};
 
-/// Shards and the shard of who asks; stored addresses live on shard 0.
+/// Shards, and the shard of the requesting client; stored addresses live on shard 0.
 const ASKERS: [(u16, usize); 3] = [(1, 0), (3, 0), (3, 2)];
 
 type Recorded = Vec<(String, Value)>;
@@ -52,7 +52,7 @@ fn reply_node(net: &mut Net, client: usize) -> String {
     attached.expect("a name")
 }
 
-/// A receiver of answers, which calls itself `called`.
+/// A receiver of answers whose target address is `called`.
 fn answers(net: &mut Net, client: usize, called: &str, credit: u32) -> LinkId {
     let mut attach = blank(Role::Receiver, format!("answers-{called}"));
     attach.source = Some(Box::new(Source { address: Some("$management".to_owned()), ..Source::default() }));
@@ -98,7 +98,7 @@ fn field<'a>(answer: &'a Answer, name: &str) -> &'a Value {
 }
 
 #[test]
-fn a_stream_says_its_offsets() {
+fn read_of_a_stream_returns_its_offsets() {
     for (shards, shard) in ASKERS {
         let mut net = with_stream(shards);
         let client = pinned(&mut net, shard);
@@ -141,7 +141,7 @@ fn a_stream_says_its_offsets() {
 }
 
 #[test]
-fn answers_go_to_what_a_receiver_of_the_node_calls_itself() {
+fn answers_go_to_the_receiver_whose_target_address_is_the_reply_to() {
     for (shards, shard) in ASKERS {
         let mut net = with_queue(shards);
         let client = pinned(&mut net, shard);
@@ -162,7 +162,7 @@ fn answers_go_to_what_a_receiver_of_the_node_calls_itself() {
         assert_eq!((queue.status, field(queue, "addressType")), (200, &string("queue")));
         assert_eq!((other.status, field(other, "addressType")), (200, &string("anycast")));
         assert_eq!(*field(other, "depth"), Value::Ulong(0), "it is unused");
-        // Another of that name would take answers that are not its own; one that has gone does not.
+        // A second receiver of that name is refused: it would get answers of the first.
         let attach = Attach { name: "again".to_owned(), ..called("one") };
         net.attach(client, attach);
         assert_eq!(net.detached(client).map(|error| error.condition), Some(condition::NOT_ALLOWED));
@@ -195,7 +195,7 @@ fn recorded_ids(net: &mut Net, client: usize) -> Vec<Option<MessageId>> {
 type Case<'a> = (&'a [(&'a str, Value)], i32, &'a str);
 
 #[test]
-fn what_is_wrong_with_a_request_is_said_by_field() {
+fn invalid_request_is_answered_with_the_field_and_the_problem() {
     let address = ("type", string("enmasse.address"));
     let cases: &[Case<'_>] = &[
         (&[], 400, "application-property \"operation\" is missing"),
@@ -252,7 +252,7 @@ fn what_is_wrong_with_a_request_is_said_by_field() {
 }
 
 #[test]
-fn a_request_that_nobody_can_be_told_the_answer_of_is_rejected() {
+fn request_without_a_usable_reply_to_is_rejected() {
     let mut net = Net::new(1, OPEN_SPACE);
     let client = net.simple(0);
     let requests = net.sender(client, Some("$management"));
@@ -279,7 +279,7 @@ fn a_request_that_nobody_can_be_told_the_answer_of_is_rejected() {
 }
 
 #[test]
-fn requests_wait_until_their_answers_are_taken() {
+fn request_credit_is_bounded_by_unsent_answers() {
     for (shards, shard) in ASKERS {
         let mut net = with_queue(shards);
         let client = pinned(&mut net, shard);
@@ -302,7 +302,7 @@ fn requests_wait_until_their_answers_are_taken() {
 }
 
 #[test]
-fn answers_for_a_link_that_has_gone_are_for_nobody() {
+fn answers_for_a_detached_request_link_are_discarded() {
     let mut net = with_queue(2);
     let client = pinned(&mut net, 1);
     answers(&mut net, client, "me", 10);
@@ -343,7 +343,7 @@ fn a_query_lists_addresses_in_order_and_in_pages() {
 }
 
 #[test]
-fn a_user_sees_what_it_may_receive_from_or_with_the_right_to_view_all() {
+fn user_sees_addresses_it_may_receive_from_or_all_with_the_view_right() {
     let plan = include_str!("../../../../vectors/plans/closed.json");
     let (view, other) = (", {\"pattern\": \"#\", \"operations\": [\"view\"]}", "\"orders\"");
     let listed = ", {\"uid\": \"a-2\", \"name\": \"secret\", \"type\": \"anycast\"}]";

@@ -19,13 +19,13 @@ fn with_rate(a_second: u64) -> String {
     bounded(OPEN_SPACE, &format!("\"messagesPerSecond\": {a_second}"))
 }
 
-/// Sends as long as there is credit; how many that were.
+/// Sends as long as there is credit; returns the number of messages.
 fn send_all(net: &mut Net, client: usize, link: LinkId, payload: &[u8], settled: bool) -> u64 {
     let mut sent = 0;
     while net.sendable(client, link) > 0 {
         net.send(client, link, payload, settled);
         sent += 1;
-        assert!(sent < 100_000, "nothing bounds it");
+        assert!(sent < 100_000, "the credit has no bound");
     }
     sent
 }
@@ -40,7 +40,7 @@ fn refused(net: &Net, client: usize) -> bool {
 }
 
 #[test]
-fn who_sends_too_fast_waits_for_credit_and_is_not_refused() {
+fn producer_above_the_rate_waits_for_credit_and_is_not_refused() {
     for (shards, producer, consumer) in LAYOUTS {
         for (settled, anonymous) in [(true, false), (false, false), (true, true)] {
             let mut net = Net::new(shards, &with_rate(100));
@@ -49,7 +49,7 @@ fn who_sends_too_fast_waits_for_credit_and_is_not_refused() {
             let out = net.sender(sender, (!anonymous).then_some("anycast"));
             let payload = if anonymous { message_to("anycast", None, b"x") } else { b"x".to_vec() };
             let mut sent = send_all(&mut net, sender, out, &payload, settled);
-            assert!((100..=109).contains(&sent), "a second's worth at once and a link's share: {sent}");
+            assert!((100..=109).contains(&sent), "the burst of one second and the share of a link: {sent}");
             for _ in 0..100 {
                 net.pass(100);
                 sent += send_all(&mut net, sender, out, &payload, settled);
@@ -62,7 +62,7 @@ fn who_sends_too_fast_waits_for_credit_and_is_not_refused() {
 }
 
 #[test]
-fn a_stored_address_is_sent_to_as_fast_as_a_direct_one() {
+fn rate_of_a_space_applies_to_stored_addresses_too() {
     for shard in [0, 1] {
         let mut net = with_queue(2);
         let queue = "{\"uid\": \"q\", \"name\": \"orders\", \"type\": \"queue\", \"durability\": \"memory\"}";
@@ -81,7 +81,7 @@ fn a_stored_address_is_sent_to_as_fast_as_a_direct_one() {
 }
 
 #[test]
-fn links_of_all_shards_share_what_a_space_may_send() {
+fn links_on_all_shards_share_the_rate_of_their_space() {
     let mut net = Net::new(3, &with_rate(200));
     let receiver = pinned(&mut net, 0);
     net.receiver(receiver, "multicast", 100_000);
@@ -103,7 +103,7 @@ fn links_of_all_shards_share_what_a_space_may_send() {
 }
 
 #[test]
-fn bytes_are_bounded_as_messages_are() {
+fn byte_rate_of_a_space_is_enforced() {
     let mut net = Net::new(1, &bounded(OPEN_SPACE, "\"bytesPerSecond\": 100000"));
     let (sender, receiver) = (pinned(&mut net, 0), pinned(&mut net, 0));
     net.receiver(receiver, "anycast", 100_000);
@@ -118,7 +118,7 @@ fn bytes_are_bounded_as_messages_are() {
 }
 
 #[test]
-fn a_message_larger_than_a_seconds_worth_passes_and_is_paid_for() {
+fn message_above_the_byte_rate_passes_and_delays_the_next_credit() {
     let mut net = Net::new(1, &bounded(OPEN_SPACE, "\"bytesPerSecond\": 1000"));
     let (sender, receiver) = (pinned(&mut net, 0), pinned(&mut net, 0));
     net.receiver(receiver, "anycast", 100_000);
@@ -132,7 +132,7 @@ fn a_message_larger_than_a_seconds_worth_passes_and_is_paid_for() {
 }
 
 #[test]
-fn a_busy_space_takes_nothing_from_another() {
+fn busy_space_does_not_slow_another_space() {
     let plan = PACED.replace("\"exhausted\": true", "\"exhausted\": false");
     let mut net = Net::new(1, &plan);
     let mut at = |space: &str| {
@@ -162,7 +162,7 @@ fn a_changed_plan_takes_effect_on_links_that_are_open() {
         let out = net.sender(sender, Some("anycast"));
         let mut sent = send_all(&mut net, sender, out, b"x", false);
         net.apply(&with_rate(1000));
-        assert!(net.sendable(sender, out) > 0, "a faster plan begins with a second's worth");
+        assert!(net.sendable(sender, out) > 0, "a faster plan starts with the burst of one second");
         sent += send_all(&mut net, sender, out, b"x", false);
         assert!((1010..1110).contains(&sent), "{sent}");
         net.apply(OPEN_SPACE);
@@ -178,7 +178,7 @@ fn a_changed_plan_takes_effect_on_links_that_are_open() {
 }
 
 #[test]
-fn what_is_used_up_brings_no_credit_until_a_plan_says_otherwise() {
+fn exhausted_space_gets_no_credit_until_a_plan_restores_it() {
     for (shards, producer, consumer) in LAYOUTS {
         let mut net = Net::new(shards, OPEN_SPACE);
         let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
@@ -190,10 +190,10 @@ fn what_is_used_up_brings_no_credit_until_a_plan_says_otherwise() {
         net.pass(10_000);
         assert!(net.shards.iter().all(|shard| shard.next_share().is_none()), "no wake-up is needed");
         assert_eq!(net.sendable(sender, late), 0);
-        assert_eq!(send_all(&mut net, sender, out, b"x", true), 999, "the credit it has, which may be under way");
+        assert_eq!(send_all(&mut net, sender, out, b"x", true), 999, "the credit granted before");
         net.grant(receiver, into, 2000);
         let messages = net.messages(receiver);
-        assert_eq!((messages.len(), &messages[0].1[..]), (1000, &b"before"[..]), "what is there is delivered");
+        assert_eq!((messages.len(), &messages[0].1[..]), (1000, &b"before"[..]), "waiting messages are delivered");
         net.settle(receiver, into, messages[0].0, &Outcome::Accepted);
         assert_eq!(net.outcomes(sender).len(), 1);
         assert_eq!(send_all(&mut net, sender, relay, &message_to("anycast", None, b"x"), true), 1000);
@@ -208,19 +208,19 @@ fn what_is_used_up_brings_no_credit_until_a_plan_says_otherwise() {
 }
 
 #[test]
-fn credit_that_is_out_is_not_taken_back() {
+fn granted_credit_is_not_revoked_by_a_new_plan() {
     let mut net = Net::new(1, &with_rate(100));
     let (sender, receiver) = (pinned(&mut net, 0), pinned(&mut net, 0));
     net.receiver(receiver, "anycast", 100_000);
     let (out, other) = (net.sender(sender, Some("anycast")), net.sender(sender, Some("anycast")));
     send_all(&mut net, sender, out, b"x", true);
-    assert_eq!(net.sendable(sender, other), 8, "it could be under way already");
+    assert_eq!(net.sendable(sender, other), 8, "it could be used already");
     net.apply(&bounded(OPEN_SPACE, "\"exhausted\": true"));
     assert_eq!(net.sendable(sender, other), 8);
 }
 
 #[test]
-fn to_connect_anew_brings_no_credit() {
+fn reconnecting_does_not_reset_the_rate() {
     let mut net = Net::new(1, &with_rate(10));
     let receiver = pinned(&mut net, 0);
     net.receiver(receiver, "anycast", 100_000);
@@ -238,11 +238,11 @@ fn to_connect_anew_brings_no_credit() {
     }
     assert!((10..=12).contains(&sent), "{sent}");
     net.cut(receiver);
-    assert_eq!(net.shards[0].next_share(), None, "nothing is left of those that waited");
+    assert_eq!(net.shards[0].next_share(), None, "no waiting link remains");
 }
 
 #[test]
-fn who_moves_to_another_shard_while_it_waits_continues_there() {
+fn connection_that_moves_while_waiting_gets_credit_on_its_new_shard() {
     let mut net = Net::new(2, &with_rate(10));
     let (busy, receiver) = (pinned(&mut net, 1), pinned(&mut net, 1));
     net.receiver(receiver, "anycast", 100_000);

@@ -1,4 +1,4 @@
-//! Plans that follow one another: what links notice of addresses that go and come.
+//! Successive plans: how deleted and declared addresses affect links.
 
 use enmasse_amqp::types::{Error, Open, Outcome, condition};
 use enmasse_router::shard::Peer;
@@ -37,7 +37,7 @@ fn links_at_an_address_that_is_deleted_are_closed() {
 }
 
 #[test]
-fn a_receiver_with_wildcards_loses_what_is_deleted_and_keeps_the_rest() {
+fn wildcard_receiver_keeps_its_other_addresses_when_one_is_deleted() {
     for (shards, producer, consumer) in LAYOUTS {
         let mut net = Net::new(shards, &with_other("1"));
         let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
@@ -46,7 +46,7 @@ fn a_receiver_with_wildcards_loses_what_is_deleted_and_keeps_the_rest() {
         net.piece(sender, doomed, b"not to be ended", true, true, true);
         net.apply(OPEN_SPACE);
         assert_eq!(net.detached(receiver), None);
-        assert_eq!(bodies(&mut net, receiver), [b"not to be ended"], "which is void now");
+        assert_eq!(bodies(&mut net, receiver), [b"not to be ended"], "its delivery is aborted");
         net.send(sender, out, b"rest", true);
         assert_eq!(bodies(&mut net, receiver), [b"rest"], "once");
     }
@@ -65,7 +65,7 @@ fn a_receiver_with_wildcards_loses_its_link_with_the_last_address() {
 }
 
 #[test]
-fn a_receiver_with_wildcards_listens_to_what_is_declared_later() {
+fn wildcard_receiver_gets_messages_of_addresses_declared_later() {
     for (shards, producer, consumer) in LAYOUTS {
         let mut net = Net::new(shards, OPEN_SPACE);
         let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
@@ -85,7 +85,7 @@ fn a_receiver_with_wildcards_listens_to_what_is_declared_later() {
 }
 
 #[test]
-fn a_link_that_came_to_a_deleted_address_by_another_shard_is_closed_all_the_same() {
+fn link_attached_by_a_shard_with_the_older_plan_is_detached_too() {
     for deleted_first in [0, 1] {
         let mut net = Net::new(2, &with_other("1"));
         let (here, there) = (pinned(&mut net, 0), pinned(&mut net, 1));
@@ -95,13 +95,13 @@ fn a_link_that_came_to_a_deleted_address_by_another_shard_is_closed_all_the_same
         net.receiver(there, "other", 10);
         net.take_over(1 - deleted_first);
         net.run();
-        let error = net.detached(there).expect("nothing is left to receive from");
+        let error = net.detached(there).expect("the link is detached");
         assert!([condition::RESOURCE_DELETED, condition::NOT_FOUND].contains(&error.condition), "{error:?}");
     }
 }
 
 #[test]
-fn what_an_anonymous_link_sent_on_to_a_deleted_address_is_answered() {
+fn message_of_an_anonymous_link_to_a_deleted_address_is_settled() {
     let mut net = Net::new(2, &with_other("1"));
     let (receiver, sender) = (pinned(&mut net, 0), pinned(&mut net, 1));
     net.receiver(receiver, "other", 10);
@@ -116,7 +116,7 @@ fn what_an_anonymous_link_sent_on_to_a_deleted_address_is_answered() {
 }
 
 #[test]
-fn an_anonymous_link_follows_addresses_declared_since() {
+fn anonymous_link_uses_addresses_declared_later() {
     for (shards, producer, consumer) in LAYOUTS {
         let mut net = Net::new(shards, OPEN_SPACE);
         let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
@@ -130,7 +130,7 @@ fn an_anonymous_link_follows_addresses_declared_since() {
         let got = |received: &ClientEvent| matches!(received, ClientEvent::Message { link, .. } if *link == there);
         assert!(net.clients[receiver].received.iter().any(got), "at the address of that name");
         net.settle(receiver, above, first, &accepted());
-        assert_eq!(net.outcomes(sender).len(), 1, "what was sent before is answered");
+        assert_eq!(net.outcomes(sender).len(), 1, "the earlier message is settled");
     }
 }
 

@@ -21,7 +21,7 @@ fn stopped(net: &Net) -> usize {
     net.shards.iter().map(|shard| shard.stopped_count()).sum()
 }
 
-/// Sends until the link may send no more; the bytes that were sent.
+/// Sends until the link has no credit; returns the number of bytes.
 fn send_all(net: &mut Net, client: usize, link: LinkId) -> usize {
     let payload = message_to("orders", None, &[7; BODY]);
     let mut bytes = 0;
@@ -41,7 +41,7 @@ fn producers(net: &mut Net, shard: usize, count: usize) -> Vec<(usize, LinkId)> 
 }
 
 #[test]
-fn producers_of_a_space_with_too_much_in_the_journal_are_not_read_until_it_is_stored() {
+fn producers_are_not_read_while_their_space_exceeds_the_receive_budget() {
     for (shards, shard) in LAYOUTS {
         let mut net = on_disk_within(shards, Arc::new(SimulatedDisk::new(512, 7)), BUDGET as u64);
         let receiver = pinned(&mut net, shard);
@@ -51,7 +51,7 @@ fn producers_of_a_space_with_too_much_in_the_journal_are_not_read_until_it_is_st
         assert!((BUDGET / 2..BUDGET / 2 + 20 * 2 * BODY).contains(&sent), "{sent} bytes");
         assert!(stopped(&net) > 0);
         assert_eq!(senders.iter().filter(|(client, _)| !net.clients[*client].wanted).count(), stopped(&net));
-        assert!(net.clients[receiver].wanted, "who sends nothing is read");
+        assert!(net.clients[receiver].wanted, "an idle connection is read");
         net.log = stalled;
         net.run();
         assert_eq!(stopped(&net), 0);
@@ -60,7 +60,7 @@ fn producers_of_a_space_with_too_much_in_the_journal_are_not_read_until_it_is_st
 }
 
 #[test]
-fn a_connection_that_is_not_read_is_not_called_silent() {
+fn paused_connection_is_not_closed_by_its_idle_timeout() {
     let mut net = on_disk_within(1, Arc::new(SimulatedDisk::new(512, 7)), BUDGET as u64);
     let senders = producers(&mut net, 0, 20);
     let stalled = net.log.take();
@@ -78,7 +78,7 @@ fn a_connection_that_is_not_read_is_not_called_silent() {
 }
 
 #[test]
-fn what_is_direct_continues_and_a_link_that_ends_lets_its_connection_continue() {
+fn direct_addresses_continue_while_stored_producers_are_paused() {
     let mut net = on_disk_within(1, Arc::new(SimulatedDisk::new(512, 7)), BUDGET as u64);
     let (sender, receiver) = (pinned(&mut net, 0), pinned(&mut net, 0));
     let out = net.sender(sender, Some("anycast"));
@@ -97,11 +97,11 @@ fn what_is_direct_continues_and_a_link_that_ends_lets_its_connection_continue() 
     for (client, _) in &senders {
         net.cut(*client);
     }
-    assert_eq!(stopped(&net), 0, "gone connections are none that wait");
+    assert_eq!(stopped(&net), 0, "closed connections do not count as stopped");
 }
 
 #[test]
-fn a_space_with_little_in_the_journal_is_read_however_full_the_budget_is() {
+fn space_below_its_minimum_is_read_when_the_budget_is_full() {
     let mut net = on_disk_within(1, Arc::new(SimulatedDisk::new(512, 7)), 1);
     let senders = producers(&mut net, 0, 4);
     net.log = None;

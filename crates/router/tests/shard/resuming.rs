@@ -25,7 +25,7 @@ pub(crate) fn on_disk(shards: u16, disk: Arc<SimulatedDisk>) -> Net {
     on_disk_within(shards, disk, 1 << 30)
 }
 
-/// As above, on a node that may have so many received bytes that are not stored.
+/// As above, on a node with this budget of received bytes that are not stored.
 pub(crate) fn on_disk_within(shards: u16, disk: Arc<SimulatedDisk>, budget_bytes: u64) -> Net {
     let queue = "{\"uid\": \"q\", \"name\": \"orders\", \"type\": \"queue\"}";
     let memory = "{\"uid\": \"m\", \"name\": \"memory\", \"type\": \"queue\", \"durability\": \"memory\"}";
@@ -96,7 +96,7 @@ fn in_force(attach: &Attach) -> (TerminusDurability, TerminusExpiryPolicy, u32) 
     }
 }
 
-/// Deliveries since the last look: id, tag, whether resumed.
+/// Deliveries since the last call: id, tag, whether resumed.
 fn deliveries(net: &mut Net, client: usize) -> Vec<(u32, Vec<u8>, bool)> {
     let mut found = Vec::new();
     net.clients[client].received.retain(|received| match received {
@@ -135,7 +135,7 @@ fn fill(net: &mut Net, count: usize) {
 }
 
 #[test]
-fn what_a_receiver_holds_is_resumed_when_it_returns() {
+fn receiver_that_returns_resumes_its_unsettled_deliveries() {
     for (shards, shard) in LAYOUTS {
         for restarts in [false, true] {
             let disk = Arc::new(SimulatedDisk::new(512, 7));
@@ -171,13 +171,13 @@ fn what_a_receiver_holds_is_resumed_when_it_returns() {
                     .contains(&ClientEvent::SenderSettled { first: again[0].0, last: again[0].0 })
             );
             net.cut(client);
-            assert_eq!(left(&mut net, shard), 1, "one never came");
+            assert_eq!(left(&mut net, shard), 1, "one was never received");
         }
     }
 }
 
 #[test]
-fn a_receiver_that_closes_its_link_gives_all_back() {
+fn receiver_that_closes_its_link_releases_its_deliveries() {
     for (shards, shard) in LAYOUTS {
         let mut net = on_disk(shards, Arc::new(SimulatedDisk::new(512, 7)));
         fill(&mut net, 2);
@@ -191,7 +191,7 @@ fn a_receiver_that_closes_its_link_gives_all_back() {
 }
 
 #[test]
-fn a_sender_that_returns_learns_what_is_stored() {
+fn sender_that_returns_gets_the_outcomes_of_stored_deliveries() {
     for (shards, shard) in LAYOUTS {
         for restarts in [false, true] {
             let disk = Arc::new(SimulatedDisk::new(512, 7));
@@ -227,7 +227,7 @@ fn a_sender_that_returns_learns_what_is_stored() {
 }
 
 #[test]
-fn a_link_that_is_attached_elsewhere_is_ended_there() {
+fn link_attached_on_another_connection_is_stolen_from_the_first() {
     for (shards, shard) in LAYOUTS {
         let mut net = on_disk(shards, Arc::new(SimulatedDisk::new(512, 7)));
         fill(&mut net, 1);
@@ -264,14 +264,14 @@ fn a_link_of_another_user_is_another_link() {
         net.grant(alice, link, 1);
         assert_eq!(deliveries(&mut net, alice).len(), 1);
         let (link, answer) = attached(&mut net, bob, receiver("orders", Some(vec![(number(0), None)])));
-        assert_eq!((answer.unsettled, net.detached(alice)), (Some(Vec::new()), None), "nothing of hers");
+        assert_eq!((answer.unsettled, net.detached(alice)), (Some(Vec::new()), None), "no delivery of alice");
         net.grant(bob, link, 1);
         assert!(deliveries(&mut net, bob).is_empty());
     }
 }
 
 #[test]
-fn links_that_cannot_be_resumed_are_notified() {
+fn attach_of_a_link_that_cannot_be_resumed_is_answered_without_durability() {
     let first = |attach: Attach| Attach { rcv_settle_mode: ReceiverSettleMode::First, ..attach };
     let none = (TerminusDurability::None, TerminusExpiryPolicy::LinkDetach, 0);
     let mut net = on_disk(1, Arc::new(SimulatedDisk::new(512, 7)));

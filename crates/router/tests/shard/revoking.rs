@@ -69,7 +69,7 @@ fn closed_as(net: &Net, client: usize) -> Option<Symbol> {
 }
 
 #[test]
-fn links_that_would_not_be_given_any_more_end_and_the_others_stay() {
+fn links_that_lose_their_right_are_detached_and_others_stay() {
     for (shards, producer, consumer) in LAYOUTS {
         let mut net = net(shards);
         let (sender, receiver) = (logged_in(&mut net, producer), logged_in(&mut net, consumer));
@@ -104,7 +104,7 @@ fn links_that_would_not_be_given_any_more_end_and_the_others_stay() {
 }
 
 #[test]
-fn what_a_receiver_holds_when_its_right_ends_is_released() {
+fn messages_held_by_a_receiver_are_released_when_its_right_ends() {
     for (shards, producer, consumer) in LAYOUTS {
         let mut net = net(shards);
         let (sender, receiver) = (logged_in(&mut net, producer), logged_in(&mut net, consumer));
@@ -119,7 +119,7 @@ fn what_a_receiver_holds_when_its_right_ends_is_released() {
 }
 
 #[test]
-fn the_anonymous_terminus_requests_each_message() {
+fn anonymous_terminus_checks_the_right_for_each_message() {
     let mut net = net(1);
     let (sender, receiver) = (logged_in(&mut net, 0), logged_in(&mut net, 0));
     net.receiver(receiver, "multicast", 10);
@@ -149,7 +149,7 @@ fn a_token_admits_until_it_expires() {
 }
 
 #[test]
-fn a_connection_that_moved_expires_where_it_is() {
+fn token_of_a_moved_connection_expires_on_its_new_shard() {
     let mut net = net(2);
     net.judge = judged(Some(5_000));
     let other = logged_in(&mut net, 1);
@@ -161,7 +161,7 @@ fn a_connection_that_moved_expires_where_it_is() {
 }
 
 #[test]
-fn a_login_is_asked_about_again_before_it_ends_and_has_the_rights_of_that_moment() {
+fn login_is_renewed_before_it_expires_with_the_rights_of_the_new_answer() {
     for shard in [0, 1] {
         let mut net = Net::new(2, &space("idp/1", ""));
         net.judge = renewed(100_000, &[right("anycast"), right("multicast")]);
@@ -178,7 +178,7 @@ fn a_login_is_asked_about_again_before_it_ends_and_has_the_rights_of_that_moment
         assert_eq!(first, again);
         assert_eq!(net.detached(client).map(|error| error.condition), Some(condition::UNAUTHORIZED_ACCESS));
         net.pass(31_000);
-        assert!(net.closed(client).is_none(), "the first end has passed");
+        assert!(net.closed(client).is_none(), "the first expiry has passed");
         assert_eq!(net.requested.len(), 2);
         let sender = net.sender(client, Some("anycast"));
         net.send(client, sender, b"on", false);
@@ -194,7 +194,7 @@ fn a_login_is_asked_about_again_before_it_ends_and_has_the_rights_of_that_moment
 }
 
 #[test]
-fn who_cannot_be_asked_about_stays_up_to_the_end_of_the_last_answer() {
+fn login_that_cannot_be_renewed_stays_valid_until_it_expires() {
     let mut net = net(1);
     net.judge = renewed(100_000, &[]);
     let client = logged_in(&mut net, 0);
@@ -209,7 +209,7 @@ fn who_cannot_be_asked_about_stays_up_to_the_end_of_the_last_answer() {
 }
 
 #[test]
-fn one_that_is_somebody_else_by_now_goes() {
+fn renewal_as_another_user_closes_the_connection() {
     let mut net = net(1);
     net.judge = renewed(10_000, &[]);
     let client = logged_in(&mut net, 0);
@@ -219,7 +219,7 @@ fn one_that_is_somebody_else_by_now_goes() {
 }
 
 #[test]
-fn an_answer_that_grants_a_moment_is_not_requested_without_a_pause() {
+fn login_of_a_very_short_lifetime_is_not_renewed_without_a_pause() {
     let mut net = net(1);
     net.judge = renewed(1, &[]);
     logged_in(&mut net, 0);
@@ -231,7 +231,7 @@ fn an_answer_that_grants_a_moment_is_not_requested_without_a_pause() {
 }
 
 #[test]
-fn another_service_ends_what_the_former_admitted() {
+fn change_of_the_service_closes_connections_admitted_by_the_former() {
     let mut net = net(1);
     let client = logged_in(&mut net, 0);
     net.apply(&space("idp/2", &alice(BOTH)));
@@ -239,7 +239,7 @@ fn another_service_ends_what_the_former_admitted() {
 }
 
 #[test]
-fn who_came_into_an_open_space_goes_when_it_is_closed() {
+fn change_from_an_open_to_a_closed_space_closes_anonymous_connections() {
     let mut net = Net::new(1, OPEN_SPACE);
     let client = pinned(&mut net, 0);
     net.apply(&space("idp/1", &alice(BOTH)));
@@ -247,7 +247,7 @@ fn who_came_into_an_open_space_goes_when_it_is_closed() {
 }
 
 #[test]
-fn a_password_that_changes_ends_the_connections_it_admitted_and_so_does_a_user_that_goes() {
+fn changed_password_or_deleted_user_closes_its_connections() {
     let golden = include_str!("../../../../vectors/plans/closed.json");
     for (from, to) in [
         // another password of alice, represented by bob's keys

@@ -9,7 +9,7 @@ use crate::topics::with_topics;
 use crate::{LAYOUTS, OPEN_SPACE, pinned};
 
 #[test]
-fn a_drain_is_answered_once_all_addresses_have_given_what_they_have() {
+fn drain_of_a_wildcard_link_completes_after_every_address() {
     for (shards, producer, consumer) in LAYOUTS {
         let mut net = Net::new(shards, &with_other("1"));
         let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
@@ -30,7 +30,7 @@ fn a_drain_is_answered_once_all_addresses_have_given_what_they_have() {
         assert_eq!(answers.count(), 1);
         net.grant(receiver, into, 5);
         net.send(sender, there, b"there", true);
-        assert_eq!(net.messages(receiver).len(), 1, "credit that came after the answer stays");
+        assert_eq!(net.messages(receiver).len(), 1, "credit granted after the answer stays");
     }
 }
 
@@ -47,7 +47,7 @@ fn a_link_is_answered_when_the_homes_of_its_addresses_have_it() {
         let answered = net.reaches_its_shard(receiver, |net| {
             net.receiver(receiver, name, 1);
         });
-        assert!(!answered, "{homes} of other shards have yet to hear of it");
+        assert!(!answered, "{homes} homes on other shards do not have it yet");
         net.run();
         let received: Vec<_> = net.clients[receiver].received.iter().collect();
         assert!(matches!(received[..], [ClientEvent::Attached { .. }]), "{received:?}");
@@ -75,7 +75,7 @@ fn links_of_every_kind_are_answered_when_the_home_of_their_address_has_them() {
                     net.receiver(client, address, 1);
                 }
             });
-            assert!(!answered, "{address}: its home has yet to hear of it");
+            assert!(!answered, "{address}: its home does not have it yet");
             net.run();
             let first = net.clients[client].received.front();
             assert!(matches!(first, Some(ClientEvent::Attached { .. })), "{address}: {first:?}");
@@ -84,7 +84,7 @@ fn links_of_every_kind_are_answered_when_the_home_of_their_address_has_them() {
 }
 
 #[test]
-fn a_link_to_an_address_that_is_deleted_in_the_meantime_is_notified() {
+fn attach_to_an_address_deleted_meanwhile_is_refused() {
     let mut net = Net::new(3, &with_other("1"));
     let (producer, receiver) = (pinned(&mut net, 0), pinned(&mut net, 1));
     net.sender(producer, Some("other"));
@@ -143,7 +143,7 @@ fn an_anonymous_link_that_names_many_addresses_keeps_its_window() {
 }
 
 #[test]
-fn a_delivery_under_way_may_end_though_what_waits_behind_it_is_held() {
+fn partial_delivery_completes_although_messages_behind_it_are_held() {
     for (shards, producer, consumer) in LAYOUTS {
         let mut net = Net::new(shards, OPEN_SPACE);
         let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));

@@ -90,8 +90,8 @@ fn the_newer_link_has_the_messages_and_the_older_one_is_stolen() {
         let second = client(&mut net, newer, "me");
         let new = net.attach(second, exclusive("in"));
         assert!(is_stolen(&net, first, old), "{shards} shards, {older} to {newer}");
-        assert!(is_attached(&net, first, other), "the connection and its other links go on");
-        assert!(is_attached(&net, second, new), "the home knew that the older one had gone");
+        assert!(is_attached(&net, first, other), "the connection and its other links continue");
+        assert!(is_attached(&net, second, new), "the home has detached the older one");
         net.grant(second, new, 10);
         let counts: Vec<u32> = net.messages(second).iter().map(|(_, body)| failures(body)).collect();
         assert_eq!(counts, [0; 3]);
@@ -107,7 +107,7 @@ fn failures(body: &[u8]) -> u32 {
 }
 
 #[test]
-fn a_sender_is_taken_over_at_whatever_address() {
+fn sender_is_stolen_regardless_of_its_address() {
     for (shards, older, newer) in LAYOUTS {
         let mut net = with_queue(shards);
         let (first, second) = (client(&mut net, older, "me"), client(&mut net, newer, "me"));
@@ -118,7 +118,7 @@ fn a_sender_is_taken_over_at_whatever_address() {
 }
 
 #[test]
-fn links_of_others_and_of_other_names_or_directions_stay() {
+fn links_of_another_user_container_name_or_role_are_not_stolen() {
     for (shards, older, newer) in LAYOUTS {
         for (container, user) in [("me", Some("bob")), ("other", Some("alice")), ("me", None)] {
             let mut net = with_queue(shards);
@@ -139,7 +139,7 @@ fn links_of_others_and_of_other_names_or_directions_stay() {
 }
 
 #[test]
-fn containers_without_an_id_and_termini_of_a_connection_take_nothing_over() {
+fn links_without_a_container_id_or_with_per_connection_termini_are_not_stolen() {
     for (shards, older, newer) in LAYOUTS {
         let mut net = with_queue(shards);
         let (first, second) = (client(&mut net, older, ""), client(&mut net, newer, ""));
@@ -161,7 +161,7 @@ fn containers_without_an_id_and_termini_of_a_connection_take_nothing_over() {
 }
 
 #[test]
-fn a_name_is_free_when_its_link_or_connection_has_gone() {
+fn link_name_is_free_once_its_link_or_connection_ended() {
     for (shards, older, newer) in LAYOUTS {
         let mut net = with_queue(shards);
         let (first, second) = (client(&mut net, older, "me"), client(&mut net, newer, "me"));
@@ -179,7 +179,7 @@ fn a_name_is_free_when_its_link_or_connection_has_gone() {
 }
 
 #[test]
-fn a_link_that_waits_to_take_over_may_go_or_be_taken_over_itself() {
+fn attach_that_waits_for_a_theft_may_end_or_be_stolen_itself() {
     for (shards, older, newer) in [(3, 2, 1), (3, 0, 1), (3, 1, 0)] {
         let mut net = with_queue(shards);
         let (first, second, third) =

@@ -1,4 +1,4 @@
-//! What links to stored addresses are answered (2.6.3, 3.5.3).
+//! Attach answers of links to stored addresses (2.6.3, 3.5.3).
 
 use enmasse_amqp::types::{Attach, Role, Source, Symbol, Target, Value, condition};
 use enmasse_journal::queue::{Limits, Settings};
@@ -57,7 +57,7 @@ fn names(symbols: &[Symbol]) -> Vec<&str> {
 }
 
 #[test]
-fn a_receiver_learns_what_is_in_force() {
+fn receiver_attach_answer_reports_the_terms_in_force() {
     let selector = "apache.org:selector-filter:string";
     let no_local = "apache.org:no-local-filter:list";
     for shard in [0, 1] {
@@ -82,7 +82,7 @@ fn a_receiver_learns_what_is_in_force() {
 }
 
 #[test]
-fn a_plain_receiver_moves_and_may_use_all_outcomes() {
+fn default_receiver_gets_mode_move_and_all_outcomes() {
     let mut net = with_queue(1);
     let client = pinned(&mut net, 0);
     let source = answer(&mut net, client, receiver(Source::default())).source.expect("a source");
@@ -91,7 +91,7 @@ fn a_plain_receiver_moves_and_may_use_all_outcomes() {
 }
 
 #[test]
-fn a_sender_is_notified_that_it_is_a_queue() {
+fn sender_attach_answer_reports_the_queue_capability() {
     let mut net = with_queue(1);
     let client = pinned(&mut net, 0);
     let mut target = Target::node(Some("orders".to_owned()));
@@ -107,7 +107,7 @@ fn a_sender_is_notified_that_it_is_a_queue() {
 }
 
 #[test]
-fn what_cannot_be_understood_refuses_the_link() {
+fn invalid_selector_or_priority_refuses_the_link() {
     let filter = |text: &str| Source {
         filter: vec![(Symbol::from("jms-selector"), Value::String(text.to_owned()))],
         ..Source::default()
@@ -123,7 +123,7 @@ fn what_cannot_be_understood_refuses_the_link() {
 }
 
 #[test]
-fn a_selector_and_a_browser_work_across_shards() {
+fn browser_and_receiver_work_across_shards() {
     for (shards, at) in [(1, 0), (2, 1)] {
         let mut net = with_queue(shards);
         let (sender, client) = (pinned(&mut net, 0), pinned(&mut net, at));
@@ -142,7 +142,7 @@ fn a_selector_and_a_browser_work_across_shards() {
 }
 
 #[test]
-fn a_link_that_the_queue_does_not_take_is_refused() {
+fn link_refused_by_a_queue_is_detached_and_its_connection_continues() {
     for shard in [0, 1] {
         let mut net = with_queue(2);
         let client = pinned(&mut net, shard);
@@ -154,7 +154,7 @@ fn a_link_that_the_queue_does_not_take_is_refused() {
         assert_eq!(net.detached(client).map(|error| error.condition), Some(condition::RESOURCE_LIMIT_EXCEEDED));
         assert!(matches!(&net.facts[..], [.., Fact::AttachRefused { address, .. }] if address == "orders"));
         let sender = net.sender(client, Some("orders"));
-        assert!(net.sendable(client, sender) > 0, "the connection goes on");
+        assert!(net.sendable(client, sender) > 0, "the connection continues");
     }
 }
 
@@ -184,7 +184,7 @@ const SPEC: &str = "rabbitmq:stream-offset-spec";
 const PARTITION: &str = "enmasse:stream-partition";
 
 #[test]
-fn a_stream_is_read_from_where_the_filter_says_across_shards() {
+fn stream_reader_starts_at_the_position_of_its_filter_across_shards() {
     for (shards, at) in [(1, 0), (2, 1)] {
         let mut net = with_stream(shards);
         let (sender, client) = (pinned(&mut net, 0), pinned(&mut net, at));
@@ -210,7 +210,7 @@ fn a_stream_is_read_from_where_the_filter_says_across_shards() {
 }
 
 #[test]
-fn a_reader_learns_what_there_is_and_what_is_in_force() {
+fn stream_reader_attach_answer_reports_partitions_and_terms() {
     for shard in [0, 1] {
         let mut net = with_stream(2);
         let client = pinned(&mut net, shard);
@@ -227,7 +227,7 @@ fn a_reader_learns_what_there_is_and_what_is_in_force() {
 }
 
 #[test]
-fn a_place_that_is_not_available_refuses_the_link() {
+fn invalid_stream_position_refuses_the_link() {
     let cases = [
         (vec![(SPEC, Value::Ulong(0))], condition::INVALID_FIELD),
         (vec![(SPEC, Value::String("middle".to_owned()))], condition::INVALID_FIELD),

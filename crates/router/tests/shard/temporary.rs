@@ -47,7 +47,7 @@ pub(crate) fn made(net: &mut Net, client: usize, making: Making, capabilities: &
         }
         _ => panic!("{answer:?}"),
     };
-    assert_eq!(held, requested, "all of them hold");
+    assert_eq!(held, requested, "every requested capability is granted");
     (link, name.expect("a name"))
 }
 
@@ -85,19 +85,19 @@ fn a_temporary_queue_keeps_messages_before_there_is_a_consumer() {
                 for (number, body) in bodies_sent.iter().enumerate() {
                     net.send(sender, links[number % 2], body, false);
                 }
-                assert_eq!(outcomes(&mut net, sender), ["Accepted"; 4], "no consumer is needed for that");
+                assert_eq!(outcomes(&mut net, sender), ["Accepted"; 4], "no consumer is needed");
                 let into = net.receiver(maker, &name, 10);
                 let messages = net.messages(maker);
                 assert_eq!(messages.iter().map(|(_, body)| body.clone()).collect::<Vec<_>>(), bodies_sent);
                 net.settle(maker, into, messages[0].0, &Outcome::Released);
-                assert_eq!(bodies(&mut net, maker), bodies_sent[..1], "it comes again");
+                assert_eq!(bodies(&mut net, maker), bodies_sent[..1], "it is redelivered");
             }
         }
     }
 }
 
 #[test]
-fn one_link_after_the_other_of_one_connection_sends_and_receives() {
+fn connection_sends_to_and_receives_from_its_own_temporary_queue() {
     let mut net = Net::new(1, OPEN_SPACE);
     let client = net.simple(0);
     let name = queue(&mut net, client);
@@ -109,7 +109,7 @@ fn one_link_after_the_other_of_one_connection_sends_and_receives() {
 }
 
 #[test]
-fn a_full_queue_gives_named_senders_no_credit_and_refuses_what_others_send() {
+fn full_temporary_queue_stops_named_senders_and_rejects_anonymous_ones() {
     for (shards, producer, consumer) in LAYOUTS {
         let mut net = Net::new(shards, OPEN_SPACE);
         let (maker, sender) = (pinned(&mut net, consumer), pinned(&mut net, producer));
@@ -138,7 +138,7 @@ fn a_full_queue_gives_named_senders_no_credit_and_refuses_what_others_send() {
 }
 
 #[test]
-fn a_queue_holds_so_many_bytes_and_one_message_whatever_its_size() {
+fn temporary_queue_is_bounded_in_bytes_except_for_one_message() {
     let mut net = Net::new(2, OPEN_SPACE);
     let (maker, sender) = (pinned(&mut net, 0), pinned(&mut net, 1));
     let (many, one) = (queue(&mut net, maker), queue(&mut net, maker));
@@ -155,7 +155,7 @@ fn a_queue_holds_so_many_bytes_and_one_message_whatever_its_size() {
 }
 
 #[test]
-fn the_queues_of_a_connection_hold_no_more_than_its_budget() {
+fn temporary_queues_of_a_connection_share_a_byte_budget() {
     let mut net = Net::new(2, OPEN_SPACE);
     let (maker, other, sender) = (pinned(&mut net, 0), pinned(&mut net, 0), pinned(&mut net, 1));
     let out = net.sender(sender, None);
@@ -166,13 +166,13 @@ fn the_queues_of_a_connection_hold_no_more_than_its_budget() {
         net.send(sender, out, &message_to(name, None, &vec![7; 1 << 19]), false);
         kept += outcomes(&mut net, sender).iter().filter(|outcome| *outcome == "Accepted").count();
     }
-    assert_eq!(kept, 31, "16 MiB, with what messages take beside their bytes");
+    assert_eq!(kept, 31, "16 MiB, with the overhead of each message");
     let elsewhere = queue(&mut net, other);
     net.send(sender, out, &message_to(&elsewhere, None, b"of another connection"), false);
     assert_eq!(outcomes(&mut net, sender), ["Accepted"]);
     net.detach(maker, nodes[0].0);
     net.send(sender, out, &message_to(&nodes[39].1, None, b"fits now"), false);
-    assert_eq!(outcomes(&mut net, sender), ["Accepted"], "what a queue held is free when it ends");
+    assert_eq!(outcomes(&mut net, sender), ["Accepted"], "the bytes of a deleted queue are released");
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn a_node_ends_with_the_link_that_made_it_or_with_its_connection() {
 }
 
 #[test]
-fn what_is_under_way_to_a_node_that_ends_is_answered() {
+fn message_in_flight_to_a_deleted_dynamic_node_is_refused() {
     for (shards, producer, consumer) in LAYOUTS {
         for anonymous in [false, true] {
             let mut net = Net::new(shards, OPEN_SPACE);
@@ -237,7 +237,7 @@ fn only_the_connection_that_made_a_node_receives_from_it() {
 }
 
 #[test]
-fn a_direct_node_keeps_nothing() {
+fn direct_dynamic_node_keeps_no_message() {
     for (shards, producer, consumer) in LAYOUTS {
         let mut net = Net::new(shards, OPEN_SPACE);
         let (maker, sender) = (pinned(&mut net, consumer), pinned(&mut net, producer));

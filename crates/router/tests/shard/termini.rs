@@ -35,7 +35,7 @@ fn demanding(address: &str, capabilities: &[&str]) -> Attach {
 }
 
 #[test]
-fn the_source_tells_what_a_direct_address_keeps() {
+fn answered_source_reports_no_durability_at_a_direct_address() {
     let mut net = Net::new(1, OPEN_SPACE);
     let client = net.simple(0);
     let all = ["queue", "topic", "shared", "global", "temporary-queue", "temporary-topic"];
@@ -49,7 +49,7 @@ fn the_source_tells_what_a_direct_address_keeps() {
 }
 
 #[test]
-fn the_target_tells_what_a_direct_address_keeps() {
+fn answered_target_reports_no_durability_at_a_direct_address() {
     let mut net = Net::new(1, OPEN_SPACE);
     let client = net.simple(0);
     for (address, holds) in [(Some("anycast"), &["queue"][..]), (Some("multicast"), &["topic"]), (None, &[])] {
@@ -74,7 +74,7 @@ fn the_target_tells_what_a_direct_address_keeps() {
     }
 }
 
-/// A node made by a sender, as JMS makes temporary destinations; its name and what holds of it.
+/// A dynamic node of a sender, as for JMS temporary destinations: its name and capabilities.
 fn made(net: &mut Net, client: usize, capabilities: &[&str]) -> (String, Vec<Symbol>) {
     let mut attach = blank(Role::Sender, "temporary".to_owned());
     let mut target = Target::node(None);
@@ -94,7 +94,7 @@ fn made(net: &mut Net, client: usize, capabilities: &[&str]) -> (String, Vec<Sym
 }
 
 #[test]
-fn a_temporary_topic_hands_a_copy_to_each_receiver_and_a_temporary_queue_to_one() {
+fn temporary_topic_copies_to_each_receiver_and_temporary_queue_sends_to_one() {
     for (shards, producer, consumer) in LAYOUTS {
         for (requested, copies) in [("temporary-topic", 2), ("topic", 2), ("temporary-queue", 1), ("queue", 1)] {
             let mut net = Net::new(shards, OPEN_SPACE);
@@ -117,7 +117,7 @@ fn a_temporary_topic_hands_a_copy_to_each_receiver_and_a_temporary_queue_to_one(
     }
 }
 
-/// A message with so many annotations that its `to` comes `bytes` late.
+/// A message whose annotations move its `to` by `bytes`.
 fn partial_to(to: &str, bytes: usize) -> Vec<u8> {
     let mut message = vec![0x00, 0x53, 0x72, 0xd1];
     message.extend_from_slice(&(bytes as u32 + 4 + 3 + 5).to_be_bytes());
@@ -144,7 +144,7 @@ fn a_message_whose_to_is_not_in_its_first_frame_is_routed() {
             }
             let got = net.messages(receiver);
             assert_eq!(got.len(), 1);
-            assert!(got[0].1 == message, "{annotations} {frame}: it came as it was sent");
+            assert!(got[0].1 == message, "{annotations} {frame}: it is unchanged");
             net.settle(receiver, link, got[0].0, &accepted());
             assert_eq!(net.outcomes(sender), [(0, accepted())]);
         }
@@ -152,7 +152,7 @@ fn a_message_whose_to_is_not_in_its_first_frame_is_routed() {
 }
 
 #[test]
-fn a_message_that_does_not_say_where_to_within_the_bound_is_rejected() {
+fn message_without_to_within_the_byte_limit_is_rejected() {
     let mut net = Net::new(1, OPEN_SPACE);
     let sender = net.simple(0);
     let out = net.sender(sender, None);
@@ -166,11 +166,11 @@ fn a_message_that_does_not_say_where_to_within_the_bound_is_rejected() {
     assert_eq!(error.condition, condition::INVALID_FIELD);
     net.receiver(sender, "anycast", 1);
     net.send(sender, out, &message_to("anycast", None, b"next"), true);
-    assert_eq!(net.messages(sender).len(), 1, "the link goes on");
+    assert_eq!(net.messages(sender).len(), 1, "the link continues");
 }
 
 #[test]
-fn what_was_under_way_when_credit_was_taken_back_is_released() {
+fn message_in_flight_when_credit_is_revoked_is_released() {
     for (shards, producer, consumer) in LAYOUTS {
         let mut net = Net::new(shards, OPEN_SPACE);
         let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
@@ -183,12 +183,12 @@ fn what_was_under_way_when_credit_was_taken_back_is_released() {
         });
         let outcomes = net.outcomes(sender);
         assert!(matches!(outcomes[..], [(_, enmasse_amqp::types::Outcome::Released)]), "{outcomes:?}");
-        assert_eq!(net.detached(sender), None, "credit was taken back while it was under way");
+        assert_eq!(net.detached(sender), None, "credit was revoked while the message was in flight");
     }
 }
 
 #[test]
-fn credit_that_is_in_use_is_not_taken_back_and_what_comes_without_a_consumer_is_released() {
+fn used_credit_is_not_revoked_and_messages_without_a_consumer_are_released() {
     for (shards, producer, consumer) in LAYOUTS {
         let mut net = Net::new(shards, OPEN_SPACE);
         let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));

@@ -92,7 +92,7 @@ fn publish(net: &mut Net, client: usize, to: &str) {
     net.detach(client, link);
 }
 
-/// How many messages come on a link that may have ten.
+/// Grants ten credits; returns the number of messages received.
 fn received(net: &mut Net, client: usize, link: LinkId) -> usize {
     net.messages(client);
     net.grant(client, link, 10);
@@ -106,7 +106,7 @@ fn names(source: &Source) -> Vec<&str> {
 }
 
 #[test]
-fn a_durable_subscription_is_its_containers_and_outlives_link_and_connection() {
+fn durable_subscription_belongs_to_its_container_and_outlives_its_connection() {
     for (shards, producer, consumer) in LAYOUTS {
         let mut net = with_topics(shards);
         let publisher = pinned(&mut net, producer);
@@ -126,7 +126,7 @@ fn a_durable_subscription_is_its_containers_and_outlives_link_and_connection() {
         publish(&mut net, publisher, "news");
         let other = client_of(&mut net, consumer, "other");
         let (link, _) = ask(&mut net, other, requested());
-        assert_eq!(received(&mut net, other, link), 0, "another container has another one of that name");
+        assert_eq!(received(&mut net, other, link), 0, "another container has its own of that name");
         let client = client_of(&mut net, consumer, "me");
         let (link, _) = ask(&mut net, client, requested());
         assert_eq!(received(&mut net, client, link), 2);
@@ -138,7 +138,7 @@ fn a_durable_subscription_is_its_containers_and_outlives_link_and_connection() {
 }
 
 #[test]
-fn one_that_is_in_use_is_taken_over_by_its_own_container_only() {
+fn subscription_in_use_is_stolen_by_an_attach_of_its_own_container() {
     for (shards, _, consumer) in LAYOUTS {
         let mut net = with_topics(shards);
         let first = client_of(&mut net, consumer, "me");
@@ -148,16 +148,16 @@ fn one_that_is_in_use_is_taken_over_by_its_own_container_only() {
         net.grant(first, link, 10);
         publish(&mut net, second, "news");
         assert_eq!(net.messages(first).len(), 1);
-        // An attach without a source takes nothing over.
+        // An attach without a source steals no link.
         assert_eq!(refused(&mut net, second, by_name("sub")).as_str(), condition::RESOURCE_LOCKED.as_str());
         let (link, _) = ask(&mut net, second, requested());
         assert_eq!(net.detached(first).map(|error| error.condition), Some(condition::LINK_STOLEN));
-        assert_eq!(received(&mut net, second, link), 1, "it has what the older link held");
+        assert_eq!(received(&mut net, second, link), 1, "it gets the message that the older link held");
     }
 }
 
 #[test]
-fn shared_ones_are_known_by_what_stands_before_the_bar() {
+fn shared_subscription_is_identified_by_the_link_name_before_the_bar() {
     for durability in [true, false] {
         for (shards, producer, consumer) in LAYOUTS {
             let mut net = with_topics(shards);
@@ -179,13 +179,13 @@ fn shared_ones_are_known_by_what_stands_before_the_bar() {
                 publish(&mut net, publisher, "news");
             }
             assert_eq!((net.messages(one).len(), net.messages(other).len()), (1, 1), "one each");
-            assert_eq!(received(&mut net, one, own), 2, "the container's own has its own");
+            assert_eq!(received(&mut net, one, own), 2, "the subscription of the container has its own copies");
         }
     }
 }
 
 #[test]
-fn a_subscription_is_ended_by_its_name() {
+fn durable_subscription_can_be_deleted_by_its_name() {
     for (shards, producer, consumer) in LAYOUTS {
         let mut net = with_topics(shards);
         let publisher = pinned(&mut net, producer);
@@ -212,7 +212,7 @@ fn a_subscription_is_ended_by_its_name() {
 }
 
 #[test]
-fn another_topic_or_selector_under_the_same_name_recreates_it() {
+fn another_topic_or_selector_under_the_same_name_recreates_the_subscription() {
     let mut net = with_topics(1);
     let client = client_of(&mut net, 0, "me");
     for attach in [
@@ -253,31 +253,31 @@ fn user(net: &mut Net, shard: usize, name: &str) -> usize {
 }
 
 #[test]
-fn a_name_alone_is_no_right_to_the_subscription_of_another_user() {
+fn subscription_of_another_user_requires_the_right_to_its_topic() {
     for (shards, producer, consumer) in LAYOUTS {
         let mut net = with_users(shards);
         let (ann, bob) = (user(&mut net, producer, "ann"), user(&mut net, consumer, "bob"));
         let requested = |topic: &str| durable(subscriber("sub", topic, &[]));
         let (link, _) = ask(&mut net, ann, requested("news"));
         let refusal = condition::UNAUTHORIZED_ACCESS;
-        assert_eq!(refused(&mut net, bob, requested("else")), refusal, "in use, but that is not for bob to know");
+        assert_eq!(refused(&mut net, bob, requested("else")), refusal, "bob does not learn that it is in use");
         net.leave(ann, link);
         publish(&mut net, ann, "news");
         assert_eq!(refused(&mut net, bob, requested("else")), refusal);
         assert_eq!(refused(&mut net, bob, by_name("sub")), refusal);
         let (link, _) = ask(&mut net, ann, requested("news"));
-        assert_eq!(received(&mut net, ann, link), 1, "it is there still");
+        assert_eq!(received(&mut net, ann, link), 1, "it still exists");
         net.leave(ann, link);
         let (link, _) = ask(&mut net, ann, requested("else"));
         net.leave(ann, link);
         publish(&mut net, ann, "else");
         let (link, source) = ask(&mut net, bob, requested("else"));
-        assert!(source.is_some() && received(&mut net, bob, link) == 1, "who may receive from its topic may have it");
+        assert!(source.is_some() && received(&mut net, bob, link) == 1, "the right to its topic suffices");
     }
 }
 
 #[test]
-fn wildcards_reach_names_below_a_topic_and_a_selector_takes_some() {
+fn wildcard_subscribers_get_messages_to_names_below_a_topic() {
     for (shards, producer, consumer) in LAYOUTS {
         let mut net = with_topics(shards);
         let publisher = pinned(&mut net, producer);
@@ -294,7 +294,7 @@ fn wildcards_reach_names_below_a_topic_and_a_selector_takes_some() {
 }
 
 #[test]
-fn a_durable_subscription_is_of_one_topic_and_messages_of_topics_are_not_numbered() {
+fn durable_wildcard_subscription_and_numbered_topic_producer_are_refused() {
     let mut net = with_topics(1);
     let client = client_of(&mut net, 0, "me");
     let several = durable(subscriber("sub", "#", &[]));
@@ -326,7 +326,7 @@ fn without_local(attach: Attach, way: usize) -> Attach {
 }
 
 #[test]
-fn a_subscription_without_local_messages_gets_those_of_other_connections() {
+fn no_local_subscription_gets_only_messages_of_other_connections() {
     for (shards, producer, consumer) in LAYOUTS {
         for way in 0..3 {
             let mut net = with_topics(shards);
@@ -353,7 +353,7 @@ fn a_subscription_without_local_messages_gets_those_of_other_connections() {
 }
 
 #[test]
-fn a_durable_subscription_without_local_messages_wants_none_of_its_container() {
+fn durable_no_local_subscription_gets_no_message_of_its_container() {
     let mut net = with_topics(1);
     let (one, same) = (client_of(&mut net, 0, "me"), client_of(&mut net, 0, "me"));
     let other = client_of(&mut net, 0, "other");
@@ -368,11 +368,11 @@ fn a_durable_subscription_without_local_messages_wants_none_of_its_container() {
     net.leave(one, link);
     let (link, _) = ask(&mut net, one, durable(subscriber("sub", "news", &[])));
     publish(&mut net, one, "news");
-    assert_eq!(received(&mut net, one, link), 1, "asked for without it, it is another one");
+    assert_eq!(received(&mut net, one, link), 1, "without the filter it is a new subscription");
 }
 
 #[test]
-fn a_shared_subscription_is_nobody_s_own() {
+fn shared_subscription_ignores_the_no_local_filter() {
     let mut net = with_topics(1);
     let client = client_of(&mut net, 0, "me");
     let (link, answer) = ask(&mut net, client, without_local(subscriber("sub", "news", &["shared"]), 1));

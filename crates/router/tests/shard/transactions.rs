@@ -105,7 +105,7 @@ pub(crate) fn stored(net: &mut Net) -> usize {
 }
 
 #[test]
-fn what_is_posted_is_available_with_the_commit() {
+fn postings_are_available_at_the_commit() {
     for (shards, producer, consumer) in LAYOUTS {
         for address in [Some("orders"), None] {
             let mut net = with_queue(shards);
@@ -129,7 +129,7 @@ fn what_is_posted_is_available_with_the_commit() {
 }
 
 #[test]
-fn a_roll_back_leaves_nothing_and_an_empty_transaction_can_be_discharged() {
+fn rollback_discards_postings_and_empty_transactions_can_be_discharged() {
     for (shards, producer, _) in LAYOUTS {
         let mut net = with_queue(shards);
         let sender = pinned(&mut net, producer);
@@ -145,7 +145,7 @@ fn a_roll_back_leaves_nothing_and_an_empty_transaction_can_be_discharged() {
 }
 
 #[test]
-fn several_transactions_of_a_session_continue_at_once() {
+fn concurrent_transactions_of_a_session_are_independent() {
     for (shards, producer, consumer) in LAYOUTS {
         let mut net = with_queue(shards);
         let (sender, receiver) = (pinned(&mut net, producer), pinned(&mut net, consumer));
@@ -216,7 +216,7 @@ fn holding(shards: u16, producer: usize, consumer: usize) -> (Net, Controller, L
 }
 
 #[test]
-fn what_is_retired_is_gone_with_the_commit() {
+fn retired_deliveries_are_removed_at_the_commit() {
     for (shards, producer, consumer) in LAYOUTS {
         for settled in [false, true] {
             let (mut net, control, into, ids) = holding(shards, producer, consumer);
@@ -232,7 +232,7 @@ fn what_is_retired_is_gone_with_the_commit() {
 }
 
 #[test]
-fn what_is_retired_comes_again_after_a_roll_back_if_it_was_let_go() {
+fn delivery_retired_as_settled_is_redelivered_after_a_rollback() {
     for (shards, producer, consumer) in LAYOUTS {
         let (mut net, control, into, ids) = holding(shards, producer, consumer);
         let txn = control.declare(&mut net);
@@ -241,7 +241,7 @@ fn what_is_retired_comes_again_after_a_roll_back_if_it_was_let_go() {
         assert_eq!(control.discharge(&mut net, &txn, true), accepted());
         net.grant(control.client, into, 5);
         let again = net.messages(control.client);
-        assert_eq!(again.len(), 1, "the other is held still");
+        assert_eq!(again.len(), 1, "the other is still held");
         net.settle(control.client, into, ids[1], &accepted());
         net.detach(control.client, into);
         assert_eq!(stored(&mut net), 1);
@@ -249,7 +249,7 @@ fn what_is_retired_comes_again_after_a_roll_back_if_it_was_let_go() {
 }
 
 #[test]
-fn a_commit_settles_what_its_receiver_has_not() {
+fn commit_settles_retired_deliveries_that_the_receiver_left_unsettled() {
     let (mut net, control, into, ids) = holding(1, 0, 0);
     let txn = control.declare(&mut net);
     net.settle_with(control.client, into, ids[0], &within(&txn, Some(accepted())), false);
@@ -285,8 +285,8 @@ fn transactions_end_with_the_link_that_declared_them() {
     }
 }
 
-/// The only posting of a transaction was refused: its outcome is a transactional state with
-/// `cause`, and so is that of the discharge.
+/// Checks that the only posting of a transaction was refused with `cause` in a transactional state,
+/// and that its discharge fails with that cause.
 fn refuses(net: &mut Net, control: Controller, txn: &[u8], settled: bool, cause: &Symbol) {
     let client = control.client;
     let (within, bare) = (provisional(net, client), net.outcomes(client));
@@ -351,7 +351,7 @@ fn a_retirement_from_a_direct_address_fails_the_commit() {
 }
 
 #[test]
-fn a_posting_that_goes_nowhere_fails_the_commit_with_the_first_cause() {
+fn posting_to_an_unknown_address_fails_the_commit_with_the_first_cause() {
     for (shards, producer, _) in LAYOUTS {
         for settled in [true, false] {
             for in_parts in [true, false] {
@@ -369,7 +369,7 @@ fn a_posting_that_goes_nowhere_fails_the_commit_with_the_first_cause() {
                     net.piece_with(sender, out, (&body, &within(&txn, None)), settled, true, false);
                 }
                 refuses(&mut net, control, &txn, settled, &condition::NOT_FOUND);
-                // Whichever part of the node refuses first.
+                // The first refusal counts, in either order.
                 let causes = [(&body[..], out, condition::NOT_FOUND), (b"no message", queue, condition::DECODE_ERROR)];
                 for order in [[0, 1], [1, 0]] {
                     let txn = control.declare(&mut net);
@@ -405,7 +405,7 @@ fn a_posting_larger_than_its_address_allows_fails_the_commit() {
 }
 
 #[test]
-fn a_posting_on_a_link_that_was_taken_away_fails_the_commit() {
+fn posting_on_a_link_detached_by_the_node_fails_the_commit() {
     for (shards, producer, _) in LAYOUTS {
         let mut net = with_queue(shards);
         let sender = pinned(&mut net, producer);
@@ -428,7 +428,7 @@ fn a_posting_on_a_link_that_was_taken_away_fails_the_commit() {
 }
 
 #[test]
-fn a_request_to_the_management_node_takes_no_part() {
+fn transactional_management_request_is_refused_and_fails_the_commit() {
     for settled in [true, false] {
         let mut net = with_queue(1);
         let client = pinned(&mut net, 0);
@@ -441,7 +441,7 @@ fn a_request_to_the_management_node_takes_no_part() {
 }
 
 #[test]
-fn who_settles_in_a_transaction_that_there_is_not_is_told_at_once() {
+fn retirement_in_an_unknown_transaction_ends_the_session() {
     for (shards, producer, consumer) in LAYOUTS {
         for settled in [true, false] {
             let (mut net, control, into, ids) = holding(shards, producer, consumer);
@@ -457,7 +457,7 @@ fn who_settles_in_a_transaction_that_there_is_not_is_told_at_once() {
 }
 
 #[test]
-fn a_coordinator_says_what_it_can() {
+fn coordinator_reports_its_capabilities() {
     let mut net = with_queue(1);
     let client = net.simple(0);
     net.attach(client, coordinator());
@@ -471,7 +471,7 @@ fn a_coordinator_says_what_it_can() {
 }
 
 #[test]
-fn a_coordinator_refuses_what_it_cannot() {
+fn coordinator_refuses_invalid_controls_and_too_many_transactions() {
     let mut net = with_queue(1);
     let client = net.simple(0);
     let control = Controller::new(&mut net, client);
@@ -496,7 +496,7 @@ fn a_coordinator_refuses_what_it_cannot() {
 }
 
 #[test]
-fn a_control_may_come_in_parts_with_other_sections_around() {
+fn control_message_may_be_partial_and_have_other_sections() {
     let mut net = with_queue(1);
     let client = net.simple(0);
     let control = Controller::new(&mut net, client);
@@ -525,7 +525,7 @@ fn a_control_that_is_settled_ends_its_link() {
 }
 
 #[test]
-fn a_source_that_knows_no_rejection_is_detached_with_the_error() {
+fn coordinator_link_without_the_rejected_outcome_is_detached_with_the_error() {
     let mut net = with_queue(1);
     let client = net.simple(0);
     let outcomes = vec![Symbol::from("amqp:accepted:list"), Symbol::from("amqp:declared:list")];
@@ -539,7 +539,7 @@ fn a_source_that_knows_no_rejection_is_detached_with_the_error() {
 }
 
 #[test]
-fn the_anonymous_terminus_remembers_the_state_until_it_knows_where_to() {
+fn anonymous_terminus_keeps_the_transaction_of_a_partial_delivery() {
     for (shards, producer, _) in LAYOUTS {
         let mut net = with_queue(shards);
         let sender = pinned(&mut net, producer);
@@ -563,7 +563,7 @@ fn the_anonymous_terminus_remembers_the_state_until_it_knows_where_to() {
 }
 
 #[test]
-fn a_connection_that_begins_with_transactions_moves_to_where_messages_are_stored() {
+fn connection_with_a_coordinator_first_moves_to_the_shard_of_stored_addresses() {
     let mut net = with_queue(3);
     let client = net.simple(2);
     let control = Controller::new(&mut net, client);
@@ -576,7 +576,7 @@ fn a_connection_that_begins_with_transactions_moves_to_where_messages_are_stored
 }
 
 #[test]
-fn a_receiver_that_declares_has_its_session_ended() {
+fn declared_state_from_a_receiver_ends_its_session() {
     let (mut net, control, into, ids) = holding(2, 0, 1);
     let declared = DeliveryState::Declared(Declared { txn_id: vec![1] });
     net.settle_with(control.client, into, ids[0], &declared, true);
@@ -589,7 +589,7 @@ fn a_receiver_that_declares_has_its_session_ended() {
 }
 
 #[test]
-fn a_state_of_another_kind_says_nothing_of_transactions() {
+fn transfer_with_a_received_state_is_stored_outside_of_transactions() {
     let mut net = with_queue(1);
     let sender = pinned(&mut net, 0);
     let out = net.sender(sender, Some("orders"));

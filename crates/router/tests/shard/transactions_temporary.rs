@@ -78,7 +78,7 @@ fn a_posting_to_a_temporary_queue_is_available_with_the_commit() {
 }
 
 #[test]
-fn what_a_temporary_queue_has_no_room_for_rolls_all_of_it_back() {
+fn full_temporary_queue_rolls_back_the_whole_transaction() {
     for mut scene in Scene::all() {
         let (full, other) = (scene.nodes[0].1.clone(), scene.nodes[1].1.clone());
         for _ in 0..1000 {
@@ -95,7 +95,7 @@ fn what_a_temporary_queue_has_no_room_for_rolls_all_of_it_back() {
 }
 
 #[test]
-fn a_node_that_ends_before_the_commit_rolls_all_of_it_back() {
+fn dynamic_node_deleted_before_the_commit_rolls_it_back() {
     for mut scene in Scene::all() {
         let txn = scene.control.declare(&mut scene.net);
         let [(link, gone), (_, stays)] = scene.nodes.clone();
@@ -138,7 +138,7 @@ fn a_delivery_of_a_temporary_queue_is_retired_with_the_commit() {
 }
 
 #[test]
-fn nothing_is_available_before_the_commit_is_on_disk() {
+fn temporary_queue_postings_are_available_only_once_the_commit_is_on_disk() {
     for (shards, responder, requester) in LAYOUTS {
         for cut in [false, true] {
             let net = on_disk(shards, Arc::new(SimulatedDisk::new(512, 7)));
@@ -148,7 +148,7 @@ fn nothing_is_available_before_the_commit_is_on_disk() {
             for to in [&names[0], "orders", &names[1]] {
                 scene.post(&txn, to);
             }
-            // The journal takes its time.
+            // The journal is stalled.
             let log = scene.net.log.take();
             let commit = TransactionControl::Discharge(Discharge { txn_id: txn, fail: false });
             scene.net.outcomes(scene.responder);
@@ -169,7 +169,7 @@ fn nothing_is_available_before_the_commit_is_on_disk() {
 }
 
 #[test]
-fn a_commit_that_the_disk_does_not_take_leaves_nothing_in_temporary_queues() {
+fn failed_write_of_a_commit_leaves_temporary_queues_empty() {
     for (shards, responder, requester) in LAYOUTS {
         let disk = Arc::new(SimulatedDisk::new(512, 7));
         let mut scene = Scene::new(on_disk(shards, Arc::clone(&disk)), responder, requester);
@@ -186,7 +186,7 @@ fn a_commit_that_the_disk_does_not_take_leaves_nothing_in_temporary_queues() {
 }
 
 #[test]
-fn a_transaction_is_in_use_at_all_of_its_homes() {
+fn activity_at_one_home_keeps_a_transaction_open_at_all_its_homes() {
     let mut scene = Scene::new(with_queue(3), 1, 2);
     let name = scene.nodes[0].1.clone();
     let txn = scene.control.declare(&mut scene.net);
@@ -195,7 +195,7 @@ fn a_transaction_is_in_use_at_all_of_its_homes() {
         for shard in &mut scene.net.shards {
             shard.set_time_of_day(step * 10_000);
         }
-        // The requester is no silent peer.
+        // The requester sends frames, so that its connection stays open.
         assert_eq!(scene.received(), [0, 0]);
         scene.net.pass(10_000);
         scene.post(&txn, "orders");

@@ -1,5 +1,4 @@
-//! What connections cost: reading stops once a budget is spent, and each kind of work is part of
-//! it.
+//! The cost of connections: reading stops once a budget is spent, and every kind of work counts.
 
 use enmasse_amqp::types::{Outcome, Role, Source, Target, condition};
 use enmasse_router::shard::Shard;
@@ -40,7 +39,7 @@ fn a_burst_of_attaches_is_interrupted_and_continues_where_it_stopped() {
 }
 
 #[test]
-fn a_connection_with_many_links_is_torn_down_over_several_turns_and_hands_nothing_to_itself() {
+fn closing_a_connection_with_many_links_takes_several_turns_without_redelivery() {
     for shards in [1, 2] {
         let mut net = Net::new(shards, OPEN_SPACE);
         let (client, keeper) = (pinned(&mut net, usize::from(shards) - 1), pinned(&mut net, 0));
@@ -91,7 +90,7 @@ fn a_multicast_message_costs_its_sender_every_copy() {
 }
 
 #[test]
-fn a_delivery_that_waited_costs_the_connection_that_gets_it() {
+fn waiting_delivery_charges_the_connection_that_receives_it() {
     let mut net = Net::new(1, OPEN_SPACE);
     let (sender, receiver) = (net.simple(0), net.simple(0));
     let into = net.receiver(receiver, "anycast", 0);
@@ -100,7 +99,7 @@ fn a_delivery_that_waited_costs_the_connection_that_gets_it() {
     let progress = net.feed_within(receiver, MILLISECOND, |net| net.grant(receiver, into, 1));
     assert!(progress.work_nanos > 0, "{progress:?}");
     net.run();
-    assert_eq!((net.messages(receiver).len(), net.work(receiver)), (1, 0), "the reader has paid");
+    assert_eq!((net.messages(receiver).len(), net.work(receiver)), (1, 0), "the cost is charged to the reader");
 }
 
 #[test]
@@ -135,9 +134,9 @@ fn a_plan_bounds_the_links_of_a_connection() {
     assert_eq!(error.condition, condition::RESOURCE_LIMIT_EXCEEDED);
     assert!(error.description.is_some_and(|text| text.contains("2 links")));
     net.sender(other, Some("anycast"));
-    assert_eq!(net.detached(other), None, "another connection has its own");
+    assert_eq!(net.detached(other), None, "another connection has its own limit");
     net.detach(one, first);
     net.clients[one].received.clear();
     net.sender(one, None);
-    assert_eq!(net.detached(one), None, "a link that went makes room");
+    assert_eq!(net.detached(one), None, "a detached link makes room");
 }

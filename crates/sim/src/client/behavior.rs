@@ -1,32 +1,32 @@
-//! How a client behaves, and which links it wants.
+//! The behaviour and the links of a client.
 
 use crate::address::{DEAD_LETTERS, Declared, EXPIRED};
 use crate::link::LinkSpec;
 use crate::random::Random;
 use crate::scenario::{Profile, Scenario};
 
-/// How a client behaves.
+/// The behaviour of a client.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Behavior {
     /// bytes it reads at a time
     pub(super) reads: usize,
     /// permille of its messages that are presettled
     pub(super) presettles: u64,
-    /// permille of chance that it settles a delivery now
+    /// permille of chance that it settles a delivery at once
     pub(super) settles_at_once: u64,
     /// credit it grants
     pub(super) credit: u32,
     /// permille of its messages that are long
     pub(super) long: u64,
-    /// bytes of those at most
+    /// the most bytes of long messages
     pub(super) longest: u64,
     /// permille of its messages that have no sections
     pub(super) empties: u64,
     /// it pauses between messages
     pub(super) slow: bool,
-    /// it consumes only while nothing else happens, and accepts everything
+    /// it consumes only while the other clients are idle, and accepts everything
     pub(super) collects: bool,
-    /// chances out of a million a step
+    /// chances per step, out of a million
     pub(super) detaches: usize,
     pub(super) pauses: usize,
     pub(super) aborts: usize,
@@ -96,7 +96,7 @@ impl Behavior {
         (behavior, requesting(links))
     }
 
-    /// Of the client that consumes the remaining messages.
+    /// The behaviour and links of the client that consumes the remaining messages.
     pub(super) fn collector(scenario: &Scenario) -> (Self, Vec<LinkSpec>) {
         let behavior = Self { reads: 1_000_000, credit: 100, collects: true, ..Self::default() };
         (behavior, scenario.stored_sources())
@@ -115,7 +115,7 @@ fn receivers(scenario: &Scenario, random: &mut Random) -> Vec<LinkSpec> {
 /// A client that posts and retires in transactions.
 fn transactional(scenario: &Scenario, random: &mut Random) -> Vec<LinkSpec> {
     let senders = (0..random.between(1, 2)).map(|_| match random.below(4) {
-        // Messages to a full queue hold its session up, and with it the discharge that would make
+        // Messages to a full queue block the session, and with it the discharge that would make
         // room.
         0 if !scenario.is_bounded() => LinkSpec::AnonymousSender,
         _ => LinkSpec::Sender(scenario.destination(random)),

@@ -1,5 +1,5 @@
-//! A client: a real client machine, the links it wants, and a behaviour. Everything it sends and
-//! receives goes into the ledger.
+//! A client: a real client machine, its links, and a behaviour. The ledger records everything it
+//! sends and receives.
 
 mod behavior;
 mod receiving;
@@ -23,7 +23,7 @@ use crate::scenario::Scenario;
 use behavior::Behavior;
 use transactions::{CONTROL_TOKEN, OpenTransaction};
 
-/// A connection that is up, or coming up.
+/// A connection that is open or being opened.
 struct Live {
     machine: Connection,
     socket: usize,
@@ -45,7 +45,7 @@ pub(crate) struct Client {
     /// nodes to reply to, with the link that created each, if it is a temporary queue
     replies: Vec<(String, Option<LinkNumber>)>,
     transaction: Option<OpenTransaction>,
-    /// it does nothing before
+    /// it is idle until this time
     paused_until: Time,
 }
 
@@ -86,7 +86,7 @@ impl Client {
         self.live.as_ref().map(|live| live.socket)
     }
 
-    /// Receives input, acts, and sends. `active`: it begins new things.
+    /// Receives input, acts, and sends. `active`: it may start new work.
     pub(crate) fn step(&mut self, now: Time, scenario: &Scenario, node: &mut Node, ledger: &mut Ledger, active: bool) {
         if active && (self.paused_until > now || self.behavior.collects) {
             return;
@@ -105,7 +105,7 @@ impl Client {
                 self.drive_link(at, now, scenario, ledger, active);
             }
             if active {
-                self.leave(now, ledger);
+                self.end_at_random(now, ledger);
             }
         }
         self.flush(now, node);
@@ -131,7 +131,7 @@ impl Client {
         self.flush(now, node);
     }
 
-    /// The connection has ended, with its sessions and links. `clean`: as the protocol has it.
+    /// The connection has ended, with its sessions and links. `clean`: by the close handshake.
     pub(crate) fn disconnected(&mut self, now: Time, clean: bool, ledger: &mut Ledger) {
         if self.live.take().is_none() {
             return;
@@ -145,8 +145,8 @@ impl Client {
         self.paused_until = now.plus_millis(self.random.between(0, 50));
     }
 
-    /// Ends a session or the connection now and then.
-    fn leave(&mut self, now: Time, ledger: &mut Ledger) {
+    /// Ends a session or the connection at random.
+    fn end_at_random(&mut self, now: Time, ledger: &mut Ledger) {
         let Some(live) = &mut self.live else { return };
         let Some(session) = live.session else { return };
         if self.behavior.closes > 0 && self.random.below(1_000_000) < self.behavior.closes {
@@ -302,7 +302,7 @@ impl Client {
 
     fn detached(&mut self, now: Time, id: LinkId, error: Option<&Error>, ledger: &mut Ledger) {
         let Some(at) = self.links.iter().position(|link| link.id() == Some(id)) else { return };
-        // The connection before may still be there for the node.
+        // For the node, the previous connection may still be open.
         let in_use = matches!(self.links[at].spec, LinkSpec::Subscriber { .. } | LinkSpec::TemporaryReceiver(_));
         let expected = |error: &&Error| {
             let gone = [condition::RESOURCE_DELETED, condition::NOT_FOUND].contains(&error.condition);
@@ -318,7 +318,7 @@ impl Client {
         }
     }
 
-    /// Moves one link on.
+    /// Advances one link.
     fn drive_link(&mut self, at: usize, now: Time, scenario: &Scenario, ledger: &mut Ledger, active: bool) {
         let Some(live) = &mut self.live else { return };
         let Some(session) = live.session else { return };
@@ -366,14 +366,14 @@ impl Client {
         let Some(live) = &mut self.live else { return };
         let link = &mut self.links[at];
         let closed = match link.spec {
-            // Others have it, too.
+            // A shared subscription is not closed: other clients use it.
             LinkSpec::Subscriber { shared: true, .. } => false,
             LinkSpec::Subscriber { .. } => self.random.chance(100),
             LinkSpec::TemporaryQueue => true,
             _ => self.random.chance(500),
         };
         ledger.fault(Fault::Detach);
-        // Outcomes come before the detach.
+        // Outcomes must precede the detach.
         live.machine.flush(now);
         live.machine.detach(id, closed, None);
         let coordinator = link.spec == LinkSpec::Coordinator;
@@ -434,7 +434,7 @@ fn dynamic_node(spec: &LinkSpec, attach: &Attach) -> Option<String> {
     }
 }
 
-/// Checks the end of a connection. Silence is punished, and rightly so: clients pause.
+/// Checks the end of a connection. An idle time-out is expected, because clients pause.
 fn unexpected_close(error: Option<&Error>, by: ClosedBy) -> Option<String> {
     let error = error?;
     let idle = error.condition == condition::RESOURCE_LIMIT_EXCEEDED;

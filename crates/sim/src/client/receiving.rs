@@ -9,7 +9,7 @@ use crate::link::{LinkSpec, State, Unsettled};
 use crate::message::Content;
 use crate::random::Random;
 
-/// Replies that a client puts off at most.
+/// The most replies that a client defers.
 const REPLIES_MAX: usize = 50;
 
 impl Client {
@@ -20,7 +20,7 @@ impl Client {
             match link.credit.checked_sub(1) {
                 Some(left) => {
                     link.credit = left;
-                    // A drain that deliveries use up is answered by them.
+                    // If deliveries use all credit, they complete the drain.
                     link.draining &= left > 0;
                 }
                 None => ledger.violation(format!("link {number}: a transfer beyond its credit")),
@@ -63,8 +63,8 @@ impl Client {
             let Some(live) = &mut self.live else { return };
             let outcome = match outcome(&mut self.random) {
                 _ if self.behavior.collects => Outcome::Accepted,
-                // The only link to a subscription, or to a temporary queue, may never bar itself
-                // from a message.
+                // The only link to a subscription or a temporary queue must not refuse a message
+                // for itself.
                 Outcome::Modified(modified) if !direct && !modified.delivery_failed => Outcome::Released,
                 outcome => outcome,
             };
@@ -97,7 +97,8 @@ impl Client {
             return false;
         }
         let Some(live) = &mut self.live else { return false };
-        // A link that settles second would keep the delivery until the node has settled it.
+        // On a link that settles second the delivery would stay unsettled until the node settles
+        // it.
         if !live.machine.settles_at_once(id, delivery.delivery_id) {
             return false;
         }

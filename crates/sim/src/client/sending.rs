@@ -9,10 +9,10 @@ use crate::faults::Fault;
 use crate::ledger::{Ledger, LinkNumber, Progress, Route};
 use crate::link::{LinkSpec, Sending, State};
 use crate::message;
-use crate::scenario::{NOWHERE, Profile, Scenario};
+use crate::scenario::{Profile, Scenario, UNKNOWN_NAME};
 
-/// Output past which a client sends no more for now, in bytes.
-const OUTPUT_ENOUGH: usize = 100_000;
+/// Bytes of pending output above which a client sends no more messages.
+const PENDING_OUTPUT_MAX: usize = 100_000;
 
 impl Client {
     /// No producer window exceeds that of the address.
@@ -40,7 +40,7 @@ impl Client {
         let burst = self.random.between(1, 8);
         for _ in 0..burst {
             let Some(live) = &mut self.live else { return };
-            if live.machine.output().len() > OUTPUT_ENOUGH {
+            if live.machine.output().len() > PENDING_OUTPUT_MAX {
                 return;
             }
             if self.links[at].sending.is_some() {
@@ -64,7 +64,7 @@ impl Client {
             LinkSpec::TemporaryQueue => None,
             _ if !self.replies.is_empty() => self.replies.pop(),
             _ if !active => None,
-            _ if self.random.chance(20) => declared(NOWHERE.to_owned()),
+            _ if self.random.chance(20) => declared(UNKNOWN_NAME.to_owned()),
             _ if scenario.profile == Profile::Direct => declared(scenario.target(&mut self.random)),
             _ if self.behavior.slow && !self.random.chance(50) => None,
             _ => declared(scenario.destination(&mut self.random)),

@@ -20,7 +20,7 @@ pub(super) enum OpenTransaction {
 }
 
 impl Client {
-    /// The transaction that may be posted and retired in.
+    /// The open transaction, for postings and retirements.
     pub(super) fn open_transaction(&self) -> Option<(TransactionNumber, Vec<u8>)> {
         match &self.transaction {
             Some(OpenTransaction::Open(number, txn_id)) => Some((*number, txn_id.clone())),
@@ -74,7 +74,7 @@ impl Client {
         }
     }
 
-    /// A control is settled: only a discharge is, but for errors.
+    /// Handles the outcome of a request to the coordinator: a discharge, or an error.
     pub(super) fn control_settled(&mut self, outcome: OutcomeKind, ledger: &mut Ledger) {
         match self.transaction.take() {
             Some(OpenTransaction::Discharging(number)) => {

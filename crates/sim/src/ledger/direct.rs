@@ -5,7 +5,7 @@ use enmasse_router::core::AddressKind;
 
 use super::{Ledger, LinkNumber, Message, MessageNumber, OutcomeKind, Progress, covers};
 
-/// A message at one consumer.
+/// The copy of a message at one consumer.
 #[derive(Debug)]
 pub(super) struct Copy {
     pub(super) to: LinkNumber,
@@ -38,23 +38,23 @@ impl Ledger {
         }
     }
 
-    /// Whether the outcome of a message is valid for its address.
-    pub(super) fn justified(&self, number: MessageNumber, outcome: OutcomeKind) -> Result<(), String> {
+    /// Checks whether the outcome of a message is valid for its address.
+    pub(super) fn check_outcome(&self, number: MessageNumber, outcome: OutcomeKind) -> Result<(), String> {
         let message = &self.messages[number];
         match message.route.temporary {
-            Some(creator) => self.justified_by_temporary_queue(creator, outcome),
+            Some(creator) => self.check_temporary_queue_outcome(creator, outcome),
             None if message.route.is_stored() => match outcome {
                 OutcomeKind::Accepted => Ok(()),
                 OutcomeKind::Refused if message.bytes.is_empty() => Ok(()),
                 _ => Err("the address stores messages".to_owned()),
             },
-            None => self.justified_by_consumers(message, outcome),
+            None => self.check_consumer_outcomes(message, outcome),
         }
     }
 
     /// A temporary queue stores messages, with or without consumers, as long as the link that
     /// created it is attached.
-    fn justified_by_temporary_queue(&self, creator: LinkNumber, outcome: OutcomeKind) -> Result<(), String> {
+    fn check_temporary_queue_outcome(&self, creator: LinkNumber, outcome: OutcomeKind) -> Result<(), String> {
         match outcome {
             OutcomeKind::Accepted | OutcomeKind::Full => Ok(()),
             _ if self.links[creator].is_attached() => Err("the temporary queue is there".to_owned()),
@@ -62,11 +62,11 @@ impl Ledger {
         }
     }
 
-    /// Whether an outcome follows from those of the consumers. For consumers whose link has ended
-    /// they may or may not have arrived.
-    fn justified_by_consumers(&self, message: &Message, outcome: OutcomeKind) -> Result<(), String> {
+    /// Checks whether an outcome follows from those of the consumers. Outcomes of consumers whose
+    /// link has ended may not have arrived.
+    fn check_consumer_outcomes(&self, message: &Message, outcome: OutcomeKind) -> Result<(), String> {
         let answered = |outcome: OutcomeKind| message.copies.iter().any(|copy| copy.outcome == Some(outcome));
-        // The answer of a link that has ended, or for a deleted address, may have come too late.
+        // The outcome of an ended link, or for a deleted address, may have arrived too late.
         let arrived = |copy: &Copy| self.links[copy.to].is_attached() && !message.route.may_be_deleted;
         let certainly =
             |outcome: OutcomeKind| message.copies.iter().any(|copy| copy.outcome == Some(outcome) && arrived(copy));
@@ -99,11 +99,12 @@ impl Ledger {
         }
     }
 
-    /// Settled messages of a treatment that no consumer received, of links that are still there.
+    /// Settled messages of a treatment that no consumer received, from links that are still
+    /// attached.
     #[must_use]
-    pub(crate) fn unseen(&self, kind: AddressKind) -> Vec<MessageNumber> {
+    pub(crate) fn undelivered(&self, kind: AddressKind) -> Vec<MessageNumber> {
         let lost = |message: &Message| {
-            // The anonymous terminus sends whether there is a consumer or not.
+            // The anonymous terminus grants credit even without a consumer.
             let promised = self.links[message.from].is_attached() && self.links[message.from].route.kind == Some(kind);
             promised && message.settled && message.progress == Progress::Sent && message.copies.is_empty()
         };
@@ -130,7 +131,7 @@ mod tests {
         ledger.received(to, &content, settled, bytes);
     }
 
-    /// A ledger in which link 0 has sent message 0 to links 1 and 2, which have it.
+    /// A ledger in which link 0 has sent message 0 and the links 1 to `consumers` have received it.
     fn delivered(kind: AddressKind, consumers: usize) -> Ledger {
         let mut ledger = Ledger::default();
         for client in 0..=2 {
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn the_outcome_of_a_consumer_is_none_and_comes_once() {
+    fn sender_outcome_matches_the_consumer_and_arrives_once() {
         for outcome in [
             OutcomeKind::Accepted,
             OutcomeKind::Rejected,
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_consumer_that_left_may_have_failed_it() {
+    fn delivery_of_a_detached_consumer_may_be_reported_as_failed() {
         let mut ledger = delivered(AddressKind::Anycast, 1);
         ledger.consumer_outcome(1, 0, OutcomeKind::Accepted, None);
         ledger.detached(1);
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worst_answer_counts_in_multicast() {
+    fn multicast_sender_gets_the_worst_outcome() {
         let mut ledger = delivered(AddressKind::Multicast, 2);
         ledger.consumer_outcome(1, 0, OutcomeKind::Accepted, None);
         ledger.consumer_outcome(2, 0, OutcomeKind::Rejected, None);
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_under_way_when_its_address_was_deleted_may_end_otherwise() {
+    fn only_messages_in_flight_at_a_deletion_may_end_differently() {
         for (changed, violated) in [(None, true), (Some("b"), true), (Some("a"), false)] {
             let mut ledger = delivered(AddressKind::Anycast, 1);
             ledger.consumer_outcome(1, 0, OutcomeKind::Accepted, None);
@@ -209,14 +210,14 @@ mod tests {
         }
         let mut ledger = delivered(AddressKind::Anycast, 1);
         ledger.changes(0, "a");
-        ledger.know_plan(|_, _| true);
+        ledger.plan_applied(|_, _| true);
         let later = ledger.sends(0, route("a", AddressKind::Anycast), false, None);
         ledger.sender_outcome(later, OutcomeKind::Refused, false);
         assert!(ledger.first_violation().is_some(), "it is available again, as every client knows");
     }
 
     #[test]
-    fn what_is_received_is_what_was_sent_and_once() {
+    fn altered_duplicate_or_unknown_delivery_is_a_violation() {
         assert!(delivered(AddressKind::Anycast, 2).first_violation().is_some(), "two consumers");
         assert_eq!(delivered(AddressKind::Multicast, 2).first_violation(), None);
         for wrong in ["settled", "bytes", "twice", "unknown"] {
@@ -230,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_without_outcome_is_unresolved_until_its_link_is_over() {
+    fn message_without_outcome_is_unresolved_until_its_link_ends() {
         let mut ledger = delivered(AddressKind::Anycast, 1);
         assert_eq!(ledger.unresolved(), [0]);
         ledger.detached(0);

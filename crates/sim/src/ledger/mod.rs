@@ -1,5 +1,5 @@
-//! The ledger: every message that was ever sent, its receivers and outcomes; and checks that all of
-//! it follows the contract. It knows only the view of clients, and shares no code with the node.
+//! The ledger: records every sent message with its receivers and outcomes, and checks them against
+//! the contract. It has only the view of clients, and shares no code with the node.
 //!
 //! `direct` checks anycast and multicast addresses (`docs/contracts.md` 7), `stored` queues,
 //! subscriptions and dead letters (8), `transactions` postings and retirements, `streams` offsets
@@ -32,7 +32,7 @@ use stored::{Delivery, Queue, QueueNumber, QueuedMessage};
 use streams::Stream;
 use transactions::Transaction;
 
-/// Names a link for good; every attach makes a new one.
+/// Identifies a link permanently; every attach gets a new number.
 pub(crate) type LinkNumber = usize;
 
 /// Names a message; a later one has a higher number.
@@ -41,34 +41,34 @@ pub(crate) type MessageNumber = usize;
 /// Lines kept to explain a violation.
 const HISTORY: usize = 100_000;
 
-/// How far its sender is with a message.
+/// The progress of a message at its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// part of it is not passed to the machine yet
+    /// part of the message is not yet passed to the machine
     Sending,
-    /// all of it is
+    /// all of the message is passed to the machine
     Sent,
-    /// it was returned
+    /// the message was aborted
     Aborted,
 }
 
-/// Where messages go.
+/// The address of a message or link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Route {
     /// address space
     pub(crate) space: usize,
     /// the name sent to, or received from (which may have wildcards)
     pub(crate) name: String,
-    /// how it treats messages; `None`: there is no such address
+    /// its treatment of messages; `None`: no such address
     pub(crate) kind: Option<AddressKind>,
-    /// the address was, or may have been, deleted while the message was under way
+    /// the address was, or may have been, deleted while the message was in flight
     pub(crate) may_be_deleted: bool,
     /// of a temporary queue: the link that created it
     pub(crate) temporary: Option<LinkNumber>,
 }
 
 impl Route {
-    /// Messages sent to it are stored.
+    /// Whether messages sent to it are stored.
     fn is_stored(&self) -> bool {
         matches!(self.kind, Some(AddressKind::Queue | AddressKind::Topic | AddressKind::Stream))
     }
@@ -78,9 +78,9 @@ impl Route {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LinkState {
     Attached,
-    /// the client has detached it, and has no answer yet
+    /// the client has detached it, and the answer is pending
     Detaching,
-    /// over as the protocol has it: all that was sent on it before has arrived
+    /// ended by the detach handshake: everything sent on it before has arrived
     Detached,
     /// its connection was lost: messages on it may have arrived or not
     Lost,
@@ -91,7 +91,7 @@ struct Link {
     client: usize,
     route: Route,
     state: LinkState,
-    /// direct: the last message it has of each sending link and name
+    /// direct: the last message it received from each sending link and name
     last: HashMap<(LinkNumber, String), MessageNumber>,
     /// its stored source
     source: Option<Source>,
@@ -126,18 +126,18 @@ struct Message {
     sent_at: Time,
 }
 
-/// The knowledge of all clients.
+/// The combined view of all clients.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     now: Time,
     links: Vec<Link>,
     messages: Vec<Message>,
-    /// what addresses do with stored messages, by name
+    /// settings of addresses for stored messages, by name
     terms: HashMap<String, Terms>,
     queues: Vec<Queue>,
     queue_numbers: HashMap<(usize, String), QueueNumber>,
     queued: HashMap<(MessageNumber, QueueNumber), QueuedMessage>,
-    /// the message without sections that is on its way through a queue
+    /// the message without sections that is in a queue
     empty: HashMap<QueueNumber, MessageNumber>,
     streams: HashMap<(usize, String), Stream>,
     transactions: Vec<Transaction>,
@@ -145,7 +145,7 @@ pub(crate) struct Ledger {
     digest: u64,
     events: u64,
     violations: Vec<String>,
-    /// addresses (of a space) that are deleted, or whose current settings not all shards know
+    /// addresses (of a space) that are deleted, or whose settings not all shards have applied
     changing: Vec<(usize, String)>,
     /// statistics of the run
     pub(crate) stats: RunStats,
@@ -155,18 +155,18 @@ pub(crate) struct Ledger {
     temporary: HashMap<String, LinkNumber>,
 }
 
-/// The counters of a run: a sample with few events proves little.
+/// The counters of a run, which show whether it had enough events to be meaningful.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunStats {
     /// messages begun
     pub sent: u64,
-    /// deliveries received whole
+    /// complete deliveries received
     pub received: u64,
     /// outcomes received by senders
     pub outcomes: u64,
     /// links attached
     pub links: u64,
-    /// messages that came again
+    /// messages delivered again
     pub redelivered: u64,
     /// messages that were received as dead letters
     pub dead_letters: u64,
@@ -190,17 +190,17 @@ impl RunStats {
     }
 }
 
-/// A message that a consumer has received. A dead letter may have two copies of it, of two
-/// subscriptions: `delivery` tells them apart.
+/// A message that a consumer has received. Two subscriptions may dead-letter the same message:
+/// `delivery` distinguishes the copies.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Received {
     message: MessageNumber,
-    delivery: NotedDelivery,
+    delivery: DeliveryReference,
 }
 
-/// Which delivery of its link a received message is.
+/// The delivery of a link that a received message belongs to.
 #[derive(Clone, Copy, Debug)]
-enum NotedDelivery {
+enum DeliveryReference {
     /// the latest of the message that is not settled
     Latest,
     At(usize),
@@ -210,7 +210,7 @@ enum NotedDelivery {
 
 impl From<MessageNumber> for Received {
     fn from(message: MessageNumber) -> Self {
-        Self { message, delivery: NotedDelivery::Latest }
+        Self { message, delivery: DeliveryReference::Latest }
     }
 }
 
@@ -225,13 +225,13 @@ impl Ledger {
         self.now = now;
     }
 
-    /// The contract is violated.
+    /// Records a violation of the contract.
     pub(crate) fn violation(&mut self, what: String) {
         self.log(&format!("VIOLATION {what}"));
         self.violations.push(what);
     }
 
-    /// The first violation, with what led to it.
+    /// The first violation, with the history before it.
     #[must_use]
     pub(crate) fn first_violation(&self) -> Option<String> {
         let what = self.violations.first()?;
@@ -239,7 +239,7 @@ impl Ledger {
         Some(format!("{}\n{what}", history.join("\n")))
     }
 
-    /// Adds a line to the history; a run that is repeated logs the same.
+    /// Adds a line to the history; a repeated run logs the same lines.
     pub(crate) fn log(&mut self, line: &str) {
         for byte in line.bytes() {
             self.digest = (self.digest ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3);
@@ -250,17 +250,17 @@ impl Ledger {
         self.history.push_back(format!("{:>9} {line}", self.now.as_micros()));
     }
 
-    /// A fault is injected, or a disturbance happens.
+    /// Records a fault or a disturbance.
     pub(crate) fn fault(&mut self, fault: Fault) {
         self.faults.record(self.now, fault);
     }
 
-    /// A client has received a frame.
+    /// Counts a frame received by a client.
     pub(crate) const fn count_event(&mut self) {
         self.events += 1;
     }
 
-    /// How many frames clients have received.
+    /// The number of frames received by clients.
     #[must_use]
     pub(crate) const fn events(&self) -> u64 {
         self.events
@@ -272,7 +272,7 @@ impl Ledger {
         self.digest
     }
 
-    /// A link is attached. `source`: its stored source.
+    /// Records an attached link. `source`: its stored source.
     pub(crate) fn attached(&mut self, client: usize, route: Route, source: Option<Source>) -> LinkNumber {
         let number = self.links.len();
         self.log(&format!("client {client} link {number} at {}/{}", route.space, route.name));
@@ -296,7 +296,7 @@ impl Ledger {
         number
     }
 
-    /// A link has created a temporary queue.
+    /// Records that a link has created a temporary queue.
     pub(crate) fn created(&mut self, link: LinkNumber, name: String) {
         self.temporary.insert(name, link);
     }
@@ -306,7 +306,7 @@ impl Ledger {
         self.temporary.get(name).copied()
     }
 
-    /// Links that were ever attached.
+    /// The number of links attached so far.
     pub(crate) const fn links(&self) -> usize {
         self.links.len()
     }
@@ -316,7 +316,7 @@ impl Ledger {
         self.links[link].source.as_ref().is_some_and(|source| !matches!(source, Source::Stream(_)))
     }
 
-    /// The client detaches a link. `closed`: a durable subscription ends with it.
+    /// Records that the client detaches a link. `closed`: a durable subscription ends with it.
     pub(crate) fn detaching(&mut self, link: LinkNumber, closed: bool) {
         if self.links[link].is_attached() {
             self.links[link].state = LinkState::Detaching;
@@ -328,7 +328,7 @@ impl Ledger {
         }
     }
 
-    /// A link has ended, and the other side knows.
+    /// Records that a link has ended at both sides.
     pub(crate) fn detached(&mut self, link: LinkNumber) {
         if !self.links[link].is_over() {
             let by_client = self.links[link].state == LinkState::Detaching;
@@ -342,7 +342,8 @@ impl Ledger {
         }
     }
 
-    /// A connection has ended. `clean`: by the client's `close`, which the node has answered.
+    /// Records the end of a connection. `clean`: by the client's `close`, which the node has
+    /// answered.
     pub(crate) fn disconnected(&mut self, client: usize, clean: bool) {
         let mut lost = Vec::new();
         for number in 0..self.links.len() {
@@ -362,7 +363,8 @@ impl Ledger {
         self.lose_transactions(client);
     }
 
-    /// The node was killed: its last messages may have arrived or not; no attempt is counted.
+    /// Records that the node was killed: its last messages may or may not have arrived, and no
+    /// attempt is counted.
     pub(crate) fn restarted(&mut self) {
         for number in 0..self.links.len() {
             if !self.links[number].is_over() {
@@ -373,8 +375,8 @@ impl Ledger {
         self.forget_restart();
     }
 
-    /// An address is deleted or declared again: messages under way to it may end one way or the
-    /// other.
+    /// Records that an address is deleted or declared again: messages in flight to it may have
+    /// either outcome.
     pub(crate) fn changes(&mut self, space: usize, address: &str) {
         for message in self.messages.iter_mut().filter(|message| message.outcome.is_none()) {
             message.route.may_be_deleted |=
@@ -383,18 +385,18 @@ impl Ledger {
         self.changing.push((space, address.to_owned()));
     }
 
-    /// All shards know the plan in force, which has the addresses in `exists`.
-    pub(crate) fn know_plan(&mut self, exists: impl Fn(usize, &str) -> bool) {
+    /// Records that all shards have applied the Plan, which has the addresses in `exists`.
+    pub(crate) fn plan_applied(&mut self, exists: impl Fn(usize, &str) -> bool) {
         self.changing.retain(|(space, address)| !exists(*space, address));
     }
 
-    /// Whether some address is not known to be as it is.
+    /// Whether a change of an address is not yet applied everywhere.
     #[must_use]
     pub(crate) const fn is_changing(&self) -> bool {
         !self.changing.is_empty()
     }
 
-    /// A link begins to send a message.
+    /// Records that a link begins to send a message.
     pub(crate) fn sends(
         &mut self,
         from: LinkNumber,
@@ -425,18 +427,18 @@ impl Ledger {
         number
     }
 
-    /// The description of the message.
+    /// Records the bytes of a message.
     pub(crate) fn contains(&mut self, message: MessageNumber, bytes: Vec<u8>) {
         self.messages[message].bytes = bytes;
     }
 
-    /// How far its sender is with it.
+    /// Records the progress of a message at its sender.
     pub(crate) fn progress(&mut self, message: MessageNumber, progress: Progress) {
         self.log(&format!("{message} is {progress:?}"));
         self.messages[message].progress = progress;
     }
 
-    /// A consumer has received a message whole.
+    /// Records that a consumer has received a complete message.
     pub(crate) fn received(
         &mut self,
         to: LinkNumber,
@@ -472,11 +474,11 @@ impl Ledger {
             None => self.received_direct(to, number, settled, bytes),
         }
         let is_noted = self.links[to].deliveries.len() > deliveries;
-        let delivery = if is_noted { NotedDelivery::At(deliveries) } else { NotedDelivery::None };
+        let delivery = if is_noted { DeliveryReference::At(deliveries) } else { DeliveryReference::None };
         Some(Received { message: number, delivery })
     }
 
-    /// A consumer settles a delivery.
+    /// Records that a consumer settles a delivery.
     pub(crate) fn consumer_outcome(
         &mut self,
         to: LinkNumber,
@@ -500,7 +502,7 @@ impl Ledger {
         }
     }
 
-    /// A sender receives the outcome of a message. `provisional`: in its transaction.
+    /// Records that a sender receives the outcome of a message. `provisional`: in its transaction.
     pub(crate) fn sender_outcome(&mut self, number: MessageNumber, outcome: OutcomeKind, provisional: bool) {
         self.log(&format!("{number} is settled as {outcome:?}, provisional: {provisional}"));
         self.stats.outcomes += 1;
@@ -515,13 +517,13 @@ impl Ledger {
         if let Some(transaction) = self.messages[number].transaction {
             return self.posting_outcome(transaction, number, outcome);
         }
-        if let Err(why) = self.justified(number, outcome) {
+        if let Err(why) = self.check_outcome(number, outcome) {
             let what = self.describe(number);
             self.violation(format!("{what} was settled as {outcome:?}: {why}"));
         }
     }
 
-    /// Whether a message waits for an outcome that must still come.
+    /// Messages whose outcome is pending and must still arrive.
     #[must_use]
     pub(crate) fn unresolved(&self) -> Vec<MessageNumber> {
         let outstanding_outcomes = |message: &Message| {

@@ -1,4 +1,4 @@
-//! Names of addresses and what receivers request (`docs/contracts.md` 6).
+//! Names of addresses, and matching of requested names (`docs/contracts.md` 6).
 
 /// Whether messages to `name` go to `address`: in the simulation an address has one level.
 pub(super) fn belongs(name: &str, address: &str) -> bool {
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_cover_as_the_contract_says() {
+    fn wildcards_cover_the_names_of_the_contract() {
         for (requested, name, covered) in [
             ("a", "a", true),
             ("a", "b", false),

@@ -5,7 +5,7 @@ use enmasse_amqp::types::{Error, Outcome, Symbol, condition};
 /// The rejection of consumers in the simulation; any other error is the node's.
 const REJECTION: Symbol = Symbol::constant("sim:rejected");
 
-/// How a delivery was settled.
+/// The kind of outcome of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OutcomeKind {
     /// accepted
@@ -14,7 +14,7 @@ pub(crate) enum OutcomeKind {
     Rejected,
     /// rejected by the node
     Refused,
-    /// rejected by the node for want of room
+    /// rejected by the node because the address is full
     Full,
     /// released
     Released,
@@ -25,7 +25,7 @@ pub(crate) enum OutcomeKind {
 }
 
 impl OutcomeKind {
-    /// Of an outcome of the protocol.
+    /// Classifies an outcome of the protocol.
     pub(crate) fn of(outcome: &Outcome) -> Self {
         match outcome {
             Outcome::Accepted => Self::Accepted,

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use enmasse_router::core::AddressKind;
 
 use super::{
-    Ledger, LinkNumber, LinkState, MessageNumber, NotedDelivery, OutcomeKind, Progress, Received, TransactionNumber,
+    DeliveryReference, Ledger, LinkNumber, LinkState, MessageNumber, OutcomeKind, Progress, Received, TransactionNumber,
 };
 use crate::address::{DEAD_LETTERS, Terms};
 use crate::message::Content;
@@ -42,12 +42,12 @@ pub(super) struct Queue {
     terms: Terms,
     /// of a subscription: messages from this one on are kept for it
     since: Option<MessageNumber>,
-    /// a link was lost while its oldest unsettled delivery was on its way: it may have been any
-    /// message sent before
+    /// links that were lost while their oldest unsettled delivery was in flight, which may have
+    /// been any message sent before this one
     unknown_attempts: Vec<MessageNumber>,
     /// links that were ever attached to it
     consumers: u32,
-    /// messages may have returned from a consumer: order is not judged any more
+    /// messages may have returned from a consumer, so the order is no longer checked
     disturbed: bool,
 }
 
@@ -60,19 +60,19 @@ pub(super) struct QueuedMessage {
     holder: Option<LinkNumber>,
     settled: Option<Settled>,
     rejected: bool,
-    /// it is certain that it is removed, and that this is on disk
+    /// the removal is certainly on disk
     removed: bool,
-    /// where it was seen as a dead letter
+    /// the queue in which it was received as a dead letter
     dead: Option<QueueNumber>,
 }
 
-/// How a consumer settled it last.
+/// The last outcome of a consumer.
 #[derive(Clone, Copy, Debug)]
 struct Settled {
     link: LinkNumber,
     outcome: OutcomeKind,
     transaction: Option<TransactionNumber>,
-    /// the node was killed since then: it may not have been on disk
+    /// the node was killed since, so the outcome may be lost
     may_be_forgotten: bool,
 }
 
@@ -85,7 +85,7 @@ pub(super) struct Delivery {
 }
 
 impl Ledger {
-    /// The number of a queue, which is made when it is requested first.
+    /// The number of a queue, which is created at its first use.
     fn queue(&mut self, space: usize, name: &str) -> QueueNumber {
         if let Some(number) = self.queue_numbers.get(&(space, name.to_owned())) {
             return *number;
@@ -107,7 +107,7 @@ impl Ledger {
         self.queues.len() - 1
     }
 
-    /// Declared queues and subscriptions are there from the start.
+    /// Adds the declared queues and subscriptions.
     pub(crate) fn declare(&mut self, spaces: usize) {
         let names: Vec<String> = self.terms.keys().cloned().collect();
         for space in 0..spaces {
@@ -117,28 +117,28 @@ impl Ledger {
         }
     }
 
-    /// A link to a queue or subscription is attached. One of several consumers may receive a
-    /// message that another one returned.
+    /// Records a link attached to a queue or subscription. With several consumers, one may receive
+    /// a message that another has returned.
     pub(super) fn consumes_from(&mut self, space: usize, name: &str) {
         let queue = self.queue(space, name);
         self.queues[queue].consumers += 1;
         self.queues[queue].disturbed |= self.queues[queue].consumers > 1;
     }
 
-    /// A link to a subscription is attached: later messages are for it.
+    /// Records a link attached to a subscription, which gets later messages.
     pub(super) fn subscribed(&mut self, space: usize, name: &str) {
         let (queue, next) = (self.queue(space, name), self.messages.len());
         self.queues[queue].since.get_or_insert(next);
     }
 
-    /// A subscription ends: nothing is due to it any more.
+    /// Records the end of a subscription, which gets no further messages.
     pub(super) fn unsubscribed(&mut self, space: usize, name: &str) {
         let queue = self.queue(space, name);
         self.queues[queue].since = None;
     }
 
-    /// A message without sections goes to an address. One per address and run, since its contents
-    /// do not name it.
+    /// Records a message without sections to an address: one per address at a time, because its
+    /// content does not identify it.
     pub(crate) fn sends_empty(&mut self, space: usize, name: &str, number: MessageNumber) {
         let queue = self.queue(space, name);
         self.empty.insert(queue, number);
@@ -168,7 +168,8 @@ impl Ledger {
         unknown + self.queued.get(&(number, queue)).map_or(0, |queued| queued.failures)
     }
 
-    /// A consumer has received a message of a queue, a subscription or a dead-letter address.
+    /// Records a message that a consumer received from a queue, a subscription or a dead-letter
+    /// address.
     pub(super) fn received_from_queue(
         &mut self,
         to: LinkNumber,
@@ -228,7 +229,7 @@ impl Ledger {
         }
     }
 
-    /// The message as it was sent, to its address, and not refused.
+    /// Checks that the message is the one that was sent, to this address, and was not refused.
     pub(super) fn check_content(
         &self,
         to: LinkNumber,
@@ -256,7 +257,8 @@ impl Ledger {
         }
     }
 
-    /// Whether a message may be delivered again, or for the first time. `dead`: to the dead letter.
+    /// Checks whether a message may be delivered, for the first time or again. `dead`: as a dead
+    /// letter.
     fn explain_delivery(&mut self, number: MessageNumber, queue: QueueNumber, dead: bool) -> Result<(), String> {
         let Some(queued) = self.queued.get(&(number, queue)) else { return Ok(()) };
         if queued.removed {
@@ -293,7 +295,7 @@ impl Ledger {
         }
     }
 
-    /// Whether a dead letter is one by the terms of the address it comes from.
+    /// Checks a dead letter against the settings of its original address.
     pub(super) fn check_dead_letter(
         &mut self,
         number: MessageNumber,
@@ -320,8 +322,8 @@ impl Ledger {
         }
     }
 
-    /// On one link first deliveries arrive in the order of their producer, as long as none can have
-    /// been returned.
+    /// Checks that first deliveries on one link arrive in the order of their producer, unless a
+    /// message may have been returned.
     fn check_order(&mut self, to: LinkNumber, number: MessageNumber, queue: QueueNumber) -> Result<(), String> {
         let again = self.queued.get(&(number, queue)).is_some_and(|queued| queued.delivered);
         let message = &self.messages[number];
@@ -335,7 +337,7 @@ impl Ledger {
         }
     }
 
-    /// A consumer of a queue settles a delivery.
+    /// Records that a consumer of a queue settles a delivery.
     pub(super) fn queue_outcome(
         &mut self,
         to: LinkNumber,
@@ -347,9 +349,9 @@ impl Ledger {
         let deliveries = &mut self.links[to].deliveries;
         let mut open = deliveries.iter_mut().enumerate().rev();
         let is_wanted = |at: usize| match received.delivery {
-            NotedDelivery::Latest => true,
-            NotedDelivery::At(delivery) => delivery == at,
-            NotedDelivery::None => false,
+            DeliveryReference::Latest => true,
+            DeliveryReference::At(delivery) => delivery == at,
+            DeliveryReference::None => false,
         };
         let open = open.find(|(at, one)| one.message == number && one.outcome.is_none() && is_wanted(*at));
         let Some((_, delivery)) = open else { return };
@@ -362,8 +364,8 @@ impl Ledger {
         match outcome {
             OutcomeKind::Rejected if moves => queued.rejected = true,
             OutcomeKind::Failed | OutcomeKind::Rejected => queued.failures += 1,
-            // Retirements that are rolled back count, and are delivered again before the client
-            // knows.
+            // A retirement that is rolled back counts as an attempt, and the redelivery may precede
+            // the client's notification.
             _ => queued.failures += u32::from(transaction.is_some()),
         }
         if let Some(transaction) = transaction {
@@ -371,23 +373,23 @@ impl Ledger {
         }
     }
 
-    /// A transaction in which a message was retired is committed: it never comes again.
+    /// Records the commit of a retirement: the message must not be delivered again.
     pub(super) fn retirement_committed(&mut self, number: MessageNumber, queue: QueueNumber) {
         if let Some(queued) = self.queued.get_mut(&(number, queue)) {
             queued.removed = true;
         }
     }
 
-    /// A link at a queue has ended.
+    /// Records the end of a link at a queue.
     pub(super) fn disturb(&mut self, link: LinkNumber) {
         if self.links[link].source.is_some() {
             self.queues.iter_mut().for_each(|queue| queue.disturbed = true);
         }
     }
 
-    /// Links of a connection were lost: of each the oldest unsettled delivery counts as a failed
-    /// attempt. The client knows which only as far as its outcomes have arrived, and not at all if
-    /// it had settled everything. A message is on its way to one of them at most.
+    /// Counts the lost links of a connection: for each, the oldest unsettled delivery is a failed
+    /// attempt. The client knows that delivery only as far as its outcomes have arrived, and not at
+    /// all if it had settled everything. A message is in flight to at most one of the links.
     pub(super) fn count_lost_attempts(&mut self, links: &[LinkNumber]) {
         let sent = self.messages.len();
         let mut unknown = BTreeSet::new();
@@ -420,7 +422,7 @@ impl Ledger {
         }
     }
 
-    /// The node was killed.
+    /// Records that the node was killed.
     pub(super) fn forget_restart(&mut self) {
         for settled in self.queued.values_mut().filter_map(|queued| queued.settled.as_mut()) {
             settled.may_be_forgotten = true;
@@ -430,8 +432,8 @@ impl Ledger {
         }
     }
 
-    /// Everything that clients have sent has arrived at the node, and all that follows from it is
-    /// on disk.
+    /// Records that everything sent by clients has arrived at the node, and its consequences are on
+    /// disk.
     pub(crate) fn barrier(&mut self) {
         self.log("everything has arrived and is on disk");
         let links = &self.links;
@@ -475,7 +477,7 @@ impl Ledger {
         }
     }
 
-    /// The queues that a message was for.
+    /// The target queues of a message.
     fn queues_of(&self, number: MessageNumber) -> Vec<QueueNumber> {
         let route = &self.messages[number].route;
         let gets = |queue: &Queue| {

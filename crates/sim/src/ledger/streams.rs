@@ -1,12 +1,12 @@
-//! Streams (`docs/contracts.md` 9): offsets are dense from 0, each belongs to one message for ever,
-//! and all that was accepted is read.
+//! Streams (`docs/contracts.md` 9): offsets are dense from 0, each belongs to one message
+//! permanently, and every accepted message is read.
 
 use std::collections::HashMap;
 
 use super::{Ledger, LinkNumber, MessageNumber};
 use crate::message::Content;
 
-/// The view of a stream's readers.
+/// A stream as its readers see it.
 #[derive(Debug, Default)]
 pub(super) struct Stream {
     /// by partition and offset
@@ -15,7 +15,7 @@ pub(super) struct Stream {
 }
 
 impl Ledger {
-    /// A reader of a stream, which began with its first offset, has received a message.
+    /// Records a message received by a reader of a stream, which started at its first offset.
     pub(super) fn received_from_stream(
         &mut self,
         to: LinkNumber,
@@ -50,7 +50,7 @@ impl Ledger {
         }
     }
 
-    /// A message that was accepted has an offset.
+    /// Checks that an accepted message has an offset.
     pub(super) fn check_read(&self, number: MessageNumber) -> Result<(), String> {
         let route = &self.messages[number].route;
         let stream = self.streams.get(&(route.space, route.name.clone()));

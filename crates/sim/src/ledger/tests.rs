@@ -51,7 +51,7 @@ fn is_violated(ledger: &Ledger) -> bool {
 }
 
 #[test]
-fn what_was_accepted_has_to_be_consumed() {
+fn accepted_message_that_is_never_delivered_is_a_violation() {
     let mut ledger = ledger();
     let message = send(&mut ledger, None);
     consume(&mut ledger, 1, message, OutcomeKind::Released);
@@ -64,7 +64,7 @@ fn what_was_accepted_has_to_be_consumed() {
 }
 
 #[test]
-fn a_message_that_a_link_holds_or_has_accepted_goes_to_no_other() {
+fn message_held_or_accepted_by_one_link_must_not_reach_another() {
     for settles in [false, true] {
         let mut ledger = ledger();
         let message = send(&mut ledger, None);
@@ -78,7 +78,7 @@ fn a_message_that_a_link_holds_or_has_accepted_goes_to_no_other() {
 }
 
 #[test]
-fn an_outcome_may_be_lost_with_its_connection_and_not_with_a_detach() {
+fn outcome_may_be_lost_with_a_connection_but_not_with_a_detach() {
     for (lost, violated) in [(true, false), (false, true)] {
         let mut ledger = ledger();
         let message = send(&mut ledger, None);
@@ -95,7 +95,7 @@ fn an_outcome_may_be_lost_with_its_connection_and_not_with_a_detach() {
 }
 
 #[test]
-fn a_removal_may_be_forgotten_by_a_kill_unless_it_was_on_disk() {
+fn removal_may_be_lost_in_a_kill_unless_it_was_on_disk() {
     for (barrier, violated) in [(false, false), (true, true)] {
         let mut ledger = ledger();
         let message = send(&mut ledger, None);
@@ -111,7 +111,7 @@ fn a_removal_may_be_forgotten_by_a_kill_unless_it_was_on_disk() {
 }
 
 #[test]
-fn of_a_lost_connection_the_oldest_delivery_of_a_link_may_count_as_failed() {
+fn oldest_delivery_of_a_lost_connection_may_count_as_an_attempt() {
     let mut ledger = ledger();
     let (oldest, next) = (send(&mut ledger, None), send(&mut ledger, None));
     receive(&mut ledger, 1, oldest);
@@ -119,7 +119,7 @@ fn of_a_lost_connection_the_oldest_delivery_of_a_link_may_count_as_failed() {
     ledger.disconnected(1, false);
     let queue = ledger.queue_numbers[&(0, "orders".to_owned())];
     assert_eq!([oldest, next].map(|message| ledger.attempts_bound(message, queue)), [1, 0]);
-    // It had settled everything: the oldest was on its way.
+    // The link had settled everything. Its oldest delivery was in flight.
     consume(&mut ledger, 2, next, OutcomeKind::Released);
     ledger.disconnected(2, false);
     let later = send(&mut ledger, None);
@@ -127,7 +127,7 @@ fn of_a_lost_connection_the_oldest_delivery_of_a_link_may_count_as_failed() {
 }
 
 #[test]
-fn a_dead_letter_needs_as_many_failed_attempts_as_its_address_allows() {
+fn dead_letter_before_the_attempt_limit_is_a_violation() {
     for (failures, violated) in [(1, true), (2, false)] {
         let mut ledger = ledger();
         let message = send(&mut ledger, None);
@@ -142,7 +142,7 @@ fn a_dead_letter_needs_as_many_failed_attempts_as_its_address_allows() {
 }
 
 #[test]
-fn a_posting_is_seen_only_after_the_commit_and_a_rolled_back_one_never() {
+fn posting_received_before_commit_or_after_rollback_is_a_violation() {
     for (commit, answered, violated) in [(true, true, false), (true, false, false), (false, true, true)] {
         let mut ledger = ledger();
         let transaction = ledger.declared(0);
@@ -160,11 +160,11 @@ fn a_posting_is_seen_only_after_the_commit_and_a_rolled_back_one_never() {
     let transaction = ledger.declared(0);
     let message = send(&mut ledger, Some(transaction));
     receive(&mut ledger, 1, message);
-    assert!(is_violated(&ledger), "it is open");
+    assert!(is_violated(&ledger), "the transaction is open");
 }
 
 #[test]
-fn a_transaction_whose_answer_was_lost_is_there_as_a_whole() {
+fn transaction_without_an_answer_is_whole_or_absent() {
     let mut ledger = ledger();
     let transaction = ledger.declared(0);
     let messages = [0; 2].map(|_| send(&mut ledger, Some(transaction)));
@@ -178,7 +178,7 @@ fn a_transaction_whose_answer_was_lost_is_there_as_a_whole() {
 }
 
 #[test]
-fn a_commit_without_a_refused_posting_is_a_violation() {
+fn commit_despite_a_refused_posting_is_a_violation() {
     for (outcome, violated) in [(OutcomeKind::Accepted, false), (OutcomeKind::Refused, true)] {
         let mut ledger = ledger();
         let transaction = ledger.declared(0);

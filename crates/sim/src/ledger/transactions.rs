@@ -1,4 +1,5 @@
-//! Transactions: all of it or nothing, and nothing before the discharge (`docs/contracts.md` 8).
+//! Checks that transactions are atomic, and have no effect before the discharge
+//! (`docs/contracts.md` 8).
 
 use enmasse_amqp::time::Time;
 
@@ -6,7 +7,7 @@ use super::stored::QueueNumber;
 use super::{Ledger, MessageNumber, OutcomeKind};
 use crate::faults::Fault;
 
-/// Names a transaction for good.
+/// Identifies a transaction permanently.
 pub(crate) type TransactionNumber = usize;
 
 /// An unused transaction is rolled back after this time, in microseconds.
@@ -35,13 +36,13 @@ pub(super) struct Transaction {
     retired: Vec<(MessageNumber, QueueNumber)>,
     /// a posting that was refused, or must be
     refused: Option<MessageNumber>,
-    /// postings of links that were over at the discharge, with no outcome: the last of them may not
-    /// be complete
+    /// postings without an outcome of links that had ended at the discharge: the last of them may
+    /// be incomplete
     incomplete: Vec<MessageNumber>,
 }
 
 impl Transaction {
-    /// Whether a posting of it is stored for certain.
+    /// Whether a posting of it is certainly stored.
     pub(super) fn has_stored(&self, number: MessageNumber) -> bool {
         self.state == State::Committed && !self.incomplete.contains(&number)
     }
@@ -52,7 +53,7 @@ impl Transaction {
 }
 
 impl Ledger {
-    /// A transaction was declared.
+    /// Records a declared transaction.
     pub(crate) fn declared(&mut self, client: usize) -> TransactionNumber {
         self.transactions.push(Transaction {
             client,
@@ -66,7 +67,7 @@ impl Ledger {
         self.transactions.len() - 1
     }
 
-    /// A message is posted. A direct address, and one that is not there, refuses it.
+    /// Records a posting. A direct or nonexistent address refuses it.
     pub(super) fn posted(&mut self, transaction: TransactionNumber, number: MessageNumber, stored: bool) {
         let transaction = &mut self.transactions[transaction];
         transaction.posted.push(number);
@@ -75,12 +76,12 @@ impl Ledger {
         }
     }
 
-    /// A message is retired.
+    /// Records a retirement.
     pub(super) fn retired(&mut self, transaction: TransactionNumber, number: MessageNumber, queue: QueueNumber) {
         self.transactions[transaction].retired.push((number, queue));
     }
 
-    /// The sender of a posting learns its outcome.
+    /// Records the outcome of a posting at its sender.
     pub(super) fn posting_outcome(
         &mut self,
         transaction: TransactionNumber,
@@ -93,7 +94,7 @@ impl Ledger {
         }
     }
 
-    /// A discharge is sent.
+    /// Records a sent discharge.
     pub(crate) fn discharges(&mut self, transaction: TransactionNumber, commit: bool) {
         self.log(&format!("transaction {transaction} is discharged, commit: {commit}"));
         let (links, messages) = (&self.links, &self.messages);
@@ -106,7 +107,7 @@ impl Ledger {
         transaction.incomplete = transaction.posted.iter().filter(incomplete).copied().collect();
     }
 
-    /// A discharge is answered.
+    /// Records the answer to a discharge.
     pub(crate) fn discharged(&mut self, transaction: TransactionNumber, accepted: bool) {
         self.log(&format!("the discharge of transaction {transaction} is accepted: {accepted}"));
         match self.transactions[transaction].state {
@@ -121,12 +122,12 @@ impl Ledger {
                 }
                 self.end_transaction(transaction, State::RolledBack);
             }
-            // Its link was lost in the meantime.
+            // The control link was lost in the meantime.
             _ => {}
         }
     }
 
-    /// The connection of a client has ended, and its transactions with it.
+    /// Records that the connection of a client has ended, and its transactions with it.
     pub(super) fn lose_transactions(&mut self, client: usize) {
         for number in 0..self.transactions.len() {
             if self.transactions[number].client == client {
@@ -135,7 +136,7 @@ impl Ledger {
         }
     }
 
-    /// The control link of a transaction has ended.
+    /// Records that the control link of a transaction has ended.
     pub(crate) fn transaction_lost(&mut self, transaction: TransactionNumber) {
         match self.transactions[transaction].state {
             State::Open | State::Discharging { commit: false } => {
@@ -168,7 +169,8 @@ impl Ledger {
         }
     }
 
-    /// A posting is seen by a consumer, which commits a transaction of which that was not known.
+    /// Checks a posting that a consumer has received. A transaction in an unknown state is then
+    /// committed.
     pub(super) fn check_visible(&mut self, number: MessageNumber) -> Result<(), String> {
         let Some(transaction) = self.messages[number].transaction else { return Ok(()) };
         match self.transactions[transaction].state {
@@ -185,13 +187,14 @@ impl Ledger {
         }
     }
 
-    /// A retired message comes again, which rolls back a transaction of which that was not known.
+    /// Checks a retired message that is delivered again. A transaction in an unknown state is then
+    /// rolled back.
     pub(super) fn explain_return_of_retired(&mut self, transaction: TransactionNumber) -> Result<(), String> {
         let age_us = self.now.as_micros() - self.transactions[transaction].declared_at.as_micros();
         match self.transactions[transaction].state {
             State::RolledBack => Ok(()),
             State::Open if age_us >= TIME_OUT_US => Ok(()),
-            // Of a transaction that is discharged the client may not have the answer yet.
+            // The answer to the discharge may not have reached the client.
             State::Discharging { .. } => Ok(()),
             State::Unknown => {
                 self.transactions[transaction].state = State::RolledBack;

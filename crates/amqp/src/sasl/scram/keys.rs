@@ -1,4 +1,4 @@
-//! The keys that a client derived, for its next login.
+//! Derived keys that a client caches for its next login.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -6,9 +6,9 @@ use std::sync::Arc;
 use super::super::Hash;
 use super::super::verifier::Keys;
 
-/// Keys derived from a password, and from what. RFC 5802 lets a client keep them for its next
-/// login, as the server is likely to ask with the same salt again. They are as good as the
-/// password: guard them like it.
+/// Keys derived from a password, with the inputs of the derivation. RFC 5802 lets a client cache
+/// them, because the server usually sends the same salt again. They are equivalent to the password:
+/// protect them alike.
 #[derive(Clone)]
 pub struct DerivedKeys(Arc<CachedKeys>);
 
@@ -28,7 +28,7 @@ impl std::fmt::Debug for DerivedKeys {
 }
 
 impl DerivedKeys {
-    /// `kept` if all that it was derived from is the same, else keys derived now.
+    /// `kept` if its inputs are the same, else newly derived keys.
     pub(super) fn reuse(kept: Option<Self>, hash: Hash, password: &str, salt: &[u8], iterations: NonZeroU32) -> Self {
         let fits = |kept: &Self| {
             let CachedKeys { hash: of, password: by, salt: with, iterations: rounds, .. } = &*kept.0;
@@ -53,7 +53,7 @@ mod tests {
     use super::{DerivedKeys, Hash, Keys};
 
     #[test]
-    fn keys_are_kept_only_for_what_they_were_derived_from() {
+    fn derived_keys_are_reused_only_for_the_same_input() {
         let rounds = |count| NonZeroU32::new(count).unwrap();
         let asked = [
             (Hash::Sha256, "pencil", &b"salt"[..], rounds(4)),

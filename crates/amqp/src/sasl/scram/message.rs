@@ -1,5 +1,5 @@
-//! The four messages of SCRAM (RFC 5802, section 7). Every text of the peer is taken apart here;
-//! unknown optional attributes at the end are skipped, mandatory extensions (`m=`) are refused.
+//! The four messages of SCRAM (RFC 5802, section 7). Every text of the peer is parsed here; unknown
+//! optional attributes at the end are skipped, mandatory extensions (`m=`) are refused.
 
 use std::num::NonZeroU32;
 
@@ -31,8 +31,8 @@ impl<'a> ClientFirst<'a> {
         let (flag, rest) = text.split_once(',').ok_or(Malformed("SCRAM: the first message has no header"))?;
         let (authzid, bare) = rest.split_once(',').ok_or(Malformed("SCRAM: the first message has no header"))?;
         match flag {
-            // `y`: the client could bind a channel and sees that the server does not offer it,
-            // which is so.
+            // `y`: the client supports channel binding and assumes correctly that the server does
+            // not.
             "n" | "y" => {}
             flag if flag.starts_with("p=") => return Err(Malformed("SCRAM: channel binding is not offered")),
             _ => return Err(Malformed("SCRAM: the first message has no channel binding flag")),
@@ -54,7 +54,7 @@ impl<'a> ClientFirst<'a> {
 /// `r=nonce,s=salt,i=rounds`
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::sasl) struct ServerFirst<'a> {
-    /// nonce of both
+    /// the client's nonce followed by the server's
     pub(in crate::sasl) nonce: &'a str,
     pub(in crate::sasl) salt: Vec<u8>,
     pub(in crate::sasl) iterations: NonZeroU32,
@@ -79,10 +79,10 @@ impl<'a> ServerFirst<'a> {
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::sasl) struct ClientFinal<'a> {
     pub(in crate::sasl) binding: Vec<u8>,
-    /// nonce of both
+    /// the client's nonce followed by the server's
     pub(in crate::sasl) nonce: &'a str,
     pub(in crate::sasl) proof: Vec<u8>,
-    /// all that stands before `,p=`
+    /// everything before `,p=`
     pub(in crate::sasl) without_proof: &'a str,
 }
 
@@ -125,7 +125,7 @@ impl ServerFinal {
 struct Attributes<'a>(&'a str);
 
 impl<'a> Attributes<'a> {
-    /// The value of the next attribute, which has to have that name.
+    /// The value of the next attribute, which must be `name`.
     fn expect(&mut self, name: char) -> Result<&'a str, Malformed> {
         let (attribute, rest) = self.0.split_once(',').unwrap_or((self.0, ""));
         self.0 = rest;

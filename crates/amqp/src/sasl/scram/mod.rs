@@ -23,9 +23,9 @@ use super::{Hash, Nonce, Verifier};
 pub(super) struct ServerExchange {
     verifier: Verifier,
     user: String,
-    /// the channel binding that the client has to repeat
+    /// the GS2 header that the client must repeat
     gs2_header: String,
-    /// nonce of both
+    /// the client's nonce followed by the server's
     nonce: String,
     /// client-first-message-bare, server-first-message and the comma after each
     messages: String,
@@ -64,7 +64,7 @@ impl ServerExchange {
     }
 }
 
-/// Whether `proof` shows that its author has the ClientKey behind the verifier, in constant time.
+/// Whether `proof` proves knowledge of the ClientKey behind the verifier. Takes constant time.
 fn proves(verifier: &Verifier, auth_message: &str, proof: &[u8]) -> bool {
     let hash = verifier.hash;
     let signature = hash.hmac(&verifier.stored_key, auth_message.as_bytes());
@@ -87,7 +87,7 @@ pub(super) struct ClientExchange {
 }
 
 impl ClientExchange {
-    /// The exchange and the client's first message; both texts are prepared already.
+    /// The exchange and the client's first message; both texts must be prepared.
     pub(super) fn begin(hash: Hash, user: &str, password: String, nonce: &Nonce) -> (Self, Vec<u8>) {
         Self::begin_with(hash, user, password, BASE64.encode(nonce))
     }
@@ -98,14 +98,14 @@ impl ClientExchange {
         (Self { hash, password, nonce, messages: bare + "," }, message)
     }
 
-    /// Answers the server's first message: the client's last message, and the signature that the
-    /// server has to show.
+    /// Answers the server's first message: the client's last message, and the signature expected
+    /// from the server.
     #[cfg(test)]
     pub(super) fn prove(self, message: &[u8]) -> Result<(Vec<u8>, Vec<u8>), Malformed> {
         self.prove_with(message, &mut None)
     }
 
-    /// As `prove`, with the keys of an earlier login if they still fit; leaves those that were
+    /// As `prove`, with the keys of an earlier login if they still apply; stores the keys that were
     /// used.
     pub(super) fn prove_with(
         self,
@@ -137,12 +137,11 @@ impl ClientExchange {
     }
 }
 
-/// This client binds no channel and acts for itself.
+/// This client uses no channel binding and no authorization identity.
 const GS2_HEADER: &str = "n,,";
 
-/// Fewer rounds would make the proof cheap to break for a false server (RFC 5802, section 5.1 and
-/// RFC 7677, section 4 ask for at least 4,096).
+/// With fewer rounds a rogue server could cheaply guess the password from the proof (RFC 5802,
+/// section 5.1 and RFC 7677, section 4 require at least 4,096).
 const ITERATIONS_MIN: u32 = 4_096;
-/// More would keep the client busy for seconds, at the word of a server that has proved nothing
-/// yet.
+/// With more rounds an unauthenticated server could keep the client busy for seconds.
 const ITERATIONS_MAX: u32 = 1_000_000;

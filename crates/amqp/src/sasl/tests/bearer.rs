@@ -24,7 +24,7 @@ fn parsed(mechanism: Mechanism, message: &str) -> Result<(Option<String>, String
 }
 
 #[test]
-fn the_examples_of_the_standard_are_read() {
+fn examples_of_rfc_7628_are_parsed() {
     // RFC 7628, section 4.1
     let imap = format!("n,a=user@example.com,^Ahost=server.example.com^Aport=143^Aauth=Bearer {TOKEN}^A^A");
     let user = Some("user@example.com".to_owned());
@@ -36,7 +36,7 @@ fn the_examples_of_the_standard_are_read() {
 }
 
 #[test]
-fn a_user_of_any_name_comes_through() {
+fn user_name_round_trips_through_a_bearer_message() {
     for user in [None, Some("alice"), Some("a=b,c"), Some("=2C"), Some("b\u{f6}b")] {
         for mechanism in [Mechanism::OAuthBearer, Mechanism::XOAuth2] {
             let message = BearerMessage::write(mechanism, user, TOKEN);
@@ -47,7 +47,7 @@ fn a_user_of_any_name_comes_through() {
 }
 
 #[test]
-fn what_is_malformed_is_said_and_then_refused() {
+fn malformed_bearer_message_gets_invalid_request_and_is_refused() {
     for message in [
         "x",
         "^A^A",
@@ -75,11 +75,11 @@ fn what_is_malformed_is_said_and_then_refused() {
 }
 
 #[test]
-fn a_token_that_is_right_admits_whom_it_names() {
+fn valid_token_admits_the_user_it_names() {
     for mechanism in [Mechanism::OAuthBearer, Mechanism::XOAuth2] {
         let mut server = server();
         let message = BearerMessage::write(mechanism, None, TOKEN);
-        // also without an initial response
+        // The mechanism may also start without an initial response.
         assert_eq!(challenge(server.init(&init(mechanism.name(), None), &knowing())), b"");
         let claim = asked(server.response(&message, &knowing()));
         assert_eq!(claim, Claim { mechanism, user: None, secret: Secret::new(TOKEN) });
@@ -91,12 +91,12 @@ fn a_token_that_is_right_admits_whom_it_names() {
 }
 
 #[test]
-fn a_token_that_is_wrong_is_said_to_be_before_the_outcome() {
+fn wrong_token_gets_invalid_token_before_the_outcome() {
     let message = BearerMessage::write(Mechanism::OAuthBearer, Some("alice"), TOKEN);
     let mut first = server();
     asked(first.init(&init("OAUTHBEARER", Some(&message)), &knowing()));
     let judged = challenge(first.judged(Verdict::Wrong));
-    // without an external login it looks the same
+    // Without an external login the answer is the same.
     let mut other = server();
     let unasked = challenge(other.init(&init("OAUTHBEARER", Some(&message)), &Users::default()));
     let words = br#"{"status":"invalid_token"}"#;
@@ -108,7 +108,7 @@ fn a_token_that_is_wrong_is_said_to_be_before_the_outcome() {
 }
 
 #[test]
-fn a_client_of_xoauth2_expects_nothing_but_the_outcome() {
+fn xoauth2_refusal_is_sent_without_a_challenge() {
     let message = BearerMessage::write(Mechanism::XOAuth2, None, TOKEN);
     let mut first = server();
     asked(first.init(&init("XOAUTH2", Some(&message)), &knowing()));
@@ -122,7 +122,7 @@ fn a_client_of_xoauth2_expects_nothing_but_the_outcome() {
 }
 
 #[test]
-fn where_nobody_can_tell_one_may_try_again() {
+fn unavailable_external_login_is_a_temporary_failure() {
     for mechanism in [Mechanism::OAuthBearer, Mechanism::Plain] {
         let mut server = server();
         let users = Users { bearer: true, delegated: true, ..Users::default() };
@@ -136,7 +136,7 @@ fn where_nobody_can_tell_one_may_try_again() {
 }
 
 #[test]
-fn a_password_may_be_for_another_party_to_check() {
+fn plain_password_can_be_delegated_to_an_external_login() {
     let users = Users { delegated: true, ..Users::default() };
     for (verdict, comes_in) in [(Verdict::Right { user: "alice".into() }, true), (Verdict::Wrong, false)] {
         let mut server = server();
@@ -158,7 +158,7 @@ fn client(mechanisms: &[&str]) -> (Client, Result<crate::types::SaslInit, Client
 }
 
 #[test]
-fn a_client_with_a_token_shows_it_and_nothing_else() {
+fn client_with_a_token_uses_only_bearer_mechanisms() {
     let offered = ["ANONYMOUS", "PLAIN", "XOAUTH2", "OAUTHBEARER", "SCRAM-SHA-512"];
     let (mut client, init) = client(&offered);
     let init = init.unwrap();
@@ -171,7 +171,7 @@ fn a_client_with_a_token_shows_it_and_nothing_else() {
 }
 
 #[test]
-fn a_client_passes_on_what_is_wrong_with_its_token() {
+fn client_reports_the_reason_of_a_refused_token() {
     let (mut client, init) = client(&["OAUTHBEARER"]);
     let mut server = server();
     asked(server.init(&init.unwrap(), &knowing()));

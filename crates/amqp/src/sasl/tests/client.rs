@@ -17,7 +17,7 @@ fn ok(data: Option<&[u8]>) -> SaslOutcome {
 }
 
 #[test]
-fn it_chooses_the_strongest_that_it_can_do() {
+fn client_chooses_the_strongest_usable_mechanism() {
     let password = login("alice", "pencil");
     let both = Login { certificate: true, ..password.clone() };
     let bound = Login { mechanisms: Some(vec![Mechanism::Plain]), ..password.clone() };
@@ -38,7 +38,7 @@ fn it_chooses_the_strongest_that_it_can_do() {
 }
 
 #[test]
-fn it_says_so_where_nothing_fits() {
+fn no_usable_mechanism_or_credential_is_an_error() {
     let error = Client::new(Login::default(), NONCE).start(&symbols(&["PLAIN", "GSSAPI"]), None).unwrap_err();
     assert_eq!(error, ClientError::NoMechanism("PLAIN, GSSAPI".into()));
     for unusable in [login("", "pencil"), login("alice", "pen\u{7}cil"), login("a\u{7}", "pencil")] {
@@ -66,7 +66,7 @@ fn server_final() -> (Client, Vec<u8>) {
 }
 
 #[test]
-fn the_server_may_prove_itself_in_the_outcome_or_in_a_challenge_before_it() {
+fn server_signature_is_accepted_in_the_outcome_or_a_final_challenge() {
     let (mut client, data) = server_final();
     assert_eq!(client.outcome(&ok(Some(&data))), Ok(()));
     let (mut client, data) = server_final();
@@ -75,7 +75,7 @@ fn the_server_may_prove_itself_in_the_outcome_or_in_a_challenge_before_it() {
 }
 
 #[test]
-fn a_server_that_does_not_prove_itself_is_not_trusted() {
+fn server_without_a_valid_signature_is_refused() {
     let (mut client, _) = server_final();
     assert_eq!(client.outcome(&ok(None)), Err(ClientError::Unproven));
     let (mut client, mut data) = server_final();
@@ -91,7 +91,7 @@ fn a_server_that_does_not_prove_itself_is_not_trusted() {
 }
 
 #[test]
-fn a_refusal_is_told_as_it_is() {
+fn refusal_code_is_reported_unchanged() {
     for code in [SaslCode::Auth, SaslCode::Sys, SaslCode::SysPerm, SaslCode::SysTemp] {
         let (mut client, _, _) = midway();
         assert_eq!(client.outcome(&SaslOutcome { code, additional_data: None }), Err(ClientError::Refused(code)));
@@ -99,7 +99,7 @@ fn a_refusal_is_told_as_it_is() {
 }
 
 #[test]
-fn a_challenge_that_could_harm_is_refused() {
+fn unsafe_scram_challenge_is_refused() {
     use base64::Engine as _;
     let nonce = base64::engine::general_purpose::STANDARD.encode(NONCE);
     for challenge in [
@@ -114,12 +114,12 @@ fn a_challenge_that_could_harm_is_refused() {
         client.start(&symbols(&["SCRAM-SHA-256"]), None).unwrap();
         let refused = client.challenge(challenge.as_bytes());
         assert!(matches!(refused, Err(ClientError::Protocol(_))), "{challenge}: {refused:?}");
-        assert!(client.challenge(b"again").is_err(), "it has ended");
+        assert!(client.challenge(b"again").is_err(), "the exchange has ended");
     }
 }
 
 #[test]
-fn a_server_that_requests_too_few_or_too_many_rounds_is_distinguished_from_others() {
+fn scram_iterations_outside_the_bounds_are_reported() {
     use base64::Engine as _;
     let nonce = base64::engine::general_purpose::STANDARD.encode(NONCE);
     for (rounds, reported) in [
@@ -141,7 +141,7 @@ fn a_server_that_requests_too_few_or_too_many_rounds_is_distinguished_from_other
 }
 
 #[test]
-fn what_comes_out_of_turn_is_refused() {
+fn challenge_or_outcome_out_of_order_is_refused() {
     let mut fresh = Client::new(login("alice", "pencil"), NONCE);
     assert!(fresh.challenge(b"").is_err());
     assert!(Client::new(Login::default(), NONCE).outcome(&ok(None)).is_err());
@@ -154,13 +154,13 @@ fn what_comes_out_of_turn_is_refused() {
 }
 
 #[test]
-fn plain_takes_an_empty_password_along() {
+fn plain_sends_an_empty_password() {
     let message = Client::new(login("guest", ""), NONCE).start(&symbols(&["PLAIN"]), None).unwrap();
     assert_eq!(message, init("PLAIN", Some(b"\0guest\0")));
 }
 
 #[test]
-fn no_password_is_shown_in_logs() {
+fn password_is_absent_from_debug_output() {
     let shown = format!("{:?}", login("alice", "pencil"));
     assert!(shown.contains("alice") && !shown.contains("pencil"), "{shown}");
 }

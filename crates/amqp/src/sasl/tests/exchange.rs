@@ -26,7 +26,7 @@ fn meet(mechanism: Mechanism, login: Login, users: &Users) -> (Result<Identity, 
             }
         };
     }
-    panic!("an exchange has no end");
+    panic!("the exchange does not end");
 }
 
 fn with_password(user: &str, password: &str) -> Login {
@@ -36,7 +36,7 @@ fn with_password(user: &str, password: &str) -> Login {
 const PASSWORD_MECHANISMS: [&str; 4] = ["PLAIN", "SCRAM-SHA-1", "SCRAM-SHA-256", "SCRAM-SHA-512"];
 
 #[test]
-fn the_right_password_admits() {
+fn correct_password_is_accepted_by_every_mechanism() {
     for name in PASSWORD_MECHANISMS {
         let mechanism = Mechanism::from_name(name).unwrap();
         for (user, password) in [("alice", "pencil"), ("böb, =c", "grün"), ("b\u{f6}b, =c", "gru\u{308}n")] {
@@ -48,7 +48,7 @@ fn the_right_password_admits() {
 }
 
 #[test]
-fn anything_else_does_not() {
+fn wrong_password_or_user_is_refused_by_every_mechanism() {
     for name in PASSWORD_MECHANISMS {
         let mechanism = Mechanism::from_name(name).unwrap();
         for (user, password) in [("alice", "crayon"), ("alice", "Pencil"), ("mallory", "pencil"), ("Alice", "pencil")] {
@@ -60,7 +60,7 @@ fn anything_else_does_not() {
 }
 
 #[test]
-fn without_a_name_and_by_certificate() {
+fn anonymous_and_external_are_accepted_where_allowed() {
     let open = Users { anonymous: true, ..Users::default() };
     let (server, client) = meet(Mechanism::Anonymous, Login::default(), &open);
     assert_eq!((server.unwrap().user, client), (None, Ok(())));
@@ -73,10 +73,9 @@ fn without_a_name_and_by_certificate() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
 
-    /// One flipped bit anywhere in the client's last message keeps it out, or changes nothing that
-    /// counts.
+    /// The server refuses the last message of a client if any bit of it is flipped.
     #[test]
-    fn no_forged_proof_admits(at: prop::sample::Index, bit in 0u8..8) {
+    fn client_final_with_a_flipped_bit_is_refused(at: prop::sample::Index, bit in 0u8..8) {
         let users = Users::alice();
         let mut server = Server::new(vec![Mechanism::Scram(crate::sasl::Hash::Sha256)], NONCE);
         let mut client = Client::new(with_password("alice", "pencil"), NONCE);

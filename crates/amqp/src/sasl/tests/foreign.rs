@@ -41,7 +41,7 @@ fn meet(mechanism: Mechanism, user: &str, password: &str, users: &Users) -> Resu
 }
 
 #[test]
-fn another_client_comes_in_and_trusts_the_server() {
+fn rsasl_client_logs_in_and_verifies_the_server() {
     let users = Users::alice();
     for name in ["PLAIN", "SCRAM-SHA-1", "SCRAM-SHA-256", "SCRAM-SHA-512"] {
         let mechanism = Mechanism::from_name(name).unwrap();

@@ -1,4 +1,4 @@
-//! Bytes that make no sense: every parser, and a whole server, takes any of them without harm.
+//! Arbitrary bytes: neither a parser nor a whole server panics on them.
 
 use bolero::check;
 

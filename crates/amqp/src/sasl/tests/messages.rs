@@ -6,7 +6,7 @@ use crate::sasl::plain::PlainMessage;
 use crate::sasl::scram::{ClientFinal, ClientFirst, ServerFinal, ServerFirst};
 
 #[test]
-fn the_first_message_of_a_client_is_taken_apart() {
+fn client_first_message_is_parsed() {
     for (message, header, user) in [
         ("n,,n=user,r=abc", "n,,", "user"),
         ("y,,n=user,r=abc", "y,,", "user"),
@@ -22,7 +22,7 @@ fn the_first_message_of_a_client_is_taken_apart() {
 }
 
 #[test]
-fn a_first_message_that_breaks_a_rule_is_refused_for_that_rule() {
+fn invalid_client_first_message_is_refused_with_the_broken_rule() {
     for (message, why) in [
         ("", "no header"),
         ("n", "no header"),
@@ -52,7 +52,7 @@ fn a_first_message_that_breaks_a_rule_is_refused_for_that_rule() {
 }
 
 #[test]
-fn the_other_messages_are_taken_apart_or_refused() {
+fn other_scram_messages_are_parsed_or_refused() {
     assert!(ServerFirst::parse(b"r=abc,s=AAAA,i=4096,x=ignored").is_ok());
     for bad in
         ["", "r=abc", "r=abc,s=AAAA", "r=abc,s=!,i=1", "r=abc,s=AAAA,i=0", "r=abc,s=AAAA,i=-1", "m=x,r=a,s=AAAA,i=1"]
@@ -80,7 +80,7 @@ fn the_other_messages_are_taken_apart_or_refused() {
 }
 
 #[test]
-fn a_message_of_plain_that_breaks_a_rule_is_refused() {
+fn invalid_plain_message_is_refused() {
     for message in [
         "",
         "user",
@@ -105,7 +105,7 @@ fn prepared_text() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn any_user_name_travels_through_a_first_message(user in prepared_text(), nonce in "[!-+--~]{1,60}") {
+    fn user_name_round_trips_through_a_client_first_message(user in prepared_text(), nonce in "[!-+--~]{1,60}") {
         let (_, message) = crate::sasl::scram::ClientExchange::begin_with(
             crate::sasl::Hash::Sha256, &user, String::new(), nonce.clone(),
         );
@@ -114,14 +114,14 @@ proptest! {
     }
 
     #[test]
-    fn what_a_server_writes_is_what_a_client_reads(nonce in "[!-+--~]{1,60}", salt: Vec<u8>, iterations: std::num::NonZeroU32) {
+    fn server_first_message_round_trips(nonce in "[!-+--~]{1,60}", salt: Vec<u8>, iterations: std::num::NonZeroU32) {
         let first = ServerFirst { nonce: &nonce, salt, iterations };
         let written = first.write();
         prop_assert_eq!(ServerFirst::parse(written.as_bytes()).unwrap(), first);
     }
 
     #[test]
-    fn what_plain_writes_is_what_plain_reads(user in prepared_text(), password in prepared_text()) {
+    fn plain_message_round_trips(user in prepared_text(), password in prepared_text()) {
         let message = PlainMessage::write(&user, &password);
         prop_assert_eq!(PlainMessage::parse(&message).unwrap(), PlainMessage { user, password: &password });
     }

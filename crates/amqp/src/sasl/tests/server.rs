@@ -14,7 +14,7 @@ fn refusal(step: &Step) -> SaslCode {
 }
 
 #[test]
-fn mechanisms_go_out_as_they_were_offered() {
+fn server_announces_the_offered_mechanisms_in_order() {
     let server = Server::new(vec![Mechanism::External, Mechanism::Plain], NONCE);
     assert_eq!(server.mechanisms(), ["EXTERNAL".into(), "PLAIN".into()]);
 }
@@ -29,7 +29,7 @@ fn a_mechanism_that_is_not_offered_is_refused() {
 }
 
 #[test]
-fn without_a_name_one_comes_in_only_where_that_is_allowed() {
+fn anonymous_is_admitted_only_where_it_is_allowed() {
     for message in [None, Some(&b""[..]), Some(b"sirhc"), Some(b"\xff\0")] {
         let open = Users { anonymous: true, ..Users::default() };
         let step = server().init(&init("ANONYMOUS", message), &open);
@@ -39,7 +39,7 @@ fn without_a_name_one_comes_in_only_where_that_is_allowed() {
 }
 
 #[test]
-fn a_certificate_is_enough_for_its_own_subject() {
+fn external_admits_only_the_subject_of_the_certificate() {
     let users = Users { certificate: Some("alice"), ..Users::default() };
     for message in [None, Some(&b""[..]), Some(b"alice")] {
         assert_eq!(admitted(&server().init(&init("EXTERNAL", message), &users)), Some(Some("alice")), "{message:?}");
@@ -49,7 +49,7 @@ fn a_certificate_is_enough_for_its_own_subject() {
 }
 
 #[test]
-fn a_password_is_checked_elsewhere() {
+fn plain_password_can_be_checked_on_another_thread() {
     for (message, right) in [
         (&b"\0alice\0pencil"[..], true),
         (b"alice\0alice\0pencil", true),
@@ -72,7 +72,7 @@ fn a_password_is_checked_elsewhere() {
 }
 
 #[test]
-fn in_an_open_space_any_password_will_do() {
+fn open_space_accepts_any_password() {
     let users = Users { open: true, ..Users::default() };
     for message in [&b"\0alice\0pencil"[..], b"\0whoever\0", b"\0a@b\0\x07"] {
         assert!(admitted(&server().init(&init("PLAIN", Some(message)), &users)).flatten().is_some());
@@ -80,15 +80,15 @@ fn in_an_open_space_any_password_will_do() {
 }
 
 #[test]
-fn a_check_for_which_there_is_no_room_may_be_tried_again() {
+fn password_check_without_room_is_a_temporary_failure() {
     let mut server = server();
     assert!(matches!(server.init(&init("PLAIN", Some(b"\0alice\0pencil")), &Users::alice()), Step::CheckPlain(_)));
     assert_eq!(refusal(&server.plain_checked(None)), SaslCode::SysTemp);
-    assert_eq!(refusal(&server.plain_checked(Some(true))), SaslCode::Sys, "it has ended");
+    assert_eq!(refusal(&server.plain_checked(Some(true))), SaslCode::Sys, "the exchange has ended");
 }
 
 #[test]
-fn the_first_message_may_come_in_a_response() {
+fn first_message_may_arrive_in_a_sasl_response() {
     for none in [None, Some(&b""[..])] {
         let mut server = server();
         assert!(challenge(server.init(&init("PLAIN", none), &Users::alice())).is_empty());
@@ -100,11 +100,11 @@ fn the_first_message_may_come_in_a_response() {
     }
     let mut server = server();
     assert!(challenge(server.init(&init("PLAIN", None), &Users::alice())).is_empty());
-    assert_eq!(refusal(&server.response(b"", &Users::alice())), SaslCode::Auth, "it was asked for once");
+    assert_eq!(refusal(&server.response(b"", &Users::alice())), SaslCode::Auth, "one request only");
 }
 
 #[test]
-fn what_comes_out_of_turn_is_refused() {
+fn sasl_frame_out_of_order_is_refused() {
     let users = Users::alice();
     assert_eq!(refusal(&server().response(b"x", &users)), SaslCode::Sys);
     assert_eq!(refusal(&server().plain_checked(Some(true))), SaslCode::Sys);
@@ -121,7 +121,7 @@ fn what_comes_out_of_turn_is_refused() {
 }
 
 #[test]
-fn a_last_message_of_another_exchange_is_refused() {
+fn invalid_client_final_message_is_refused() {
     let users = Users::alice();
     for last in [
         "c=biws,r=abc,p=AAAA",        // not the server's nonce
@@ -141,7 +141,7 @@ fn a_last_message_of_another_exchange_is_refused() {
 }
 
 #[test]
-fn an_unknown_user_is_shown_the_same_exchange() {
+fn unknown_user_gets_the_same_exchange_as_a_known_one() {
     let users = Users::alice();
     let shape = |user: &str| {
         let mut server = server();
@@ -155,7 +155,7 @@ fn an_unknown_user_is_shown_the_same_exchange() {
 }
 
 #[test]
-fn nothing_secret_is_shown_in_logs() {
+fn secrets_are_absent_from_debug_output() {
     let users = Users::alice();
     let Step::CheckPlain(check) = server().init(&init("PLAIN", Some(b"\0alice\0pencil")), &users) else { panic!() };
     let verifier = super::derive(crate::sasl::Hash::Sha256, "pencil", b"pepper__", super::ROUNDS).unwrap();
@@ -171,7 +171,7 @@ fn nothing_secret_is_shown_in_logs() {
 }
 
 #[test]
-fn an_identity_tells_how_it_was_proved() {
+fn identity_names_its_user_and_mechanism() {
     let users = Users { open: true, ..Users::default() };
     let Step::Accepted { identity, data } = server().init(&init("PLAIN", Some(b"\0alice\0x")), &users) else {
         panic!()

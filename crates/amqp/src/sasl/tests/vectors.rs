@@ -44,7 +44,7 @@ struct Exchange {
 }
 
 #[test]
-fn both_sides_say_what_the_standards_say() {
+fn scram_exchange_matches_the_vectors_of_the_standards() {
     for vector in read::<Exchange>("exchanges.json") {
         let hash = hash(&vector.mechanism);
         let salt = BASE64.decode(&vector.salt).unwrap();
@@ -79,7 +79,7 @@ struct Derived {
 }
 
 #[test]
-fn a_password_gives_the_same_keys_in_both_planes() {
+fn derived_keys_match_the_shared_vectors() {
     for vector in read::<Derived>("verifiers.json") {
         let salt = BASE64.decode(&vector.salt).unwrap();
         let derived = derive(hash(&vector.mechanism), &vector.password, &salt, vector.iterations).unwrap();
@@ -98,7 +98,7 @@ struct Prepared {
 }
 
 #[test]
-fn what_is_typed_is_prepared_alike_in_both_planes() {
+fn saslprep_matches_the_shared_vectors() {
     for vector in read::<Prepared>("prepared.json") {
         assert_eq!(prepare(&vector.text).ok().as_deref(), vector.prepared.as_deref(), "{}", vector.why);
     }
@@ -106,10 +106,10 @@ fn what_is_typed_is_prepared_alike_in_both_planes() {
 
 /// RFC 4616, section 4.
 #[test]
-fn plain_is_read_as_the_standard_writes_it() {
+fn plain_message_matches_the_example_of_rfc_4616() {
     let parsed = PlainMessage::parse(b"\0tim\0tanstaaftanstaaf").unwrap();
     assert_eq!(parsed, PlainMessage { user: "tim".into(), password: "tanstaaftanstaaf" });
-    // There Kurt acts as Ursel, which is not offered here.
+    // In this example Kurt acts as Ursel. The server does not support acting as another user.
     assert!(PlainMessage::parse(b"Ursel\0Kurt\0xipj3plmq").is_err());
     assert_eq!(PlainMessage::write("tim", "tanstaaftanstaaf"), b"\0tim\0tanstaaftanstaaf");
 }

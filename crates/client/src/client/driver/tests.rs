@@ -1,4 +1,4 @@
-//! A connection whose turns the test takes for it, and the server's, too.
+//! A connection and a server that run only when the test calls their turn.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -80,8 +80,10 @@ impl Pair {
         let mut rest = &unread[..];
         while let Some(event) = self.server.poll_event(Time::ZERO, &mut rest) {
             match event {
-                Happening::Open(_) => self.server.open(Open { container_id: "server".to_owned(), ..Open::default() }),
-                Happening::Attach { link, attach, .. } => {
+                MachineEvent::Open(_) => {
+                    self.server.open(Open { container_id: "server".to_owned(), ..Open::default() })
+                }
+                MachineEvent::Attach { link, attach, .. } => {
                     let mode = SenderSettleMode::Settled;
                     let reply = AttachReply {
                         source: attach.source,
@@ -92,14 +94,14 @@ impl Pair {
                     self.server.accept(link, reply);
                     self.sending.push(link);
                 }
-                Happening::Detach { link, .. } => self.sending.retain(|one| *one != link),
+                MachineEvent::Detach { link, .. } => self.sending.retain(|one| *one != link),
                 _ => {}
             }
         }
         self.unread = rest.to_vec();
     }
 
-    /// Turns until nothing moves; the messages that the server has sent by then.
+    /// Turns until nothing moves; returns the number of messages that the server has sent.
     fn settle_down(&mut self, buffer: &mut [u8]) -> usize {
         let mut quiet = 0;
         while quiet < 10 {
@@ -110,7 +112,7 @@ impl Pair {
         self.sent
     }
 
-    /// The owner takes up to so many events; messages among them.
+    /// The owner takes up to `count` events; returns the number of messages among them.
     fn take(&self, count: usize) -> usize {
         let (events, _) = self.mailbox.take_events(count);
         events.iter().filter(|event| matches!(event, Event::Message { .. })).count()
@@ -118,7 +120,7 @@ impl Pair {
 }
 
 #[test]
-fn large_messages_wait_at_the_server_until_those_here_are_taken() {
+fn large_messages_wait_at_the_server_until_received_ones_are_taken() {
     let (mut pair, mut buffer) = (Pair::new(), read_buffer());
     pair.receiver();
     let most = RECEIVED_SIZE_MAX / MESSAGE_SIZE + 2;
@@ -127,7 +129,7 @@ fn large_messages_wait_at_the_server_until_those_here_are_taken() {
     let mut taken = 0;
     while taken < CREDIT as usize {
         let more = pair.take(most / 4);
-        assert!(more > 0, "it stands still at {taken}");
+        assert!(more > 0, "no progress after {taken} messages");
         taken += more;
         assert!(pair.settle_down(&mut buffer) <= taken + most);
     }
@@ -135,7 +137,7 @@ fn large_messages_wait_at_the_server_until_those_here_are_taken() {
 }
 
 #[test]
-fn a_link_that_goes_leaves_nothing_held() {
+fn detached_link_does_not_block_the_other_links() {
     for by_client in [true, false] {
         let (mut pair, mut buffer) = (Pair::new(), read_buffer());
         let (first, _) = (pair.receiver(), pair.receiver());
@@ -152,6 +154,6 @@ fn a_link_that_goes_leaves_nothing_held() {
         while pair.settle_down(&mut buffer) > taken {
             taken += pair.take(usize::MAX);
         }
-        assert!(taken >= CREDIT as usize, "the other link goes on");
+        assert!(taken >= CREDIT as usize, "the other link continues");
     }
 }

@@ -1,4 +1,4 @@
-//! The queue against a naive one: the same commands, the same answers.
+//! The queue against a naive model: the same commands give the same answers.
 //!
 //! The order in which several consumers are served is not prescribed. So the test checks that each
 //! dispatched message is the first that its consumer may have, and that no consumer of a higher
@@ -71,8 +71,8 @@ impl Pair {
     }
 
     fn run(&mut self, command: &Command) {
-        // Expiry matters only to operations that could dispatch an expired message. How far a
-        // browser has come depends on what expired before it came there.
+        // Expiry matters only to operations that could dispatch an expired message. The position of
+        // a browser depends on what expired before it.
         let browsers = self.naive.consumers.iter().any(|one| one.attached && one.consume.browses);
         if browsers
             || !matches!(command, Command::Next(_) | Command::Deliver(_) | Command::Hand(_) | Command::Settle(..))
@@ -199,7 +199,7 @@ impl Pair {
         }
     }
 
-    /// Dispatches one message by the short way, if there is one.
+    /// Dispatches one message by the fast path, if possible.
     fn hand(&mut self, choice: usize) {
         let Candidates { common: [id], own: [] } = self.queue.candidates() else { return self.deliver(choice) };
         let id = *id;
@@ -231,7 +231,8 @@ impl Pair {
         self.queue.detach(self.ids[consumer]);
     }
 
-    /// Requests one consumer. `Nothing` is right if there is nothing, or if others come first.
+    /// Requests a message for one consumer. `Nothing` is right if none is available or if other
+    /// consumers come first.
     fn next(&mut self, consumer: usize, is_candidate: bool) -> bool {
         let key = self.naive.consumers[consumer].consume.key;
         let best = self.naive.best(self.now, consumer).filter(|_| self.naive.is_let(consumer));
@@ -262,7 +263,7 @@ impl Pair {
         }
     }
 
-    /// Those of a higher priority, with credit, for whom there is a message.
+    /// Consumers of a higher priority that have credit and an available message.
     fn preferred(&self, consumer: usize) -> Vec<usize> {
         let one = &self.naive.consumers[consumer].consume;
         let first = |at: &usize| {
@@ -285,7 +286,7 @@ impl Pair {
     /// Dispatches one message as the router does. If none is found, no consumer can receive one.
     fn deliver(&mut self, choice: usize) {
         for round in 0.. {
-            assert!(round < 10_000, "the queue names candidates for ever");
+            assert!(round < 10_000, "the queue names candidates without end");
             let candidates = self.queue.candidates();
             let all: Vec<ConsumerId> = candidates.common.iter().chain(candidates.own).copied().collect();
             let Some(id) = pick(&all, choice.wrapping_add(round)) else { break };
@@ -499,7 +500,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn the_queue_does_what_a_naive_one_does(settings in settings(), commands in prop::collection::vec(commands(), 1..200)) {
+    fn queue_behaves_like_the_naive_model(settings in settings(), commands in prop::collection::vec(commands(), 1..200)) {
         let mut pair = Pair::new(&settings);
         for command in &commands {
             pair.run(command);

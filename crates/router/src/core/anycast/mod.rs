@@ -221,14 +221,14 @@ mod tests {
     }
 
     #[test]
-    fn equals_take_turns() {
+    fn equally_loaded_consumers_are_picked_in_turn() {
         let (mut anycast, mut consumers, keys) = with_consumers(3);
         picks(&mut anycast, &mut consumers, 9);
         assert!(keys.iter().all(|key| consumers[*key].outstanding == 3));
     }
 
     #[test]
-    fn the_least_loaded_of_few_is_picked() {
+    fn least_loaded_consumer_of_few_is_picked() {
         let (mut anycast, mut consumers, keys) = with_consumers(4);
         for key in &keys {
             consumers[*key].outstanding = 5;
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn many_are_balanced_within_a_few() {
+    fn many_consumers_are_balanced_within_six_messages() {
         let (mut anycast, mut consumers, keys) = with_consumers(100);
         picks(&mut anycast, &mut consumers, 10_000);
         let most = keys.iter().map(|key| consumers[*key].outstanding).max();
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn one_without_room_is_never_picked() {
+    fn unready_consumer_is_never_picked() {
         let (mut anycast, mut consumers, keys) = with_consumers(3);
         anycast.set_unready(keys[0], &mut consumers);
         anycast.set_unready(keys[0], &mut consumers);

@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_laid_by_is_not_read_again() {
+    fn retained_body_is_not_fetched_again() {
         let mut bodies = Bodies::default();
         let places: Vec<RecordLocation> = (0..3).map(|number| on_disk(number, 1000)).collect();
         places.iter().for_each(|place| fetch(&mut bodies, *place));
@@ -368,7 +368,7 @@ mod tests {
         fetch(&mut bodies, places[1]);
         assert!(bodies.wanted.is_empty() && bodies.get(places[1], true).is_some());
         bodies.release_body(places[1]);
-        assert!(bodies.get(places[1], true).is_none(), "it was needed for good");
+        assert!(bodies.get(places[1], true).is_none(), "a released body is dropped");
         bodies.forget(places[0]);
         assert!(bodies.get(places[0], true).is_none() && bodies.get(places[2], true).is_some());
         assert_eq!((bodies.fetched.len(), bodies.idle_bytes, bodies.idle_count), (1, 1000, 1));
@@ -385,10 +385,10 @@ mod tests {
         let kept = |bodies: &Bodies| -> Vec<bool> {
             (0..6).map(|number| bodies.get(on_disk(number, big), true).is_some()).collect()
         };
-        assert_eq!(kept(&bodies), [true, true, true, true, false, false], "those asked for first stay");
+        assert_eq!(kept(&bodies), [true, true, true, true, false, false], "the first ones retained stay");
         fetch(&mut bodies, on_disk(5, big));
         bodies.release(on_disk(5, big));
-        assert_eq!(kept(&bodies), [false, true, true, true, false, true], "the longest unused goes");
+        assert_eq!(kept(&bodies), [false, true, true, true, false, true], "the least recently used one is evicted");
         for number in 0..100 * IDLE_SLACK as u32 {
             fetch(&mut bodies, on_disk(number, 1));
             bodies.release(on_disk(number, 1));

@@ -163,11 +163,11 @@ mod tests {
         assert_eq!(fences.returned(false), [notice(2)]);
         fences.raise(notice(3));
         fences.dispatched(false, false, true);
-        assert_eq!(fences.take_due(), [notice(3)], "nothing is with the log");
+        assert_eq!(fences.take_due(), [notice(3)], "no batch is in flight");
     }
 
     #[test]
-    fn what_a_full_disk_did_not_take_is_waited_for() {
+    fn notice_waits_for_a_batch_that_a_full_disk_refused() {
         let mut fences = Fences::default();
         fences.raise(notice(1));
         fences.dispatched(true, false, true);
@@ -182,12 +182,12 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_that_is_on_its_way_again_is_waited_for() {
+    fn notice_waits_for_a_batch_that_is_offered_again() {
         let mut fences = Fences::default();
         fences.raise(notice(1));
         fences.dispatched(true, false, true);
         fences.dispatched(true, true, true);
-        assert_eq!(fences.returned(false), [], "one that came before it is with the log again");
+        assert_eq!(fences.returned(false), [], "an earlier batch is in flight again");
         fences.dispatched(false, false, true);
         assert_eq!(fences.returned(false), [notice(1)]);
     }

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_used_again_when_its_messages_have_gone() {
+    fn chunks_are_reused_after_their_bodies_are_freed() {
         let mut memory = Memory::default();
         let body = vec![7; CHUNK_BYTES / 4];
         for _ in 0..50 {
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shared_body_stays_for_the_last_of_its_holders() {
+    fn shared_body_is_freed_with_its_last_holder() {
         let mut memory = Memory::default();
         let shared = memory.put(b"shared", 3);
         memory.put(&vec![1; CHUNK_BYTES], 1);
@@ -211,12 +211,12 @@ mod tests {
         }
         memory.free(shared);
         assert_eq!(memory.get(shared), None);
-        assert_ne!(memory.put(b"shared", 1), shared, "a place is not given twice");
+        assert_ne!(memory.put(b"shared", 1), shared, "a location is not reused");
         assert_eq!(memory.get(shared), None);
     }
 
     #[test]
-    fn a_message_larger_than_a_chunk_has_its_own() {
+    fn body_larger_than_a_chunk_gets_a_chunk_of_its_own() {
         let mut memory = Memory::default();
         let small = memory.put(b"small", 1);
         let large = memory.put(&vec![1; 3 * CHUNK_BYTES], 1);
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn small_messages_that_stay_do_not_keep_the_chunks_they_came_in() {
+    fn remaining_small_messages_do_not_keep_sparse_chunks() {
         for large in [CHUNK_BYTES / 2, 10 * CHUNK_BYTES] {
             let mut memory = Memory::default();
             let (mut kept, mut gone) = (Vec::new(), Vec::new());

@@ -123,7 +123,7 @@ mod tests {
     const PLACE: RecordLocation = RecordLocation { segment: 1, offset: 4096, len: 100 };
 
     #[test]
-    fn pauses_double_and_the_bound_is_met_on_time() {
+    fn read_retries_back_off_and_are_overdue_exactly_at_the_limit() {
         let mut retries = Retries::default();
         let (mut at, mut read_at) = (0, Vec::new());
         while at < 120_000 {

@@ -605,7 +605,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_not_given_out_as_long_as_a_subscription_has_it() {
+    fn key_in_use_is_not_assigned_to_another_subscription() {
         let mut router = Router::new(0, 1);
         for number in [KEYS.end - 1, KEYS.start, KEYS.start + 1] {
             let key = AddressKey(number);

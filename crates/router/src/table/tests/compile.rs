@@ -56,7 +56,7 @@ pub(super) fn refused(name: &str) -> Vec<Refused> {
 }
 
 #[test]
-fn every_golden_plan_comes_out_as_it_went_in() {
+fn every_golden_plan_serializes_to_its_source() {
     for name in &goldens() {
         assert_eq!(serde_json::to_value(golden(name)).unwrap(), read(&format!("plans/{name}")), "{name}");
     }
@@ -80,7 +80,7 @@ fn a_plan_of_a_wrong_shape_is_not_parsed() {
 }
 
 #[test]
-fn a_plan_without_sense_is_refused_and_the_member_named() {
+fn invalid_plan_is_refused_with_the_path_of_the_member() {
     for case in refused("sense.json") {
         let plan: Plan = serde_json::from_value(case.plan()).unwrap_or_else(|error| panic!("{}: {error}", case.why));
         let error = Table::compile(&plan, &Table::empty(SECRET)).expect_err(&case.why);
@@ -89,14 +89,14 @@ fn a_plan_without_sense_is_refused_and_the_member_named() {
 }
 
 #[test]
-fn an_older_plan_is_refused_and_the_same_version_taken() {
+fn older_plan_is_refused_and_an_equal_version_accepted() {
     let now = table(&plan(5, [space("s", &[])]));
     assert_eq!(Table::compile(&plan(4, []), &now).unwrap_err().path, "version");
     assert!(Table::compile(&plan(5, []), &now).is_ok());
 }
 
 #[test]
-fn what_may_be_omitted_has_its_default() {
+fn omitted_members_have_their_defaults() {
     let json = r#"{"version": 1, "spaces": [{"uid": "u", "names": ["a.b"],
         "authentication": {"type": "none", "anonymous": true, "mechanisms": []},
         "addresses": [{"uid": "v", "name": "x", "type": "anycast", "durability": null, "ttl": null}]}]}"#;
@@ -109,7 +109,7 @@ fn what_may_be_omitted_has_its_default() {
 }
 
 #[test]
-fn limits_are_carried() {
+fn table_carries_the_limits_of_the_plan() {
     let table = table(&golden("closed.json"));
     let space = table.spaces().next().unwrap();
     assert_eq!((space.limits().connections, space.limits().links), (Some(100), Some(1000)));
@@ -118,7 +118,7 @@ fn limits_are_carried() {
 }
 
 #[test]
-fn a_limit_that_comes_later_counts_what_is_there() {
+fn new_connection_limit_counts_existing_connections() {
     let without = plan(1, [space("shop", &[])]);
     let before = table(&without);
     let places: Vec<_> = (0..3).map(|_| before.spaces().next().unwrap().enter().unwrap()).collect();
@@ -126,13 +126,13 @@ fn a_limit_that_comes_later_counts_what_is_there() {
     limited.spaces[0].limits.connections = Some(3);
     let after = Table::compile(&limited, &before).unwrap();
     let shop = after.spaces().next().unwrap();
-    assert!(shop.enter().is_err(), "three are there, and three is the limit");
+    assert!(shop.enter().is_err(), "three connections exist, and three is the limit");
     drop(places);
     assert!(shop.enter().is_ok());
 }
 
 #[test]
-fn mechanisms_are_offered_strongest_first_and_anonymous_only_where_it_is_admitted() {
+fn mechanisms_are_listed_strongest_first_with_anonymous_only_if_admitted() {
     let table = table(&golden("many-spaces.json"));
     let of = |name: &str| table.space(table.space_named(name).unwrap()).unwrap().mechanisms().to_vec();
     let (strong, medium) = (Mechanism::Scram(Hash::Sha512), Mechanism::Scram(Hash::Sha256));
@@ -142,7 +142,7 @@ fn mechanisms_are_offered_strongest_first_and_anonymous_only_where_it_is_admitte
 }
 
 #[test]
-fn no_key_of_a_user_is_shown() {
+fn debug_output_hides_verifier_keys() {
     let plan = golden("closed.json");
     let shown = format!("{plan:?} {:?}", table(&plan));
     for user in &plan.spaces[0].users {
@@ -154,7 +154,7 @@ fn no_key_of_a_user_is_shown() {
 }
 
 #[test]
-fn what_may_be_the_name_of_an_address_is_the_same_in_both_planes() {
+fn address_names_follow_the_same_rules_in_both_planes() {
     let names = read("names/addresses.json");
     let compiled = |name: &Value| {
         let plan = plan(1, [space("s", &[(name.as_str().unwrap(), AddressType::Anycast)])]);
@@ -169,7 +169,7 @@ fn what_may_be_the_name_of_an_address_is_the_same_in_both_planes() {
 }
 
 #[test]
-fn a_topic_with_retention_is_a_stream_and_has_nothing_of_a_queue() {
+fn topic_with_retention_is_a_stream_and_refuses_queue_settings() {
     let compile = |members: &str| {
         let json = format!(
             r#"{{"version": 1, "spaces": [{{"uid": "u", "names": ["a.b"],
@@ -200,7 +200,7 @@ fn a_topic_with_retention_is_a_stream_and_has_nothing_of_a_queue() {
 }
 
 #[test]
-fn producers_have_no_more_credit_than_an_address_holds_that_makes_them_wait() {
+fn producer_credit_is_bounded_by_the_message_limit_of_a_blocking_address() {
     for (kind, on_full, capacity) in [
         (AddressType::Queue, None, 3),
         (AddressType::Topic, Some(OnFull::Block), 3),

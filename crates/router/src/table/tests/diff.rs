@@ -1,4 +1,4 @@
-//! One table after another: what differs, and what stays untouched.
+//! The difference between two tables, and the state that they share.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ fn the_same_plan_again_changes_nothing() {
 }
 
 #[test]
-fn what_differs_is_named_and_nothing_else() {
+fn diff_lists_only_added_removed_and_changed_addresses() {
     let first = table(&plan(1, [space("s", &[("a", Anycast), ("b", Anycast), ("c", Anycast)])]));
     let mut changed = space("s", &[("b", Anycast), ("c", Anycast), ("d", Anycast)]);
     changed.addresses[1].limits.link_capacity = 5;
@@ -53,7 +53,7 @@ fn an_address_keeps_its_key_and_home_while_its_settings_change() {
 }
 
 #[test]
-fn an_address_made_again_is_another_one() {
+fn recreated_address_gets_another_key() {
     let first = table(&plan(1, [space("s", &[("a", Anycast)])]));
     let mut again = space("s", &[("a", Anycast)]);
     again.addresses[0].uid = "another".into();
@@ -82,7 +82,7 @@ fn a_key_is_never_used_again() {
 }
 
 #[test]
-fn a_space_keeps_its_key_and_a_removed_one_is_named() {
+fn space_keeps_its_key_and_a_removed_space_is_listed() {
     let first = table(&plan(1, [space("north", &[("a", Anycast)]), space("south", &[])]));
     let north = first.space_named("north").unwrap();
     let second = Table::compile(&plan(2, [space("south", &[])]), &first).unwrap();

@@ -46,7 +46,7 @@ fn right(user: &str, pattern: &str, until: Option<Time>) -> Judged {
     Judged::Right { user: user.into(), rights, until, renewable: false }
 }
 
-fn come_in(table: &Arc<Table>, judged: Judged) -> Authenticated {
+fn log_in_with_token(table: &Arc<Table>, judged: Judged) -> Authenticated {
     let mut handshake = handshake(table);
     let step = handshake.init(&init("OAUTHBEARER", TOKEN));
     question(&mut handshake, step);
@@ -63,7 +63,7 @@ fn tables(plans: [Plan; 2]) -> [Arc<Table>; 2] {
 }
 
 #[test]
-fn a_service_is_asked_with_the_space_and_without_the_name_of_it() {
+fn question_to_a_service_names_the_space_and_strips_it_from_the_user() {
     let table = Arc::new(table(&plan(1, [asking(AuthenticationType::Delegated, "idp/1")])));
     let mut handshake = handshake(&table);
     let step = handshake.init(&init("PLAIN", "\0alice@s\0pencil"));
@@ -73,21 +73,21 @@ fn a_service_is_asked_with_the_space_and_without_the_name_of_it() {
 }
 
 #[test]
-fn rights_are_those_of_the_plan_and_those_that_were_granted() {
+fn rights_combine_those_of_the_plan_and_those_granted_by_the_service() {
     let table = Arc::new(table(&plan(1, [asking(AuthenticationType::Standard, "idp/1")])));
     let until = Some(Time::from_micros(9));
-    let alice = come_in(&table, right("alice", "b", until));
+    let alice = log_in_with_token(&table, right("alice", "b", until));
     assert_eq!((alice.user.as_deref(), alice.until()), (Some("alice"), until));
     let space = table.spaces().next().unwrap();
     let rights = space.rights(&alice);
     assert!(rights.may(Send, "a") && rights.may(Recv, "b") && !rights.may(Send, "b") && !rights.may(Recv, "a"));
-    let other = space.rights(&come_in(&table, right("bob", "b", None)));
+    let other = space.rights(&log_in_with_token(&table, right("bob", "b", None)));
     assert!(other.may(Recv, "b") && !other.may(Send, "a"));
     assert_eq!(table.open(&alice, None).ok(), Some(space.key()));
 }
 
 #[test]
-fn one_that_is_refused_is_notified_and_operators_why() {
+fn wrong_token_is_challenged_and_its_reason_reported_to_operators() {
     let table = Arc::new(table(&plan(1, [asking(AuthenticationType::Standard, "idp/1")])));
     let mut handshake = handshake(&table);
     let step = handshake.init(&init("OAUTHBEARER", TOKEN));
@@ -101,7 +101,7 @@ fn one_that_is_refused_is_notified_and_operators_why() {
 }
 
 #[test]
-fn where_a_space_has_no_service_a_token_is_wrong() {
+fn space_without_a_service_refuses_tokens() {
     let table = Arc::new(table(&plan(
         1,
         [asking(AuthenticationType::Standard, "idp/1"), closed(space("t", &[]), vec![user("alice", &[])])],
@@ -119,7 +119,7 @@ fn a_peer_stays_for_as_long_as_its_credentials_are_valid() {
     let alice = |proof| Authenticated { user: Some("alice".into()), proof, ..Authenticated::default() };
     let [first, second] =
         tables([plan(1, [asking(AuthenticationType::Standard, "idp/1")]), standard(vec![user("alice", &[])])]);
-    let granted = come_in(&first, right("alice", "b", None));
+    let granted = log_in_with_token(&first, right("alice", "b", None));
     let space = |table: &Arc<Table>| table.spaces().next().unwrap().key();
     let stays = |table: &Arc<Table>, authenticated: &Authenticated| {
         table.space(space(table)).unwrap().admits(authenticated).is_ok()
@@ -130,7 +130,7 @@ fn a_peer_stays_for_as_long_as_its_credentials_are_valid() {
     let gone = Arc::new(table(&standard(Vec::new())));
     assert!(stays(&second, &alice(Proof::Certificate)) && !stays(&gone, &alice(Proof::Certificate)));
     assert!(stays(&gone, &alice(Proof::Vouched)));
-    assert!(!stays(&second, &alice(Proof::None)) && !stays(&second, &Authenticated::default()), "it was open then");
+    assert!(!stays(&second, &alice(Proof::None)) && !stays(&second, &Authenticated::default()), "it was open at login");
     let open = Arc::new(table(&plan(1, [crate::table::tests::space("s", &[])])));
     assert!(stays(&open, &Authenticated::default()) && stays(&open, &granted));
     let late = Authenticated { space: Some(space(&gone)), ..alice(Proof::Certificate) };

@@ -68,7 +68,7 @@ fn offered(table: &Arc<Table>, peer: &Peer) -> Vec<String> {
 }
 
 #[test]
-fn the_space_of_the_server_name_offers_its_own_mechanisms_and_else_all_do() {
+fn server_name_selects_the_offered_mechanisms_and_without_one_all_are_offered() {
     let table = shared(&golden("many-spaces.json"));
     assert_eq!(offered(&table, &named("shop.north")), ["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"]);
     assert_eq!(offered(&table, &named("lab")), ["PLAIN", "ANONYMOUS"]);
@@ -78,10 +78,10 @@ fn the_space_of_the_server_name_offers_its_own_mechanisms_and_else_all_do() {
 }
 
 #[test]
-fn where_only_an_open_space_is_served_only_what_can_succeed_is_offered() {
+fn open_spaces_offer_anonymous_and_over_a_confidential_connection_plain() {
     let table = shared(&golden("open.json"));
     assert_eq!(offered(&table, &local()), ["PLAIN", "ANONYMOUS"]);
-    assert_eq!(offered(&table, &Peer::default()), ["ANONYMOUS"], "a password would cross the wire as it is");
+    assert_eq!(offered(&table, &Peer::default()), ["ANONYMOUS"], "a password would be sent as clear text");
     let two = shared(&plan(1, [space("one", &[]), space("two", &[])]));
     assert_eq!(offered(&two, &local()), ["PLAIN", "ANONYMOUS"]);
     let whoever = log_in(&two, local(), password("whoever@two", "x", "PLAIN"), None);
@@ -89,7 +89,7 @@ fn where_only_an_open_space_is_served_only_what_can_succeed_is_offered() {
 }
 
 #[test]
-fn plain_is_offered_only_where_nobody_listens() {
+fn plain_is_offered_only_over_a_confidential_connection() {
     let table = shared(&golden("closed.json"));
     assert_eq!(offered(&table, &Peer::default()), ["SCRAM-SHA-512", "SCRAM-SHA-256"]);
     let init =
@@ -117,7 +117,7 @@ fn the_list_of_mechanisms_is_never_empty() {
 }
 
 #[test]
-fn in_an_open_space_everybody_comes_in() {
+fn open_space_admits_any_client() {
     let table = shared(&golden("open.json"));
     assert_eq!(log_in(&table, local(), Login::default(), Some("default")), Ok(authenticated(&table, "default", None)));
     let undecided = Authenticated { proof: Proof::Vouched, ..Authenticated::default() };
@@ -129,7 +129,7 @@ fn in_an_open_space_everybody_comes_in() {
 }
 
 #[test]
-fn in_a_closed_space_only_users_with_their_passwords_do() {
+fn closed_space_admits_only_users_with_their_passwords() {
     let table = shared(&golden("closed.json"));
     for (user, secret, mechanism) in [
         ("alice", "pencil", "SCRAM-SHA-512"),
@@ -159,7 +159,7 @@ fn in_a_closed_space_only_users_with_their_passwords_do() {
 }
 
 #[test]
-fn a_space_without_users_is_closed_too() {
+fn closed_space_without_users_refuses_every_client() {
     let table = shared(&plan(1, [closed(space("s", &[]), Vec::new())]));
     for mechanism in ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] {
         assert_eq!(log_in(&table, local(), password("alice", "pencil", mechanism), None), Err(SaslCode::Auth));
@@ -182,7 +182,7 @@ fn the_space_is_found_by_server_name_host_name_or_user_name() {
 }
 
 #[test]
-fn a_user_is_a_user_of_its_own_space_only() {
+fn user_of_one_space_is_refused_by_another_space() {
     let table = shared(&golden("many-spaces.json"));
     for mechanism in ["PLAIN", "SCRAM-SHA-256"] {
         let login = |user| password(user, "pencil", mechanism);
@@ -195,7 +195,7 @@ fn a_user_is_a_user_of_its_own_space_only() {
 }
 
 #[test]
-fn a_mechanism_of_another_space_is_no_way_in() {
+fn mechanism_of_another_space_is_refused() {
     let table = shared(&golden("many-spaces.json"));
     let anywhere = password("anonymous@mixed", "x", "PLAIN");
     assert_eq!(log_in(&table, local(), anywhere, None), Err(SaslCode::Auth), "`mixed` has no PLAIN");
@@ -204,7 +204,7 @@ fn a_mechanism_of_another_space_is_no_way_in() {
 }
 
 #[test]
-fn a_suffix_that_names_the_space_is_taken_off_and_any_other_belongs_to_the_name() {
+fn user_name_suffix_is_stripped_only_if_it_names_the_space() {
     let table = shared(&golden("closed.json"));
     let login = |user, host| log_in(&table, local(), password(user, "quill", "SCRAM-SHA-256"), host);
     let carol = Ok(authenticated(&table, "default", Some("carol@example.com")));
@@ -218,7 +218,7 @@ fn a_suffix_that_names_the_space_is_taken_off_and_any_other_belongs_to_the_name(
 }
 
 #[test]
-fn a_certificate_comes_in_where_external_is_allowed_and_the_user_exists() {
+fn certificate_is_admitted_where_external_is_allowed_and_the_user_exists() {
     let table = shared(&golden("many-spaces.json"));
     let certificate = |subject: &str, sni: &str| {
         let peer = Peer { subject: Some(subject.into()), ..named(sni) };
@@ -231,7 +231,7 @@ fn a_certificate_comes_in_where_external_is_allowed_and_the_user_exists() {
     assert_eq!(certificate("alice", "localhost"), Err(SaslCode::Auth), "offered, but no space is named");
 }
 
-/// Closed spaces, each with a user alice, that let certificates in.
+/// Closed spaces, each with a user alice, that admit certificates.
 fn certified(names: &[&str]) -> Plan {
     let spaces = names.iter().map(|name| {
         let mut space = closed(space(name, &[]), vec![user("alice", &[])]);
@@ -253,7 +253,7 @@ fn with_certificate(
 }
 
 #[test]
-fn where_one_space_lets_certificates_in_their_common_name_is_the_user() {
+fn common_name_is_the_user_when_one_space_admits_certificates() {
     let mut plan = certified(&["north"]);
     plan.spaces.push(space("open", &[]));
     let table = shared(&plan);
@@ -265,7 +265,7 @@ fn where_one_space_lets_certificates_in_their_common_name_is_the_user() {
 }
 
 #[test]
-fn where_several_spaces_let_certificates_in_each_enters_the_one_in_its_name_only() {
+fn certificate_must_name_its_space_when_several_spaces_admit_certificates() {
     let table = shared(&certified(&["north", "south"]));
     let alice = Ok(authenticated(&table, "north", Some("alice")));
     for (sni, hostname) in [("localhost", None), ("north", None), ("north.test", Some("south")), ("::1", Some("north"))]
@@ -284,7 +284,7 @@ fn where_several_spaces_let_certificates_in_each_enters_the_one_in_its_name_only
 }
 
 #[test]
-fn a_user_called_like_a_user_of_another_space_lets_no_certificate_of_that_in() {
+fn certificate_of_another_space_is_refused_despite_an_equal_user_name() {
     let mut plan = certified(&["north", "south"]);
     plan.spaces[1].users.push(user("alice@north.test", &[]));
     let table = shared(&plan);
@@ -294,7 +294,7 @@ fn a_user_called_like_a_user_of_another_space_lets_no_certificate_of_that_in() {
 }
 
 #[test]
-fn without_a_name_the_host_name_of_open_decides() {
+fn host_name_of_open_selects_the_space_of_an_undecided_client() {
     let table = shared(&golden("many-spaces.json"));
     let waiting = log_in(&table, local(), Login::default(), None).unwrap();
     assert_eq!(waiting, Authenticated { proof: Proof::Vouched, ..Authenticated::default() });
@@ -318,7 +318,7 @@ fn without_a_name_the_host_name_of_open_decides() {
 }
 
 #[test]
-fn a_space_that_lets_nobody_in_and_none_at_all_look_alike_to_an_anonymous_client() {
+fn closed_and_unknown_spaces_look_alike_to_an_anonymous_client() {
     let table = shared(&golden("many-spaces.json"));
     let recorded = |space| {
         let authenticated = log_in(&table, local(), Login::default(), Some(space)).unwrap();
@@ -340,13 +340,13 @@ fn recorded(table: &Arc<Table>, peer: Peer, login: Login, hostname: Option<&str>
             Step::CheckPlain(check) => handshake.plain_checked(Some(check.verify())),
             Step::Refused { why, .. } => return handshake.refusal(why),
             Step::Ask(claim) => panic!("unexpected external login {claim:?}"),
-            Step::Accepted { .. } => panic!("came in"),
+            Step::Accepted { .. } => panic!("the login was accepted"),
         };
     }
 }
 
 #[test]
-fn operators_are_told_the_real_reason_of_a_refused_login() {
+fn refused_login_reports_its_real_reason_to_operators() {
     let table = shared(&golden("many-spaces.json"));
     for (user, mechanism, space, reason) in [
         ("alice@shop.north", "SCRAM-SHA-256", Some("shop.north"), "unknown user or wrong password"),
@@ -369,7 +369,7 @@ fn operators_are_told_the_real_reason_of_a_refused_login() {
 }
 
 #[test]
-fn without_a_name_a_host_name_of_sasl_or_a_server_name_decides_at_once() {
+fn host_name_of_sasl_or_server_name_selects_the_space_at_login() {
     let table = shared(&golden("many-spaces.json"));
     let lab = Ok(authenticated(&table, "lab", None));
     assert_eq!(log_in(&table, local(), Login::default(), Some("lab")), lab);
@@ -406,7 +406,7 @@ fn an_open_with_an_unknown_host_name_is_not_found() {
 }
 
 #[test]
-fn under_an_unknown_name_nothing_is_asked_and_no_password_is_examined() {
+fn login_to_an_unknown_space_is_refused_without_a_credential_check() {
     for plan in [golden("closed.json"), golden("many-spaces.json"), golden("asked.json"), golden("open.json")] {
         let table = shared(&plan);
         let peers = [
@@ -442,13 +442,13 @@ fn under_an_unknown_name_nothing_is_asked_and_no_password_is_examined() {
 }
 
 #[test]
-fn under_an_unknown_server_name_no_secret_is_invited() {
+fn unknown_server_name_is_not_offered_plain() {
     let table = shared(&golden("many-spaces.json"));
     assert_eq!(offered(&table, &named("nroth")), ["SCRAM-SHA-512", "SCRAM-SHA-256", "ANONYMOUS"]);
 }
 
 #[test]
-fn an_anonymous_client_comes_in_nowhere_under_an_unknown_host_name() {
+fn anonymous_client_with_an_unknown_host_name_is_refused() {
     for plan in [golden("open.json"), golden("many-spaces.json")] {
         let table = shared(&plan);
         let by_sasl = log_in(&table, local(), Login::default(), Some("nroth")).unwrap();
@@ -465,14 +465,14 @@ fn an_anonymous_client_comes_in_nowhere_under_an_unknown_host_name() {
 }
 
 #[test]
-fn a_user_without_a_space_comes_in_nowhere() {
+fn authenticated_user_without_a_space_is_refused() {
     let table = shared(&golden("open.json"));
     let lost = Authenticated { user: Some("alice".into()), ..Authenticated::default() };
     assert_eq!(refused(&table, &lost, Some("default")).0, condition::UNAUTHORIZED_ACCESS);
 }
 
 #[test]
-fn a_session_vouched_for_a_space_that_is_not_there_comes_in_nowhere() {
+fn session_vouched_for_a_missing_space_is_not_found() {
     let table = shared(&golden("open.json"));
     for user in [None, Some("alice".to_owned())] {
         let inside = Authenticated::vouched(&table, "Default", user.clone());
@@ -487,7 +487,7 @@ fn a_session_vouched_for_a_space_that_is_not_there_comes_in_nowhere() {
 }
 
 #[test]
-fn a_host_name_of_open_that_is_no_clue_leads_to_the_only_space() {
+fn open_with_a_generic_host_name_selects_the_only_space() {
     let table = shared(&golden("open.json"));
     for noise in ["localhost", "127.0.0.1", "::1", ""] {
         for authenticated in [Authenticated::without_sasl(&table, &named(noise)), Authenticated::default()] {
@@ -497,7 +497,7 @@ fn a_host_name_of_open_that_is_no_clue_leads_to_the_only_space() {
 }
 
 #[test]
-fn where_there_is_no_space_nobody_comes_in() {
+fn node_without_spaces_refuses_every_client() {
     let table = Arc::new(Table::empty(SECRET));
     let (condition, text, _) = refused(&table, &Authenticated::without_sasl(&table, &local()), Some("localhost"));
     assert_eq!(condition, condition::NOT_FOUND);
@@ -516,7 +516,7 @@ fn the_sasl_header_may_be_omitted_where_anonymous_is_admitted() {
 }
 
 #[test]
-fn a_space_that_is_gone_by_open_is_not_found() {
+fn space_removed_before_open_is_not_found() {
     let first = table(&golden("many-spaces.json"));
     let alice = authenticated(&first, "shop.north", Some("alice"));
     let second = Table::compile(&plan(10, [space("new", &[])]), &first).unwrap();
@@ -524,7 +524,7 @@ fn a_space_that_is_gone_by_open_is_not_found() {
 }
 
 #[test]
-fn a_plan_applied_during_the_handshake_cannot_join_two_spaces() {
+fn plan_applied_during_the_handshake_does_not_change_the_space() {
     let before = golden("many-spaces.json");
     let first = shared(&before);
     let authenticated = log_in(&first, local(), password("alice@shop.north", "pencil", "SCRAM-SHA-256"), None).unwrap();
@@ -534,11 +534,11 @@ fn a_plan_applied_during_the_handshake_cannot_join_two_spaces() {
         (swapped.spaces[1].names.clone(), swapped.spaces[0].names.clone());
     let second = Table::compile(&swapped, &first).unwrap();
     let key = second.open(&authenticated, None).unwrap();
-    assert_eq!(second.space(key).unwrap().uid(), "space-1", "the space of the password, whatever it is called now");
+    assert_eq!(second.space(key).unwrap().uid(), "space-1", "the space that checked the password, under its new name");
 }
 
 #[test]
-fn a_user_that_does_not_exist_is_shown_what_one_that_exists_is() {
+fn unknown_user_gets_a_scram_challenge_like_that_of_a_known_user() {
     let table = shared(&golden("closed.json"));
     let shown = |user: &str, mechanism: &str| {
         let first = format!("n,,n={user},r=abc").into_bytes();
@@ -557,7 +557,7 @@ fn a_user_that_does_not_exist_is_shown_what_one_that_exists_is() {
         assert_eq!(
             unreal,
             shown("mallory@default", mechanism),
-            "as for a real user, the suffix is no part of the name"
+            "as for a real user, the suffix is not part of the name"
         );
     }
     assert_ne!(shown("mallory", "SCRAM-SHA-256"), shown("mallory", "SCRAM-SHA-512"));
@@ -566,7 +566,7 @@ fn a_user_that_does_not_exist_is_shown_what_one_that_exists_is() {
 }
 
 #[test]
-fn the_password_of_a_user_that_does_not_exist_costs_as_much_to_check() {
+fn password_check_of_an_unknown_user_costs_the_same() {
     let table = shared(&golden("closed.json"));
     let check = |user: &str| {
         let message = Some(format!("\0{user}\0pencil").into_bytes());
@@ -585,7 +585,7 @@ fn the_password_of_a_user_that_does_not_exist_costs_as_much_to_check() {
 }
 
 #[test]
-fn the_secret_of_the_process_decides_what_unreal_users_look_like() {
+fn dummy_credentials_depend_on_the_process_secret() {
     let plan = golden("closed.json");
     let shown = |secret| {
         let table = Arc::new(Table::compile(&plan, &Table::empty(secret)).unwrap());

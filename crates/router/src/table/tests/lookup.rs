@@ -39,7 +39,7 @@ fn found(table: &Table, clues: &Clues<'_>) -> Result<String, NoSpace> {
 }
 
 #[test]
-fn each_clue_alone_leads_to_its_space() {
+fn each_clue_alone_selects_its_space() {
     let table = two();
     for clues in [
         Clues { sni: Some("north"), ..Clues::default() },
@@ -52,7 +52,7 @@ fn each_clue_alone_leads_to_its_space() {
 }
 
 #[test]
-fn an_earlier_clue_beats_a_later_one() {
+fn earlier_clue_takes_precedence_over_a_later_one() {
     let table = two();
     let sni = Clues { sni: Some("south"), sasl_hostname: Some("north"), user: Some("a@north"), open_hostname: None };
     assert_eq!(found(&table, &sni), Ok("south.test".into()));
@@ -63,7 +63,7 @@ fn an_earlier_clue_beats_a_later_one() {
 }
 
 #[test]
-fn an_address_localhost_and_a_host_name_of_the_platform_are_no_clue() {
+fn ip_address_localhost_and_platform_host_name_are_no_clue() {
     let table = two();
     for name in NEUTRAL {
         let clues = Clues { sni: Some(name), sasl_hostname: Some(name), user: Some("a@north"), open_hostname: None };
@@ -74,7 +74,7 @@ fn an_address_localhost_and_a_host_name_of_the_platform_are_no_clue() {
 }
 
 #[test]
-fn an_unknown_name_is_refused_wherever_it_stands() {
+fn unknown_name_is_refused_in_every_clue() {
     let one = Plan { spaces: vec![space("north", &[])], ..of_two(None) };
     for table in [two(), table(&of_two(Some("south.test"))), table(&one)] {
         for name in ["nroth", "north.tset", "localhost.test", "xbroker.example.com", "1.2.3", "$within", "north:"] {
@@ -94,7 +94,7 @@ fn an_unknown_name_is_refused_wherever_it_stands() {
 }
 
 #[test]
-fn what_follows_the_at_sign_belongs_to_the_user_where_a_host_name_names_the_space() {
+fn user_name_keeps_its_suffix_if_a_host_name_names_the_space() {
     let user = Some("carol@example.com");
     for clues in [
         Clues { sni: Some("north"), user, ..Clues::default() },
@@ -107,12 +107,12 @@ fn what_follows_the_at_sign_belongs_to_the_user_where_a_host_name_names_the_spac
 }
 
 #[test]
-fn without_a_clue_the_default_space_is_meant() {
+fn default_space_is_selected_without_a_clue() {
     for (default, expected) in [
         (Some("south.test"), Ok("south.test")),
         (Some("South.Test"), Ok("south.test")),
         (Some("gone.test"), Err(NoSpace::Unnamed)),
-        (Some("south"), Err(NoSpace::Unnamed)), // a short name may come to stand for another space
+        (Some("south"), Err(NoSpace::Unnamed)), // a short name may later name another space
         (None, Err(NoSpace::Unnamed)),
     ] {
         let table = table(&of_two(default));
@@ -128,7 +128,7 @@ fn without_a_clue_the_default_space_is_meant() {
 }
 
 #[test]
-fn only_what_follows_the_last_at_sign_counts() {
+fn only_the_suffix_after_the_last_at_sign_names_the_space() {
     let table = two();
     let clues = |user| Clues { user: Some(user), ..Clues::default() };
     assert_eq!(found(&table, &clues("a@south@north")), Ok("north.test".into()));
@@ -144,7 +144,7 @@ fn the_host_name_of_open_counts_only_without_a_user_name() {
 }
 
 #[test]
-fn else_the_only_space_there_is() {
+fn only_space_is_selected_without_a_clue() {
     let table = table(&plan(1, [space("north", &[])]));
     let noise = Clues { sni: Some("localhost"), user: Some("alice"), ..Clues::default() };
     assert_eq!(found(&table, &noise), Ok("north.test".into()));
@@ -152,13 +152,13 @@ fn else_the_only_space_there_is() {
 }
 
 #[test]
-fn several_spaces_and_no_match_is_refused() {
+fn connection_without_a_clue_is_refused_among_several_spaces() {
     assert_eq!(found(&two(), &Clues::default()), Err(NoSpace::Unnamed));
     assert_eq!(found(&Table::empty(SECRET), &Clues::default()), Err(NoSpace::Nothing));
 }
 
 #[test]
-fn a_short_name_counts_where_it_is_unique_and_the_full_name_always() {
+fn short_name_resolves_only_if_unique_and_full_name_always() {
     let mut south = space("south", &[]);
     south.names[0] = "north".into();
     let twins = table(&plan(1, [space("north", &[]), south]));
@@ -179,7 +179,7 @@ fn a_space_called_like_the_platform_does_not_get_its_clients() {
 }
 
 #[test]
-fn a_full_name_beats_the_short_name_of_another() {
+fn full_name_takes_precedence_over_the_short_name_of_another_space() {
     let mut dotted = space("dotted", &[]);
     dotted.names[0] = "north.test".into();
     let table = table(&plan(1, [dotted, space("north", &[])]));
@@ -187,7 +187,7 @@ fn a_full_name_beats_the_short_name_of_another() {
     assert_eq!(found.uid(), "uid of north");
 }
 
-/// One that only sessions within this process come into.
+/// A space that only sessions within this process may open.
 fn internal() -> crate::plan::Space {
     let mut within = closed(space("within", &[]), Vec::new());
     (within.internal, within.names) = (true, vec!["$within".into()]);
@@ -196,11 +196,11 @@ fn internal() -> crate::plan::Space {
 }
 
 #[test]
-fn no_clue_of_a_peer_leads_to_an_internal_space() {
+fn internal_space_is_not_reachable_by_any_clue() {
     let alone = table(&plan(1, [internal()]));
     assert_eq!(found(&alone, &Clues::default()), Err(NoSpace::Nothing));
     let table = table(&plan(1, [space("north", &[]), internal()]));
-    assert_eq!(found(&table, &Clues::default()), Ok("north.test".into()), "it is the only one there is");
+    assert_eq!(found(&table, &Clues::default()), Ok("north.test".into()), "it is the only reachable space");
     for name in ["$within", "$WITHIN"] {
         let clues = Clues { sni: Some(name), sasl_hostname: Some(name), user: None, open_hostname: Some(name) };
         assert_eq!(found(&table, &clues), unknown(name));

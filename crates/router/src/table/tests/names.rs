@@ -19,19 +19,19 @@ fn resolved<'t>(table: &'t Table, name: &str) -> Option<&'t str> {
     only(table).resolve(name).map(|address| &*address.name)
 }
 
-fn listened<'t>(table: &'t Table, name: &str) -> Vec<&'t str> {
+fn resolved_for_receiver<'t>(table: &'t Table, name: &str) -> Vec<&'t str> {
     only(table).resolve_receiver(name).into_iter().map(|address| &*address.name).collect()
 }
 
 #[test]
-fn the_declared_address_of_that_name_comes_first() {
+fn exact_name_takes_precedence() {
     let table = world(&[("sensors", Multicast), ("sensors/7", Anycast), ("#", Multicast)]);
     assert_eq!(resolved(&table, "sensors/7"), Some("sensors/7"));
     assert_eq!(resolved(&table, "sensors"), Some("sensors"));
 }
 
 #[test]
-fn else_the_longest_covering_address_above_by_levels() {
+fn longest_covering_address_by_levels_is_resolved_next() {
     let table = world(&[("sensors", Multicast), ("sensors/7", Multicast), ("a/b/c", Multicast)]);
     assert_eq!(resolved(&table, "sensors/7/temp"), Some("sensors/7"));
     assert_eq!(resolved(&table, "sensors/8/temp/x"), Some("sensors"));
@@ -42,14 +42,14 @@ fn else_the_longest_covering_address_above_by_levels() {
 }
 
 #[test]
-fn else_the_open_name_space_if_declared() {
+fn open_name_space_is_resolved_last() {
     let table = world(&[("sensors", Multicast), ("#", Anycast)]);
     assert_eq!(resolved(&table, "anything/at/all"), Some("#"));
     assert_eq!(resolved(&table, "sensors/7"), Some("sensors"));
 }
 
 #[test]
-fn else_it_is_not_found() {
+fn uncovered_name_is_not_found() {
     let table = world(&[("sensors", Multicast)]);
     for name in ["", "other", "/sensors", "Sensors", "#", "+"] {
         assert_eq!(resolved(&table, name), None, "{name:?}");
@@ -57,7 +57,7 @@ fn else_it_is_not_found() {
 }
 
 #[test]
-fn an_anycast_address_has_its_exact_name_only() {
+fn anycast_address_covers_only_its_exact_name() {
     let table = world(&[("orders", Anycast), ("orders/eu", Multicast)]);
     assert_eq!(resolved(&table, "orders"), Some("orders"));
     assert_eq!(resolved(&table, "orders/us"), None);
@@ -65,7 +65,7 @@ fn an_anycast_address_has_its_exact_name_only() {
 }
 
 #[test]
-fn a_name_of_very_many_levels_is_looked_up_no_deeper_than_what_is_declared() {
+fn lookup_depth_is_bounded_by_the_deepest_declared_name() {
     let table = world(&[("a/a", Multicast)]);
     assert_eq!(only(&table).levels_max, 2);
     assert_eq!(resolved(&table, &vec!["a"; 30_000].join("/")), Some("a/a"));
@@ -80,23 +80,27 @@ fn a_sender_may_not_use_wildcards() {
 }
 
 #[test]
-fn a_receiver_may_use_wildcards_below_what_covers() {
+fn receiver_wildcards_reach_every_covering_address() {
     let table = world(&[("sensors", Multicast), ("sensors/7", Multicast), ("alarms", Multicast)]);
-    assert_eq!(listened(&table, "sensors/#"), ["sensors", "sensors/7"]);
-    assert_eq!(listened(&table, "sensors/+"), ["sensors", "sensors/7"]);
-    assert_eq!(listened(&table, "sensors/*/temp"), ["sensors", "sensors/7"]);
-    assert_eq!(listened(&table, "sensors/8/+"), ["sensors"]);
-    assert_eq!(listened(&table, "alarms/+"), ["alarms"]);
-    assert_eq!(listened(&table, "+/temp"), ["sensors", "alarms"]);
-    assert_eq!(listened(&table, "#"), ["sensors", "sensors/7", "alarms"]);
-    assert!(listened(&table, "others/#").is_empty());
+    assert_eq!(resolved_for_receiver(&table, "sensors/#"), ["sensors", "sensors/7"]);
+    assert_eq!(resolved_for_receiver(&table, "sensors/+"), ["sensors", "sensors/7"]);
+    assert_eq!(resolved_for_receiver(&table, "sensors/*/temp"), ["sensors", "sensors/7"]);
+    assert_eq!(resolved_for_receiver(&table, "sensors/8/+"), ["sensors"]);
+    assert_eq!(resolved_for_receiver(&table, "alarms/+"), ["alarms"]);
+    assert_eq!(resolved_for_receiver(&table, "+/temp"), ["sensors", "alarms"]);
+    assert_eq!(resolved_for_receiver(&table, "#"), ["sensors", "sensors/7", "alarms"]);
+    assert!(resolved_for_receiver(&table, "others/#").is_empty());
 }
 
 #[test]
-fn a_receiver_without_wildcards_listens_where_a_sender_sends() {
+fn receiver_without_wildcards_resolves_like_a_sender() {
     let table = world(&[("sensors", Multicast), ("orders", Anycast)]);
     for name in ["sensors", "sensors/7", "orders", "orders/7", "none"] {
-        assert_eq!(listened(&table, name), resolved(&table, name).into_iter().collect::<Vec<_>>(), "{name}");
+        assert_eq!(
+            resolved_for_receiver(&table, name),
+            resolved(&table, name).into_iter().collect::<Vec<_>>(),
+            "{name}"
+        );
     }
 }
 
@@ -104,26 +108,26 @@ fn a_receiver_without_wildcards_listens_where_a_sender_sends() {
 fn a_wildcard_never_consumes_from_an_anycast_address() {
     let table = world(&[("orders", Anycast), ("orders/eu", Anycast), ("#", Anycast)]);
     for filter in ["orders/+", "orders/#", "#", "+", "*", "orders/eu/#"] {
-        assert!(listened(&table, filter).is_empty(), "{filter}");
+        assert!(resolved_for_receiver(&table, filter).is_empty(), "{filter}");
     }
 }
 
 #[test]
 fn an_open_multicast_name_space_is_reached_by_every_filter() {
     let table = world(&[("#", Multicast), ("orders", Anycast)]);
-    assert_eq!(listened(&table, "a/+/b"), ["#"]);
-    assert_eq!(listened(&table, "#"), ["#"]);
+    assert_eq!(resolved_for_receiver(&table, "a/+/b"), ["#"]);
+    assert_eq!(resolved_for_receiver(&table, "#"), ["#"]);
 }
 
 #[test]
-fn a_filter_that_is_none_finds_nothing() {
+fn invalid_filter_resolves_to_no_address() {
     let table = world(&[("a", Multicast)]);
-    assert!(listened(&table, "a/b*/+").is_empty());
-    assert!(listened(&table, &vec!["+"; 65].join("/")).is_empty());
+    assert!(resolved_for_receiver(&table, "a/b*/+").is_empty());
+    assert!(resolved_for_receiver(&table, &vec!["+"; 65].join("/")).is_empty());
 }
 
 proptest! {
-    /// The search by literal prefix finds what looking at every address finds.
+    /// The search by literal prefix finds the same addresses as a scan of all.
     #[test]
     fn a_filter_finds_every_address_it_reaches(
         declared in prop::collection::btree_set(name_of(&["a", "b", "c", "", "0", "/"]), 0..8),
@@ -135,11 +139,11 @@ proptest! {
         let pattern = Pattern::filter(&filter).unwrap();
         let mut expected: Vec<_> = only(&table).addresses().filter(|address| pattern.reaches(&address.name)).collect();
         expected.sort_by_key(|address| address.key);
-        prop_assert_eq!(listened(&table, &filter), expected.iter().map(|address| &*address.name).collect::<Vec<_>>());
+        prop_assert_eq!(resolved_for_receiver(&table, &filter), expected.iter().map(|address| &*address.name).collect::<Vec<_>>());
     }
 }
 
-/// A world in which links have addresses of these patterns created.
+/// A table whose space creates addresses of these patterns on attach.
 fn creating(addresses: &[(&str, crate::plan::AddressType)], patterns: &[&str]) -> Table {
     let mut space = space("world", addresses);
     space.auto_create = patterns.iter().map(|&pattern| pattern.to_owned()).collect();
@@ -156,7 +160,7 @@ fn looked_up<'t>(table: &'t Table, name: &str) -> &'t str {
 }
 
 #[test]
-fn an_address_is_created_before_the_open_name_space_is_asked_and_after_all_else() {
+fn auto_create_takes_precedence_only_over_the_open_name_space() {
     let table = creating(&[("jobs", Multicast), ("work/1", Anycast), ("#", Anycast)], &["jobs/*", "work/*", "tmp*"]);
     for (name, expected) in [
         ("work/1", "work/1"),
@@ -172,7 +176,7 @@ fn an_address_is_created_before_the_open_name_space_is_asked_and_after_all_else(
 }
 
 #[test]
-fn what_cannot_be_the_name_of_an_address_is_not_created() {
+fn address_with_an_invalid_name_is_not_created() {
     let table = creating(&[], &["*"]);
     assert_eq!(looked_up(&table, "orders"), "+");
     let long = "x".repeat(1025);

@@ -1,4 +1,4 @@
-//! The wildcard grammar, also against a matcher too simple to be wrong.
+//! The wildcard grammar, also compared with a naive matcher.
 
 use proptest::prelude::*;
 use serde::Deserialize;
@@ -44,10 +44,10 @@ fn vectors() -> Vectors {
 
 fn hold(pattern: &Pattern, vector: &Matching) {
     for name in &vector.matches {
-        assert!(pattern.matches(name), "{} stands for {name:?}", vector.pattern);
+        assert!(pattern.matches(name), "{} must match {name:?}", vector.pattern);
     }
     for name in &vector.others {
-        assert!(!pattern.matches(name), "{} does not stand for {name:?}", vector.pattern);
+        assert!(!pattern.matches(name), "{} must not match {name:?}", vector.pattern);
     }
 }
 
@@ -59,14 +59,14 @@ fn filters_match_by_levels() {
 }
 
 #[test]
-fn rights_know_two_stars_more() {
+fn right_patterns_also_allow_a_bare_and_a_trailing_star() {
     for vector in vectors().rights {
         hold(&Pattern::right(&vector.pattern).unwrap(), &vector);
     }
 }
 
 #[test]
-fn what_is_no_pattern_is_refused() {
+fn invalid_pattern_is_refused() {
     for text in vectors().filters_refused {
         let expected = if text.is_empty() { PatternError::Empty } else { PatternError::Star };
         assert_eq!(Pattern::filter(&text), Err(expected), "{text:?}");
@@ -99,7 +99,7 @@ fn a_right_covers_a_filter_only_as_a_whole() {
 }
 
 #[test]
-fn a_filter_reaches_the_address_above_the_names_it_stands_for() {
+fn filter_reaches_the_addresses_that_cover_its_names() {
     for (filter, yes, no) in [
         ("sensors/#", vec!["sensors", "sensors/7"], vec!["sensor", "other"]),
         ("sensors/+/temp", vec!["sensors", "sensors/7", "sensors/7/temp"], vec!["sensors/7/x", "other"]),
@@ -136,7 +136,7 @@ fn a_wildcard_is_a_whole_level() {
 }
 
 #[test]
-fn a_pattern_prints_as_it_is_understood() {
+fn pattern_is_displayed_in_canonical_form() {
     for (text, printed) in [
         ("a/*/b", "a/+/b"),
         ("#/+/#", "#"),
@@ -187,13 +187,13 @@ fn short_names() -> Vec<String> {
 
 proptest! {
     #[test]
-    fn matches_what_the_naive_matcher_matches(filter in filter(), name in name()) {
+    fn filter_matches_like_the_naive_matcher(filter in filter(), name in name()) {
         let expected = naive(&levels(&filter), &levels(&name));
         prop_assert_eq!(Pattern::filter(&filter).unwrap().matches(&name), expected);
     }
 
     #[test]
-    fn covers_is_what_it_says(
+    fn covers_agrees_with_the_naive_matcher(
         right in proptest::collection::vec(proptest::sample::select(vec!["a", "b", "+", "#"]), 1..4),
         filter in proptest::collection::vec(proptest::sample::select(vec!["a", "b", "+", "#"]), 1..4),
     ) {
@@ -201,13 +201,13 @@ proptest! {
         let names = short_names();
         let mut named = names.iter().map(|name| levels(name)).filter(|name| naive(&filter, name));
         let really = named.all(|name| naive(&right, &name));
-        prop_assert!(really || !covers, "covers more than there is");
-        prop_assert!(covers || !really || filter.contains(&"#"), "covers less, though there is no # in doubt");
+        prop_assert!(really || !covers, "it covers a name that the right does not match");
+        prop_assert!(covers || !really || filter.contains(&"#"), "it covers less than it matches");
     }
 
     #[test]
-    fn reaches_if_and_only_if_it_matches_something_below(filter in filter(), name in name()) {
-        // Any filter of six levels is satisfied by some six further levels, if by any.
+    fn filter_reaches_a_name_exactly_if_it_matches_at_or_below_it(filter in filter(), name in name()) {
+        // If any continuation satisfies a filter of six levels, one of at most six levels does.
         let tokens: Vec<_> = levels(&filter).into_iter().map(|token| match token { "+" | "*" | "#" => "x", token => token }).collect();
         let mut below = (0..=tokens.len()).map(|from| tokens[from..].join("/"));
         let direct = naive(&levels(&filter), &levels(&name));

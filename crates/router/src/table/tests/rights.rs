@@ -1,4 +1,4 @@
-//! Contracts 3 and 5: who may do what.
+//! Contracts 3 and 5: the rights of users.
 
 use crate::plan::AddressType::Multicast;
 use crate::plan::Operation::{Manage, Recv, Send, View};
@@ -17,7 +17,7 @@ fn alice(rights: &[(&str, &[Operation])]) -> Rights {
 }
 
 #[test]
-fn in_an_open_space_everybody_may_do_everything() {
+fn open_space_allows_every_operation_to_any_client() {
     for name in [None, Some("whoever")] {
         let rights = of(&plan(1, [space("s", &[])]), name);
         for operation in [Send, Recv, View, Manage] {
@@ -39,7 +39,7 @@ fn only_the_listed_operation_on_the_listed_address_is_allowed() {
 }
 
 #[test]
-fn a_pattern_allows_what_it_stands_for() {
+fn pattern_right_allows_the_names_that_it_matches() {
     let rights = alice(&[("orders/#", &[Send, Recv])]);
     assert!(rights.may(Send, "orders/eu/1"));
     assert!(rights.may(Recv, "orders"));
@@ -52,13 +52,13 @@ fn a_filter_needs_one_right_that_covers_it() {
     assert!(rights.may(Recv, "orders/#"));
     assert!(rights.may(Recv, "orders/+/x"));
     assert!(!rights.may(Recv, "#"));
-    assert!(!rights.may(Recv, "+"), "a and b are not all there is");
+    assert!(!rights.may(Recv, "+"), "a and b are not all names of one level");
     assert!(!rights.may(Send, "orders/+"));
-    assert!(!rights.may(Recv, "orders/b*/+"), "no filter at all");
+    assert!(!rights.may(Recv, "orders/b*/+"), "not a valid filter");
 }
 
 #[test]
-fn a_right_on_a_prefix_does_not_reach_a_filter_alongside_it() {
+fn prefix_right_does_not_allow_a_broader_filter() {
     let rights = alice(&[("ord*", &[Recv])]);
     assert!(rights.may(Recv, "orders/#"));
     assert!(!rights.may(Recv, "+/eu"));
@@ -73,14 +73,14 @@ fn view_and_manage_are_for_the_whole_space() {
 }
 
 #[test]
-fn a_user_who_is_gone_may_do_nothing() {
+fn unknown_user_has_no_rights() {
     let plan = plan(1, [closed(space("s", &[]), vec![user("alice", &[("*", &[Send])])])]);
     assert!(!of(&plan, Some("bob")).may(Send, "a"));
     assert!(!of(&plan, None).may(Send, "a"));
 }
 
 #[test]
-fn without_a_name_the_rights_of_the_user_anonymous_count() {
+fn client_without_a_name_has_the_rights_of_the_user_anonymous() {
     let mut mixed = closed(space("s", &[]), vec![user("anonymous", &[("public/#", &[Recv])])]);
     mixed.authentication.anonymous = true;
     let rights = of(&plan(1, [mixed]), None);
@@ -89,7 +89,7 @@ fn without_a_name_the_rights_of_the_user_anonymous_count() {
 }
 
 #[test]
-fn names_are_looked_up_and_only_patterns_cost_their_number() {
+fn rights_check_runs_only_the_patterns_of_the_operation() {
     let names: Vec<String> = (0..1_000).map(|number| format!("orders/{number}")).collect();
     let mut listed: Vec<(&str, &[Operation])> = names.iter().map(|name| (&**name, &[Send][..])).collect();
     listed.extend([("orders/1", &[Recv][..]), ("eu/#", &[Send]), ("+/us", &[Recv])]);
@@ -105,7 +105,7 @@ fn names_are_looked_up_and_only_patterns_cost_their_number() {
 }
 
 #[test]
-fn a_pattern_stands_for_no_name_that_is_longer_than_any_address() {
+fn pattern_does_not_match_a_name_beyond_the_length_limit() {
     let rights = alice(&[("#", &[Send])]);
     assert!(rights.may(Send, &"a/".repeat(512)));
     assert!(!rights.may(Send, &"a/".repeat(513)));

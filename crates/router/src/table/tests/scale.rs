@@ -112,15 +112,15 @@ fn contents(table: &Table) -> Vec<(String, String, String, bool, u32)> {
 }
 
 proptest! {
-    /// For any sequence of plans the table equals that of the last plan, keys name one address for
-    /// ever, and the difference leads from the old table to the new.
+    /// For any sequence of plans the table equals that of the last plan, a key names one address
+    /// only, and the difference leads from the old table to the new.
     #[test]
-    fn tables_follow_one_another(plans in plans()) {
+    fn table_equals_that_of_its_plan_and_diff_leads_to_it_from_the_previous(plans in plans()) {
         let mut before = table(&plan(0, []));
         let mut owners = std::collections::HashMap::new();
         for plan in &plans {
             let after = Table::compile(plan, &before).unwrap();
-            prop_assert_eq!(contents(&after), contents(&table(plan)), "what came before plays no part");
+            prop_assert_eq!(contents(&after), contents(&table(plan)), "earlier plans have no effect");
             for entry in after.spaces().flat_map(|space| space.addresses()) {
                 let owner = (entry.space, entry.uid.clone(), entry.name.clone(), entry.kind);
                 prop_assert_eq!(owners.entry(entry.key).or_insert_with(|| owner.clone()), &owner);

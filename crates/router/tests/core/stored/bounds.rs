@@ -23,7 +23,7 @@ fn refusing(text: &str) -> Outcome {
 }
 
 #[test]
-fn a_commit_for_which_a_blocking_queue_has_no_room_is_rolled_back_and_says_which() {
+fn commit_beyond_the_room_of_a_blocking_queue_rolls_back_and_names_it() {
     let mut house = House::new(of_messages(10));
     let post = |house: &mut House, number: u64, count: usize| {
         let id = house.declare(number);
@@ -45,7 +45,7 @@ fn a_commit_for_which_a_blocking_queue_has_no_room_is_rolled_back_and_says_which
 }
 
 #[test]
-fn a_message_alone_may_be_as_large_as_it_is() {
+fn single_message_may_exceed_the_byte_limit_of_an_empty_queue() {
     let limits = Limits { bytes: 1000, ..Limits::default() };
     let mut house = House::new(Settings { limits, ..Settings::default() });
     let id = house.declare(1);
@@ -57,7 +57,7 @@ fn a_message_alone_may_be_as_large_as_it_is() {
 }
 
 #[test]
-fn a_commit_waits_for_no_live_subscriber_and_does_not_fit_into_a_full_durable_one() {
+fn commit_ignores_slow_live_subscribers_and_fails_at_a_full_durable_one() {
     let disk = Arc::new(SimulatedDisk::new(512, 7));
     let mut house = House::with_topic(disk, Settings::default(), of_messages(3));
     let live = house.subscriber(None, 0);
@@ -78,7 +78,7 @@ fn a_commit_waits_for_no_live_subscriber_and_does_not_fit_into_a_full_durable_on
 }
 
 #[test]
-fn what_is_said_of_many_deliveries_at_once_is_held_once() {
+fn shared_outcome_of_many_deliveries_is_counted_once() {
     let text = "x".repeat(120_000);
     for shared in [true, false] {
         let redelivery = Redelivery { attempts_max: 1, ..Redelivery::default() };
@@ -106,7 +106,7 @@ fn what_is_said_of_many_deliveries_at_once_is_held_once() {
 }
 
 #[test]
-fn of_what_a_consumer_says_the_beginning_goes_with_the_message() {
+fn dead_letter_description_is_truncated_to_1024_bytes() {
     let mut house = House::new(Settings { dead_letter: true, ..Settings::default() });
     house.send("a");
     house.consumer(QUEUE, 1);
@@ -122,7 +122,7 @@ fn of_what_a_consumer_says_the_beginning_goes_with_the_message() {
 }
 
 #[test]
-fn a_topic_has_so_many_durable_subscriptions_and_no_more() {
+fn topic_refuses_durable_subscriptions_beyond_10000() {
     let mut house = House::new(Settings::default());
     let attach = |house: &mut House, name: &str| {
         let attachment = AttachmentId { shard: 0, generation: 0, index: 100 };
@@ -142,7 +142,7 @@ fn a_topic_has_so_many_durable_subscriptions_and_no_more() {
     attach(&mut house, "one more");
     assert_eq!(house.recorded.refused, 1);
     attach(&mut house, "sub7");
-    assert_eq!(house.recorded.refused, 1, "one that is there");
+    assert_eq!(house.recorded.refused, 1, "an existing subscription");
     house.pump();
     house.publish("for all");
     house.pump();
@@ -150,7 +150,7 @@ fn a_topic_has_so_many_durable_subscriptions_and_no_more() {
 }
 
 #[test]
-fn what_grows_large_in_one_turn_goes_to_the_log_in_parts() {
+fn records_of_a_large_turn_are_written_in_several_batches() {
     let mut house = House::new(Settings::default());
     let text = "x".repeat(1 << 20);
     let sent: Vec<u32> = (0..100).map(|_| house.send(&text)).collect();
@@ -167,14 +167,14 @@ fn what_grows_large_in_one_turn_goes_to_the_log_in_parts() {
         house.router.journaled(Answer { batch, result }, &mut house.recorded);
     }
     let parts = [vec![3; 33], vec![1, 50]].concat();
-    assert_eq!(sizes, parts, "a commit of the journal each, and a group stays whole");
+    assert_eq!(sizes, parts, "each is one group commit, and a transaction stays whole");
     assert_eq!(house.recorded.settled, sent.iter().map(|id| (*id, Outcome::Accepted)).collect::<Vec<_>>());
     assert_eq!(house.result(transaction(1)), Ok(()));
     assert_eq!(house.restarted().log.stats().alive_messages, 150);
 }
 
 #[test]
-fn who_sends_without_credit_is_held_by_a_full_queue_or_subscription() {
+fn anonymous_producer_is_held_by_a_full_queue_or_subscription() {
     let disk = Arc::new(SimulatedDisk::new(512, 7));
     let mut house = House::with_topic(disk, of_messages(4), of_messages(4));
     house.subscription(durable("sub"));
@@ -214,7 +214,7 @@ fn annotated(n: u32) -> Outcome {
 }
 
 #[test]
-fn a_disk_without_any_room_ends_commits_and_takes_the_rest_later_in_its_order() {
+fn full_disk_fails_commits_and_stores_other_records_later_in_order() {
     let mut house = House::new(Settings::default());
     for n in 0..2000 {
         house.send(&n.to_string());
@@ -230,7 +230,7 @@ fn a_disk_without_any_room_ends_commits_and_takes_the_rest_later_in_its_order() 
         reported += 1;
         house.router.credit(consumer, 2000 + reported, false, &mut house.recorded);
         house.answer(&first, &annotated(reported));
-        first = house.got().pop().expect("it comes again");
+        first = house.got().pop().expect("it is redelivered");
         reported
     };
     while !house.refused {
@@ -259,11 +259,11 @@ fn a_disk_without_any_room_ends_commits_and_takes_the_rest_later_in_its_order() 
         got.iter().map(Got::text).collect::<Vec<_>>(),
         ["0".to_owned()].into_iter().chain(left).collect::<Vec<_>>()
     );
-    assert_eq!(got[0].annotation("n"), Some(&Value::Uint(last)), "the newest of what was said");
+    assert_eq!(got[0].annotation("n"), Some(&Value::Uint(last)), "the newest outcome");
 }
 
 #[test]
-fn a_delivery_that_turns_out_to_be_part_of_a_transaction_is_called_off() {
+fn partial_delivery_to_a_direct_address_is_refused_once_it_is_transactional() {
     use enmasse_router::core::{AddressKey, AddressKind, Declared};
     for kind in [AddressKind::Anycast, AddressKind::Multicast] {
         let mut house = House::new(Settings::default());
@@ -299,7 +299,7 @@ fn a_delivery_that_turns_out_to_be_part_of_a_transaction_is_called_off() {
 /// A transaction that consumes a message of a full queue and posts one to it, without its own
 /// window.
 #[test]
-fn who_posts_to_a_full_queue_is_not_held_and_takes_the_place_of_what_it_consumes() {
+fn transaction_at_a_full_queue_may_replace_the_message_that_it_consumes() {
     let mut house = House::with_topic(Arc::new(SimulatedDisk::new(512, 7)), of_messages(2), Settings::default());
     house.send("a");
     house.send("b");
@@ -310,14 +310,14 @@ fn who_posts_to_a_full_queue_is_not_held_and_takes_the_place_of_what_it_consumes
     assert_eq!(house.recorded.held, Some(true), "the queue is full");
     let id = house.declare(1);
     house.post(id, ANONYMOUS, "c");
-    assert_eq!(house.recorded.held, Some(false), "the discharge comes behind it");
+    assert_eq!(house.recorded.held, Some(false), "a hold would block the discharge");
     house.retire(id, &got[0], &Outcome::Accepted, true);
-    assert_eq!(house.commit(id), Ok(()), "one goes and one comes");
+    assert_eq!(house.commit(id), Ok(()), "one message replaces another");
     assert_eq!(house.recorded.held, Some(false));
     let id = house.declare(2);
     house.post(id, ANONYMOUS, "d");
     reason(house.commit(id), "has no room");
     house.send_from(ANONYMOUS, &Message { body: Body::Data(vec![b"e".to_vec()]), ..Message::default() });
-    assert_eq!(house.recorded.held, Some(true), "outside of a transaction it waits");
+    assert_eq!(house.recorded.held, Some(true), "outside of a transaction it is held");
     assert_eq!(house.restarted().log.stats().alive_messages, 2);
 }

@@ -41,7 +41,7 @@ impl House {
         (house, got)
     }
 
-    /// Returns every segment that the log does not need any more.
+    /// Reclaims every segment without live records.
     fn reclaim(&mut self) {
         loop {
             self.log.sync().expect("a disk that works");
@@ -51,7 +51,7 @@ impl House {
         }
     }
 
-    /// What waits in an address, by the first letter of each message.
+    /// The first letters of the messages that are available at an address.
     fn letters(&mut self, address: enmasse_router::core::AddressKey) -> String {
         let attachment = self.consumer(address, 100);
         self.pump();
@@ -61,8 +61,7 @@ impl House {
         found
     }
 
-    /// Ends what began as a copy with the log and continues until nothing of the first segments is
-    /// needed.
+    /// Completes the copies and continues until the first segments are reclaimed.
     fn settle_copies(&mut self, copies: Vec<Answer>) {
         let mut answers = copies;
         answers.extend(self.written());
@@ -81,7 +80,7 @@ impl House {
 }
 
 #[test]
-fn a_dead_letter_that_is_compacted_in_the_meantime_does_not_return() {
+fn message_dead_lettered_during_compaction_does_not_return() {
     let (mut house, got) = House::with_sparse_segment();
     house.router.compact(1);
     let copies = house.written();
@@ -97,7 +96,7 @@ fn a_dead_letter_that_is_compacted_in_the_meantime_does_not_return() {
 }
 
 #[test]
-fn a_message_whose_dead_letter_is_refused_while_it_is_compacted_stays() {
+fn message_stays_if_its_dead_letter_is_refused_during_compaction() {
     let (mut house, got) = House::with_sparse_segment();
     house.router.compact(1);
     let copies = house.written();
@@ -105,7 +104,7 @@ fn a_message_whose_dead_letter_is_refused_while_it_is_compacted_stays() {
     house.disk.set_capacity_bytes(house.disk.used_bytes());
     // Nothing has room for another segment, so the dead letter cannot be written if it needs one.
     house.answered(copies);
-    assert_eq!(house.log.stats().alive_messages, 2, "\"m\" once, wherever it is, and \"b\"");
+    assert_eq!(house.log.stats().alive_messages, 2, "\"m\" once, in either queue, and \"b\"");
     let mut again = house.restarted();
     assert_eq!(again.letters(QUEUE).matches('m').count() + again.letters(DEAD).matches('m').count(), 1);
 }
@@ -115,14 +114,14 @@ fn a_message_accepted_before_its_copy_is_written_does_not_return_after_a_crash()
     let (mut house, got) = House::with_sparse_segment();
     house.router.compact(1);
     house.router.outcome(named(&got, "m").token, &Outcome::Accepted, &mut house.recorded);
-    // All that was passed on is on disk; the crash comes before its answer.
+    // All records are on disk; the crash precedes their completion.
     let answers = house.written();
     assert!(!answers.is_empty());
     assert!(!house.restarted().letters(QUEUE).contains('m'));
 }
 
 #[test]
-fn a_dead_letter_written_before_its_copy_does_not_return_after_a_crash() {
+fn dead_letter_written_before_its_compaction_copy_exists_once_after_a_crash() {
     let (mut house, got) = House::with_sparse_segment();
     house.router.compact(1);
     house.router.outcome(named(&got, "m").token, &rejected(), &mut house.recorded);
@@ -130,7 +129,7 @@ fn a_dead_letter_written_before_its_copy_does_not_return_after_a_crash() {
     for _ in 0..4 {
         let mut crashed = House::on(std::sync::Arc::new(house.disk.as_seen()), settings());
         let found = crashed.letters(QUEUE).matches('m').count() + crashed.letters(DEAD).matches('m').count();
-        assert_eq!(found, 1, "in one of the two, whenever the crash comes");
+        assert_eq!(found, 1, "in one of the two queues after a crash at any step");
         for answer in std::mem::take(&mut answers) {
             house.router.journaled(answer, &mut house.recorded);
         }
@@ -139,7 +138,7 @@ fn a_dead_letter_written_before_its_copy_does_not_return_after_a_crash() {
 }
 
 #[test]
-fn a_message_removed_while_its_copy_is_with_the_log_does_not_return() {
+fn message_removed_while_its_compaction_copy_is_in_flight_does_not_return() {
     let (mut house, got) = House::with_sparse_segment();
     house.router.compact(1);
     let copies = house.written();
@@ -150,7 +149,7 @@ fn a_message_removed_while_its_copy_is_with_the_log_does_not_return() {
 }
 
 #[test]
-fn a_scheduled_message_that_comes_due_while_it_is_compacted_survives_a_restart() {
+fn scheduled_message_due_during_compaction_survives_a_restart() {
     let mut house = House::new(settings());
     let due = i64::try_from(house.now_ms).expect("a time") + 1000;
     let message_annotations: Fields = vec![("x-opt-delivery-time".into(), Value::Timestamp(due))];
@@ -164,7 +163,7 @@ fn a_scheduled_message_that_comes_due_while_it_is_compacted_survives_a_restart()
     house.router.set_time(house.now_ms);
     house.router.turn(&mut house.recorded);
     house.answered(copies);
-    assert_eq!(house.log.stats().alive_messages, 3, "each is counted once where it lies");
+    assert_eq!(house.log.stats().alive_messages, 3, "each is counted once");
     assert_eq!(house.letters(QUEUE), "abm");
     let mut again = house.restarted();
     again.pass(60_000);
@@ -172,7 +171,7 @@ fn a_scheduled_message_that_comes_due_while_it_is_compacted_survives_a_restart()
 }
 
 #[test]
-fn compaction_with_nothing_left_to_copy_lets_commits_and_moves_continue() {
+fn compaction_without_remaining_copies_does_not_block_settlements() {
     let (mut house, got) = House::with_sparse_segment();
     house.router.compact(1);
     house.router.outcome(named(&got, "m").token, &Outcome::Accepted, &mut house.recorded);

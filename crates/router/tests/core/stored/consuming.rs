@@ -1,5 +1,5 @@
-//! How consumers consume: selectors, browsers, priorities, exclusive ones, and those a message is
-//! kept from.
+//! Modes of consumers: selectors, browsing, priorities, exclusive consumers, and messages that are
+//! undeliverable to one of them.
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ fn numbers_of(house: &mut House, attachment: AttachmentId) -> Vec<u32> {
 }
 
 #[test]
-fn a_selector_takes_what_it_selects_and_leaves_the_rest_in_order() {
+fn selecting_consumer_leaves_other_messages_in_order() {
     let mut house = stored(Settings::default(), 30, 10);
     house.consumer_that(QUEUE, 100, selecting("tenth"));
     assert_eq!(numbers(&mut house), [0, 10, 20]);
@@ -64,7 +64,7 @@ fn a_selector_takes_what_it_selects_and_leaves_the_rest_in_order() {
 }
 
 #[test]
-fn a_selector_reads_ten_thousand_messages_on_disk_in_order_and_in_bounds() {
+fn selector_over_ten_thousand_messages_on_disk_reads_in_order_within_bounds() {
     let mut house = stored(Settings::default(), 10_000, 500).restarted();
     house.consumer_that(QUEUE, 10_000, selecting("tenth"));
     house.pump();
@@ -74,19 +74,19 @@ fn a_selector_reads_ten_thousand_messages_on_disk_in_order_and_in_bounds() {
 }
 
 #[test]
-fn what_comes_from_the_disk_for_a_consumer_without_room_is_not_overtaken() {
+fn bodies_fetched_for_a_full_consumer_keep_their_order() {
     let mut house = stored(Settings::default(), 20, 10).restarted();
     let attachment = house.consumer(QUEUE, 20);
     house.router.turn(&mut house.recorded);
     let mut wanted = house.router.take_wanted();
-    assert_eq!(wanted.len(), 20, "all are on their way");
+    assert_eq!(wanted.len(), 20, "all are being fetched");
     let reader = house.log.reader();
     let later = wanted.split_off(5);
     let read = |place| {
         let mut buffer = Vec::new();
         (place, Read::from(reader.read(place, &mut buffer)))
     };
-    // Five bodies come while the consumer takes nothing, the others when it does again.
+    // Five bodies arrive while the consumer is full, the others once it has room.
     house.recorded.full = true;
     house.router.fetched(wanted.into_iter().map(read).collect::<Vec<_>>(), &mut house.recorded);
     house.recorded.full = false;
@@ -100,7 +100,7 @@ fn what_comes_from_the_disk_for_a_consumer_without_room_is_not_overtaken() {
 }
 
 #[test]
-fn others_continue_while_a_selecting_consumer_waits_for_the_disk() {
+fn other_consumers_continue_while_a_selecting_consumer_waits_for_the_disk() {
     let mut house = stored(Settings::default(), 1000, 500).restarted();
     let picky = house.consumer_that(QUEUE, 1000, selecting("n = 999"));
     let any = house.consumer(QUEUE, 500);
@@ -113,7 +113,7 @@ fn others_continue_while_a_selecting_consumer_waits_for_the_disk() {
 }
 
 #[test]
-fn two_selectors_on_disk_share_what_is_theirs() {
+fn two_selecting_consumers_each_get_their_messages_from_disk() {
     let mut house = stored(Settings::default(), 1000, 500).restarted();
     let one = house.consumer_that(QUEUE, 1000, selecting("n < 300"));
     let other = house.consumer_that(QUEUE, 1000, selecting("n >= 300"));
@@ -130,7 +130,7 @@ fn two_selectors_on_disk_share_what_is_theirs() {
 }
 
 #[test]
-fn a_selector_sees_annotations_that_were_changed_and_the_delivery_count() {
+fn selector_sees_the_delivery_count_of_a_modified_message() {
     let mut house = stored(Settings::default(), 1, 10);
     let first = house.consumer(QUEUE, 1);
     let got = house.got();
@@ -145,7 +145,7 @@ fn a_selector_sees_annotations_that_were_changed_and_the_delivery_count() {
 }
 
 #[test]
-fn a_drain_is_answered_when_all_on_disk_was_examined() {
+fn drain_completes_once_every_message_on_disk_was_examined() {
     let mut house = stored(Settings::default(), 500, 500).restarted();
     let attachment = house.consumer_that(QUEUE, 0, selecting("n = 499"));
     house.router.credit(attachment, 10, true, &mut house.recorded);
@@ -153,7 +153,7 @@ fn a_drain_is_answered_when_all_on_disk_was_examined() {
     house.pump();
     assert_eq!((house.recorded.drained, numbers(&mut house)), (1, vec![499]));
     house.router.credit(attachment, 10, true, &mut house.recorded);
-    assert_eq!(house.recorded.drained, 2, "nothing is there");
+    assert_eq!(house.recorded.drained, 2, "no message matches");
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn a_drained_consumer_gets_nothing_before_it_has_credit_again() {
 }
 
 #[test]
-fn a_browser_sees_all_and_takes_nothing_whatever_it_says() {
+fn browser_sees_every_message_and_removes_none_with_any_outcome() {
     for restart in [false, true] {
         let mut house = stored(Settings::default(), 300, 500);
         if restart {
@@ -200,7 +200,7 @@ fn a_browser_with_a_selector_sees_what_it_selects() {
 }
 
 #[test]
-fn a_browser_that_finds_no_room_is_shown_the_same_again() {
+fn browser_without_room_is_sent_the_same_messages_later() {
     let mut house = stored(Settings::default(), 3, 10);
     house.recorded.full = true;
     let attachment = house.consumer_that(QUEUE, 10, browsing());
@@ -210,7 +210,7 @@ fn a_browser_that_finds_no_room_is_shown_the_same_again() {
 }
 
 #[test]
-fn what_goes_while_a_browser_waits_for_it_is_not_shown() {
+fn message_acquired_while_a_browser_fetches_it_is_not_sent_empty() {
     let mut house = stored(Settings::default(), 10, 500).restarted();
     let taker = house.consumer(QUEUE, 10);
     house.pump();
@@ -229,7 +229,7 @@ fn what_goes_while_a_browser_waits_for_it_is_not_shown() {
 }
 
 #[test]
-fn the_higher_consumer_is_served_first_while_it_has_credit() {
+fn consumer_of_higher_priority_is_served_first_while_it_has_credit() {
     let mut house = stored(Settings::default(), 0, 1);
     let low = house.consumer(QUEUE, 10);
     let high = house.consumer_that(QUEUE, 3, Consuming { priority: 5, ..Consuming::default() });
@@ -242,7 +242,7 @@ fn the_higher_consumer_is_served_first_while_it_has_credit() {
 }
 
 #[test]
-fn an_exclusive_consumer_is_the_only_one() {
+fn exclusive_consumer_excludes_all_others() {
     let mut house = House::new(Settings::default());
     let exclusive = Consuming { exclusive: true, ..Consuming::default() };
     let first = house.consumer_that(QUEUE, 1, exclusive.clone());
@@ -255,7 +255,7 @@ fn an_exclusive_consumer_is_the_only_one() {
 }
 
 #[test]
-fn a_message_that_is_undeliverable_here_is_kept_from_that_name() {
+fn undeliverable_here_keeps_a_message_from_the_consumer_of_that_name() {
     let mut house = stored(Settings::default(), 2, 1);
     let named = |name| Consuming { name, ..Consuming::default() };
     let mine = house.consumer_that(QUEUE, 1, named(7));
@@ -272,7 +272,7 @@ fn a_message_that_is_undeliverable_here_is_kept_from_that_name() {
 }
 
 #[test]
-fn a_message_that_is_undeliverable_here_is_kept_from_that_name_after_a_restart() {
+fn undeliverable_here_still_applies_after_a_restart() {
     let mut house = stored(Settings { dead_letter: true, ..Settings::default() }, 3, 1);
     let named = |name| Consuming { name, ..Consuming::default() };
     let elsewhere = Modified { undeliverable_here: true, ..Modified::default() };
@@ -301,11 +301,11 @@ fn a_message_that_is_undeliverable_here_is_kept_from_that_name_after_a_restart()
     for (got, outcome) in got.iter().zip([Outcome::Accepted, Outcome::Rejected(None), Outcome::Accepted]) {
         house.answer(got, &outcome);
     }
-    assert_eq!(super::states_on(&house.disk, 0x85), 0, "nothing is kept of what has gone");
+    assert_eq!(super::states_on(&house.disk, 0x85), 0, "the states of removed messages are removed too");
 }
 
 #[test]
-fn many_that_expire_on_disk_go_to_the_dead_letter_within_bounds() {
+fn thousands_of_messages_expiring_on_disk_are_dead_lettered_within_bounds() {
     let settings = Settings { expiry: true, ttl: super::ttl(1000), ..Settings::default() };
     let mut house = stored(settings, 3000, 500).restarted();
     house.pass(5000);
@@ -319,7 +319,7 @@ fn many_that_expire_on_disk_go_to_the_dead_letter_within_bounds() {
 }
 
 #[test]
-fn a_browser_that_goes_takes_nothing_from_who_holds_it() {
+fn detached_browser_does_not_affect_the_fetches_of_a_consumer() {
     let mut house = stored(Settings::default(), 10, 500).restarted();
     let browser = house.consumer_that(QUEUE, 10, browsing());
     let taker = house.consumer(QUEUE, 20);
@@ -329,7 +329,7 @@ fn a_browser_that_goes_takes_nothing_from_who_holds_it() {
 }
 
 #[test]
-fn what_another_shard_sends_back_waits_for_its_word_and_keeps_its_order() {
+fn deliveries_refused_by_another_shard_wait_for_its_credit_in_order() {
     for consuming in [Consuming::default(), browsing()] {
         let mut house = stored(Settings::default(), 3, 10);
         let attachment = AttachmentId { shard: 1, generation: 0, index: 1 };

@@ -27,23 +27,23 @@ type Copy = (usize, u32);
 #[derive(Default)]
 struct History {
     sent: u32,
-    /// by delivery of this life, which message it was and whether for the topic
+    /// by delivery of this run: the number of its message, and whether it was for the topic
     deliveries: Vec<(u32, bool)>,
     /// lanes of consumers of this life
     lanes: BTreeMap<AttachmentId, usize>,
     accepted: BTreeSet<Copy>,
-    /// refused for good
+    /// refused permanently
     rejected: BTreeSet<Copy>,
-    /// consumers have accepted them, and the disk may not know yet
+    /// accepted by consumers; their removal may not be on disk yet
     done: BTreeSet<Copy>,
-    /// the disk knows
+    /// their removal is on disk
     gone: BTreeSet<Copy>,
     /// was rolled back, or never committed
     never: BTreeSet<Copy>,
     declared: u64,
     /// the transaction that is open in this life
     open: Option<Work>,
-    /// discharged, and not answered for sure
+    /// discharged, with an unknown result
     doubtful: Vec<Work>,
 }
 
@@ -104,12 +104,12 @@ impl History {
             self.never.append(&mut open.posted);
         }
         for mut work in std::mem::take(&mut self.doubtful) {
-            // One before it, which was returned, may have happened after all.
+            // An earlier transaction that retired the same message may have taken effect.
             work.retired.retain(|copy| !self.gone.contains(copy));
             let there = work.posted.is_subset(set) && work.retired.is_disjoint(set);
             let not_there = work.posted.is_disjoint(set) && work.retired.is_subset(set);
             let (posted, retired) = (&work.posted, &work.retired);
-            assert!(there || not_there, "posted {posted:?}, retired {retired:?}: half of it");
+            assert!(there || not_there, "posted {posted:?}, retired {retired:?}: it took effect in part");
             if there {
                 self.happened(work);
             } else {
@@ -128,9 +128,9 @@ impl History {
         let lost: Vec<&Copy> = settlement.difference(&set).collect();
         assert!(lost.is_empty(), "lost: {lost:?}");
         let refused: Vec<&Copy> = self.rejected.intersection(&set).collect();
-        assert!(refused.is_empty(), "there though their producer was notified of a refusal: {refused:?}");
+        assert!(refused.is_empty(), "stored although their producer got a refusal: {refused:?}");
         let back: Vec<&Copy> = self.gone.intersection(&set).collect();
-        assert!(back.is_empty(), "came back: {back:?}");
+        assert!(back.is_empty(), "removed messages returned: {back:?}");
         // The disk has lost unconfirmed operations: they are repeated.
         self.gone.extend(std::mem::take(&mut self.done).difference(&set));
     }
@@ -163,7 +163,7 @@ impl History {
 }
 
 #[test]
-fn what_was_stored_is_there_once_until_it_is_done_after_any_crash() {
+fn accepted_message_exists_once_until_it_is_consumed_after_any_crash() {
     each_seed(RUNS, live);
 }
 
@@ -285,7 +285,7 @@ fn transact(house: &mut House, history: &mut History, held: &mut Vec<Got>, dice:
     }
 }
 
-/// Everything that is stored, in all addresses; it stays there.
+/// The stored messages of all addresses; none is removed.
 fn found(house: &mut House, history: &mut History) -> Vec<Copy> {
     let mut copies = Vec::new();
     for place in 0..=LANES.len() {

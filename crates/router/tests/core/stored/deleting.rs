@@ -41,7 +41,7 @@ fn house_with(address: Declared, name: Option<&str>) -> House {
 }
 
 #[test]
-fn an_anonymous_link_is_notified_of_what_it_has_sent_to_an_address_that_is_deleted() {
+fn messages_of_an_anonymous_link_are_released_when_their_queue_is_deleted() {
     for dispatched in [true, false] {
         let mut house = house_with(declared(QUEUE), None);
         let original = house.send_from(ANONYMOUS, &with_id("a"));
@@ -62,12 +62,12 @@ fn an_anonymous_link_is_notified_of_what_it_has_sent_to_an_address_that_is_delet
         recorded.sort_by_key(|(id, _)| *id);
         assert_eq!(recorded, released(&[original, pending_duplicate, 70]), "handed over: {dispatched}");
         house.answered(answers);
-        assert_eq!(house.recorded.settled, [], "once is enough");
+        assert_eq!(house.recorded.settled, [], "each is settled once");
     }
 }
 
 #[test]
-fn the_same_of_a_topic() {
+fn messages_of_an_anonymous_link_are_released_when_their_topic_is_deleted() {
     let mut house = house_with(news(), Some("news"));
     house.subscription(durable("sub"));
     let sent = house.send_from(ANONYMOUS, &with_id("a"));
@@ -79,7 +79,7 @@ fn the_same_of_a_topic() {
 }
 
 #[test]
-fn a_subscription_that_goes_while_its_messages_are_written_again_leaves_nothing_alive() {
+fn subscription_deleted_during_compaction_leaves_no_live_record() {
     for appended_first in [true, false] {
         let mut house = House::new(Settings::default());
         let attachment = house.subscriber(Some(durable("sub")), 0);
@@ -91,14 +91,14 @@ fn a_subscription_that_goes_while_its_messages_are_written_again_leaves_nothing_
         house.answered(answers);
         let alive = house.log.stats();
         assert!(alive.copied >= 20, "{alive:?}");
-        assert_eq!(alive.alive_messages, 30, "what the declared one has; appended first: {appended_first}");
+        assert_eq!(alive.alive_messages, 30, "those of the declared one; appended first: {appended_first}");
         let again = house.restarted().log.stats();
         assert_eq!((again.alive_messages, again.alive_bytes), (30, alive.alive_bytes));
     }
 }
 
 #[test]
-fn a_queue_that_goes_while_a_commit_is_refused_leaves_nothing_alive() {
+fn queue_deleted_while_a_commit_is_refused_leaves_no_live_record() {
     let mut house = House::new(Settings::default());
     house.send("a");
     house.consumer(QUEUE, 1);
@@ -120,7 +120,7 @@ fn a_queue_that_goes_while_a_commit_is_refused_leaves_nothing_alive() {
 }
 
 #[test]
-fn a_queue_that_goes_while_a_dead_letter_is_written_leaves_nothing_alive_in_it() {
+fn queue_deleted_while_a_dead_letter_is_written_leaves_no_live_record() {
     for has_room in [true, false] {
         let mut house = House::new(Settings { dead_letter: true, ..Settings::default() });
         house.send(&"x".repeat(200_000));
@@ -144,7 +144,7 @@ fn a_queue_that_goes_while_a_dead_letter_is_written_leaves_nothing_alive_in_it()
 }
 
 #[test]
-fn a_queue_that_goes_while_its_messages_are_written_again_leaves_nothing_alive() {
+fn queue_deleted_during_compaction_leaves_no_live_record() {
     for appended_first in [true, false] {
         let mut house = House::on(Arc::new(SimulatedDisk::new(512, 7)), Settings::default());
         for n in 0..30 {

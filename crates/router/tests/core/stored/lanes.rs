@@ -37,7 +37,7 @@ fn message(bytes: usize) -> Message {
 }
 
 impl House {
-    /// A message to each of the two queues, as their consumers have it.
+    /// Sends a message to each of the two queues; returns them as their consumers got them.
     fn one_message_each(&mut self) -> [Got; 2] {
         self.send_from(PRODUCER, &message(10));
         self.send_from(OTHER_PRODUCER, &message(10));
@@ -91,12 +91,12 @@ fn a_large_message_has_a_batch_of_its_own() {
 }
 
 #[test]
-fn an_address_that_is_deleted_while_its_message_is_written_leaves_nothing() {
+fn address_deleted_while_its_message_is_written_leaves_no_record() {
     let mut house = two_spaces();
     house.send_from(OTHER_PRODUCER, &message(LARGE));
     let large = house.written();
     house.router.delete_address(OTHER, &Error::new(condition::RESOURCE_DELETED, "deleted"), &mut house.recorded);
-    // Other spaces go on, and the queue is dropped behind its message.
+    // Other spaces continue, and the drop of the queue follows its message.
     house.send_from(PRODUCER, &message(10));
     let (dropped, others): (Vec<_>, Vec<_>) =
         house.written().into_iter().partition(|answer| answer.batch.part() == OTHER_SPACE);
@@ -105,7 +105,7 @@ fn an_address_that_is_deleted_while_its_message_is_written_leaves_nothing() {
     let alive = house.log.stats().alive_messages;
     large.into_iter().for_each(|answer| house.router.journaled(answer, &mut house.recorded));
     let freed = house.written();
-    assert_eq!(parts(&freed), [], "its place is freed behind the drop, in the same lane");
+    assert_eq!(parts(&freed), [], "its record is freed after the drop, in the same lane");
     house.answered(dropped);
     assert_eq!((alive, house.log.stats().alive_messages), (2, 1));
     assert!(!house.router.is_storing());
@@ -128,7 +128,7 @@ fn a_settlement_waits_for_its_own_space_only() {
 }
 
 #[test]
-fn a_notice_that_waits_for_nothing_is_sent_in_the_next_turn() {
+fn notice_without_pending_writes_is_sent_in_the_next_turn() {
     let mut house = two_spaces();
     house.router.outcome_unsettled(OTHER_CONSUMER, 7, &Outcome::Accepted, &mut house.recorded);
     assert!(house.router.take_journal().is_none());
@@ -138,7 +138,7 @@ fn a_notice_that_waits_for_nothing_is_sent_in_the_next_turn() {
 }
 
 #[test]
-fn room_on_a_full_disk_serves_all_spaces_at_once() {
+fn freed_room_on_a_full_disk_retries_the_removals_of_all_spaces() {
     let mut house = two_spaces();
     for got in house.one_message_each() {
         house.router.outcome(got.token, &Outcome::Accepted, &mut house.recorded);
@@ -182,7 +182,7 @@ fn removals_of_all_spaces_wait_for_copies() {
     assert_eq!(parts(&copies), [u32::MAX], "copies have a lane of their own");
     house.router.outcome(one.token, &Outcome::Accepted, &mut house.recorded);
     house.router.outcome(other.token, &Outcome::Accepted, &mut house.recorded);
-    assert_eq!(parts(&house.written()), [], "a removal has to name the new place too");
+    assert_eq!(parts(&house.written()), [], "a removal must name the new location too");
     copies.into_iter().for_each(|answer| house.router.journaled(answer, &mut house.recorded));
     let removals = house.written();
     assert_eq!(parts(&removals), [SPACE, OTHER_SPACE]);

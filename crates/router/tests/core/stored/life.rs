@@ -12,7 +12,7 @@ use enmasse_router::core::{Arrival, AttachmentId, OpenQueue, Router};
 use super::{DEAD, House, PRODUCER, QUEUE, declared, failed, producer, states_on};
 
 #[test]
-fn a_message_is_accepted_when_it_is_on_disk_and_not_before() {
+fn message_is_accepted_only_once_it_is_on_disk() {
     let mut house = House::new(Settings::default());
     house.consumer(QUEUE, 10);
     let id = house.send("a");
@@ -43,7 +43,7 @@ fn messages_wait_for_consumers_and_leave_in_order() {
 }
 
 #[test]
-fn a_released_message_returns_to_its_place() {
+fn released_message_returns_to_its_position() {
     let mut house = House::new(Settings::default());
     for text in ["a", "b", "c", "d"] {
         house.send(text);
@@ -59,7 +59,7 @@ fn a_released_message_returns_to_its_place() {
 }
 
 #[test]
-fn what_a_lost_consumer_held_goes_to_the_next_and_counts_as_failed() {
+fn message_of_a_lost_consumer_is_redelivered_with_a_higher_delivery_count() {
     let mut house = House::new(Settings::default());
     house.send("a");
     house.pump();
@@ -73,7 +73,7 @@ fn what_a_lost_consumer_held_goes_to_the_next_and_counts_as_failed() {
 }
 
 #[test]
-fn after_a_restart_what_was_not_accepted_is_there_and_read_from_the_disk() {
+fn unaccepted_messages_are_delivered_from_disk_after_a_restart() {
     let mut house = House::new(Settings::default());
     for n in 0..200 {
         house.send(&format!("{n:>500}"));
@@ -93,7 +93,7 @@ fn after_a_restart_what_was_not_accepted_is_there_and_read_from_the_disk() {
 }
 
 #[test]
-fn what_was_accepted_by_consumers_does_not_return() {
+fn consumed_messages_do_not_return_after_a_restart() {
     let mut house = House::new(Settings::default());
     house.consumer(QUEUE, 100);
     for round in 0..10 {
@@ -110,7 +110,7 @@ fn what_was_accepted_by_consumers_does_not_return() {
 }
 
 #[test]
-fn a_consumer_that_finds_no_room_gets_the_message_later_and_in_order() {
+fn consumer_without_room_gets_its_messages_later_in_order() {
     let mut house = House::new(Settings::default());
     house.recorded.full = true;
     let consumer = house.consumer(QUEUE, 10);
@@ -141,14 +141,14 @@ fn a_rejected_message_goes_to_the_dead_letter_with_its_cause() {
     let mut house = house.restarted();
     house.consumer(QUEUE, 1);
     house.pump();
-    assert!(house.got().is_empty(), "it is in one place only");
+    assert!(house.got().is_empty(), "it is in one queue only");
     house.consumer(DEAD, 1);
     house.pump();
     assert_eq!(house.texts(), ["bad"]);
 }
 
 #[test]
-fn the_wait_for_the_next_attempt_continues_after_a_restart() {
+fn redelivery_delay_continues_after_a_restart() {
     let redelivery = Redelivery { delay_ms: 10_000, ..Redelivery::default() };
     let mut house = House::new(Settings { redelivery, ..Settings::default() });
     for text in ["a", "b"] {
@@ -176,7 +176,7 @@ fn the_wait_for_the_next_attempt_continues_after_a_restart() {
 }
 
 #[test]
-fn what_has_expired_in_the_meantime_goes_to_a_dead_letter_that_is_there_after_its_queue() {
+fn expired_message_reaches_a_dead_letter_that_opens_after_its_queue() {
     let settings = Settings { dead_letter: true, expiry: true, ttl: super::ttl(1000), ..Settings::default() };
     let mut house = House::new(settings.clone());
     house.send("a");
@@ -197,7 +197,7 @@ fn what_has_expired_in_the_meantime_goes_to_a_dead_letter_that_is_there_after_it
 }
 
 #[test]
-fn a_dead_letter_that_is_full_loses_none_in_silence() {
+fn full_dead_letter_address_exceeds_its_limit_unless_it_drops_the_oldest() {
     for (full, kept) in [(Full::Reject, 3), (Full::Block, 3), (Full::DropOldest, 1)] {
         let mut house = House::new(Settings { dead_letter: true, ..Settings::default() });
         let limits = Limits { messages: 1, ..Limits::default() };
@@ -223,13 +223,13 @@ fn a_dead_letter_that_is_full_loses_none_in_silence() {
 }
 
 #[test]
-fn what_fails_for_good_at_once_leaves_nothing_in_the_log() {
+fn attempts_exhausted_within_one_turn_leave_no_state_records() {
     let redelivery = Redelivery { attempts_max: 2, ..Redelivery::default() };
     let mut house = House::new(Settings { dead_letter: true, redelivery, ..Settings::default() });
     house.consumer(QUEUE, 10);
     house.send("m");
     house.pump();
-    // Twice, before the log learns of it.
+    // Both attempts fail before the log gets a record of them.
     for _ in 0..2 {
         let got = house.got();
         house.router.outcome(got[0].token, &failed(), &mut house.recorded);
@@ -242,7 +242,7 @@ fn what_fails_for_good_at_once_leaves_nothing_in_the_log() {
 }
 
 #[test]
-fn attempts_end_in_the_dead_letter() {
+fn message_is_dead_lettered_after_its_maximum_delivery_attempts() {
     let redelivery = Redelivery { attempts_max: 3, ..Redelivery::default() };
     let mut house = House::new(Settings { dead_letter: true, redelivery, ..Settings::default() });
     house.consumer(QUEUE, 10);
@@ -261,7 +261,7 @@ fn attempts_end_in_the_dead_letter() {
 }
 
 #[test]
-fn annotations_that_a_consumer_changes_are_there_the_next_time() {
+fn annotations_set_by_a_consumer_are_redelivered() {
     let mut house = House::new(Settings::default());
     house.consumer(QUEUE, 5);
     house.send("m");
@@ -273,7 +273,7 @@ fn annotations_that_a_consumer_changes_are_there_the_next_time() {
 }
 
 #[test]
-fn annotations_that_consumers_change_are_there_after_a_restart_until_the_message_goes() {
+fn annotations_set_by_consumers_survive_restarts_until_the_message_is_removed() {
     let mut house = House::new(Settings::default());
     house.send("m");
     house.send("n");
@@ -302,7 +302,7 @@ fn annotations_that_consumers_change_are_there_after_a_restart_until_the_message
 }
 
 #[test]
-fn consumers_cannot_make_a_message_grow_without_end() {
+fn annotations_set_by_consumers_are_bounded() {
     let mut house = House::new(Settings::default());
     house.send("m");
     house.consumer(QUEUE, 1000);
@@ -329,7 +329,7 @@ fn a_message_expires_without_a_consumer() {
 }
 
 #[test]
-fn what_is_left_of_its_life_is_told_with_the_message() {
+fn delivered_message_carries_its_remaining_ttl() {
     let mut house =
         House::new(Settings { ttl: Ttl { minimum_ms: None, maximum_ms: Some(4_000) }, ..Settings::default() });
     let header = Some(Header { ttl: Some(60_000), ..Header::default() });
@@ -340,7 +340,7 @@ fn what_is_left_of_its_life_is_told_with_the_message() {
 }
 
 #[test]
-fn a_dead_letter_has_no_end_of_its_life() {
+fn dead_letter_has_no_expiry() {
     let mut house = House::new(Settings { dead_letter: true, expiry: true, ..Settings::default() });
     let header = Some(Header { ttl: Some(5_000), ..Header::default() });
     let absolute_expiry_time = Some(house.now_ms.cast_signed() + 5_000);
@@ -351,12 +351,12 @@ fn a_dead_letter_has_no_end_of_its_life() {
     house.pump();
     let message = house.got().remove(0).message;
     assert_eq!(message.header.and_then(|header| header.ttl), None);
-    let properties = message.properties.expect("what else it had");
+    let properties = message.properties.expect("its other properties");
     assert_eq!((properties.absolute_expiry_time, properties.subject.as_deref()), (None, Some("s")));
 }
 
 #[test]
-fn a_full_queue_that_blocks_takes_credit_away_and_gives_it_again() {
+fn full_blocking_queue_revokes_credit_and_grants_it_again() {
     let limits = Limits { messages: 4, ..Limits::default() };
     let mut house = House::new(Settings { limits, full: Full::Block, ..Settings::default() });
     for _ in 0..4 {
@@ -372,7 +372,7 @@ fn a_full_queue_that_blocks_takes_credit_away_and_gives_it_again() {
 }
 
 #[test]
-fn a_full_queue_that_rejects_says_so() {
+fn full_rejecting_queue_answers_resource_limit_exceeded() {
     let limits = Limits { messages: 1, ..Limits::default() };
     let mut house = House::new(Settings { limits, full: Full::Reject, ..Settings::default() });
     house.send("a");
@@ -387,7 +387,7 @@ fn a_full_queue_that_rejects_says_so() {
 }
 
 #[test]
-fn a_full_disk_refuses_and_removals_continue() {
+fn full_disk_refuses_messages_and_still_stores_removals() {
     let mut house = House::new(Settings::default());
     house.consumer(QUEUE, 1000);
     house.disk.set_capacity_bytes(house.disk.used_bytes() + (256 << 10));
@@ -412,11 +412,11 @@ fn a_full_disk_refuses_and_removals_continue() {
     }
     let id = house.send("after");
     house.pump();
-    assert!(house.recorded.settled.contains(&(id, Outcome::Accepted)), "space has come back");
+    assert!(house.recorded.settled.contains(&(id, Outcome::Accepted)), "removals freed space");
 }
 
 #[test]
-fn a_failing_disk_is_an_internal_error_that_says_what_is_known() {
+fn failing_disk_yields_internal_errors_that_state_what_was_stored() {
     let mut house = House::new(Settings::default());
     house.disk.fail(Call::Sync, 0);
     let mut recorded = Vec::new();
@@ -432,7 +432,7 @@ fn a_failing_disk_is_an_internal_error_that_says_what_is_known() {
 }
 
 #[test]
-fn what_the_log_keeps_of_messages_that_are_gone_goes_at_the_next_start() {
+fn states_of_removed_messages_are_dropped_at_the_next_start() {
     let mut house = House::new(Settings::default());
     let mut batch = WriteBatch::new();
     for kind in [0x80, 0x81] {
@@ -451,7 +451,7 @@ fn what_the_log_keeps_of_messages_that_are_gone_goes_at_the_next_start() {
 }
 
 #[test]
-fn bytes_that_are_no_message_are_rejected() {
+fn undecodable_message_is_rejected_with_decode_error() {
     let mut house = House::new(Settings::default());
     let arrival = Arrival {
         delivery_id: 9,
@@ -470,7 +470,7 @@ fn bytes_that_are_no_message_are_rejected() {
 }
 
 #[test]
-fn a_message_in_parts_is_stored_whole_and_a_void_one_not_at_all() {
+fn partial_delivery_is_stored_whole_and_an_aborted_one_not_at_all() {
     let mut house = House::new(Settings::default());
     house.consumer(QUEUE, 5);
     let mut payload = Vec::new();
@@ -504,7 +504,7 @@ fn a_deleted_address_loses_its_messages_for_good() {
 }
 
 #[test]
-fn one_consumer_more_than_the_limit_is_turned_away() {
+fn consumer_beyond_the_limit_is_refused() {
     let limits = Limits { consumers: 1, ..Limits::default() };
     let mut house = House::new(Settings { limits, ..Settings::default() });
     house.consumer(QUEUE, 1);
@@ -514,7 +514,7 @@ fn one_consumer_more_than_the_limit_is_turned_away() {
 }
 
 #[test]
-fn one_producer_more_than_the_limit_is_turned_away() {
+fn producer_beyond_the_limit_is_refused() {
     let limits = Limits { producers: 1, ..Limits::default() };
     let mut house = House::new(Settings { limits, ..Settings::default() });
     let attachment = AttachmentId { shard: 0, generation: 0, index: 77 };
@@ -526,7 +526,7 @@ fn one_producer_more_than_the_limit_is_turned_away() {
 }
 
 #[test]
-fn a_queue_bounded_by_bytes_opens_again_when_it_has_been_emptied() {
+fn queue_full_by_bytes_grants_credit_again_once_emptied() {
     let limits = Limits { bytes: 2_000, ..Limits::default() };
     let mut house = House::new(Settings { limits, full: Full::Block, ..Settings::default() });
     for _ in 0..4 {
@@ -542,7 +542,7 @@ fn a_queue_bounded_by_bytes_opens_again_when_it_has_been_emptied() {
 }
 
 #[test]
-fn what_leaves_or_was_accepted_when_its_queue_is_deleted_is_freed_once() {
+fn message_settled_before_its_queue_is_deleted_is_freed_once() {
     for (outcome, left) in [(Outcome::Rejected(None), 1), (Outcome::Accepted, 0)] {
         let mut house = House::new(Settings { dead_letter: true, ..Settings::default() });
         house.send("m");

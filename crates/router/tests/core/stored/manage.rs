@@ -43,7 +43,7 @@ fn five(settings: Settings) -> House {
 }
 
 #[test]
-fn what_was_moved_is_there_and_not_here_after_a_restart() {
+fn moved_messages_are_only_at_their_target_after_a_restart() {
     let mut house = five(Settings::default());
     let done = house.operate(Operation { limit: 3, ..operation(Work::Move(DEAD)) });
     assert_eq!((done.messages, done.rest.is_some(), done.failed), (3, true, None));
@@ -57,7 +57,7 @@ fn what_was_moved_is_there_and_not_here_after_a_restart() {
 }
 
 #[test]
-fn what_finds_no_room_stays_where_producers_would_wait_too() {
+fn move_to_a_full_blocking_queue_leaves_the_rest_at_its_source() {
     let mut house = five(Settings::default());
     let limits = Limits { messages: 2, ..Limits::default() };
     house.router.reconfigure_queue(
@@ -76,7 +76,7 @@ fn what_finds_no_room_stays_where_producers_would_wait_too() {
 }
 
 #[test]
-fn what_was_purged_stays_away_after_a_restart() {
+fn purged_messages_do_not_return_after_a_restart() {
     let mut house = five(Settings::default());
     assert_eq!(house.operate(operation(Work::Purge)).messages, 5);
     let mut house = house.restarted();
@@ -86,7 +86,7 @@ fn what_was_purged_stays_away_after_a_restart() {
 }
 
 #[test]
-fn what_consumers_hold_is_left_alone() {
+fn purge_excludes_messages_that_consumers_hold() {
     let mut house = five(Settings::default());
     house.consumer(QUEUE, 2);
     assert_eq!(house.texts(), ["a", "b"]);
@@ -95,7 +95,7 @@ fn what_consumers_hold_is_left_alone() {
 }
 
 #[test]
-fn messages_that_come_in_the_meantime_are_not_examined() {
+fn messages_sent_between_two_pages_of_a_peek_are_excluded() {
     let mut house = five(Settings::default());
     let first = house.operate(Operation { limit: 2, ..operation(Work::Peek(1000)) });
     house.send("f");
@@ -105,7 +105,7 @@ fn messages_that_come_in_the_meantime_are_not_examined() {
 }
 
 #[test]
-fn a_message_returns_to_where_it_failed_and_begins_again() {
+fn redriven_dead_letter_returns_to_its_origin_without_failed_attempts() {
     let redelivery = Redelivery { attempts_max: 1, ..Redelivery::default() };
     let mut house = House::new(Settings { redelivery, dead_letter: true, ..Settings::default() });
     house.send("m");
@@ -120,11 +120,11 @@ fn a_message_returns_to_where_it_failed_and_begins_again() {
     let again = house.got().remove(0);
     assert_eq!(again.text(), "m");
     assert_eq!(again.message.header.as_ref().map_or(0, |header| header.delivery_count), 0);
-    assert_eq!(again.message.message_annotations, [], "nothing says that it was a dead letter");
+    assert_eq!(again.message.message_annotations, [], "the annotations of a dead letter are removed");
 }
 
 #[test]
-fn what_a_full_disk_does_not_take_stays_and_is_not_counted() {
+fn messages_that_a_full_disk_refuses_stay_and_are_not_counted() {
     let mut house = House::new(Settings::default());
     let text = "x".repeat(20_000);
     for _ in 0..4 {
@@ -144,7 +144,7 @@ fn what_a_full_disk_does_not_take_stays_and_is_not_counted() {
 }
 
 #[test]
-fn a_selector_is_asked_about_every_message() {
+fn operation_applies_its_selector_and_reports_a_missing_address() {
     let mut house = five(Settings::default());
     let selector = Selector::compile("JMSPriority > 4", Dialect::Jms).expect("a selector");
     let header = Some(Header { priority: 7, ..Header::default() });
@@ -176,7 +176,7 @@ fn a_purge_is_answered_when_its_removals_are_on_disk() {
 }
 
 #[test]
-fn a_purge_that_the_disk_does_not_confirm_says_so() {
+fn purge_unconfirmed_by_the_disk_reports_a_failure() {
     let mut house = five(Settings::default());
     house.router.operate(operation(Work::Purge));
     let answers = house.written();

@@ -82,7 +82,7 @@ impl Memory {
             Command::Pass(ms) => self.house.pass(*ms),
             _ => {}
         }
-        // A plain one goes to a waiting consumer at once, others before the turn ends.
+        // A plain message goes to a waiting consumer at once, any other before the turn ends.
         self.house.router.process_dirty(&mut self.house.recorded);
         for got in self.house.got() {
             let count = got.message.header.as_ref().map_or(0, |header| header.delivery_count);
@@ -121,9 +121,9 @@ fn commands() -> impl Strategy<Value = Command> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Where duplicates are searched for no message is plain as it comes; there are none here.
+    /// Duplicate detection turns the fast path off; no duplicates are sent here.
     #[test]
-    fn plain_messages_come_as_all_others_do(commands in prop::collection::vec(commands(), 1..150)) {
+    fn plain_messages_behave_like_all_others(commands in prop::collection::vec(commands(), 1..150)) {
         let looks = Settings { duplicates: Some(Duplicates { ids: 1, window_ms: 0 }), ..Settings::default() };
         let (mut plain, mut other) = (Memory::new(Settings::default()), Memory::new(looks));
         for command in &commands {
@@ -137,7 +137,7 @@ proptest! {
 }
 
 #[test]
-fn what_finds_no_room_waits_at_its_place() {
+fn plain_messages_without_room_keep_their_order() {
     let mut memory = Memory::new(Settings::default());
     memory.run(&Command::Attach(false));
     memory.run(&Command::Credit(0, 10));
@@ -153,7 +153,7 @@ fn what_finds_no_room_waits_at_its_place() {
 }
 
 #[test]
-fn a_plain_message_does_not_slip_by_a_rejected_one_of_its_numbered_producer() {
+fn plain_message_does_not_overtake_a_rejected_one_of_its_numbered_producer() {
     let mut memory = Memory::new(Settings::default());
     memory.run(&Command::Attach(false));
     let attachment = AttachmentId { shard: 0, generation: 0, index: 900 };
@@ -174,7 +174,7 @@ fn a_plain_message_does_not_slip_by_a_rejected_one_of_its_numbered_producer() {
 }
 
 #[test]
-fn what_was_read_for_a_consumer_without_room_is_not_read_again() {
+fn body_read_for_a_full_consumer_is_not_read_again() {
     let mut house = House::new(Settings::default());
     for number in 0..20 {
         house.send(&format!("{number}"));
@@ -187,7 +187,7 @@ fn what_was_read_for_a_consumer_without_room_is_not_read_again() {
     assert_eq!((house.got().len(), house.router.fetched_bytes()), (0, 0));
     house.recorded.full = false;
     house.router.credit(attachment, 20, false, &mut house.recorded);
-    assert!(house.router.take_wanted().is_empty(), "all are here");
+    assert!(house.router.take_wanted().is_empty(), "every body is in memory");
     house.pump();
     assert_eq!(house.texts(), (0..20).map(|number| number.to_string()).collect::<Vec<_>>());
 }

@@ -1,6 +1,5 @@
-//! A disk that does not answer for a while: nothing counts as lost, nothing is delivered twice, and
-//! after ten seconds messages pass the one that cannot be read, unless their order is promised. And
-//! messages without any bytes.
+//! An unreadable disk: no message is lost or delivered twice, and after ten seconds other messages
+//! overtake the unreadable one, unless their order is guaranteed. Also messages without any bytes.
 
 use enmasse_amqp::selector::{Dialect, Selector};
 use enmasse_amqp::types::Properties;
@@ -30,7 +29,7 @@ fn letters(house: &mut House) -> String {
 }
 
 #[test]
-fn messages_pass_one_that_cannot_be_read_after_ten_seconds() {
+fn messages_overtake_an_unreadable_one_after_ten_seconds() {
     let mut house = split(Settings::default(), &[("b", None), ("c", None)], None);
     house.consumer(QUEUE, 10);
     house.pump();
@@ -48,7 +47,7 @@ fn messages_pass_one_that_cannot_be_read_after_ten_seconds() {
 }
 
 #[test]
-fn a_disk_that_answers_again_changes_nothing() {
+fn disk_that_recovers_within_ten_seconds_keeps_the_order() {
     let mut house = split(Settings::default(), &[("b", None)], None);
     house.consumer(QUEUE, 10);
     house.pump();
@@ -59,7 +58,7 @@ fn a_disk_that_answers_again_changes_nothing() {
 }
 
 #[test]
-fn a_consumer_with_little_credit_has_the_others_too() {
+fn consumer_with_one_credit_gets_the_messages_behind_an_unreadable_one() {
     let mut house = split(Settings::default(), &[("b", None)], None);
     let attachment = house.consumer(QUEUE, 1);
     house.pump();
@@ -71,7 +70,7 @@ fn a_consumer_with_little_credit_has_the_others_too() {
 }
 
 #[test]
-fn with_a_single_active_consumer_and_with_last_values_nothing_passes() {
+fn single_active_consumer_and_last_value_queues_wait_for_an_unreadable_message() {
     for settings in [
         Settings { sharing: Sharing::SingleActive, ..Settings::default() },
         Settings { last_value: true, ..Settings::default() },
@@ -89,7 +88,7 @@ fn with_a_single_active_consumer_and_with_last_values_nothing_passes() {
 }
 
 #[test]
-fn what_follows_in_the_group_waits_with_it() {
+fn messages_of_a_group_wait_for_its_unreadable_message() {
     let mut house = split(Settings::default(), &[("b", Some("g")), ("c", Some("h")), ("d", None)], Some("g"));
     house.consumer(QUEUE, 10);
     house.pump();
@@ -101,7 +100,7 @@ fn what_follows_in_the_group_waits_with_it() {
 }
 
 #[test]
-fn a_selector_asks_about_the_others_after_ten_seconds() {
+fn selecting_consumer_skips_an_unreadable_message_after_ten_seconds() {
     let mut house = split(Settings::default(), &[("b", Some("g"))], None);
     let selector = Selector::compile("JMSXGroupID = 'g' OR JMSXGroupID IS NULL", Dialect::Jms).expect("a selector");
     house.consumer_that(QUEUE, 10, Consuming { selector: selector.map(Arc::new), ..Consuming::default() });
@@ -116,7 +115,7 @@ fn a_selector_asks_about_the_others_after_ten_seconds() {
 }
 
 #[test]
-fn an_administrator_is_notified_of_a_message_that_cannot_be_read() {
+fn operation_reports_or_skips_an_unreadable_message() {
     let mut house = split(Settings::default(), &[("b", None)], None);
     house.consumer(QUEUE, 1);
     house.pump();
@@ -139,7 +138,7 @@ fn an_administrator_is_notified_of_a_message_that_cannot_be_read() {
 }
 
 #[test]
-fn a_message_without_sections_is_stored_and_delivered_as_it_came() {
+fn message_without_sections_is_stored_and_delivered_unchanged() {
     for restart in [false, true] {
         let mut house = House::new(Settings::default());
         house.router.deliver(PRODUCER, whole(0, b""), &mut house.recorded);

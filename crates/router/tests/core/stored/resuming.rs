@@ -15,7 +15,7 @@ use super::{DEAD, Got, House, QUEUE, declared, failed, states_on};
 
 const LINK: u64 = 77;
 const KEEP_S: u32 = 60;
-/// Seeded lives, as `seeds` counts them.
+/// The number of seeded runs, as `seeds` counts them.
 const RUNS: u64 = 300;
 
 fn resume(unsettled: Option<Unsettled>) -> Resume {
@@ -40,8 +40,7 @@ impl House {
         AttachmentId { shard: 0, generation: 0, index: self.attachments - 1 }
     }
 
-    /// A receiver whose link can be resumed, without credit; it is answered when the log has been
-    /// pumped.
+    /// A receiver with a resumable link, without credit; `pump` completes its attach.
     fn receiver(&mut self, resume: Resume) -> AttachmentId {
         let attachment = self.free_attachment();
         let consuming = Consuming { resume: Some(Box::new(resume)), name: LINK, ..Consuming::default() };
@@ -62,7 +61,7 @@ impl House {
         attachment
     }
 
-    /// As above, with an answer: the map it was notified.
+    /// Attaches a resumable receiver and grants credit; returns the numbers of its unsettled map.
     fn recorded_receiver(&mut self, resume: Resume, credit: u32) -> (AttachmentId, Vec<u64>) {
         let attachment = self.receiver(resume);
         self.pump();
@@ -129,13 +128,13 @@ fn texts(expected: &[(&str, u32)]) -> Vec<(String, u32)> {
 }
 
 #[test]
-fn a_message_leaves_when_the_disk_knows_who_holds_it() {
+fn resumable_delivery_is_sent_once_its_holder_is_on_disk() {
     let mut house = House::new(Settings::default());
     house.send("a");
     house.pump();
     let (attachment, _) = house.recorded_receiver(resume(None), 0);
     house.router.credit(attachment, 1, false, &mut house.recorded);
-    assert!(house.got().is_empty(), "the disk does not know");
+    assert!(house.got().is_empty(), "its holder is not on disk");
     let mut other = House::on(Arc::new(house.disk.as_seen()), Settings::default());
     other.pump();
     assert_eq!(others_get(&mut other), texts(&[("a", 0)]), "it is held for no link after a crash");
@@ -143,11 +142,11 @@ fn a_message_leaves_when_the_disk_knows_who_holds_it() {
     assert_eq!(house.texts(), ["a"]);
     let mut other = House::on(Arc::new(house.disk.as_seen()), Settings::default());
     other.pump();
-    assert!(others_get(&mut other).is_empty(), "it may have come to the link");
+    assert!(others_get(&mut other).is_empty(), "the link may have received it");
 }
 
 #[test]
-fn what_a_link_holds_is_resumed_settled_or_delivered_again() {
+fn held_deliveries_are_resumed_settled_or_released_by_the_unsettled_map() {
     for restarts in [false, true] {
         let (mut house, attachment) = with_three();
         if restarts {
@@ -164,19 +163,19 @@ fn what_a_link_holds_is_resumed_settled_or_delivered_again() {
             got.iter().map(|got| (got.text(), got.name)).collect::<Vec<_>>(),
             [("a".to_owned(), Some((0, true)))]
         );
-        assert_eq!(others_get(&mut house), texts(&[("c", 0)]), "it never came, which is no failure");
+        assert_eq!(others_get(&mut house), texts(&[("c", 0)]), "it was never received, which is no failed attempt");
         house.router.outcome_unsettled(attachment, got[0].token, &Outcome::Accepted, &mut house.recorded);
-        assert!(house.recorded.confirmed.is_empty(), "the disk does not know");
+        assert!(house.recorded.confirmed.is_empty(), "its removal is not on disk");
         house.pump();
         assert_eq!(house.recorded.confirmed, [(attachment, got[0].token)]);
         house.lose(attachment);
         let mut house = house.restarted();
-        assert_eq!(others_get(&mut house), texts(&[("c", 0)]), "what was accepted is gone");
+        assert_eq!(others_get(&mut house), texts(&[("c", 0)]), "the accepted messages are removed");
     }
 }
 
 #[test]
-fn outcomes_in_the_map_are_outcomes() {
+fn outcomes_in_the_unsettled_map_are_applied() {
     let redelivery = Redelivery { attempts_max: 9, ..Redelivery::default() };
     let mut house = House::new(Settings { dead_letter: true, redelivery, ..Settings::default() });
     for text in ["a", "b", "c"] {
@@ -196,7 +195,7 @@ fn outcomes_in_the_map_are_outcomes() {
 }
 
 #[test]
-fn what_has_come_in_part_begins_again() {
+fn partially_received_deliveries_are_sent_as_new_ones() {
     let (mut house, attachment) = with_three();
     house.lose(attachment);
     let came =
@@ -209,7 +208,7 @@ fn what_has_come_in_part_begins_again() {
 }
 
 #[test]
-fn a_link_without_an_account_has_lost_what_it_was_at() {
+fn link_that_returns_without_a_map_fails_its_oldest_delivery() {
     let (mut house, attachment) = with_three();
     house.lose(attachment);
     assert!(house.recorded_receiver(resume(None), 0).1.is_empty());
@@ -217,7 +216,7 @@ fn a_link_without_an_account_has_lost_what_it_was_at() {
 }
 
 #[test]
-fn a_link_that_is_closed_leaves_nothing_behind() {
+fn closed_link_releases_its_deliveries_and_leaves_no_state() {
     let (mut house, attachment) = with_three();
     house.router.unsubscribe(attachment, &mut house.recorded);
     house.pump();
@@ -227,7 +226,7 @@ fn a_link_that_is_closed_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_link_that_does_not_return_is_given_up() {
+fn link_that_does_not_return_in_time_loses_its_deliveries() {
     for restarts in [false, true] {
         let (mut house, attachment) = with_three();
         if restarts {
@@ -240,12 +239,12 @@ fn a_link_that_does_not_return_is_given_up() {
         house.pass(1);
         assert_eq!(others_get(&mut house), texts(&[("a", 1), ("b", 0), ("c", 0)]), "restarts: {restarts}");
         assert!(house.recorded_receiver(resume(map(&[(0, accepted())])), 0).1.is_empty());
-        assert_eq!(others_get(&mut house).len(), 3, "it came too late");
+        assert_eq!(others_get(&mut house).len(), 3, "its map arrived too late");
     }
 }
 
 #[test]
-fn a_link_that_attaches_again_before_its_end_was_noticed_is_the_same() {
+fn reattach_before_the_loss_was_noticed_resumes_the_link() {
     let (mut house, _) = with_three();
     let closed = house.recorded.closed;
     let (_, known) = house.recorded_receiver(resume(map(&[(0, None), (1, None), (2, None)])), 10);
@@ -254,7 +253,7 @@ fn a_link_that_attaches_again_before_its_end_was_noticed_is_the_same() {
 }
 
 #[test]
-fn an_incomplete_map_gives_nothing_up_and_brings_nothing_new() {
+fn incomplete_map_releases_no_delivery_and_starts_no_new_one() {
     let (mut house, attachment) = with_three();
     house.lose(attachment);
     house.send("d");
@@ -269,7 +268,7 @@ fn an_incomplete_map_gives_nothing_up_and_brings_nothing_new() {
 }
 
 #[test]
-fn what_finds_no_room_is_kept_for_the_link_that_knows_it() {
+fn resumed_deliveries_without_room_stay_held_for_their_link() {
     let (mut house, attachment) = with_three();
     house.lose(attachment);
     house.recorded.full = true;
@@ -285,7 +284,7 @@ fn what_finds_no_room_is_kept_for_the_link_that_knows_it() {
 }
 
 #[test]
-fn a_sender_learns_what_was_stored() {
+fn resumed_sender_gets_the_outcomes_of_its_stored_deliveries() {
     let mut house = House::new(Settings::default());
     let attachment = house.sender(resume(Some(Vec::new())));
     house.pump();
@@ -321,12 +320,12 @@ fn a_sender_learns_what_was_stored() {
         let mut again = again.restarted();
         let attachment = again.sender(resume(Some(reported.clone())));
         again.pump();
-        assert!(again.map_of(attachment).is_empty(), "what its map no more names it has settled");
+        assert!(again.map_of(attachment).is_empty(), "deliveries that its map omits count as settled");
     }
 }
 
 #[test]
-fn tags_of_a_sender_that_does_not_return_are_forgotten() {
+fn tags_of_a_sender_are_removed_when_it_closes_or_does_not_return() {
     for closes in [false, true] {
         let mut house = House::new(Settings::default());
         let attachment = house.sender(resume(None));
@@ -349,7 +348,7 @@ fn tags_of_a_sender_that_does_not_return_are_forgotten() {
 }
 
 #[test]
-fn what_is_accepted_in_a_transaction_is_held_no_more() {
+fn deliveries_retired_in_a_transaction_are_no_longer_held() {
     for settled in [true, false] {
         let (mut house, attachment) = with_three();
         house.lose(attachment);
@@ -360,7 +359,7 @@ fn what_is_accepted_in_a_transaction_is_held_no_more() {
         house.retire(id, &got[0], &Outcome::Accepted, settled);
         house.retire(id, &got[1], &Outcome::Released, settled);
         assert_eq!(house.commit(id), Ok(()));
-        assert_eq!(held_on(&house.disk), 1, "the one that it has said nothing of");
+        assert_eq!(held_on(&house.disk), 1, "the one without an outcome");
         house.lose(attachment);
         house.pass(u64::from(KEEP_S) * 1000);
         assert_eq!(held_on(&house.disk), 0);
@@ -373,7 +372,7 @@ fn held_on(disk: &SimulatedDisk) -> usize {
 }
 
 #[test]
-fn a_delivery_without_a_name_does_not_take_that_of_another() {
+fn delivery_without_a_tag_does_not_take_the_tag_of_a_rejected_one() {
     let limits = Limits { messages: 1, ..Limits::default() };
     let mut house = House::new(Settings { limits, full: Full::Reject, ..Settings::default() });
     let attachment = house.sender(resume(Some(Vec::new())));
@@ -401,7 +400,7 @@ struct Clients {
     sent: u32,
     /// deliveries of the sender that are unsettled at its end
     unsettled: BTreeSet<u32>,
-    /// which of them a delivery of this attachment is
+    /// the message of each delivery of this attachment
     deliveries: HashMap<u32, u32>,
     /// deliveries to the receiver that are unsettled at its end: whether it has accepted them, and
     /// their message
@@ -434,7 +433,7 @@ impl Clients {
         let known: BTreeSet<Vec<u8>> = house.map_of(receiver).into_iter().map(|(tag, _)| tag).collect();
         self.held.retain(|number, (done, _)| {
             let stays = known.contains(&number.to_be_bytes()[..]);
-            assert!(stays || *done, "delivery {number} was given up though it is not done");
+            assert!(stays || *done, "delivery {number} was released although it is not processed");
             stays
         });
         for (tag, _) in &stored {
@@ -465,7 +464,7 @@ impl Clients {
         for got in house.got() {
             let (name, again) = got.name.expect("a name");
             let number = got.text().parse().expect("a number");
-            assert_eq!(self.held.contains_key(&name), again, "{name}: only what it holds comes again");
+            assert_eq!(self.held.contains_key(&name), again, "{name}: only held deliveries are resumed");
             self.held.entry(name).or_insert((false, number));
             self.tokens.insert(got.token, name);
         }
@@ -497,7 +496,7 @@ impl Clients {
 }
 
 #[test]
-fn both_ends_have_every_message_exactly_once_after_any_crash() {
+fn resumable_links_transfer_every_message_exactly_once_after_any_crash() {
     each_seed(RUNS, live);
 }
 

@@ -1,4 +1,4 @@
-//! What producers send twice, number, or send in parts.
+//! Duplicates, numbered messages and partial deliveries of producers.
 
 use enmasse_amqp::types::{Body, Error, Message, MessageId, Outcome, Properties, Symbol, Value, condition};
 use enmasse_journal::log::Refused;
@@ -17,7 +17,7 @@ fn without_duplicates() -> Settings {
 }
 
 #[test]
-fn a_duplicate_is_accepted_with_its_original_and_not_before() {
+fn duplicate_is_accepted_no_earlier_than_its_original() {
     let mut house = House::new(without_duplicates());
     let (first, second) = (house.send_message(&with_id("a")), house.send_message(&with_id("a")));
     assert!(house.recorded.settled.is_empty(), "neither is on disk");
@@ -30,7 +30,7 @@ fn a_duplicate_is_accepted_with_its_original_and_not_before() {
 }
 
 #[test]
-fn a_duplicate_of_what_cannot_be_stored_is_refused_with_it_and_may_come_again() {
+fn duplicate_of_an_unstorable_message_is_rejected_and_can_be_sent_again() {
     let mut house = House::new(without_duplicates());
     let used = house.disk.used_bytes();
     house.disk.set_capacity_bytes(used);
@@ -73,7 +73,7 @@ fn number(number: u64) -> Message {
 }
 
 #[test]
-fn what_a_numbered_producer_sends_again_is_stored_once_also_after_a_restart() {
+fn message_resent_by_a_numbered_producer_is_stored_once_across_restarts() {
     let mut house = House::new(Settings::default());
     let attachment = numbered(&mut house, "p");
     for n in [1, 2, 2, 5, 3] {
@@ -97,7 +97,7 @@ fn what_a_numbered_producer_sends_again_is_stored_once_also_after_a_restart() {
 }
 
 #[test]
-fn after_a_rejected_message_a_numbered_producer_s_next_ones_are_released_until_it_attaches_again() {
+fn rejection_releases_later_numbered_messages_until_the_producer_reattaches() {
     let mut house = House::new(Settings::default());
     let attachment = numbered(&mut house, "p");
     let mut broken = number(2);
@@ -122,14 +122,13 @@ fn after_a_rejected_message_a_numbered_producer_s_next_ones_are_released_until_i
 }
 
 #[test]
-fn what_the_log_refuses_of_a_numbered_producer_comes_again_whatever_was_behind_it() {
+fn numbered_messages_behind_a_refused_write_are_released_and_can_be_resent() {
     let mut house = House::new(Settings::default());
     let attachment = numbered(&mut house, "p");
     house.send_from(attachment, &number(1));
     house.pump();
     house.recorded.settled.clear();
-    // Two batches are with the log, which has no place for the first only; one message gathers
-    // behind them.
+    // The log refuses the first of two batches; another message waits behind them.
     let mut answers = Vec::new();
     for n in [2, 3] {
         house.send_from(attachment, &number(n));
@@ -171,7 +170,7 @@ fn keyed(key: Value, text: &str) -> Message {
 }
 
 #[test]
-fn of_each_value_of_its_key_a_last_value_queue_keeps_the_last() {
+fn last_value_queue_keeps_the_last_message_of_each_key() {
     let mut house = House::new(Settings { last_value: true, ..Settings::default() });
     let text = |text: &str| Value::String(text.to_owned());
     house.send_message(&keyed(text("a"), "a1"));
@@ -190,7 +189,7 @@ fn of_each_value_of_its_key_a_last_value_queue_keeps_the_last() {
     assert_eq!(house.texts(), ["without", "a2", "b2", "eight less one", "without, too"]);
 }
 
-/// A part of a message that does not end with it.
+/// A part of a message, of which more parts will follow.
 fn part(house: &mut House, attachment: AttachmentId, delivery_id: u32, first: bool, payload: &[u8]) {
     let arrival =
         Arrival { delivery_id, settled: false, message_format: 0, first, more: true, aborted: false, payload };
@@ -218,14 +217,14 @@ fn incomplete_messages_of_one_space_leave_others_their_share_of_the_budget() {
     assert_eq!(house.recorded.settled.len(), 1, "the other space has held nothing");
     house.router.detach(attachments[0], &mut house.recorded);
     part(&mut house, attachments[1], 1, false, &third);
-    assert_eq!(house.recorded.settled.len(), 1, "what a link held is free when it ends");
+    assert_eq!(house.recorded.settled.len(), 1, "the bytes of a link are released when it detaches");
     part(&mut house, attachments[2], 2, false, &third);
     part(&mut house, attachments[2], 4, true, b"void from here on");
     assert_eq!(house.recorded.settled.len(), 2);
 }
 
 #[test]
-fn one_incomplete_message_may_take_the_budget_and_leaves_each_other_space_a_mebibyte() {
+fn one_partial_delivery_may_use_the_budget_and_leaves_other_spaces_a_mebibyte() {
     const MIB: usize = 1 << 20;
     let mut house = House::with_budget(64 << 20);
     part(&mut house, PRODUCER, 0, true, &vec![0; 64 * MIB]);

@@ -11,7 +11,7 @@ use enmasse_router::core::{Filter, Subscribing, SubscriptionName, subscription_o
 
 use super::*;
 
-/// `name`, `name?selector`, and with a name of the topic that is wanted `name@wanted`.
+/// Parses `name`, `name?selector`, or `name@wanted` with a wanted name of the topic.
 pub(super) fn durable(description: &str) -> Subscribing {
     named(description, true, false)
 }
@@ -42,7 +42,7 @@ fn filter(description: &str) -> Option<Filter> {
     Some(Filter::new(move |name| name == wanted))
 }
 
-/// A durable subscription as the log knows it. The names of shared ones are `s` and `s2`.
+/// A durable subscription from its recovered queue. Shared ones are named `s` and `s2`.
 pub(super) fn kept(queue: &RecoveredQueue, settings: &Settings) -> Option<OpenQueue> {
     let description = std::str::from_utf8(subscription_of(queue)?).expect("text");
     let opened = OpenQueue::restored(queue.declared.as_ref()?.1.as_str().into(), settings.clone(), queue);
@@ -95,7 +95,7 @@ impl House {
 }
 
 #[test]
-fn a_durable_subscription_keeps_what_comes_while_nobody_is_there_and_over_a_restart() {
+fn durable_subscription_keeps_messages_without_a_consumer_and_over_a_restart() {
     let mut house = House::new(Settings::default());
     let first = house.subscriber(Some(durable("sub")), 10);
     house.publish_all(0..3);
@@ -110,7 +110,7 @@ fn a_durable_subscription_keeps_what_comes_while_nobody_is_there_and_over_a_rest
 }
 
 #[test]
-fn a_link_is_answered_once_its_subscription_is_on_disk() {
+fn attach_is_answered_once_the_subscription_is_on_disk() {
     let mut house = House::new(Settings::default());
     let attachment = AttachmentId { shard: 0, generation: 0, index: 70 };
     let consuming = Consuming { subscribing: Some(Box::new(durable("sub"))), ..Consuming::default() };
@@ -121,18 +121,18 @@ fn a_link_is_answered_once_its_subscription_is_on_disk() {
 }
 
 #[test]
-fn a_link_whose_subscription_the_disk_does_not_take_is_refused() {
+fn attach_is_refused_if_its_subscription_cannot_be_stored() {
     let mut house = House::new(Settings::default());
     house.disk.cut_after(0);
     let attachment = house.subscriber(Some(durable("sub")), 1);
     assert!(house.recorded.refused == 1 && !house.recorded.attached.contains(&attachment));
     let mut house = House::on(Arc::new(house.disk.as_seen()), Settings::default());
     house.router.recall(attachment, &[durable("sub").name.expect("a name")], &mut house.recorded);
-    assert_eq!(house.recorded.refused, 1, "nothing is left of it");
+    assert_eq!(house.recorded.refused, 1, "no state of it remains");
 }
 
 #[test]
-fn one_that_is_not_shared_has_one_link() {
+fn unshared_subscription_accepts_one_link() {
     let mut house = House::new(Settings::default());
     let first = house.subscriber(Some(durable("sub")), 1);
     house.subscriber(Some(durable("sub")), 1);
@@ -164,7 +164,7 @@ fn links_share_a_subscription_and_its_messages() {
 }
 
 #[test]
-fn another_selector_under_the_same_name_recreates_it() {
+fn attach_with_another_selector_recreates_the_subscription() {
     let mut house = House::new(Settings::default());
     house.subscription(durable("sub"));
     house.publish_all(["old"]);
@@ -178,7 +178,7 @@ fn another_selector_under_the_same_name_recreates_it() {
 }
 
 #[test]
-fn who_closes_a_durable_subscription_ends_it() {
+fn closing_its_only_link_deletes_a_durable_subscription() {
     let mut house = House::new(Settings::default());
     let attachment = house.subscriber(Some(durable("sub")), 0);
     house.publish_all(["a", "b"]);
@@ -192,11 +192,11 @@ fn who_closes_a_durable_subscription_ends_it() {
         house = house.restarted();
     }
     let alive = house.log.stats().alive_messages;
-    assert_eq!(alive, 3, "what the declared subscription has");
+    assert_eq!(alive, 3, "the messages of the declared subscription");
 }
 
 #[test]
-fn one_of_several_links_that_is_closed_ends_nothing() {
+fn closing_one_of_several_links_keeps_a_shared_subscription() {
     let mut house = House::new(Settings::default());
     let (first, second) = (house.subscriber(Some(shared("s")), 0), house.subscriber(Some(shared("s")), 0));
     house.publish_all(["a"]);
@@ -206,7 +206,7 @@ fn one_of_several_links_that_is_closed_ends_nothing() {
 }
 
 #[test]
-fn a_subscription_is_found_by_its_name_alone_and_closed() {
+fn subscription_can_be_recalled_by_its_name_and_deleted() {
     let mut house = House::new(Settings::default());
     let name = durable("sub").name.expect("a name");
     let attachment = AttachmentId { shard: 0, generation: 0, index: 70 };
@@ -224,7 +224,7 @@ fn a_subscription_is_found_by_its_name_alone_and_closed() {
 }
 
 #[test]
-fn others_go_with_the_last_of_their_links_and_leave_no_message_behind() {
+fn volatile_subscription_ends_with_its_last_link_and_leaves_no_message() {
     let mut house = House::new(Settings::default());
     let own = house.subscriber(None, 0);
     let (one, other) = (house.subscriber(Some(volatile("v")), 0), house.subscriber(Some(volatile("v")), 0));
@@ -239,7 +239,7 @@ fn others_go_with_the_last_of_their_links_and_leave_no_message_behind() {
     assert_eq!(stored(&house).ready, 1);
     house.router.detach(other, &mut house.recorded);
     assert_eq!((stored(&house).ready, stored(&house).consumers), (0, 0));
-    assert_eq!(stored(&house).enqueued, 2, "what was counted is not forgotten");
+    assert_eq!(stored(&house).enqueued, 2, "the counters keep their values");
     let again = house.subscriber(Some(volatile("v")), 10);
     assert!(house.texts_of(again).is_empty());
 }
@@ -263,7 +263,7 @@ fn a_topic_has_no_more_links_than_its_limits() {
 }
 
 #[test]
-fn a_declared_subscription_takes_as_many_consumers_as_it_may() {
+fn declared_subscription_refuses_consumers_beyond_its_limit() {
     let limits = Limits { consumers: 2, ..Limits::default() };
     let mut house = House::with_topic(
         Arc::new(SimulatedDisk::new(512, 7)),
@@ -278,7 +278,7 @@ fn a_declared_subscription_takes_as_many_consumers_as_it_may() {
 }
 
 #[test]
-fn what_fails_goes_to_the_dead_letter_and_says_from_which_subscription() {
+fn dead_letter_of_a_subscription_names_it_as_its_origin() {
     let redelivery = Redelivery { attempts_max: 1, ..Redelivery::default() };
     let topic = Settings { dead_letter: true, redelivery, ..Settings::default() };
     let mut house = House::with_topic(Arc::new(SimulatedDisk::new(512, 7)), Settings::default(), topic);
@@ -293,11 +293,11 @@ fn what_fails_goes_to_the_dead_letter_and_says_from_which_subscription() {
     let origin = dead[0].annotation("x-opt-dead-letter-origin");
     assert_eq!(origin, Some(&Value::String("news::client/sub".to_owned())));
     house.consumer(DECLARED, 1);
-    assert_eq!(house.texts(), ["a"], "the other subscription has its own");
+    assert_eq!(house.texts(), ["a"], "the other subscription keeps its copy");
 }
 
 #[test]
-fn a_ring_drops_the_oldest_of_each_subscription() {
+fn drop_oldest_applies_to_each_subscription() {
     let limits = Limits { messages: 2, ..Limits::default() };
     let settings = Settings { limits, full: Full::DropOldest, ..Settings::default() };
     let mut house = House::with_topic(Arc::new(SimulatedDisk::new(512, 7)), Settings::default(), settings);
@@ -311,7 +311,7 @@ fn a_ring_drops_the_oldest_of_each_subscription() {
 }
 
 #[test]
-fn a_message_larger_than_a_ring_is_refused_by_those_that_last() {
+fn message_beyond_a_drop_oldest_limit_is_rejected_by_lasting_subscriptions() {
     let limits = Limits { bytes: 1000, ..Limits::default() };
     let settings = Settings { limits, full: Full::DropOldest, ..Settings::default() };
     let mut house = House::with_topic(Arc::new(SimulatedDisk::new(512, 7)), Settings::default(), settings.clone());

@@ -1,5 +1,5 @@
-//! Messages of a topic: into which subscriptions they go, how often they lie on disk, and what
-//! holds producers back.
+//! Messages of a topic: their subscriptions, their records on disk, and the back-pressure on
+//! producers.
 
 use enmasse_amqp::types::{Header, condition};
 use enmasse_journal::queue::{Full, Limits};
@@ -13,7 +13,7 @@ fn full(full: Full, messages: u64) -> House {
     House::with_topic(Arc::new(SimulatedDisk::new(512, 7)), Settings::default(), settings)
 }
 
-/// Without the declared subscription.
+/// A topic without its declared subscription.
 fn undeclared() -> House {
     let mut house = House::new(Settings::default());
     house.router.move_subscription(DECLARED, None, &mut house.recorded);
@@ -21,13 +21,13 @@ fn undeclared() -> House {
 }
 
 #[test]
-fn every_subscription_has_a_copy_and_the_producer_is_answered_when_it_is_on_disk() {
+fn message_reaches_every_subscription_and_is_accepted_once_on_disk() {
     let mut house = House::new(Settings::default());
     let attachments =
         [house.subscriber(None, 10), house.subscriber(Some(durable("sub")), 10), house.consumer(DECLARED, 10)];
     let id = house.publish("a");
     house.router.turn(&mut house.recorded);
-    assert_eq!(house.texts_of(attachments[0]), ["a"], "who lives from memory does not wait for the disk");
+    assert_eq!(house.texts_of(attachments[0]), ["a"], "a volatile subscription does not wait for the disk");
     assert!(house.recorded.settled.is_empty() && house.recorded.got.is_empty());
     house.pump();
     assert_eq!(house.recorded.settled, [(id, Outcome::Accepted)]);
@@ -35,7 +35,7 @@ fn every_subscription_has_a_copy_and_the_producer_is_answered_when_it_is_on_disk
 }
 
 #[test]
-fn a_message_is_written_once_however_many_have_it() {
+fn message_is_written_once_for_all_subscriptions() {
     let mut house = House::new(Settings::default());
     for name in ["a", "b", "c"] {
         house.subscription(durable(name));
@@ -46,7 +46,7 @@ fn a_message_is_written_once_however_many_have_it() {
 }
 
 #[test]
-fn what_only_lives_from_memory_writes_nothing() {
+fn message_of_volatile_subscriptions_only_is_not_written() {
     let mut house = undeclared();
     let attachment = house.subscriber(None, 10);
     let id = house.publish("a");
@@ -57,14 +57,14 @@ fn what_only_lives_from_memory_writes_nothing() {
 }
 
 #[test]
-fn without_a_subscription_a_message_is_accepted_and_counted_as_gone() {
+fn message_without_a_subscription_is_accepted_and_counted_as_dropped() {
     let mut house = undeclared();
     let id = house.publish("a");
     assert_eq!((&house.recorded.settled[..], house.dropped()), (&[(id, Outcome::Accepted)][..], 1));
 }
 
 #[test]
-fn names_and_selectors_decide_when_a_message_comes_in() {
+fn topic_names_and_selectors_filter_messages_on_arrival() {
     let mut house = undeclared();
     let below = AttachmentId { shard: 0, generation: 0, index: 70 };
     house.router.attach(below, news(), publisher("news/sports"), &mut house.recorded);
@@ -84,11 +84,11 @@ fn names_and_selectors_decide_when_a_message_comes_in() {
     house.router.attach(below, news(), publisher("news/sports"), &mut house.recorded);
     let sports = house.subscriber(Some(durable("sports@news/sports")), 10);
     house.publish_all(["e"]);
-    assert_eq!(house.texts_of(sports), ["d", "c"], "it wants the same names after a restart");
+    assert_eq!(house.texts_of(sports), ["d", "c"], "its name filter survives a restart");
 }
 
 #[test]
-fn each_subscription_is_done_with_a_message_by_itself() {
+fn each_subscription_settles_its_messages_independently() {
     let mut house = House::new(Settings::default());
     for name in ["a", "b"] {
         house.subscription(durable(name));
@@ -106,7 +106,7 @@ fn each_subscription_is_done_with_a_message_by_itself() {
 }
 
 #[test]
-fn a_message_that_one_subscription_refuses_goes_into_none() {
+fn message_refused_by_one_subscription_reaches_none() {
     let mut house = full(Full::Reject, 2);
     house.subscription(durable("sub"));
     let own = house.subscriber(None, 10);
@@ -125,7 +125,7 @@ fn a_message_that_one_subscription_refuses_goes_into_none() {
 }
 
 #[test]
-fn producers_wait_while_a_subscription_that_stays_is_full() {
+fn producers_wait_while_a_declared_subscription_is_full() {
     let mut house = full(Full::Block, 4);
     house.publish_all(0..4);
     assert_eq!(house.recorded.open, Some(false));
@@ -133,11 +133,11 @@ fn producers_wait_while_a_subscription_that_stays_is_full() {
     assert_eq!(house.recorded.open, Some(false));
     let late = AttachmentId { shard: 0, generation: 0, index: 70 };
     house.router.attach(late, news(), publisher("news"), &mut house.recorded);
-    assert_eq!(house.recorded.open, Some(false), "who comes now waits, too");
+    assert_eq!(house.recorded.open, Some(false), "a new producer waits too");
     house.consumer(DECLARED, 10);
     let got = house.got();
     house.answer(&got[0], &Outcome::Accepted);
-    assert_eq!(house.recorded.open, Some(false), "not for one in four");
+    assert_eq!(house.recorded.open, Some(false), "one in four is not enough");
     house.answer(&got[1], &Outcome::Accepted);
     assert_eq!(house.recorded.open, Some(true));
 }
@@ -154,7 +154,7 @@ fn producers_continue_when_the_full_subscription_leaves_the_topic() {
 }
 
 #[test]
-fn one_that_takes_nothing_holds_producers_back_for_a_moment_and_then_misses_messages() {
+fn stuck_subscriber_delays_producers_until_the_stall_limit_then_misses_messages() {
     let mut house = undeclared();
     let (slow, fast) = (house.subscriber(None, 0), house.subscriber(None, 10_000));
     house.publish_all(0..BACKLOG_MESSAGES);
@@ -165,7 +165,7 @@ fn one_that_takes_nothing_holds_producers_back_for_a_moment_and_then_misses_mess
     house.pass(1);
     assert_eq!(house.recorded.open, Some(true), "no producer waits for it any more");
     house.publish_all(["missed"]);
-    assert_eq!((house.dropped(), house.texts_of(fast).len()), (1, 2), "what it holds counts for nothing");
+    assert_eq!((house.dropped(), house.texts_of(fast).len()), (1, 2), "its backlog holds no producer");
     house.router.credit(slow, 10_000, false, &mut house.recorded);
     assert_eq!(house.texts_of(slow).len(), BACKLOG_MESSAGES + 1);
     house.publish_all(["again"]);
@@ -173,7 +173,7 @@ fn one_that_takes_nothing_holds_producers_back_for_a_moment_and_then_misses_mess
 }
 
 #[test]
-fn what_its_only_subscription_misses_is_counted_once() {
+fn message_missed_by_the_only_subscription_is_counted_once() {
     let mut house = undeclared();
     house.subscriber(None, 0);
     house.publish_all(0..BACKLOG_MESSAGES);
@@ -183,14 +183,14 @@ fn what_its_only_subscription_misses_is_counted_once() {
 }
 
 #[test]
-fn one_that_is_about_a_large_message_is_waited_for_longer() {
+fn producers_wait_longer_for_a_subscriber_of_large_messages() {
     let mut house = undeclared();
     let slow = house.subscriber(None, 1);
     let large = "x".repeat(10 << 20);
     house.publish_all([&large; 2]);
     assert_eq!((house.recorded.open, house.texts_of(slow).len()), (Some(false), 1));
     house.pass(10 * STALL_MS);
-    assert_eq!((house.recorded.open, house.dropped()), (Some(false), 0), "the second has not had its time");
+    assert_eq!((house.recorded.open, house.dropped()), (Some(false), 0), "the time for the second message is not over");
     house.router.credit(slow, 2, false, &mut house.recorded);
     assert_eq!((house.recorded.open, house.texts_of(slow).len()), (Some(true), 1));
     house.publish_all([&large; 2]);
@@ -199,7 +199,7 @@ fn one_that_is_about_a_large_message_is_waited_for_longer() {
 }
 
 #[test]
-fn one_that_takes_a_little_is_waited_for() {
+fn producers_wait_for_a_slow_subscriber_that_makes_progress() {
     let mut house = undeclared();
     let slow = house.subscriber(None, 0);
     house.publish_all(0..BACKLOG_MESSAGES);
@@ -213,7 +213,7 @@ fn one_that_takes_a_little_is_waited_for() {
 }
 
 #[test]
-fn producers_are_not_read_while_far_too_much_waits() {
+fn producers_are_held_while_too_many_bytes_wait_at_a_topic() {
     let mut house = undeclared();
     let slow = house.subscriber(None, 0);
     let large = "x".repeat(1 << 20);
@@ -238,16 +238,16 @@ fn a_topic_that_is_deleted_takes_its_undeclared_subscriptions_with_it() {
     house.router.delete_address(TOPIC, &Error::new(condition::RESOURCE_DELETED, "gone"), &mut house.recorded);
     house.pump();
     assert_eq!(house.recorded.closed, 2, "the subscriber and the producer");
-    assert_eq!(house.log.stats().alive_messages, 1, "what the declared one has");
+    assert_eq!(house.log.stats().alive_messages, 1, "the messages of the declared subscription");
     let attachment = house.consumer(DECLARED, 10);
     assert_eq!(house.texts_of(attachment), ["a"]);
     let mut house = house.restarted();
     house.subscriber(Some(durable("sub")), 10);
-    assert!(house.texts().is_empty(), "it is another one");
+    assert!(house.texts().is_empty(), "it is a new subscription");
 }
 
 #[test]
-fn messages_that_are_written_again_stay_one_copy() {
+fn compaction_keeps_one_record_for_all_subscriptions() {
     let mut house = House::new(Settings::default());
     for name in ["a", "b"] {
         house.subscription(durable(name));
@@ -272,7 +272,7 @@ fn messages_that_are_written_again_stay_one_copy() {
 }
 
 #[test]
-fn many_read_the_same_messages_from_the_disk() {
+fn many_subscriptions_read_the_same_messages_from_disk() {
     let mut house = House::new(Settings::default());
     let names: Vec<String> = (0..5).map(|n| format!("sub{n}")).collect();
     for name in &names {
@@ -291,7 +291,7 @@ fn many_read_the_same_messages_from_the_disk() {
 }
 
 #[test]
-fn what_is_moved_to_a_topic_goes_into_its_subscriptions_and_leaves_where_it_was() {
+fn message_moved_to_a_topic_enters_its_subscriptions_and_leaves_its_source() {
     let mut house = House::new(Settings::default());
     house.subscription(durable("sub"));
     house.send("a");
@@ -322,7 +322,7 @@ fn what_is_moved_to_a_topic_goes_into_its_subscriptions_and_leaves_where_it_was(
     house.pump();
     house.pump();
     let done = house.router.take_operated().remove(0).1;
-    assert!(matches!(done.failed, Some(Failed::Full(_))), "no subscription wants it: {done:?}");
+    assert!(matches!(done.failed, Some(Failed::Full(_))), "no subscription accepts it: {done:?}");
     house.consumer(QUEUE, 10);
     assert_eq!(house.texts(), ["b"]);
 }

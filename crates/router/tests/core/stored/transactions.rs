@@ -1,5 +1,4 @@
-//! Transactions (part 4) on stored addresses: all of it or nothing, for queues on disk and in
-//! memory, over restarts.
+//! Atomicity of transactions (part 4) on stored addresses, on disk and in memory, over restarts.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -62,7 +61,7 @@ impl House {
 
     pub(super) fn roll_back(&mut self, id: TransactionId) {
         self.router.discharge(id, true, &mut self.recorded);
-        assert_eq!(self.result(id), Ok(()), "a roll-back is always done, and at once");
+        assert_eq!(self.result(id), Ok(()), "a rollback always succeeds immediately");
         self.pump();
     }
 
@@ -126,7 +125,7 @@ fn with_memory(house: &mut House) {
 }
 
 #[test]
-fn what_is_posted_is_there_all_at_once_with_the_commit_and_after_a_restart() {
+fn postings_become_visible_together_at_the_commit_and_survive_a_restart() {
     let mut house = house(Settings::default());
     let (dead, memory) = (house.producer(DEAD), house.producer(MEMORY));
     for address in [QUEUE, DEAD, MEMORY] {
@@ -143,14 +142,14 @@ fn what_is_posted_is_there_all_at_once_with_the_commit_and_after_a_restart() {
     assert_eq!(house.commit(id), Ok(()));
     let texts: BTreeSet<String> = house.texts().into_iter().collect();
     assert_eq!(texts.into_iter().collect::<Vec<_>>(), ["a", "b", "c", "d"]);
-    assert!(house.recorded.settled.is_empty(), "the provisional outcome is the last word");
+    assert!(house.recorded.settled.is_empty(), "no outcome follows the provisional one");
     let mut house = house.restarted();
     assert_eq!(house.seen(QUEUE), ["a", "d"]);
     assert_eq!(house.seen(DEAD), ["b"]);
 }
 
 #[test]
-fn a_commit_is_answered_when_it_is_on_disk_and_not_before() {
+fn commit_is_answered_only_once_it_is_on_disk() {
     let mut house = house(Settings::default());
     house.consumer(QUEUE, 10);
     let id = house.declare(1);
@@ -163,7 +162,7 @@ fn a_commit_is_answered_when_it_is_on_disk_and_not_before() {
 }
 
 #[test]
-fn a_roll_back_leaves_nothing() {
+fn rollback_discards_every_posting_and_ends_the_transaction() {
     let mut house = house(Settings::default());
     let memory = house.producer(MEMORY);
     let id = house.declare(1);
@@ -189,7 +188,7 @@ fn an_empty_transaction_is_discharged_at_once() {
 }
 
 #[test]
-fn what_is_accepted_in_a_transaction_is_gone_with_the_commit() {
+fn retired_messages_are_removed_at_the_commit() {
     for (address, settled) in [(QUEUE, true), (QUEUE, false), (MEMORY, true), (MEMORY, false)] {
         let mut house = house(Settings::default());
         let attachment = house.producer(address);
@@ -217,7 +216,7 @@ fn what_is_accepted_in_a_transaction_is_gone_with_the_commit() {
 }
 
 #[test]
-fn after_a_roll_back_a_consumer_holds_what_it_has_not_let_go() {
+fn rollback_keeps_unsettled_deliveries_with_their_consumer() {
     let mut house = house(Settings::default());
     house.send("a");
     house.send("b");
@@ -230,7 +229,7 @@ fn after_a_roll_back_a_consumer_holds_what_it_has_not_let_go() {
     house.roll_back(id);
     let mut house = {
         let again = house.seen(QUEUE);
-        assert_eq!(again, ["b"], "the other is held still");
+        assert_eq!(again, ["b"], "the other is still held");
         house
     };
     house.answer(&got[0], &Outcome::Accepted);
@@ -242,7 +241,7 @@ fn after_a_roll_back_a_consumer_holds_what_it_has_not_let_go() {
 }
 
 #[test]
-fn what_a_transaction_holds_is_returned_as_its_link_ended() {
+fn rollback_counts_attempts_of_retired_deliveries_by_how_their_link_ended() {
     let cases =
         [(Ending::ByClient, true, 0), (Ending::ByNode, true, 0), (Ending::Lost, true, 1), (Ending::Lost, false, 0)];
     for (ending, oldest, failures) in cases {
@@ -259,7 +258,7 @@ fn what_a_transaction_holds_is_returned_as_its_link_ended() {
             house.router.depart(consumer, ending, &mut house.recorded);
             house.consumer(QUEUE, 1);
             house.pump();
-            assert!(house.got().is_empty(), "the transaction has it still");
+            assert!(house.got().is_empty(), "the transaction still holds it");
             if commits {
                 assert_eq!(house.commit(id), Ok(()));
                 assert!(house.got().is_empty());
@@ -307,7 +306,7 @@ fn every_outcome_takes_effect_at_the_commit() {
 }
 
 #[test]
-fn a_queue_that_refuses_one_message_refuses_the_transaction() {
+fn queue_that_refuses_one_posting_fails_the_whole_transaction() {
     let limits = Limits { messages: 2, ..Limits::default() };
     let mut house = house(Settings { limits, full: Full::Reject, ..Settings::default() });
     let (dead, memory) = (house.producer(DEAD), house.producer(MEMORY));
@@ -334,7 +333,7 @@ fn a_queue_that_refuses_one_message_refuses_the_transaction() {
 }
 
 #[test]
-fn a_queue_deleted_in_the_meantime_fails_what_is_sent_to_it_and_forgets_what_came_from_it() {
+fn deleted_queue_fails_postings_to_it_and_drops_retirements_from_it() {
     let error = Error::new(condition::RESOURCE_DELETED, "deleted");
     for address in [DEAD, MEMORY] {
         let mut house = house(Settings::default());
@@ -358,7 +357,7 @@ fn a_queue_deleted_in_the_meantime_fails_what_is_sent_to_it_and_forgets_what_cam
 }
 
 #[test]
-fn a_queue_deleted_while_the_log_writes_leaves_the_rest_of_the_commit() {
+fn queue_deleted_during_the_write_keeps_the_rest_of_the_commit() {
     let error = Error::new(condition::RESOURCE_DELETED, "deleted");
     for address in [DEAD, MEMORY] {
         let mut house = house(Settings::default());
@@ -386,7 +385,7 @@ fn a_queue_deleted_while_the_log_writes_leaves_the_rest_of_the_commit() {
 }
 
 #[test]
-fn a_log_that_takes_nothing_leaves_everything_as_it_was() {
+fn commit_with_a_failed_sync_changes_no_visible_message() {
     let mut house = house(Settings::default());
     let memory = house.producer(MEMORY);
     house.send("here");
@@ -406,7 +405,7 @@ fn a_log_that_takes_nothing_leaves_everything_as_it_was() {
 }
 
 #[test]
-fn a_full_disk_refuses_what_is_posted_and_takes_what_is_retired() {
+fn full_disk_refuses_postings_and_stores_retirements() {
     let mut house = house(Settings::default());
     for n in 0..6 {
         house.send(&n.to_string());
@@ -435,7 +434,7 @@ fn a_full_disk_refuses_what_is_posted_and_takes_what_is_retired() {
 }
 
 #[test]
-fn a_delivery_is_part_of_one_transaction_and_nothing_else_ends_it() {
+fn retired_delivery_belongs_to_its_first_transaction_only() {
     let mut house = house(Settings::default());
     house.send("a");
     let consumer = house.consumer(QUEUE, 1);
@@ -456,7 +455,7 @@ fn a_delivery_is_part_of_one_transaction_and_nothing_else_ends_it() {
 }
 
 #[test]
-fn a_delivery_retired_in_a_transaction_that_is_not_known_is_as_after_a_roll_back() {
+fn retirement_in_an_unknown_transaction_acts_like_a_rollback() {
     let mut house = house(Settings::default());
     house.send("a");
     house.send("b");
@@ -475,7 +474,7 @@ fn a_delivery_retired_in_a_transaction_that_is_not_known_is_as_after_a_roll_back
 }
 
 #[test]
-fn what_a_browser_says_in_a_transaction_has_no_effect() {
+fn retirement_by_a_browser_has_no_effect() {
     let mut house = house(Settings::default());
     house.send("a");
     house.consumer_that(QUEUE, 1, Consuming { browses: true, ..Consuming::default() });
@@ -488,7 +487,7 @@ fn what_a_browser_says_in_a_transaction_has_no_effect() {
 }
 
 #[test]
-fn a_transaction_that_nobody_uses_is_rolled_back() {
+fn idle_transaction_is_rolled_back() {
     let mut house = house(Settings::default());
     house.send("a");
     house.consumer(QUEUE, 1);
@@ -499,7 +498,7 @@ fn a_transaction_that_nobody_uses_is_rolled_back() {
     house.retire(idle, &got[0], &Outcome::Accepted, true);
     house.pass(200_000);
     house.post(used, PRODUCER, "b");
-    let at = house.router.next_timeout().expect("a time to look at it");
+    let at = house.router.next_timeout().expect("a timeout of the idle transaction");
     assert!(at <= house.now_ms + 100_000, "{} ms", at - house.now_ms);
     house.pass(101_000);
     assert_eq!(house.seen(QUEUE), ["a"]);
@@ -507,11 +506,11 @@ fn a_transaction_that_nobody_uses_is_rolled_back() {
     assert_eq!(house.rejection(late).map(|error| &error.condition), Some(&condition::TRANSACTION_UNKNOWN_ID));
     assert_eq!(house.commit(idle).map_err(|error| error.condition), Err(condition::TRANSACTION_UNKNOWN_ID));
     assert_eq!(house.commit(used), Ok(()));
-    assert_eq!(house.router.next_timeout(), None, "nothing is left to look at");
+    assert_eq!(house.router.next_timeout(), None, "no transaction is open");
 }
 
 #[test]
-fn a_transaction_holds_so_many_messages_and_bytes_and_no_more() {
+fn transaction_is_bounded_in_messages_and_bytes() {
     let mut house = house(Settings::default());
     let long = "x".repeat(1 << 20);
     let (big, many) = (house.declare(1), house.declare(2));
@@ -523,7 +522,7 @@ fn a_transaction_holds_so_many_messages_and_bytes_and_no_more() {
             break;
         }
     }
-    assert_eq!(house.recorded.provisional.len(), 63, "64 MiB of them, with what is around their bodies");
+    assert_eq!(house.recorded.provisional.len(), 63, "64 MiB, with the encoding around each body");
     let error = house.rejection(refused.expect("a bound")).expect("a rejection");
     assert_eq!(error.condition, condition::RESOURCE_LIMIT_EXCEEDED);
     let next = house.post(big, PRODUCER, "more");
@@ -561,7 +560,7 @@ fn transactions_of_one_space_leave_others_their_share_of_the_budget() {
 }
 
 #[test]
-fn duplicates_and_numbers_count_with_the_commit() {
+fn duplicate_detection_takes_effect_at_the_commit() {
     let duplicates = Some(Duplicates { ids: 100, window_ms: 0 });
     let mut house = house(Settings { duplicates, ..Settings::default() });
     let message = |id: &str| Message {
@@ -588,7 +587,7 @@ fn duplicates_and_numbers_count_with_the_commit() {
     house.router.discharge(id, false, &mut house.recorded);
     reason(house.result(id), "being stored");
     let mut house = house.restarted();
-    assert_eq!(house.seen(QUEUE), ["a", "b"], "what was not on disk before is not after");
+    assert_eq!(house.seen(QUEUE), ["a", "b"], "an unwritten message does not return");
     let id = house.declare(5);
     house.post_message(id, PRODUCER, &message("b"));
     house.post_message(id, PRODUCER, &message("c"));
@@ -597,7 +596,7 @@ fn duplicates_and_numbers_count_with_the_commit() {
 }
 
 #[test]
-fn numbers_of_a_producer_that_were_rolled_back_may_come_again() {
+fn rolled_back_producer_numbers_can_be_sent_again() {
     let mut house = house(Settings::default());
     let attachment = AttachmentId { shard: 0, generation: 0, index: 90 };
     let role = AttachmentRole::Producer { anonymous: false, name: None, producer_name: Some("p".into()), resume: None };
@@ -624,7 +623,7 @@ fn numbers_of_a_producer_that_were_rolled_back_may_come_again() {
 }
 
 #[test]
-fn a_long_message_is_part_of_the_transaction_that_any_of_its_frames_names() {
+fn delivery_belongs_to_the_transaction_named_by_any_of_its_transfers() {
     let payload = encoded(&Message { body: Body::Data(vec![b"long message".to_vec()]), ..Message::default() });
     for named in 0..3 {
         let mut house = house(Settings::default());
@@ -647,7 +646,7 @@ fn a_long_message_is_part_of_the_transaction_that_any_of_its_frames_names() {
 }
 
 #[test]
-fn a_long_message_that_is_given_up_is_part_of_nothing() {
+fn aborted_delivery_does_not_affect_its_transaction() {
     let mut house = house(Settings::default());
     let id = house.declare(1);
     let begins = Arrival { more: true, ..whole(0, b"\0\x53\x75") };
@@ -677,7 +676,7 @@ fn a_settled_message_is_part_of_its_transaction_like_any_other() {
 }
 
 #[test]
-fn a_direct_address_takes_no_part() {
+fn posting_to_a_direct_address_is_rejected_as_not_implemented() {
     for kind in [AddressKind::Anycast, AddressKind::Multicast] {
         let mut house = house(Settings::default());
         let direct = Declared { key: AddressKey(9), kind, link_capacity: 10, space: 1 };
@@ -709,7 +708,7 @@ fn a_direct_address_takes_no_part() {
 }
 
 #[test]
-fn messages_that_are_written_again_and_commits_do_not_meet() {
+fn compaction_and_commit_of_the_same_message_do_not_conflict() {
     // The segment of a message is compacted just before, and just after, a commit that retires it.
     for compact_first in [true, false] {
         let mut house = house(Settings::default());
@@ -737,13 +736,13 @@ fn messages_that_are_written_again_and_commits_do_not_meet() {
         assert_eq!(house.recorded.discharged.drain(..).filter(|(_, result)| result.is_ok()).count(), 2);
         house.router.detach(consumer, &mut house.recorded);
         assert_eq!(house.seen(QUEUE), ["b", "c", "d", "e"]);
-        assert_eq!(house.log.stats().alive_messages, 4, "each is counted once where it lies");
+        assert_eq!(house.log.stats().alive_messages, 4, "each is counted once");
         assert_eq!(house.restarted().seen(QUEUE), ["b", "c", "d", "e"]);
     }
 }
 
 #[test]
-fn what_the_log_kept_of_a_message_goes_with_it() {
+fn state_of_a_message_is_removed_by_its_retirement() {
     let mut house = house(Settings::default());
     house.send("a");
     let consumer = house.consumer(QUEUE, 2);
@@ -763,7 +762,7 @@ fn what_the_log_kept_of_a_message_goes_with_it() {
 }
 
 #[test]
-fn a_scheduled_message_and_one_with_a_time_to_live_begin_to_count_at_the_commit() {
+fn time_to_live_of_a_posting_starts_at_the_commit() {
     let mut house = house(Settings::default());
     let header = Some(Header { ttl: Some(10_000), ..Header::default() });
     let id = house.declare(1);
@@ -777,7 +776,7 @@ fn a_scheduled_message_and_one_with_a_time_to_live_begin_to_count_at_the_commit(
 }
 
 #[test]
-fn a_disk_with_large_sectors_makes_no_difference() {
+fn commit_larger_than_a_segment_is_stored_on_large_sectors() {
     let mut house = House::on(Arc::new(SimulatedDisk::new(4096, 3)), Settings::default());
     let id = house.declare(1);
     for n in 0..500 {

@@ -41,7 +41,7 @@ impl Model {
         self.house.pump();
         for got in self.house.got() {
             let number = Self::number(&got);
-            assert!(self.visible.contains(&number), "{number} is not there");
+            assert!(self.visible.contains(&number), "{number} is not visible");
             let known = self.held.iter().chain(self.open.values().flat_map(|work| work.retired.iter().map(|it| &it.0)));
             assert!(known.into_iter().all(|held| Self::number(held) != number), "{number} is held already");
             self.held.push(got);

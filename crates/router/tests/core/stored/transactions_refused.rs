@@ -43,7 +43,7 @@ fn a_message_on_its_way_to_a_deleted_address_fails_the_commit() {
 }
 
 #[test]
-fn a_message_without_its_last_transfer_fails_the_commit_when_its_link_is_over() {
+fn partial_posting_fails_the_commit_when_its_link_ends() {
     let mut house = house(Settings::default());
     let memory = house.producer(MEMORY);
     let id = house.declare(1);
@@ -56,7 +56,7 @@ fn a_message_without_its_last_transfer_fails_the_commit_when_its_link_is_over() 
 }
 
 #[test]
-fn a_later_transfer_may_be_the_first_to_name_the_transaction_of_a_refused_message() {
+fn refused_delivery_fails_the_transaction_named_by_a_later_transfer() {
     let limits = Limits { message_bytes: 10, ..Limits::default() };
     let mut house = house(Settings { limits, ..Settings::default() });
     let id = house.declare(1);

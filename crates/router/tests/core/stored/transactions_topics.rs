@@ -18,7 +18,7 @@ fn sorted(mut texts: Vec<String>) -> Vec<String> {
 }
 
 #[test]
-fn what_is_posted_to_a_topic_goes_to_its_subscriptions_with_the_commit() {
+fn posting_to_a_topic_reaches_its_subscriptions_at_the_commit() {
     let mut house = house(Settings::default());
     let live = house.subscriber(None, 10);
     let kept = house.subscriber(Some(durable("kept")), 10);
@@ -36,8 +36,8 @@ fn what_is_posted_to_a_topic_goes_to_its_subscriptions_with_the_commit() {
     assert!(house.got().is_empty() && house.recorded.provisional.len() == 4);
     house.router.discharge(id, false, &mut house.recorded);
     let batch = house.router.take_journal().expect("something to write");
-    assert_eq!(batch.messages(), 4, "each once, however many subscriptions have it");
-    assert!(house.got().is_empty(), "who lives from memory waits for the disk, too");
+    assert_eq!(batch.messages(), 4, "each once for all subscriptions");
+    assert!(house.got().is_empty(), "volatile subscriptions wait for the disk too");
     let mut batch = batch;
     let result = house.log.append(&mut batch).and_then(|()| house.log.sync());
     house.router.journaled(Answer { batch, result }, &mut house.recorded);
@@ -53,7 +53,7 @@ fn what_is_posted_to_a_topic_goes_to_its_subscriptions_with_the_commit() {
 }
 
 #[test]
-fn a_subscription_that_refuses_refuses_the_transaction() {
+fn subscription_that_refuses_a_posting_fails_the_transaction() {
     let limits = Limits { messages: 1, ..Limits::default() };
     let topic = Settings { limits, full: Full::Reject, ..Settings::default() };
     let mut house = House::with_topic(Arc::new(SimulatedDisk::new(512, 7)), Settings::default(), topic);
@@ -94,7 +94,7 @@ fn deliveries_of_subscriptions_are_retired_like_any_other() {
 }
 
 #[test]
-fn a_topic_without_subscriptions_takes_part_and_keeps_nothing() {
+fn posting_to_a_topic_without_subscriptions_commits_and_is_dropped() {
     let mut house = house(Settings::default());
     house.router.move_subscription(DECLARED, None, &mut house.recorded);
     let live = house.subscriber(None, 10);

@@ -20,16 +20,16 @@ const RUNS: u64 = 200;
 #[derive(Default)]
 struct History {
     sent: u64,
-    /// by delivery of this life, which message it was
+    /// by delivery of this run: the number of its message
     deliveries: Vec<u64>,
     accepted: BTreeSet<u64>,
-    /// by partition and offset: what readers have seen
+    /// by partition and offset: the message that readers saw
     seen: BTreeMap<(u32, u64), u64>,
     /// the first offset of each partition that was known to be kept
     first: Vec<u64>,
     /// messages of transactions that were to be committed, by the number of the transaction
     commits: BTreeMap<u64, Vec<u64>>,
-    /// messages of those that were rolled back
+    /// messages of rolled back transactions
     never: BTreeSet<u64>,
 }
 
@@ -55,7 +55,7 @@ impl History {
         site.recorded.closed.clear();
     }
 
-    /// After a restart.
+    /// Checks the invariants after a restart.
     fn check(&mut self, site: &mut Site) {
         let all = site.all();
         let mut found = BTreeSet::new();
@@ -63,7 +63,7 @@ impl History {
             let (first, next) = site.bounds(partition);
             let offsets: Vec<u64> = list.iter().map(|(offset, _)| *offset).collect();
             assert_eq!(offsets, (first..next).collect::<Vec<_>>(), "partition {partition} has gaps");
-            assert!(first >= self.first[partition as usize], "what retention took is back");
+            assert!(first >= self.first[partition as usize], "a message removed by retention returned");
             self.first[partition as usize] = first;
             for (offset, text) in list {
                 let number: u64 = text.trim().parse().expect("a number");
@@ -72,14 +72,14 @@ impl History {
                 assert!(seen.is_none_or(|seen| seen == number), "offset {offset} is used again");
             }
             let last_seen = self.seen.range((partition, 0)..(partition + 1, 0)).next_back();
-            assert!(last_seen.is_none_or(|((_, offset), _)| *offset < next), "what was seen is gone");
+            assert!(last_seen.is_none_or(|((_, offset), _)| *offset < next), "a message that a reader saw is lost");
         }
-        assert!(found.is_disjoint(&self.never), "what was rolled back is there");
+        assert!(found.is_disjoint(&self.never), "a rolled back message is stored");
         // Messages that retention removed may never have been read.
         let whole =
             |numbers: &Vec<u64>| [0, numbers.len()].contains(&numbers.iter().filter(|n| found.contains(n)).count());
         let torn = self.commits.iter().find(|(_, numbers)| !whole(numbers));
-        assert!(torn.is_none() || self.first.iter().any(|first| *first > 0), "half of a transaction: {torn:?}");
+        assert!(torn.is_none() || self.first.iter().any(|first| *first > 0), "a partial transaction: {torn:?}");
         let taken: BTreeSet<u64> =
             self.seen.iter().filter(|((p, at), _)| *at < self.first[*p as usize]).map(|(_, n)| *n).collect();
         let lost: Vec<&u64> = self.accepted.iter().filter(|n| !found.contains(n) && !taken.contains(n)).collect();
@@ -88,7 +88,7 @@ impl History {
 }
 
 #[test]
-fn what_was_stored_is_there_under_its_offset_after_any_crash() {
+fn accepted_message_keeps_its_offset_after_any_crash() {
     each_seed(RUNS, live);
 }
 
@@ -101,7 +101,7 @@ fn live(seed: u64) {
     let mut site = Site::on(Arc::new(SimulatedDisk::new(sector_bytes, seed)), partitions, settings, true);
     let mut history = History { first: vec![0; partitions as usize], ..History::default() };
     for _ in 0..2 + dice.below(4) {
-        // It sees everything, so that what retention takes is known.
+        // This reader sees every message, so that those removed by retention are known.
         site.reader(Start::First, 1_000_000);
         if dice.percent(70) {
             site.disk.cut_after(dice.below(160));

@@ -1,4 +1,4 @@
-//! The promises of a stream, case by case.
+//! The guarantees of a stream, case by case.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ fn on_partition(partition: u32, start: Start) -> Consuming {
 }
 
 #[test]
-fn a_message_is_accepted_when_it_is_on_disk_and_read_by_everybody() {
+fn message_is_accepted_once_on_disk_and_delivered_to_every_reader() {
     let mut site = Site::new(1, Settings::default());
     let (one, two) = (site.reader(Start::Next, 10), site.reader(Start::First, 10));
     site.slow = true;
@@ -28,7 +28,7 @@ fn a_message_is_accepted_when_it_is_on_disk_and_read_by_everybody() {
     // Messages that arrive in the meantime go to the log together.
     site.send("b");
     site.send("c");
-    assert!(site.turn() && site.held.len() == 1, "one batch of a partition is with the log");
+    assert!(site.turn() && site.held.len() == 1, "one batch of a partition is in flight");
     site.answer();
     assert_eq!(site.accepted(), [0]);
     site.turn();
@@ -44,12 +44,12 @@ fn a_message_is_accepted_when_it_is_on_disk_and_read_by_everybody() {
             got.iter().filter(|got| got.attachment == attachment).map(|got| (got.offset, &*got.text)).collect();
         assert_eq!(texts, [(0, "a"), (1, "b"), (2, "c")]);
     }
-    assert_eq!(site.recorded.taken, 3, "windows move on");
+    assert_eq!(site.recorded.taken, 3, "the producer window advances");
     assert!(site.read.is_empty(), "readers that keep up never read the disk");
 }
 
 #[test]
-fn outcomes_change_nothing() {
+fn outcomes_of_readers_do_not_change_a_stream() {
     let mut site = Site::new(1, Settings::default());
     site.send("a");
     site.pump();
@@ -62,11 +62,11 @@ fn outcomes_change_nothing() {
     site.router.detach(reader, &mut site.recorded);
     assert_eq!(site.all()[0], lines(&[(0, "a")]));
     site.reader_that(Consuming { start: Start::First, settled: true, ..Consuming::default() }, 1);
-    assert_eq!(site.got()[0].token, None, "who wants settled deliveries owes no outcome");
+    assert_eq!(site.got()[0].token, None, "a settled delivery has no token");
 }
 
 #[test]
-fn readers_begin_where_they_ask() {
+fn readers_start_at_the_requested_position() {
     let mut site = Site::new(1, Settings::default());
     for (n, text) in ["a", "b", "c", "d"].into_iter().enumerate() {
         site.pass(1000);
@@ -92,7 +92,7 @@ fn readers_begin_where_they_ask() {
         assert_eq!(site.texts(), lines(expected), "{start:?}");
         site.router.detach(reader, &mut site.recorded);
     }
-    // One that is to come is waited for.
+    // A reader waits for an offset that is not written yet.
     site.reader(Start::Offset(5), 10);
     site.send("e");
     site.send("f");
@@ -101,7 +101,7 @@ fn readers_begin_where_they_ask() {
 }
 
 #[test]
-fn a_time_is_found_within_a_block() {
+fn start_time_is_found_within_a_block() {
     let mut site = Site::new(1, Settings::default());
     site.slow = true;
     site.send("first");
@@ -124,7 +124,7 @@ fn a_time_is_found_within_a_block() {
 }
 
 #[test]
-fn partitions_are_as_said_else_by_group_else_in_turn() {
+fn partition_is_chosen_explicitly_else_by_group_else_in_turn() {
     let mut site = Site::new(3, Settings::default());
     let grouped = |group: &str| Message {
         properties: Some(Properties { group_id: Some(group.into()), ..Properties::default() }),
@@ -154,7 +154,7 @@ fn partitions_are_as_said_else_by_group_else_in_turn() {
 }
 
 #[test]
-fn one_partition_is_read_alone_and_offsets_belong_to_one() {
+fn reader_may_select_one_partition_and_needs_one_for_an_offset() {
     let mut site = Site::new(2, Settings::default());
     site.send_to(0, "a");
     site.send_to(1, "b");
@@ -173,7 +173,7 @@ fn one_partition_is_read_alone_and_offsets_belong_to_one() {
 }
 
 #[test]
-fn what_retention_took_is_named() {
+fn offset_removed_by_retention_is_refused_with_the_first_kept_one() {
     let mut site = Site::new(1, keeping(40_000));
     let late = site.reader(Start::Next, 1);
     for n in 0..40 {
@@ -198,7 +198,7 @@ fn what_retention_took_is_named() {
 }
 
 #[test]
-fn who_requested_the_first_gets_the_first_there_is_when_it_has_credit() {
+fn reader_from_first_starts_at_the_first_kept_offset_once_it_has_credit() {
     let mut site = Site::new(1, keeping(40_000));
     site.send("gone");
     site.pump();
@@ -215,7 +215,7 @@ fn who_requested_the_first_gets_the_first_there_is_when_it_has_credit() {
 }
 
 #[test]
-fn offsets_continue_after_age_took_everything_and_a_restart() {
+fn offsets_continue_after_retention_removed_every_message_and_a_restart() {
     let retention = Retention { bytes: None, age_ms: Some(1000) };
     let mut site = Site::new(1, Settings { retention, ..Settings::default() });
     for text in ["a", "b", "c"] {
@@ -255,7 +255,7 @@ fn enqueued_times_never_go_back() {
 }
 
 #[test]
-fn a_refused_message_takes_no_offset() {
+fn refused_message_gets_no_offset() {
     let mut site = Site::new(1, Settings::default());
     site.send("a");
     site.pump();
@@ -276,7 +276,7 @@ fn a_refused_message_takes_no_offset() {
 }
 
 #[test]
-fn bounds_of_messages_and_links_hold() {
+fn message_size_and_link_limits_of_a_stream_are_enforced() {
     let limits = Limits { message_bytes: 100, consumers: 1, producers: 2, ..Limits::default() };
     let mut site = Site::new(1, Settings { limits, ..Settings::default() });
     site.send(&"x".repeat(100));
@@ -327,7 +327,7 @@ fn a_duplicate_is_accepted_with_its_original_and_takes_no_offset() {
 }
 
 #[test]
-fn a_duplicate_of_what_was_refused_may_come_again() {
+fn duplicate_of_a_refused_message_can_be_sent_again() {
     let duplicates = Some(Duplicates { ids: 100, window_ms: 0 });
     let mut site = Site::new(1, Settings { duplicates, ..Settings::default() });
     let used = site.disk.used_bytes();
@@ -345,7 +345,7 @@ fn a_duplicate_of_what_was_refused_may_come_again() {
 }
 
 #[test]
-fn a_numbered_producer_s_messages_are_stored_once_also_after_a_restart() {
+fn numbered_messages_are_stored_once_across_restarts() {
     let numbered = |number: u64| Message {
         message_annotations: vec![(Symbol::from("x-opt-producer-sequence"), Value::Ulong(number))],
         body: Body::Data(vec![number.to_string().into_bytes()]),
@@ -370,7 +370,7 @@ fn a_numbered_producer_s_messages_are_stored_once_also_after_a_restart() {
 }
 
 #[test]
-fn a_numbered_producer_whose_message_was_rejected_stores_nothing_until_it_attaches_again() {
+fn rejection_stops_a_numbered_producer_until_it_reattaches() {
     let numbered = |number: u64, partition: u32| Message {
         message_annotations: vec![
             (Symbol::from("x-opt-producer-sequence"), Value::Ulong(number)),
@@ -397,7 +397,7 @@ fn a_numbered_producer_whose_message_was_rejected_stores_nothing_until_it_attach
 }
 
 #[test]
-fn what_the_log_refuses_of_a_numbered_producer_comes_again_whatever_was_behind_it() {
+fn numbered_stream_messages_behind_a_refused_write_can_be_resent() {
     let numbered = |number: u64| Message {
         message_annotations: vec![(Symbol::from("x-opt-producer-sequence"), Value::Ulong(number))],
         body: Body::Data(vec![number.to_string().into_bytes()]),
@@ -432,7 +432,7 @@ fn what_the_log_refuses_of_a_numbered_producer_comes_again_whatever_was_behind_i
 }
 
 #[test]
-fn a_selector_lets_through_what_it_selects() {
+fn selector_filters_the_messages_of_a_stream() {
     let mut site = Site::new(1, Settings::default());
     for n in 0..10_000_i32 {
         let application_properties = vec![("n".to_owned(), Value::Int(n))];
@@ -443,14 +443,14 @@ fn a_selector_lets_through_what_it_selects() {
     let selector = Selector::compile("n = 3 OR n > 9998", Dialect::Jms).expect("a selector").map(Arc::new);
     let reader = site.reader_that(Consuming { start: Start::First, selector, ..Consuming::default() }, 10);
     site.router.credit(reader, 10, true, &mut site.recorded);
-    assert!(site.recorded.drained.is_empty(), "it has not looked at all");
+    assert!(site.recorded.drained.is_empty(), "not every message was examined");
     site.pump();
     assert_eq!(site.texts(), lines(&[(3, "3"), (9999, "9999")]));
     assert_eq!(site.recorded.drained, [reader]);
 }
 
 #[test]
-fn a_name_below_the_address_is_kept_for_those_who_want_some_names_only() {
+fn target_name_below_a_stream_is_stored_for_name_filters() {
     let mut site = Site::new(1, Settings::default());
     let below = AttachmentId { index: 700, ..PRODUCER };
     let role =
@@ -479,7 +479,7 @@ fn a_name_below_the_address_is_kept_for_those_who_want_some_names_only() {
 }
 
 #[test]
-fn many_small_blocks_become_few() {
+fn small_blocks_are_merged() {
     let mut site = Site::new(1, Settings::default());
     for n in 0..500 {
         site.send(&n.to_string());
@@ -501,7 +501,7 @@ fn many_small_blocks_become_few() {
 }
 
 #[test]
-fn a_damaged_block_is_passed_counted_once_and_named() {
+fn damaged_block_is_skipped_counted_once_and_reported() {
     let mut site = Site::new(1, Settings::default());
     for n in 0..30 {
         site.send(&format!("{n:>3000}{}", if n == 10 { "here" } else { "" }));
@@ -526,7 +526,7 @@ fn a_damaged_block_is_passed_counted_once_and_named() {
 }
 
 #[test]
-fn a_stream_in_memory_keeps_the_same_promises_but_for_a_restart() {
+fn stream_in_memory_applies_retention_and_is_empty_after_a_restart() {
     let mut site = Site::on(Arc::new(SimulatedDisk::new(512, 7)), 1, keeping(40_000), false);
     for n in 0..200 {
         site.send(&format!("{n:>1000}"));
@@ -543,7 +543,7 @@ fn a_stream_in_memory_keeps_the_same_promises_but_for_a_restart() {
 }
 
 #[test]
-fn what_finds_no_room_on_another_shard_is_read_again() {
+fn stream_deliveries_refused_by_another_shard_are_read_again() {
     let mut site = Site::new(1, Settings::default());
     for text in ["a", "b", "c"] {
         site.send(text);
@@ -562,7 +562,7 @@ fn what_finds_no_room_on_another_shard_is_read_again() {
         site.router.refused(attachment, &delivery, &mut site.recorded);
     }
     site.pump();
-    assert!(site.recorded.got.is_empty(), "it has said that it has no room");
+    assert!(site.recorded.got.is_empty(), "it has reported that it has no room");
     site.router.credit(attachment, 10, false, &mut site.recorded);
     site.pump();
     assert_eq!(site.texts(), lines(&[(1, "b"), (2, "c")]));
@@ -588,7 +588,7 @@ fn a_stream_may_be_deleted_while_the_log_writes_for_it() {
 }
 
 #[test]
-fn links_are_told_what_there_is() {
+fn attach_answers_carry_the_properties_of_the_stream() {
     let mut site = Site::new(2, Settings::default());
     site.send_to(1, "a");
     site.pump();
@@ -602,7 +602,7 @@ fn links_are_told_what_there_is() {
 }
 
 #[test]
-fn a_header_passes_unchanged() {
+fn message_header_passes_a_stream_unchanged() {
     let mut site = Site::new(1, Settings::default());
     let header = enmasse_amqp::types::Header { durable: true, priority: 7, ttl: Some(9), ..Default::default() };
     site.send_message(&Message {
@@ -617,7 +617,7 @@ fn a_header_passes_unchanged() {
 }
 
 #[test]
-fn an_anonymous_link_is_notified_of_what_it_has_sent_to_a_stream_that_is_deleted() {
+fn messages_of_an_anonymous_link_are_released_when_their_stream_is_deleted() {
     let duplicates = Some(Duplicates { ids: 100, window_ms: 0 });
     let mut site = Site::new(1, Settings { duplicates, ..Settings::default() });
     let attachment = AttachmentId { index: 70, ..PRODUCER };

@@ -1,5 +1,5 @@
-//! Random lives against a list: every reader gets the elements of the list, from its start, without
-//! a gap.
+//! Random operations compared with a list: every reader gets the elements of the list, from its
+//! start, without a gap.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,10 +23,10 @@ struct Model {
 }
 
 struct Reader {
-    /// where it is in each partition; `None` until it has had something there
+    /// its position in each partition; `None` before its first message there
     at: Vec<Option<u64>>,
     start: Start,
-    /// first and next of each partition when it came
+    /// first and next offset of each partition when it attached
     bounds: Vec<(u64, u64)>,
     credit: u32,
     got: u32,
@@ -38,7 +38,7 @@ impl Model {
         for got in site.got() {
             let list = &self.lists[got.partition as usize];
             assert_eq!(list.get(got.offset as usize), Some(&got.text), "partition {} at {}", got.partition, got.offset);
-            let reader = self.readers.get_mut(&got.attachment).expect("a reader that is here");
+            let reader = self.readers.get_mut(&got.attachment).expect("an attached reader");
             reader.got += 1;
             assert!(reader.got <= reader.credit, "more than it has credit for");
             assert!(reader.partition.is_none_or(|partition| partition == got.partition));
@@ -50,7 +50,7 @@ impl Model {
                 (None, Start::Last) => assert_eq!(got.offset, next.saturating_sub(1).max(first)),
                 (None, Start::Next) => assert_eq!(got.offset, next),
                 (None, Start::Offset(offset)) => assert_eq!(got.offset, offset),
-                (None, Start::Time(_)) => unreachable!("not asked for here"),
+                (None, Start::Time(_)) => unreachable!("not used in this test"),
             }
             *at = Some(got.offset);
         }
@@ -60,7 +60,7 @@ impl Model {
         }
     }
 
-    /// Every reader has received everything.
+    /// Checks that every reader has received every message.
     fn check_end(&self, site: &Site) {
         for reader in self.readers.values() {
             for (number, at) in (0..).zip(&reader.at) {
@@ -80,7 +80,7 @@ impl Model {
 }
 
 #[test]
-fn readers_get_what_stands_there_without_a_gap() {
+fn readers_get_every_message_in_order_without_a_gap() {
     for seed in 1..=RUNS {
         if let Err(panic) = std::panic::catch_unwind(|| live(seed)) {
             eprintln!("seed {seed}");

@@ -1,5 +1,4 @@
-//! Streams in transactions: offsets at the discharge, all of it or nothing, with a queue in
-//! addition to them.
+//! Streams in transactions: offsets are assigned at the discharge, atomically with a queue.
 
 use std::sync::Arc;
 
@@ -89,7 +88,7 @@ fn sites(partitions: u32) -> [Site; 2] {
 }
 
 #[test]
-fn what_is_posted_gets_its_offset_with_the_commit() {
+fn posting_to_a_stream_gets_its_offset_at_the_commit() {
     for mut site in sites(2) {
         let reader = site.reader(Start::First, 100);
         let id = site.begin(1);
@@ -117,7 +116,7 @@ fn what_is_posted_gets_its_offset_with_the_commit() {
 }
 
 #[test]
-fn what_is_rolled_back_takes_no_offset() {
+fn rolled_back_posting_gets_no_offset() {
     for mut site in sites(1) {
         let id = site.begin(1);
         site.post(id, PRODUCER, &text("never"));
@@ -125,7 +124,7 @@ fn what_is_rolled_back_takes_no_offset() {
         site.send("a");
         site.pump();
         assert_eq!(site.all(), [lines(&[(0, "a")])]);
-        // One that ends with its connection or its time is rolled back, too.
+        // A transaction that times out is rolled back too.
         let held = site.router.in_progress();
         let id = site.begin(2);
         site.post(id, PRODUCER, &text("late"));
@@ -141,7 +140,7 @@ fn rolled_back_or_unknown(result: Result<(), Error>) {
 }
 
 #[test]
-fn a_commit_goes_behind_what_is_with_the_log_and_before_what_follows() {
+fn commits_to_a_partition_are_written_in_order_between_other_batches() {
     let mut site = Site::new(1, Settings::default());
     site.slow = true;
     site.send("a");
@@ -153,7 +152,7 @@ fn a_commit_goes_behind_what_is_with_the_log_and_before_what_follows() {
     site.router.discharge(other, false, &mut site.recorded);
     site.send("b");
     site.turn();
-    assert_eq!(site.held.len(), 1, "the commits wait for what is with the log, and what gathers for them");
+    assert_eq!(site.held.len(), 1, "the commits and later messages wait for the batch in flight");
     site.answer();
     site.turn();
     site.send("c");
@@ -173,7 +172,7 @@ fn a_commit_goes_behind_what_is_with_the_log_and_before_what_follows() {
 }
 
 #[test]
-fn a_commit_that_waits_holds_up_those_of_its_own_space_only() {
+fn waiting_commit_delays_only_commits_of_its_own_space() {
     for (space, held) in [(declared().space, 1), (declared().space + 1, 2)] {
         let mut site = Site::new(1, Settings::default());
         let queue = Declared { key: AddressKey(70), kind: AddressKind::Queue, space, ..declared() };
@@ -201,7 +200,7 @@ fn a_commit_that_waits_holds_up_those_of_its_own_space_only() {
 }
 
 #[test]
-fn commits_that_follow_each_other_hold_up_no_other_partition() {
+fn consecutive_commits_do_not_starve_messages_outside_of_them() {
     let mut site = Site::new(2, Settings::default());
     site.slow = true;
     let commit = |site: &mut Site, number| {
@@ -212,7 +211,7 @@ fn commits_that_follow_each_other_hold_up_no_other_partition() {
     (1..3).for_each(|number| commit(&mut site, number));
     let (here, there) = (site.send_to(0, "here"), site.send_to(1, "there"));
     let mut turns = 0;
-    // One is with the log and one waits, always.
+    // At any time one commit is in flight and one waits.
     while !(site.accepted().contains(&here) && site.accepted().contains(&there)) {
         turns += 1;
         assert!(turns < 10, "accepted: {:?}", site.accepted());
@@ -227,7 +226,7 @@ fn commits_that_follow_each_other_hold_up_no_other_partition() {
 }
 
 #[test]
-fn what_moves_from_a_queue_into_a_stream_is_in_one_of_them_after_any_crash() {
+fn message_moved_from_a_queue_to_a_stream_is_in_exactly_one_after_any_crash() {
     let mut moved = [0; 2];
     for seed in 0..60 {
         let mut site = Site::new(2, Settings::default()).with_queue_attachments();
@@ -251,7 +250,7 @@ fn what_moves_from_a_queue_into_a_stream_is_in_one_of_them_after_any_crash() {
         let all = site.all();
         let committed = !all[0].is_empty();
         moved[usize::from(committed)] += 1;
-        assert!(committed || answered != Some(true), "what was answered is there");
+        assert!(committed || answered != Some(true), "a successful commit is stored");
         let expected = if committed { [lines(&[(0, "one")]), lines(&[(0, "copy")])] } else { [vec![], vec![]] };
         assert_eq!(all, expected);
         assert_eq!(site.depth(), 1);
@@ -265,7 +264,7 @@ fn what_moves_from_a_queue_into_a_stream_is_in_one_of_them_after_any_crash() {
 }
 
 #[test]
-fn a_full_disk_rolls_back_and_its_offsets_go_to_what_comes_next() {
+fn commit_on_a_full_disk_rolls_back_and_frees_its_offsets() {
     let mut site = Site::new(1, Settings::default());
     let used = site.disk.used_bytes();
     site.disk.set_capacity_bytes(used);
@@ -276,7 +275,7 @@ fn a_full_disk_rolls_back_and_its_offsets_go_to_what_comes_next() {
     rolled_back(site.discharge(id, false), "cannot be stored");
     assert!(
         matches!(&site.recorded.settled[..], [(id, Outcome::Rejected(_))] if *id == beside),
-        "it went with the group"
+        "it was written with the commit"
     );
     site.disk.set_capacity_bytes(used + (64 << 20));
     site.send("a");
@@ -286,7 +285,7 @@ fn a_full_disk_rolls_back_and_its_offsets_go_to_what_comes_next() {
 }
 
 #[test]
-fn duplicates_take_no_offset_and_are_part_of_the_commit() {
+fn duplicates_in_a_transaction_get_no_offset() {
     let duplicates = Some(Duplicates { ids: 100, window_ms: 0 });
     let mut site = Site::new(1, Settings { duplicates, ..Settings::default() });
     site.send_message(&with_id("a"));
@@ -310,7 +309,7 @@ fn duplicates_take_no_offset_and_are_part_of_the_commit() {
 }
 
 #[test]
-fn what_a_stream_refuses_is_told_when_it_is_sent_and_fails_the_commit() {
+fn posting_refused_by_a_stream_is_rejected_at_once_and_fails_the_commit() {
     let mut site = Site::new(2, Settings::default());
     let id = site.begin(1);
     let refused = site.post(id, PRODUCER, &to(2, "nowhere"));
@@ -328,7 +327,7 @@ fn what_a_stream_refuses_is_told_when_it_is_sent_and_fails_the_commit() {
 }
 
 #[test]
-fn a_stream_that_is_deleted_fails_what_is_sent_to_it() {
+fn deleted_stream_fails_commits_that_post_to_it() {
     let mut site = Site::new(1, Settings::default()).with_queue_attachments();
     let id = site.begin(1);
     site.post(id, TO_QUEUE, &text("with it"));
@@ -336,7 +335,7 @@ fn a_stream_that_is_deleted_fails_what_is_sent_to_it() {
     site.router.delete_address(super::STREAM, &Error::new(condition::RESOURCE_DELETED, "gone"), &mut site.recorded);
     rolled_back(site.discharge(id, false), "deleted");
     assert_eq!(site.depth(), 0);
-    // One that goes while its commit is with the log loses its messages, and the commit holds.
+    // A stream deleted during the write loses its messages, and the commit succeeds.
     let mut site = Site::new(1, Settings::default()).with_queue_attachments();
     let id = site.begin(1);
     site.post(id, TO_QUEUE, &text("stays"));
@@ -353,7 +352,7 @@ fn a_stream_that_is_deleted_fails_what_is_sent_to_it() {
 }
 
 #[test]
-fn what_is_said_of_a_stream_s_message_is_settled_with_the_discharge() {
+fn stream_deliveries_retired_in_a_transaction_are_settled_at_the_discharge() {
     for mut site in sites(1) {
         for body in ["a", "b", "c"] {
             site.send(body);
@@ -371,16 +370,16 @@ fn what_is_said_of_a_stream_s_message_is_settled_with_the_discharge() {
         let id = site.begin(2);
         site.retire(id, tokens[2], Outcome::Accepted, false);
         assert_eq!(site.discharge(id, true), Ok(()));
-        assert_eq!(site.router.in_progress(), 1, "its reader holds it still");
+        assert_eq!(site.router.in_progress(), 1, "its reader still holds it");
         site.router.outcome(tokens[2], &Outcome::Accepted, &mut site.recorded);
         assert_eq!(site.router.in_progress(), 0);
         site.router.detach(reader, &mut site.recorded);
-        assert_eq!(site.all(), [lines(&[(0, "a"), (1, "b"), (2, "c")])], "no word takes anything out");
+        assert_eq!(site.all(), [lines(&[(0, "a"), (1, "b"), (2, "c")])], "no outcome removes a message");
     }
 }
 
 #[test]
-fn a_commit_waits_for_one_that_takes_from_a_queue_and_gives_to_a_stream_in_memory() {
+fn commit_to_a_memory_stream_waits_for_an_earlier_commit_on_disk() {
     let disk = Arc::new(super::SimulatedDisk::new(512, 7));
     let mut site = Site::on(disk, 1, Settings::default(), false).with_queue_attachments();
     site.send_from(TO_QUEUE, &text("one"));
