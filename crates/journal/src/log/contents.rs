@@ -32,9 +32,6 @@ pub(super) struct Listing {
     pub(super) oldest: Vec<u8>,
 }
 
-/// Messages of a queue with what it stored with them, as they follow each other.
-type Heads<'a> = BTreeMap<u32, Vec<(u64, &'a [u8])>>;
-
 /// The contents of a part of a segment.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Contents {
@@ -46,44 +43,80 @@ impl Contents {
     pub(super) fn of(lines: &[u8]) -> Self {
         let mut contents = Self::default();
         let mut newest: BTreeMap<u32, &[u8]> = BTreeMap::new();
-        let mut heads = Heads::new();
+        // Messages that follow each other are mostly of one queue, which is looked up once.
+        let mut current = (0, Listing::default(), &[][..]);
         let mut take = Take::new(lines);
         while let Some(line) = Line::take(&mut take) {
             let Line::Frame { kind, flags, meta, .. } = line else { continue };
             match Record::decode(kind, meta) {
                 Some(Record::Message(targets)) => {
                     for target in targets {
-                        let listing = contents.queues.entry(target.queue).or_default();
-                        append(&mut listing.messages, SeqRange { first: target.seq, last: target.seq });
-                        if target.head.is_empty() {
-                            continue;
-                        }
-                        heads.entry(target.queue).or_default().push((target.seq, target.head));
-                        if flags & COPY == 0 {
-                            newest.insert(target.queue, target.head);
+                        contents.turn_to(target.queue, &mut current, &mut newest);
+                        append(&mut current.1.messages, SeqRange { first: target.seq, last: target.seq });
+                        if flags & COPY == 0 && !target.head.is_empty() {
+                            current.2 = target.head;
                         }
                     }
                 }
                 Some(Record::Remove(removed)) => {
-                    let listing = contents.queues.entry(removed.queue).or_default();
-                    removed.ranges.for_each(|range| append(&mut listing.removed, range));
+                    contents.turn_to(removed.queue, &mut current, &mut newest);
+                    removed.ranges.for_each(|range| append(&mut current.1.removed, range));
                 }
                 Some(Record::Drop { queue }) => {
-                    contents.queues.remove(&queue);
+                    contents.turn_to(queue, &mut current, &mut newest);
+                    (current.1, current.2) = (Listing::default(), &[]);
                     newest.remove(&queue);
-                    heads.remove(&queue);
                 }
                 _ => {}
             }
         }
+        let (last, listing, head) = current;
+        contents.queues.insert(last, listing);
+        if !head.is_empty() {
+            newest.insert(last, head);
+        }
+        contents.queues.retain(|_, listing| !(listing.messages.is_empty() && listing.removed.is_empty()));
         for (queue, listing) in &mut contents.queues {
             listing.tidy();
             listing.newest = newest.get(queue).map_or_else(Vec::new, |head| head.to_vec());
-            let first = listing.messages.first().map(|range| range.first);
-            let oldest = heads.get(queue).and_then(|heads| heads.iter().find(|(seq, _)| Some(*seq) == first));
-            listing.oldest = oldest.map_or_else(Vec::new, |(_, head)| head.to_vec());
         }
+        contents.find_oldest(lines);
         contents
+    }
+
+    /// Takes up the listing of another queue.
+    fn turn_to<'a>(
+        &mut self,
+        queue: u32,
+        current: &mut (u32, Listing, &'a [u8]),
+        newest: &mut BTreeMap<u32, &'a [u8]>,
+    ) {
+        if current.0 == queue {
+            return;
+        }
+        let listing = std::mem::take(self.queues.entry(queue).or_default());
+        let (before, known, head) = std::mem::replace(current, (queue, listing, &[]));
+        self.queues.insert(before, known);
+        if !head.is_empty() {
+            newest.insert(before, head);
+        }
+    }
+
+    /// The heads of the first messages, which mostly lie at the beginning.
+    fn find_oldest(&mut self, lines: &[u8]) {
+        let firsts = self.queues.iter().filter_map(|(queue, listing)| Some((*queue, listing.messages.first()?.first)));
+        let mut missing: BTreeMap<u32, u64> = firsts.collect();
+        let mut take = Take::new(lines);
+        while !missing.is_empty()
+            && let Some(line) = Line::take(&mut take)
+        {
+            let Line::Frame { kind, meta, .. } = line else { continue };
+            let Some(Record::Message(targets)) = Record::decode(kind, meta) else { continue };
+            for target in targets.filter(|target| missing.get(&target.queue) == Some(&target.seq)).collect::<Vec<_>>() {
+                missing.remove(&target.queue);
+                self.queues.entry(target.queue).or_default().oldest = target.head.to_vec();
+            }
+        }
     }
 
     /// The contents of the part that follows.
