@@ -7,10 +7,13 @@
 //! The shard's thread does the work that grows with bytes (the copy and its CRC); the owner stamps
 //! heads and writes.
 
+use super::assembled::{AssembledBody, META_BYTES};
 use super::frame::{COPY, HEAD_BYTES, Head, MORE, padded};
 use super::place::{Freed, RecordLocation};
 use super::record::{Kind, Line, SeqRange, Target, put_declare, put_drop, put_remove, put_state, put_targets};
 
+/// An assembled body of at least so many bytes becomes a batch.
+const TAKEN_OVER_BYTES: usize = 256 << 10;
 /// Ranges that one removal record holds; more of them become a group of records.
 const RANGES_MAX: usize = 4096;
 
@@ -187,6 +190,48 @@ impl WriteBatch {
         self.messages.len() - 1
     }
 
+    /// As `message`, for one queue. A large body becomes the batch, if that is empty, and is not
+    /// copied: then its meta has zeros behind the target, which no reader looks at.
+    pub fn assembled(&mut self, target: Target<'_>, body: AssembledBody) -> usize {
+        self.grows = true;
+        self.messages.push(self.frames.len() as u32);
+        let (crc, len) = (body.crc(), body.body().len());
+        let put = |meta: &mut Vec<u8>| put_targets(meta, &[target]);
+        if self.bytes.is_empty() && len >= TAKEN_OVER_BYTES {
+            self.take_over(put, body);
+        } else {
+            self.push_summed(Kind::Message, 0, 1, put, &[body.body()], crc);
+        }
+        self.messages.len() - 1
+    }
+
+    fn take_over(&mut self, put: impl FnOnce(&mut Vec<u8>), body: AssembledBody) {
+        let mut head = Vec::with_capacity(HEAD_BYTES + META_BYTES);
+        let (body_crc, body_len) = (body.crc(), body.body().len() as u32);
+        let grouped = if self.grouping { MORE } else { 0 };
+        let meta_len = META_BYTES as u32;
+        let kind = Kind::Message as u8;
+        Head { kind, flags: grouped, meta_len, body_len, body_crc, synced: 0 }.put(&mut head);
+        put(&mut head);
+        head.resize(HEAD_BYTES + META_BYTES, 0);
+        Line::Frame { kind, flags: 0, body_len, meta: &head[HEAD_BYTES..] }.put(&mut self.index);
+        self.bytes = body.into_bytes();
+        self.bytes[..head.len()].copy_from_slice(&head);
+        let len = self.bytes.len();
+        self.bytes.resize(padded(len), 0);
+        // Half of it may be room for parts that did not come.
+        self.bytes.shrink_to_fit();
+        self.end_frame(Frame {
+            at: 0,
+            len: len as u32,
+            meta_len,
+            index_end: self.index.len() as u32,
+            targets: 1,
+            kind: Kind::Message,
+            last: !self.grouping,
+        });
+    }
+
     /// Messages that a queue no longer has.
     pub fn remove(&mut self, removal: &mut Removal) {
         removal.tidy();
@@ -285,13 +330,26 @@ impl WriteBatch {
 
     /// Add one frame and its line of the index.
     pub(super) fn push(&mut self, kind: Kind, flags: u8, targets: u32, put: impl FnOnce(&mut Vec<u8>), body: &[&[u8]]) {
+        let body_crc = body.iter().fold(0, |crc, part| crc32c::crc32c_append(crc, part));
+        self.push_summed(kind, flags, targets, put, body, body_crc);
+    }
+
+    fn push_summed(
+        &mut self,
+        kind: Kind,
+        flags: u8,
+        targets: u32,
+        put: impl FnOnce(&mut Vec<u8>),
+        body: &[&[u8]],
+        body_crc: u32,
+    ) {
         let at = self.bytes.len();
         let mut head = Head {
             kind: kind as u8,
             flags: flags | if self.grouping { MORE } else { 0 },
             meta_len: 0,
             body_len: body.iter().map(|part| part.len() as u32).sum(),
-            body_crc: body.iter().fold(0, |crc, part| crc32c::crc32c_append(crc, part)),
+            body_crc,
             synced: 0,
         };
         head.put(&mut self.bytes);
@@ -305,8 +363,7 @@ impl WriteBatch {
         }
         let len = self.bytes.len() - at;
         self.bytes.resize(at + padded(len), 0);
-        assert!(self.bytes.len() <= i32::MAX as usize, "a batch holds at most 2 GiB");
-        self.frames.push(Frame {
+        self.end_frame(Frame {
             at: at as u32,
             len: len as u32,
             meta_len: head.meta_len,
@@ -315,6 +372,11 @@ impl WriteBatch {
             kind,
             last: !self.grouping,
         });
+    }
+
+    fn end_frame(&mut self, frame: Frame) {
+        assert!(self.bytes.len() <= i32::MAX as usize, "a batch holds at most 2 GiB");
+        self.frames.push(frame);
     }
 }
 

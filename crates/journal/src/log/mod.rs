@@ -38,6 +38,7 @@
 //!
 //! Absent on purpose: threads, time, and the index of live messages, which belongs to the queues.
 
+mod assembled;
 mod batch;
 mod catalog;
 mod commits;
@@ -61,6 +62,7 @@ mod space;
 mod staged;
 mod wire;
 
+pub use assembled::AssembledBody;
 pub use batch::{Removal, WriteBatch};
 pub use commits::{Commits, Committed, Lane};
 pub use config::{Config, GROUP_BYTES_MAX, LogStats, OpenError, Refused};
@@ -68,7 +70,7 @@ pub use disk::{Disk, Fault};
 pub use owner::Log;
 pub use place::{Freed, RecordLocation};
 pub use read::{ReadError, Reader};
-pub use recent::Recent;
+pub use recent::{Recent, SHARED_BYTES};
 pub use record::{HEAD_BYTES_MAX, SeqRange, Target};
 pub use recover::{Gap, Recovered, RecoveredMessage, RecoveredQueue};
 pub use segment::FORMAT_VERSION;

@@ -2,11 +2,14 @@
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use super::batch::WriteBatch;
 use super::frame::HEAD_BYTES;
 use super::place::RecordLocation;
 
+/// Messages of at least so many bytes share their memory with those who dispatch them.
+pub const SHARED_BYTES: usize = 1 << 20;
 /// The overhead of a batch in addition to its bytes.
 const BATCH_BYTES: usize = 1024;
 /// Emptied batches that are kept for their room.
@@ -34,6 +37,8 @@ impl Run {
 #[derive(Debug)]
 struct CachedBatch {
     batch: WriteBatch,
+    /// The bytes of a batch with a large message, which others may keep.
+    shared: Option<Arc<Vec<u8>>>,
     bytes: usize,
     needed: u64,
 }
@@ -75,7 +80,7 @@ impl Recent {
     }
 
     /// Keeps a batch that the log has appended.
-    pub fn keep(&mut self, batch: WriteBatch) {
+    pub fn keep(&mut self, mut batch: WriteBatch) {
         if batch.messages() == 0 {
             return self.recycle_batch(batch);
         }
@@ -87,7 +92,10 @@ impl Recent {
         let bytes = batch.heap_bytes() + BATCH_BYTES;
         let needed = batch.frames.iter().map(|frame| u64::from(frame.targets)).sum();
         self.bytes += bytes;
-        self.batches.push_back(CachedBatch { batch, bytes, needed });
+        // The room of other batches is used again.
+        let is_large = batch.frames.iter().any(|frame| frame.len as usize >= SHARED_BYTES);
+        let shared = is_large.then(|| Arc::new(std::mem::take(&mut batch.bytes)));
+        self.batches.push_back(CachedBatch { batch, shared, bytes, needed });
         while self.bytes > self.bytes_max && self.batches.len() > 1 {
             self.drop_oldest();
         }
@@ -103,6 +111,7 @@ impl Recent {
     fn empty(&mut self, index: usize) {
         let Some(kept) = self.batches.get_mut(index) else { return };
         let batch = std::mem::take(&mut kept.batch);
+        kept.shared = None;
         self.bytes -= std::mem::take(&mut kept.bytes);
         for (_, _, segment, offset) in batch.layout() {
             // A recycled segment may have put another run there.
@@ -127,11 +136,19 @@ impl Recent {
     #[inline]
     pub fn body(&self, place: RecordLocation) -> Option<&[u8]> {
         let run = self.run(place, &self.last[0])?;
-        let batch = &self.batches.get((run.batch - self.first) as usize)?.batch;
+        let kept = self.batches.get((run.batch - self.first) as usize)?;
+        let bytes = kept.shared.as_deref().unwrap_or(&kept.batch.bytes);
         let at = run.at + (place.offset - run.offset);
-        let frame = &batch.bytes.get(at as usize..)?.get(..place.len as usize)?;
+        let frame = &bytes.get(at as usize..)?.get(..place.len as usize)?;
         let meta_len = u32::from_le_bytes(frame.get(8..12)?.try_into().ok()?);
         frame.get(HEAD_BYTES + meta_len as usize..)
+    }
+
+    /// The memory in which the message at a place lies, if others may keep it.
+    #[must_use]
+    pub fn shared(&self, place: RecordLocation) -> Option<&Arc<Vec<u8>>> {
+        let run = self.run(place, &self.last[0])?;
+        self.batches.get((run.batch - self.first) as usize)?.shared.as_ref()
     }
 
     /// One queue no longer needs the message at a place. A batch without live messages is dropped

@@ -1,5 +1,6 @@
 //! The segment log as its owner and its shards use it, on a simulated disk.
 
+mod assembled;
 mod basics;
 mod catalog;
 mod chunks;

@@ -1,5 +1,7 @@
 //! Credit of consumers, windows of producers: how much may be dispatched, and how much may wait.
 
+use std::sync::Arc;
+
 use enmasse_amqp::types::Outcome;
 
 use super::address::{Address, Consumer, Outgoing};
@@ -16,17 +18,25 @@ pub(super) struct Part<'a> {
     message_format: u32,
     more: bool,
     payload: &'a [u8],
+    /// as in [`Delivery`]
+    shared: Option<&'a Arc<Vec<u8>>>,
 }
 
 impl<'a> Part<'a> {
     #[inline]
     pub(super) const fn whole(payload: &'a [u8]) -> Self {
-        Self { message_format: 0, more: false, payload }
+        Self { message_format: 0, more: false, payload, shared: None }
+    }
+
+    /// With the memory that the payload lies in, if others may keep it.
+    #[inline]
+    pub(super) const fn with_shared(self, shared: Option<&'a Arc<Vec<u8>>>) -> Self {
+        Self { shared, ..self }
     }
 
     #[inline]
     pub(super) fn of(arrival: &Arrival<'a>) -> Self {
-        Self { message_format: arrival.message_format, more: arrival.more, payload: arrival.payload }
+        Self { message_format: arrival.message_format, more: arrival.more, payload: arrival.payload, shared: None }
     }
 }
 
@@ -52,7 +62,7 @@ impl Dispatcher<'_> {
         part: Part<'_>,
         links: &mut impl Links,
     ) -> Result<Option<u64>, NoRoom> {
-        let Part { message_format, more, payload } = part;
+        let Part { message_format, more, payload, shared } = part;
         let consumer = &mut self.consumers[to];
         let key = consumer.address;
         let pending = (settlement != SettlementTarget::Nothing).then(|| {
@@ -60,7 +70,7 @@ impl Dispatcher<'_> {
             self.pending.insert(Pending { consumer: to, address: key, settlement, retiring: Retiring::No })
         });
         let token = pending.map(|pending| token_of(self.shard, pending));
-        let delivery = Delivery { token, message_format, first: true, more, aborted: false, payload };
+        let delivery = Delivery { token, message_format, first: true, more, aborted: false, payload, shared };
         if !links.transfer(consumer.attachment, &delivery) {
             consumer.blocked = true;
             self.addresses[key].treatment.set_unready(to, self.consumers);
@@ -111,7 +121,8 @@ impl Router {
     pub(super) fn begin(&mut self, to: Key, key: Key, links: &mut impl Links) -> bool {
         let message = &mut self.direct.messages[key];
         let bytes = std::mem::take(&mut message.bytes);
-        let part = Part { message_format: message.message_format, more: !message.complete, payload: &bytes };
+        let part =
+            Part { message_format: message.message_format, more: !message.complete, payload: &bytes, shared: None };
         let settlement = message.settlement;
         let dispatched = self.dispatch(to, settlement, part, links);
         let message = &mut self.direct.messages[key];

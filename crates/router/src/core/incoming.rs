@@ -3,6 +3,7 @@
 
 use enmasse_amqp::codec::envelope::{Envelope, envelope};
 use enmasse_amqp::types::{Error, Outcome, condition};
+use enmasse_journal::log::AssembledBody;
 use enmasse_journal::queue::{Group, Head, Priority, Refusal, Seq};
 
 use super::address::Incoming;
@@ -50,7 +51,25 @@ pub(super) struct Assembly {
     arriving: Arriving,
     /// whose bytes these are
     account: Account,
-    bytes: Vec<u8>,
+    body: AssembledBody,
+}
+
+/// The bytes of a whole message.
+pub(super) enum WholeBody<'a> {
+    /// they came at once
+    Read(&'a [u8]),
+    /// they came in parts, and may be taken
+    Assembled(&'a mut AssembledBody),
+}
+
+impl WholeBody<'_> {
+    #[inline]
+    pub(super) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Read(bytes) => bytes,
+            Self::Assembled(body) => body.body(),
+        }
+    }
 }
 
 /// A duplicate of a message that is not committed, to be answered with it. The producer's window
@@ -167,9 +186,14 @@ impl Router {
         let arriving = Arriving { transaction, ..self.arriving(from, arrival) };
         if arrival.more {
             self.producers[from].incoming = Incoming::Assembly;
-            return self.gather(from, Assembly { arriving, account: Account::NONE, bytes: Vec::new() }, arrival, links);
+            return self.gather(
+                from,
+                Assembly { arriving, account: Account::NONE, body: AssembledBody::default() },
+                arrival,
+                links,
+            );
         }
-        self.take_in(from, &arriving, arrival.payload, links);
+        self.take_in(from, &arriving, WholeBody::Read(arrival.payload), links);
     }
 
     /// A producer sends in a transaction now, or no more. One that waited for room in a full queue
@@ -194,7 +218,7 @@ impl Router {
 
     /// The received parts of a message, and the next one.
     fn gather(&mut self, from: Key, mut assembly: Assembly, arrival: &Arrival<'_>, links: &mut impl Links) {
-        let bytes = assembly.bytes.len() + arrival.payload.len();
+        let bytes = assembly.body.body().len() + arrival.payload.len();
         let address = &self.addresses[self.producers[from].address];
         let (account, message_bytes) = (address.account, address.treatment.message_bytes());
         let refusal = if bytes > message_bytes as usize {
@@ -210,13 +234,14 @@ impl Router {
             }
             return self.refuse(from, &assembly.arriving, error, links);
         }
-        assembly.bytes.extend_from_slice(arrival.payload);
+        assembly.body.push(arrival.payload);
         if arrival.more {
             assembly.account = account;
             self.received.hold(account, bytes);
             self.producers[from].assembly = Some(Box::new(assembly));
         } else {
-            self.take_in(from, &assembly.arriving, &assembly.bytes, links);
+            let Assembly { arriving, body, .. } = &mut assembly;
+            self.take_in(from, arriving, WholeBody::Assembled(body), links);
         }
     }
 
@@ -224,7 +249,7 @@ impl Router {
     pub(super) fn take_assembly(&mut self, from: Key) -> Option<Box<Assembly>> {
         let producer = self.producers.get_mut(from)?;
         let assembly = producer.assembly.take()?;
-        self.received.release(assembly.account, assembly.bytes.len());
+        self.received.release(assembly.account, assembly.body.body().len());
         Some(assembly)
     }
 
@@ -274,13 +299,14 @@ impl Router {
     }
 
     /// A whole message for its producer's address.
-    fn take_in(&mut self, from: Key, arriving: &Arriving, body: &[u8], links: &mut impl Links) {
+    fn take_in(&mut self, from: Key, arriving: &Arriving, whole: WholeBody<'_>, links: &mut impl Links) {
+        let body = whole.bytes();
         if self.producers[from].halted {
             let what = "an earlier message of this numbered producer was rejected: attach the link again";
             return self.refuse(from, arriving, Error::new(condition::PRECONDITION_FAILED, what), links);
         }
         match self.addresses[self.producers[from].address].treatment {
-            Treatment::Queue(_) => self.take_into_queue(from, arriving, body, links),
+            Treatment::Queue(_) => self.take_into_queue(from, arriving, whole, links),
             Treatment::Topic(_) => self.take_into_topic(from, arriving, body, links),
             Treatment::Stream(_) => self.take_into_stream(from, arriving, body, links),
             Treatment::Anycast(_) | Treatment::Multicast(_) | Treatment::Closed => {

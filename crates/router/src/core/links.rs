@@ -1,5 +1,8 @@
 //! The interface from the router to links.
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use enmasse_amqp::types::{Error, Fields, Outcome};
 
 use super::{AttachmentId, TransactionId, Unsettled};
@@ -111,6 +114,18 @@ pub struct Delivery<'a> {
     pub aborted: bool,
     /// bytes of the message
     pub payload: &'a [u8],
+    /// the memory that they lie in, if others may keep it instead of a copy
+    pub shared: Option<&'a Arc<Vec<u8>>>,
+}
+
+impl<'a> Delivery<'a> {
+    /// The memory that others may keep, and where the payload lies in it.
+    pub(crate) fn shared_range(&self) -> Option<(&'a Arc<Vec<u8>>, Range<usize>)> {
+        let shared = self.shared?;
+        let start = (self.payload.as_ptr() as usize).checked_sub(shared.as_ptr() as usize)?;
+        let end = start.checked_add(self.payload.len())?;
+        (end <= shared.len()).then_some((shared, start..end))
+    }
 }
 
 /// A delivery coming from a producer, or one part of a long one.

@@ -62,7 +62,15 @@ impl Router {
             }
             if !consumer.blocked && !consumer.unconfirmed && *offset == start {
                 let (more, payload) = (arrival.more, arrival.payload);
-                let delivery = Delivery { token: *token, message_format, first: false, more, aborted: false, payload };
+                let delivery = Delivery {
+                    token: *token,
+                    message_format,
+                    first: false,
+                    more,
+                    aborted: false,
+                    payload,
+                    shared: None,
+                };
                 if links.transfer(consumer.attachment, &delivery) {
                     *offset += payload.len() as u64;
                     self.addresses[address].stats.bytes += payload.len() as u64;
@@ -96,7 +104,8 @@ impl Router {
                     return;
                 }
                 let (message_format, more) = (message.message_format, !message.complete);
-                let delivery = Delivery { token, message_format, first: false, more, aborted: false, payload };
+                let delivery =
+                    Delivery { token, message_format, first: false, more, aborted: false, payload, shared: None };
                 if !links.transfer(consumer.attachment, &delivery) {
                     consumer.blocked = true;
                     return;
@@ -143,8 +152,15 @@ impl Router {
         if consumer.unconfirmed {
             return;
         }
-        let delivery =
-            Delivery { token: None, message_format: 0, first: false, more: false, aborted: true, payload: &[] };
+        let delivery = Delivery {
+            token: None,
+            message_format: 0,
+            first: false,
+            more: false,
+            aborted: true,
+            payload: &[],
+            shared: None,
+        };
         if links.transfer(consumer.attachment, &delivery) {
             consumer.outgoing = Outgoing::Nothing;
         } else {

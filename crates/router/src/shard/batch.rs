@@ -4,6 +4,7 @@
 //! so everything between two shards arrives in order. Credit travels as a limit (deliveries ever
 //! dispatched plus credit left), which stays correct whatever is in flight.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use enmasse_amqp::types::{Error, Fields, Outcome};
@@ -16,11 +17,17 @@ use crate::core::{
 };
 use crate::table::AddressEntry;
 
-/// Where a payload lies in the batch's bytes.
+/// Where a payload lies in the batch's bytes, or in shared memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Range {
     start: u32,
     len: u32,
+}
+
+impl Range {
+    fn of(self, bytes: &[u8]) -> &[u8] {
+        &bytes[self.start as usize..][..self.len as usize]
+    }
 }
 
 /// An `Arrival` without its payload.
@@ -44,6 +51,8 @@ pub(super) struct DeliveryHead {
     more: bool,
     aborted: bool,
     payload: Range,
+    /// the memory that the payload lies in, counted from 1
+    shared: Option<NonZeroU32>,
 }
 
 /// A command for another shard.
@@ -254,6 +263,8 @@ pub(super) enum Command {
 pub struct CommandBatch {
     pub(super) commands: Vec<Command>,
     bytes: Vec<u8>,
+    /// memory of large payloads that are not copied
+    shared: Vec<Arc<Vec<u8>>>,
 }
 
 impl CommandBatch {
@@ -266,7 +277,8 @@ impl CommandBatch {
     /// Its size in bytes, payload and entries, by which a driver bounds what is in flight.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.bytes.len() + self.commands.len() * size_of::<Command>()
+        let shared: usize = self.shared.iter().map(|shared| shared.len()).sum();
+        self.bytes.len() + shared + self.commands.len() * size_of::<Command>()
     }
 
     pub(super) fn push(&mut self, command: Command) {
@@ -318,24 +330,35 @@ impl CommandBatch {
     }
 
     pub(super) fn delivery(&self, head: &DeliveryHead) -> Delivery<'_> {
+        let shared = head.shared.map(|number| &self.shared[number.get() as usize - 1]);
         Delivery {
             token: head.token,
             message_format: head.message_format,
             first: head.first,
             more: head.more,
             aborted: head.aborted,
-            payload: self.load(head.payload),
+            payload: shared.map_or_else(|| self.load(head.payload), |shared| head.payload.of(shared)),
+            shared,
         }
     }
 
     fn head(&mut self, delivery: &Delivery<'_>) -> DeliveryHead {
+        let (payload, shared) = match delivery.shared_range() {
+            Some((shared, range)) => {
+                self.shared.push(Arc::clone(shared));
+                let payload = Range { start: range.start as u32, len: range.len() as u32 };
+                (payload, NonZeroU32::new(self.shared.len() as u32))
+            }
+            None => (self.store(delivery.payload), None),
+        };
         DeliveryHead {
             token: delivery.token,
             message_format: delivery.message_format,
             first: delivery.first,
             more: delivery.more,
             aborted: delivery.aborted,
-            payload: self.store(delivery.payload),
+            payload,
+            shared,
         }
     }
 
@@ -346,6 +369,6 @@ impl CommandBatch {
     }
 
     fn load(&self, range: Range) -> &[u8] {
-        &self.bytes[range.start as usize..][..range.len as usize]
+        range.of(&self.bytes)
     }
 }

@@ -3,6 +3,8 @@
 //! were in flight. The rest of a delivery that was too long to write at once is kept here, too.
 
 use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
 
 use crate::core::{AttachmentId, Delivery};
 
@@ -10,14 +12,31 @@ use crate::core::{AttachmentId, Delivery};
 /// however much of a message had gathered before its consumer took any.
 pub(super) const PIECE_BYTES: usize = 256 * 1024;
 
-/// A later part of a delivery, kept; at most [`PIECE_BYTES`].
+/// A later part of a delivery, kept or shared with its home; at most [`PIECE_BYTES`].
 #[derive(Debug)]
 pub(super) struct Part {
     token: Option<u64>,
     message_format: u32,
     more: bool,
     aborted: bool,
-    payload: Box<[u8]>,
+    payload: Payload,
+}
+
+/// Bytes of a part.
+#[derive(Debug)]
+enum Payload {
+    Own(Box<[u8]>),
+    /// a range of what others also keep
+    Shared(Arc<Vec<u8>>, Range<usize>),
+}
+
+impl Payload {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Own(bytes) => bytes,
+            Self::Shared(all, range) => &all[range.clone()],
+        }
+    }
 }
 
 impl Part {
@@ -28,7 +47,8 @@ impl Part {
             first: false,
             more: self.more,
             aborted: self.aborted,
-            payload: &self.payload,
+            payload: self.payload.bytes(),
+            shared: None,
         }
     }
 }
@@ -52,7 +72,10 @@ impl PartialDeliveries {
                 message_format: delivery.message_format,
                 more: delivery.more || !rest.is_empty(),
                 aborted: delivery.aborted,
-                payload: payload.into(),
+                payload: match (Delivery { payload, ..*delivery }).shared_range() {
+                    Some((all, range)) => Payload::Shared(Arc::clone(all), range),
+                    None => Payload::Own(payload.into()),
+                },
             });
             if rest.is_empty() {
                 return;
@@ -76,5 +99,62 @@ impl PartialDeliveries {
 
     pub(super) fn forget(&mut self, attachment: AttachmentId) {
         self.0.remove(&attachment);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONSUMER: AttachmentId = AttachmentId { shard: 0, generation: 0, index: 3 };
+
+    fn taken(parts: &mut PartialDeliveries) -> Vec<(Vec<u8>, bool)> {
+        let mut taken = Vec::new();
+        while let Some(part) = parts.front(CONSUMER) {
+            let delivery = part.delivery();
+            taken.push((delivery.payload.to_vec(), delivery.more));
+        }
+        taken
+    }
+
+    #[test]
+    fn the_rest_of_a_shared_delivery_is_not_copied() {
+        let all: Arc<Vec<u8>> = Arc::new((0..3 * PIECE_BYTES + 5).map(|at| at as u8).collect());
+        let whole = Delivery {
+            token: None,
+            message_format: 0,
+            first: false,
+            more: false,
+            aborted: false,
+            payload: &all[5..],
+            shared: None,
+        };
+        for shared in [None, Some(&all)] {
+            let mut parts = PartialDeliveries::default();
+            parts.push(CONSUMER, &Delivery { shared, ..whole });
+            assert_eq!(Arc::strong_count(&all), if shared.is_some() { 4 } else { 1 });
+            let taken = taken(&mut parts);
+            assert_eq!(taken.iter().map(|(_, more)| *more).collect::<Vec<_>>(), [true, true, false]);
+            let bytes: Vec<u8> = taken.into_iter().flat_map(|(bytes, _)| bytes).collect();
+            assert_eq!(bytes, all[5..]);
+            assert_eq!(Arc::strong_count(&all), 1);
+        }
+    }
+
+    #[test]
+    fn a_payload_elsewhere_is_not_taken_for_shared() {
+        let (all, other) = (Arc::new(vec![1; 100]), vec![2; 10]);
+        let elsewhere = Delivery {
+            token: None,
+            message_format: 0,
+            first: false,
+            more: false,
+            aborted: false,
+            payload: &other,
+            shared: Some(&all),
+        };
+        let mut parts = PartialDeliveries::default();
+        parts.push(CONSUMER, &elsewhere);
+        assert_eq!(taken(&mut parts), [(other.clone(), false)]);
     }
 }

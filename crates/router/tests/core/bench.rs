@@ -327,7 +327,8 @@ impl Bench {
     /// The consumer's shard sends back the transfer that was recorded as number `at`.
     pub(crate) fn refuse(&mut self, at: usize) {
         let Handed { to: attachment, token, first, more, payload } = self.links.transfers[at].clone();
-        let delivery = Delivery { token, message_format: 0, first, more, aborted: false, payload: &payload };
+        let delivery =
+            Delivery { token, message_format: 0, first, more, aborted: false, payload: &payload, shared: None };
         self.links.tokens.retain(|held| Some(held.2) != token);
         self.router.refused(attachment, &delivery, &mut self.links);
     }

@@ -127,7 +127,7 @@ struct Wired {
 impl Wired {
     fn delivery(&self) -> Delivery<'_> {
         let Self { token, first, more, aborted, ref payload } = *self;
-        Delivery { token, message_format: 0, first, more, aborted, payload }
+        Delivery { token, message_format: 0, first, more, aborted, payload, shared: None }
     }
 }
 

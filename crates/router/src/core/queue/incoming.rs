@@ -4,7 +4,7 @@ use enmasse_amqp::types::{Error, Outcome};
 use enmasse_journal::queue::{Admission, Head, Stored as Admitted};
 
 use super::super::arena::Key;
-use super::super::incoming::{Arriving, PendingDuplicate, read, refused};
+use super::super::incoming::{Arriving, PendingDuplicate, WholeBody, read, refused};
 use super::super::message::SettlementTarget;
 use super::super::storage::{Commit, Completion};
 use super::super::{Links, Router};
@@ -15,25 +15,26 @@ impl Router {
         &mut self,
         from: Key,
         arriving: &Arriving,
-        body: &[u8],
+        whole: WholeBody<'_>,
         links: &mut impl Links,
     ) {
+        let body = whole.bytes();
         if self.keep_plain(from, arriving, body, links) {
             return;
         }
         // The facts of a message are used in place: they are too large to move.
         match &self.head_for_queue(from, arriving.message_format, body) {
             Ok(head) if arriving.transaction.is_some() => self.add_posting(from, arriving, (head, None, body), links),
-            Ok(head) => self.offer(from, arriving, head, body, links),
+            Ok(head) => self.offer(from, arriving, head, whole, links),
             Err(error) => self.refuse(from, arriving, error.clone(), links),
         }
     }
 
     #[inline]
-    fn offer(&mut self, from: Key, arriving: &Arriving, head: &Head, body: &[u8], links: &mut impl Links) {
+    fn offer(&mut self, from: Key, arriving: &Arriving, head: &Head, body: WholeBody<'_>, links: &mut impl Links) {
         let (at, settlement, now_ms) = (self.producers[from].address, arriving.settlement, self.now_ms);
         let queue = self.addresses.queue_mut(at);
-        if let Some(error) = queue.beyond_budget(body.len()) {
+        if let Some(error) = queue.beyond_budget(body.bytes().len()) {
             return self.refuse(from, arriving, error, links);
         }
         match &queue.opened.messages.offer(now_ms, head) {
@@ -62,13 +63,13 @@ impl Router {
         from: Key,
         settlement: SettlementTarget,
         admitted: &Admitted,
-        body: &[u8],
+        body: WholeBody<'_>,
         links: &mut impl Links,
     ) {
         let at = self.producers[from].address;
         let queue = self.addresses.queue_mut(at);
         let Some(log) = queue.opened.log else {
-            let place = self.storage.bodies.put(body, 1);
+            let place = self.storage.bodies.put(body.bytes(), 1);
             let effects = &mut self.storage.effects;
             queue.opened.messages.committed(admitted.seq, place, &mut |effect| effects.push(effect));
             self.answer(settlement, at, &Outcome::Accepted, links);
@@ -76,7 +77,7 @@ impl Router {
             self.do_effects(at, links);
             return self.mark_dirty(at);
         };
-        let bytes = body.len();
+        let bytes = body.bytes().len();
         let completion = Completion {
             producer: from,
             settlement,

@@ -309,12 +309,12 @@ impl Router {
         let changed = if queue.changed.is_empty() { None } else { queue.changed.get(&item.seq.0) };
         let changed = changed.map(|changed| &changed.annotations);
         let browses = self.consumers.get(to).is_some_and(|consumer| consumer.selection.browses);
-        let payload = if item.failures > 0 || changed.is_some() || item.expires.is_some() {
+        let part = if item.failures > 0 || changed.is_some() || item.expires.is_some() {
             self.scratch.bytes.clear();
             put_changed(&mut self.scratch.bytes, body, &changes(item, changed, self.now_ms));
-            &self.scratch.bytes[..]
+            Part::whole(&self.scratch.bytes)
         } else {
-            body
+            Part::whole(body).with_shared(self.storage.bodies.shared(item.place, on_disk))
         };
         // A browsed message is not held: it may have been removed in the meantime, and its location
         // reused.
@@ -329,7 +329,7 @@ impl Router {
         } else {
             let Self { shard, now_ms, consumers, addresses, pending, .. } = self;
             let dispatcher = Dispatcher { shard: *shard, now_ms: *now_ms, consumers, addresses, pending };
-            dispatcher.dispatch(to, settlement, Part::whole(payload), links).ok()
+            dispatcher.dispatch(to, settlement, part, links).ok()
         };
         let dispatched = token.is_some();
         if name.is_some() {

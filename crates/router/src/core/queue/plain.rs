@@ -121,9 +121,10 @@ impl Router {
             let Some(body) = self.storage.bodies.get(place, on_disk) else {
                 return self.redeliver_seq(at, to, seq, links);
             };
+            let part = Part::whole(body).with_shared(self.storage.bodies.shared(place, on_disk));
             let Self { shard, now_ms, consumers, addresses, pending, .. } = self;
             let dispatcher = Dispatcher { shard: *shard, now_ms: *now_ms, consumers, addresses, pending };
-            let dispatched = dispatcher.dispatch(to, SettlementTarget::Queue(seq), Part::whole(body), links);
+            let dispatched = dispatcher.dispatch(to, SettlementTarget::Queue(seq), part, links);
             if !self.note_dispatched(at, to, seq, dispatched.is_ok()) {
                 return;
             }

@@ -8,6 +8,7 @@ use enmasse_amqp::types::{Fields, Outcome, Symbol, Value};
 use enmasse_journal::queue::{self, Cause, Effect, Item, Seq, State, Target};
 
 use super::super::arena::Key;
+use super::super::incoming::WholeBody;
 use super::super::storage::{Commit, Completion, Storage};
 use super::super::{Links, Router};
 use super::Queue;
@@ -258,7 +259,12 @@ impl Router {
         match there.opened.log {
             Some(log) => {
                 let completion = Completion { from: Some((at, item.seq)), ..Completion::NONE };
-                self.storage.journal.store_one(log, &admitted, Commit::new(target, admitted.seq, completion), &changed);
+                self.storage.journal.store_one(
+                    log,
+                    &admitted,
+                    Commit::new(target, admitted.seq, completion),
+                    WholeBody::Read(&changed),
+                );
                 self.storage.journal.seal(from_log.map(|log| (log, &item)));
             }
             None => {

@@ -3,8 +3,9 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
 
-use enmasse_journal::log::{self, Recent};
+use enmasse_journal::log::{self, Recent, SHARED_BYTES};
 use enmasse_journal::queue::RecordLocation;
 
 use super::super::treatment::Treatment;
@@ -70,12 +71,12 @@ enum Content {
     },
     /// the disk has lost it
     Damaged,
-    Body(Vec<u8>),
+    Body(Arc<Vec<u8>>),
 }
 
 impl Fetched {
     fn body(&self) -> Option<&[u8]> {
-        if let Content::Body(body) = &self.content { Some(body) } else { None }
+        if let Content::Body(body) = &self.content { Some(&body[..]) } else { None }
     }
 }
 
@@ -136,6 +137,19 @@ impl Bodies {
         }
         let recent = self.recent.body(place);
         recent.or_else(|| self.fetched.get(&place).and_then(Fetched::body))
+    }
+
+    /// The memory of a large body on disk, which others may keep instead of a copy.
+    #[inline]
+    pub(in crate::core) fn shared(&self, place: RecordLocation, on_disk: bool) -> Option<&Arc<Vec<u8>>> {
+        if !on_disk || (place.len as usize) < SHARED_BYTES {
+            return None;
+        }
+        let fetched = || match &self.fetched.get(&place)?.content {
+            Content::Body(body) => Some(body),
+            _ => None,
+        };
+        self.recent.shared(place).or_else(fetched)
     }
 
     /// Whether the disk has lost a body that was requested.
@@ -238,7 +252,7 @@ impl Bodies {
     /// A body that was requested was read, or could not be.
     pub(in crate::core) fn fetched(&mut self, place: RecordLocation, read: Read) {
         let content = match read {
-            Read::Body(body) => Content::Body(body),
+            Read::Body(body) => Content::Body(Arc::new(body)),
             Read::Damaged => Content::Damaged,
             Read::Unreadable => {
                 let requested = &self.fetched;

@@ -9,6 +9,7 @@ use enmasse_journal::stream::{ENDED_KEY, FilledBlock, Merge};
 use smallvec::SmallVec;
 
 use super::super::arena::Key;
+use super::super::incoming::WholeBody;
 use super::super::message::SettlementTarget;
 use super::super::queue::{ANNOTATIONS, BARRED, FAILURES, SUBSCRIPTION, state_key};
 use super::super::received::Account;
@@ -106,13 +107,23 @@ impl Journal {
     }
 
     /// Writes a message for one queue, by its number in the log, with what is to be done then.
-    pub(in crate::core) fn store_one(&mut self, log: u32, admitted: &Admitted, mut commit: Commit, body: &[u8]) {
-        let growing = self.begin_group(log, body.len());
+    pub(in crate::core) fn store_one(
+        &mut self,
+        log: u32,
+        admitted: &Admitted,
+        mut commit: Commit,
+        body: WholeBody<'_>,
+    ) {
+        let growing = self.begin_group(log, body.bytes().len());
         if is_marked(admitted, &commit) {
             growing.batch.begin();
         }
         let head = admitted.record.encode();
-        commit.number = growing.batch.message(&[target(log, admitted, &head)], body);
+        let target = target(log, admitted, &head);
+        commit.number = match body {
+            WholeBody::Read(body) => growing.batch.message(&[target], body),
+            WholeBody::Assembled(body) => growing.batch.assembled(target, std::mem::take(body)),
+        };
         put_markers(&mut growing.batch, log, admitted, &commit);
         growing.commits.push(commit);
     }

@@ -342,7 +342,8 @@ fn deliveries_refused_by_another_shard_wait_for_its_credit_in_order() {
             let mut payload = Vec::new();
             encode_message(&mut payload, &got.message);
             let (token, payload) = (Some(got.token), &payload[..]);
-            let back = Delivery { token, message_format: 0, first: true, more: false, aborted: false, payload };
+            let back =
+                Delivery { token, message_format: 0, first: true, more: false, aborted: false, payload, shared: None };
             house.router.refused(attachment, &back, &mut house.recorded);
         }
         house.pump();

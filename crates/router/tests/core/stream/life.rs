@@ -558,7 +558,8 @@ fn stream_deliveries_refused_by_another_shard_are_read_again() {
     assert_eq!(got.len(), 3);
     for back in &got[1..] {
         let (token, payload) = (back.token, &back.payload[..]);
-        let delivery = Delivery { token, message_format: 0, first: true, more: false, aborted: false, payload };
+        let delivery =
+            Delivery { token, message_format: 0, first: true, more: false, aborted: false, payload, shared: None };
         site.router.refused(attachment, &delivery, &mut site.recorded);
     }
     site.pump();
