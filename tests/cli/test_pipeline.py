@@ -90,7 +90,7 @@ def test_status_shows_written_rows_and_troubles(folder: Path) -> None:
         db.record_troubles("source", {"readings": trouble})
         db.record_troubles("address", {"alerts": trouble})
     code, out, _ = enmasse("status")
-    assert code == 0
+    assert code == 1 and "devices 1, online 0, unknown 1;" in out
     assert "readings: rows out: bronze 1,200, live 4, sinks/hot 7" in out
     said = "since 2026-01-31T00:00:00+00:00, tried again 2 times: it was made anew"
     assert f"readings: fails {said}" in out
@@ -98,6 +98,8 @@ def test_status_shows_written_rows_and_troubles(folder: Path) -> None:
     found = json.loads(enmasse("status", "--output", "json")[1])
     assert found["sources"][0]["written"]["bronze"] == 1200
     assert found["refusingAddresses"]["alerts"]["tries"] == 2
+    # neither a run nor the server says how far the source is
+    assert found["sources"][0]["lagMessages"] is None
     assert "troubles" not in found and "written" not in found
 
 

@@ -95,12 +95,36 @@ def test_trouble_is_told_of_sources_and_addresses(db: Live) -> None:
     assert found["source_troubled", "p", "s"] == found["source_troubled", "p", "new"] == 1
     assert found["refusing_addresses", "p"] == 1
     assert (found["gold_lag_seconds", "p"], found["gold_troubled", "p"]) == (2.5, 1)
-    told = {one["source"]: one["trouble"] for one in metrics.source_metrics(db.status(), 0.0)}
+    told = {one["source"]: one["trouble"] for one in metrics.source_metrics(db.status(), 0.0, {})}
     assert told["s"] == told["new"]
     assert (told["s"]["error"], told["s"]["tries"]) == ("it was made anew", 2)
     db.record_troubles("source", {})
-    assert [one["trouble"] for one in metrics.source_metrics(db.status(), 0.0)] == [None]
+    assert [one["trouble"] for one in metrics.source_metrics(db.status(), 0.0, {})] == [None]
     assert db.status()["troubles"]["address"]["alerts"]["tries"] == 2
+
+
+def test_a_failing_source_has_the_lag_of_its_server_and_devices_of_unknown_state(
+    db: Live,
+) -> None:
+    clock = TestClock()
+    came_s = clock.now().timestamp() - us(0) / 1e6 - 3
+    put_in(db, Batch("s", "q", 0, measured({}, {"device": "b"}), [], us(came_s)))
+    db.record_progress("s", "q", 0, 250)
+    lags: dict[str, dict[int, int] | None] = {}
+    with metrics.serve(metrics.registry("p", db, lambda: lags, lambda: None, clock), 0) as url:
+        assert url is not None
+        found = scraped(url)
+        assert found["lag_seconds", "p", "s"] == 0
+        assert (found["devices_online", "p"], found["devices_unknown", "p"]) == (2, 0)
+        trouble = Trouble(Conflict("E4000", "it was created again"), clock.now())
+        db.record_troubles("source", {"s": trouble})
+        lags["s"] = {0: 7}
+        found = scraped(url)
+        assert found["lag_messages", "0", "p", "s"] == 7 and found["lag_seconds", "p", "s"] > 0
+        assert (found["devices_online", "p"], found["devices_unknown", "p"]) == (0, 2)
+        # neither does its server answer
+        lags["s"] = None
+        assert not {name for name, *_ in scraped(url)} & {"lag_seconds", "lag_messages"}
 
 
 def test_what_is_not_known_is_left_out(db: Live) -> None:

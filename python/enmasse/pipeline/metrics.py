@@ -4,7 +4,7 @@
 Names are stable. Counters come from live state, so they continue after a restart.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,8 +19,8 @@ from enmasse.pipeline.live.database import Live
 
 HOST = "127.0.0.1"
 US_PER_S = 1e6
-Lags = Callable[[], Mapping[str, Mapping[int, int]]]
-"""Unread messages by source and partition."""
+Lags = Callable[[], Mapping[str, Mapping[int, int] | None]]
+"""Unread messages by source and partition; None if they are unknown."""
 GoldProgress = Callable[[], Progress | None]
 
 _PER_SOURCE = (
@@ -43,17 +43,25 @@ _NO_PROGRESS: dict[str, Any] = dict.fromkeys(_COUNTERS, 0) | {
 }
 
 
-def source_metrics(live: Mapping[str, Any], now_s: float) -> list[dict[str, Any]]:
+def source_metrics(
+    live: Mapping[str, Any], now_s: float, unread: Mapping[str, int | None]
+) -> list[dict[str, Any]]:
     """Return the metrics of each source from the status of live state.
 
-    A source that failed before its first batch has no progress.
+    `unread` has the unread messages at servers, None where that is unknown; live state has what
+    the last batch of other sources reported. A source without a batch has no progress.
     """
     troubles = live["troubles"]["source"]
     known = {one["source"] for one in live["sources"]}
-    idle = [_NO_PROGRESS | {"source": name} for name in troubles if name not in known]
+    idle = [
+        _NO_PROGRESS | {"source": name}
+        for name in dict.fromkeys([*troubles, *unread])
+        if name not in known
+    ]
     found = []
     for one in [*live["sources"], *idle]:
-        lag, known_to_us = one["lag_messages"], one["known_to_us"]
+        lag = unread.get(one["source"], one["lag_messages"])
+        known_to_us = one["known_to_us"]
         has_time = one["batch_id"] >= 0 and known_to_us > 0
         lag_s = None if lag is None or not has_time else max(0.0, now_s - known_to_us / US_PER_S)
         found.append(
@@ -72,6 +80,21 @@ def source_metrics(live: Mapping[str, Any], now_s: float) -> list[dict[str, Any]
     return found
 
 
+def device_counts(live: Mapping[str, Any], healthy: Collection[str]) -> dict[str, int]:
+    """Return the numbers of devices: known, online, and of unknown state.
+
+    Only a source that is read now says whether its devices are online.
+    """
+    found = {"devices": 0, "online": 0, "unknown": 0}
+    for source, (devices, online) in live["devices"].items():
+        found["devices"] += devices
+        if source in healthy:
+            found["online"] += online
+        else:
+            found["unknown"] += devices
+    return found
+
+
 class _PipelineCollector(Collector):
     def __init__(
         self, pipeline: str, live: Live, lags: Lags, gold: GoldProgress, clock: Clock
@@ -83,10 +106,16 @@ class _PipelineCollector(Collector):
         self._clock = clock
 
     def collect(self) -> Iterator[Metric]:
-        status = self._live.status()
-        yield from self._of_sources(source_metrics(status, self._clock.now().timestamp()))
+        status, lags = self._live.status(), self._lags()
+        unread = {
+            source: None if parts is None else sum(parts.values()) for source, parts in lags.items()
+        }
+        sources = source_metrics(status, self._clock.now().timestamp(), unread)
+        yield from self._of_sources(sources)
         lag = self._gauge("lag_messages", "Unread messages.", "source", "partition")
-        for source, partitions in self._lags().items():
+        for source, partitions in lags.items():
+            if partitions is None:
+                continue
             for partition, count in partitions.items():
                 lag.add_metric([self._pipeline, source, str(partition)], count)
         yield lag
@@ -96,6 +125,9 @@ class _PipelineCollector(Collector):
         for detector, count in status["incidents"].items():
             incidents.add_metric([self._pipeline, detector], count)
         yield incidents
+        devices = device_counts(
+            status, [one["source"] for one in sources if one["trouble"] is None]
+        )
         alerts = "Alerts and commands by outcome."
         yield self._by_label("alerts", alerts, "outcome", status["alerts"])
         for name, text, value in (
@@ -104,8 +136,9 @@ class _PipelineCollector(Collector):
                 "Addresses that do not accept alerts.",
                 len(status["troubles"]["address"]),
             ),
-            ("devices", "Known devices.", status["devices"]),
-            ("devices_online", "Devices that are online.", status["online"]),
+            ("devices", "Known devices.", devices["devices"]),
+            ("devices_online", "Devices that are online.", devices["online"]),
+            ("devices_unknown", "Devices of sources that fail.", devices["unknown"]),
             ("open_incidents", "Incidents that have not ended.", status["openIncidents"]),
         ):
             yield self._single(name, text, value)

@@ -18,7 +18,7 @@ from enmasse.pipeline.failures import Restarts, Trouble
 from enmasse.pipeline.functions import Step
 from enmasse.pipeline.gold.loop import GoldLoop
 from enmasse.pipeline.gold.progress import Progress
-from enmasse.pipeline.ingest import backfill, batches, compatibility
+from enmasse.pipeline.ingest import backfill, batches, compatibility, lag
 from enmasse.pipeline.ingest.batches import Batches
 from enmasse.pipeline.ingest.store import Store
 from enmasse.pipeline.live.alerts import AlertSender
@@ -160,9 +160,13 @@ class Run:
         found = {source: one.trouble for source, one in self._restarts.items()}
         return {source: trouble for source, trouble in found.items() if trouble is not None}
 
-    def lags(self) -> dict[str, dict[int, int]]:
-        """Return the known numbers of unread messages, by source and partition."""
-        return dict(self._lags)
+    def lags(self) -> dict[str, dict[int, int] | None]:
+        """Return the numbers of unread messages by source and partition, None if unknown.
+
+        Of a failing source the server says them.
+        """
+        failing = [one for one in self._pipeline.spec.sources if one.name in self._troubles]
+        return {**self._lags, **{one.name: lag.unread(one, self._paths) for one in failing}}
 
     def gold(self) -> Progress | None:
         """Return the progress of gold."""
@@ -263,10 +267,10 @@ class Run:
                 continue
             found: dict[str, Any] = json.loads(progress.json)
             took_ms = found["durationMs"].get("triggerExecution") if found["numInputRows"] else None
-            lag = _lag(found)
-            if lag is not None:
-                self._lags[source] = lag
-            unread = None if lag is None else sum(lag.values())
+            lags = _lag(found)
+            if lags is not None:
+                self._lags[source] = lags
+            unread = None if lags is None else sum(lags.values())
             self._live.record_progress(source, str(query.id), unread, took_ms)
             status = query.status
             if query.isActive and not (status["isDataAvailable"] or status["isTriggerActive"]):

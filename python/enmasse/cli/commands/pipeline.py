@@ -143,8 +143,8 @@ def run(
 
 @app.command()
 def status(file: File = DOCUMENT, output: OutputForm = Output.TABLE) -> None:
-    """Show the read positions of the sources, the results, and the devices. The exit code is 1
-    while the gold query fails.
+    """Show the lag of the sources, the rows written, and the devices. The exit code is 1 while a
+    source or the gold query fails.
 
     Example: enmasse pipeline status --output json
     """
@@ -155,7 +155,7 @@ def status(file: File = DOCUMENT, output: OutputForm = Output.TABLE) -> None:
     pipeline, paths = document_of(file)
     document = _status(pipeline, paths, SystemClock().now().timestamp())
     show(document, output, lambda: _status_text(document))
-    if document["gold"]["trouble"] is not None:
+    if any(one["trouble"] is not None for one in [*document["sources"], document["gold"]]):
         raise typer.Exit(FAILED)
 
 
@@ -350,23 +350,34 @@ def _line(batch: dict[str, Any]) -> str:
 def _status(pipeline: "Pipeline", paths: "Paths", now_s: float) -> dict[str, Any]:
     from contextlib import closing
 
+    from enmasse.pipeline.ingest import lag
     from enmasse.pipeline.live.database import Live
-    from enmasse.pipeline.metrics import source_metrics
+    from enmasse.pipeline.metrics import device_counts, source_metrics
 
-    found: dict[str, Any] = {"sources": [], "devices": 0, "online": 0, "incidents": {}}
+    found: dict[str, Any] = {"sources": [], "devices": {}, "incidents": {}}
     found |= {"openIncidents": 0, "alerts": {"waiting": 0, "sent": 0, "rejected": 0}, "state": {}}
     found |= {"written": {}, "troubles": {"source": {}, "address": {}, "gold": {}}}
     if pipeline.spec.live.url or (paths.state / "live.db").exists():
         with closing(Live(paths.live_url, pipeline.spec, pipeline.metadata.name)) as live:
             found = live.status()
     runner = paths.lock_info() or {"pid": None, "metrics": None}
-    sources = source_metrics(found, now_s)
+    is_running = runner["pid"] is not None
+    lags = {source.name: lag.unread(source, paths) for source in pipeline.spec.sources}
+    unread = {
+        name: None if parts is None else sum(parts.values())
+        for name, parts in lags.items()
+        # the query of a queue reports its lag
+        if parts is not None or not is_running
+    }
+    sources = source_metrics(found, now_s, unread)
+    healthy = [one["source"] for one in sources if is_running and one["trouble"] is None]
     troubles = found.pop("troubles")
     # These are separate for each source.
     refusing = troubles["address"]
+    found |= device_counts(found, healthy)
     found = {name: found[name] for name in found if name not in ("sources", "written")}
     found["refusingAddresses"] = refusing
-    head = {"pipeline": pipeline.metadata.name, "running": runner["pid"] is not None} | runner
+    head = {"pipeline": pipeline.metadata.name, "running": is_running} | runner
     head |= {"tables": paths.tables, "sources": sources}
     return head | {"gold": _gold(pipeline, paths, troubles["gold"], now_s)} | found
 
@@ -394,7 +405,8 @@ def _status_text(document: dict[str, Any]) -> str:
     incidents = sum(document["incidents"].values())
     lines = [
         f"{document['pipeline']}: {running}; tables in {document['tables']}",
-        f"devices {document['devices']:,}, online {document['online']:,}; incidents"
+        f"devices {document['devices']:,}, online {document['online']:,},"
+        f" unknown {document['unknown']:,}; incidents"
         f" {incidents:,}, open {document['openIncidents']:,}; alerts"
         f" sent {document['alerts']['sent']:,}, waiting {document['alerts']['waiting']:,},"
         f" rejected {document['alerts']['rejected']:,}",

@@ -323,15 +323,23 @@ class Live:
                 connection.execute(change, rows)
 
     def status(self) -> dict[str, Any]:
-        """Return the progress of all sources, and counts of devices, incidents and alerts."""
+        """Return the progress of all sources, and counts of devices, incidents and alerts.
+
+        Of each source: its devices, and those that were online when it was last read.
+        """
         incidents = sa.select(ANOMALIES.c.detector, sa.func.count()).group_by(ANOMALIES.c.detector)
         with self._begin() as connection:
             sources = connection.execute(sa.select(PROGRESS).order_by(PROGRESS.c.source))
-            online = sa.select(sa.func.count()).select_from(DEVICES)
+            online = sa.func.count(sa.case((DEVICES.c.is_online, 1)))
+            devices = sa.select(DEVICES.c.source, sa.func.count(), online)
             return {
                 "sources": [dict(row) for row in sources.mappings()],
-                "devices": connection.execute(online).scalar_one(),
-                "online": connection.execute(online.where(DEVICES.c.is_online)).scalar_one(),
+                "devices": {
+                    source: (count, present)
+                    for source, count, present in connection.execute(
+                        devices.group_by(DEVICES.c.source)
+                    )
+                },
                 "incidents": {name: count for name, count in connection.execute(incidents)},
                 "openIncidents": connection.execute(
                     sa.select(sa.func.count()).where(ANOMALIES.c.ended_us.is_(None))
