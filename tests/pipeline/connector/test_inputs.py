@@ -100,7 +100,7 @@ def proof(spark: SparkSession, file: Path) -> dict[str, Any]:
     db.close()
     options = batches.options(pipeline.spec.sources[0], paths)
     store = Store(pipeline, paths)
-    return report.source(spark, "s", options, store, "earliest", "latest")
+    return report.source(spark, "s", options, store, "earliest", "latest", None)
 
 
 def test_a_queue_becomes_tables_and_each_message_is_proved_by_its_number_and_id(

@@ -9,8 +9,8 @@ from pyspark.sql import functions as F
 
 from enmasse.base.errors import Missing
 from enmasse.messaging import Data, Message
-from enmasse.pipeline.ingest import bronze
-from enmasse.pipeline.ingest.reconcile import Gone, Hour, reconcile
+from enmasse.pipeline.ingest import bronze, report
+from enmasse.pipeline.ingest.reconcile import Fault, Gone, Hour, reconcile
 from enmasse.pipeline.tables import delta
 from platform_process import Platform
 from published_streams import Log, readings
@@ -49,6 +49,14 @@ def test_a_table_that_has_each_message_once_is_exact_and_another_is_told_by_what
     (missing,) = later.differences
     assert isinstance(missing, Hour)
     assert (missing.stream.count - missing.bronze.count, later.messages) == (1, 61)
+    (fault,) = later.faults
+    assert (fault.partition, fault.what) == (missing.partition, "missing")
+    # or not read yet, if that is how far the query is
+    position = {"0": found.end[0], "1": found.end[1]}
+    unread = reconcile(spark, source, table, read=position)
+    assert unread.exact and (unread.unread, unread.messages) == (1, 60)
+    # the position of a query on another stream says nothing
+    assert not reconcile(spark, source, table, read=position | {"uid": "other"}).exact
     # one is there twice, and one is another
     rows = delta.read(spark, table).drop("date").where("partition = 0 and offset in (1, 2)")
     changed = rows.withColumn("subject", F.when(F.col("offset") == 2, "new"))
@@ -57,6 +65,7 @@ def test_a_table_that_has_each_message_once_is_exact_and_another_is_told_by_what
     (doubled,) = twice.differences
     assert isinstance(doubled, Hour)
     assert (doubled.partition, doubled.bronze.count - doubled.bronze.offsets) == (0, 2)
+    assert twice.faults == [Fault(0, 1, "repeated"), Fault(0, 2, "repeated")]
 
 
 def test_what_the_stream_no_longer_keeps_has_to_be_in_bronze_once(
@@ -71,6 +80,9 @@ def test_what_the_stream_no_longer_keeps_has_to_be_in_bronze_once(
     gone = [part for part in found.differences if isinstance(part, Gone)]
     # those that were never read are gone for good
     assert len(gone) == 2 and sum(part.bronze.count for part in gone) == 20
+    named = {(fault.partition, fault.offset) for fault in found.faults if fault.what == "missing"}
+    lost = [(part.partition, part.next - 1) for part in gone]
+    assert set(lost) <= named and len(found.faults) == len(named)
     first = [min(10, part.next) for part in gone]
     bounded = reconcile(
         spark, source, table, start='{"0": 0, "1": 0}', end=f'{{"0": {first[0]}, "1": {first[1]}}}'
@@ -105,3 +117,15 @@ def test_nothing_of_nothing_is_exact(spark: SparkSession, log: Log, tmp_path: Pa
     log.publish(readings(0, 1))
     with pytest.raises(Missing, match="no Delta table"):
         reconcile(spark, source, table)
+
+
+def test_the_report_names_offsets_and_what_is_not_read_yet() -> None:
+    faults = [Fault(0, 7, "missing"), Fault(1, 3, "repeated"), Fault(0, 9, "missing")]
+    source = {"source": "s", "messages": 3, "exact": False, "parts": [], "unread": 1200}
+    source["faults"] = [vars(fault) for fault in faults]
+    gold = {"windows": 0, "exact": True, "differing": 0, "versionsBehind": 0, "differences": []}
+    assert report.text({"sources": [source], "gold": gold}).splitlines()[:3] == [
+        "s: 3 messages, bronze differs; 1,200 are not read yet:",
+        "  missing in partition 0: offsets 7, 9",
+        "  repeated in partition 1: offsets 3",
+    ]

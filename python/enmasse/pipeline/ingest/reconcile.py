@@ -6,7 +6,7 @@ bronze must have each of their offsets once, or, with a selector, none twice, be
 which ones the selector chose.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import reduce
@@ -17,8 +17,8 @@ from pyspark.sql import functions as F
 
 from enmasse.base.errors import Missing
 from enmasse.pipeline.connector import options as option_table
-from enmasse.pipeline.connector import reading
-from enmasse.pipeline.connector.ranges import State
+from enmasse.pipeline.connector import ranges, reading
+from enmasse.pipeline.connector.ranges import Offsets, State
 from enmasse.pipeline.connector.source import end_offsets, start_offsets
 from enmasse.pipeline.tables import delta
 from enmasse.pipeline.tables.delta import Table
@@ -38,6 +38,8 @@ HASHED = (
     "body_kind",
 )
 MAPS = ("application_properties", "annotations")
+FAULTS_MAX = 100
+"""Faults that are named by their offsets."""
 READS_LESS = ("columns", "decode", "start", "end", "timeunit", "csvheader")
 """Options that change the columns or the range."""
 
@@ -89,6 +91,16 @@ class Gone:
 
 
 @dataclass(frozen=True)
+class Fault:
+    """A message that bronze does not have as it should."""
+
+    partition: int
+    offset: int
+    what: str
+    """`missing`; `repeated`: several rows; `unexpected`: not in the stream; `changed`."""
+
+
+@dataclass(frozen=True)
 class Reconciliation:
     """The result of a comparison, between offsets by partition."""
 
@@ -97,6 +109,11 @@ class Reconciliation:
     end: dict[int, int]
     hours: list[Hour] = field(default_factory=list)
     gone: list[Gone] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+    """The first `FAULTS_MAX` of them."""
+
+    unread: int = 0
+    """Messages of the range that no batch has read yet."""
 
     @property
     def exact(self) -> bool:
@@ -123,38 +140,89 @@ def reconcile(
     *,
     start: str = "earliest",
     end: str = "latest",
+    read: Offsets | None = None,
 ) -> Reconciliation:
     """Compare a range of a stream with bronze.
 
     `source` are the options of the source; `start` and `end` are as in the options of the format:
-    earliest, latest, a time, or offsets by partition. Raises errors of the server, and Missing if
-    there is something to compare and no table.
+    earliest, latest, a time, or offsets by partition. Messages beyond the position `read` of the
+    query, if it is known, are counted as unread. Raises errors of the server, and Missing if there
+    is something to compare and no table.
     """
     given = {name: value for name, value in source.items() if name.lower() not in READS_LESS}
     options = option_table.read(given | {"start": start, "end": end})
     state = reading.state(options)
     begins, ends = start_offsets(options, state), end_offsets(options, state)
+    ends, unread = _until(read, state, begins, ends)
     try:
         rows = delta.read(spark, bronze).where(F.col("address") == options.address)
     except Missing:
         if begins != ends:
             raise
         # an empty range needs no table
-        return Reconciliation(options.address, begins, ends)
+        return Reconciliation(options.address, begins, ends, unread=unread)
     rows = rows.where(F.col("space").eqNullSafe(F.lit(options.space).cast("string")))
     gone, firsts = _expired(rows, state, begins, ends)
     gone = [replace(part, is_selected=options.selector is not None) for part in gone]
     stream = spark.read.format("enmasse").options(
         **given, start=_offsets(state, firsts), end=_offsets(state, ends)
     )
-    ours = _tallies(rows, firsts, ends)
-    theirs = _tallies(stream.load(), firsts, ends)
+    sent = stream.load()
+    ours, theirs = _tallies(rows, firsts, ends), _tallies(sent, firsts, ends)
     hours = [
         Hour(partition, hour, theirs.get((partition, hour), Tally()), ours.get(key, Tally()))
         for key in sorted(ours.keys() | theirs.keys(), key=str)
         for partition, hour in [key]
     ]
-    return Reconciliation(options.address, begins, ends, hours, gone)
+    faults = []
+    if not (all(hour.exact for hour in hours) and all(part.exact for part in gone)):
+        faults = _faults(rows, sent.where(_within(firsts, ends)), (begins, ends), gone)
+    return Reconciliation(options.address, begins, ends, hours, gone, faults, unread)
+
+
+def _until(
+    read: Offsets | None, state: State, begins: dict[int, int], ends: dict[int, int]
+) -> tuple[dict[int, int], int]:
+    """The ends of what a query has read, and the number of messages from there to the ends."""
+    if read is None or read.get("uid", state.uid) != state.uid:
+        # unknown, or of another stream
+        return ends, 0
+    reached = ranges.numbers(read)
+    until = {
+        number: max(begins[number], min(end, reached.get(number, 0)))
+        for number, end in ends.items()
+    }
+    return until, sum(max(0, end - until[number]) for number, end in ends.items())
+
+
+def _faults(
+    rows: DataFrame,
+    stream: DataFrame,
+    bounds: tuple[dict[int, int], dict[int, int]],
+    gone: Sequence[Gone],
+) -> list[Fault]:
+    """The first messages that bronze lacks, has several times or otherwise, or should not have."""
+    key = ("partition", "offset")
+    theirs = stream.select(*key, _checksum().alias("theirs"))
+    for part in gone:
+        if not part.is_selected:
+            expired = rows.sparkSession.range(part.first, part.next).select(
+                F.lit(part.partition).alias("partition"), F.col("id").alias("offset")
+            )
+            theirs = theirs.unionByName(expired, allowMissingColumns=True)
+    grouped = rows.where(_within(*bounds)).groupBy(*key)
+    ours = grouped.agg(F.count("*").alias("rows"), F.first(_checksum()).alias("ours"))
+    joined = ours.join(theirs.withColumn("sent", F.lit(True)), list(key), "full_outer")
+    is_selected = any(part.is_selected for part in gone)
+    what = (
+        F.when(F.col("rows").isNull(), "missing")
+        .when(F.col("rows") > 1, "repeated")
+        .when(F.col("sent").isNull() & F.lit(not is_selected), "unexpected")
+        .when(F.col("ours") != F.col("theirs"), "changed")
+    )
+    found = joined.select(*key, what.alias("what")).where(F.col("what").isNotNull())
+    first = found.orderBy(*key).limit(FAULTS_MAX).collect()
+    return [Fault(row.partition, row.offset, row.what) for row in first]
 
 
 def _offsets(state: State, offsets: dict[int, int]) -> str:
@@ -195,8 +263,7 @@ def _within(begins: Mapping[int, int], ends: Mapping[int, int]) -> Column:
 def _tallies(
     rows: DataFrame, begins: dict[int, int], ends: dict[int, int]
 ) -> dict[tuple[int, datetime | None], Tally]:
-    hashed = [F.col(name) for name in HASHED] + [F.map_entries(F.col(name)) for name in MAPS]
-    checksum = F.xxhash64("partition", "offset", "enqueued_time", *hashed).cast("decimal(38,0)")
+    checksum = _checksum().cast("decimal(38,0)")
     hour = F.date_trunc("hour", F.col("enqueued_time")).alias("hour")
     grouped = rows.where(_within(begins, ends)).groupBy("partition", hour)
     summed = grouped.agg(
@@ -208,3 +275,9 @@ def _tallies(
         (row.partition, row.hour): Tally(row.n, row.offsets, int(row.checksum))
         for row in summed.collect()
     }
+
+
+def _checksum() -> Column:
+    """A hash of all fields of a message."""
+    hashed = [F.col(name) for name in HASHED] + [F.map_entries(F.col(name)) for name in MAPS]
+    return F.xxhash64("partition", "offset", "enqueued_time", *hashed)

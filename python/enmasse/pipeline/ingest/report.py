@@ -1,14 +1,17 @@
 """The report of `enmasse pipeline reconcile`: sources compared with bronze, gold with silver."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC
+from itertools import groupby
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from enmasse.base.errors import Code, Invalid
+from enmasse.pipeline.connector.ranges import Offsets
 from enmasse.pipeline.gold import verification
-from enmasse.pipeline.ingest.reconcile import Reconciliation, Tally, reconcile
+from enmasse.pipeline.ingest.reconcile import FAULTS_MAX, Reconciliation, Tally, reconcile
 from enmasse.pipeline.ingest.reconcile_queue import reconcile_queue
 from enmasse.pipeline.ingest.store import Store
 
@@ -20,8 +23,12 @@ def source(
     store: Store,
     start: str,
     end: str,
+    read: Offsets | None,
 ) -> dict[str, Any]:
-    """Compare a range of a source with bronze. Raises as `reconcile` and `reconcile_queue` do."""
+    """Compare a range of a source with bronze, up to the position `read` of its query.
+
+    Raises as `reconcile` and `reconcile_queue` do.
+    """
     if "spool" in options:
         if (start, end) != ("earliest", "latest"):
             raise Invalid(
@@ -30,15 +37,17 @@ def source(
                 " or name another source with --source",
             )
         return _queue(spark, name, options, store)
-    found = reconcile(spark, options, store.bronze, start=start, end=end)
+    found = reconcile(spark, options, store.bronze, start=start, end=end, read=read)
     return {
         "source": name,
         "address": found.address,
         "start": {str(part): offset for part, offset in found.start.items()},
         "end": {str(part): offset for part, offset in found.end.items()},
         "messages": found.messages,
+        "unread": found.unread,
         "exact": found.exact,
         "parts": parts(found),
+        "faults": [asdict(fault) for fault in found.faults],
     }
 
 
@@ -111,15 +120,19 @@ def text(found: Mapping[str, Any]) -> str:
     """The report as text: a line for each source and one for gold, and the differences."""
     lines = []
     for one in found["sources"]:
-        result = "each is in bronze once" if one["exact"] else "bronze differs:"
+        result = "each is in bronze once" if one["exact"] else "bronze differs"
         if one["exact"] and (waiting := sum(part.get("spool", 0) for part in one["parts"])):
             result = f"each is in bronze once, except {waiting:,} that are in the spool"
         if anonymous := sum(part.get("withoutId", 0) for part in one["parts"]):
             result += f" ({anonymous:,} have no message-id, so repeated ones are not detected)"
         if any(part.get("selected") for part in one["parts"]):
             result += " (of expired messages, those that the selector chose are unknown)"
-        lines.append(f"{one['source']}: {one['messages']:,} messages, {result}")
+        if unread := one.get("unread"):
+            result += f"; {unread:,} are not read yet"
+        end = "" if one["exact"] else ":"
+        lines.append(f"{one['source']}: {one['messages']:,} messages, {result}{end}")
         lines += [f"  {_differing(part)}" for part in one["parts"] if not part["exact"]]
+        lines += [f"  {fault}" for fault in _faults(one.get("faults", ()))]
     windows = found["gold"]
     result = "all match the readings"
     if windows["differing"]:
@@ -131,6 +144,18 @@ def text(found: Mapping[str, Any]) -> str:
     lines.append(f"gold: {windows['windows']:,} windows, {result}")
     lines += [f"  {row}" for row in windows["differences"]]
     return "\n".join(lines)
+
+
+def _faults(faults: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """A line for each kind of fault of a partition, with its offsets."""
+    for (what, partition), same in groupby(
+        sorted(faults, key=lambda one: (one["what"], one["partition"])),
+        key=lambda one: (one["what"], one["partition"]),
+    ):
+        offsets = ", ".join(str(one["offset"]) for one in same)
+        yield f"{what} in partition {partition}: offsets {offsets}"
+    if len(faults) == FAULTS_MAX:
+        yield f"these are the first {FAULTS_MAX}"
 
 
 def _differing(part: Mapping[str, Any]) -> str:
