@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from enmasse.base.clock import SystemClock
@@ -118,8 +119,9 @@ def test_the_command_runs_says_how_it_is_and_stops(stream: Log, tmp_path: Path) 
     file = tmp_path / "pipeline.yaml"
     made = enmasse("init", "-f", file, "--url", stream.url, "--address", stream.address)
     assert made.returncode == 0, made.stderr
-    assert json.loads(enmasse("status", "-f", file, "--output", "json").stdout)["sources"] == []
     sent = stream.publish(message(number) for number in range(60))
+    (source,) = json.loads(enmasse("status", "-f", file, "--output", "json").stdout)["sources"]
+    assert (source["lagMessages"], source["batch"]) == (sent, -1)
     words = [ENMASSE, "pipeline", "run", "-f", file, "--output", "json"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -152,6 +154,11 @@ def test_the_command_runs_says_how_it_is_and_stops(stream: Log, tmp_path: Path) 
     (source,) = json.loads(proved.stdout)["sources"]
     assert (source["messages"], source["exact"]) == (sent, True)
     stream.publish([message(60)])
+    status = json.loads(enmasse("status", "-f", file, "--output", "json").stdout)
+    assert status["sources"][0]["lagMessages"] == 1
+    assert (status["devices"], status["online"], status["unknown"]) == (3, 0, 3)
+    DeltaTable(str(tmp_path / "tables" / "bronze")).delete('"partition" = 0 AND "offset" = 7')
     refuted = enmasse("reconcile", "-f", file)
     assert refuted.returncode == 1
-    assert "61 messages, bronze differs:\n  partition" in refuted.stdout
+    assert "60 messages, bronze differs; 1 are not read yet:\n  partition" in refuted.stdout
+    assert "missing in partition 0: offsets 7\n" in refuted.stdout

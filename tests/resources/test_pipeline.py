@@ -43,6 +43,14 @@ def test_pipeline_has_defaults_for_omitted_fields() -> None:
     assert (source.format, source.device, source.value) == ("json", ("device",), ("value",))
 
 
+def test_durations_keep_their_unit() -> None:
+    written = document(source={"late": "7d", "ahead": "0ms"}, windows=["90s", "1h"], trigger=5000)
+    spec = parse(written).document()["spec"]
+    assert (spec["sources"][0]["late"], spec["windows"]) == ("7d", ["90s", "1h"])
+    assert (spec["trigger"], spec["live"]["offlineAfter"], spec["memory"]) == ("5s", "5m", 1 << 30)
+    assert parse(parse(written).document()) == parse(written)
+
+
 @pytest.mark.parametrize("path", ["/t", "a b/c", "file:///t/u", "s3://b", "s3a://b.c/t_1/u=2.d/"])
 def test_tables_path_is_a_folder_or_an_s3_uri(path: str) -> None:
     assert pipeline(tables={"path": path}).spec.tables.path == path

@@ -1,7 +1,7 @@
 """Pipeline: processing of stream messages into tables, live state and alerts.
 
-The document configures `enmasse pipeline run` completely, except for functions in a separate file.
-The platform only stores a Pipeline; the process that runs it reads the file.
+`enmasse pipeline run` executes a document, with the functions of a file beside it. The platform
+stores a Pipeline and does not run it; its status says so.
 """
 
 import re
@@ -14,8 +14,10 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from enmasse.base.errors import Fault
 from enmasse.resources.core import NamedMetadata
-from enmasse.resources.model import AGE, Column, Label, Model, Resource
-from enmasse.resources.quantities import Count, Delay, Duration, Size
+from enmasse.resources.model import AGE, Column, Declared, Label, Model, Status
+from enmasse.resources.quantities import Count, Size
+from enmasse.resources.quantities import UnitDelay as Delay
+from enmasse.resources.quantities import UnitDuration as Duration
 
 DAY_MS = 86_400_000
 SOURCES_MAX, DETECTORS_MAX, METRICS_MAX, WINDOWS_MAX, SINKS_MAX = 32, 64, 256, 8, 32
@@ -442,19 +444,20 @@ class PipelineSpec(Model):
     """Heap of an embedded Spark in bytes."""
 
 
-class Pipeline(Resource):
+class Pipeline(Declared):
     """A declared pipeline: sources, tables, windows, detectors."""
 
-    categories: ClassVar[tuple[str, ...]] = ("enmasse",)
     columns: ClassVar[tuple[Column, ...]] = (
         Column("Tables", "spec.tables.path"),
         Column("Format", "spec.tables.format"),
+        Column("Ready", "status.isReady", "boolean"),
         AGE,
     )
 
     kind: Literal["Pipeline"] = Field(default="Pipeline")
     metadata: NamedMetadata
     spec: PipelineSpec
+    status: Status = Status()
 
     def faults(self) -> list[Fault]:
         """Return errors of combinations of valid fields."""

@@ -1,14 +1,15 @@
 """Durations and sizes: a number of milliseconds or bytes, or a text with a unit, stored as a
 number.
 
-`60000`, `"60s"` and `"1m"` are equal and are returned as 60000.
+`60000`, `"60s"` and `"1m"` are equal and are returned as 60000, or where documents keep units, as
+`"1m"`.
 """
 
 import re
 from collections.abc import Callable, Mapping
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
 DURATION_MS_MAX = 100 * 365 * 24 * 3600 * 1000
 """Maximum duration: one hundred years."""
@@ -81,6 +82,26 @@ Delay = Annotated[
     _shown(0, DURATION_MS_MAX, MILLISECONDS),
 ]
 """A duration from 0, in milliseconds."""
+
+
+def _in_unit(units: Mapping[str, int]) -> PlainSerializer:
+    """Write a quantity in documents with its largest exact unit."""
+
+    def text(value: int) -> str:
+        name = max((one for one in units if value % units[one] == 0), key=lambda one: units[one])
+        return f"{value // units[name]}{name}"
+
+    return PlainSerializer(text, return_type=str, when_used="json")
+
+
+_TO_DAYS = {name: count for name, count in MILLISECONDS.items() if name != "w"}
+"""Units that documents are written with: 7d is more usual than 1w."""
+
+UnitDuration = Annotated[Duration, _in_unit(_TO_DAYS)]
+"""A duration above 0 in milliseconds, written with a unit."""
+
+UnitDelay = Annotated[Delay, _in_unit(_TO_DAYS)]
+"""A duration from 0 in milliseconds, written with a unit."""
 
 Size = Annotated[int, Field(strict=True, ge=1, le=EXACT_MAX), _size, _shown(1, EXACT_MAX, BYTES)]
 """A size in bytes."""

@@ -17,7 +17,7 @@ from enmasse.control.reconcilers import (
 )
 from enmasse.control.reconcilers.status import Sources
 from enmasse.control.work_queue import PORTION, Batch
-from enmasse.resources import Declared, Event, Key
+from enmasse.resources import Declared, Event, Key, parse
 from reconciler_setup import Surroundings, batch_of
 
 ORDERS = Key("Address", "default", "default.orders")
@@ -86,6 +86,20 @@ async def test_a_refusal_is_in_the_status(
     found = given.store.get(ORDERS)
     assert isinstance(found, Declared)
     assert found.status.messages == ("the node does not serve it yet: no such thing",)
+
+
+async def test_a_pipeline_has_a_condition_that_nothing_runs_it(
+    given: Surroundings, sources: Sources, status: StatusReconciler
+) -> None:
+    source = {"name": "s", "url": "amqp://h", "address": "a", "value": "value"}
+    pipeline = {"apiVersion": "enmasse.io/v1beta1", "kind": "Pipeline", "metadata": {"name": "p"}}
+    changes = await given.declare(parse(pipeline | {"spec": {"sources": [source]}}))
+    await status.reconcile(batch_of(changes), 1)
+    found = given.store.get(Key("Pipeline", "default", "p"))
+    assert isinstance(found, Declared)
+    (condition,) = found.status.conditions
+    assert (condition.type, condition.status, condition.reason) == ("Ready", "False", "NotRun")
+    assert "enmasse pipeline run" in condition.message
 
 
 async def test_failed_portion_delays_no_other_portion(

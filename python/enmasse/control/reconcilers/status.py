@@ -10,7 +10,14 @@ from typing import NamedTuple
 
 from enmasse.base.clock import Clock
 from enmasse.base.errors import EnMasseError
-from enmasse.control import address, address_space, authentication_service, messaging_user, plans
+from enmasse.control import (
+    address,
+    address_space,
+    authentication_service,
+    messaging_user,
+    pipeline,
+    plans,
+)
 from enmasse.control.endpoints import with_endpoints
 from enmasse.control.events import Events, event_of_change
 from enmasse.control.reconcilers.authentication_services import AuthenticationServices
@@ -31,6 +38,7 @@ CHAINS: dict[str, tuple[Check, ...]] = {
     "MessagingUser": messaging_user.CHAIN,
     **{model.__name__: plans.CHAIN for model in CATALOGUED},
     "AuthenticationService": authentication_service.CHAIN,
+    "Pipeline": pipeline.CHAIN,
 }
 """Readiness of each kind."""
 

@@ -90,8 +90,10 @@ def _key(source: str) -> str:
 
 
 def _parsing(source: Source) -> Part:
-    found = source.model_dump(mode="json", include=set(PARSING))
-    return {type(source).model_fields[name].alias or name: value for name, value in found.items()}
+    # quantities as numbers, as earlier versions recorded them
+    found = source.model_dump(mode="python", include=set(PARSING))
+    named = {type(source).model_fields[name].alias or name: found[name] for name in found}
+    return dict(json.loads(json.dumps(named)))
 
 
 def _digest(path: Path) -> str:
