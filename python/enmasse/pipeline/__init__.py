@@ -4,5 +4,6 @@
 quarantine, `gold` aggregates windows of silver, `live` keeps the current state, `detect` translates
 detectors, and `tables` appends batches to Delta tables. `run` has a query for each source, which
 `failures` restarts; `session` starts Spark, `paths` resolves the document, `metrics` serves
-`/metrics`. Spark, pyarrow and deltalake come with `pip install enmasse[spark]`.
+`/metrics`, `infer` reads the fields of messages for `init`. Spark, pyarrow and deltalake come with
+`pip install enmasse[spark]`.
 """

@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from collections.abc import Iterable
 from typing import Any
 
 from enmasse.resources import Pipeline
@@ -36,12 +37,10 @@ spec:
       device: [device, deviceId, device_id]
       time: [time, ts, timestamp]
       # unit of numeric times since 1970: s, ms, us or ns
-      timeUnit: s
+      timeUnit: {time_unit}
       # fields that are one reading each ..
       metrics:
-        - {{name: temperature, unit: Cel}}
-        - {{name: humidity, unit: "%RH"}}
-        - pressure
+{metrics}
       # .. or one reading per message, as in {{"device": "d1", "metric": "level", "value": 3}}
       metric: metric
       value: value
@@ -98,10 +97,21 @@ spec:
 """
 
 
-def document(url: str, address: str) -> str:
-    """Return a commented pipeline that reads a stream."""
+METRICS = ("- {name: temperature, unit: Cel}", '- {name: humidity, unit: "%RH"}', "- pressure")
+"""Example metrics."""
+
+
+def document(url: str, address: str, metrics: Iterable[str] = METRICS, time_unit: str = "s") -> str:
+    """Return a commented pipeline that reads a stream. `metrics` are lines of YAML."""
+    lines = [f"        {line}" for line in metrics]
+    if not any(line.lstrip().startswith("-") for line in lines):
+        lines.append("        []")
     return _DOCUMENT.format(
-        argument=shlex.quote(address), url=json.dumps(url), address=json.dumps(address)
+        argument=shlex.quote(address),
+        url=json.dumps(url),
+        address=json.dumps(address),
+        metrics="\n".join(lines),
+        time_unit=time_unit,
     )
 
 

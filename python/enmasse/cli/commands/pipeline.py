@@ -45,10 +45,16 @@ def init(
     address: Annotated[
         str, typer.Option(metavar="ADDRESS", help="The stream to read.")
     ] = "readings",
+    infer: Annotated[
+        bool,
+        typer.Option("--infer", help="Take `metrics` and `timeUnit` from the first messages."),
+    ] = False,
     data: Data = None,
     output: OutputForm = Output.TABLE,
 ) -> None:
     """Write a commented document that runs, and its schema for editors next to it.
+
+    --infer reads the first 1,000 messages, whose bodies are JSON; a run never infers.
 
     Example: enmasse pipeline init --address readings
     """
@@ -57,8 +63,16 @@ def init(
     from enmasse.pipeline import template
     from enmasse.resources import load
 
-    text = template.document(url or _platform_url(data), address)
+    server = url or _platform_url(data)
+    text = template.document(server, address)
     load(text, str(file))
+    if infer:
+        needs_spark()
+        from enmasse.pipeline.infer import infer as infer_fields
+
+        found = infer_fields(server, address)
+        text = template.document(server, address, found.metrics(), found.time_unit)
+        load(text, str(file))
     schema = file.with_name(template.SCHEMA_FILE)
     try:
         with file.open("x", encoding="utf-8") as made:
