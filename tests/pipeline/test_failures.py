@@ -60,6 +60,15 @@ def test_an_error_is_said_in_our_words() -> None:
     assert str(more) == "source s: Spark ended the query: [X] no; see /tables/spark.log"
 
 
+def test_an_error_keeps_the_stack_traces_of_spark_as_its_cause() -> None:
+    ended = RuntimeError("it ended")
+    assert failures.as_error("s", ended).__cause__ is ended
+    ended._stackTrace = "\tat org.apache.spark.Query"  # type: ignore[attr-defined]
+    assert "\tat org.apache.spark.Query" in failures.text_of(failures.as_error("s", ended))
+    mine = Conflict("E4000", "mine")
+    assert failures.as_error("s", mine) is mine
+
+
 def test_of_a_python_traceback_what_was_raised_is_said() -> None:
     raised = (
         "[STREAM_FAILED] raised by the Python Proxy. Return Message: Traceback (most recent call"

@@ -113,6 +113,9 @@ def test_an_error_of_ours_is_all_that_is_said_of_it(platform: Platform, tmp_path
     # what Java says of itself, and our own lines
     assert len(before) < 5 and not [line for line in before if line.startswith(("\t", "Caused"))]
     assert "\tat org.apache.spark" in (tmp_path / "tables" / "spark.log").read_text()
+    debugged = enmasse("run", "-f", file, "--debug")
+    assert debugged.returncode == 3 and debugged.stderr.splitlines()[-1] == last
+    assert "Traceback (most recent call last)" in debugged.stderr
 
 
 def test_the_command_runs_says_how_it_is_and_stops(stream: Log, tmp_path: Path) -> None:
@@ -157,8 +160,11 @@ def test_the_command_runs_says_how_it_is_and_stops(stream: Log, tmp_path: Path) 
     status = json.loads(enmasse("status", "-f", file, "--output", "json").stdout)
     assert status["sources"][0]["lagMessages"] == 1
     assert (status["devices"], status["online"], status["unknown"]) == (3, 0, 3)
-    DeltaTable(str(tmp_path / "tables" / "bronze")).delete('"partition" = 0 AND "offset" = 7')
+    bronze = DeltaTable(str(tmp_path / "tables" / "bronze"))
+    lost = bronze.to_pyarrow_table(columns=["partition", "offset"]).to_pylist()[7]
+    bronze.delete('"partition" = {partition} AND "offset" = {offset}'.format(**lost))
     refuted = enmasse("reconcile", "-f", file)
     assert refuted.returncode == 1
     assert "60 messages, bronze differs; 1 are not read yet:\n  partition" in refuted.stdout
-    assert "missing in partition 0: offsets 7\n" in refuted.stdout
+    named = "missing in partition {partition}: offsets {offset}\n".format(**lost)
+    assert named in refuted.stdout

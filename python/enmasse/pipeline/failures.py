@@ -38,8 +38,10 @@ _SPARK_FAILURE = re.compile(
 )
 
 
-def _text_of(error: BaseException) -> str:
-    """The text of an error and of its causes: some Java errors contain only their class name."""
+def text_of(error: BaseException) -> str:
+    """Return the text of an error and of its causes, with the stack traces of Java: some Java
+    errors contain only their class name.
+    """
     texts: list[str] = []
     cause: BaseException | None = error
     while cause is not None and len(texts) < CAUSES_MAX:
@@ -50,7 +52,7 @@ def _text_of(error: BaseException) -> str:
 
 def spark_failure(error: BaseException) -> str | None:
     """Return the failure of Spark itself, mostly a dead process, if that ended a query."""
-    text = _text_of(error)
+    text = text_of(error)
     found = None if _OURS.search(text) else _SPARK_FAILURE.search(text)
     return None if found is None else found[0]
 
@@ -73,13 +75,16 @@ def raised_in_task(source: str, error: BaseException) -> EnMasseError | None:
 
 
 def as_error(source: str, error: BaseException, log_file: Path | None = None) -> EnMasseError:
-    """Return the error that ended a query as an EnMasse error, with the log file for others."""
+    """Return the error that ended a query as an EnMasse error, with the log file for others.
+
+    Its cause has the stack traces of Spark.
+    """
     if isinstance(error, EnMasseError):
         return error
-    if (found := raised_in_task(source, error)) is not None:
-        return found
     text = f"source {source}: Spark ended the query: {summary(error)}{see_log(log_file)}"
-    return Unavailable(Code.NOT_AVAILABLE, text)
+    found = raised_in_task(source, error) or Unavailable(Code.NOT_AVAILABLE, text)
+    found.__cause__ = error
+    return found
 
 
 @dataclass(frozen=True)

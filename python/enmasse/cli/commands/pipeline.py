@@ -1,6 +1,8 @@
 """`enmasse pipeline`: from the messages of streams to tables, live state and alerts."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -100,6 +102,9 @@ def run(
             metavar="PORT", help="Loopback port of /metrics; 0: a free one, see `status`; or off."
         ),
     ] = "0",
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the stack traces of Python and Spark.")
+    ] = False,
     output: OutputForm = Output.TABLE,
 ) -> None:
     """Read the sources and fill the tables, until Ctrl-C or `enmasse pipeline stop`.
@@ -128,7 +133,11 @@ def run(
     batches.load_steps(pipeline, paths)
     clock, stop, report = SystemClock(), threading.Event(), _reporter(output)
     name, spec = pipeline.metadata.name, pipeline.spec
-    with paths.locked() as publish, closing(Live(paths.live_url, spec, name)) as live:
+    with (
+        _stack_traces(debug),
+        paths.locked() as publish,
+        closing(Live(paths.live_url, spec, name)) as live,
+    ):
         # In order of dependency: the lock of the tables, live state, Spark, then metrics. The
         # queries stop first.
         begun = clock.monotonic()
@@ -273,6 +282,22 @@ def reconcile(
     show(found | {"exact": exact}, output, lambda: report.text(found))
     if not exact:
         raise typer.Exit(FAILED)
+
+
+@contextmanager
+def _stack_traces(are_wanted: bool) -> Iterator[None]:
+    """Write the stack traces of an error and its causes to stderr."""
+    try:
+        yield
+    except Exception as error:
+        if are_wanted:
+            import traceback
+
+            from enmasse.pipeline.failures import text_of
+
+            traceback.print_exc()
+            print(text_of(error), file=sys.stderr)
+        raise
 
 
 def document_of(file: Path) -> "tuple[Pipeline, Paths]":
