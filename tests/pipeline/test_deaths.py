@@ -35,7 +35,7 @@ WAVE, ROWS_MAX = 180, 60
 
 
 @pytest.mark.parametrize("seed", range(SCHEDULES))
-def test_whoever_is_killed_every_figure_is_exact(
+def test_all_counts_are_exact_after_kills_of_processes(
     node: Node, mortal_database: PostgresServer, tmp_path: Path, seed: int
 ) -> None:
     dice = random.Random(seed)

@@ -36,12 +36,12 @@ DEATHS = [
 
 
 @pytest.mark.parametrize("error", DEATHS)
-def test_a_death_is_known_by_what_java_says_somewhere(error: Exception) -> None:
+def test_a_failure_of_spark_is_recognized_in_any_cause(error: Exception) -> None:
     found = failures.spark_failure(error)
     assert found is not None and "\n" not in found
 
 
-def test_an_error_that_stands_is_no_death() -> None:
+def test_a_persistent_error_is_not_a_failure_of_spark() -> None:
     assert failures.spark_failure(RuntimeError("[UNRESOLVED_COLUMN] temperatur")) is None
     # what a worker of ours says stands, whatever Java says beside it
     assert failures.spark_failure(RuntimeError(f"{OURS}\njava.io.EOFException")) is None
@@ -50,7 +50,7 @@ def test_an_error_that_stands_is_no_death() -> None:
     assert failures.spark_failure(ring) is None
 
 
-def test_an_error_is_said_in_our_words() -> None:
+def test_an_error_becomes_an_enmasse_error() -> None:
     assert str(failures.as_error("s", RuntimeError(OURS))) == "source s: the stream was made anew"
     assert isinstance(failures.as_error("s", RuntimeError(OURS)), Conflict)
     # a name that is none of ours is Spark's affair
@@ -69,7 +69,7 @@ def test_an_error_keeps_the_stack_traces_of_spark_as_its_cause() -> None:
     assert failures.as_error("s", mine) is mine
 
 
-def test_of_a_python_traceback_what_was_raised_is_said() -> None:
+def test_the_summary_of_a_traceback_is_its_exception() -> None:
     raised = (
         "[STREAM_FAILED] raised by the Python Proxy. Return Message: Traceback (most recent call"
         ' last):\n  File "a.py", line 1, in f\n    g()\n    ^^^\nKeyError: 1\n\nDuring it:'
@@ -81,7 +81,7 @@ def test_of_a_python_traceback_what_was_raised_is_said() -> None:
     )
 
 
-def test_pauses_grow_and_the_last_death_ends_the_run(caplog: pytest.LogCaptureFixture) -> None:
+def test_pauses_grow_and_the_ninth_failure_is_an_error(caplog: pytest.LogCaptureFixture) -> None:
     clock = TestClock()
     restarts = Restarts("s", clock)
     for number, pause_s in enumerate(PAUSES_S, 1):
@@ -105,7 +105,7 @@ def standing(restarts: Restarts) -> str:
     return str(restarts.trouble.error)
 
 
-def test_an_error_that_stands_is_tried_again_at_growing_pauses_for_ever() -> None:
+def test_a_persistent_error_is_retried_without_end() -> None:
     clock = TestClock()
     restarts, begun = Restarts("s", clock), clock.now()
     for tries, pause_s in enumerate([*TROUBLE_PAUSES_S, TROUBLE_PAUSES_S[-1]]):
@@ -123,7 +123,7 @@ def test_an_error_that_stands_is_tried_again_at_growing_pauses_for_ever() -> Non
 
 
 @pytest.mark.parametrize("is_sound", [False, True])
-def test_trouble_ends_with_a_batch_or_a_sound_minute(is_sound: bool) -> None:
+def test_trouble_ends_with_a_batch_or_a_stable_minute(is_sound: bool) -> None:
     clock = TestClock()
     restarts = Restarts("s", clock)
     restarts.failed(RuntimeError(OURS))
@@ -146,7 +146,7 @@ def exhausted(restarts: Restarts, clock: TestClock) -> None:
         restarts.started()
 
 
-def test_a_batch_or_a_sound_minute_make_it_count_anew() -> None:
+def test_a_batch_or_a_stable_minute_resets_the_failures() -> None:
     clock = TestClock()
     restarts = Restarts("s", clock)
     exhausted(restarts, clock)
@@ -159,7 +159,7 @@ def test_a_batch_or_a_sound_minute_make_it_count_anew() -> None:
     assert "failed 9 times" in standing(restarts)
 
 
-def test_starts_that_fail_are_no_sound_minute() -> None:
+def test_failing_starts_are_not_a_stable_minute() -> None:
     clock = TestClock()
     restarts = Restarts("s", clock)
     for _ in PAUSES_S:

@@ -32,7 +32,7 @@ def stepped(spark: SparkSession, folder: Path, body: str) -> list[dict[str, Any]
         return [row.asDict() for row in made.collect()]
 
 
-def test_a_step_may_change_add_and_leave_out_rows(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_step_may_change_add_and_drop_rows(spark: SparkSession, tmp_path: Path) -> None:
     found = stepped(
         spark, tmp_path, "return frame.where('value is null').withColumn('x', F.lit(1))"
     )
@@ -56,7 +56,7 @@ def test_a_step_may_change_add_and_leave_out_rows(spark: SparkSession, tmp_path:
         ),
     ],
 )
-def test_what_is_wrong_in_a_step_is_told_with_its_name(
+def test_errors_of_a_step_name_it(
     spark: SparkSession, tmp_path: Path, body: str, says: str
 ) -> None:
     with pytest.raises(Invalid, match=says):

@@ -82,7 +82,7 @@ def test_figures_are_those_of_live_state_and_the_lag(db: Live) -> None:
         scraped(url)
 
 
-def test_trouble_is_told_of_sources_and_addresses(db: Live) -> None:
+def test_troubles_of_sources_and_addresses_are_metrics(db: Live) -> None:
     clock = TestClock()
     trouble = Trouble(Conflict("E4000", "it was made anew"), clock.now(), 2)
     db.record_troubles("source", {"s": trouble, "new": trouble})
@@ -127,7 +127,7 @@ def test_a_failing_source_has_the_lag_of_its_server_and_devices_of_unknown_state
         assert not {name for name, *_ in scraped(url)} & {"lag_seconds", "lag_messages"}
 
 
-def test_what_is_not_known_is_left_out(db: Live) -> None:
+def test_unknown_values_are_absent(db: Live) -> None:
     with metrics.serve(metrics.registry("p", db, dict, lambda: None, TestClock()), 0) as url:
         assert url is not None
         found = scraped(url)

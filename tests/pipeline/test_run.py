@@ -103,7 +103,9 @@ def enmasse(*words: str | Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_an_error_of_ours_is_all_that_is_said_of_it(platform: Platform, tmp_path: Path) -> None:
+def test_an_enmasse_error_is_the_only_line_unless_debug_is_given(
+    platform: Platform, tmp_path: Path
+) -> None:
     file = tmp_path / "pipeline.yaml"
     assert enmasse("init", "-f", file, "--url", platform.url(), "--address", "no").returncode == 0
     ended = enmasse("run", "-f", file)
@@ -118,7 +120,7 @@ def test_an_error_of_ours_is_all_that_is_said_of_it(platform: Platform, tmp_path
     assert "Traceback (most recent call last)" in debugged.stderr
 
 
-def test_the_command_runs_says_how_it_is_and_stops(stream: Log, tmp_path: Path) -> None:
+def test_the_command_runs_reports_its_status_and_stops(stream: Log, tmp_path: Path) -> None:
     file = tmp_path / "pipeline.yaml"
     made = enmasse("init", "-f", file, "--url", stream.url, "--address", stream.address)
     assert made.returncode == 0, made.stderr

@@ -113,7 +113,7 @@ def forwarded_once(file: Path, log: Log) -> None:
 
 
 @pytest.mark.parametrize("seed", range(SCHEDULES))
-def test_whatever_is_killed_every_figure_is_exact(
+def test_all_counts_are_exact_after_kills(
     node: Node, mortal_database: PostgresServer, tmp_path: Path, seed: int
 ) -> None:
     dice = random.Random(seed)

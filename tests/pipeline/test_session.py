@@ -18,7 +18,7 @@ from pipeline_supervisor import below
 PACKAGE = Path(pyspark.__file__).parent
 
 
-def test_a_folder_that_cannot_be_used_is_not_the_masters_fault(tmp_path: Path) -> None:
+def test_an_unusable_folder_is_named_instead_of_the_master(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     folder = tmp_path / "file" / "tables"
     with (
@@ -67,7 +67,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("shows", [False, True])
-def test_a_bar_of_tasks_is_drawn_where_it_is_asked_for(
+def test_a_progress_bar_is_drawn_on_request(
     shows: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = {}
@@ -118,7 +118,7 @@ def test_what_spark_logs_goes_to_a_file(environment: dict[str, str], tmp_path: P
 
 
 @pytest.mark.parametrize("name", ["SPARK_HOME", "SPARK_CONF_DIR", session.LOG_SETTING])
-def test_whoever_has_settings_of_spark_has_its_log_by_them(
+def test_settings_of_the_environment_determine_the_log(
     environment: dict[str, str], tmp_path: Path, name: str
 ) -> None:
     environment[name] = "/opt/spark"
@@ -129,7 +129,7 @@ def test_whoever_has_settings_of_spark_has_its_log_by_them(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_whoever_names_a_home_has_it(environment: dict[str, str], tmp_path: Path) -> None:
+def test_a_given_spark_home_is_used(environment: dict[str, str], tmp_path: Path) -> None:
     environment["SPARK_HOME"] = "/opt/spark"
     with session.light_home(tmp_path):
         assert environment["SPARK_HOME"] == "/opt/spark"

@@ -66,7 +66,7 @@ def test_a_token_is_never_shown() -> None:
         read(NEEDED | {"token": "abc.def", "user": "a", "password": "b"})
 
 
-def test_places_are_words_times_or_offsets() -> None:
+def test_positions_are_words_times_or_offsets() -> None:
     place = read(NEEDED | {"start": "2026-01-31T08:00:00Z", "end": '{"0": 17}'})
     assert place.start == datetime(2026, 1, 31, 8, tzinfo=UTC)
     assert place.end == {0: 17}
@@ -74,7 +74,7 @@ def test_places_are_words_times_or_offsets() -> None:
     assert read(NEEDED | {"start": "latest"}).start == "latest"
 
 
-def test_what_cannot_be_decoded_has_its_column() -> None:
+def test_decoding_errors_have_a_column() -> None:
     decoding = {"decode": "json", "columns": "device string"}
     assert read(NEEDED | decoding).columns["columns"] == "device string, _error"
     for named in (
@@ -116,7 +116,7 @@ def test_what_cannot_be_decoded_has_its_column() -> None:
         ({"spool": "/s", "idWindow": "-1"}, "a number of messages from 1"),
     ],
 )
-def test_a_wrong_option_is_named_with_the_mend(wrong: dict[str, str], said: str) -> None:
+def test_a_wrong_option_is_named_with_the_remedy(wrong: dict[str, str], said: str) -> None:
     with pytest.raises(Invalid) as raised:
         read(NEEDED | wrong)
     assert said in str(raised.value)
@@ -133,12 +133,14 @@ def test_a_wrong_option_is_named_with_the_mend(wrong: dict[str, str], said: str)
         ({"url": ""}, "option url is missing"),
     ],
 )
-def test_a_wrong_option_of_a_write_is_named_with_the_mend(wrong: dict[str, str], said: str) -> None:
+def test_a_wrong_option_of_a_write_is_named_with_the_remedy(
+    wrong: dict[str, str], said: str
+) -> None:
     with pytest.raises(Invalid, match=said):
         write({"url": "amqp://h"} | wrong)
 
 
-def test_what_a_write_takes_by_default() -> None:
+def test_defaults_of_a_write() -> None:
     writing = write({"url": "amqp://h", "user": "u", "password": "secret"})
     assert (writing.address, writing.numbered, writing.by_content) == (None, True, True)
     assert (writing.producer, writing.batch, writing.dead_letter) == (None, None, None)
@@ -147,7 +149,7 @@ def test_what_a_write_takes_by_default() -> None:
     assert write({"url": "amqp://h", "producer": "p", "BATCH": "7"}).batch == 7
 
 
-def test_what_spark_hands_on_of_its_own_is_passed_over() -> None:
+def test_options_of_spark_itself_are_ignored() -> None:
     own = {"checkpointLocation": "/checkpoint", "queryName": "alerts"}
     assert write({"url": "amqp://h"} | own) == write({"url": "amqp://h"})
 

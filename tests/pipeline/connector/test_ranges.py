@@ -54,7 +54,7 @@ def test_batches_of_bounded_size_read_everything_once(
 
 
 @given(SPANS, st.integers(1, 10**6))
-def test_tasks_part_a_batch_without_gap_or_overlap(
+def test_tasks_split_a_batch_without_gap_or_overlap(
     spans: dict[int, tuple[int, int]], task_rows: int
 ) -> None:
     state = state_of(spans)
@@ -77,7 +77,7 @@ def test_a_small_partition_leaves_its_share_to_the_large() -> None:
     assert numbers(limited({"uid": "u", "0": 10, "1": 100}, state, 500)) == {0: 10, 1: 600}
 
 
-def test_no_partition_waits_for_ever() -> None:
+def test_no_partition_starves() -> None:
     state = state_of({number: (0, 100) for number in range(8)})
     end = limited(begin(state), state, 6)
     assert numbers(end) == dict.fromkeys(range(8), 1)

@@ -106,7 +106,7 @@ def test_a_server_that_stays_away_is_an_error_in_the_end() -> None:
         reading.request(away, lambda stream: stream.state(), impatient())
 
 
-def test_patience_ends_and_is_renewed() -> None:
+def test_retries_end_and_are_renewed() -> None:
     clock, pauses = TestClock(), list[float]()
     patience = reading.Retry(2.0, clock, pauses.append)
     error = Unavailable("E6000", "away")
@@ -158,7 +158,7 @@ def test_the_size_of_messages_is_measured(log: Log) -> None:
         ({"url": "http://localhost"}, Invalid),
     ],
 )
-def test_what_waiting_cannot_mend_is_an_error_at_once(
+def test_a_permanent_error_is_raised_at_once(
     log: Log, chosen: dict[str, str], error: type[Exception]
 ) -> None:
     log.publish(readings(0, 1))

@@ -46,7 +46,7 @@ def values(spark: SparkSession, folder: Path) -> list[int]:
     )
 
 
-def test_what_is_there_is_read_once_in_bounded_batches(
+def test_a_stream_is_read_once_in_bounded_batches(
     spark: SparkSession, log: Log, tmp_path: Path
 ) -> None:
     log.publish(readings(0, 1000))
@@ -64,7 +64,7 @@ def test_what_is_there_is_read_once_in_bounded_batches(
     assert all(row[1] == 0 and row[2] + 1 == row[3] == row[4] for row in rows)
 
 
-def test_bodies_are_typed_columns_and_what_is_none_is_marked(spark: SparkSession, log: Log) -> None:
+def test_bodies_are_typed_columns_and_wrong_ones_are_marked(spark: SparkSession, log: Log) -> None:
     log.publish([*readings(0, 9), Message(body=Data([b"{"]))])
     rows = source(spark, log, **TYPED).collect()
     good = sorted((row.value, row.device) for row in rows if row["_error"] is None)

@@ -208,7 +208,7 @@ def test_a_missing_file_is_an_error_or_told(
         kept.spool.parts(0, 7)
 
 
-def test_what_is_remembered_and_cannot_be_read_is_told(
+def test_unreadable_identities_are_logged(
     keeper: Callable[..., Keeper], caplog: pytest.LogCaptureFixture
 ) -> None:
     kept = keeper()
@@ -222,7 +222,7 @@ def test_what_is_remembered_and_cannot_be_read_is_told(
     assert (kept.spool.next, kept.known) == (3, [])
 
 
-def test_what_a_crash_leaves_is_cleared_away(keeper: Callable[..., Keeper]) -> None:
+def test_files_of_a_crash_are_deleted(keeper: Callable[..., Keeper]) -> None:
     kept = keeper()
     kept.add(3)
     waiting = kept.spool.parts(0, 3)[0].path

@@ -9,7 +9,7 @@ from enmasse.pipeline.detect.detectors import incident_id, rules
 from enmasse.resources.pipeline import Detector
 
 
-def test_an_incident_is_named_by_who_what_and_when() -> None:
+def test_an_incident_id_derives_from_device_detector_and_time() -> None:
     one = incident_id("d", "s", "dev", "m", 5)
     # alerts that were sent carry it: another name would tell their incidents again
     assert one == "f66bf352c81d7339f4f47382ffd9c5fb"

@@ -17,7 +17,7 @@ def test_new_starts_get_files_of_their_own() -> None:
     assert (first.starts, second.starts) == ([0], [60])
 
 
-def test_a_start_goes_where_a_file_has_its_time() -> None:
+def test_a_start_goes_to_the_file_that_covers_it() -> None:
     files = [file(0, 60), file(120, 180), file(240, 240)]
     kept, new = groups({120: 1, 150: 1, 300: 1}, files)
     assert (kept.files, kept.starts, kept.rows) == ([files[1]], [120, 150], 12)
@@ -35,7 +35,7 @@ def test_files_that_share_a_start_are_replaced_together() -> None:
     assert (one.files, one.tasks) == (halves, 3)
 
 
-def test_groups_are_apart_and_have_every_start_once() -> None:
+def test_groups_are_disjoint_and_have_every_start_once() -> None:
     dice = random.Random(5)
     for _ in range(200):
         files = [file(n, n + dice.randrange(4)) for n in sorted(dice.sample(range(40), 8))]

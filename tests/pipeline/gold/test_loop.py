@@ -65,7 +65,7 @@ def test_long_windows_are_merged_every_five_minutes_and_small_files_after_some_s
     assert query.take() == ["step", "long"]
 
 
-def test_an_error_is_told_until_a_turn_succeeds(caplog: Any) -> None:
+def test_trouble_lasts_until_a_turn_succeeds(caplog: Any) -> None:
     query, clock = Query(), TestClock()
     gold = loop(query, clock)
     query.error = ValueError("a file is gone\nand so on")
@@ -83,7 +83,7 @@ def test_an_error_is_told_until_a_turn_succeeds(caplog: Any) -> None:
     assert gold.trouble is None
 
 
-def test_what_ends_a_run_brings_gold_to_where_silver_is_or_says_why_not() -> None:
+def test_finish_updates_gold_completely_or_raises() -> None:
     query, clock = Query(), TestClock()
     gold = loop(query, clock)
     gold.finish()

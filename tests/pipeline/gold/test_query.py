@@ -61,7 +61,7 @@ def test_the_first_step_takes_few_readings_of_many_days_at_once(
     assert lake.differences() == [] and len(set(recomputed)) > 2
 
 
-def test_a_step_takes_so_many_readings_and_whole_commits(
+def test_a_step_has_a_bound_of_readings_and_whole_commits(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(query, "STEP_ROWS", 25)
@@ -93,7 +93,7 @@ def test_a_compaction_of_silver_changes_nothing_in_gold(lake: Lake) -> None:
     assert lake.rows() == before
 
 
-def test_a_backfill_of_silver_makes_its_days_anew(lake: Lake) -> None:
+def test_a_backfill_of_silver_recomputes_its_days(lake: Lake) -> None:
     lake.append(*({"seconds": n * 7200.0, "device": "a"} for n in range(24)))
     lake.append(*({"seconds": n * 7200.0, "device": "b"} for n in range(24)), source="t")
     lake.query.catch_up()
@@ -153,7 +153,7 @@ def test_silver_is_not_cleaned_beyond_what_gold_has_read(lake: Lake) -> None:
     assert lake.has_read(0)
 
 
-def test_silver_that_is_made_anew_is_another_table(lake: Lake) -> None:
+def test_silver_that_was_created_again_is_another_table(lake: Lake) -> None:
     lake.append(*some(1, 20))
     lake.append(*some(2, 20))
     lake.query.catch_up()
@@ -179,7 +179,7 @@ POINTS: list[tuple[type, str, int]] = [
 
 
 @pytest.mark.parametrize("after", [False, True])
-def test_what_is_cut_off_between_two_steps_is_done_again(
+def test_a_kill_between_two_steps_is_repeated(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: bool
 ) -> None:
     lake = Lake(spark, tmp_path)
@@ -215,7 +215,7 @@ def killing(real: Callable[..., Any], count: int, *, after: bool) -> Callable[..
     return called
 
 
-def test_what_a_job_left_that_was_cut_off_is_no_part_of_the_table(lake: Lake) -> None:
+def test_files_of_an_interrupted_job_are_not_in_the_table(lake: Lake) -> None:
     lake.append(*some(1, 20))
     lake.query.catch_up()
     (one,) = [path for path in lake.files() if "window_ms=86400000" in path][:1]
@@ -292,7 +292,7 @@ def test_quantiles_of_many_readings_are_near_in_rank(lake: Lake) -> None:
     assert lake.differences() == []
 
 
-def test_extreme_values_leave_no_range(lake: Lake) -> None:
+def test_extreme_values_do_not_overflow(lake: Lake) -> None:
     values = [1e300, -1e300, 1e-300, 0.0, 5.0, 1e155, -1e155]
     for value in values:
         lake.append({"value": value}, {"value": value / 3})

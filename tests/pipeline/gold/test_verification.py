@@ -33,7 +33,7 @@ def damage(lake: Lake, change: Callable[[dict[str, Any]], dict[str, Any] | None]
     write_deltalake(lake.gold, table, mode="overwrite")
 
 
-def test_what_is_wrong_in_gold_is_named(
+def test_verification_names_wrong_windows(
     spark: SparkSession, tmp_path: Path, compare: Callable[[Lake], Verification]
 ) -> None:
     lake = Lake(spark, tmp_path, [60_000])
@@ -68,7 +68,7 @@ def test_what_is_wrong_in_gold_is_named(
     }
 
 
-def test_long_windows_that_wait_to_be_merged_are_passed_over(
+def test_verification_skips_unmerged_long_windows(
     spark: SparkSession, tmp_path: Path, compare: Callable[[Lake], Verification]
 ) -> None:
     lake = Lake(spark, tmp_path)

@@ -105,9 +105,7 @@ def exact(file: Path) -> None:
     assert Counter(found) == bronze
 
 
-def test_what_a_corrected_document_reads_is_as_if_it_had_always_been_so(
-    log: Log, tmp_path: Path
-) -> None:
+def test_a_backfill_equals_a_run_of_the_corrected_document(log: Log, tmp_path: Path) -> None:
     file = filled(tmp_path / "p", log)
     before = content(file)
     assert (before["readings"], before["quarantined"]) == (40, 60)
@@ -128,7 +126,7 @@ def test_what_a_corrected_document_reads_is_as_if_it_had_always_been_so(
     assert content(file)["readings"] == 82
 
 
-def test_only_the_range_that_is_named_is_made_anew(log: Log, tmp_path: Path) -> None:
+def test_only_the_given_range_is_rebuilt(log: Log, tmp_path: Path) -> None:
     file = filled(tmp_path / "p", log)
     _, paths, db = open_pipeline(file)
     db.close()
@@ -232,7 +230,7 @@ def test_a_batch_that_was_cut_off_has_to_be_finished_first(
     exact(file)
 
 
-def test_what_cannot_be_made_anew_is_refused_and_changes_nothing(log: Log, tmp_path: Path) -> None:
+def test_a_refused_backfill_changes_nothing(log: Log, tmp_path: Path) -> None:
     file = filled(tmp_path / "p", log)
     before = content(file)
     with pytest.raises(Missing, match="has no source 'other'"):
@@ -302,7 +300,7 @@ def windows_of(file: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
-def test_the_command_says_what_became_of_it(log: Log, tmp_path: Path) -> None:
+def test_the_backfill_command_reports_its_counts(log: Log, tmp_path: Path) -> None:
     file = filled(tmp_path / "p", log)
     document(tmp_path / "p", log, NEW, windows=["1h"])
     done = enmasse("backfill", "-f", file, "--output", "json")

@@ -246,7 +246,7 @@ def test_batches_of_any_size_give_the_same_tables(fill: Callable[..., Filling]) 
     assert found[0] == found[1]
 
 
-def test_tables_are_tidied_and_stay_the_same(fill: Callable[..., Filling]) -> None:
+def test_maintenance_keeps_all_rows(fill: Callable[..., Filling]) -> None:
     filling = fill(tables={"compactEvery": 3, "keep": 1})
     for batch_id in range(6):
         filling.put(batch_id, *some(batch_id, 10), first=10 * batch_id)
@@ -257,7 +257,7 @@ def test_tables_are_tidied_and_stay_the_same(fill: Callable[..., Filling]) -> No
     assert len(filling.rows("bronze")) == 60
 
 
-def test_batches_go_on_while_tables_are_tidied(
+def test_batches_continue_during_maintenance(
     fill: Callable[..., Filling], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     filling = fill(tables={"compactEvery": 2, "keep": "1d"})
@@ -306,7 +306,7 @@ def made_again(filling: Filling) -> None:
     assert (filling.rows("silver").sort_by("offset"), filling.db.rows(database.LATEST)) == before
 
 
-def test_a_clock_in_the_future_blinds_no_device_where_no_server_has_one(
+def test_future_times_are_clamped_to_the_batch_without_a_server_time(
     fill: Callable[..., Filling],
 ) -> None:
     filling = fill(sources=[KEPT | {"value": "value", "time": "time"}])
@@ -351,7 +351,7 @@ def test_times_that_are_relative_are_so_to_the_batch_where_no_server_has_one(
     made_again(filling)
 
 
-def test_tables_of_before_have_no_time_of_batches(fill: Callable[..., Filling]) -> None:
+def test_tables_of_earlier_versions_have_no_batch_time(fill: Callable[..., Filling]) -> None:
     filling = fill(sources=[KEPT | {"value": "value"}], detectors=[])
     frame = filling.spark.createDataFrame(messages(filling.source, *some(1, 10)))
     old = bronze.with_date(frame).toArrow()

@@ -94,7 +94,7 @@ def test_what_the_stream_no_longer_keeps_has_to_be_in_bronze_once(
     assert sum(part.messages for part in chosen.gone) == 20
 
 
-def test_what_a_selector_leaves_out_is_not_missing(
+def test_messages_that_a_selector_excludes_are_not_missing(
     spark: SparkSession, log: Log, tmp_path: Path
 ) -> None:
     messages = [
@@ -109,7 +109,7 @@ def test_what_a_selector_leaves_out_is_not_missing(
     assert not reconcile(spark, source | {"selector": "n >= 4"}, table).exact
 
 
-def test_nothing_of_nothing_is_exact(spark: SparkSession, log: Log, tmp_path: Path) -> None:
+def test_an_empty_stream_is_exact(spark: SparkSession, log: Log, tmp_path: Path) -> None:
     source = {"url": log.url, "address": log.address}
     table = bronze.table(str(tmp_path / "bronze"))
     found = reconcile(spark, source, table)

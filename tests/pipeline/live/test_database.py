@@ -241,7 +241,7 @@ def test_an_incident_is_a_row_and_a_message(opened: Open) -> None:
     assert status["incidents"] == {"hot": 1, "mute": 1}
 
 
-def test_silence_is_found_while_others_speak_and_when_all_are_silent(opened: Open) -> None:
+def test_silence_is_found_with_and_without_other_messages(opened: Open) -> None:
     db = opened(SILENT)
     put_in(db, batch(0, measured({}, {"device": "b"}), known_to=1))
     put_in(db, batch(1, measured({"device": "b", "seconds": 60}, first=2), known_to=61))
@@ -279,7 +279,7 @@ def test_who_is_silent_when_the_cool_down_ends_is_found_and_not_written_before(
     assert [row["began_us"] for row in db.rows(database.ANOMALIES)] == [us(60), us(660)]
 
 
-def test_what_a_database_never_takes_is_not_tried_again(
+def test_rows_that_a_database_refuses_are_not_retried(
     opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     db = opened()

@@ -69,7 +69,7 @@ def contents(db: Live) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-def test_tasks_of_spark_find_what_one_finds(
+def test_any_number_of_tasks_gives_the_same_state(
     spark: SparkSession, mortal_database: PostgresServer, tmp_path: Path
 ) -> None:
     url = mortal_database.new_database()

@@ -65,7 +65,7 @@ def test_a_batch_is_in_the_table_once(spark: SparkSession, tmp_path: Path) -> No
     assert (bytes(row.body), row.application_properties) == (b"3", {"k": "v"})
 
 
-def test_a_batch_that_was_cut_off_is_written_anew(
+def test_an_interrupted_batch_is_written_again(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = bronze.table(str(tmp_path / "bronze"))
@@ -85,7 +85,7 @@ def test_a_batch_that_was_cut_off_is_written_anew(
     assert not list((tmp_path / "bronze" / "_staging").iterdir())
 
 
-def test_places_in_the_log_are_those_of_the_files(spark: SparkSession, tmp_path: Path) -> None:
+def test_paths_in_the_log_are_those_of_the_files(spark: SparkSession, tmp_path: Path) -> None:
     table = Table(str(tmp_path / "t"))
     names = ["p/s/q", "p_2Fs_q", "p__s", "p_s", "p~s", "p_7Es", "a b%"]
     for number, name in enumerate(names):
@@ -101,7 +101,7 @@ def readings(*numbers: int) -> pyarrow.Table:
     )
 
 
-def test_first_batches_of_several_sources_make_a_table_together(tmp_path: Path) -> None:
+def test_concurrent_first_batches_create_one_table(tmp_path: Path) -> None:
     for number in range(8):
         table = Table(str(tmp_path / f"t{number}"), ("day",))
         begin = threading.Barrier(4)
@@ -127,7 +127,7 @@ def overtake(monkeypatch: pytest.MonkeyPatch, others: Callable[[], Any]) -> None
     monkeypatch.setattr(delta, "write_deltalake", overtaken)
 
 
-def test_a_batch_that_two_runs_put_in_at_once_is_in_once(
+def test_a_batch_appended_by_two_runs_is_stored_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = Table(str(tmp_path / "t"))
@@ -151,7 +151,7 @@ def log_file_of(table: Table) -> list[Path]:
     return sorted((Path(table.path) / "_delta_log").iterdir())
 
 
-def test_the_log_has_what_is_kept_and_batches_stay_known(tmp_path: Path) -> None:
+def test_vacuum_shortens_the_log_and_keeps_batch_ids(tmp_path: Path) -> None:
     table = Table(str(tmp_path / "t"))
     delta.append_arrow(readings(0), table, "ended", 7)
     log = Path(table.path) / "_delta_log"
@@ -179,7 +179,7 @@ def test_the_log_has_what_is_kept_and_batches_stay_known(tmp_path: Path) -> None
     assert sorted(DeltaTable(table.path).to_pyarrow_table()["id"].to_pylist()) == [0, 1]
 
 
-def test_an_append_reads_what_came_since_the_table_was_tidied(tmp_path: Path) -> None:
+def test_an_append_reads_the_log_from_the_last_checkpoint(tmp_path: Path) -> None:
     table = Table(str(tmp_path / "t"))
     for batch in range(70):
         delta.append_arrow(readings(batch), table, "q", batch)
@@ -192,7 +192,7 @@ def test_an_append_reads_what_came_since_the_table_was_tidied(tmp_path: Path) ->
     assert kept["delta.enableExpiredLogCleanup"] == "false"
 
 
-def test_a_table_that_is_tidied_takes_a_batch_meanwhile(
+def test_a_batch_is_appended_during_maintenance(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = Table(str(tmp_path / "t"))
@@ -202,7 +202,7 @@ def test_a_table_that_is_tidied_takes_a_batch_meanwhile(
     assert sorted(DeltaTable(table.path).to_pyarrow_table()["id"].to_pylist()) == [0, 1]
 
 
-def test_spark_reads_the_names_that_folders_have(spark: SparkSession, tmp_path: Path) -> None:
+def test_spark_reads_escaped_partition_values(spark: SparkSession, tmp_path: Path) -> None:
     table = Table(str(tmp_path / "a b"), ("address",))
     names = ["far/a=5%+é", "x y", "日本", "%41", None]
     rows = [(name, number) for number, name in enumerate(names)]
@@ -234,7 +234,7 @@ def test_columns_may_come_but_not_change(spark: SparkSession, tmp_path: Path) ->
         delta.append(spark.range(1).selectExpr("cast(id as string) as id"), table, "q", 2)
 
 
-def test_small_files_are_joined_and_old_ones_deleted(spark: SparkSession, tmp_path: Path) -> None:
+def test_compaction_and_vacuum_keep_all_rows(spark: SparkSession, tmp_path: Path) -> None:
     table = bronze.table(str(tmp_path / "bronze"))
     for batch in range(3):
         bronze.append(messages(spark, batch * 4, 4), table, "q", batch)
@@ -245,7 +245,7 @@ def test_small_files_are_joined_and_old_ones_deleted(spark: SparkSession, tmp_pa
     assert offsets(delta.read(spark, table)) == list(range(12))
 
 
-def test_times_and_numbers_leave_out_files(spark: SparkSession, tmp_path: Path) -> None:
+def test_statistics_prune_files(spark: SparkSession, tmp_path: Path) -> None:
     table = bronze.table(str(tmp_path / "bronze"))
     bronze.append(messages(spark, 0, 10), table, "q", 0)
     actions = DeltaTable(table.path).get_add_actions(flatten=True)

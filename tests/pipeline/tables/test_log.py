@@ -52,7 +52,7 @@ def test_a_column_that_has_no_bounds_has_none(table: str) -> None:
     assert [one.bounds for one in commit.added] == [None]
 
 
-def test_a_version_that_is_gone_is_said(table: str) -> None:
+def test_an_expired_version_raises(table: str) -> None:
     (Path(table) / "_delta_log" / f"{1:020}.json").unlink()
     with pytest.raises(LogGoneError, match="no log entry of version 1"):
         list(log.commits(table, 0, 3, "event_time"))

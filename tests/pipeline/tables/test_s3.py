@@ -63,7 +63,7 @@ def document_of(file: Path, *words: str) -> Any:
 
 
 @pytest.mark.usefixtures("with_jars")
-def test_everything_lies_in_a_bucket_and_a_killed_run_goes_on(
+def test_a_run_with_tables_in_a_bucket_continues_after_a_kill(
     platform: Platform, bucket: str, tmp_path: Path
 ) -> None:
     log = stream(platform, "far", "far/a=5%+é")
@@ -117,7 +117,7 @@ def test_tables_in_a_bucket_by_the_name_that_spark_gives_it(
     assert (exact["exact"], exact["sources"][0]["messages"]) == (True, sent)
 
 
-def test_a_spark_without_jars_says_which_it_lacks(
+def test_a_spark_without_jars_for_buckets_names_them(
     platform: Platform, bucket: str, tmp_path: Path
 ) -> None:
     file = document(tmp_path / "p", stream(platform, "none", "none"), tables={"path": bucket})
