@@ -194,14 +194,37 @@ Values = Mapping[str, str | None]
 
 
 @dataclass(frozen=True)
-class Options:
-    """Validated options. They are sent to executors, and their text shows no password."""
+class Server:
+    """Validated options of a connection. They are sent to executors, and their text shows no
+    password.
+    """
 
-    address: str
     space: str | None
     urls: list[str] = field(repr=False)
     client: dict[str, Any] = field(repr=False)
     token_file: str | None
+    timeout_s: int
+
+    @property
+    def servers(self) -> list[str]:
+        """The servers of the URLs, without logins."""
+        return [urlsplit(url).netloc.rpartition("@")[2] for url in self.urls]
+
+    def arguments(self, **own: Any) -> dict[str, Any]:
+        """Return the arguments of a native connection, with the current token.
+
+        Raises Invalid if `tokenFile` cannot be read.
+        """
+        client = _with_token(self.client, self.token_file)
+        shared = {"urls": self.urls, "client": client, "space": self.space}
+        return shared | {"silenceMs": self.timeout_s * 1000} | own
+
+
+@dataclass(frozen=True)
+class Options(Server):
+    """Validated options of a query."""
+
+    address: str
     selector: str | None
     columns: dict[str, Any]
     start: Position
@@ -210,57 +233,29 @@ class Options:
     bytes_max: int | None
     task_rows: int
     fails_on_loss: bool
-    timeout_s: int
     spool: str | None
     spool_bytes: int
     id_window: int
 
-    @property
-    def servers(self) -> list[str]:
-        """The servers of the URLs, without logins."""
-        return [urlsplit(url).netloc.rpartition("@")[2] for url in self.urls]
-
     def stream(self) -> dict[str, Any]:
-        """Return the arguments of `enmasse.native.Stream` and `Intake`, with the current token.
-
-        Raises Invalid if `tokenFile` cannot be read.
-        """
-        return {
-            "urls": self.urls,
-            "client": _with_token(self.client, self.token_file),
-            "address": self.address,
-            "space": self.space,
-            "selector": self.selector,
-            "silenceMs": self.timeout_s * 1000,
-        }
+        """Return the arguments of `enmasse.native.Stream` and `Intake`; raises as `arguments`."""
+        return self.arguments(address=self.address, selector=self.selector)
 
 
 @dataclass(frozen=True)
-class Writing:
-    """Validated options of a write, as `Options`."""
+class Writing(Server):
+    """Validated options of a write."""
 
     address: str | None
-    space: str | None
-    urls: list[str] = field(repr=False)
-    client: dict[str, Any] = field(repr=False)
-    token_file: str | None
     numbered: bool
     producer: str | None
     batch: int | None
     by_content: bool
     dead_letter: str | None
-    timeout_s: int
 
     def outbox(self, producer: str | None) -> dict[str, Any]:
-        """Return the arguments of `enmasse.native.Outbox`, as `Options.stream`."""
-        return {
-            "urls": self.urls,
-            "client": _with_token(self.client, self.token_file),
-            "address": self.address,
-            "space": self.space,
-            "producer": producer,
-            "silenceMs": self.timeout_s * 1000,
-        }
+        """Return the arguments of `enmasse.native.Outbox`; raises as `arguments`."""
+        return self.arguments(address=self.address, producer=producer)
 
 
 DECODED = ("json", "senml-json", "cbor", "senml-cbor", "csv", "auto")
@@ -274,11 +269,8 @@ def read(given: Mapping[str, str]) -> Options:
     """
     values = _values(given, KNOWN_READING, ("url", "address"))
     return Options(
+        **_server(values),
         address=str(values["address"]),
-        space=values["space"],
-        urls=_urls(values),
-        client=_client(values),
-        token_file=values["tokenFile"],
         selector=values["selector"],
         columns=_columns(values),
         start=_position("start", values),
@@ -287,7 +279,6 @@ def read(given: Mapping[str, str]) -> Options:
         bytes_max=_positive("maxBytesPerTrigger", values) if values["maxBytesPerTrigger"] else None,
         task_rows=_positive("rowsPerTask", values),
         fails_on_loss=_boolean("failOnDataLoss", values),
-        timeout_s=_positive("timeout", values),
         spool=_spool(values),
         spool_bytes=_positive("spoolBytes", values),
         id_window=_positive("idWindow", values),
@@ -306,18 +297,25 @@ def write(given: Mapping[str, str]) -> Writing:
     if batch is not None and not batch.isdecimal():
         raise Invalid("E1003", f"option batch is {batch!r}: it must be a number from 0")
     return Writing(
+        **_server(values),
         address=values["address"],
-        space=values["space"],
-        urls=_urls(values),
-        client=_client(values),
-        token_file=values["tokenFile"],
         numbered=_boolean("numbered", values),
         producer=values["producer"],
         batch=None if batch is None else int(batch),
         by_content=_choice("order", values, ("content", "input")) == "content",
         dead_letter=values["deadLetter"],
-        timeout_s=_positive("timeout", values),
     )
+
+
+def _server(values: Values) -> dict[str, Any]:
+    """The fields of `Server`."""
+    return {
+        "space": values["space"],
+        "urls": [_with_login(url.strip(), values) for url in str(values["url"]).split(",")],
+        "client": _client(values),
+        "token_file": values["tokenFile"],
+        "timeout_s": _positive("timeout", values),
+    }
 
 
 def _values(given: Mapping[str, str], known: Known, required: tuple[str, ...]) -> Values:
@@ -338,10 +336,6 @@ def _values(given: Mapping[str, str], known: Known, required: tuple[str, ...]) -
 def nearest(name: str, known: Known = KNOWN_READING) -> str:
     """Return the known option with the most similar name."""
     return known[difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.0)[0]].name
-
-
-def _urls(values: Values) -> list[str]:
-    return [_with_login(url.strip(), values) for url in str(values["url"]).split(",")]
 
 
 def _with_login(url: str, values: Values) -> str:
