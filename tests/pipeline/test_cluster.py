@@ -35,7 +35,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-def test_a_stream_is_read_by_executors_though_one_is_killed(
+def test_stream_is_read_exactly_once_after_an_executor_is_killed(
     standalone: Cluster,
     package: Path,
     platform: Platform,
@@ -45,7 +45,7 @@ def test_a_stream_is_read_by_executors_though_one_is_killed(
     options = ("--retention-age", "1d", "--partitions", "2")
     platform.enmasse("create", "address", "far", "--type", "topic", *options)
     log = Log(platform.url(), "far")
-    # a UDF of the document's functions goes to executors, too
+    # executors also run a UDF of the document's functions
     functions = (
         "from pyspark.sql import functions as F, types as T\n"
         "from enmasse.pipeline.functions import step\n"
@@ -76,7 +76,7 @@ def test_a_stream_is_read_by_executors_though_one_is_killed(
         run.until(sent)
         sent += log.publish(message(number) for number in range(sent, sent + WAVE))
         run.until(sent)
-        # the one that was killed is gone for good, and the run has gone on
+        # the killed executor does not return, and the run continues without a restart
         assert executors[0] not in standalone.executors()
         assert run.starts == starts
         run.stop()

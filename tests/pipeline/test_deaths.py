@@ -1,7 +1,7 @@
-"""`enmasse pipeline run` while the processes around it and in it are killed: all is exact.
+"""`enmasse pipeline run` gives exact results while its processes and its servers are killed.
 
-What is killed, in which order and after how many batches, a seed says. The first run dies between
-two steps of a batch.
+A seed decides which process is killed, in which order and after how many batches. The first run
+dies between two steps of a batch.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from published_streams import Log
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3000)]
 SCHEDULES = max(1, int(os.environ.get("ENMASSE_PIPELINE_KILLS", "5")) // 25)
-"""Of real processes of Spark; `test_schedules` has the many, without Spark."""
+"""Schedules with real processes of Spark; `test_schedules` runs many more, without Spark."""
 DETECTOR: dict[str, Any] = {
     "name": "hot",
     "metric": "temperature",
@@ -62,7 +62,7 @@ def test_all_counts_are_exact_after_kills_of_processes(
     with contextlib.closing(Supervisor(file, dying=dying)) as run:
         run.goes_down()
         for victim in dice.sample(VICTIMS, len(VICTIMS)):
-            # the first batch is under way, or the last one, or one in between
+            # any batch of this wave may be in progress at the kill
             moment = sent + dice.randrange(1, WAVE)
             sent += publish()
             run.until(moment)
@@ -73,7 +73,7 @@ def test_all_counts_are_exact_after_kills_of_processes(
             else:
                 run.kill(victim, dice)
             run.until(sent)
-        # whatever else dies is replaced while the run goes on
+        # the other victims are replaced without a restart of the run
         assert run.starts == 2 + len(FATAL), run.said()
         run.stop()
     check_tables(file, sent, has_gold=False)
@@ -85,7 +85,7 @@ def test_all_counts_are_exact_after_kills_of_processes(
         check=False,
     )
     assert proved.returncode == 0, proved.stdout + proved.stderr
-    # 49 comes every 50 messages, each time of another device
+    # every 50th message has the value 49, each time from another device
     assert len(check_alerts(file, node.url, f"out{seed}")) == sent // 50
     rows = Log(node.url, f"on{seed}").bodies()
     paths = {(row["partition"], row["offset"]) for row in rows}

@@ -1,4 +1,4 @@
-"""The sources against servers of others: queues of Artemis and RabbitMQ, streams of RabbitMQ."""
+"""Sources on other brokers: queues of Artemis and RabbitMQ, streams of RabbitMQ."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -30,7 +30,7 @@ Brokers = Callable[[Path], AbstractContextManager[tuple[Broker, str]]]
 
 
 class Artemis:
-    """Its queue."""
+    """A queue of Artemis."""
 
     def __init__(self, folder: Path) -> None:
         self._running = artemis(folder, "orders")
@@ -43,7 +43,7 @@ class Artemis:
 
 
 class RabbitMq(Artemis):
-    """Its quorum queue, which syncs what it accepts."""
+    """A quorum queue of RabbitMQ, which is on disk before a message is accepted."""
 
     def __init__(self, folder: Path) -> None:
         self._running = rabbitmq(folder, orders="quorum", classic="classic")
@@ -80,7 +80,7 @@ def values(reader: QueueReader | StreamReader, start: Offsets, end: Offsets) -> 
 
 
 def drained(reader: QueueReader, start: Offsets, rows: int) -> tuple[Offsets, list[float]]:
-    """All batches of what waits, each committed while the next is planned."""
+    """Read all pending messages in batches, each committed while the next is planned."""
     found: list[float] = []
     while (end := reader.latestOffset(start, ReadMaxRows(rows))) != start:
         reader.commit(start)
@@ -90,7 +90,7 @@ def drained(reader: QueueReader, start: Offsets, rows: int) -> tuple[Offsets, li
 
 
 @pytest.mark.parametrize("broker", [Artemis, RabbitMq])
-def test_a_queue_is_read_once_over_kills_of_reader_and_broker(
+def test_queue_is_read_once_across_kills_of_reader_and_broker(
     broker: Brokers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with broker(tmp_path) as (running, address):
@@ -102,14 +102,14 @@ def test_a_queue_is_read_once_over_kills_of_reader_and_broker(
         assert end["0"] == 300
         found = values(reader, start, end)
         with monkeypatch.context() as patched:
-            # on disk, and not settled when its process is killed
+            # the batch is on disk, but not settled when the process is killed
             patched.setattr("enmasse.native.Intake.settle", lambda *_, **__: None)
             reader.latestOffset(end, ReadMaxRows(500))
         reader.stop()
         reader = reader_of(log, tmp_path / "spool")
         end, more = drained(reader, end, 7000)
         assert found + more == [float(number) for number in range(MANY)]
-        # it keeps nothing back, does not say how much waits, and is empty
+        # the broker does not report the depth of its queue, which is empty
         assert reader.reportLatestOffset() is None
         reader.stop()
         running.kill()
@@ -118,13 +118,13 @@ def test_a_queue_is_read_once_over_kills_of_reader_and_broker(
         log.publish(readings(MANY, 10))
         reader = reader_of(log, tmp_path / "spool")
         reader.prepareForTriggerAvailableNow()
-        # what the broker forgot of settlements is known
+        # the reader skips messages whose settlement the broker lost
         _, more = drained(reader, end, 7000)
         assert more == [float(number) for number in range(MANY, MANY + 10)]
         reader.stop()
 
 
-def test_a_stream_of_rabbitmq_is_read_by_offsets(rabbit: Broker) -> None:
+def test_rabbitmq_stream_is_read_by_offsets(rabbit: Broker) -> None:
     log = Log(rabbit.url, "/queues/readings")
     log.publish(readings(0, 5000))
     given = {"url": log.url, "address": log.address}
@@ -140,14 +140,14 @@ def test_a_stream_of_rabbitmq_is_read_by_offsets(rabbit: Broker) -> None:
     assert last == {"0": 5007} == reader.reportLatestOffset()
     assert values(reader, end, last) == [float(number) for number in range(3000, 5007)]
     assert reader.latestOffset(last, ReadMaxRows(10)) == last
-    # the same again, and any part
+    # any range can be read again
     middle = reading.batches(options, Slice(0, 2500, 2503, None))
     assert [n for batch in middle for n in batch.column("offset").to_pylist()] == [2500, 2501, 2502]
     empty = option_table.read(given | TYPED | {"address": "/queues/empty"})
     assert StreamReader(empty).initialOffset() == {"0": 0}
 
 
-def test_a_reading_of_the_future_is_set_back_to_its_batch(
+def test_future_time_from_rabbitmq_is_clamped_to_the_batch_time(
     spark: SparkSession, rabbit: Broker, tmp_path: Path
 ) -> None:
     log = Log(rabbit.url, "/queues/future")
@@ -177,11 +177,11 @@ def test_a_reading_of_the_future_is_set_back_to_its_batch(
     assert report.gold(spark, store)["exact"]
 
 
-def test_a_stream_of_rabbitmq_is_no_queue(rabbit: Broker, tmp_path: Path) -> None:
+def test_rabbitmq_stream_is_refused_as_a_queue(rabbit: Broker, tmp_path: Path) -> None:
     log = Log(rabbit.url, "/queues/log")
     reader = reader_of(log, tmp_path / "spool")
     start = reader.initialOffset()
-    # what was there before is not for one who names no offset, and the server says nothing else
+    # a link without an offset gets no earlier messages, and the server reports no error yet
     assert reader.latestOffset(start, ReadMaxRows(10)) == start
     log.publish(readings(0, 1))
     try:
@@ -191,9 +191,7 @@ def test_a_stream_of_rabbitmq_is_no_queue(rabbit: Broker, tmp_path: Path) -> Non
         reader.stop()
 
 
-def test_spark_reads_a_stream_of_rabbitmq(
-    spark: SparkSession, rabbit: Broker, tmp_path: Path
-) -> None:
+def test_spark_reads_a_rabbitmq_stream(spark: SparkSession, rabbit: Broker, tmp_path: Path) -> None:
     log = Log(rabbit.url, "/queues/empty")
     log.publish(readings(0, 1000))
     source = spark.readStream.format("enmasse").options(url=log.url, address=log.address, **TYPED)

@@ -1,4 +1,4 @@
-"""What ended a query, and whether it begins again."""
+"""Errors that end a query, and its restarts."""
 
 import logging
 from pathlib import Path
@@ -10,20 +10,20 @@ from enmasse.base.errors import Conflict, Unavailable
 from enmasse.pipeline import failures
 from enmasse.pipeline.failures import PAUSES_S, STABLE_S, TROUBLE_PAUSES_S, Restarts
 
-DEAD = RuntimeError("Python worker failed to connect back.\n=== Streaming Query ===")
-OURS = "enmasse.base.errors.Conflict: the stream was made anew"
+WORKER_FAILURE = RuntimeError("Python worker failed to connect back.\n=== Streaming Query ===")
+PLATFORM_ERROR = "enmasse.base.errors.Conflict: the stream was made anew"
 
 
 class Captured(Exception):
-    """An error of Java as PySpark shows it: its cause is not that of Python."""
+    """A Java error as PySpark shows it: its cause is in `_cause`, not in `__cause__`."""
 
     def __init__(self, text: str, cause: Exception | None = None) -> None:
         super().__init__(text)
         self._cause = cause
 
 
-DEATHS = [
-    DEAD,
+SPARK_FAILURES = [
+    WORKER_FAILURE,
     RuntimeError(
         "Job aborted due to stage failure: Task serialization failed:"
         " java.lang.IllegalStateException: Illegal size 5 of collection, expected 6\n\tat scala"
@@ -35,7 +35,7 @@ DEATHS = [
 ]
 
 
-@pytest.mark.parametrize("error", DEATHS)
+@pytest.mark.parametrize("error", SPARK_FAILURES)
 def test_a_failure_of_spark_is_recognized_in_any_cause(error: Exception) -> None:
     found = failures.spark_failure(error)
     assert found is not None and "\n" not in found
@@ -43,17 +43,20 @@ def test_a_failure_of_spark_is_recognized_in_any_cause(error: Exception) -> None
 
 def test_a_persistent_error_is_not_a_failure_of_spark() -> None:
     assert failures.spark_failure(RuntimeError("[UNRESOLVED_COLUMN] temperatur")) is None
-    # what a worker of ours says stands, whatever Java says beside it
-    assert failures.spark_failure(RuntimeError(f"{OURS}\njava.io.EOFException")) is None
+    # an error of our own worker persists, even when a Java error follows it
+    assert failures.spark_failure(RuntimeError(f"{PLATFORM_ERROR}\njava.io.EOFException")) is None
     ring = Captured("a")
     ring._cause = ring
     assert failures.spark_failure(ring) is None
 
 
 def test_an_error_becomes_an_enmasse_error() -> None:
-    assert str(failures.as_error("s", RuntimeError(OURS))) == "source s: the stream was made anew"
-    assert isinstance(failures.as_error("s", RuntimeError(OURS)), Conflict)
-    # a name that is none of ours is Spark's affair
+    assert (
+        str(failures.as_error("s", RuntimeError(PLATFORM_ERROR)))
+        == "source s: the stream was made anew"
+    )
+    assert isinstance(failures.as_error("s", RuntimeError(PLATFORM_ERROR)), Conflict)
+    # an unknown class name makes it an error of Spark
     other = failures.as_error("s", RuntimeError("enmasse.base.errors.Other: x"))
     assert isinstance(other, Unavailable)
     more = failures.as_error("s", RuntimeError("[X] no\nat java.lang"), Path("/tables/spark.log"))
@@ -86,7 +89,7 @@ def test_pauses_grow_and_the_ninth_failure_is_an_error(caplog: pytest.LogCapture
     restarts = Restarts("s", clock)
     for number, pause_s in enumerate(PAUSES_S, 1):
         with caplog.at_level(logging.WARNING):
-            restarts.failed(DEAD)
+            restarts.failed(WORKER_FAILURE)
         said = f"restart in {pause_s:.0f} s, try {number} of {len(PAUSES_S)}"
         assert said in caplog.messages[-1]
         assert restarts.is_pending and not restarts.is_due
@@ -96,11 +99,11 @@ def test_pauses_grow_and_the_ninth_failure_is_an_error(caplog: pytest.LogCapture
         assert not restarts.is_pending
     assert list(PAUSES_S) == sorted(PAUSES_S)
     assert restarts.trouble is None
-    restarts.failed(DEAD)
-    assert "s: Spark failed 9 times without a batch" in standing(restarts)
+    restarts.failed(WORKER_FAILURE)
+    assert "s: Spark failed 9 times without a batch" in trouble_message(restarts)
 
 
-def standing(restarts: Restarts) -> str:
+def trouble_message(restarts: Restarts) -> str:
     assert restarts.trouble is not None
     return str(restarts.trouble.error)
 
@@ -109,7 +112,7 @@ def test_a_persistent_error_is_retried_without_end() -> None:
     clock = TestClock()
     restarts, begun = Restarts("s", clock), clock.now()
     for tries, pause_s in enumerate([*TROUBLE_PAUSES_S, TROUBLE_PAUSES_S[-1]]):
-        restarts.failed(RuntimeError(OURS))
+        restarts.failed(RuntimeError(PLATFORM_ERROR))
         assert restarts.trouble is not None
         assert isinstance(restarts.trouble.error, Conflict)
         assert (restarts.trouble.tries, restarts.trouble.since) == (tries, begun)
@@ -119,14 +122,14 @@ def test_a_persistent_error_is_retried_without_end() -> None:
         assert restarts.is_due
         restarts.started()
     assert list(TROUBLE_PAUSES_S) == sorted(TROUBLE_PAUSES_S)
-    assert standing(restarts) == "source s: the stream was made anew"
+    assert trouble_message(restarts) == "source s: the stream was made anew"
 
 
 @pytest.mark.parametrize("is_sound", [False, True])
 def test_trouble_ends_with_a_batch_or_a_stable_minute(is_sound: bool) -> None:
     clock = TestClock()
     restarts = Restarts("s", clock)
-    restarts.failed(RuntimeError(OURS))
+    restarts.failed(RuntimeError(PLATFORM_ERROR))
     restarts.started()
     assert restarts.trouble is not None
     if is_sound:
@@ -134,14 +137,14 @@ def test_trouble_ends_with_a_batch_or_a_stable_minute(is_sound: bool) -> None:
     else:
         restarts.progressed()
     assert restarts.trouble is None
-    restarts.failed(RuntimeError(OURS))
+    restarts.failed(RuntimeError(PLATFORM_ERROR))
     assert restarts.trouble is not None and restarts.trouble.tries == 0
 
 
-def exhausted(restarts: Restarts, clock: TestClock) -> None:
-    """Let it die as often as it may."""
+def use_up_restarts(restarts: Restarts, clock: TestClock) -> None:
+    """Fail and restart as often as `PAUSES_S` allows."""
     for pause_s in PAUSES_S:
-        restarts.failed(DEAD)
+        restarts.failed(WORKER_FAILURE)
         clock.advance(pause_s)
         restarts.started()
 
@@ -149,22 +152,22 @@ def exhausted(restarts: Restarts, clock: TestClock) -> None:
 def test_a_batch_or_a_stable_minute_resets_the_failures() -> None:
     clock = TestClock()
     restarts = Restarts("s", clock)
-    exhausted(restarts, clock)
+    use_up_restarts(restarts, clock)
     restarts.progressed()
-    exhausted(restarts, clock)
+    use_up_restarts(restarts, clock)
     clock.advance(STABLE_S)
-    exhausted(restarts, clock)
+    use_up_restarts(restarts, clock)
     clock.advance(STABLE_S - 1)
-    restarts.failed(DEAD)
-    assert "failed 9 times" in standing(restarts)
+    restarts.failed(WORKER_FAILURE)
+    assert "failed 9 times" in trouble_message(restarts)
 
 
 def test_failing_starts_are_not_a_stable_minute() -> None:
     clock = TestClock()
     restarts = Restarts("s", clock)
     for _ in PAUSES_S:
-        restarts.failed(DEAD)
+        restarts.failed(WORKER_FAILURE)
         # the start itself takes long and fails
         clock.advance(STABLE_S)
-    restarts.failed(DEAD)
-    assert "failed 9 times" in standing(restarts)
+    restarts.failed(WORKER_FAILURE)
+    assert "failed 9 times" in trouble_message(restarts)

@@ -1,4 +1,4 @@
-"""Steps of a document on Spark: what is wrong in one is told with its name."""
+"""Steps of a document on Spark; an error names its step."""
 
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,8 @@ HEAD = (
 )
 
 
-def stepped(spark: SparkSession, folder: Path, body: str) -> list[dict[str, Any]]:
-    """What a file whose last step has this body makes of the records."""
+def run_step(spark: SparkSession, folder: Path, body: str) -> list[dict[str, Any]]:
+    """The records after the steps of a file whose last step has this body."""
     file = folder / "steps.py"
     file.write_text(f"{HEAD}    {body}\n")
     steps = functions.load(file, [])
@@ -33,7 +33,7 @@ def stepped(spark: SparkSession, folder: Path, body: str) -> list[dict[str, Any]
 
 
 def test_a_step_may_change_add_and_drop_rows(spark: SparkSession, tmp_path: Path) -> None:
-    found = stepped(
+    found = run_step(
         spark, tmp_path, "return frame.where('value is null').withColumn('x', F.lit(1))"
     )
     assert found == [{"device": "d2", "value": None}]
@@ -60,4 +60,4 @@ def test_errors_of_a_step_name_it(
     spark: SparkSession, tmp_path: Path, body: str, says: str
 ) -> None:
     with pytest.raises(Invalid, match=says):
-        stepped(spark, tmp_path, body)
+        run_step(spark, tmp_path, body)

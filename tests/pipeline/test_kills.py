@@ -1,6 +1,6 @@
-"""Queries whose driver is killed with all its processes, again and again: each message once.
+"""Queries read each message once while their driver and its processes are killed repeatedly.
 
-One process has all the queries, and is killed for all of them: to start Spark takes longest.
+One process runs all queries and is killed for all of them, because starting Spark takes longest.
 """
 
 import contextlib
@@ -40,8 +40,8 @@ BATCHES = 8
 
 
 @dataclass(frozen=True)
-class Killed:
-    """Three queries that were killed again and again, and have read all there is."""
+class KilledQueries:
+    """Three queries that were killed several times and have read every message."""
 
     folder: Path
     stream: Log
@@ -65,11 +65,13 @@ def run_job(
     )
 
 
-def work(folder: Path, url: str, queries: dict[str, dict[str, Any]], batches: int = 0) -> set[str]:
-    """Run the queries to the end, or until so many batches are done: then all is killed.
+def run_queries(
+    folder: Path, url: str, queries: dict[str, dict[str, Any]], batches: int = 0
+) -> set[str]:
+    """Run the queries to the end, or kill all their processes after this many batches.
 
-    Returns the queries that were seen to finish one. A job of which a process dies by itself, as
-    on a machine that is very busy, is started again.
+    Returns the queries that finished a batch. A job is started again when one of its processes
+    dies by itself, as on a very busy machine.
     """
     seen = set()
     for _ in range(STARTS_MAX):
@@ -95,8 +97,8 @@ def work(folder: Path, url: str, queries: dict[str, dict[str, Any]], batches: in
 @pytest.fixture(scope="module")
 def killed(
     streams: Platform, numbers: Iterator[int], tmp_path_factory: pytest.TempPathFactory
-) -> Killed:
-    """Run the queries over waves of messages, killed at moments that the seed says."""
+) -> KilledQueries:
+    """Run the queries over waves of messages, with kills at seeded moments."""
     folder, url = tmp_path_factory.mktemp("killed"), streams.url()
     stream, target = (Log(url, f"s{next(numbers)}") for _ in range(2))
     queue = Log(url, "killed")
@@ -114,21 +116,21 @@ def killed(
         wave = readings(sent, BATCHES * 300)
         sent += stream.publish(wave)
         queue.publish(wave)
-        seen |= work(folder, url, queries, chance.randrange(1, BATCHES * len(queries)))
-    # no query was spared: each was at work when it was killed
+        seen |= run_queries(folder, url, queries, chance.randrange(1, BATCHES * len(queries)))
+    # every query was active when it was killed
     assert len(seen) == len(queries)
-    work(folder, url, queries)
-    return Killed(folder, stream, queue, target, sent)
+    run_queries(folder, url, queries)
+    return KilledQueries(folder, stream, queue, target, sent)
 
 
-def test_a_queue_is_read_once_and_is_empty(
-    spark: SparkSession, killed: Killed, tmp_path: Path
+def test_killed_queue_query_reads_each_message_once_and_empties_the_queue(
+    spark: SparkSession, killed: KilledQueries, tmp_path: Path
 ) -> None:
     table = str(killed.folder / "queue" / "table")
     rows = spark.read.parquet(table).select("offset", "value").collect()
     assert sorted(row.value for row in rows) == [float(number) for number in range(killed.sent)]
     assert len({row.offset for row in rows}) == killed.sent
-    # nobody else gets one of them
+    # another reader receives none of the messages
     queue = killed.queue
     given = {"url": queue.url, "address": queue.address, "spool": str(tmp_path / "other")}
     reader = QueueReader(option_table.read(given))
@@ -137,14 +139,16 @@ def test_a_queue_is_read_once_and_is_empty(
     reader.stop()
 
 
-def test_bronze_has_each_message_once(spark: SparkSession, killed: Killed) -> None:
+def test_killed_bronze_query_stores_each_message_once(
+    spark: SparkSession, killed: KilledQueries
+) -> None:
     source = {"url": killed.stream.url, "address": killed.stream.address}
     table = bronze.table(str(killed.folder / "delta" / "bronze"))
     found = reconcile(spark, source, table)
     assert (found.differences, found.messages) == ([], killed.sent)
 
 
-def test_an_address_has_each_row_once(killed: Killed) -> None:
+def test_killed_sink_query_sends_each_row_once(killed: KilledQueries) -> None:
     target = {"url": killed.target.url, "address": killed.target.address, "columns": "body"}
     options = option_table.read(target)
     found: Counter[int] = Counter()

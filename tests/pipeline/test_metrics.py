@@ -1,4 +1,4 @@
-"""Figures of a pipeline, as `/metrics` has them."""
+"""Metrics of a pipeline at `/metrics`."""
 
 import socket
 import urllib.request
@@ -44,7 +44,7 @@ def scraped(url: str) -> dict[tuple[str, ...], float]:
     }
 
 
-def test_figures_are_those_of_live_state_and_the_lag(db: Live) -> None:
+def test_metrics_show_live_state_and_lag(db: Live) -> None:
     clock = TestClock()
     rows = measured({"value": 40.0}, {"came": 90, "device": "b"}, {"clamped": True, "device": "c"})
     old = measured({"value": 40.0, "seconds": -5, "came": 0}, first=3)
@@ -53,7 +53,7 @@ def test_figures_are_those_of_live_state_and_the_lag(db: Live) -> None:
     came_s = clock.now().timestamp() - us(0) / 1e6 - 3
     written = {"bronze": 4, "silver": 3, "sinks/hot": 1}
     put_in(db, Batch("s", "q", 6, rows, [usage], us(came_s), written))
-    # a batch that is repeated has written nothing more
+    # a repeated batch writes nothing
     assert not put_in(db, Batch("s", "q", 6, rows, [usage], us(came_s), written))
     assert put_in(db, Batch("s", "q", 7, old, [], us(came_s)))
     db.record_progress("s", "q", 12, 250)
@@ -75,7 +75,7 @@ def test_figures_are_those_of_live_state_and_the_lag(db: Live) -> None:
     assert (found["alerts", "waiting", "p"], found["alerts", "sent", "p"]) == (1, 0)
     assert (found["devices", "p"], found["state_rows", "p", "detector_states"]) == (3, 1)
     assert [found["rows_written_total", "p", "s", to] for to in written] == [4, 3, 1]
-    # last values, devices, sessions, what a detector remembers, and a day of usage
+    # last values, devices, sessions, the state of a detector, and a day of usage
     assert found["rows_written_total", "p", "s", "live"] == 3 + 3 + 3 + 1 + 1 + 3
     assert (found["source_troubled", "p", "s"], found["refusing_addresses", "p"]) == (0, 0)
     with pytest.raises(OSError):
@@ -95,9 +95,11 @@ def test_troubles_of_sources_and_addresses_are_metrics(db: Live) -> None:
     assert found["source_troubled", "p", "s"] == found["source_troubled", "p", "new"] == 1
     assert found["refusing_addresses", "p"] == 1
     assert (found["gold_lag_seconds", "p"], found["gold_troubled", "p"]) == (2.5, 1)
-    told = {one["source"]: one["trouble"] for one in metrics.source_metrics(db.status(), 0.0, {})}
-    assert told["s"] == told["new"]
-    assert (told["s"]["error"], told["s"]["tries"]) == ("it was made anew", 2)
+    troubles = {
+        one["source"]: one["trouble"] for one in metrics.source_metrics(db.status(), 0.0, {})
+    }
+    assert troubles["s"] == troubles["new"]
+    assert (troubles["s"]["error"], troubles["s"]["tries"]) == ("it was made anew", 2)
     db.record_troubles("source", {})
     assert [one["trouble"] for one in metrics.source_metrics(db.status(), 0.0, {})] == [None]
     assert db.status()["troubles"]["address"]["alerts"]["tries"] == 2
@@ -135,7 +137,7 @@ def test_unknown_values_are_absent(db: Live) -> None:
     assert not {name for name, *_ in found} & {"lag_seconds", "batch_seconds", "lag_messages"}
 
 
-def test_a_port_that_is_taken_is_named_and_none_is_off(db: Live) -> None:
+def test_metrics_port_in_use_is_an_error_and_no_port_disables_metrics(db: Live) -> None:
     of = metrics.registry("p", db, dict, lambda: None, TestClock())
     with metrics.serve(of, None) as url:
         assert url is None

@@ -1,4 +1,4 @@
-"""The package of executors: what is in it, and when it is refused. `test_cluster` runs it."""
+"""The package for executors: its contents and its errors. `test_cluster` runs it."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from enmasse.pipeline.session import session
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A package without the large distributions, which takes no time."""
+    """A package without the large distributions, which is written quickly."""
     file = tmp_path_factory.mktemp("package") / "package.tar.gz"
     with pytest.MonkeyPatch.context() as small:
         small.setattr(package, "distributions", lambda also: [])
@@ -28,7 +28,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-def test_it_has_what_spark_needs_with_all_that_needs_and_no_spark() -> None:
+def test_package_has_the_dependencies_of_executors_without_spark() -> None:
     names = {one.metadata["Name"].lower() for one in package.distributions(())}
     # deltalake needs arro3-core, pandas needs python-dateutil
     assert {"psycopg", "psycopg-binary"} <= names
@@ -41,7 +41,7 @@ def test_it_has_what_spark_needs_with_all_that_needs_and_no_spark() -> None:
         package.distributions(["no-such"])
 
 
-def test_its_native_core_runs_where_nothing_is_installed(written: Path, tmp_path: Path) -> None:
+def test_native_core_of_the_package_runs_in_a_bare_python(written: Path, tmp_path: Path) -> None:
     package.check(written)
     with tarfile.open(written) as archive:
         assert archive.getnames()[0] == package.MANIFEST
@@ -62,7 +62,7 @@ def test_its_native_core_runs_where_nothing_is_installed(written: Path, tmp_path
     assert Path(done.stdout.strip()).is_relative_to(tmp_path)
 
 
-def test_a_package_of_something_else_is_refused(written: Path, tmp_path: Path) -> None:
+def test_foreign_or_outdated_package_is_refused(written: Path, tmp_path: Path) -> None:
     file = tmp_path / "package.tar.gz"
     with pytest.raises(Missing, match=f"there is no {file}, which executors need: enmasse pipe"):
         package.check(file)
@@ -87,7 +87,7 @@ def test_a_package_of_something_else_is_refused(written: Path, tmp_path: Path) -
             package.check(file)
 
 
-def test_a_master_that_is_none_or_away_is_said_before_spark_starts(
+def test_invalid_or_unreachable_master_is_refused_before_spark_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "environ", dict(os.environ))

@@ -1,4 +1,4 @@
-"""A pipeline from end to end, on the Spark and the platform that all tests here share."""
+"""A pipeline from end to end, on the Spark and the platform that all pipeline tests share."""
 
 import json
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from published_streams import Log, drained
 pytestmark = pytest.mark.timeout(400)
 
 
-def test_tables_alerts_and_what_goes_on_are_exact(
+def test_tables_alerts_and_forwarded_rows_are_exact(
     spark: SparkSession, streams: Platform, numbers: Iterator[int], log: Log, tmp_path: Path
 ) -> None:
     target = Log(log.url, f"s{next(numbers)}")
@@ -28,7 +28,7 @@ def test_tables_alerts_and_what_goes_on_are_exact(
     on = {"name": "warm", "address": target.address, "where": "value >= 45"}
     source = {"maxRows": 60, "time": "when"}
     file = document(tmp_path / "p", log, source, detectors=[hot], sinks=[on], trigger="1s")
-    # a second apart: incidents of one device that begin at one time are one
+    # a second apart: incidents of a device with the same start are one incident
     begin = int(SystemClock().now().timestamp()) - 3600
     sent = log.publish(
         message(number, when=begin + number, temperature=float(number % 50))
@@ -51,7 +51,7 @@ def test_tables_alerts_and_what_goes_on_are_exact(
     assert sum(part["bronze"]["count"] for part in found["parts"]) == sent
     said = {"pipeline": "p", "sources": [found], "gold": report.gold(spark, store)}
     assert report.text(said).startswith("s: 120 messages, each is in bronze once\ngold: ")
-    # what goes on is a stream, too: its rows are those of silver
+    # the forwarded rows are a stream, which another pipeline reads
     forwarded = document(tmp_path / "q", target, {"metric": "metric", "metrics": []})
     run_once(spark, forwarded)
     check_tables(forwarded, 10)

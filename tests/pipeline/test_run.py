@@ -32,12 +32,12 @@ def stream(platform: Platform, request: Any) -> Log:
     return Log(platform.url(), name)
 
 
-def test_messages_become_tables_live_state_and_incidents(
+def test_messages_fill_tables_live_state_and_incidents(
     spark: SparkSession, stream: Log, tmp_path: Path
 ) -> None:
     hot = {"name": "hot", "metric": "temperature", "threshold": {"above": 48.5}, "cooldown": 0}
     file = document(tmp_path / "p", stream, {"maxRows": 200}, detectors=[hot])
-    # a second apart: incidents of one device that begin at one time are one
+    # a second apart: incidents of a device with the same start are one incident
     begin = int(SystemClock().now().timestamp()) - 3600
     sent = stream.publish(message(number, time=begin + number) for number in range(450))
     told = run_once(spark, file)
@@ -60,7 +60,7 @@ def test_messages_become_tables_live_state_and_incidents(
         assert latest["x"] == 1.0
         assert {row["device"] for row in db.rows(database.DEVICES)} == {"d0", "d1", "d2", "x"}
         incidents = db.rows(database.ANOMALIES)
-        # 49 comes every 50 messages, each time of another device, and goes with its next
+        # every 50th message has the value 49; the next message of its device ends the incident
         assert len(incidents) == 9
         assert all(row["ended_us"] for row in incidents[:-1])
         (progress,) = db.rows(database.PROGRESS)
@@ -112,7 +112,7 @@ def test_an_enmasse_error_is_the_only_line_unless_debug_is_given(
     *before, last = ended.stderr.splitlines()
     assert ended.returncode == 3
     assert last.startswith("enmasse: source readings: no: amqp:not-found: ")
-    # what Java says of itself, and our own lines
+    # only start-up lines of the JVM and our own log lines precede the error
     assert len(before) < 5 and not [line for line in before if line.startswith(("\t", "Caused"))]
     assert "\tat org.apache.spark" in (tmp_path / "tables" / "spark.log").read_text()
     debugged = enmasse("run", "-f", file, "--debug")
@@ -150,7 +150,7 @@ def test_the_command_runs_reports_its_status_and_stops(stream: Log, tmp_path: Pa
         assert stopped == {"pipeline": "readings", "stopped": True, "pid": process.pid}
         assert process.wait(60) == 0
     assert json.loads(enmasse("stop", "-f", file, "--output", "json").stdout)["stopped"] is False
-    # gold has a trigger of its own, and may not have come to the last of it
+    # gold has its own trigger, and may lag behind silver
     check_tables(file, sent, has_gold=False)
     assert enmasse("run", "-f", file, "--once").returncode == 0
     check_tables(file, sent)

@@ -1,7 +1,7 @@
-"""A pipeline, its node and its database are killed at moments that a seed says: all is exact.
+"""Results are exact after a pipeline, its node or its database is killed at seeded moments.
 
-Spark's part is played by `batch_engine`, which hands batches over again as Spark does: a process
-starts at once, and there is time for many schedules. `test_kills` and `test_deaths` have Spark.
+`batch_engine` replaces Spark and repeats batches as Spark does: a process starts at once, so that
+many schedules fit into one run. `test_kills` and `test_deaths` use Spark.
 """
 
 import json
@@ -31,7 +31,7 @@ SCHEDULES = int(os.environ.get("ENMASSE_PIPELINE_KILLS", "1"))
 KILLS = 4
 """Kills of one schedule."""
 WAVE = 120
-"""Messages that come between two kills."""
+"""Messages published before each kill."""
 DEVICES = 6
 SECONDS_MAX = 1.5
 START_TIMEOUT_S = 120.0
@@ -40,14 +40,14 @@ DETECTORS: list[dict[str, Any]] = [
     {"name": "jump", "metric": "temperature", "rate": {"above": 40, "per": "10s"}, "cooldown": 0},
 ]
 PROCESSES = multiprocessing.get_context("forkserver")
-# what takes seconds to import is imported once
+# importing these modules takes seconds: the fork server imports them once
 PROCESSES.set_forkserver_preload(
     ["enmasse.pipeline.ingest.batches", "enmasse.pipeline.live.alerts"]
 )
 
 
 def wave(dice: random.Random, first: int, begin: int) -> Iterator[Message]:
-    """Readings a second apart, a few of them late, twice, or none."""
+    """Readings a second apart; a few are late, and a few bodies are not JSON."""
     for number in range(first, first + WAVE):
         device = f"d{number % DEVICES}"
         fields = {"device": device, "time": begin + number - dice.choice([0] * 9 + [7])}
@@ -62,9 +62,9 @@ def killed(
     strike: Callable[[], None] | None = None,
     forwarded: str | None = None,
 ) -> bool:
-    """Run until all is done; return whether the process was killed before.
+    """Run until every batch is done; return whether the process was killed first.
 
-    `strike` kills something else, when the process is at work for so many `seconds`.
+    `strike` kills another process once this one has worked for `seconds`.
     """
     opened = PROCESSES.Event()
     own = kill if strike is None else None
@@ -79,9 +79,8 @@ def killed(
     return process.exitcode != 0
 
 
-def chosen(dice: random.Random, points: Sequence[str]) -> dict[str, Any]:
-    """What is to be killed, and when: the process at a call of one of these points, or anything at
-    any moment."""
+def random_kill(dice: random.Random, points: Sequence[str]) -> dict[str, Any]:
+    """A random kill: the process at a call of one of `points`, or any victim at any moment."""
     victim = dice.choice(["process", "process", "process", "node", "database"])
     if victim != "process":
         return {"victim": victim, "seconds": dice.uniform(0.0, SECONDS_MAX)}
@@ -91,8 +90,8 @@ def chosen(dice: random.Random, points: Sequence[str]) -> dict[str, Any]:
     return {"point": point, "count": dice.randrange(1, 8), "after": dice.random() < 0.5}
 
 
-def found_by(file: Path) -> dict[str, Any]:
-    """Live state without what depends on how messages fell into batches."""
+def live_state_of(file: Path) -> dict[str, Any]:
+    """Live state without the fields that depend on the division into batches."""
     _, _, db = open_pipeline(file)
     with closing(db):
         incidents = [row | {"number": 0} for row in db.rows(database.ANOMALIES)]
@@ -100,8 +99,8 @@ def found_by(file: Path) -> dict[str, Any]:
         return tables | {"anomalies": sorted(incidents, key=lambda row: row["id"])}
 
 
-def forwarded_once(file: Path, log: Log) -> None:
-    """Each message has gone on once: to the address, or to the table of rejected rows."""
+def check_forwarded_once(file: Path, log: Log) -> None:
+    """Check that each message is once at the address or in the table of rejected rows."""
     paths = read(file)[1]
     held = rows(paths, "bronze").select(["partition", "offset", "body"]).to_pylist()
     wanted = [([one["partition"], one["offset"]], one["body"] == b"{") for one in held]
@@ -117,14 +116,14 @@ def test_all_counts_are_exact_after_kills(
     node: Node, mortal_database: PostgresServer, tmp_path: Path, seed: int
 ) -> None:
     dice = random.Random(seed)
-    # every third reads a queue, whose messages nobody can read again in one go
+    # every third seed reads a queue, whose messages cannot be read a second time
     is_queue = seed % 3 == 2
     log = Log(node.url, f"{'queue' if is_queue else 'in'}{seed}")
     points = [*batch_engine.POINTS, *batch_engine.SINK_POINTS]
     points += batch_engine.SPOOL_POINTS if is_queue else []
     source = {"spool": "spool"} if is_queue else {}
     strikes = {"node": node.kill_and_start, "database": mortal_database.kill_and_start}
-    # SQLite lives and dies with the process
+    # SQLite runs in the process and is killed with it
     live_state = [mortal_database.live_state(tmp_path) if seed % 2 else {} for _ in range(2)]
     detectors = [one | {"alertAddress": f"out{seed}"} for one in DETECTORS]
     tables = {"compactEvery": 3, "keep": "1s"}
@@ -134,25 +133,25 @@ def test_all_counts_are_exact_after_kills(
     sent, kills = 0, []
     for _ in range(KILLS):
         sent += log.publish(wave(dice, sent, begin))
-        kill = chosen(dice, points)
+        kill = random_kill(dice, points)
         strike = strikes.get(kill.get("victim", ""))
         kills.append((kill, killed(file, kill, strike, f"on{seed}")))
     assert not killed(file, None, forwarded=f"on{seed}"), kills
     check_tables(file, sent, has_gold=False)
     check_alerts(file, node.url, f"out{seed}")
-    forwarded_once(file, Log(node.url, f"on{seed}"))
+    check_forwarded_once(file, Log(node.url, f"on{seed}"))
     if is_queue:
         return
-    # the same messages in one go, by a process that nobody kills
+    # the same messages in one run without kills
     spec["live"] = live_state[1]
     whole = document(tmp_path / "whole", log, detectors=DETECTORS, **spec)
     assert not killed(whole, None)
-    assert found_by(file) == found_by(whole), kills
+    assert live_state_of(file) == live_state_of(whole), kills
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True])
-def test_each_commit_of_a_spool_and_of_a_sink_is_survived(
+def test_results_are_exact_after_a_kill_at_each_spool_and_sink_commit(
     node: Node, tmp_path: Path, after: bool
 ) -> None:
     number = SCHEDULES + after
@@ -166,16 +165,16 @@ def test_each_commit_of_a_spool_and_of_a_sink_is_survived(
         assert killed(file, kill, forwarded=f"on{number}"), point
     assert not killed(file, None, forwarded=f"on{number}")
     check_tables(file, sent, has_gold=False)
-    forwarded_once(file, Log(node.url, f"on{number}"))
+    check_forwarded_once(file, Log(node.url, f"on{number}"))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True])
-def test_each_step_of_live_state_is_survived(
+def test_results_are_exact_after_a_kill_at_each_live_state_step(
     node: Node, mortal_database: PostgresServer, tmp_path: Path, after: bool
 ) -> None:
-    """Killed before and after rows are staged, within their publication, and before and after the
-    batch is committed: each incident is told once."""
+    """Kills around staging, around publication and around the commit of a batch: each incident is
+    reported once."""
     number = SCHEDULES + after
     dice, log = random.Random(number), Log(node.url, f"in{number}")
     detectors = [one | {"alertAddress": f"out{number}"} for one in DETECTORS]
@@ -191,4 +190,4 @@ def test_each_step_of_live_state_is_survived(
     assert check_alerts(file, node.url, f"out{number}")
     whole = document(tmp_path / "whole", log, detectors=DETECTORS, live=live_state[1])
     assert not killed(whole, None)
-    assert found_by(file) == found_by(whole)
+    assert live_state_of(file) == live_state_of(whole)

@@ -1,4 +1,4 @@
-"""Where the Spark of a pipeline is found."""
+"""How a pipeline finds, configures and starts its Spark."""
 
 import os
 import signal
@@ -39,7 +39,7 @@ with session("p", "local[1]", 512 << 20, Path(sys.argv[1])):
 
 
 @pytest.mark.timeout(180)
-def test_ctrl_c_while_spark_starts_leaves_no_jvm_behind(tmp_path: Path) -> None:
+def test_ctrl_c_during_the_start_of_spark_leaves_no_jvm(tmp_path: Path) -> None:
     words = [sys.executable, "-c", STARTS, tmp_path]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
         pause = threading.Event()
@@ -48,7 +48,7 @@ def test_ctrl_c_while_spark_starts_leaves_no_jvm_behind(tmp_path: Path) -> None:
             pause.wait(0.05)
         process.send_signal(signal.SIGINT)
         try:
-            # what is printed ends with the last process that may print: the JVM is one
+            # the output ends only after the JVM, which inherits the pipe, has ended
             said, _ = process.communicate(timeout=60)
         finally:
             for pid in started:
@@ -60,7 +60,7 @@ def test_ctrl_c_while_spark_starts_leaves_no_jvm_behind(tmp_path: Path) -> None:
 
 @pytest.fixture
 def environment(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """An environment of its own, in which nobody says where Spark is."""
+    """A private copy of the environment without SPARK_HOME."""
     found = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
     monkeypatch.setattr(os, "environ", found)
     return found
@@ -70,31 +70,31 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 def test_a_progress_bar_is_drawn_on_request(
     shows: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = {}
+    settings = {}
 
     class Builder:
         def config(self, key: str, value: str) -> "Builder":
-            told[key] = value
+            settings[key] = value
             return self
 
         def getOrCreate(self) -> None:
-            raise RuntimeError("told enough")
+            raise RuntimeError("settings recorded")
 
     monkeypatch.setattr(session.SparkSession.Builder, "appName", lambda *_: Builder())
     with (
-        pytest.raises(Unavailable, match="told enough"),
+        pytest.raises(Unavailable, match="settings recorded"),
         session.session("p", "local[1]", 1 << 30, tmp_path, shows_progress=shows),
     ):
         pass
-    assert told["spark.ui.showConsoleProgress"] == str(shows).lower()
+    assert settings["spark.ui.showConsoleProgress"] == str(shows).lower()
 
 
-def test_a_home_has_all_but_the_copy_of_the_package(
+def test_light_home_links_all_of_spark_except_its_python_package(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
     home = tmp_path / "spark-home"
     home.mkdir()
-    # of a version that is gone
+    # a stale link to a version that was removed
     (home / "jars").symlink_to(tmp_path / "gone")
     with session.light_home(tmp_path):
         assert environment["SPARK_HOME"] == str(home)
@@ -108,7 +108,7 @@ def test_a_home_has_all_but_the_copy_of_the_package(
     assert sorted(home.iterdir()) == before
 
 
-def test_what_spark_logs_goes_to_a_file(environment: dict[str, str], tmp_path: Path) -> None:
+def test_spark_log_is_written_to_a_file(environment: dict[str, str], tmp_path: Path) -> None:
     folder = tmp_path / "new"
     with session.log_to_file(folder):
         setting = Path(environment[session.LOG_SETTING])
@@ -137,10 +137,10 @@ def test_a_given_spark_home_is_used(environment: dict[str, str], tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_package_without_jars_is_left_alone(
+def test_pyspark_without_jars_gets_no_spark_home(
     environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # as that of Spark Connect is
+    # the package of Spark Connect has no jars
     monkeypatch.setattr(session, "_PYSPARK", tmp_path / "connect")
     with session.light_home(tmp_path):
         assert "SPARK_HOME" not in environment

@@ -1,7 +1,7 @@
-"""The document that `init` writes: its detectors are quiet on healthy devices, and only there.
+"""The document that `init` writes: its detectors fire on faults, and not on healthy devices.
 
 They were tuned on the first 60 % of two real series of temperatures (the example
-`sensor-pipeline`); the last 40 % were kept out of that.
+`sensor-pipeline`); the last 40 % were not used for tuning.
 """
 
 from collections import Counter
@@ -37,7 +37,7 @@ def cities() -> dict[str, Readings]:
 
 
 def incidents(readings: Readings, first_us: int = 0) -> Counter[str]:
-    """What the detectors find from a time on, each reading being sent when it is measured."""
+    """Incidents by detector from `first_us` on; each reading arrives when it is measured."""
     (pipeline,) = load(template.document("amqp://h", "x"), "pipeline.yaml")
     assert isinstance(pipeline, Pipeline)
     times = pyarrow.array([time_us for time_us, _ in readings], pyarrow.timestamp("us", "UTC"))
@@ -58,13 +58,13 @@ def incidents(readings: Readings, first_us: int = 0) -> Counter[str]:
 
 
 @pytest.mark.parametrize("city", CITIES)
-def test_healthy_devices_are_quiet(cities: dict[str, Readings], city: str) -> None:
+def test_healthy_devices_raise_no_incident(cities: dict[str, Readings], city: str) -> None:
     readings = cities[city]
     cut = int(len(readings) * TUNED)
     assert incidents(readings[:cut]) == Counter()
-    # what was kept out of tuning
+    # the part that was not used for tuning
     assert incidents(readings, readings[cut][0]) == Counter()
-    # the same, a reading a second
+    # the same values with a reading each second
     assert incidents([(at * S, value) for at, (_, value) in enumerate(readings)]) == Counter()
 
 
@@ -77,7 +77,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("name", "expected", "after_s", "step"), FAULTS, ids=str)
-def test_faults_are_found(
+def test_faults_are_detected(
     cities: dict[str, Readings], name: str, expected: set[str], after_s: int, step: float
 ) -> None:
     readings = cities["seattle"][:1000]

@@ -1,4 +1,4 @@
-"""A pipeline started again by another version: it goes on, or says why not and changes nothing."""
+"""A pipeline started by another version continues, or fails with a reason and changes nothing."""
 
 import os
 import sqlite3
@@ -22,7 +22,7 @@ from published_streams import Log
 from silver_readings import Batch, measured, put_in, us
 
 OLD_ANOMALIES = "CREATE TABLE anomalies (id VARCHAR PRIMARY KEY, detector VARCHAR, source VARCHAR)"
-"""As they were before they had numbers, in short."""
+"""The table before it had numbers, shortened."""
 
 
 def opened(
@@ -46,14 +46,14 @@ def change(file: Path, statement: str) -> None:
         db.commit()
 
 
-def test_the_layout_is_written_once_and_found_again(tmp_path: Path) -> None:
+def test_layout_row_is_written_once_and_read_again(tmp_path: Path) -> None:
     for _ in range(2):
         with closing(opened(f"sqlite:///{tmp_path}/live.db")) as db:
             row = {"number": LAYOUT_NUMBER, "made_by": enmasse.__version__, "format": "delta"}
             assert db.rows(LAYOUT) == [row]
 
 
-def test_a_database_of_the_time_before_layouts_goes_on_if_it_is_the_same(tmp_path: Path) -> None:
+def test_database_without_a_layout_row_is_accepted_if_its_columns_match(tmp_path: Path) -> None:
     file = tmp_path / "live.db"
     opened(f"sqlite:///{file}").close()
     change(file, "DROP TABLE layout")
@@ -64,7 +64,7 @@ def test_a_database_of_the_time_before_layouts_goes_on_if_it_is_the_same(tmp_pat
 RATE = {"name": "jump", "metric": "m", "rate": {"above": 5, "per": "1m"}, "cooldown": 0}
 
 
-def made_by_layout_1(database: str, run: Callable[[str], object]) -> None:
+def downgrade_to_layout_1(database: str, run: Callable[[str], object]) -> None:
     """Give a database the columns that it had in layout 1, with a device whose value jumped."""
     with closing(opened(database, detectors=[RATE])) as db:
         db.claim("s", "q")
@@ -77,13 +77,13 @@ def made_by_layout_1(database: str, run: Callable[[str], object]) -> None:
         run(statement)
 
 
-def goes_on_from_layout_1(database: str) -> None:
+def check_upgrade_from_layout_1(database: str) -> None:
     with closing(opened(database, detectors=[RATE])) as db:
         (layout,) = db.rows(LAYOUT)
         assert (layout["number"], layout["made_by"]) == (LAYOUT_NUMBER, enmasse.__version__)
         db.claim("s", "q", 1)
         assert [row["ended_us"] for row in db.rows(ANOMALIES)] == [None]
-        # the last reading is all that is known of the minute before
+        # layout 1 stored only the last reading of the minute before
         rows = measured({"value": 9.5, "seconds": 20}, {"value": 3.0, "seconds": 60}, first=2)
         assert put_in(db, Batch("s", "q", 1, rows))
         found = [(row["began_us"], row["ended_us"]) for row in db.rows(ANOMALIES)]
@@ -92,14 +92,14 @@ def goes_on_from_layout_1(database: str) -> None:
         assert (progress["readings"], progress["skipped"]) == (4, 0)
 
 
-def test_live_state_of_layout_1_goes_on_with_an_open_incident(tmp_path: Path) -> None:
+def test_sqlite_of_layout_1_is_upgraded_with_its_open_incident(tmp_path: Path) -> None:
     file = tmp_path / "live.db"
-    made_by_layout_1(f"sqlite:///{file}", lambda statement: change(file, statement))
-    goes_on_from_layout_1(f"sqlite:///{file}")
+    downgrade_to_layout_1(f"sqlite:///{file}", lambda statement: change(file, statement))
+    check_upgrade_from_layout_1(f"sqlite:///{file}")
 
 
 @pytest.mark.slow
-def test_a_server_with_layout_1_goes_on_with_an_open_incident(
+def test_postgresql_of_layout_1_is_upgraded_with_its_open_incident(
     mortal_database: PostgresServer,
 ) -> None:
     url = mortal_database.new_database()
@@ -107,11 +107,11 @@ def test_a_server_with_layout_1_goes_on_with_an_open_incident(
     def run(statement: str) -> None:
         mortal_database.execute(statement, url)
 
-    made_by_layout_1(url, run)
-    # it had no staging tables
+    downgrade_to_layout_1(url, run)
+    # layout 1 had no staging tables
     for name in STAGED:
         run(f"DROP TABLE staged_{name}")
-    goes_on_from_layout_1(url)
+    check_upgrade_from_layout_1(url)
 
 
 REFUSED = [
@@ -134,7 +134,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("statement", "kind", "text"), REFUSED)
-def test_another_layout_is_refused_and_left_as_it_is(
+def test_unsupported_layout_is_refused_and_left_unchanged(
     tmp_path: Path, statement: str, kind: type[EnMasseError], text: str
 ) -> None:
     file = tmp_path / "live.db"
@@ -146,9 +146,9 @@ def test_another_layout_is_refused_and_left_as_it_is(
     assert schema(file) == before
 
 
-def test_a_database_has_one_pipeline(tmp_path: Path) -> None:
+def test_database_belongs_to_one_pipeline(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/live.db"
-    # of the time before owners
+    # a database of a version without the owner table
     opened(url).close()
     change(tmp_path / "live.db", "DROP TABLE owner")
     for _ in range(2):
@@ -158,7 +158,7 @@ def test_a_database_has_one_pipeline(tmp_path: Path) -> None:
     opened(url, pipeline="plant").close()
 
 
-def test_columns_of_another_version_are_named(tmp_path: Path) -> None:
+def test_error_names_the_missing_or_extra_column_of_a_layout(tmp_path: Path) -> None:
     file = tmp_path / "live.db"
     change(file, OLD_ANOMALIES)
     before = schema(file)
@@ -172,7 +172,7 @@ def test_columns_of_another_version_are_named(tmp_path: Path) -> None:
         opened(f"sqlite:///{file}")
 
 
-def test_postgresql_is_looked_at_in_the_same_way(postgres: PostgresServer) -> None:
+def test_unsupported_layout_in_postgresql_is_refused(postgres: PostgresServer) -> None:
     url = postgres.new_database()
     opened(url).close()
     postgres.execute("UPDATE layout SET number = 0", url)
@@ -181,7 +181,7 @@ def test_postgresql_is_looked_at_in_the_same_way(postgres: PostgresServer) -> No
 
 
 @pytest.mark.timeout(200)
-def test_the_command_line_says_it_before_spark_starts(tmp_path: Path) -> None:
+def test_run_command_refuses_a_layout_before_spark_starts(tmp_path: Path) -> None:
     file = document(tmp_path / "p", Log("amqp://127.0.0.1:1", "x"))
     (tmp_path / "p" / "tables").mkdir()
     change(tmp_path / "p" / "tables" / "live.db", OLD_ANOMALIES)
@@ -199,10 +199,10 @@ def test_the_command_line_says_it_before_spark_starts(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
-def test_a_checkpoint_goes_on_with_the_spark_that_is_there(
+def test_checkpoint_continues_with_another_version_of_spark(
     platform: Platform, tmp_path: Path
 ) -> None:
-    """`make test-spark` has another Spark on the path, before the one that is installed."""
+    """`make test-spark` puts another Spark on the path before the installed one."""
     platform.enmasse("create", "address", "on", "--type", "topic", "--retention-age", "1d")
     log = Log(platform.url(), "on")
     file = document(tmp_path / "p", log)

@@ -1,4 +1,4 @@
-"""A run that watches its queries, which are played: lag, silence, errors, the end."""
+"""A run and its fake queries: lag, silence, errors, stopping."""
 
 import fcntl
 import itertools
@@ -31,7 +31,7 @@ SILENT = {"name": "silent", "heartbeat": {"timeout": "60s"}}
 
 
 class Query:
-    """A query that says what it is told to say."""
+    """A fake query whose status, progress and error a test sets."""
 
     def __init__(self) -> None:
         self.id = "q"
@@ -56,7 +56,7 @@ class Query:
 
 
 class Watched:
-    """A run of such queries, of which `s` is the first."""
+    """A run of fake queries; the first is of source `s`."""
 
     def __init__(self, folder: Path, *others: str) -> None:
         source = {"name": "s", "url": "amqp://h", "address": "x", "value": "value"}
@@ -77,11 +77,11 @@ class Watched:
         self.query = Query()
         self.run._queries["s"] = cast(Any, self.query)
 
-    def look(self) -> None:
+    def poll(self) -> None:
         self.run._poll()
 
     @property
-    def figures(self) -> dict[str, Any]:
+    def progress_row(self) -> dict[str, Any]:
         return self.db.rows(database.PROGRESS)[0]
 
 
@@ -92,56 +92,56 @@ def watched(tmp_path: Path) -> Iterator[Watched]:
     made.db.close()
 
 
-def test_lag_is_what_is_in_no_batch(watched: Watched) -> None:
-    watched.look()
-    assert watched.figures["lag_messages"] is None
+def test_lag_counts_the_messages_in_no_batch(watched: Watched) -> None:
+    watched.poll()
+    assert watched.progress_row["lag_messages"] is None
     watched.query.progress({"uid": "u", "0": 5, "1": 7}, {"uid": "u", "0": 9, "1": 7, "2": 3})
-    watched.look()
-    assert (watched.figures["lag_messages"], watched.figures["batch_ms"]) == (7, 250)
-    # a trigger without rows says nothing of how long a batch takes
+    watched.poll()
+    assert (watched.progress_row["lag_messages"], watched.progress_row["batch_ms"]) == (7, 250)
+    # a trigger without rows does not change the duration of a batch
     watched.query.progress('{"0": 9}', '{"0": 9}', rows=0)
     watched.query.status["isTriggerActive"] = True
-    watched.look()
-    assert (watched.figures["lag_messages"], watched.figures["batch_ms"]) == (0, 250)
+    watched.poll()
+    assert (watched.progress_row["lag_messages"], watched.progress_row["batch_ms"]) == (0, 250)
     watched.query.progress(None, None)
-    watched.look()
-    assert watched.figures["lag_messages"] == 0
+    watched.poll()
+    assert watched.progress_row["lag_messages"] == 0
 
 
-def test_silence_is_judged_only_when_all_that_came_is_read(watched: Watched) -> None:
+def test_silence_is_detected_only_once_every_message_is_read(watched: Watched) -> None:
     now_us = int(watched.clock.now().timestamp() * 1e6)
     came = (now_us - us(0)) / 1e6 - 61.5
     put_in(watched.db, Batch("s", "q", 0, measured({"seconds": came}), [], us(came)))
     watched.query.progress({"0": 1}, {"0": 1})
     for busy in ("isDataAvailable", "isTriggerActive"):
         watched.query.status = {"isDataAvailable": False, "isTriggerActive": False, busy: True}
-        watched.look()
+        watched.poll()
         assert watched.db.rows(database.ANOMALIES) == []
     watched.query.status = {"isDataAvailable": False, "isTriggerActive": False}
-    # what came since the last trigger, a second ago and one more, is not known
-    watched.look()
+    # messages of the last two seconds, since the last trigger, may be unread
+    watched.poll()
     assert watched.db.rows(database.ANOMALIES) == []
     watched.clock.advance(1)
-    watched.look()
+    watched.poll()
     (incident,) = watched.db.rows(database.ANOMALIES)
     assert incident["began_us"] == us(came + 60)
 
 
-OURS = RuntimeError(
+PLATFORM_ERROR = RuntimeError(
     "[STREAM_FAILED] Query ended\nTraceback\n  File x\n"
     "enmasse.base.errors.Conflict: 3 messages are no longer kept\n at org.apache"
 )
-OTHER = RuntimeError("\nout of memory\n at org.apache")
+SPARK_ERROR = RuntimeError("\nout of memory\n at org.apache")
 
 
 @pytest.mark.parametrize(
     ("error", "kind", "said"),
     [
-        (OURS, Conflict, "source s: 3 messages are no longer kept"),
-        (OTHER, Unavailable, "source s: Spark ended the query: out of memory; see {log}"),
+        (PLATFORM_ERROR, Conflict, "source s: 3 messages are no longer kept"),
+        (SPARK_ERROR, Unavailable, "source s: Spark ended the query: out of memory; see {log}"),
     ],
 )
-def test_what_ends_the_only_query_ends_the_run_in_our_words(
+def test_error_of_the_only_query_ends_the_run_with_its_message(
     watched: Watched, tmp_path: Path, error: Exception, kind: type[Exception], said: str
 ) -> None:
     said = said.format(log=tmp_path / "tables" / "spark.log")
@@ -149,7 +149,7 @@ def test_what_ends_the_only_query_ends_the_run_in_our_words(
     with pytest.raises(kind, match=f"^{said}$"):
         watched.run.watch(threading.Event())
     with pytest.raises(kind):
-        watched.look()
+        watched.poll()
     assert watched.db.status()["troubles"]["source"]["s"]["error"] == said
 
 
@@ -157,21 +157,21 @@ def test_what_ends_the_only_query_ends_the_run_in_our_words(
 def two(tmp_path: Path) -> Iterator[Watched]:
     made = Watched(tmp_path, "other")
     made.run._queries["other"] = cast(Any, Query())
-    made.query.error, made.query.isActive = OURS, False
+    made.query.error, made.query.isActive = PLATFORM_ERROR, False
     yield made
     made.db.close()
 
 
-def test_a_source_that_ends_leaves_the_others_and_is_tried_again(
+def test_failed_source_is_retried_while_the_others_continue(
     two: Watched, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stop, begun, told = Passing(two.clock), [], []
+    stop, begun, told = ScheduledEvent(two.clock), [], []
     last = Query()
 
     def begin() -> Query:
         begun.append(two.clock.elapsed_s)
         if len(begun) < len(TROUBLE_PAUSES_S):
-            raise OURS
+            raise PLATFORM_ERROR
         return last
 
     two.run._starters["s"] = cast(Any, begin)
@@ -179,21 +179,21 @@ def test_a_source_that_ends_leaves_the_others_and_is_tried_again(
     stop.then[sum(TROUBLE_PAUSES_S) + 2 + STABLE_S] = stop.set
     two.run.watch(stop)
     pauses = [later - earlier for earlier, later in zip([1.0, *begun], begun, strict=False)]
-    # it is looked at once a second
+    # the run polls once a second
     assert pauses == pytest.approx(TROUBLE_PAUSES_S, abs=1.0)
     assert told[0]["s"]["error"] == "source s: 3 messages are no longer kept"
     assert [one for one in caplog.messages if one.endswith("the other sources continue")]
-    # it has gone on for so long that nothing is wrong any more
+    # after `STABLE_S` without an error the trouble ends
     assert two.db.status()["troubles"]["source"] == {}
     assert cast(Any, two.run._queries["s"]) is last
 
 
-def test_the_run_ends_with_the_last_source(two: Watched) -> None:
+def test_run_ends_when_its_last_source_fails(two: Watched) -> None:
     other = cast(Any, two.run._queries["other"])
-    stop = Passing(two.clock)
+    stop = ScheduledEvent(two.clock)
 
     def end() -> None:
-        other.error, other.isActive = OTHER, False
+        other.error, other.isActive = SPARK_ERROR, False
 
     stop.then = {3.0: end}
     with pytest.raises(Conflict, match="^source s: 3 messages"):
@@ -202,9 +202,9 @@ def test_the_run_ends_with_the_last_source(two: Watched) -> None:
     assert sorted(two.db.status()["troubles"]["source"]) == ["other", "s"]
 
 
-def test_a_run_that_ends_by_itself_says_what_was_left_out(two: Watched) -> None:
+def test_once_run_ends_with_the_error_of_its_failed_source(two: Watched) -> None:
     other = cast(Any, two.run._queries["other"])
-    stop = Passing(two.clock)
+    stop = ScheduledEvent(two.clock)
 
     def end() -> None:
         other.isActive = False
@@ -217,8 +217,8 @@ def test_a_run_that_ends_by_itself_says_what_was_left_out(two: Watched) -> None:
     assert two.clock.elapsed_s >= 30
 
 
-class Passing(threading.Event):
-    """Told to wait, it lets the clock go on; what is to happen happens after so many seconds."""
+class ScheduledEvent(threading.Event):
+    """An event whose `wait` advances the clock and runs the due actions of `then`."""
 
     def __init__(self, clock: TestClock) -> None:
         super().__init__()
@@ -232,15 +232,15 @@ class Passing(threading.Event):
         return self.is_set()
 
 
-DEAD = RuntimeError("Query ended\n Python worker failed to connect back.\n at org.apache")
+WORKER_FAILURE = RuntimeError("Query ended\n Python worker failed to connect back.\n at org.apache")
 
 
-def test_a_query_whose_process_died_begins_again(
+def test_query_is_restarted_after_a_failure_of_spark(
     watched: Watched, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stop, second = Passing(watched.clock), Query()
+    stop, second = ScheduledEvent(watched.clock), Query()
     second.progress({"0": 1}, {"0": 5})
-    starts: list[Any] = [DEAD, second]
+    starts: list[Any] = [WORKER_FAILURE, second]
 
     def begin() -> Query:
         if isinstance(found := starts.pop(0), Exception):
@@ -248,34 +248,34 @@ def test_a_query_whose_process_died_begins_again(
         return cast(Query, found)
 
     watched.run._starters["s"] = cast(Any, begin)
-    watched.query.error, watched.query.isActive = DEAD, False
+    watched.query.error, watched.query.isActive = WORKER_FAILURE, False
     stop.then = {10.0: stop.set}
     watched.run.watch(stop)
     tries = [one.partition("restart ")[2] for one in caplog.messages]
     assert tries == ["in 1 s, try 1 of 8", "in 2 s, try 2 of 8"]
-    assert (starts, watched.figures["lag_messages"]) == ([], 4)
+    assert (starts, watched.progress_row["lag_messages"]) == ([], 4)
     watched.run.stop()
     assert not second.isActive
 
 
-def test_a_query_that_dies_at_each_start_ends_the_run(watched: Watched) -> None:
+def test_query_that_fails_at_each_start_ends_the_run(watched: Watched) -> None:
     begun = []
 
     def begin() -> Query:
         begun.append(watched.clock.elapsed_s)
         query = Query()
-        query.error, query.isActive = DEAD, False
+        query.error, query.isActive = WORKER_FAILURE, False
         return query
 
     watched.run._starters["s"] = cast(Any, begin)
     watched.run._start("s")
     with pytest.raises(Unavailable, match="^source s: Spark failed 9 times .*connect"):
-        watched.run.watch(Passing(watched.clock))
+        watched.run.watch(ScheduledEvent(watched.clock))
     pauses = [later - earlier for earlier, later in itertools.pairwise(begun)]
     assert pauses == [1, 2, 4, 8, 16, 30, 30, 30]
 
 
-def test_a_start_that_is_refused_is_no_death(watched: Watched) -> None:
+def test_refused_start_raises_the_error_of_the_source(watched: Watched) -> None:
     def begin() -> Query:
         raise RuntimeError("enmasse.base.errors.Invalid: option adress is not known")
 
@@ -284,7 +284,7 @@ def test_a_start_that_is_refused_is_no_death(watched: Watched) -> None:
         watched.run._start("s")
 
 
-def test_a_run_ends_with_its_queries_or_when_it_is_told(watched: Watched) -> None:
+def test_run_ends_when_stopped_or_when_its_queries_end(watched: Watched) -> None:
     stop = threading.Event()
     stop.set()
     watched.run.watch(stop)
@@ -294,7 +294,7 @@ def test_a_run_ends_with_its_queries_or_when_it_is_told(watched: Watched) -> Non
 
 
 class Backlog(Query):
-    """A query whose next batch begins as soon as one has ended, after so many looks at it."""
+    """A fake query that begins its next batch after every `looks` reads of `status`."""
 
     def __init__(self, looks: int) -> None:
         super().__init__()
@@ -305,7 +305,7 @@ class Backlog(Query):
     @property
     def status(self) -> dict[str, bool]:
         self.looked += 1
-        assert self.looked < 10, "it goes on with the next batches"
+        assert self.looked < 10, "the run waits for further batches"
         self.lastProgress = SimpleNamespace(timestamp=f"batch {self.looked // self.looks}")
         return {"isDataAvailable": True, "isTriggerActive": True}
 
@@ -314,7 +314,7 @@ class Backlog(Query):
         pass
 
 
-def test_a_run_with_a_backlog_ends_after_the_batch_of_each_source(two: Watched) -> None:
+def test_run_with_a_backlog_stops_after_the_current_batch_of_each_source(two: Watched) -> None:
     queries = {"s": Backlog(3), "t": Backlog(5)}
     two.run._queries = cast(Any, queries)
     two.run.stop()
@@ -337,14 +337,14 @@ HOLDS = """
 import pathlib, subprocess, sys
 from enmasse.pipeline.paths import read
 with read(pathlib.Path(sys.argv[1]))[1].locked():
-    # what it has started lives on
+    # its child process outlives it
     subprocess.Popen(["sleep", "60"], stdout=subprocess.DEVNULL)
     print("taken", flush=True)
     sys.stdin.read()
 """
 
 
-def test_the_lock_of_a_process_that_was_killed_blocks_nobody(tmp_path: Path) -> None:
+def test_lock_of_a_killed_process_does_not_block(tmp_path: Path) -> None:
     Watched(tmp_path).db.close()
     file = tmp_path / "pipeline.yaml"
     _, paths = read(file)
@@ -366,7 +366,7 @@ def test_the_lock_of_a_process_that_was_killed_blocks_nobody(tmp_path: Path) -> 
         os.killpg(holder.pid, signal.SIGKILL)
 
 
-def test_who_looks_at_the_lock_neither_takes_it_nor_seems_to_run(
+def test_inspecting_the_lock_does_not_hold_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Watched(tmp_path).db.close()
@@ -374,7 +374,7 @@ def test_who_looks_at_the_lock_neither_takes_it_nor_seems_to_run(
     with paths.locked():
         pass
     with paths.lock.open("r+") as looks:
-        # somebody else looks at this moment
+        # another process inspects the lock at this moment
         fcntl.flock(looks, fcntl.LOCK_SH)
         assert paths.running_pid() is None
         monkeypatch.setattr(time, "sleep", lambda _: fcntl.flock(looks, fcntl.LOCK_UN))
@@ -382,7 +382,7 @@ def test_who_looks_at_the_lock_neither_takes_it_nor_seems_to_run(
             assert paths.running_pid() is not None
 
 
-def test_a_file_that_is_no_pipeline_is_refused(tmp_path: Path) -> None:
+def test_file_without_a_pipeline_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "pipeline.yaml"
     with pytest.raises(Missing, match="write one: enmasse pipeline init"):
         read(file)
@@ -391,7 +391,7 @@ def test_a_file_that_is_no_pipeline_is_refused(tmp_path: Path) -> None:
         read(file)
 
 
-def test_tables_lie_beside_the_document_or_where_it_says(tmp_path: Path) -> None:
+def test_tables_are_next_to_the_document_or_at_its_tables_path(tmp_path: Path) -> None:
     Watched(tmp_path).db.close()
     pipeline, paths = read(tmp_path / "pipeline.yaml")
     assert paths.table("gold") == str(tmp_path / "tables" / "gold")
@@ -402,7 +402,7 @@ def test_tables_lie_beside_the_document_or_where_it_says(tmp_path: Path) -> None
     assert far.live_url == f"sqlite:///{tmp_path / 'p.state' / 'live.db'}"
 
 
-def test_the_password_of_the_database_is_in_a_file_and_the_folder_is_the_runners_alone(
+def test_database_password_is_read_from_its_file_and_state_is_private(
     tmp_path: Path,
 ) -> None:
     Watched(tmp_path).db.close()

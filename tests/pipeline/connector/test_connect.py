@@ -1,4 +1,4 @@
-"""Spark Connect: reading, writing and `reconcile` work; a run says why it does not."""
+"""Spark Connect: reading, writing and `reconcile` work; `run` is refused with a remedy."""
 
 import json
 import os
@@ -31,7 +31,7 @@ for round in range(2):
     query.awaitTermination()
 assert spark.read.format("enmasse").options(url=url, address=target).load().count() == 90
 """
-"""A client that has streams and addresses as tables, on a server that has the package."""
+"""A client that reads and writes streams as tables, on a server with the package."""
 
 
 def enmasse(*words: str | Path) -> subprocess.CompletedProcess[str]:
@@ -63,7 +63,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.mark.timeout(120)
-def test_a_run_says_that_it_is_the_driver_itself(tmp_path: Path) -> None:
+def test_run_refuses_a_spark_connect_url_as_master(tmp_path: Path) -> None:
     file = document(tmp_path / "p", Log("amqp://127.0.0.1:1", "x"))
     refused = enmasse("run", "-f", file, "--master", "sc://127.0.0.1:15002")
     assert refused.returncode == 1
@@ -72,7 +72,7 @@ def test_a_run_says_that_it_is_the_driver_itself(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
-def test_streams_are_tables_and_bronze_is_proved_through_a_server(
+def test_streams_and_reconcile_work_through_a_spark_connect_server(
     platform: Platform, server: str, tmp_path: Path
 ) -> None:
     for name in ("source", "target"):

@@ -25,8 +25,8 @@ def reader() -> BatchReader:
     return BatchReader(option_table.read({"url": "amqp://h", "address": "x"}))
 
 
-def test_a_reader_is_taken_where_spark_pushes_no_filters(reader: BatchReader) -> None:
-    """Spark refuses one that has a function of its own (`plan_data_source_read`)."""
+def test_reader_is_accepted_where_spark_pushes_no_filters(reader: BatchReader) -> None:
+    """Spark refuses a reader that overrides `pushFilters` (`plan_data_source_read`)."""
     taken = getattr(reader.pushFilters, "__func__", None)
     assert taken is DataSourceReader.pushFilters
     assert reader._narrowed(0, 3, 9) == (3, 9)
@@ -45,10 +45,10 @@ FILTERS: list[tuple[list[Filter], tuple[int, int]]] = [
 
 
 @pytest.mark.parametrize(("filters", "left"), FILTERS)
-def test_filters_spare_reading_and_are_all_applied_again(
+def test_pushed_filters_narrow_the_offsets_and_are_all_returned(
     reader: BatchReader, filters: list[Filter], left: tuple[int, int]
 ) -> None:
     assert reader.pushFilters(filters) is filters
-    # it travels to executors
+    # the reader is pickled for executors
     for one in (reader, pickle.loads(pickle.dumps(reader))):
         assert one._narrowed(0, 3, 9) == left

@@ -1,4 +1,4 @@
-"""Whatever comes in, and wherever from: queues, what is no message, streams that go, silence."""
+"""Inputs of a pipeline: queues, bad messages, deleted streams, silent devices."""
 
 import base64
 import json
@@ -40,18 +40,18 @@ NO_GOLD = {"windows": 0, "exact": True, "differing": 0, "far": 0, "versionsBehin
 NO_GOLD |= {"differences": []}
 
 
-class Going:
-    """A run that goes on in this process."""
+class BackgroundRun:
+    """A run that continues in a thread of this process."""
 
     def __init__(self, run: Run, db: Live) -> None:
         self.db = db
         self.stop = threading.Event()
-        self._told: queues.Queue[dict[str, Any]] = queues.Queue()
+        self._reports: queues.Queue[dict[str, Any]] = queues.Queue()
         self._run = run
         self.ended: queues.Queue[BaseException | None] = queues.Queue()
 
     def start(self) -> None:
-        self._run.start(self._told.put, once=False)
+        self._run.start(self._reports.put, once=False)
         threading.Thread(target=self._watch, daemon=True).start()
 
     def _watch(self) -> None:
@@ -63,9 +63,9 @@ class Going:
             self.ended.put(None)
 
     def messages(self, count: int) -> None:
-        """Return when so many more messages are in."""
+        """Wait until `count` more messages are read."""
         while count > 0:
-            count -= self._told.get(timeout=WAIT_S)["messages"]
+            count -= self._reports.get(timeout=WAIT_S)["messages"]
         assert count == 0
 
     def until(self, holds: Callable[[], bool]) -> None:
@@ -78,14 +78,14 @@ class Going:
 
 
 @contextmanager
-def going(spark: SparkSession, file: Path) -> Iterator[Going]:
+def background_run(spark: SparkSession, file: Path) -> Iterator[BackgroundRun]:
     pipeline, paths = read(file)
     with (
         paths.locked(),
         closing(Live(paths.live_url, pipeline.spec, pipeline.metadata.name)) as db,
     ):
         run = Run(spark, pipeline, paths, db, SystemClock())
-        one = Going(run, db)
+        one = BackgroundRun(run, db)
         try:
             one.start()
             yield one
@@ -94,8 +94,8 @@ def going(spark: SparkSession, file: Path) -> Iterator[Going]:
             run.stop()
 
 
-def proof(spark: SparkSession, file: Path) -> dict[str, Any]:
-    """What `reconcile` says of the one source."""
+def reconcile_source(spark: SparkSession, file: Path) -> dict[str, Any]:
+    """The result of `reconcile` for the only source."""
     pipeline, paths, db = open_pipeline(file)
     db.close()
     options = batches.options(pipeline.spec.sources[0], paths)
@@ -103,7 +103,7 @@ def proof(spark: SparkSession, file: Path) -> dict[str, Any]:
     return report.source(spark, "s", options, store, "earliest", "latest", None)
 
 
-def test_a_queue_becomes_tables_and_each_message_is_proved_by_its_number_and_id(
+def test_queue_fills_the_tables_and_reconciles_by_offset_and_id(
     spark: SparkSession, queue: Log, tmp_path: Path
 ) -> None:
     file = document(tmp_path / "p", queue, {"spool": "spool", "maxRows": 40})
@@ -111,7 +111,7 @@ def test_a_queue_becomes_tables_and_each_message_is_proved_by_its_number_and_id(
     told = run_once(spark, file)
     assert sum(one["messages"] for one in told) == 100
     check_tables(file, sent)
-    # one that is sent twice is read once; one without an id cannot be told from another
+    # a message that is sent twice is read once; duplicates are not recognized without an id
     queue.publish([message(100), message(100)])
     nameless = message(101)
     queue.publish([replace(nameless, properties=replace(nameless.properties, message_id=None))])
@@ -119,26 +119,26 @@ def test_a_queue_becomes_tables_and_each_message_is_proved_by_its_number_and_id(
     check_tables(file, 102)
     _, paths, db = open_pipeline(file)
     with closing(db):
-        # a queue does not say when it took a message: it came when it was taken
+        # a queue gives no arrival time: the time of reading replaces it
         assert all(row["last_seen_us"] for row in db.rows(database.DEVICES))
-    found = proof(spark, file)
+    found = reconcile_source(spark, file)
     assert (found["messages"], found["exact"]) == (102, True)
     (part,) = found["parts"]
     assert (part["withoutId"], part["missing"], part["repeated"]) == (1, 0, 0)
     assert "102 messages, each is in bronze once (1 have no" in report.text(
         {"sources": [found], "gold": NO_GOLD}
     )
-    # one is gone; then another stands in its place; then there are two of one number
+    # a message is missing; then another has its offset; then two share one offset
     table = bronze.table(paths.table("bronze"))
     DeltaTable(table.path).delete('"offset" = 7')
-    (part,) = proof(spark, file)["parts"]
+    (part,) = reconcile_source(spark, file)["parts"]
     assert (part["missing"], part["exact"]) == (1, False)
     copied = delta.read(spark, table).drop("date").where("offset = 8")
     bronze.append(copied.withColumn("offset", F.lit(7).cast("long")), table, "intruder", 0)
-    (part,) = proof(spark, file)["parts"]
+    (part,) = reconcile_source(spark, file)["parts"]
     assert (part["missing"], part["repeated"], part["exact"]) == (0, 1, False)
     bronze.append(copied, table, "intruder", 1)
-    found = proof(spark, file)
+    found = reconcile_source(spark, file)
     assert found["parts"][0]["bronze"] == {"count": 103, "offsets": 102}
     assert "bronze differs:" in report.text({"sources": [found], "gold": NO_GOLD})
     pipeline, paths, db = open_pipeline(file)
@@ -148,7 +148,7 @@ def test_a_queue_becomes_tables_and_each_message_is_proved_by_its_number_and_id(
         report.source(spark, "s", options, Store(pipeline, paths), "earliest", '{"0": 3}')
 
 
-def test_messages_that_are_none_are_quarantined_and_the_others_go_on(
+def test_bad_messages_are_quarantined_and_the_others_are_read(
     spark: SparkSession, log: Log, tmp_path: Path
 ) -> None:
     file = document(tmp_path / "p", log)
@@ -185,15 +185,15 @@ def test_messages_that_are_none_are_quarantined_and_the_others_go_on(
     assert max(len(row["body"]) for row in kept) == len(large)
     said = Counter(dict(row["application_properties"] or []).get("n") for row in kept)
     assert all(said[text] == 1 for text in ("1", "one", "1.5", "true"))
-    assert proof(spark, file)["exact"]
+    assert reconcile_source(spark, file)["exact"]
 
 
-def test_a_stream_made_anew_while_it_is_read_ends_the_run_or_is_read_on(
+def test_stream_recreated_during_a_run_ends_it_unless_loss_is_allowed(
     spark: SparkSession, streams: Platform, log: Log, tmp_path: Path
 ) -> None:
     file = document(tmp_path / "p", log, trigger="1s")
     log.publish(message(number) for number in range(20))
-    with going(spark, file) as run:
+    with background_run(spark, file) as run:
         run.messages(20)
         streams.enmasse("delete", "address", log.address, "--force")
         (tmp_path / "again.yaml").write_text(stream(log.address))
@@ -203,7 +203,7 @@ def test_a_stream_made_anew_while_it_is_read_ends_the_run_or_is_read_on(
         assert isinstance(ended, EnMasseError) and str(ended).startswith("source s: ")
     with pytest.raises(Conflict, match="source s: the stream was created again: its uid was"):
         run_once(spark, file)
-    # what was read stays, and what is new is read, once it is said that this is meant
+    # once data loss is allowed, the old rows stay and the new messages are read
     document(tmp_path / "p", log, {"failOnDataLoss": False})
     assert [one["messages"] for one in run_once(spark, file)] == [10]
     _, paths, db = open_pipeline(file)
@@ -235,7 +235,7 @@ spec:
 """
 
 
-def test_an_address_without_rights_ends_the_run_and_nothing_is_lost(
+def test_missing_read_permission_ends_the_run_without_data_loss(
     spark: SparkSession, start_platform: Start, tmp_path: Path
 ) -> None:
     declared = tmp_path / "declared.yaml"
@@ -267,18 +267,18 @@ def test_an_address_without_rights_ends_the_run_and_nothing_is_lost(
     assert held == {"mine": 10, "theirs": 10}
 
 
-def test_silence_of_all_devices_is_an_incident_of_each_and_none_is_told_twice(
+def test_silence_of_all_devices_is_one_incident_each_reported_once(
     spark: SparkSession, streams: Platform, log: Log, numbers: Iterator[int], tmp_path: Path
 ) -> None:
     alerts = f"s{next(numbers)}"
     silent = {"name": "silent", "heartbeat": {"timeout": "3s"}, "alertAddress": alerts}
     file = document(tmp_path / "p", log, detectors=[silent | {"cooldown": 0}], trigger="1s")
     log.publish(message(number) for number in range(3))
-    with going(spark, file) as run:
+    with background_run(spark, file) as run:
         run.messages(3)
         run.until(lambda: len(run.db.rows(database.ANOMALIES)) == 3)
         (before,) = run.db.rows(database.PROGRESS)
-        # no message came, so there was no batch either
+        # no message arrived, so there was no further batch
         assert before["batch_id"] == 0 and before["messages"] == 3
         run.until(lambda: run.db.status()["alerts"]["sent"] == 3)
         log.publish([message(3)])
@@ -292,7 +292,7 @@ def test_silence_of_all_devices_is_an_incident_of_each_and_none_is_told_twice(
     assert len({one["id"] for one in told}) == 4
 
 
-def test_a_backfill_takes_the_steps_of_today(spark: SparkSession, log: Log, tmp_path: Path) -> None:
+def test_backfill_applies_the_current_steps(spark: SparkSession, log: Log, tmp_path: Path) -> None:
     folder = tmp_path / "p"
     file = document(folder, log)
     log.publish(message(number) for number in range(20))
@@ -317,7 +317,7 @@ def test_a_backfill_takes_the_steps_of_today(spark: SparkSession, log: Log, tmp_
     check_tables(file, 20)
 
 
-def test_small_files_become_large_ones_and_what_was_can_be_read(
+def test_compaction_joins_small_files_and_old_versions_stay_readable(
     spark: SparkSession, log: Log, tmp_path: Path
 ) -> None:
     maintain = {"compactEvery": 4, "keep": "1d"}
@@ -330,7 +330,7 @@ def test_small_files_become_large_ones_and_what_was_can_be_read(
     for name in ("bronze", "silver"):
         table = DeltaTable(paths.table(name))
         assert len(table.file_uris()) < 8, name
-        # what it was after the second batch
+        # the version after the second batch
         operations = [one["operation"] for one in table.history()]
         assert "OPTIMIZE" in operations
         first = next(
@@ -341,7 +341,7 @@ def test_small_files_become_large_ones_and_what_was_can_be_read(
         assert len(DeltaTable(paths.table(name), version=first + 1).to_pyarrow_table()) == 20
 
 
-def test_a_source_that_cannot_be_read_leaves_the_others_alone(
+def test_unreadable_source_does_not_stop_the_others(
     spark: SparkSession, log: Log, tmp_path: Path
 ) -> None:
     file = document(tmp_path, log)
@@ -350,7 +350,7 @@ def test_a_source_that_cannot_be_read_leaves_the_others_alone(
     whole["spec"]["sources"] = [good | {"name": "gone", "address": "nobody"}, good]
     file.write_text(yaml.safe_dump(whole))
     sent = log.publish(message(number) for number in range(30))
-    # the first of them ends at once, and the run ends after the others and says why
+    # the first source fails at once; the run ends after the others, with that error
     with pytest.raises(EnMasseError, match=r"^source gone: .*nobody"):
         run_once(spark, file)
     check_tables(file, sent)

@@ -1,4 +1,4 @@
-"""Options of the format: what they become, and what is said of a wrong one."""
+"""Options of the format: defaults, parsing and errors."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,7 +20,7 @@ NEEDED = {"url": "amqp://h1, amqps://h2:5671", "address": "readings"}
 GUIDE = Path(__file__).parents[3] / "docs" / "guide" / "spark.md"
 
 
-def test_defaults_are_those_of_the_table() -> None:
+def test_read_options_have_their_documented_defaults() -> None:
     options = read(NEEDED)
     assert options.urls == ["amqp://h1", "amqps://h2:5671"]
     assert (options.start, options.end) == ("earliest", "latest")
@@ -30,13 +30,13 @@ def test_defaults_are_those_of_the_table() -> None:
     assert (options.spool, options.spool_bytes, options.id_window) == (None, 1 << 30, 100_000)
 
 
-def test_names_count_whatever_their_case() -> None:
+def test_option_names_are_case_insensitive() -> None:
     options = read(NEEDED | {"MAXROWSPERTRIGGER": "7", "failondataloss": "False", "space": "plant"})
     assert (options.rows_max, options.fails_on_loss) == (7, False)
     assert options.client == {"insecure": False, "hostname": "plant"}
 
 
-def test_a_login_goes_into_every_url_and_is_never_shown() -> None:
+def test_login_is_added_to_every_url_and_hidden_in_repr() -> None:
     options = read(NEEDED | {"user": "a@b", "password": "p/w:1"})
     assert options.urls == ["amqp://a%40b:p%2Fw%3A1@h1", "amqps://a%40b:p%2Fw%3A1@h2:5671"]
     assert "p%2Fw" not in repr(options) and "p/w" not in repr(options)
@@ -44,7 +44,7 @@ def test_a_login_goes_into_every_url_and_is_never_shown() -> None:
         read(NEEDED | {"url": "amqp://joe@h1", "user": "a"})
 
 
-def test_a_token_of_a_file_is_the_one_of_now(tmp_path: Path) -> None:
+def test_token_file_is_read_again_for_each_connection(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("first\n")
     options = read(NEEDED | {"tokenFile": str(file)})
@@ -58,7 +58,7 @@ def test_a_token_of_a_file_is_the_one_of_now(tmp_path: Path) -> None:
         options.stream()
 
 
-def test_a_token_is_never_shown() -> None:
+def test_token_is_hidden_in_repr() -> None:
     options = read(NEEDED | {"token": "abc.def"})
     assert options.stream()["client"]["token"] == "abc.def"
     assert "abc" not in repr(options)
@@ -154,7 +154,7 @@ def test_options_of_spark_itself_are_ignored() -> None:
     assert write({"url": "amqp://h"} | own) == write({"url": "amqp://h"})
 
 
-def test_the_guide_shows_every_option_as_it_is() -> None:
+def test_guide_lists_every_option_with_its_default_and_meaning() -> None:
     lines = GUIDE.read_text().splitlines()
     for option in CONNECTION + READING + WRITING:
         default = f"`{option.default}`" if option.default else ""

@@ -1,4 +1,4 @@
-"""Queues of a real platform taken into a spool, beneath Spark: nothing lost, nothing twice."""
+"""Queues of a real platform are read into a spool exactly once, here without Spark."""
 
 import errno
 import logging
@@ -27,7 +27,7 @@ ALL = ReadMaxRows(10**6)
 
 
 class Query:
-    """What Spark does with a reader, without Spark: batches, a log of offsets, commits."""
+    """Drives a reader as Spark does: batches, a log of offsets, commits."""
 
     def __init__(self, folder: Path, log: Log, **options: str) -> None:
         chosen = {"url": log.url, "address": log.address, "spool": str(folder / "spool")}
@@ -40,7 +40,7 @@ class Query:
         self.reader = QueueReader(self.options, self.clock)
 
     def plan(self, limit: Any = ALL) -> tuple[Offsets, Offsets]:
-        """Begin a batch: what is logged from then on."""
+        """Begin a batch; return its start and end, which Spark would log."""
         start = self.offsets or self.reader.initialOffset()
         end = self.reader.latestOffset(start, limit)
         self.offsets = end
@@ -60,7 +60,7 @@ class Query:
         return [row["value"] for row in self.rows(start, end)]
 
     def kill(self) -> None:
-        """End as a process does that is killed: links and locks go, nothing else is done."""
+        """End as a killed process does: only its links and locks are released."""
         filler = self.reader._filler
         assert filler is not None
         filler.close()
@@ -88,7 +88,7 @@ def query(queue: Log, tmp_path: Path) -> Iterator[Callable[..., Query]]:
         one.reader.stop()
 
 
-def test_batches_are_bounded_and_files_go_when_they_are_committed(
+def test_batches_are_bounded_and_committed_files_are_deleted(
     queue: Log, query: Callable[..., Query]
 ) -> None:
     queue.publish(readings(0, 100))
@@ -97,7 +97,7 @@ def test_batches_are_bounded_and_files_go_when_they_are_committed(
     rows = job.rows(start, end)
     assert [row["value"] for row in rows] == [float(number) for number in range(40)]
     assert [(row["partition"], row["offset"]) for row in rows] == [(0, n) for n in range(40)]
-    # the same for the same paths, as often as it is asked
+    # the same offsets return the same rows each time
     assert job.rows(start, end) == rows
     assert job.batch(ReadMaxRows(40)) == [float(number) for number in range(40, 80)]
     job.reader.commit(end)
@@ -105,7 +105,7 @@ def test_batches_are_bounded_and_files_go_when_they_are_committed(
     assert job.batch() == [float(number) for number in range(80, 100)]
     assert job.batch() == []
     assert job.reader.reportLatestOffset() == job.offsets
-    # what is not committed waits for it, whoever asks
+    # a restarted reader still has the uncommitted messages
     job.restart()
     assert job.rows(end, job.offsets or {}) != []
 
@@ -120,7 +120,7 @@ def test_a_batch_is_bounded_by_bytes(queue: Log, query: Callable[..., Query]) ->
     assert 19 <= counts[0] <= 21 and 29 <= counts[1] <= 31 and 48 <= counts[2] <= 51
 
 
-def test_the_tail_of_a_batch_is_committed_by_the_next_start(
+def test_batch_left_uncommitted_by_a_kill_is_repeated_and_committed(
     queue: Log, query: Callable[..., Query]
 ) -> None:
     queue.publish(readings(0, 10))
@@ -136,7 +136,7 @@ def test_the_tail_of_a_batch_is_committed_by_the_next_start(
     assert job.files == [f"{0:020}-{10:020}.ids"]
 
 
-def test_a_driver_killed_before_it_settled_reads_nothing_twice(
+def test_driver_killed_before_settlement_reads_each_message_once(
     queue: Log, query: Callable[..., Query], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue.publish(readings(0, 30))
@@ -154,12 +154,12 @@ def test_a_driver_killed_before_it_settled_reads_nothing_twice(
     queue.publish(readings(30, 5))
     assert job.batch() == [float(number) for number in range(35)]
     assert job.batch() == []
-    # they are settled now: nobody else gets them
+    # the messages are settled now: no other query receives them
     other = query(spool=str(Path(str(job.options.spool)).with_name("other")))
     assert other.batch() == []
 
 
-def test_a_message_that_comes_again_after_its_commit_is_known(
+def test_message_redelivered_after_its_commit_is_skipped(
     queue: Log, query: Callable[..., Query], caplog: pytest.LogCaptureFixture
 ) -> None:
     job = query(idWindow="20")
@@ -170,18 +170,18 @@ def test_a_message_that_comes_again_after_its_commit_is_known(
         job.reader.commit(job.offsets or {})
     job.restart()
     with caplog.at_level(logging.WARNING):
-        # as a server does that has lost its last settlements, and a sender that is not sure
+        # a server that lost its last settlements repeats messages, as does a sender that retries
         queue.publish(readings(25, 15))
         assert job.batch() == []
     assert "skipped 15 redelivered messages" in caplog.text
     assert seen == [float(number) for number in range(40)]
-    # one with the id of another is another
+    # a different message with a known id is read
     changed = Message(body=Data([b'{"value": -1}']), properties=readings(39, 1)[0].properties)
     queue.publish([changed])
     assert job.batch() == [-1.0]
 
 
-def test_messages_without_an_id_come_once_at_least(
+def test_messages_without_an_id_are_read_at_least_once(
     queue: Log,
     query: Callable[..., Query],
     monkeypatch: pytest.MonkeyPatch,
@@ -198,7 +198,7 @@ def test_messages_without_an_id_come_once_at_least(
     assert "messages without a message-id may be duplicated after a crash" in caplog.text
 
 
-def test_what_cannot_be_kept_goes_back_to_the_queue(
+def test_messages_are_returned_to_the_queue_when_the_disk_is_full(
     queue: Log, query: Callable[..., Query], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue.publish(readings(0, 10))
@@ -213,12 +213,12 @@ def test_what_cannot_be_kept_goes_back_to_the_queue(
         with pytest.raises(Exhausted, match="were returned to the queue"):
             job.reader.latestOffset(start, ALL)
     assert job.files == []
-    # the same reader goes on once there is room
+    # the same reader continues once there is space
     found = sorted(job.batch())
     assert found == [float(number) for number in range(10)]
 
 
-def test_the_lag_is_what_waits_in_the_queue(queue: Log, query: Callable[..., Query]) -> None:
+def test_lag_counts_the_messages_in_the_queue(queue: Log, query: Callable[..., Query]) -> None:
     queue.publish(readings(0, 50))
     job = query()
     assert job.reader.reportLatestOffset() is None
@@ -226,13 +226,15 @@ def test_the_lag_is_what_waits_in_the_queue(queue: Log, query: Callable[..., Que
     latest = job.reader.reportLatestOffset()
     assert (end["0"], latest and latest["0"]) == (20, 50)
     queue.publish(readings(50, 10))
-    # it is asked once a second, not at every call
+    # the reader requests the depth once a second, not at every call
     assert job.reader.reportLatestOffset() == latest
     job.clock.advance(1.5)
     assert (job.reader.reportLatestOffset() or {})["0"] == 60
 
 
-def test_available_now_ends_with_what_was_there(queue: Log, query: Callable[..., Query]) -> None:
+def test_available_now_reads_only_the_messages_present_at_its_start(
+    queue: Log, query: Callable[..., Query]
+) -> None:
     queue.publish(readings(0, 25))
     job = query()
     job.reader.prepareForTriggerAvailableNow()
@@ -251,7 +253,7 @@ def test_a_subscription_is_read_like_a_queue(
     assert query(log).batch() == [float(number) for number in range(10)]
 
 
-def test_only_what_keeps_messages_for_one_reader_is_read(
+def test_spool_refuses_a_topic_and_a_stream(
     streams: Platform, log: Log, query: Callable[..., Query], tmp_path: Path
 ) -> None:
     for name, said in [
@@ -263,7 +265,7 @@ def test_only_what_keeps_messages_for_one_reader_is_read(
             job.plan()
 
 
-def test_a_selector_chooses(queue: Log, query: Callable[..., Query]) -> None:
+def test_selector_filters_the_messages_of_a_queue(queue: Log, query: Callable[..., Query]) -> None:
     def numbered(number: int) -> Message:
         (message,) = readings(number, 1)
         properties = {"n": number}
@@ -278,7 +280,7 @@ def test_a_spool_of_another_query_is_refused(queue: Log, query: Callable[..., Qu
     job = query()
     job.plan()
     with pytest.raises(Conflict, match="each query needs its own spool"):
-        query_waiting_for_nobody(job)
+        spool_without_retry(job)
     job.reader.commit(job.offsets or {})
     job.restart()
     with pytest.raises(Conflict, match="use its checkpoint"):
@@ -296,13 +298,13 @@ def test_a_spool_of_another_query_is_refused(queue: Log, query: Callable[..., Qu
     assert [row["value"] for row in tolerant.rows(other, end)] == [10.0, 11.0, 12.0, 13.0, 14.0]
 
 
-def query_waiting_for_nobody(job: Query) -> Spool:
-    impatient = Retry(0, TestClock(), lambda _: None)
+def spool_without_retry(job: Query) -> Spool:
+    no_retry = Retry(0, TestClock(), lambda _: None)
     folder = Path(str(job.options.spool))
-    return Spool(folder, Queue(job.options.address), fails_on_loss=True, retry=impatient)
+    return Spool(folder, Queue(job.options.address), fails_on_loss=True, retry=no_retry)
 
 
-def test_a_task_says_which_file_it_misses(
+def test_task_error_names_the_missing_or_damaged_file(
     queue: Log, query: Callable[..., Query], caplog: pytest.LogCaptureFixture
 ) -> None:
     queue.publish(readings(0, 10))
@@ -325,7 +327,7 @@ def test_a_task_says_which_file_it_misses(
     assert "skipped its messages" in caplog.text
 
 
-def test_a_server_that_is_away_is_waited_for_unless_there_is_something(
+def test_unreachable_server_is_an_error_only_when_the_spool_is_empty(
     queue: Log, query: Callable[..., Query], caplog: pytest.LogCaptureFixture
 ) -> None:
     queue.publish(readings(0, 10))
@@ -333,9 +335,9 @@ def test_a_server_that_is_away_is_waited_for_unless_there_is_something(
     job.plan()
     job.kill()
     away = query(url="amqp://127.0.0.1:1")
-    spool = query_waiting_for_nobody(away)
-    impatient = Retry(0, TestClock(), lambda _: None)
-    filler = Filler(away.options, spool, impatient)
+    spool = spool_without_retry(away)
+    no_retry = Retry(0, TestClock(), lambda _: None)
+    filler = Filler(away.options, spool, no_retry)
     with caplog.at_level(logging.WARNING):
         assert filler.fill(0, 100, 10**6) == 10
     assert "continuing with the messages in the spool" in caplog.text

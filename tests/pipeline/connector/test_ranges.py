@@ -1,4 +1,4 @@
-"""Which offsets a batch has, and which task reads which."""
+"""The offsets of a batch, and their division among tasks."""
 
 import pytest
 from hypothesis import given
@@ -36,7 +36,7 @@ def begin(state: State) -> Offsets:
 
 
 @given(SPANS, st.integers(1, 10**6))
-def test_batches_of_bounded_size_read_everything_once(
+def test_bounded_batches_cover_every_offset_once(
     spans: dict[int, tuple[int, int]], rows_max: int
 ) -> None:
     state = state_of(spans)
@@ -47,7 +47,7 @@ def test_batches_of_bounded_size_read_everything_once(
     waiting = [number for number, (_, more) in spans.items() if more]
     assert read == min(max(rows_max, len(waiting)), whole)
     assert {part.partition for part in parts} == set(waiting)
-    # what is left is the same backlog, begun later
+    # the rest is the same backlog with a later start
     rest = limited(end, state, None)
     assert sum(part.end - part.start for part in slices(end, rest, 1000)) == whole - read
     assert numbers(rest) == {number: first + more for number, (first, more) in spans.items()}
@@ -70,7 +70,7 @@ def test_tasks_split_a_batch_without_gap_or_overlap(
     assert at == numbers(end)
 
 
-def test_a_small_partition_leaves_its_share_to_the_large() -> None:
+def test_unused_share_of_a_small_partition_goes_to_a_large_one() -> None:
     state = state_of({0: (0, 10), 1: (100, 1000)})
     end = limited(begin(state), state, 500)
     assert sum(numbers(end).values()) - 100 == 500
@@ -87,13 +87,13 @@ def test_no_partition_starves() -> None:
     }
 
 
-def test_a_partition_that_is_new_begins_at_its_first_message() -> None:
+def test_new_partition_starts_at_its_first_message() -> None:
     state = state_of({0: (0, 10), 1: (0, 5)})
     end = limited({"uid": "u", "0": 10}, state, None)
     assert slices({"uid": "u", "0": 10}, end, 100) == [Slice(1, 0, 5, "u")]
 
 
-def test_loss_is_an_error_or_counted() -> None:
+def test_data_loss_is_an_error_or_counted() -> None:
     state = state_of({0: (50, 10), 1: (0, 10)})
     start: Offsets = {"uid": "u", "0": 20, "1": 5}
     with pytest.raises(Conflict, match="30 unread messages of the stream"):
@@ -101,11 +101,11 @@ def test_loss_is_an_error_or_counted() -> None:
     said = check(start, state, fails_on_loss=False)
     assert said is not None and said.startswith("30 unread messages of the stream")
     assert check({"uid": "u", "0": 55, "1": 10}, state, fails_on_loss=True) is None
-    # the beginning that is gone is part of the batch: the task counts it
+    # the lost offsets are part of the batch: its task counts them
     assert slices(start, limited(start, state, None), 1000)[0] == Slice(0, 20, 60, "u")
 
 
-def test_a_stream_made_anew_is_another_stream() -> None:
+def test_recreated_stream_is_an_error_or_read_from_its_first_offset() -> None:
     state = state_of({0: (0, 10)}, "new")
     with pytest.raises(Conflict, match="its uid was u and is new"):
         check({"uid": "u", "0": 7}, state, fails_on_loss=True)
@@ -116,13 +116,13 @@ def test_a_stream_made_anew_is_another_stream() -> None:
     assert slices({"uid": "u", "0": 7}, end, 100) == [Slice(0, 0, 10, "new")]
 
 
-def test_a_stream_that_ends_before_what_was_read_is_always_an_error() -> None:
+def test_stream_that_ends_before_the_checkpoint_is_always_an_error() -> None:
     for spans in ({0: (0, 5)}, {1: (0, 5)}):
         with pytest.raises(Conflict, match="use a new checkpoint"):
             check({"uid": None, "0": 7}, state_of(spans, None), fails_on_loss=False)
 
 
-def test_servers_without_uid_have_none_in_the_checkpoint() -> None:
+def test_checkpoint_has_no_uid_for_servers_without_uid() -> None:
     assert state_of({0: (3, 1)}, None).offsets({0: 3}) == {"0": 3}
     assert State.of({"uid": "u", "partitions": [{"partition": 1, "first": 2, "next": 3}]}) == State(
         "u", {1: Partition(2, 3)}

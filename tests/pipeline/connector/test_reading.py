@@ -1,4 +1,4 @@
-"""Reads of a stream beneath Spark: kept connections, servers that go, messages that are gone."""
+"""Reads of a stream without Spark: connection reuse, server restarts, lost messages."""
 
 import logging
 import subprocess
@@ -19,7 +19,7 @@ from published_streams import Log, readings
 from stream_server import StreamServer
 
 LARGE = 10_000
-"""Bytes of a message of which a batch has some 1,600."""
+"""Bytes of a message; about 1,600 such messages make a batch."""
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def options_of(log: Log, **chosen: str) -> Options:
     return option_table.read({"url": log.url, "address": log.address, "timeout": "20"} | chosen)
 
 
-def impatient() -> reading.Retry:
+def no_retry() -> reading.Retry:
     return reading.Retry(0, TestClock(), lambda _: None)
 
 
@@ -51,7 +51,7 @@ def offsets(options: Options, part: Slice) -> list[int]:
     ]
 
 
-def test_connections_of_a_token_that_was_replaced_are_let_go(
+def test_connections_of_a_replaced_token_are_discarded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reading, "Stream", lambda asked: asked)
@@ -68,7 +68,7 @@ def test_connections_of_a_token_that_was_replaced_are_let_go(
     assert sum(len(kept) for _, kept in reading._idle.values()) == 1
 
 
-def test_connections_are_kept_between_reads(log: Log, server: StreamServer) -> None:
+def test_connection_is_reused_between_reads(log: Log, server: StreamServer) -> None:
     log.publish(readings(0, 50))
     options = options_of(log, columns="offset")
     before = len(server.connections)
@@ -78,7 +78,7 @@ def test_connections_are_kept_between_reads(log: Log, server: StreamServer) -> N
     assert len(server.connections) == before + 1
 
 
-def test_a_read_goes_on_when_its_server_comes_back() -> None:
+def test_read_continues_after_a_restart_of_the_server() -> None:
     first = StreamServer()
     log = Log(first.url, "large")
     count = log.publish([Message(body=Data([bytes(LARGE)])) for _ in range(4500)])
@@ -89,9 +89,9 @@ def test_a_read_goes_on_when_its_server_comes_back() -> None:
             servers.append(StreamServer(first.port, first.streams))
 
     options = options_of(log, columns="offset, body")
-    patience = reading.Retry(20, TestClock(), restart)
+    retry = reading.Retry(20, TestClock(), restart)
     seen: list[int] = []
-    for batch in reading.batches(options, Slice(0, 0, count, "large-1"), patience):
+    for batch in reading.batches(options, Slice(0, 0, count, "large-1"), retry):
         if not seen:
             first.close()
         seen += batch.column("offset").to_pylist()
@@ -100,27 +100,27 @@ def test_a_read_goes_on_when_its_server_comes_back() -> None:
     assert seen == list(range(count))
 
 
-def test_a_server_that_stays_away_is_an_error_in_the_end() -> None:
+def test_unreachable_server_is_an_error_after_the_retries() -> None:
     away = option_table.read({"url": "amqp://127.0.0.1:1", "address": "x"})
     with pytest.raises(Unavailable, match="refused"):
-        reading.request(away, lambda stream: stream.state(), impatient())
+        reading.request(away, lambda stream: stream.state(), no_retry())
 
 
 def test_retries_end_and_are_renewed() -> None:
     clock, pauses = TestClock(), list[float]()
-    patience = reading.Retry(2.0, clock, pauses.append)
+    retry = reading.Retry(2.0, clock, pauses.append)
     error = Unavailable("E6000", "away")
     for _ in range(3):
-        patience.wait(error)
+        retry.wait(error)
     clock.advance(1.5)
     with pytest.raises(Unavailable):
-        patience.wait(error)
-    patience.renew()
-    patience.wait(error)
+        retry.wait(error)
+    retry.renew()
+    retry.wait(error)
     assert pauses == [0.1, 0.2, 0.4, 0.1]
 
 
-def test_messages_that_are_gone_are_an_error_or_told(
+def test_lost_messages_are_an_error_or_a_warning(
     log: Log, server: StreamServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     log.publish(readings(0, 100))
@@ -134,7 +134,7 @@ def test_messages_that_are_gone_are_an_error_or_told(
     assert "10 messages of 50..100 are no longer kept" in caplog.text
 
 
-def test_a_stream_made_anew_is_another_one(log: Log, server: StreamServer) -> None:
+def test_read_of_a_recreated_stream_is_an_error(log: Log, server: StreamServer) -> None:
     log.publish(readings(0, 10))
     server.make_anew(log.address)
     log.publish(readings(0, 10))
@@ -142,7 +142,7 @@ def test_a_stream_made_anew_is_another_one(log: Log, server: StreamServer) -> No
         offsets(options_of(log), Slice(0, 0, 10, f"{log.address}-1"))
 
 
-def test_the_size_of_messages_is_measured(log: Log) -> None:
+def test_message_size_is_estimated_from_the_stream(log: Log) -> None:
     log.publish([Message(body=Data([bytes(LARGE)])) for _ in range(20)])
     size = reading.message_size(options_of(log), Slice(0, 0, 20, None))
     assert LARGE < size < LARGE + 200
@@ -167,7 +167,7 @@ def test_a_permanent_error_is_raised_at_once(
 
 
 @pytest.mark.parametrize("module", ["pyspark_enmasse", "enmasse.pipeline.connector.sink"])
-def test_tasks_load_nothing_that_only_tables_need(module: str) -> None:
+def test_tasks_do_not_import_the_libraries_of_tables(module: str) -> None:
     loaded = f"import sys, {module}; print(*sys.modules)"
     words = [sys.executable, "-c", loaded]
     modules = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout.split()

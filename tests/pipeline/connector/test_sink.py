@@ -1,4 +1,4 @@
-"""Rows of Spark to addresses of a real platform: once, whatever is repeated."""
+"""Spark writes rows to addresses of a real platform once, even when batches repeat."""
 
 import asyncio
 from collections import Counter
@@ -37,7 +37,7 @@ def target(streams: Platform, numbers: Iterator[int]) -> Log:
 
 
 def contents(log: Log) -> list[str]:
-    """The bodies that a stream has."""
+    """The bodies in a stream, sorted."""
     options = option_table.read({"url": log.url, "address": log.address, "columns": "body"})
     parts = reading.state(options).partitions
     return sorted(
@@ -65,12 +65,12 @@ def received(url: str, address: str, count: int) -> list[Message]:
 def forwarded(spark: SparkSession, log: Log) -> DataFrame:
     reader = spark.readStream.format("enmasse").options(url=log.url, address=log.address, **TYPED)
     rows = reader.option("maxRowsPerTrigger", "40").option("rowsPerTask", "10").load()
-    # behind a shuffle rows come in another order each time
+    # after a shuffle the order of rows differs each time
     shuffled = rows.repartition(2, "device")
     return shuffled.selectExpr("device as group_id", "to_json(struct(device, value)) as body")
 
 
-def test_a_batch_that_is_repeated_is_stored_once(
+def test_repeated_write_batch_is_stored_once(
     spark: SparkSession, log: Log, target: Log, tmp_path: Path
 ) -> None:
     def run() -> None:
@@ -83,7 +83,7 @@ def test_a_batch_that_is_repeated_is_stored_once(
     expected = sorted(f'{{"device":"d{n % 3}","value":{float(n)}}}' for n in range(100))
     run()
     assert contents(target) == expected
-    # as if it had been killed before it remembered the last batch
+    # as after a kill before Spark recorded the last batch
     commits = tmp_path / "checkpoint" / "commits"
     last = max(int(path.name) for path in commits.iterdir() if path.name.isdecimal())
     for name in (f"{last}", f".{last}.crc"):
@@ -93,7 +93,7 @@ def test_a_batch_that_is_repeated_is_stored_once(
     assert contents(target) == expected
 
 
-def test_columns_are_the_parts_of_a_message(spark: SparkSession, streams: Platform) -> None:
+def test_columns_map_to_the_sections_of_a_message(spark: SparkSession, streams: Platform) -> None:
     rows = spark.range(1).select(
         F.lit("q0").alias("address"),
         F.lit("text").alias("body"),
@@ -122,7 +122,7 @@ def test_columns_are_the_parts_of_a_message(spark: SparkSession, streams: Platfo
     assert message.annotations["x-opt-a"] is True
 
 
-def test_rejected_rows_go_to_a_table_with_their_cause(
+def test_rejected_rows_are_written_to_a_table_with_their_cause(
     spark: SparkSession, streams: Platform, target: Log, tmp_path: Path
 ) -> None:
     rows = spark.range(0, 20, 1, 2).select(
@@ -144,7 +144,7 @@ def test_rejected_rows_go_to_a_table_with_their_cause(
     assert found["5"] == (target.address, "amqp:invalid-field", "priority: -1 is not from 0 to 255")
     times = Counter(contents(target))
     assert times.keys() == {str(n) for n in range(20)} - {"3", "5"}
-    # what the batch that failed had stored is another batch
+    # the failed write was another batch, whose rows may be stored already
     assert max(times.values()) <= 2
 
 
@@ -153,32 +153,32 @@ def batch_of(count: int, **columns: Any) -> Iterator[pyarrow.RecordBatch]:
     yield pyarrow.RecordBatch.from_pydict(values)
 
 
-def one_wrong(count: int, wrong: int) -> Iterator[pyarrow.RecordBatch]:
-    """Rows of which one has a delay that the server does not take."""
+def batch_with_bad_row(count: int, wrong: int) -> Iterator[pyarrow.RecordBatch]:
+    """Rows, one of which has a delivery delay that the server rejects."""
     delays = [{"x-opt-delivery-delay": "soon"} if n == wrong else None for n in range(count)]
     return batch_of(count, annotations=pyarrow.array(delays, pyarrow.map_(TEXT, TEXT)))
 
 
-def test_nothing_is_stored_behind_a_row_that_ends_the_batch(target: Log) -> None:
+def test_no_row_is_stored_after_the_row_that_ends_the_batch(target: Log) -> None:
     options = option_table.write({"url": target.url, "address": target.address, "order": "input"})
     for _ in range(2):
         with pytest.raises(Invalid, match="rows are rejected: .*x-opt-delivery-delay"):
-            sink.deliver(options, TaskOfBatch("p", 4, 0), one_wrong(100, 30))
+            sink.deliver(options, TaskOfBatch("p", 4, 0), batch_with_bad_row(100, 30))
         assert len(contents(target)) == 30
     sink.deliver(options, TaskOfBatch("p", 4, 0), batch_of(100))
     assert contents(target) == sorted(str(n) for n in range(100))
 
 
-def test_a_rejected_row_is_in_the_table_whenever_the_batch_is_cut_off(
+def test_rejected_row_is_in_the_table_after_an_interrupted_batch(
     target: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = str(tmp_path / "rejected")
     given = {"url": target.url, "address": target.address, "order": "input", "deadLetter": folder}
     options = option_table.write(given)
-    # cut off after the row was rejected and all others were stored
-    sink.deliver(options, TaskOfBatch("p", 4, 0), one_wrong(100, 30))
+    # interrupted after the row was rejected and all others were stored
+    sink.deliver(options, TaskOfBatch("p", 4, 0), batch_with_bad_row(100, 30))
     assert len(contents(target)) == 99
-    # a server may take it for one that was stored, now that later ones are
+    # the server may take the row for a duplicate, because later rows are stored
     sent = sink.deliver(options, TaskOfBatch("p", 4, 0), batch_of(100))
     assert sent.rejected is None
     for _ in range(2):
@@ -191,7 +191,7 @@ def test_a_rejected_row_is_in_the_table_whenever_the_batch_is_cut_off(
     assert not list((tmp_path / "rejected" / "_pending").iterdir())
 
 
-def test_order_is_that_of_the_bytes_or_of_the_rows(target: Log) -> None:
+def test_rows_are_sent_in_order_of_content_or_of_input(target: Log) -> None:
     url = {"url": target.url, "address": target.address}
     mixed = pyarrow.RecordBatch.from_pydict({"body": ["b", "c", "a"], "group_id": ["g"] * 3})
     for order, batch in (("content", 0), ("input", 1)):
@@ -211,7 +211,9 @@ def test_order_is_that_of_the_bytes_or_of_the_rows(target: Log) -> None:
     assert sorted(found) == [[], [b"a", b"b", b"c", b"b", b"c", b"a"]]
 
 
-def test_what_a_task_holds_is_bounded(target: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_and_rejected_rows_of_a_task_are_bounded(
+    target: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
     options = option_table.write({"url": target.url, "address": target.address, "deadLetter": "x"})
     monkeypatch.setattr(sink, "TASK_SIZE_MAX", 10_000)
     with pytest.raises(Exhausted, match="set order=input"):
@@ -233,7 +235,7 @@ def test_what_a_task_holds_is_bounded(target: Log, monkeypatch: pytest.MonkeyPat
         ("'x' as body", {"producer": "p", "numbered": "false"}, "omit one of them"),
     ],
 )
-def test_what_cannot_be_written_is_refused_before_a_task_runs(
+def test_invalid_write_is_refused_before_a_task_runs(
     spark: SparkSession, target: Log, select: str, options: dict[str, str], said: str
 ) -> None:
     chosen = {"url": target.url, "address": target.address} | options
@@ -244,7 +246,7 @@ def test_what_cannot_be_written_is_refused_before_a_task_runs(
         ).options(**given).save()
 
 
-def test_an_address_that_knows_no_numbers_is_told_how_to_write(
+def test_numbered_write_to_a_topic_is_refused(
     spark: SparkSession, log: Log, tmp_path: Path
 ) -> None:
     log.publish(readings(0, 1))

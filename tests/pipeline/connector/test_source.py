@@ -1,4 +1,4 @@
-"""Where batches of a stream end, as its planner decides it without Spark."""
+"""Ends of the batches of a stream, planned without Spark."""
 
 import logging
 from dataclasses import replace
@@ -24,7 +24,7 @@ SIZE_MAX = 400_000
 
 
 def sized(*sizes: int) -> list[Message]:
-    """So many messages of each size, all of them in one partition."""
+    """`COUNT` messages of each size, all in one partition."""
     one = Properties(group_id="one")
     return [
         Message(body=Data([bytes(size)]), properties=one) for size in sizes for _ in range(COUNT)
@@ -32,7 +32,7 @@ def sized(*sizes: int) -> list[Message]:
 
 
 def planned(log: Log, **chosen: str) -> list[list[Slice]]:
-    """What the batches of a query read that reads all there is."""
+    """The slices of each batch of a query that reads every available message."""
     reader = StreamReader(option_table.read({"url": log.url, "address": log.address} | chosen))
     start = reader.initialOffset()
     found = []
@@ -56,8 +56,8 @@ def size_of(log: Log, parts: list[Slice]) -> float:
 
 
 @pytest.fixture
-def remade(log: Log, streams: Platform, tmp_path: Path) -> tuple[Options, Offsets, Offsets]:
-    """Options, and two paths of a stream that is another one by now."""
+def recreated(log: Log, streams: Platform, tmp_path: Path) -> tuple[Options, Offsets, Offsets]:
+    """Options, and two offsets of a stream that was deleted and created again."""
     options = option_table.read({"url": log.url, "address": log.address, "failOnDataLoss": "false"})
     log.publish(sized(SMALL)[:20])
     start = StreamReader(options).initialOffset()
@@ -74,10 +74,10 @@ def read(reader: StreamReader, start: Offsets, end: Offsets) -> int:
     return sum(len(rows) for task in tasks for rows in reader.read(task))
 
 
-def test_a_stream_made_anew_is_read_on_and_told_once(
-    remade: tuple[Options, Offsets, Offsets], caplog: pytest.LogCaptureFixture
+def test_recreated_stream_is_read_and_logged_once(
+    recreated: tuple[Options, Offsets, Offsets], caplog: pytest.LogCaptureFixture
 ) -> None:
-    options, _, start = remade
+    options, _, start = recreated
     reader = StreamReader(options)
     with caplog.at_level(logging.WARNING, logger="enmasse.pipeline"):
         ends = [reader.latestOffset(start, ReadMaxRows(100)) for _ in range(2)]
@@ -87,10 +87,10 @@ def test_a_stream_made_anew_is_read_on_and_told_once(
     assert read(reader, start, ends[0]) == 15
 
 
-def test_a_batch_that_was_planned_of_another_stream_is_missing_as_a_whole(
-    remade: tuple[Options, Offsets, Offsets], caplog: pytest.LogCaptureFixture
+def test_batch_planned_before_the_stream_was_recreated_is_lost_entirely(
+    recreated: tuple[Options, Offsets, Offsets], caplog: pytest.LogCaptureFixture
 ) -> None:
-    options, start, end = remade
+    options, start, end = recreated
     with caplog.at_level(logging.WARNING, logger="enmasse.pipeline"):
         assert read(StreamReader(options), start, end) == 0
     (said,) = caplog.messages
@@ -100,25 +100,23 @@ def test_a_batch_that_was_planned_of_another_stream_is_missing_as_a_whole(
 
 
 @pytest.mark.parametrize("sizes", [(SMALL, LARGE), (LARGE, SMALL), (SMALL, LARGE, SMALL)])
-def test_a_bound_in_bytes_holds_whatever_the_first_messages_are(
-    log: Log, sizes: tuple[int, ...]
-) -> None:
+def test_byte_limit_holds_for_any_order_of_message_sizes(log: Log, sizes: tuple[int, ...]) -> None:
     log.publish(sized(*sizes))
     batches = planned(log, maxBytesPerTrigger=str(SIZE_MAX))
     assert sum(part.end - part.start for (part,) in batches) == COUNT * len(sizes)
-    # what samples miss is less than what lies between two of them
+    # the error of sampling is less than the bytes between two samples
     assert all(size_of(log, batch) <= SIZE_MAX * 1.25 for batch in batches)
     # and no batch is much smaller than it may be
     assert len(batches) <= 2 + 2 * sum(sizes) * COUNT // SIZE_MAX
 
 
-def test_one_message_beyond_the_bound_is_a_batch(log: Log) -> None:
+def test_message_above_the_byte_limit_is_a_batch_of_its_own(log: Log) -> None:
     log.publish(sized(LARGE)[:3])
     batches = planned(log, maxBytesPerTrigger="1000")
     assert [(part.start, part.end) for (part,) in batches] == [(0, 1), (1, 2), (2, 3)]
 
 
-def test_a_limit_that_spark_asks_for_counts_instead_of_the_options(log: Log) -> None:
+def test_read_limit_of_spark_overrides_the_options(log: Log) -> None:
     log.publish(sized(SMALL))
     given = {"url": log.url, "address": log.address, "maxBytesPerTrigger": "1000000"}
     reader = StreamReader(option_table.read(given))
@@ -128,7 +126,7 @@ def test_a_limit_that_spark_asks_for_counts_instead_of_the_options(log: Log) -> 
     assert count(reader.latestOffset(start, ReadAllAvailable())) == COUNT
 
 
-def test_partitions_that_are_not_named_are_read_from_the_first_message_to_the_last() -> None:
+def test_unnamed_partitions_are_read_from_first_to_last_message() -> None:
     state = State(None, {0: Partition(2, 9), 1: Partition(3, 8)})
     named = {"url": "amqp://h", "address": "a", "start": '{"0": 5}', "end": '{"0": 7}'}
     options = option_table.read(named)

@@ -31,7 +31,7 @@ def source(spark: SparkSession, log: Log, *, streaming: bool = False, **options:
 
 
 def run_once(frame: DataFrame, folder: Path) -> list[int]:
-    """Append what there is to a table; return the rows of each batch."""
+    """Append all available rows to a table; return the row count of each batch."""
     writer = frame.writeStream.format("parquet").option("path", str(folder / "table"))
     writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
     query = writer.trigger(availableNow=True).start()
@@ -73,7 +73,7 @@ def test_bodies_are_typed_columns_and_wrong_ones_are_marked(spark: SparkSession,
     assert bad.value is None and bad["_error"].startswith("JSON: ")
 
 
-def test_every_column_of_the_envelope_arrives(spark: SparkSession, log: Log) -> None:
+def test_every_envelope_column_is_read(spark: SparkSession, log: Log) -> None:
     log.publish(readings(0, 1))
     (row,) = source(spark, log, space="default").collect()
     assert len(row) == 20
@@ -94,7 +94,7 @@ def pushed(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[str]
     spark.conf.unset(PUSHING)
 
 
-def test_filters_places_and_selectors_bound_what_is_read(
+def test_filters_positions_and_selectors_limit_the_rows_read(
     spark: SparkSession, log: Log, pushed: str
 ) -> None:
     messages = [
@@ -133,13 +133,13 @@ def test_filters_places_and_selectors_bound_what_is_read(
     assert sorted(row.value for row in selected) == [95, 96, 97, 98, 99]
 
 
-def test_workers_import_the_package_that_is_installed(spark: SparkSession) -> None:
-    """A copy in a zip, which Spark would prefer, is compiled anew by each process."""
+def test_workers_import_the_installed_pyspark(spark: SparkSession) -> None:
+    """Spark would prefer its copy in a zip, which every process compiles again."""
     found = spark.sparkContext.parallelize([0], 1).map(lambda _: __import__("pyspark").__file__)
     assert [Path(file) for file in found.collect()] == [Path(pyspark.__file__)]
 
 
-def test_messages_lost_before_they_were_read_end_the_query_or_are_left_out(
+def test_query_ends_at_lost_messages_unless_data_loss_is_allowed(
     spark: SparkSession, streams: Platform, tmp_path: Path
 ) -> None:
     log = Log(streams.url(), "short")
@@ -160,11 +160,11 @@ def test_messages_lost_before_they_were_read_end_the_query_or_are_left_out(
     left = run(failOnDataLoss="false")
     got = values(spark, tmp_path)
     assert 0 < left < 100 and len(got) == len(set(got)) == 20 + left
-    # the last of each partition are kept
+    # retention keeps the last messages of each partition
     assert got[-1] == 119
 
 
-def test_a_stream_that_was_made_anew_is_another_one(
+def test_query_ends_at_a_recreated_stream_unless_data_loss_is_allowed(
     spark: SparkSession, streams: Platform, log: Log, tmp_path: Path
 ) -> None:
     log.publish(readings(0, 10))
@@ -184,7 +184,7 @@ def test_a_stream_that_was_made_anew_is_another_one(
     assert values(spark, tmp_path) == list(range(15))
 
 
-def test_a_wrong_option_is_named_with_the_nearest(spark: SparkSession, log: Log) -> None:
+def test_unknown_option_error_suggests_the_nearest_name(spark: SparkSession, log: Log) -> None:
     with pytest.raises(Exception, match="option adress is not known: did you mean address"):
         source(spark, log, adress="x")
     with pytest.raises(Exception, match="devise has no type"):

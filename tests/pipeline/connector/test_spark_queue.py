@@ -12,13 +12,13 @@ pytestmark = pytest.mark.timeout(400)
 TYPED = {"decode": "json", "columns": "offset, device string, value double"}
 
 
-def test_a_queue_is_read_once_in_bounded_batches_with_its_lag(
+def test_spark_reads_a_queue_once_in_bounded_batches_with_its_lag(
     spark: SparkSession, queue: Log, tmp_path: Path
 ) -> None:
     spool = tmp_path / "spool"
 
     def run() -> list[tuple[int, int, int]]:
-        """Append what waits to a table; of each batch its rows, end, and what was left behind."""
+        """Append pending messages to a table; return rows, end and lag of each batch."""
         reader = spark.readStream.format("enmasse").options(url=queue.url, address=queue.address)
         frame = reader.options(spool=str(spool), maxRowsPerTrigger="300", **TYPED).load()
         writer = frame.writeStream.format("parquet").option("path", str(tmp_path / "table"))
@@ -38,7 +38,7 @@ def test_a_queue_is_read_once_in_bounded_batches_with_its_lag(
     assert any(path.suffix == ".messages" for path in spool.iterdir())
     queue.publish(readings(700, 50))
     ((rows_in, end, lag),) = run()
-    # the server may still count what it was told a moment ago to be ours
+    # the server may still count messages that were accepted a moment ago
     assert (rows_in, end) == (50, 750) and 0 <= lag <= 50
     rows = spark.read.parquet(str(tmp_path / "table")).select("offset", "value").collect()
     assert sorted((row.offset, row.value) for row in rows) == [(n, float(n)) for n in range(750)]

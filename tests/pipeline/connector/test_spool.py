@@ -1,4 +1,4 @@
-"""The folder between a queue and Spark: what it keeps, forgets, and what is said when it cannot."""
+"""The spool between a queue and Spark: retention, deletion and errors."""
 
 import errno
 import json
@@ -33,13 +33,13 @@ def identity(number: int) -> bytes:
 
 
 class Keeper:
-    """A spool, with what its reader knows of the messages in it."""
+    """A spool and the message ids that its reader knows."""
 
     def __init__(
         self, folder: Path, *, fails: bool = True, address: str = "orders", **of: Any
     ) -> None:
-        impatient = Retry(0, TestClock(), lambda _: None)
-        self.spool = Spool(folder, Queue(address, **of), fails_on_loss=fails, retry=impatient)
+        no_retry = Retry(0, TestClock(), lambda _: None)
+        self.spool = Spool(folder, Queue(address, **of), fails_on_loss=fails, retry=no_retry)
         self.known: list[int] = []
         try:
             self.spool.load(self.know)
@@ -48,7 +48,7 @@ class Keeper:
             raise
 
     def know(self, file: bytes) -> bytes:
-        """The test's own file: JSON of numbers; what is remembered is in that of the core."""
+        """Ids of a messages file, here JSON of numbers, or of an ids file of the native core."""
         if file.startswith(b"enmspool"):
             ids = file[44 : len(file) - 4]
             numbers = [int.from_bytes(ids[at : at + 16], "big") for at in range(0, len(ids), 20)]
@@ -75,7 +75,7 @@ class Keeper:
 
 @pytest.fixture
 def keeper(tmp_path: Path) -> Iterator[Callable[..., Keeper]]:
-    """Opens the spool of this test; the one before has let go of it."""
+    """Opens the spool of this test after its previous holder has released it."""
     opened: list[Keeper] = []
 
     def open_(**options: bool | str) -> Keeper:
@@ -101,7 +101,7 @@ STEPS = st.lists(
 
 @given(STEPS, st.integers(1, 12))
 @settings(deadline=None, max_examples=30)
-def test_messages_stay_until_they_are_committed_and_the_last_are_remembered(
+def test_messages_stay_until_committed_and_the_last_ids_are_remembered(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]], window: int
 ) -> None:
     folder = tmp_path_factory.mktemp("spool")
@@ -117,12 +117,12 @@ def test_messages_stay_until_they_are_committed_and_the_last_are_remembered(
         else:
             keeper.spool.release()
             keeper = Keeper(folder)
-            # what waits and the window before it, each once
+            # the uncommitted messages and the id window before them, each once
             assert len(set(keeper.known)) == len(keeper.known)
             first = keeper.spool.first
             assert set(keeper.known) >= set(range(max(0, first - window), added))
         assert (keeper.spool.uid, keeper.spool.next) == (uid, added)
-        # a file goes as a whole, never before all of it is committed
+        # a file is deleted as a whole, once all of it is committed
         assert keeper.spool.first <= committed or keeper.spool.first == keeper.spool.committed
         assert keeper.read(committed, added) == list(range(committed, added))
     committed_version = [path for path in folder.iterdir() if path.suffix == ".ids"]
@@ -140,7 +140,7 @@ def test_many_small_batches_leave_few_files(keeper: Callable[..., Keeper]) -> No
     assert len(keeper().known) <= 30 + IDS_FILES_MAX
 
 
-def test_a_batch_ends_by_rows_or_by_bytes_and_has_one_file_at_least(
+def test_batch_ends_at_a_row_or_byte_limit_and_has_at_least_one_file(
     keeper: Callable[..., Keeper],
 ) -> None:
     spool = (kept := keeper()).spool
@@ -156,7 +156,7 @@ def test_a_batch_ends_by_rows_or_by_bytes_and_has_one_file_at_least(
     assert (spool.size(0) > spool.size(35) == size > 0) and spool.size(40) == 0
 
 
-def test_a_query_without_a_checkpoint_begins_where_it_began_until_it_commits(
+def test_lost_checkpoint_is_an_error_only_after_the_first_commit(
     keeper: Callable[..., Keeper], caplog: pytest.LogCaptureFixture
 ) -> None:
     kept = keeper()
@@ -170,11 +170,11 @@ def test_a_query_without_a_checkpoint_begins_where_it_began_until_it_commits(
     with caplog.at_level(logging.WARNING):
         assert keeper(fails=False).spool.begin() == 10
     assert "with the remaining messages" in caplog.text
-    # and that is where it began, from then on
+    # from then on the query begins at that offset
     assert keeper().spool.begin() == 10
 
 
-def test_a_torn_file_is_an_error_or_told(
+def test_truncated_file_is_an_error_or_a_warning(
     keeper: Callable[..., Keeper], caplog: pytest.LogCaptureFixture
 ) -> None:
     kept = keeper()
@@ -189,7 +189,7 @@ def test_a_torn_file_is_an_error_or_told(
     assert "torn" in caplog.text
 
 
-def test_a_missing_file_is_an_error_or_told(
+def test_missing_file_is_an_error_or_a_warning(
     keeper: Callable[..., Keeper], caplog: pytest.LogCaptureFixture
 ) -> None:
     kept = keeper()
@@ -229,17 +229,17 @@ def test_files_of_a_crash_are_deleted(keeper: Callable[..., Keeper]) -> None:
     content = waiting.read_bytes()
     kept.spool.commit(3, 10)
     folder = kept.spool.folder
-    # killed before the file of the messages went, and while another was written
+    # killed before the messages file was deleted, and while another was written
     waiting.write_bytes(content)
     (folder / f".{3:020}-{9:020}.messages").write_bytes(b"half")
-    # killed before files that have become one went
+    # killed before merged ids files were deleted
     (folder / f"{1:020}-{2:020}.ids").write_bytes(pack_ids(identity(1), 1, 2))
     assert (keeper().spool.first, keeper().spool.next) == (3, 3)
     left = sorted(path.name for path in folder.iterdir())
     assert left == [f"{0:020}-{3:020}.ids", LOCK, "spool.json"]
 
 
-def test_a_full_disk_is_an_error_and_leaves_nothing(
+def test_full_disk_is_an_error_and_leaves_no_file(
     keeper: Callable[..., Keeper], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = keeper()
@@ -258,7 +258,7 @@ def test_a_full_disk_is_an_error_and_leaves_nothing(
     assert kept.read(0, 5) == [*range(5)]
 
 
-def test_a_disk_that_fails_is_an_error(
+def test_disk_failure_is_an_error(
     keeper: Callable[..., Keeper], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = keeper()
@@ -271,7 +271,7 @@ def test_a_disk_that_fails_is_an_error(
         kept.add(3)
 
 
-def test_a_folder_that_is_no_folder_is_refused(tmp_path: Path) -> None:
+def test_spool_refuses_a_file_or_a_folder_with_other_files(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     for folder in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(Invalid, match="name a writable folder"):
@@ -284,7 +284,7 @@ def test_a_folder_that_is_no_folder_is_refused(tmp_path: Path) -> None:
     assert (other / "thesis.txt").exists()
 
 
-def test_a_spool_knows_space_and_servers_of_its_queue(
+def test_spool_records_the_space_and_servers_of_its_queue(
     keeper: Callable[..., Keeper], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "spool" / "spool.json"
@@ -293,7 +293,7 @@ def test_a_spool_knows_space_and_servers_of_its_queue(
         keeper(**of).spool.release()
 
     taken()
-    # as those of before: they know their address only
+    # an earlier version recorded only the address
     known = json.loads(path.read_text())
     path.write_text(
         json.dumps({name: known[name] for name in ("version", "uid", "address", "base")})
@@ -302,7 +302,7 @@ def test_a_spool_knows_space_and_servers_of_its_queue(
         taken(space="plant", servers=["a:1", "b:1"])
         with pytest.raises(Conflict, match="is the spool of orders of space plant, not of orders:"):
             taken(servers=["a:1"])
-        # one of several is as good as all of them
+        # one of the recorded servers is enough
         taken(space="plant", servers=["b:1"])
         assert caplog.messages == []
         for _ in range(2):
@@ -312,7 +312,7 @@ def test_a_spool_knows_space_and_servers_of_its_queue(
     assert json.loads(path.read_text())["uid"] == known["uid"]
 
 
-def test_a_spool_has_one_reader_one_address_and_one_format(
+def test_spool_refuses_a_second_reader_another_address_or_version(
     keeper: Callable[..., Keeper], tmp_path: Path
 ) -> None:
     kept = keeper()
@@ -327,7 +327,7 @@ def test_a_spool_has_one_reader_one_address_and_one_format(
         keeper()
 
 
-def test_a_reader_waits_for_the_one_before_it_to_end(tmp_path: Path) -> None:
+def test_reader_retries_until_the_previous_reader_ends(tmp_path: Path) -> None:
     before = Keeper(tmp_path)
     pauses: list[float] = []
 
@@ -341,18 +341,18 @@ def test_a_reader_waits_for_the_one_before_it_to_end(tmp_path: Path) -> None:
     spool.release()
 
 
-def test_names_of_files() -> None:
+def test_only_spool_file_names_are_parsed() -> None:
     assert parse_name(f"{7:020}-{9:020}.ids") == (7, 9, "ids")
     for other in ("7-9.ids", f"{7:020}-{9:020}.txt", "spool.json", f".{7:020}-{9:020}.messages"):
         assert parse_name(other) is None
 
 
-def test_errors_are_of_the_eight_kinds(tmp_path: Path) -> None:
+def test_unusable_spool_path_raises_an_enmasse_error(tmp_path: Path) -> None:
     with pytest.raises(EnMasseError):
         Spool(Path("/proc/nowhere"), Queue("orders"), fails_on_loss=True)
 
 
-def test_what_a_spool_has_is_seen_while_another_holds_it(
+def test_extent_of_a_spool_is_readable_while_it_is_locked(
     keeper: Callable[..., Keeper], tmp_path: Path
 ) -> None:
     with pytest.raises(Missing, match="no query has used it yet"):

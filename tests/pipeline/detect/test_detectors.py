@@ -1,4 +1,4 @@
-"""Detectors as the native detection takes them, and names of incidents."""
+"""Rules for the native detection, and ids of incidents."""
 
 import json
 from typing import Any
@@ -11,7 +11,7 @@ from enmasse.resources.pipeline import Detector
 
 def test_an_incident_id_derives_from_device_detector_and_time() -> None:
     one = incident_id("d", "s", "dev", "m", 5)
-    # alerts that were sent carry it: another name would tell their incidents again
+    # sent alerts carry this id: another id would report their incidents again
     assert one == "f66bf352c81d7339f4f47382ffd9c5fb"
     others = {
         incident_id("d", "s", "dev", "m", 6),
@@ -43,7 +43,7 @@ RULES: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("document", "rule"), RULES)
-def test_a_detector_is_one_rule(document: dict[str, Any], rule: dict[str, Any]) -> None:
+def test_detector_is_compiled_to_one_rule(document: dict[str, Any], rule: dict[str, Any]) -> None:
     detector = Detector.model_validate({"name": "d", "cooldown": "2s"} | document, by_alias=True)
     assert json.loads(rules([detector], 7)) == {
         "offlineAfterUs": 7000,

@@ -1,4 +1,4 @@
-"""Which files a change of gold touches, and which it writes."""
+"""The files that a change of gold replaces, and those that it writes."""
 
 import itertools
 import random
@@ -10,7 +10,7 @@ def file(first: int, last: int, rows: int = 10) -> File:
     return File(f"{first}-{last}", 1, rows, first, last)
 
 
-def test_new_starts_get_files_of_their_own() -> None:
+def test_new_starts_get_new_files() -> None:
     (one,) = groups({60: 5, 0: 5}, [file(120, 180)])
     assert (one.files, one.starts, one.rows, one.tasks) == ([], [0, 60], 10, 1)
     first, second = groups({0: SHARED_ROWS, 60: 5}, [])
@@ -24,7 +24,7 @@ def test_a_start_goes_to_the_file_that_covers_it() -> None:
     assert (new.files, new.starts) == ([], [300])
 
 
-def test_new_files_do_not_reach_across_old_ones() -> None:
+def test_new_files_do_not_span_existing_files() -> None:
     old, before, after = groups({0: 1, 120: 1, 240: 1}, [file(60, 180)])
     assert (old.starts, before.starts, after.starts) == ([120], [0], [240])
 
@@ -49,13 +49,13 @@ def test_groups_are_disjoint_and_have_every_start_once() -> None:
         }
 
 
-def test_files_of_windows_within_longer_ones_are_found() -> None:
+def test_covering_finds_the_files_of_windows_inside_longer_windows() -> None:
     files = [file(0, 50), file(60, 110), file(110, 130), file(180, 180)]
     assert covering(files, [120], 60) == [files[2]]
     assert covering(files, [60, 180], 60) == files[1:]
 
 
-def test_small_neighbours_become_one_file() -> None:
+def test_small_adjacent_files_are_compacted_together() -> None:
     third = FILE_ROWS // 3
     files = [file(n, n, third) for n in range(4)]
     (one,) = compactable(files)

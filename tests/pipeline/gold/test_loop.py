@@ -1,4 +1,4 @@
-"""When gold takes its steps, and what becomes of one that fails. Its query is played."""
+"""The schedule of the gold loop and its errors, with a fake query."""
 
 from typing import Any, cast
 
@@ -13,33 +13,33 @@ pytestmark = pytest.mark.timeout(30)
 
 
 class Query:
-    """Notes what it is asked for; there are so many steps to be taken."""
+    """Records its calls; `waiting` is the number of pending steps."""
 
     def __init__(self) -> None:
         self.waiting = 0
-        self.asked: list[str] = []
+        self.calls: list[str] = []
         self.error: Exception | None = None
 
     def step(self) -> bool:
         if self.error is not None:
             raise self.error
-        self.asked.append("step")
+        self.calls.append("step")
         self.waiting -= 1
         return self.waiting >= 0
 
     def merge_long(self) -> None:
-        self.asked.append("long")
+        self.calls.append("long")
 
     def maintain(self, keep_ms: int) -> None:
-        self.asked.append(f"tidy {keep_ms}")
+        self.calls.append(f"maintain {keep_ms}")
 
     def catch_up(self) -> None:
         if self.error is not None:
             raise self.error
-        self.asked.append("all")
+        self.calls.append("all")
 
     def take(self) -> list[str]:
-        found, self.asked = self.asked, []
+        found, self.calls = self.calls, []
         return found
 
 
@@ -48,7 +48,7 @@ def loop(query: Query, clock: TestClock) -> GoldLoop:
     return GoldLoop(played, clock, every_ms=30_000, compact_every=3, keep_ms=5)
 
 
-def test_long_windows_are_merged_every_five_minutes_and_small_files_after_some_steps() -> None:
+def test_long_windows_merge_every_five_minutes_and_files_after_three_steps() -> None:
     query, clock = Query(), TestClock()
     gold = loop(query, clock)
     gold.turn()
@@ -58,7 +58,7 @@ def test_long_windows_are_merged_every_five_minutes_and_small_files_after_some_s
     assert query.take() == ["step", "step", "step"]
     query.waiting = 1
     gold.turn()
-    assert query.take() == ["step", "step", "tidy 5"]
+    assert query.take() == ["step", "step", "maintain 5"]
     clock.advance(LONG_S)
     query.waiting = 0
     gold.turn()
@@ -94,7 +94,7 @@ def test_finish_updates_gold_completely_or_raises() -> None:
     assert gold.trouble is not None
 
 
-def test_a_thread_takes_turns_until_it_is_closed() -> None:
+def test_loop_thread_runs_until_it_is_closed() -> None:
     query = Query()
     gold = loop(query, TestClock())
     gold.start()

@@ -32,7 +32,7 @@ def lake(spark: SparkSession, tmp_path: Path) -> Lake:
     return Lake(spark, tmp_path)
 
 
-def test_batches_of_several_sources_become_windows(lake: Lake) -> None:
+def test_batches_of_several_sources_are_aggregated_into_windows(lake: Lake) -> None:
     for number in range(4):
         lake.append(*some(number, 60), source="st"[number % 2])
         assert lake.query.step()
@@ -41,7 +41,7 @@ def test_batches_of_several_sources_become_windows(lake: Lake) -> None:
     assert lake.differences() == []
 
 
-def test_the_first_step_takes_few_readings_of_many_days_at_once(
+def test_first_step_recomputes_by_day_only_above_the_row_limit(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recomputed: list[str] = []
@@ -79,7 +79,7 @@ def test_a_step_has_a_bound_of_readings_and_whole_commits(
     assert lake.differences() == []
 
 
-def test_a_compaction_of_silver_changes_nothing_in_gold(lake: Lake) -> None:
+def test_compaction_of_silver_does_not_change_gold(lake: Lake) -> None:
     lake.append(*some(1, 30))
     lake.query.catch_up()
     lake.append({"seconds": 1.0, "value": 7.0})
@@ -100,7 +100,7 @@ def test_a_backfill_of_silver_recomputes_its_days(lake: Lake) -> None:
     corrected = dated(measured({"seconds": 100.0, "value": 9.0}, first=500))
     where = "source = 's' AND event_time < '2026-02-01T12:00:00Z'"
     delta.replace_arrow(corrected.to_reader(), lake.silver, where, {})
-    # and what comes before gold has seen it
+    # an append that follows before gold has read the backfill
     lake.append({"seconds": 130.0, "value": 3.0}, {"seconds": 3 * DAY_S, "value": 4.0})
     untouched = {path for path in lake.files() if "date=2026-02-02" in path}
     assert untouched
@@ -109,25 +109,25 @@ def test_a_backfill_of_silver_recomputes_its_days(lake: Lake) -> None:
     assert untouched <= lake.files()
 
 
-def vacuumed(lake: Lake) -> None:
-    """Silver as a vacuum by hand leaves it: nothing is there that is not part of it now."""
+def vacuum_silver(lake: Lake) -> None:
+    """Compact silver and delete every file that its latest version does not need."""
     opened = DeltaTable(lake.silver.path)
     opened.optimize.compact()
     opened = DeltaTable(lake.silver.path)
     opened.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
 
 
-def test_files_that_were_deleted_before_gold_read_them_are_no_loss(lake: Lake) -> None:
+def test_gold_is_complete_after_unread_silver_files_are_deleted(lake: Lake) -> None:
     lake.append(*some(1, 30))
     lake.query.catch_up()
     for number in range(3):
         lake.append(*some(number, 10))
-    vacuumed(lake)
+    vacuum_silver(lake)
     lake.query.catch_up()
     assert lake.differences() == []
 
 
-def test_a_log_that_was_deleted_before_gold_read_it_is_no_loss(lake: Lake) -> None:
+def test_gold_is_complete_after_unread_log_entries_are_deleted(lake: Lake) -> None:
     lake.append(*some(1, 30))
     lake.query.catch_up()
     lake.append(*some(2, 30))
@@ -139,16 +139,16 @@ def test_a_log_that_was_deleted_before_gold_read_it_is_no_loss(lake: Lake) -> No
     assert lake.differences() == []
 
 
-def test_silver_is_not_cleaned_beyond_what_gold_has_read(lake: Lake) -> None:
+def test_expired_silver_counts_as_read_only_once_gold_has_read_it(lake: Lake) -> None:
     lake.append(*some(1, 20))
     assert not lake.has_read(0), "gold has nothing yet"
     lake.query.catch_up()
     assert lake.has_read(0)
     lake.append(*some(2, 20))
     lake.append(*some(3, 20))
-    # gold stopped for longer than files are kept
+    # gold lags by more than the retention of files
     assert not lake.has_read(0)
-    assert lake.has_read(3_600_000), "what gold lacks is kept anyway"
+    assert lake.has_read(3_600_000), "the retention covers the unread commits"
     lake.query.catch_up()
     assert lake.has_read(0)
 
@@ -164,7 +164,7 @@ def test_silver_that_was_created_again_is_another_table(lake: Lake) -> None:
 
 
 class Killed(BaseException):
-    """The process is gone."""
+    """Stands for a kill of the process."""
 
 
 POINTS: list[tuple[type, str, int]] = [
@@ -190,7 +190,7 @@ def test_a_kill_between_two_steps_is_repeated(
             corrected = dated(measured({"device": "a", "seconds": 5.0}, first=10_000 + number))
             delta.replace_arrow(corrected.to_reader(), lake.silver, where, {})
         with monkeypatch.context() as patch:
-            patch.setattr(owner, name, killing(getattr(owner, name), count, after=after))
+            patch.setattr(owner, name, killed_at_call(getattr(owner, name), count, after=after))
             with pytest.raises(Killed):
                 lake.query.catch_up()
         lake.query = GoldQuery(spark, "p", lake.silver.path, lake.gold, lake.windows)
@@ -198,8 +198,8 @@ def test_a_kill_between_two_steps_is_repeated(
         assert lake.differences() == [], (name, count)
 
 
-def killing(real: Callable[..., Any], count: int, *, after: bool) -> Callable[..., Any]:
-    """The same, until its so-manyth call."""
+def killed_at_call(real: Callable[..., Any], count: int, *, after: bool) -> Callable[..., Any]:
+    """`real`, which raises `Killed` before or after its call number `count`."""
     calls = 0
 
     def called(*values: Any, **named: Any) -> Any:
@@ -227,12 +227,12 @@ def test_files_of_an_interrupted_job_are_not_in_the_table(lake: Lake) -> None:
     assert lake.differences() == []
 
 
-def test_a_batch_opens_the_files_of_its_windows_only(lake: Lake) -> None:
+def test_step_opens_only_the_files_of_its_windows(lake: Lake) -> None:
     lake.append({"seconds": 0.0})
     lake.query.step()
     opened = DeltaTable(lake.gold)
     (real,) = layout_of(lake, 60_000, "2026-01-31")
-    # a year of files that are not there: whoever opens one fails
+    # a year of files that do not exist: opening one fails
     added: list[AddAction | RemoveAction] = []
     for day in range(1, 366):
         date = datetime(2024, 6, 1, tzinfo=UTC) + timedelta(days=day)
@@ -264,7 +264,7 @@ def iso(time: datetime) -> str:
     return time.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def test_small_files_of_earlier_days_become_one(lake: Lake) -> None:
+def test_maintenance_joins_small_files_of_earlier_days(lake: Lake) -> None:
     for number in range(3):
         lake.append({"seconds": number * 60.0}, {"seconds": DAY_S + number * 60.0})
         lake.query.step()
@@ -282,7 +282,7 @@ def test_small_files_of_earlier_days_become_one(lake: Lake) -> None:
     assert lake.differences() == []
 
 
-def test_quantiles_of_many_readings_are_near_in_rank(lake: Lake) -> None:
+def test_quantiles_of_many_readings_are_within_their_rank_error(lake: Lake) -> None:
     dice = random.Random(3)
     for minute in range(5):
         times = (minute * 60 + n / 100 for n in range(6000))
@@ -304,7 +304,7 @@ def test_extreme_values_do_not_overflow(lake: Lake) -> None:
     assert 1e299 < row["stddev"] < 1e300
 
 
-def test_gold_of_an_earlier_version_is_refused_until_it_is_made_anew(lake: Lake) -> None:
+def test_gold_of_an_earlier_version_is_refused_until_rebuilt(lake: Lake) -> None:
     lake.append(*some(1, 20))
     old = pyarrow.schema([field for field in ROW if field.name != "sketch"])
     DeltaTable.create(lake.gold, old, partition_by=list(PARTITION_BY))

@@ -1,4 +1,4 @@
-"""Gold compared with silver by Spark: what is wrong in it is found."""
+"""Spark compares gold with silver and reports each difference."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +26,7 @@ def compare(spark: SparkSession) -> Callable[[Lake], Verification]:
 
 
 def damage(lake: Lake, change: Callable[[dict[str, Any]], dict[str, Any] | None]) -> None:
-    """Replace rows of gold by what the change makes of them, without any trace in its log."""
+    """Replace each row of gold by the result of `change`; None deletes the row."""
     opened = DeltaTable(lake.gold)
     rows = [row for one in opened.to_pyarrow_table().to_pylist() if (row := change(one))]
     table = pyarrow.Table.from_pylist(rows, opened.to_pyarrow_table().schema)
@@ -77,7 +77,7 @@ def test_verification_skips_unmerged_long_windows(
     lake.append({"seconds": 1.0})
     lake.query.step()
     found = compare(lake)
-    # two minutes, and the hour and the day that have nothing new
+    # two minutes, and the hour and the day without new readings
     assert (found.windows, found.exact) == (4, True)
     lake.query.merge_long()
     found = compare(lake)

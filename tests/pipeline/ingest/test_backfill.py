@@ -1,4 +1,4 @@
-"""Silver, quarantine and gold made anew from bronze: whole or a part, and cut off anywhere."""
+"""Backfill of silver, quarantine and gold from bronze: whole, in part, or interrupted."""
 
 import json
 import multiprocessing
@@ -59,7 +59,7 @@ def log(platform: Platform, request: Any) -> Log:
 
 
 def sent() -> Iterator[Message]:
-    """Of every five: two that the old document reads, two for the new one, one for neither."""
+    """Of every five messages, both documents read two, only the new one two, and neither one."""
     for number in range(0, 100, 5):
         yield message(number)
         yield message(number + 1)
@@ -68,8 +68,8 @@ def sent() -> Iterator[Message]:
         yield message(number + 4, b"{")
 
 
-def filled(folder: Path, log: Log, **source: Any) -> Path:
-    """A pipeline by the old document, with all messages in its tables."""
+def filled_pipeline(folder: Path, log: Log, **source: Any) -> Path:
+    """A pipeline of the old document that has read all messages."""
     file = document(folder, log, OLD | source)
     log.publish(sent())
     batch_engine.run(file, None)
@@ -77,7 +77,7 @@ def filled(folder: Path, log: Log, **source: Any) -> Path:
 
 
 def content(file: Path) -> dict[str, Any]:
-    """All that a backfill makes, but for what the stream says of itself."""
+    """Everything that a backfill writes, without the progress in the stream."""
     _, paths, db = open_pipeline(file)
     found: dict[str, Any] = {}
     for name in ("silver", "quarantine"):
@@ -92,8 +92,8 @@ def content(file: Path) -> dict[str, Any]:
     return found | {name: progress[name] for name in counters}
 
 
-def exact(file: Path) -> None:
-    """Each message is in silver or in quarantine."""
+def check_exact(file: Path) -> None:
+    """Check that each message is once in silver or in quarantine."""
     _, paths, db = open_pipeline(file)
     db.close()
     key = ("partition", "offset")
@@ -106,28 +106,28 @@ def exact(file: Path) -> None:
 
 
 def test_a_backfill_equals_a_run_of_the_corrected_document(log: Log, tmp_path: Path) -> None:
-    file = filled(tmp_path / "p", log)
+    file = filled_pipeline(tmp_path / "p", log)
     before = content(file)
     assert (before["readings"], before["quarantined"]) == (40, 60)
-    # by the same document nothing changes
+    # a backfill with the same document changes nothing
     assert run_backfill(file)[0] == backfill.BackfillResult("s", 100, 40, 60)
     assert content(file) == before
-    exact(file)
+    check_exact(file)
     document(tmp_path / "p", log, NEW)
     assert run_backfill(file)[0] == backfill.BackfillResult("s", 100, 80, 20)
-    exact(file)
+    check_exact(file)
     whole = document(tmp_path / "whole", log, NEW)
     batch_engine.run(whole, None)
     assert content(file) == content(whole)
-    # the run goes on from where it was
+    # the run continues from its position
     log.publish([message(100), message(101)])
     batch_engine.run(file, None)
-    exact(file)
+    check_exact(file)
     assert content(file)["readings"] == 82
 
 
 def test_only_the_given_range_is_rebuilt(log: Log, tmp_path: Path) -> None:
-    file = filled(tmp_path / "p", log)
+    file = filled_pipeline(tmp_path / "p", log)
     _, paths, db = open_pipeline(file)
     db.close()
     before = content(file)
@@ -138,9 +138,9 @@ def test_only_the_given_range_is_rebuilt(log: Log, tmp_path: Path) -> None:
     within = sum(
         begin[str(row["partition"])] <= row["offset"] < end[str(row["partition"])] for row in bronze
     )
-    # which partition a message comes to is the stream's choice; one has half of them or more
+    # the stream chooses partitions; one of the two has at least half of the messages
     assert done.messages == within >= 13
-    exact(file)
+    check_exact(file)
 
     def outside(found: dict[str, Any]) -> list[Any]:
         return [
@@ -153,13 +153,13 @@ def test_only_the_given_range_is_rebuilt(log: Log, tmp_path: Path) -> None:
     after = content(file)
     assert outside(after) == outside(before)
     assert after["readings"] == before["readings"] + done.readings - _inside(before, begin, end)
-    # by time: what came from the middle on
+    # by time: the messages from the middle on
     times = sorted(row["enqueued_time"] for row in bronze)
     (done,) = run_backfill(file, Part("s", start=times[50].isoformat()))
     assert done.messages == sum(time >= times[50] for time in times)
     (done,) = run_backfill(file, Part("s", end=times[50].isoformat()))
     assert done.messages == sum(time < times[50] for time in times)
-    exact(file)
+    check_exact(file)
     assert content(file)["readings"] == 80
 
 
@@ -171,7 +171,7 @@ def _inside(found: dict[str, Any], begin: dict[str, int], end: dict[str, int]) -
 
 
 def test_a_killed_backfill_is_repeated_before_the_pipeline_runs(log: Log, tmp_path: Path) -> None:
-    file = filled(tmp_path / "p", log)
+    file = filled_pipeline(tmp_path / "p", log)
     document(tmp_path / "p", log, NEW)
     # before each change of a table, and after the last
     for point, after in [*((point, False) for point in range(len(POINTS))), (-1, True)]:
@@ -184,33 +184,33 @@ def test_a_killed_backfill_is_repeated_before_the_pipeline_runs(log: Log, tmp_pa
         if (point, after) != (0, False):
             with pytest.raises(Conflict, match="a backfill was interrupted.*pipeline backfill"):
                 backfill.check_finished(paths)
-    # what was left undone is done whatever else is asked for
+    # every later backfill includes the unfinished part
     pipeline, paths, db = open_pipeline(file)
     with closing(db):
         assert Backfill(pipeline, paths, db).parts([]) == [Part("s")]
     assert [one.readings for one in run_backfill(file)] == [80]
     backfill.check_finished(paths)
-    exact(file)
+    check_exact(file)
     whole = document(tmp_path / "whole", log, NEW)
     batch_engine.run(whole, None)
     assert content(file) == content(whole)
 
 
-def test_a_batch_that_spark_repeats_after_it_counts_once(log: Log, tmp_path: Path) -> None:
-    # one batch whose messages all go to quarantine: silver does not know of it
+def test_batch_repeated_by_spark_after_a_backfill_counts_once(log: Log, tmp_path: Path) -> None:
+    # all messages of the batch go to quarantine: silver has no record of the batch
     file = document(tmp_path / "p", log, OLD)
     log.publish([message(n, json.dumps({"id": "x", "temperature": n}).encode()) for n in range(9)])
     batch_engine.run(file, None)
     document(tmp_path / "p", log, NEW)
     assert run_backfill(file)[0].readings == 9
-    # Spark did not hear that the batch was done
+    # Spark did not record that the batch was done
     os.unlink(file.parent / "engine" / "done-0")
     batch_engine.run(file, None)
-    exact(file)
+    check_exact(file)
     assert content(file)["readings"] == 9
 
 
-def test_a_batch_that_was_cut_off_has_to_be_finished_first(
+def test_backfill_is_refused_until_an_interrupted_batch_is_completed(
     log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = document(tmp_path / "p", log, OLD)
@@ -227,11 +227,11 @@ def test_a_batch_that_was_cut_off_has_to_be_finished_first(
         run_backfill(file)
     batch_engine.run(file, None)
     assert run_backfill(file)[0].messages == 100
-    exact(file)
+    check_exact(file)
 
 
 def test_a_refused_backfill_changes_nothing(log: Log, tmp_path: Path) -> None:
-    file = filled(tmp_path / "p", log)
+    file = filled_pipeline(tmp_path / "p", log)
     before = content(file)
     with pytest.raises(Missing, match="has no source 'other'"):
         run_backfill(file, Part("other"))
@@ -248,7 +248,7 @@ def test_a_refused_backfill_changes_nothing(log: Log, tmp_path: Path) -> None:
         with pytest.raises(Invalid, match="sources s and twin both read"):
             both.parts([Part("s")])
     assert content(file) == before
-    # by time only where messages say when they came
+    # a range of times requires messages with arrival times
     bronze = DeltaTable(paths.table("bronze"))
     one = rows(paths, "bronze").to_pylist()[3]
     place = f'"partition" = {one["partition"]} AND "offset" = {one["offset"]}'
@@ -258,7 +258,7 @@ def test_a_refused_backfill_changes_nothing(log: Log, tmp_path: Path) -> None:
 
 
 def test_counters_follow_from_the_tables(spark: SparkSession, log: Log, tmp_path: Path) -> None:
-    file = filled(tmp_path / "p", log)
+    file = filled_pipeline(tmp_path / "p", log)
     pipeline, paths, db = open_pipeline(file)
     with closing(db):
         found = backfill.totals(spark, Store(pipeline, paths), pipeline, "s")
@@ -271,8 +271,10 @@ def test_counters_follow_from_the_tables(spark: SparkSession, log: Log, tmp_path
         assert (nothing.counters["readings"], nothing.usage, len(nothing.latest)) == (0, [], 0)
 
 
-def test_a_backfill_that_makes_no_sense_is_refused(log: Log, tmp_path: Path) -> None:
-    file = filled(tmp_path / "p", log)
+def test_backfill_command_refuses_conflicting_options_and_a_running_pipeline(
+    log: Log, tmp_path: Path
+) -> None:
+    file = filled_pipeline(tmp_path / "p", log)
     words = ["pipeline", "backfill", "-f", str(file), "--output", "json"]
     done = CliRunner().invoke(app, [*words, "--gold-only", "--source", "s"])
     assert done.exit_code == 1 and "omit the range" in done.stderr
@@ -288,8 +290,8 @@ def enmasse(*words: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
 
 
-def windows_of(file: Path) -> list[dict[str, Any]]:
-    """Gold, after a look that it is what silver says."""
+def verified_gold(file: Path) -> list[dict[str, Any]]:
+    """The rows of gold, after a check that they match silver."""
     pipeline, paths, db = open_pipeline(file)
     db.close()
     held: list[dict[str, Any]] = rows(paths, "gold").to_pylist()
@@ -301,7 +303,7 @@ def windows_of(file: Path) -> list[dict[str, Any]]:
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
 def test_the_backfill_command_reports_its_counts(log: Log, tmp_path: Path) -> None:
-    file = filled(tmp_path / "p", log)
+    file = filled_pipeline(tmp_path / "p", log)
     document(tmp_path / "p", log, NEW, windows=["1h"])
     done = enmasse("backfill", "-f", file, "--output", "json")
     assert done.returncode == 0, done.stderr
@@ -309,11 +311,11 @@ def test_the_backfill_command_reports_its_counts(log: Log, tmp_path: Path) -> No
     assert said["sources"] == [
         {"source": "s", "messages": 100, "readings": 80, "quarantined": 20},
     ]
-    exact(file)
-    held = windows_of(file)
+    check_exact(file)
+    held = verified_gold(file)
     assert {row["window_ms"] for row in held} == {3_600_000} and len(held) == said["windows"]
     document(tmp_path / "p", log, NEW, windows=["1m"])
     done = enmasse("backfill", "-f", file, "--gold-only")
     assert done.returncode == 0 and "gold is up to date" in done.stdout
-    exact(file)
-    assert {row["window_ms"] for row in windows_of(file)} == {60_000}
+    check_exact(file)
+    assert {row["window_ms"] for row in verified_gold(file)} == {60_000}

@@ -1,4 +1,4 @@
-"""A batch goes into each table once, wherever it is cut off."""
+"""A batch is written to each table once, wherever it is interrupted."""
 
 import json
 import random
@@ -31,7 +31,7 @@ HOT = {"name": "hot", "metric": "value", "threshold": {"above": 8}, "cooldown": 
 
 
 class Filling:
-    """A pipeline of one source, and what its batches told."""
+    """A pipeline of one source, and the reports of its batches."""
 
     def __init__(self, spark: SparkSession, folder: Path, **spec: Any) -> None:
         self.spark = spark
@@ -81,7 +81,7 @@ class Filling:
         return DeltaTable(self.paths.table(name)).to_pyarrow_table()
 
     def everything(self) -> dict[str, Any]:
-        """All that the tables and live state hold, in an order of its own."""
+        """Sorted contents of the tables and of live state."""
         found: dict[str, Any] = {
             name: sorted(map(repr, self.rows(name).to_pylist()))
             for name in ("bronze", "silver", "quarantine")
@@ -112,7 +112,7 @@ def fill(spark: SparkSession, tmp_path: Path) -> Iterator[Callable[..., Filling]
 
 
 def some(seed: int, count: int) -> list[dict[str, Any]]:
-    """Messages of three devices, some of them no readings."""
+    """Messages of three devices; some are not readings."""
     dice = random.Random(seed)
     return [
         {"device": dice.choice("abc"), "value": float(dice.randrange(10)), "seconds": float(number)}
@@ -162,17 +162,17 @@ CUTS: list[tuple[Any, str, int]] = [
     (delta.footers, "read", 0),
     (delta, "_commit", 0),
     (delta, "_commit", 1),
-    # bronze is in: this is silver
+    # bronze is committed: this is silver
     (delta, "_commit", 0),
     (batches.Live, "follow", 0),
     (batches.Live, "commit", 0),
     (database.Live, "_record_silences", 0),
 ]
-"""Functions and calls of them, in the order of a batch: before and between tables, and in the midst
-of live state."""
+"""Functions and the number of the call that fails, in the order of a batch: before and between
+tables, and within live state."""
 
 
-def cutting(after: int, of: Callable[..., Any]) -> Callable[..., Any]:
+def failing_at(after: int, of: Callable[..., Any]) -> Callable[..., Any]:
     """The same function, which fails at its call number `after`."""
     calls = iter(range(after + 1))
 
@@ -184,7 +184,7 @@ def cutting(after: int, of: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def test_a_batch_that_is_cut_off_anywhere_is_finished_and_counts_once(
+def test_batch_interrupted_anywhere_is_completed_and_counted_once(
     fill: Callable[..., Filling], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = some(1, 30)
@@ -194,7 +194,7 @@ def test_a_batch_that_is_cut_off_anywhere_is_finished_and_counts_once(
     whole.put(1, *rows[20:], first=20)
     for owner, name, after in CUTS:
         with monkeypatch.context() as patch:
-            patch.setattr(owner, name, cutting(after, getattr(owner, name)))
+            patch.setattr(owner, name, failing_at(after, getattr(owner, name)))
             with pytest.raises(OSError, match="cut off here"):
                 cut.put(1, *rows[20:], first=20)
     with pytest.raises(OSError, match="cut off here"):
@@ -204,7 +204,7 @@ def test_a_batch_that_is_cut_off_anywhere_is_finished_and_counts_once(
     assert cut.everything() == whole.everything()
 
 
-def test_a_database_that_is_away_for_a_moment_is_waited_for(
+def test_batch_is_retried_while_the_database_is_unavailable(
     fill: Callable[..., Filling], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     filling = fill()
@@ -223,7 +223,7 @@ def test_a_database_that_is_away_for_a_moment_is_waited_for(
     assert filling.db.rows(database.PROGRESS)[0]["messages"] == 9
 
 
-def test_the_same_batch_twice_changes_nothing(fill: Callable[..., Filling]) -> None:
+def test_second_write_of_a_batch_changes_no_table(fill: Callable[..., Filling]) -> None:
     filling = fill()
     for batch_id in range(3):
         filling.put(batch_id, *some(batch_id, 10), first=10 * batch_id)
@@ -261,10 +261,10 @@ def test_batches_continue_during_maintenance(
     fill: Callable[..., Filling], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     filling = fill(tables={"compactEvery": 2, "keep": "1d"})
-    may_end, tidied = threading.Event(), list[int]()
+    may_end, maintained = threading.Event(), list[int]()
 
     def maintain(_: Store, keep_ms: int) -> None:
-        tidied.append(keep_ms)
+        maintained.append(keep_ms)
         assert may_end.wait(30)
         raise OSError("the disk is full")
 
@@ -272,8 +272,8 @@ def test_batches_continue_during_maintenance(
         patch.setattr(Store, "maintain", maintain)
         for batch_id in range(4):
             filling.put(batch_id, *some(batch_id, 10), first=10 * batch_id)
-        # the second time finds the first under way, and lets it do
-        assert tidied == [86_400_000] and len(filling.rows("bronze")) == 40
+        # the second maintenance is skipped while the first runs
+        assert maintained == [86_400_000] and len(filling.rows("bronze")) == 40
         may_end.set()
         with pytest.raises(OSError, match="the disk is full"):
             filling.store.close()
@@ -294,13 +294,13 @@ KEPT = {"name": "s", "url": "amqp://h", "address": "x", "options": {"space": "sp
 """A source whose messages a backfill finds."""
 
 
-def silent(*records: Mapping[str, Any], batch: float) -> list[dict[str, Any]]:
-    """Messages of a server that does not say when it took them, in a batch begun at a time."""
+def without_arrival_time(*records: Mapping[str, Any], batch: float) -> list[dict[str, Any]]:
+    """Messages without an arrival time, in a batch that begins at second `batch`."""
     return [dict(record) | {"enqueued_time": None, "batch_time": at(batch)} for record in records]
 
 
-def made_again(filling: Filling) -> None:
-    """A backfill makes the same readings."""
+def check_backfill_repeats_readings(filling: Filling) -> None:
+    """Check that a backfill writes the same readings."""
     before = filling.rows("silver").sort_by("offset"), filling.db.rows(database.LATEST)
     assert run_backfill(filling.file)[0].readings == len(before[0])
     assert (filling.rows("silver").sort_by("offset"), filling.db.rows(database.LATEST)) == before
@@ -311,11 +311,11 @@ def test_future_times_are_clamped_to_the_batch_without_a_server_time(
 ) -> None:
     filling = fill(sources=[KEPT | {"value": "value", "time": "time"}])
     far = {"device": "a", "value": 1.0, "time": "2100-01-01T00:00:00Z"}
-    first = silent(far, batch=0)
+    first = without_arrival_time(far, batch=0)
     for _ in range(2):
         filling.put(0, *first)
     hot = [{"device": "a", "value": 9.0, "time": at(after).isoformat()} for after in (120, 180)]
-    filling.put(1, *silent(*hot, batch=200), first=1)
+    filling.put(1, *without_arrival_time(*hot, batch=200), first=1)
     (incident,) = filling.db.rows(database.ANOMALIES)
     assert incident["began_us"] == us(120)
     (latest,) = filling.db.rows(database.LATEST)
@@ -329,16 +329,18 @@ def test_future_times_are_clamped_to_the_batch_without_a_server_time(
     assert [row["messages"] for row in filling.db.rows(database.USAGE)] == [3]
     clamped = {row["event_time"] for row in filling.rows("silver").to_pylist() if row["clamped"]}
     assert clamped == {at(60)}
-    # a replay knows these times, too
-    made_again(filling)
+    # a backfill reads the same times
+    check_backfill_repeats_readings(filling)
 
 
-def test_times_that_are_relative_are_so_to_the_batch_where_no_server_has_one(
+def test_relative_time_without_an_arrival_time_counts_from_the_batch(
     fill: Callable[..., Filling],
 ) -> None:
     filling = fill(sources=[KEPT | {"format": "senml-json"}], detectors=[])
     packs = [[{"n": "a:t", "v": 1.0, "t": -5}], [{"n": "a:t", "v": 2.0}]]
-    taken = [messages(filling.source, *silent({}, batch=number)) for number in (10, 20)]
+    taken = [
+        messages(filling.source, *without_arrival_time({}, batch=number)) for number in (10, 20)
+    ]
     for number, (pack, message) in enumerate(zip(packs, taken, strict=True)):
         body = pyarrow.array([json.dumps(pack).encode()])
         place = message.schema.get_field_index("body")
@@ -348,7 +350,7 @@ def test_times_that_are_relative_are_so_to_the_batch_where_no_server_has_one(
     rows = filling.rows("silver").sort_by("offset")
     assert rows["event_time"].to_pylist() == rows["enqueued_time"].to_pylist() == [at(5), at(20)]
     assert filling.rows("bronze")["enqueued_time"].null_count == 2
-    made_again(filling)
+    check_backfill_repeats_readings(filling)
 
 
 def test_tables_of_earlier_versions_have_no_batch_time(fill: Callable[..., Filling]) -> None:
@@ -362,12 +364,12 @@ def test_tables_of_earlier_versions_have_no_batch_time(fill: Callable[..., Filli
     )
     (done,) = run_backfill(filling.file)
     assert done.messages == 10
-    filling.put(0, *silent(*some(2, 5), batch=7), first=10)
+    filling.put(0, *without_arrival_time(*some(2, 5), batch=7), first=10)
     times = filling.rows("bronze").sort_by("offset")["batch_time"].to_pylist()
     assert times == [None] * 10 + [at(7)] * 5
 
 
-def test_options_come_from_the_document_and_the_password_from_its_file(
+def test_source_options_include_the_password_from_its_file(
     fill: Callable[..., Filling], tmp_path: Path
 ) -> None:
     source = {"name": "s", "url": "amqp://h", "address": "x", "value": "v", "passwordFile": "p.txt"}
@@ -378,12 +380,12 @@ def test_options_come_from_the_document_and_the_password_from_its_file(
     (tmp_path / "p" / "p.txt").write_text("secret\n")
     chosen = batches.options(filling.source, filling.paths)
     assert (chosen["user"], chosen["password"]) == ("u", "secret")
-    assert "decode" not in chosen, "bodies are decoded when they are here"
+    assert "decode" not in chosen, "the pipeline decodes bodies, not the source"
     declared = decoding.columns_of(filling.source)
     assert (declared["decode"], declared["csvHeader"]) == ("csv", True)
 
 
-def test_steps_are_found_in_their_file(tmp_path: Path) -> None:
+def test_steps_are_loaded_from_their_file(tmp_path: Path) -> None:
     file = tmp_path / "functions.py"
     file.write_text(
         "from enmasse.pipeline.functions import step\n"

@@ -1,4 +1,4 @@
-"""What bronze has of a message, and when the batch that it came in was begun."""
+"""The columns of bronze, and the start time of the batch of a message."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,11 +14,11 @@ from enmasse.pipeline.ingest import bronze, envelope
 pytestmark = pytest.mark.timeout(300)
 
 
-class FileRange(Exception):
-    """A batch is cut off."""
+class Interrupted(Exception):
+    """Interrupts a batch."""
 
 
-def test_a_batch_that_is_repeated_has_the_time_of_the_first_attempt(
+def test_repeated_batch_has_the_time_of_its_first_attempt(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     (tmp_path / "in").mkdir()
@@ -28,7 +28,7 @@ def test_a_batch_that_is_repeated_has_the_time_of_the_first_attempt(
     def put(frame: DataFrame, batch_id: int) -> None:
         found.append({row.value: row.batch_time for row in frame.collect()})
         if len(found) < 3:
-            raise FileRange
+            raise Interrupted
 
     said = F.when(F.col("value") == "here", F.lit(datetime(2026, 1, 31, tzinfo=UTC)))
     lines = spark.readStream.text(str(tmp_path / "in")).withColumn("enqueued_time", said)
@@ -43,7 +43,7 @@ def test_a_batch_that_is_repeated_has_the_time_of_the_first_attempt(
     assert first["here"] is None and first["silent"] is not None
 
 
-def test_what_was_read_without_a_time_has_none() -> None:
+def test_message_without_a_batch_time_is_stored_with_null() -> None:
     row = {"address": "a", "offset": 3, "body": b"x"}
     batch = pyarrow.Table.from_pylist([row], envelope.MESSAGE)
     kept = envelope.conform(batch)

@@ -1,4 +1,4 @@
-"""A document that changed since the tables were made: it is refused, and the mend works."""
+"""A document that changed since its tables were written is refused, and the remedy works."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -26,7 +26,7 @@ def same(frame):
 
 
 class Written:
-    """A pipeline whose document is written again and again."""
+    """A pipeline whose document a test rewrites."""
 
     def __init__(self, folder: Path) -> None:
         self.file = folder / "pipeline.yaml"
@@ -60,12 +60,12 @@ def written(tmp_path: Path) -> Iterator[Written]:
         yield made
 
 
-def test_until_a_source_is_read_its_document_may_change(written: Written) -> None:
+def test_document_may_change_until_its_source_is_read(written: Written) -> None:
     written.check()
     written.write({"metrics": ["b"]}, windows=["5m"])
     written.check()
     written.db.claim("t", "q")
-    # what was not read yet is free all the same
+    # the source that was not read yet may still change
     written.write({"metrics": ["a"]}, windows=["5m"])
     written.check()
     written.write({"metrics": ["a"]}, windows=["1m"])
@@ -81,7 +81,7 @@ def test_until_a_source_is_read_its_document_may_change(written: Written) -> Non
         ({"timeUnit": "ms"}, {}, "sources/s: timeUnit changed"),
     ],
 )
-def test_tables_of_another_document_are_refused_and_the_mend_is_named(
+def test_changed_document_is_refused_with_a_remedy(
     written: Written, source: dict[str, Any], spec: dict[str, Any], said: str
 ) -> None:
     written.check()
@@ -96,19 +96,19 @@ def test_tables_of_another_document_are_refused_and_the_mend_is_named(
     written.check()
 
 
-def test_what_only_says_what_is_done_from_now_on_may_change(written: Written) -> None:
+def test_settings_that_affect_only_later_batches_may_change(written: Written) -> None:
     written.check()
     written.db.claim("s", "q")
     detector = {"name": "hot", "metric": "a", "threshold": {"above": 1}}
     sink = {"name": "out", "address": "z"}
     written.write({"maxRows": 7, "url": "amqp://other"}, detectors=[detector], sinks=[sink])
     written.check()
-    # the same windows in another order are the same
+    # the order of windows does not matter
     written.write(windows=["1h", "1m"])
     written.check()
 
 
-def test_a_step_counts_without_its_comments(written: Written) -> None:
+def test_comments_of_a_step_may_change_but_its_code_may_not(written: Written) -> None:
     written.check()
     written.db.claim("s", "q")
     written.db.claim("t", "r")
@@ -123,7 +123,7 @@ def test_a_step_counts_without_its_comments(written: Written) -> None:
     written.check()
 
 
-def test_what_is_made_anew_is_of_the_document_of_now(written: Written) -> None:
+def test_rebuilt_parts_match_the_current_document(written: Written) -> None:
     written.check()
     for name in ("s", "t"):
         written.db.claim(name, name)
@@ -135,7 +135,7 @@ def test_what_is_made_anew_is_of_the_document_of_now(written: Written) -> None:
     written.check()
 
 
-def test_a_backfill_says_which_document_it_was_by(written: Written) -> None:
+def test_backfill_records_the_document_that_it_used(written: Written) -> None:
     written.check()
     written.db.claim("s", "q")
     written.write({"metrics": ["b"]}, windows=["1m"])

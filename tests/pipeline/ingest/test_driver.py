@@ -1,4 +1,4 @@
-"""What reaches the driver of a batch are counts and names of files, however large it is."""
+"""The driver receives only counts and file names of a batch of any size."""
 
 from collections.abc import Callable
 from contextlib import closing
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 DEVICES = 500
 FEW, MANY = 1_000, 1_000_000
 BYTES_MAX = 64 << 10
-"""By how much more of many messages may reach the driver."""
+"""By how much more the driver may receive for `MANY` than for `FEW` messages."""
 
 
 def messages(spark: SparkSession, count: int) -> DataFrame:
@@ -50,7 +50,7 @@ def messages(spark: SparkSession, count: int) -> DataFrame:
 
 
 def result_bytes(spark: SparkSession) -> int:
-    """The bytes of all results that tasks have sent to the driver so far."""
+    """The bytes of all task results that the driver has received."""
     context: Any = spark.sparkContext
     jvm, store = context._jvm, context._jsc.sc().statusStore()
     none = context._gateway.new_array(jvm.double, 0)
@@ -58,7 +58,7 @@ def result_bytes(spark: SparkSession) -> int:
     return sum(stages.apply(number).resultSize() for number in range(stages.length()))
 
 
-def test_a_thousand_times_as_many_messages_send_the_driver_no_more(
+def test_driver_receives_no_more_bytes_for_a_thousandfold_batch(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Live, "follow", lambda *_: LiveOutcome(True))
@@ -78,16 +78,18 @@ def test_a_thousand_times_as_many_messages_send_the_driver_no_more(
     with closing(Live(paths.live_url, pipeline.spec, "p")) as db:
         store = Store(pipeline, paths)
         put = Batches(pipeline, pipeline.spec.sources[0], store, db, [], [], told.append)
-        few, many = (sent(spark, put, number, count) for number, count in enumerate((FEW, MANY)))
+        few, many = (
+            put_batch(spark, put, number, count) for number, count in enumerate((FEW, MANY))
+        )
     assert [one["readings"] for one in told] == [FEW, MANY]
     assert DeltaTable(paths.table("silver")).to_pyarrow_dataset().count_rows() == FEW + MANY
     assert many - few < BYTES_MAX, (few, many)
 
 
-def sent(
+def put_batch(
     spark: SparkSession, put: Callable[[DataFrame, int], None], number: int, count: int
 ) -> int:
-    """Put a batch of so many messages; return what its tasks have sent to the driver."""
+    """Write a batch of `count` messages; return the bytes of results that the driver received."""
     before = result_bytes(spark)
     put(messages(spark, count), number)
     return result_bytes(spark) - before

@@ -1,4 +1,4 @@
-"""Sinks of the document on a real Spark and a real platform: each row goes on once."""
+"""Sinks of the document on a real Spark and a real platform forward each row once."""
 
 import json
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ def bodies(log: Log) -> list[bytes]:
     ]
 
 
-def test_rows_go_on_once_and_those_that_are_asked_for(
+def test_rows_that_match_the_condition_are_forwarded_once(
     spark: SparkSession, target: Log, tmp_path: Path
 ) -> None:
     rows = measured(*({"value": float(number), "seconds": number} for number in range(20)))
@@ -58,11 +58,11 @@ def test_rows_go_on_once_and_those_that_are_asked_for(
     assert not DeltaTable.is_deltatable(str(tmp_path / "rejected"))
 
 
-def test_a_batch_that_is_repeated_with_another_condition_loses_no_row(
+def test_batch_repeated_with_another_condition_loses_no_row(
     spark: SparkSession, target: Log, tmp_path: Path
 ) -> None:
     rows = measured(*({"value": float(number), "seconds": number} for number in range(20)))
-    # as after a batch that was cut off: the first rows are sent, and the document is edited
+    # an interrupted batch has sent its first rows; then the document is edited
     first = spark.createDataFrame(rows.slice(0, 14))
     forward(target, tmp_path, where="value >= 10")(first, "p/q", 4)
     for _ in range(2):
@@ -72,7 +72,7 @@ def test_a_batch_that_is_repeated_with_another_condition_loses_no_row(
     assert len(bodies(target)) == 4 + 15
 
 
-def test_a_batch_goes_on_once_however_its_rows_are_spread_over_tasks(
+def test_batch_is_forwarded_once_for_any_division_into_tasks(
     spark: SparkSession, target: Log, tmp_path: Path
 ) -> None:
     rows = measured(*({"value": float(number), "seconds": number} for number in range(100)))
@@ -84,15 +84,15 @@ def test_a_batch_goes_on_once_however_its_rows_are_spread_over_tasks(
     assert found == [float(number) for number in range(100)]
 
 
-def test_a_query_sends_in_as_many_tasks_as_when_it_began(tmp_path: Path) -> None:
+def test_task_count_of_a_query_is_fixed_at_its_first_start(tmp_path: Path) -> None:
     began, old = tmp_path / "began", tmp_path / "old"
     assert [task_count(str(began), wanted) for wanted in (3, 5)] == [3, 3]
-    # before there was a choice
+    # a checkpoint of a version without this setting
     (old / "offsets").mkdir(parents=True)
     assert [task_count(str(old), wanted) for wanted in (3, 5)] == [1, 1]
 
 
-def test_a_condition_that_is_none_is_refused_before_the_run(
+def test_invalid_condition_is_refused_before_the_run(
     spark: SparkSession, target: Log, tmp_path: Path
 ) -> None:
     with pytest.raises(Invalid, match=r"^spec.sinks\[0\].where: .*valu"):
@@ -100,7 +100,7 @@ def test_a_condition_that_is_none_is_refused_before_the_run(
     forward(target, tmp_path, table="quarantine", where="reason like 'JSON%'").check(spark)
 
 
-def test_rows_for_an_address_that_is_not_there_are_kept(
+def test_rows_for_a_missing_address_are_written_to_the_rejected_table(
     spark: SparkSession, target: Log, tmp_path: Path
 ) -> None:
     lost = forward(Log(target.url, "nowhere"), tmp_path)

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(400)
 
 
 def fill(spark: SparkSession, source: dict[str, str], folder: Path) -> bronze.Table:
-    """Bring what a stream has into bronze."""
+    """Read a stream into bronze."""
     table = bronze.table(str(folder / "bronze"))
     stream = spark.readStream.format("enmasse").options(**source).load()
     query = stream.writeStream.foreachBatch(bronze.writer(table, "q"))
@@ -28,7 +28,7 @@ def fill(spark: SparkSession, source: dict[str, str], folder: Path) -> bronze.Ta
     return table
 
 
-def test_a_table_that_has_each_message_once_is_exact_and_another_is_told_by_what_differs(
+def test_reconcile_is_exact_or_names_missing_and_repeated_messages(
     spark: SparkSession, log: Log, tmp_path: Path
 ) -> None:
     messages = [
@@ -43,7 +43,7 @@ def test_a_table_that_has_each_message_once_is_exact_and_another_is_told_by_what
     assert sum(hour.bronze.offsets for hour in found.hours) == 60
     part = reconcile(spark, source, table, start='{"0": 3, "1": 4}', end='{"0": 7, "1": 4}')
     assert part.exact and part.messages == 4
-    # one that came later is missing
+    # a message that is published later is missing
     log.publish(readings(60, 1))
     later = reconcile(spark, source, table)
     (missing,) = later.differences
@@ -57,7 +57,7 @@ def test_a_table_that_has_each_message_once_is_exact_and_another_is_told_by_what
     assert unread.exact and (unread.unread, unread.messages) == (1, 60)
     # the position of a query on another stream says nothing
     assert not reconcile(spark, source, table, read=position | {"uid": "other"}).exact
-    # one is there twice, and one is another
+    # two messages are in bronze twice, and the copy of one of them differs
     rows = delta.read(spark, table).drop("date").where("partition = 0 and offset in (1, 2)")
     changed = rows.withColumn("subject", F.when(F.col("offset") == 2, "new"))
     bronze.append(changed, table, "intruder", 0)
@@ -68,7 +68,7 @@ def test_a_table_that_has_each_message_once_is_exact_and_another_is_told_by_what
     assert twice.faults == [Fault(0, 1, "repeated"), Fault(0, 2, "repeated")]
 
 
-def test_what_the_stream_no_longer_keeps_has_to_be_in_bronze_once(
+def test_messages_past_retention_must_be_in_bronze_once(
     spark: SparkSession, streams: Platform, tmp_path: Path
 ) -> None:
     source = {"url": streams.url(), "address": "short2"}
@@ -78,7 +78,7 @@ def test_what_the_stream_no_longer_keeps_has_to_be_in_bronze_once(
     log.publish([Message(body=Data([b"x" * 4000])) for _ in range(100)])
     found = reconcile(spark, source, table, start='{"0": 0, "1": 0}')
     gone = [part for part in found.differences if isinstance(part, Gone)]
-    # those that were never read are gone for good
+    # messages that expired before they were read are lost
     assert len(gone) == 2 and sum(part.bronze.count for part in gone) == 20
     named = {(fault.partition, fault.offset) for fault in found.faults if fault.what == "missing"}
     lost = [(part.partition, part.next - 1) for part in gone]
@@ -88,7 +88,7 @@ def test_what_the_stream_no_longer_keeps_has_to_be_in_bronze_once(
         spark, source, table, start='{"0": 0, "1": 0}', end=f'{{"0": {first[0]}, "1": {first[1]}}}'
     )
     assert bounded.exact and bounded.messages == 20 and len(bounded.gone) == 2
-    # of what a selector chose nobody knows how many there were
+    # the number of expired messages that matched the selector is unknown
     chosen = reconcile(spark, source | {"selector": "1 = 1"}, table, start='{"0": 0, "1": 0}')
     assert chosen.exact is False and all(part.exact for part in chosen.gone)
     assert sum(part.messages for part in chosen.gone) == 20
@@ -105,7 +105,7 @@ def test_messages_that_a_selector_excludes_are_not_missing(
     table = fill(spark, source, tmp_path)
     found = reconcile(spark, source, table)
     assert found.exact and found.messages == 15
-    # what was chosen otherwise differs
+    # another selector gives differences
     assert not reconcile(spark, source | {"selector": "n >= 4"}, table).exact
 
 

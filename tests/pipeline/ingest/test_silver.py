@@ -1,4 +1,4 @@
-"""Readings out of records: what is one, what is not, and why."""
+"""Readings from records, and the reasons for refusing a record."""
 
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -53,7 +53,7 @@ def test_a_record_with_a_value_is_a_reading() -> None:
     }
 
 
-def test_each_metric_that_is_there_is_a_reading() -> None:
+def test_each_present_metric_of_a_record_is_a_reading() -> None:
     metrics = [{"name": "t", "field": "body.temp", "unit": "Cel"}, "h"]
     rows = parsed(
         source(metrics=metrics, value=[], text="state", metric=[]),
@@ -69,7 +69,7 @@ def test_each_metric_that_is_there_is_a_reading() -> None:
     assert [row["unit"] for row in rows] == ["Cel", None, None, None]
 
 
-def test_of_several_fields_the_first_that_is_there_counts() -> None:
+def test_first_present_field_of_several_names_the_device() -> None:
     of = source(device=["device", "id", "subject"])
     rows = parsed(
         of,
@@ -80,7 +80,7 @@ def test_of_several_fields_the_first_that_is_there_counts() -> None:
     assert [row["device"] for row in rows] == ["a", "b", "c"]
 
 
-def test_senml_names_tell_device_and_metric() -> None:
+def test_senml_names_contain_device_and_metric() -> None:
     of = source(format="senml-json", value=[], device=[])
     rows = parsed(
         of,
@@ -101,7 +101,7 @@ def test_senml_names_tell_device_and_metric() -> None:
     assert rows[0]["reason"] == "names no device: the name of a SenML record"
 
 
-def test_a_clock_in_the_future_is_set_back_and_marked() -> None:
+def test_time_in_the_future_is_clamped_and_marked() -> None:
     far = NOW.replace(year=2100)
     ahead = NOW + timedelta(seconds=60)
     rows = parsed(
@@ -116,7 +116,7 @@ def test_a_clock_in_the_future_is_set_back_and_marked() -> None:
     ]
 
 
-def test_what_no_server_says_the_arrival_of_came_when_it_was_measured() -> None:
+def test_event_time_replaces_a_missing_arrival_time() -> None:
     batch = decoded(source(), {"device": "d", "value": 1.0, "time": NOW}, {"device": "e"})
     place = batch.schema.get_field_index("enqueued_time")
     silent = batch.set_column(place, "enqueued_time", pyarrow.nulls(len(batch), silver.TIME))
@@ -125,7 +125,7 @@ def test_what_no_server_says_the_arrival_of_came_when_it_was_measured() -> None:
     assert refused["reason"].to_pylist() == ["has no time, nor has its message"]
 
 
-def test_what_no_server_says_the_arrival_of_came_before_its_batch() -> None:
+def test_batch_time_limits_times_without_an_arrival_time() -> None:
     far, before = datetime(2100, 1, 1, tzinfo=UTC), NOW - timedelta(days=100)
     times = (far, NOW + timedelta(seconds=59), NOW, before, None)
     known = {"device": "d", "value": 1.0, "enqueued_time": None, "_batch_time": NOW}
@@ -135,12 +135,12 @@ def test_what_no_server_says_the_arrival_of_came_before_its_batch() -> None:
         (latest, True, None),
         (times[1], False, None),
         (NOW, False, None),
-        # how long it was under way nobody knows
+        # the delay of this message is unknown
         (before, False, None),
         (NOW, False, None),
     ]
     assert [row["enqueued_time"] for row in rows] == [NOW, NOW, NOW, before, NOW]
-    # what a server says is known better
+    # an arrival time of the server takes precedence
     (row,) = parsed(source(), known | {"time": far, "enqueued_time": before})
     assert row["event_time"] == before + timedelta(minutes=1)
 
@@ -167,7 +167,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("record", "says"), REFUSED, ids=[says[:20] for _, says in REFUSED])
-def test_what_is_no_reading_is_told_once_with_its_place(record: dict[str, Any], says: str) -> None:
+def test_refused_record_is_reported_once_with_its_offset(record: dict[str, Any], says: str) -> None:
     good = {"device": "good", "value": 1.0, "time": NOW}
     rows = parsed(source(text="text", metric="metric", unit="unit"), good, record, good)
     (refused,) = [row for row in rows if row["reason"]]
@@ -177,7 +177,7 @@ def test_what_is_no_reading_is_told_once_with_its_place(record: dict[str, Any], 
 
 
 def with_times(name: str, *times_us: int | None, **fields: Any) -> pyarrow.Table:
-    """A record for each time, which may be one that this language has no word for."""
+    """A record for each time; `datetime` cannot represent all of them."""
     batch = decoded(source(), *({"device": "d", "value": 1.0} | fields for _ in times_us))
     times = pyarrow.array(times_us, pyarrow.int64()).cast(silver.TIME)
     return batch.set_column(batch.schema.get_field_index(name), name, times)
@@ -187,7 +187,7 @@ ODD_US = [-(9 * 10**18), -62167219201 * 10**6, 0, 253402300800 * 10**6, 9 * 10**
 """At both ends of what is stored, in the year 0, too old, and after the year 9999."""
 
 
-def test_what_says_an_odd_time_lies_by_its_arrival(tmp_path: Path) -> None:
+def test_record_with_an_extreme_time_is_partitioned_by_its_arrival(tmp_path: Path) -> None:
     rows = silver.parse(with_times("time", *ODD_US), source())
     good, refused = split(rows)
     assert good["clamped"].to_pylist() == [True, True]
@@ -201,7 +201,7 @@ def test_what_says_an_odd_time_lies_by_its_arrival(tmp_path: Path) -> None:
     assert len(DeltaTable(str(tmp_path / "table")).to_pyarrow_table()) == len(ODD_US)
 
 
-def test_an_arrival_that_no_table_has_is_none(spark: SparkSession) -> None:
+def test_extreme_arrival_time_gives_no_date(spark: SparkSession) -> None:
     batch = with_times("enqueued_time", *ODD_US, time=NOW)
     dated = bronze.with_date(spark.createDataFrame(envelope.conform(batch))).toArrow()
     assert dated["date"].to_pylist() == [None, None, date(1970, 1, 1), None, None]
@@ -214,14 +214,14 @@ def test_an_arrival_that_no_table_has_is_none(spark: SparkSession) -> None:
     ] * 4
 
 
-def test_a_field_of_another_type_leaves_the_rest_of_its_record() -> None:
+def test_field_of_a_wrong_type_does_not_refuse_the_rest_of_its_record() -> None:
     of = source(metrics=["t", "h"], value=[])
     error = "t: text is no double"
     rows = parsed(of, {"device": "d", "h": 2.0, "time": NOW, "_error": error})
     assert [(row["metric"], row["reason"]) for row in rows] == [(None, error), ("h", None)]
 
 
-def test_the_source_is_asked_for_whole_messages_and_the_fields() -> None:
+def test_declared_columns_include_the_message_and_the_fields() -> None:
     of = source(device=["subject", "Id"], metrics=[{"name": "t", "field": "body.ttl"}])
     columns = silver.columns(of)
     declared = declare_columns({"columns": columns, "decode": "json", "timeUnit": "s"})
@@ -230,7 +230,7 @@ def test_the_source_is_asked_for_whole_messages_and_the_fields() -> None:
     assert declared.count("`subject`") == 1
 
 
-def test_a_field_that_is_two_things_is_refused() -> None:
+def test_field_with_two_types_or_a_reserved_name_is_refused() -> None:
     with pytest.raises(Invalid, match="x cannot be double and, as X, string too"):
         silver.columns(source(device="X", value="x"))
     with pytest.raises(Invalid, match="write body.ttl"):
@@ -255,7 +255,7 @@ RECORDS = st.fixed_dictionaries(
 
 @settings(deadline=None, max_examples=30)
 @given(st.lists(RECORDS, max_size=8))
-def test_every_record_leaves_a_trace_and_readings_keep_their_bounds(
+def test_every_record_gives_a_row_and_readings_are_within_bounds(
     records: list[dict[str, Any]],
 ) -> None:
     of = source(text="text")

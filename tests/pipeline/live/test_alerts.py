@@ -1,4 +1,4 @@
-"""Alerts and commands at a real platform: one for each incident, whatever is cut off."""
+"""Alerts and commands at a real platform: one for each incident, despite interruptions."""
 
 import json
 import threading
@@ -52,7 +52,7 @@ def opened(tmp_path: Path) -> Iterator[Any]:
             {"sources": [source], "detectors": detectors}, by_alias=True
         )
         found.append(Live(f"sqlite:///{tmp_path / 'live.db'}", spec))
-        # an id of its own, as each start from nothing has
+        # an id for each test, as each new checkpoint has
         found[-1].claim("s", str(tmp_path))
         return found[-1]
 
@@ -61,8 +61,8 @@ def opened(tmp_path: Path) -> Iterator[Any]:
         one.close()
 
 
-def find(db: Live, query: object, batch: int, *devices: str) -> None:
-    """Let each device have an incident that begins and ends."""
+def raise_incidents(db: Live, query: object, batch: int, *devices: str) -> None:
+    """Give each device an incident that begins and ends."""
     rows = [
         {"device": device, "value": value, "seconds": batch * 10 + second}
         for device in devices
@@ -76,18 +76,18 @@ def sender(db: Live, platform: Platform, clock: Clock | None = None) -> AlertSen
     return AlertSender("p", db, servers, clock or TestClock())
 
 
-def test_an_incident_is_told_once_though_the_telling_was_cut_off(
+def test_incident_is_sent_once_despite_an_interrupted_send(
     queues: Platform, opened: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     db = opened(ALERTED)
-    find(db, tmp_path, 0, "a", "b")
+    raise_incidents(db, tmp_path, 0, "a", "b")
     with monkeypatch.context() as cut:
-        # killed after the address has them and before that is written down
+        # killed after the address accepted them and before their outcomes are recorded
         cut.setattr(Live, "record_outcomes", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             sender(db, queues).send()
     assert db.status()["alerts"]["waiting"] == 2
-    find(db, tmp_path, 1, "a")
+    raise_incidents(db, tmp_path, 1, "a")
     again = opened(ALERTED)
     sender(again, queues).send()
     sender(again, queues).send()
@@ -101,18 +101,18 @@ def test_an_incident_is_told_once_though_the_telling_was_cut_off(
     assert (first.properties.subject, first.properties.group_id) == ("hot", "a")
 
 
-def test_a_device_is_sent_its_command_once_it_has_an_address(
+def test_command_is_sent_once_the_address_of_its_device_exists(
     queues: Platform, opened: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     command = {"address": "to-{device}", "subject": "cool", "body": {"valve": "open"}}
     db = opened(HOT | {"command": command})
-    find(db, tmp_path, 0, "a", "b", "c")
+    raise_incidents(db, tmp_path, 0, "a", "b", "c")
     clock = TestClock()
     sends = sender(db, queues, clock)
     for _ in range(2):
         sends.send()
         clock.advance(PAUSES_S[-1])
-    # nobody has declared an address for c yet
+    # the address of device c does not exist yet
     assert db.status()["alerts"] == {"waiting": 1, "sent": 2, "rejected": 0}
     assert [(place, name) for place, _, name in db.pending()] == [("s", "to-c")]
     said = [record.getMessage() for record in caplog.records if "to-c" in record.getMessage()]
@@ -126,12 +126,12 @@ def test_a_device_is_sent_its_command_once_it_has_an_address(
         assert message.body == Data((b'{"valve": "open"}',))
 
 
-def test_an_address_that_is_full_holds_up_its_own_alerts_only(
+def test_full_address_delays_only_its_own_alerts(
     queues: Platform, opened: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(alerts, "SEND_TIMEOUT_MS", 300)
     db = opened(HOT | {"alertAddress": "full"}, ALERTED | {"name": "warm"})
-    find(db, tmp_path, 0, "a", "b", "c")
+    raise_incidents(db, tmp_path, 0, "a", "b", "c")
     clock = TestClock()
     sends = sender(db, queues, clock)
     for _ in range(2):
@@ -148,11 +148,11 @@ def test_an_address_that_is_full_holds_up_its_own_alerts_only(
     assert sorted(message.properties.group_id or "" for message in found) == ["a", "b", "c"]
 
 
-def test_an_address_that_knows_no_numbers_waits_and_says_so(
+def test_alert_to_an_anycast_address_is_unsent_and_logged_once(
     queues: Platform, opened: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     db = opened(HOT | {"alertAddress": "direct"})
-    find(db, tmp_path, 0, "a")
+    raise_incidents(db, tmp_path, 0, "a")
     clock = TestClock()
     sends = sender(db, queues, clock)
     for _ in range(2):
@@ -163,7 +163,7 @@ def test_an_address_that_knows_no_numbers_waits_and_says_so(
     assert len(said) == 1
 
 
-def test_addresses_that_take_nothing_leave_room_for_those_that_do(
+def test_blocked_addresses_do_not_delay_the_alerts_of_others(
     queues: Platform, opened: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held, real, tried = threading.Event(), AlertSender._send, Counter[str]()
@@ -172,14 +172,14 @@ def test_addresses_that_take_nothing_leave_room_for_those_that_do(
         tried[name] += 1
         if name == "alerts":
             return real(self, source, query, name, *more)
-        # it waits for credit that does not come
+        # the send waits for credit that is not granted
         assert held.wait(60)
         raise Unavailable("E6000", f"{name} takes nothing")
 
     monkeypatch.setattr(AlertSender, "_send", send)
     mute = [HOT | {"name": f"m{n}", "alertAddress": f"mute{n}"} for n in range(CONCURRENT_MAX + 2)]
     db, clock = opened(*mute, ALERTED), TestClock()
-    find(db, tmp_path, 0, "a")
+    raise_incidents(db, tmp_path, 0, "a")
     sends = sender(db, queues, clock)
     held.set()
     sends.send()
@@ -188,14 +188,14 @@ def test_addresses_that_take_nothing_leave_room_for_those_that_do(
     assert sorted(troubles) == [f"mute{n}" for n in range(CONCURRENT_MAX + 2)]
     assert troubles["mute0"]["error"] == "mute0 takes nothing" and troubles["mute0"]["tries"] == 0
     assert [message.properties.group_id for message in drained(queues.url(), "alerts")] == ["a"]
-    # before its pause is over nobody is tried again
+    # no address is retried before its pause ends
     tried.clear()
     sends.send()
     assert not tried
-    # one that takes them does not wait for those that are tried again and hold on
+    # a working address does not wait for blocked retries of others
     clock.advance(PAUSES_S[0])
     sends.start_pending()
-    find(db, tmp_path, 1, "b")
+    raise_incidents(db, tmp_path, 1, "b")
     while ("s", str(tmp_path), "alerts") in db.pending():
         sends.start_pending()
     assert [message.properties.group_id for message in drained(queues.url(), "alerts")] == ["b"]

@@ -1,4 +1,4 @@
-"""Live state: what batches make of it, and that a repeated one changes nothing."""
+"""Live state after batches; a repeated batch changes nothing."""
 
 import itertools
 import json
@@ -35,7 +35,7 @@ Open = Callable[..., Live]
 
 @pytest.fixture
 def opened(tmp_path: Path) -> Iterator[Open]:
-    """Open the database with detectors, as often as one likes."""
+    """Opens the database with the given detectors, any number of times."""
     found: list[Live] = []
 
     def open_(*detectors: Mapping[str, Any], name: str = "live.db") -> Live:
@@ -74,7 +74,7 @@ def test_the_newest_reading_of_each_metric_is_kept(opened: Open) -> None:
             ),
         ),
     )
-    # older than what is known, and of the same time but behind it in the stream
+    # a reading older than the stored one, and one of the same time with a later offset
     put_in(db, batch(1, measured({"value": 3.0, "seconds": 8}, {"device": "b", "value": 7.0,
               "seconds": 2}, first=4)))  # fmt: skip
     found = {(row["device"], row["metric"]): row for row in db.rows(database.LATEST)}
@@ -117,7 +117,7 @@ def test_usage_and_progress_add_up(opened: Open) -> None:
     assert (figures["lag_messages"], figures["batch_ms"], figures["batch_id"]) == (17, 250, 1)
 
 
-def test_sessions_end_where_a_device_is_silent_for_too_long(opened: Open) -> None:
+def test_session_ends_when_a_device_is_silent_too_long(opened: Open) -> None:
     db = opened()
     put_in(db, batch(0, measured({"seconds": 0}, {"seconds": 90}, {"seconds": 300})))
     put_in(db, batch(1, measured({"seconds": 350}, {"seconds": 360}, first=3)))
@@ -133,7 +133,7 @@ def test_sessions_end_where_a_device_is_silent_for_too_long(opened: Open) -> Non
     assert not db.rows(database.DEVICES)[0]["is_online"]
 
 
-def test_sessions_and_usage_stay_for_a_stated_time(opened: Open) -> None:
+def test_sessions_and_usage_expire_after_their_retention(opened: Open) -> None:
     db, day_s = opened(HOT), 86_400
     put_in(db, batch(0, measured({"value": 40.0}, {"device": "b"}), known_to=1))
     timeless = {"space": "sp", "address": "x", "date": "", "bytes": 1}
@@ -146,24 +146,24 @@ def test_sessions_and_usage_stay_for_a_stated_time(opened: Open) -> None:
         put_in(db, Batch("s", "q", number, known, [today], us(known_to)))
         db.prune()
         assert len(kept[0]) == 3 + (number == 3) and len(kept[1]) == 2 + (number == 3)
-    # what ended, or came, 91 days before is gone
+    # sessions and usage of 91 days before are deleted
     assert [row["began_us"] for row in db.rows(database.SESSIONS)] == [
         us(89 * day_s),
         us(91 * day_s),
     ]
     assert [row["date"] for row in db.rows(database.USAGE)] == ["", "2026-05-02"]
-    # with its device, whose incident has ended; what all batches had stays
+    # so is the device, whose incident has ended; the totals of all batches stay
     assert [row["device"] for row in db.rows(database.DEVICES)] == ["a"]
     assert [row["device"] for row in db.rows(database.LATEST)] == ["a"]
     assert db.status()["sources"][0]["readings"] == 5
-    # a device that comes back begins a session of its own
+    # a device that returns begins a new session
     again = measured({"device": "b", "seconds": 91 * day_s + 5}, first=4)
     put_in(db, Batch("s", "q", 4, again, [today], us(91 * day_s)))
     spans = {(row["device"], row["began_us"]) for row in db.rows(database.SESSIONS)}
     assert ("b", us(91 * day_s + 5)) in spans and ("b", us(0)) not in spans
 
 
-def test_incidents_that_ended_go_with_their_alerts_when_those_are_settled(opened: Open) -> None:
+def test_ended_incidents_are_deleted_with_their_settled_alerts(opened: Open) -> None:
     day_s = 86_400
     db = opened(HOT | {"alertAddress": "alerts"})
     for number in range(3):
@@ -174,7 +174,7 @@ def test_incidents_that_ended_go_with_their_alerts_when_those_are_settled(opened
     later = measured({"value": 40.0, "seconds": 91 * day_s}, first=6)
     put_in(db, batch(3, later, known_to=91 * day_s))
     db.prune()
-    # the second one waits, the fourth lasts
+    # the second alert is pending, and the fourth incident is open
     assert [row["began_us"] for row in db.rows(database.ANOMALIES)] == [us(50), us(91 * day_s)]
     assert [row["number"] for row in db.rows(database.ALERTS)] == [2, 4]
     db.record_outcomes("s", "alerts", {2: "accepted", 4: "accepted"})
@@ -187,7 +187,7 @@ def test_incidents_that_ended_go_with_their_alerts_when_those_are_settled(opened
     assert [alert.number for alert in db.alerts("s", "alerts")] == [5]
 
 
-def test_an_open_incident_of_a_device_that_is_gone_ends(opened: Open) -> None:
+def test_open_incident_of_a_deleted_device_ends(opened: Open) -> None:
     db, day_s = opened(HOT), 86_400
     put_in(db, batch(0, measured({"value": 40.0}), known_to=0))
     other = measured({"device": "b", "seconds": 91 * day_s}, first=1)
@@ -195,13 +195,13 @@ def test_an_open_incident_of_a_device_that_is_gone_ends(opened: Open) -> None:
     db.prune()
     assert [row["ended_us"] for row in db.rows(database.ANOMALIES)] == [us(91 * day_s)]
     assert db.rows(database.STATES) == []
-    # it comes back as one that was never there
+    # the device returns as a new one
     back = measured({"value": 41.0, "seconds": 91 * day_s + 1}, first=2)
     put_in(db, batch(2, back, known_to=91 * day_s + 1))
     assert db.status()["openIncidents"] == 1
 
 
-def test_nothing_is_deleted_before_anything_is_known(opened: Open) -> None:
+def test_prune_before_any_progress_deletes_nothing(opened: Open) -> None:
     db = opened()
     db.prune()
     put_in(db, Batch("s", "q", 0, measured({}), []))
@@ -209,10 +209,10 @@ def test_nothing_is_deleted_before_anything_is_known(opened: Open) -> None:
     assert len(db.rows(database.SESSIONS)) == 1
 
 
-def test_an_incident_is_a_row_and_a_message(opened: Open) -> None:
+def test_incident_is_stored_with_its_alert_and_command(opened: Open) -> None:
     command = {"address": "to/{device}", "subject": "cool", "body": {"valve": "open"}}
-    told = {"alertAddress": "alerts", "command": command}
-    db = opened(HOT | told, HOT | {"name": "mute"})
+    outputs = {"alertAddress": "alerts", "command": command}
+    db = opened(HOT | outputs, HOT | {"name": "mute"})
     put_in(db, batch(0, measured({"value": 40.0, "seconds": 3}, {"device": "b", "value": 5.0})))
     hot, mute = db.rows(database.ANOMALIES)
     assert (hot["detector"], hot["device"], hot["value"]) == ("hot", "a", 40.0)
@@ -252,12 +252,12 @@ def test_silence_is_found_with_and_without_other_messages(opened: Open) -> None:
     assert [(row["device"], row["began_us"]) for row in found] == [("a", us(60)), ("b", us(120))]
     put_in(db, batch(2, measured({"seconds": 400}, first=3), known_to=400))
     assert [row["ended_us"] for row in db.rows(database.ANOMALIES)] == [us(400), None]
-    # what is known of another source says nothing
+    # the progress of another source does not matter
     db.tick("other", us(10**6))
     assert len(db.rows(database.ANOMALIES)) == 2
 
 
-def test_who_is_silent_when_the_cool_down_ends_is_found_and_not_written_before(
+def test_silence_after_the_cooldown_is_detected_without_earlier_writes(
     opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     db = opened(SILENT | {"cooldown": "10m"})
@@ -297,7 +297,7 @@ def test_rows_that_a_database_refuses_are_not_retried(
             put_in(db, batch(0, measured({})))
 
 
-def test_a_late_reading_raises_nothing_though_all_since_was_quiet(opened: Open) -> None:
+def test_late_reading_raises_no_incident(opened: Open) -> None:
     db = opened(HOT)
     put_in(db, batch(0, measured({"value": 20.0, "seconds": 100})))
     put_in(db, batch(1, measured({"value": 40.0, "seconds": 50}, {"device": "b", "value": 40.0,
@@ -307,11 +307,11 @@ def test_a_late_reading_raises_nothing_though_all_since_was_quiet(opened: Open) 
     assert [row["device"] for row in db.rows(database.ANOMALIES)] == ["b", "a"]
 
 
-def test_incidents_of_a_detector_that_is_taken_out_end(opened: Open) -> None:
+def test_incidents_of_a_removed_detector_end(opened: Open) -> None:
     db = opened(HOT, HOT | {"name": "warm"})
     put_in(db, batch(0, measured({"value": 40.0, "seconds": 5}), known_to=9))
     assert [row["ended_us"] for row in db.rows(database.ANOMALIES)] == [None, None]
-    # another document changes nothing before it runs
+    # a changed document has no effect before it is run
     less = Live(
         f"sqlite:///{db._engine.url.database}", db._spec.model_copy(update={"detectors": []})
     )
@@ -323,7 +323,7 @@ def test_incidents_of_a_detector_that_is_taken_out_end(opened: Open) -> None:
     assert {row["detector"] for row in left.rows(database.STATES)} == {"hot"}
 
 
-def test_many_devices_are_kept_like_few(opened: Open) -> None:
+def test_state_of_many_devices_is_stored(opened: Open) -> None:
     db = opened(SILENT, {"name": "odd", "metric": "m", "ewma": {}})
     rows = [{"device": f"d{number}", "value": float(number)} for number in range(1300)]
     put_in(db, batch(0, measured(*rows)))
@@ -334,7 +334,7 @@ def test_many_devices_are_kept_like_few(opened: Open) -> None:
     assert odd == [2] * 1300
 
 
-def test_a_batch_of_many_devices_takes_no_more_statements_than_one_of_few(opened: Open) -> None:
+def test_statement_count_of_a_batch_does_not_depend_on_its_devices(opened: Open) -> None:
     statements: list[str] = []
 
     def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
@@ -352,7 +352,7 @@ def test_a_batch_of_many_devices_takes_no_more_statements_than_one_of_few(opened
     assert counted("many", 500) == counted("few", 2)
 
 
-def test_a_lost_checkpoint_is_no_reason_to_count_twice(opened: Open) -> None:
+def test_new_checkpoint_of_a_known_source_is_refused(opened: Open) -> None:
     db = opened()
     with pytest.raises(Conflict, match="the checkpoint does not belong to the tables"):
         db.claim("s", "another")
@@ -360,7 +360,7 @@ def test_a_lost_checkpoint_is_no_reason_to_count_twice(opened: Open) -> None:
     db.claim("t", "another")
 
 
-def test_a_database_that_misses_what_was_read_is_refused(opened: Open) -> None:
+def test_database_without_the_batches_of_the_tables_is_refused(opened: Open) -> None:
     db = opened()
     db.claim("s", "q", 7)
     with pytest.raises(
@@ -370,7 +370,9 @@ def test_a_database_that_misses_what_was_read_is_refused(opened: Open) -> None:
     assert [row["source"] for row in db.rows(database.PROGRESS)] == ["s"]
 
 
-def test_a_database_without_a_driver_is_refused(opened: Open, monkeypatch: Any) -> None:
+def test_database_url_without_an_installed_driver_is_refused(
+    opened: Open, monkeypatch: Any
+) -> None:
     def missing(url: str, **_: Any) -> None:
         raise ModuleNotFoundError("No module named 'psycopg'")
 
@@ -380,7 +382,7 @@ def test_a_database_without_a_driver_is_refused(opened: Open, monkeypatch: Any) 
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_any_portions_of_a_stream_give_the_same_state(opened: Open, seed: int) -> None:
+def test_any_division_into_batches_gives_the_same_state(opened: Open, seed: int) -> None:
     dice = random.Random(seed)
     time, rows = 0.0, []
     for _ in range(60):
@@ -400,6 +402,6 @@ def test_any_portions_of_a_stream_give_the_same_state(opened: Open, seed: int) -
         found = [row | {"number": 0, "bytes": 0} for row in db.rows(table)]
         return sorted(found, key=repr)
 
-    # a threshold that no value could cross remembers nothing of the portion
+    # states may differ: a threshold that no value of a batch could cross stores none
     for table in TABLES[:-1]:
         assert without_numbers(whole, table) == without_numbers(parts, table)

@@ -31,7 +31,7 @@ DEVICES = 200
 
 @pytest.fixture
 def server() -> Iterator[PostgresServer]:
-    """A server of its own: it is killed."""
+    """A server for one test, which stops or kills it."""
     with postgres_server() as found:
         yield found
 
@@ -81,7 +81,9 @@ def contents(db: Live) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def test_it_has_what_sqlite_has_though_it_is_killed(server: PostgresServer, tmp_path: Path) -> None:
+def test_postgresql_equals_sqlite_after_restarts_of_the_server(
+    server: PostgresServer, tmp_path: Path
+) -> None:
     known = opened(f"sqlite:///{tmp_path / 'live.db'}")
     db = opened(server.url())
     for batch in batches(1):
@@ -105,7 +107,7 @@ def test_it_has_what_sqlite_has_though_it_is_killed(server: PostgresServer, tmp_
     known.tick("s", us(10**6))
     known.record_outcomes("s", "alerts", {1: "accepted"})
     assert contents(db) == contents(known)
-    # what is older than all that is kept goes in both, and troubles and documents are alike
+    # both delete expired rows, and store the same troubles and documents
     trouble = Trouble(Conflict("E4000", "made anew"), datetime(2026, 1, 31, tzinfo=UTC), 1)
     later = Batch("s", "q", 100, measured({"seconds": 10**8}, first=10**6), [], us(10**8))
     before = len(db.rows(database.SESSIONS))
@@ -123,7 +125,7 @@ def test_it_has_what_sqlite_has_though_it_is_killed(server: PostgresServer, tmp_
     known.close()
 
 
-def test_what_it_cannot_keep_is_told_at_once(server: PostgresServer) -> None:
+def test_text_that_postgresql_cannot_store_is_an_error(server: PostgresServer) -> None:
     db = opened(server.url())
     text = {"value": None, "text": "a\0b"}
     with pytest.raises(Invalid, match="0x00"):
@@ -132,7 +134,7 @@ def test_what_it_cannot_keep_is_told_at_once(server: PostgresServer) -> None:
     db.close()
 
 
-def test_what_was_under_way_when_it_was_killed_is_done_once(server: PostgresServer) -> None:
+def test_batch_interrupted_by_a_stop_of_postgresql_is_written_once(server: PostgresServer) -> None:
     db = opened(server.url())
     first, second, *_ = batches(2)
     put_in(db, first)
@@ -155,7 +157,7 @@ def test_what_was_under_way_when_it_was_killed_is_done_once(server: PostgresServ
     db.close()
 
 
-def staged(server: PostgresServer) -> dict[str, int]:
+def staged_counts(server: PostgresServer) -> dict[str, int]:
     counts = {}
     for name in schema.STAGED:
         ((count,),) = server.execute(f"select count(*) from staged_{name}")
@@ -164,27 +166,31 @@ def staged(server: PostgresServer) -> dict[str, int]:
     return counts
 
 
-def test_only_attempts_that_are_reported_count_and_none_stays(server: PostgresServer) -> None:
+def test_only_reported_attempts_are_published_and_staging_is_emptied(
+    server: PostgresServer,
+) -> None:
     db = opened(server.url())
     first, second, *_ = batches(3)
     context = first.context()
-    # an attempt that failed after it had written, and a task of a driver that was killed
+    # a failed attempt that had written its rows, and a task of a killed driver
     updates.parts(db.work(context), first.readings)
     updates.parts(db.work(context), first.readings)
-    assert staged(server)["devices"] == 2 * DEVICES and min(staged(server).values()) > 0
+    assert (
+        staged_counts(server)["devices"] == 2 * DEVICES and min(staged_counts(server).values()) > 0
+    )
     assert put_in(db, first)
-    assert set(staged(server).values()) == {0}
+    assert set(staged_counts(server).values()) == {0}
     assert {row["readings"] for row in db.rows(database.DEVICES)} == {1}
-    # one that ends late goes with the next batch
+    # the rows of a late attempt are deleted with the next batch
     updates.parts(db.work(context), first.readings)
     assert put_in(db, second)
-    assert set(staged(server).values()) == {0}
+    assert set(staged_counts(server).values()) == {0}
     assert {row["readings"] for row in db.rows(database.DEVICES)} == {2}
     db.prune()
     db.close()
 
 
-def test_rows_that_are_missing_in_staging_publish_nothing(server: PostgresServer) -> None:
+def test_missing_staged_rows_prevent_publication(server: PostgresServer) -> None:
     db = opened(server.url())
     (first, *_) = batches(4)
     context = first.context()
@@ -193,7 +199,7 @@ def test_rows_that_are_missing_in_staging_publish_nothing(server: PostgresServer
     with pytest.raises(Unavailable, match="staged_devices has .* executors wrote 200; a restart"):
         db.commit(context, parts)
     assert db.rows(database.LATEST) == []
-    # the server empties the tables when it is killed
+    # staging tables are empty after a kill of the server
     parts = updates.parts(db.work(context), first.readings)
     server.kill_and_start()
     with pytest.raises(Unavailable):

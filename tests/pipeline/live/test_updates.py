@@ -1,4 +1,4 @@
-"""Live state followed by tasks of Spark: as one task would find it, in SQLite and PostgreSQL."""
+"""Live state updated by tasks of Spark equals that of one task, in SQLite and PostgreSQL."""
 
 import random
 import time
@@ -44,7 +44,7 @@ def opened(url: str, **live: Any) -> Live:
 
 
 def batches(seed: int) -> Iterator[Batch]:
-    """Batches whose readings are late, doubled, of text, and in no order."""
+    """Batches with late, repeated and text readings in random order."""
     dice = random.Random(seed)
     second, offset = 0.0, 0
     for number in range(3):
@@ -90,7 +90,7 @@ def test_any_number_of_tasks_gives_the_same_state(
         assert one.rows(database.ANOMALIES) and one.status()["sources"][0]["skipped"] > 0
 
 
-def test_a_database_that_is_away_in_a_task_is_waited_for(
+def test_database_error_in_a_task_stores_nothing_and_allows_a_repeat(
     spark: SparkSession, mortal_database: PostgresServer
 ) -> None:
     url = mortal_database.new_database()
@@ -135,7 +135,7 @@ def cpu_s(db: Live, readings: pyarrow.Table, tasks: int) -> float:
 
 
 @pytest.mark.slow
-def test_a_device_with_half_of_the_rows_costs_no_more_than_three_times(tmp_path: Path) -> None:
+def test_device_with_half_of_the_rows_costs_at_most_three_times_the_cpu(tmp_path: Path) -> None:
     with closing(opened(f"sqlite:///{tmp_path}/live.db")) as db:
         even, skewed = many(1_000_000), many(1_000_000, share=0.5)
         for tasks in (1, 2):
@@ -143,7 +143,7 @@ def test_a_device_with_half_of_the_rows_costs_no_more_than_three_times(tmp_path:
 
 
 @pytest.mark.slow
-def test_what_reaches_the_driver_is_of_the_devices_not_of_the_readings(
+def test_bytes_to_the_driver_do_not_depend_on_the_number_of_readings(
     mortal_database: PostgresServer,
 ) -> None:
     def bytes_of(count: int) -> int:
@@ -157,7 +157,7 @@ def test_what_reaches_the_driver_is_of_the_devices_not_of_the_readings(
     assert bytes_of(1_000) == bytes_of(1_000_000) == 0
 
 
-def test_nothing_is_found_silent_while_a_batch_is_followed(tmp_path: Path) -> None:
+def test_silence_is_not_detected_while_a_batch_is_processed(tmp_path: Path) -> None:
     with closing(opened(f"sqlite:///{tmp_path}/live.db")) as db:
         (first, *_) = batches(3)
         put_in(db, first)
@@ -171,7 +171,7 @@ def test_nothing_is_found_silent_while_a_batch_is_followed(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("connections", "sources", "tasks"), [(16, 1, 2), (1, 1, 1), (3, 2, 1), (8, 3, 2)]
 )
-def test_tasks_have_no_more_connections_than_are_allowed(
+def test_task_count_respects_the_connection_limit(
     spark: SparkSession, tmp_path: Path, connections: int, sources: int, tasks: int
 ) -> None:
     """This Spark runs two tasks at a time."""
@@ -181,7 +181,7 @@ def test_tasks_have_no_more_connections_than_are_allowed(
         assert db._tasks(frame) == tasks
 
 
-def test_sqlite_is_refused_where_executors_are_elsewhere(tmp_path: Path) -> None:
+def test_sqlite_is_refused_with_remote_executors(tmp_path: Path) -> None:
     with closing(opened(f"sqlite:///{tmp_path}/live.db")) as db:
         for master in ("local", "local[*,4]", "local[2]"):
             db.check_reachable(master)
@@ -190,7 +190,7 @@ def test_sqlite_is_refused_where_executors_are_elsewhere(tmp_path: Path) -> None
                 db.check_reachable(master)
 
 
-def test_executors_read_the_password_from_a_file_of_theirs(
+def test_executors_read_the_password_from_their_own_file(
     mortal_database: PostgresServer, tmp_path: Path
 ) -> None:
     url = mortal_database.new_database()

@@ -1,4 +1,4 @@
-"""Tables that take each batch once: interrupted half-way, with new columns, compacted."""
+"""Tables append each batch once, also after interruptions, new columns and compaction."""
 
 import json
 import os
@@ -43,12 +43,12 @@ def offsets(frame: DataFrame) -> list[int]:
     return sorted(row.offset for row in frame.select("offset").collect())
 
 
-def test_a_batch_is_in_the_table_once(spark: SparkSession, tmp_path: Path) -> None:
+def test_repeated_batch_is_appended_once(spark: SparkSession, tmp_path: Path) -> None:
     table = bronze.table(str(tmp_path / "bronze"))
     assert bronze.append(messages(spark, 0, 10), table, "q/1", 0) == Appended(10, 2)
     assert bronze.append(messages(spark, 0, 10), table, "q/1", 0) == Appended(0, 0, again=True)
     assert bronze.append(messages(spark, 10, 5, "other"), table, "q/1", 1).rows == 5
-    # another query is another one
+    # the same batch number of another query is another batch
     assert bronze.append(messages(spark, 15, 5), table, "q2", 0).rows == 5
     rows = delta.read(spark, table)
     assert offsets(rows) == list(range(20))
@@ -79,7 +79,7 @@ def test_an_interrupted_batch_is_written_again(
     with pytest.raises(KeyboardInterrupt):
         bronze.append(messages(spark, 3, 9), table, "q", 1)
     monkeypatch.setattr(delta._Target, "commit", commit)
-    # in other tasks than before: nothing of the first attempt may stay
+    # the second attempt has other tasks: no file of the first may remain
     assert bronze.append(messages(spark, 3, 9).coalesce(1), table, "q", 1) == Appended(9, 1)
     assert offsets(delta.read(spark, table)) == list(range(12))
     assert not list((tmp_path / "bronze" / "_staging").iterdir())
@@ -116,7 +116,7 @@ def test_concurrent_first_batches_create_one_table(tmp_path: Path) -> None:
 
 
 def overtake(monkeypatch: pytest.MonkeyPatch, others: Callable[[], Any]) -> None:
-    """Let others change the table between the look at it and the next write."""
+    """Call `others`, which change the table, just before its next write."""
     write = delta.write_deltalake
 
     def overtaken(*given: Any, **named: Any) -> None:
@@ -156,7 +156,7 @@ def test_vacuum_shortens_the_log_and_keeps_batch_ids(tmp_path: Path) -> None:
     delta.append_arrow(readings(0), table, "ended", 7)
     log = Path(table.path) / "_delta_log"
     for batch in range(LOG_COMMITS):
-        # what a batch without rows would be
+        # the commit of a batch without rows
         commit = {"txn": {"appId": "q", "version": batch}}
         (log / f"{batch + 2:020}.json").write_text(json.dumps(commit))
         if batch % CHECKPOINT_COMMITS == 0:
@@ -168,7 +168,7 @@ def test_vacuum_shortens_the_log_and_keeps_batch_ids(tmp_path: Path) -> None:
     assert len(log_file_of(table)) > LOG_COMMITS
     for _ in range(2):
         delta.vacuum(table, 7)
-        # the commits that are kept, those up to the checkpoint before them, and checkpoints
+        # retained commits, the commits back to the checkpoint before them, and checkpoints
         assert len(log_file_of(table)) < LOG_COMMITS - LOG_OLD + 2 * CHECKPOINT_COMMITS
     for version in (LOG_OLD, LOG_OLD + 1, LOG_COMMITS):
         assert DeltaTable(table.path, version=version).transaction_version("q") == version - 2
@@ -188,7 +188,7 @@ def test_an_append_reads_the_log_from_the_last_checkpoint(tmp_path: Path) -> Non
     assert last["version"] == DeltaTable(table.path).version()
     kept = DeltaTable(table.path).metadata().configuration
     assert kept["delta.logRetentionDuration"] == f"interval {7 * DAY_S} seconds"
-    # nothing but tidying looks for what is too old
+    # only maintenance deletes expired log entries
     assert kept["delta.enableExpiredLogCleanup"] == "false"
 
 
@@ -214,7 +214,7 @@ def test_spark_reads_escaped_partition_values(spark: SparkSession, tmp_path: Pat
     assert sorted(map(tuple, found), key=str) == sorted(rows, key=str)
 
 
-def test_an_empty_batch_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+def test_empty_batch_adds_no_rows_and_no_later_version(spark: SparkSession, tmp_path: Path) -> None:
     table = Table(str(tmp_path / "t"))
     with pytest.raises(Missing, match="no Delta table"):
         delta.read(spark, table)
@@ -224,7 +224,9 @@ def test_an_empty_batch_changes_nothing(spark: SparkSession, tmp_path: Path) -> 
     assert DeltaTable(table.path).version() == 1
 
 
-def test_columns_may_come_but_not_change(spark: SparkSession, tmp_path: Path) -> None:
+def test_batch_may_add_columns_but_not_change_a_column_type(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     table = Table(str(tmp_path / "t"))
     delta.append(spark.range(2), table, "q", 0)
     delta.append(spark.range(2, 4).withColumn("more", F.lit("x")), table, "q", 1)
@@ -254,6 +256,8 @@ def test_statistics_prune_files(spark: SparkSession, tmp_path: Path) -> None:
     assert set(actions.column("max.enqueued_time").to_pylist()) == {AT}
 
 
-def test_bronze_takes_whole_messages(spark: SparkSession, tmp_path: Path) -> None:
+def test_bronze_refuses_a_batch_without_message_columns(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     with pytest.raises(Invalid, match="column space is missing"):
         bronze.append(spark.range(1), bronze.table(str(tmp_path / "b")), "q", 0)

@@ -1,4 +1,4 @@
-"""Commits of a Delta table as its log has them."""
+"""Reading the commits of a Delta table from its log."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def table(tmp_path: Path) -> str:
     return path
 
 
-def test_files_that_a_commit_adds_have_rows_and_bounds(table: str) -> None:
+def test_added_files_have_row_counts_and_bounds(table: str) -> None:
     (commit,) = log.commits(table, -1, 0, "event_time")
     found = {one.values["date"]: (one.rows, one.bounds) for one in commit.added}
     assert found == {
@@ -39,7 +39,7 @@ def test_files_that_a_commit_adds_have_rows_and_bounds(table: str) -> None:
     assert log.time_ms(table, 0) == commit.time_ms > 0
 
 
-def test_a_compaction_changes_nothing_and_an_overwrite_removes(table: str) -> None:
+def test_compaction_has_no_changes_and_overwrite_has_removals(table: str) -> None:
     appended, joined, replaced = log.commits(table, 0, 3, "event_time")
     assert [one.rows for one in appended.added] == [1]
     assert (joined.added, joined.removed) == ((), ())
@@ -47,7 +47,7 @@ def test_a_compaction_changes_nothing_and_an_overwrite_removes(table: str) -> No
     assert [one.rows for one in replaced.added] == [1]
 
 
-def test_a_column_that_has_no_bounds_has_none(table: str) -> None:
+def test_files_have_no_bounds_for_a_column_without_statistics(table: str) -> None:
     (commit,) = log.commits(table, 0, 1, "device")
     assert [one.bounds for one in commit.added] == [None]
 

@@ -1,4 +1,4 @@
-"""A pipeline whose tables and checkpoints lie in a bucket of S3, of a real server of it."""
+"""A pipeline with its tables and checkpoints in a bucket of a real S3 server."""
 
 import json
 import random
@@ -26,7 +26,7 @@ LOCKED = 5
 
 @pytest.fixture
 def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """An empty bucket that the environment leads to, without the jars for Spark."""
+    """An empty bucket, configured by the environment, without the jars for Spark."""
     with s3_server(tmp_path, BUCKET) as environment:
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
@@ -45,8 +45,8 @@ def stream(platform: Platform, name: str, address: str) -> Log:
     return Log(platform.url(), address)
 
 
-def said(file: Path, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    """Run a command of the pipeline, which ends with a code."""
+def run_command(file: Path, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    """Run a command of the pipeline and check its exit status."""
     done = subprocess.run(
         [ENMASSE, "pipeline", *words, "-f", file, "--output", "json"],
         capture_output=True,
@@ -58,8 +58,8 @@ def said(file: Path, *words: str, code: int = 0) -> subprocess.CompletedProcess[
     return done
 
 
-def document_of(file: Path, *words: str) -> Any:
-    return json.loads(said(file, *words).stdout)
+def json_of(file: Path, *words: str) -> Any:
+    return json.loads(run_command(file, *words).stdout)
 
 
 @pytest.mark.usefixtures("with_jars")
@@ -78,7 +78,7 @@ def test_a_run_with_tables_in_a_bucket_continues_after_a_kill(
     sent = log.publish(message(number) for number in range(WAVE))
     with closing(Supervisor(file)) as run:
         run.until(WAVE // 2)
-        assert "in use by process" in said(file, "run", "--once", code=LOCKED).stderr
+        assert "in use by process" in run_command(file, "run", "--once", code=LOCKED).stderr
         run.kill("driver", random.Random(0))
         sent += log.publish(message(number) for number in range(sent, sent + WAVE))
         run.until(sent)
@@ -87,33 +87,31 @@ def test_a_run_with_tables_in_a_bucket_continues_after_a_kill(
     _, paths = read(file)
     rejected = DeltaTable(paths.table("rejected")).to_pyarrow_table()
     assert len(rejected) == sent // 50
-    # a body of another kind is refused, corrected in the document, and made anew
+    # an unknown body is quarantined, until the document is corrected and a backfill reads it
     sent += log.publish([message(sent, b'{"device": "x", "celsius": 1}')])
-    said(file, "run", "--once")
-    status = document_of(file, "status")
+    run_command(file, "run", "--once")
+    status = json_of(file, "status")
     assert (status["tables"], status["sources"][0]["messages"]) == (f"{bucket}/a/tables", sent)
     assert status["sources"][0]["quarantined"] == 1
-    exact = document_of(file, "reconcile")
+    exact = json_of(file, "reconcile")
     assert (exact["exact"], exact["sources"][0]["messages"], exact["gold"]["exact"]) == (
         *(True, sent, True),
     )
     file.write_text(file.read_text().replace("- temperature", "- temperature\n    - celsius"))
-    assert document_of(file, "backfill")["sources"][0]["quarantined"] == 0
-    assert document_of(file, "reconcile")["exact"]
+    assert json_of(file, "backfill")["sources"][0]["quarantined"] == 0
+    assert json_of(file, "reconcile")["exact"]
 
 
 @pytest.mark.usefixtures("with_jars")
-def test_tables_in_a_bucket_by_the_name_that_spark_gives_it(
-    platform: Platform, bucket: str, tmp_path: Path
-) -> None:
+def test_tables_path_may_be_an_s3a_uri(platform: Platform, bucket: str, tmp_path: Path) -> None:
     log = stream(platform, "plain", "plain")
     tables = {"path": bucket.replace("s3:", "s3a:"), "compactEvery": 2}
     file = document(tmp_path / "p", log, {"maxRows": 100}, tables=tables)
     sent = 0
     for _ in range(2):
         sent += log.publish(message(number) for number in range(sent, sent + WAVE))
-        said(file, "run", "--once")
-    exact = document_of(file, "reconcile")
+        run_command(file, "run", "--once")
+    exact = json_of(file, "reconcile")
     assert (exact["exact"], exact["sources"][0]["messages"]) == (True, sent)
 
 
@@ -121,6 +119,6 @@ def test_a_spark_without_jars_for_buckets_names_them(
     platform: Platform, bucket: str, tmp_path: Path
 ) -> None:
     file = document(tmp_path / "p", stream(platform, "none", "none"), tables={"path": bucket})
-    refusal = said(file, "run", "--once", code=UNAVAILABLE).stderr
+    refusal = run_command(file, "run", "--once", code=UNAVAILABLE).stderr
     assert f"tables at {bucket}: this Spark has no jars for buckets" in refusal
     assert "--packages org.apache.hadoop:hadoop-aws:3" in refusal
