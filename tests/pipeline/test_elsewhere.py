@@ -172,7 +172,7 @@ def test_future_time_from_rabbitmq_is_clamped_to_the_batch_time(
     assert rows(paths, "silver").sort_by("offset") == held
     options = batches.options(pipeline.spec.sources[0], paths)
     store = Store(pipeline, paths)
-    found = report.source(spark, "s", options, store, "earliest", "latest")
+    found = report.source(spark, "s", options, store, "earliest", "latest", None)
     assert (found["messages"], found["exact"]) == (3, True)
     assert report.gold(spark, store)["exact"]
 

@@ -46,7 +46,7 @@ def test_tables_alerts_and_forwarded_rows_are_exact(
     store = Store(pipeline, paths)
     (chosen,) = pipeline.spec.sources
     options = batches.options(chosen, paths)
-    found = report.source(spark, "s", options, store, "earliest", "latest")
+    found = report.source(spark, "s", options, store, "earliest", "latest", None)
     assert (found["messages"], found["exact"]) == (sent, True)
     assert sum(part["bronze"]["count"] for part in found["parts"]) == sent
     said = {"pipeline": "p", "sources": [found], "gold": report.gold(spark, store)}
@@ -56,7 +56,7 @@ def test_tables_alerts_and_forwarded_rows_are_exact(
     run_once(spark, forwarded)
     check_tables(forwarded, 10)
     log.publish([message(120)])
-    later = report.source(spark, "s", options, store, "earliest", "latest")
+    later = report.source(spark, "s", options, store, "earliest", "latest", None)
     (differing,) = [part for part in later["parts"] if not part["exact"]]
     text = report.text(said | {"sources": [later]})
     assert f"partition {differing['partition']}, {differing['hour']}: " in text

@@ -237,7 +237,7 @@ def test_incident_is_stored_with_its_alert_and_command(opened: Open) -> None:
     assert [row["ended_us"] for row in db.rows(database.ANOMALIES)] == [us(9), us(9)]
     assert db.pending() == []
     status = db.status()
-    assert (status["devices"], status["openIncidents"]) == (2, 0)
+    assert (status["devices"], status["openIncidents"]) == ({"s": (2, 2)}, 0)
     assert status["incidents"] == {"hot": 1, "mute": 1}
 
 
