@@ -26,6 +26,7 @@ async def test_discovery_lists_kinds_with_their_verbs(served: Served) -> None:
     assert set(kinds) == {
         *("addressspaces", "addresses", "messagingusers", "addressspaceschemas", "pipelines"),
         *("addressspaces/status", "addresses/status", "messagingusers/status"),
+        "pipelines/status",
         *(f"addresses/{operation}" for operation in operations),
     }
     address = kinds["addresses"]
