@@ -73,7 +73,7 @@ def status_object(error: EnMasseError, about: Mapping[str, str] | None = None) -
     `about` is the resource of the request: name, kind and group.
     """
     answer = answer_to(error)
-    # kubectl prints the causes. The code is ours: it stays when a message is worded anew.
+    # kubectl prints the causes. The EnMasse code stays when the text of a message changes.
     details: dict[str, Any] = {**(about or {}), "code": str(error.code)}
     if error.faults:
         reason = REASONS.get(error.code, "FieldValueInvalid")

@@ -253,7 +253,7 @@ def realm(
         "protocolMapper": "oidc-group-membership-mapper",
         "config": {"claim.name": "groups", "full.path": "false", "access.token.claim": "true"},
     }
-    # For passwords that the node passes on (direct grants); nobody logs in here with a browser.
+    # Direct grants only: the node forwards passwords, and the client has no browser login.
     client: dict[str, Any] = {
         "clientId": administration.client_id,
         "enabled": True,

@@ -370,8 +370,8 @@ impl<D: Disk> Log<D> {
         Ok(())
     }
 
-    /// Ends the log in order: what was appended is durable, and all of it is listed in the catalog,
-    /// so that the loss of a file is known at the next start.
+    /// Syncs all records, seals the segment in use and lists it in the catalog. The next start then
+    /// detects the loss of a file.
     ///
     /// # Errors
     /// `Unsure` when the disk fails, `Stopped` ever after.

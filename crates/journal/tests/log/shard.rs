@@ -103,7 +103,7 @@ impl Shard {
         Ok(())
     }
 
-    /// Ends the log in order, as before a planned stop.
+    /// Closes the log, as an orderly stop does.
     pub(crate) fn close(&mut self) -> Result<(), Refused> {
         self.sync()?;
         self.log.close()

@@ -167,8 +167,8 @@ class Api:
             except Missing:
                 collection = _collection(plural, document)
                 return self._ask("POST", collection, document, parameters), "created"
-            # By the version that was read, the PUT fails if somebody else writes in between, and
-            # shows whether it changed anything.
+            # With the version that was read, the PUT fails after a concurrent write, and a changed
+            # version in the response shows that it had an effect.
             version = before["metadata"]["resourceVersion"]
             metadata = {"resourceVersion": version} | document["metadata"]
             try:
