@@ -37,16 +37,16 @@ impl Handshake {
 impl Connection {
     /// Changes the state of the connection; `false` where the standard does not allow it.
     fn step(&mut self, step: Step) -> bool {
-        let next = self.state.after(step);
-        self.state = next.unwrap_or(self.state);
         self.pending_work = true;
-        next.is_some()
+        let Some(next) = self.state.after(step) else { return false };
+        self.state = next;
+        true
     }
 
     fn sasl_step(&mut self, step: SaslStep) -> bool {
-        let next = self.sasl.after(step);
-        self.sasl = next.unwrap_or(self.sasl);
-        next.is_some()
+        let Some(next) = self.sasl.after(step) else { return false };
+        self.sasl = next;
+        true
     }
 
     /// Client: the first bytes of the connection.

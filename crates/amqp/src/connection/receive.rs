@@ -102,7 +102,7 @@ impl Connection {
         let Some(session) = self.sessions.get_mut(index as usize) else { return Ok(None) };
         self.channels.insert(u32::from(channel), index);
         session.begun(channel, begin);
-        session.state = session.state.after(SessionStep::ReceivedBegin).unwrap_or(session.state);
+        session.state.take(SessionStep::ReceivedBegin).map_err(|error| Fault::Session(index, error))?;
         match session.state {
             SessionState::BeginReceived => self.write_begin(index),
             SessionState::Mapped => {}
@@ -153,7 +153,7 @@ impl Connection {
         let Some(session) = self.sessions.get_mut(link.session as usize) else { return Ok(None) };
         session.links.insert(attach.handle, place);
         link.remote_handle = attach.handle;
-        link.state = link.state.after(LinkStep::ReceivedAttach).unwrap_or(link.state);
+        link.state.take(LinkStep::ReceivedAttach).map_err(|error| Fault::Link(place, error))?;
         match link.role {
             Role::Receiver => {
                 link.start_counting(attach.initial_delivery_count.unwrap_or(0));
@@ -240,7 +240,10 @@ impl Connection {
             return Err(Fault::session(index, condition::UNATTACHED_HANDLE, description));
         };
         let Some(link) = self.links.get_mut(place as usize) else { return Ok(None) };
-        link.state = link.state.after(LinkStep::ReceivedDetach).unwrap_or(link.state);
+        // A peer may detach before its attach is answered: the link ends with the driver's answer.
+        if link.state != LinkState::AttachReceived {
+            link.state.take(LinkStep::ReceivedDetach).map_err(|error| Fault::Link(place, error))?;
+        }
         let mut by = ClosedBy::Local;
         if link.state == LinkState::DetachReceived {
             by = ClosedBy::Peer;
@@ -257,7 +260,7 @@ impl Connection {
             let description = format!("end on channel {channel} without a session");
             return Err(Fault::connection(condition::ILLEGAL_STATE, description));
         };
-        session.state = session.state.after(SessionStep::ReceivedEnd).unwrap_or(session.state);
+        session.state.take(SessionStep::ReceivedEnd).map_err(|error| Fault::Session(index, error))?;
         let mut by = ClosedBy::Local;
         if session.state == SessionState::EndReceived {
             by = ClosedBy::Peer;

@@ -44,7 +44,8 @@ impl Connection {
     pub(super) fn write_begin(&mut self, index: u32) {
         let Some(session) = self.sessions.get_mut(index as usize) else { return };
         encode_begin(&mut self.output, session.channel, &session.begin(&self.config));
-        session.state = session.state.after(Step::SentBegin).unwrap_or(session.state);
+        let begun = session.state.take(Step::SentBegin);
+        debug_assert!(begun.is_ok(), "a session begins once: {begun:?}");
     }
 
     /// Ends a session and its links: `Detach` of each and `End` follow with the peer's answer.

@@ -1,5 +1,7 @@
 //! Link states (2.6.1, 2.6.3, 2.6.6) as a table.
 
+use crate::types::{Error, condition};
+
 /// A step that changes a link's state: `Sent` by us, `Received` from the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
@@ -44,6 +46,16 @@ impl State {
         })
     }
 
+    /// Takes a step.
+    ///
+    /// # Errors
+    /// `amqp:illegal-state` where the standard does not allow the step.
+    pub(crate) fn take(&mut self, step: Step) -> Result<(), Error> {
+        let illegal = || Error::new(condition::ILLEGAL_STATE, format!("{step:?} in the state {self:?}"));
+        *self = self.after(step).ok_or_else(illegal)?;
+        Ok(())
+    }
+
     /// Whether frames of the link may be written (after our attach, before our detach).
     pub(crate) const fn writes(self) -> bool {
         matches!(self, Self::AttachSent | Self::Attached)
@@ -64,6 +76,14 @@ mod tests {
         assert_eq!(walk(&[SentAttach, ReceivedAttach]), Some(State::Attached));
         assert_eq!(walk(&[ReceivedAttach, SentAttach]), Some(State::Attached));
         assert_eq!(walk(&[SentAttach, SentAttach]), None);
+    }
+
+    #[test]
+    fn a_step_that_is_not_allowed_is_an_error_and_changes_nothing() {
+        let mut state = State::Attached;
+        let error = state.take(Step::SentAttach).unwrap_err();
+        assert_eq!((state, error.condition), (State::Attached, condition::ILLEGAL_STATE));
+        assert_eq!((state.take(Step::SentDetach), state), (Ok(()), State::DetachSent));
     }
 
     #[test]

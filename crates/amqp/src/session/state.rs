@@ -1,5 +1,7 @@
 //! Session states (2.5.5) as a table.
 
+use crate::types::{Error, condition};
+
 /// A step that changes a session's state: `Sent` by us, `Received` from the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
@@ -45,6 +47,16 @@ impl State {
         })
     }
 
+    /// Takes a step.
+    ///
+    /// # Errors
+    /// `amqp:illegal-state` where the standard does not allow the step.
+    pub(crate) fn take(&mut self, step: Step) -> Result<(), Error> {
+        let illegal = || Error::new(condition::ILLEGAL_STATE, format!("{step:?} in the state {self:?}"));
+        *self = self.after(step).ok_or_else(illegal)?;
+        Ok(())
+    }
+
     /// Whether frames of links may be written (after our begin, before our end).
     pub(crate) const fn writes(self) -> bool {
         matches!(self, Self::BeginSent | Self::Mapped)
@@ -64,6 +76,14 @@ mod tests {
         assert_eq!(walk(&[Step::SentBegin, Step::ReceivedBegin]), Some(State::Mapped));
         assert_eq!(walk(&[Step::ReceivedBegin, Step::SentBegin]), Some(State::Mapped));
         assert_eq!(walk(&[Step::ReceivedBegin, Step::ReceivedBegin]), None);
+    }
+
+    #[test]
+    fn a_step_that_is_not_allowed_is_an_error_and_changes_nothing() {
+        let mut state = State::Mapped;
+        let error = state.take(Step::ReceivedBegin).unwrap_err();
+        assert_eq!((state, error.condition), (State::Mapped, condition::ILLEGAL_STATE));
+        assert_eq!((state.take(Step::ReceivedEnd), state), (Ok(()), State::EndReceived));
     }
 
     #[test]

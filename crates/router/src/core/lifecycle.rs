@@ -62,6 +62,7 @@ impl Router {
         let key = *by_key
             .entry(declared.key)
             .or_insert_with(|| addresses.insert(Address::new(declared, received.open(declared.space))));
+        debug_assert_eq!(self.addresses[key].declared.kind, declared.kind, "another kind is another address");
         self.addresses[key].declared = declared;
         key
     }

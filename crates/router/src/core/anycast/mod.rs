@@ -136,6 +136,7 @@ impl Router {
     pub(super) fn dispatch_waiting(&mut self, key: Key, links: &mut impl Links) {
         loop {
             let anycast = self.addresses.anycast_mut(key);
+            // Nothing waits, or no consumer has room: the next message or credit continues.
             let Some(message) = anycast.waiting.front() else { return };
             let Some(to) = anycast.pick(&self.consumers, &mut self.random) else { return };
             if self.begin(to, message, links) {

@@ -159,6 +159,7 @@ impl Router {
     pub(super) fn catch_up(&mut self, to: Key, links: &mut impl Links) {
         loop {
             let consumer = &self.consumers[to];
+            // It has all, or has no room: the next credit continues.
             let Some(message) = consumer.backlog.front().filter(|_| consumer.has_room()) else { return };
             let bytes = self.direct.messages[message].bytes.len();
             if !self.begin(to, message, links) {
@@ -228,6 +229,7 @@ impl Router {
         delivery: &Delivery<'_>,
         links: &mut impl Links,
     ) {
+        // A copy is for its consumer only, and that has gone.
         let Some(to) = consumer else { return self.lose(settlement, at, links) };
         let message = self.returned(settlement, at, delivery);
         self.consumers[to].backlog.push_returned(message);

@@ -260,6 +260,7 @@ impl Router {
         last_value_key: Option<Box<str>>,
         links: &mut impl Links,
     ) {
+        // It is opened with its settings when its first link attaches.
         let Some(key) = self.by_key.get(&key).copied() else { return };
         let Some(queue) = self.addresses.find_queue_mut(key) else { return };
         queue.opened.messages.reconfigure(settings);

@@ -42,6 +42,7 @@ impl Queue {
         if !self.changed.is_empty() || self.resuming.holds_any() {
             return false;
         }
+        // It has more to it than its bytes.
         let Some(place) = self.opened.messages.accept_plain(seq) else { return false };
         match self.opened.log {
             Some(log) => {
@@ -82,6 +83,7 @@ impl Router {
             return false;
         }
         let opened = &mut queue.opened;
+        // Its error is found, and answered, on the common path.
         let Ok(envelope) = &envelope(body) else { return false };
         let Some(plain) = plain_of(envelope, body.len()) else { return false };
         let taker = if queue.fetching.is_empty() && queue.changed.is_empty() { opened.messages.taker() } else { None };
@@ -112,11 +114,13 @@ impl Router {
             return;
         }
         let on_disk = queue.opened.log.is_some();
+        // Several consumers take turns, on the common path.
         let Candidates { common: [id], own: [] } = queue.opened.messages.candidates() else { return };
         let (id, to) = (*id, queue.opened.messages.key_of(*id).map(Key::unpack));
         let Some(to) = to.filter(|to| self.consumers.get(*to).is_some_and(accepts_any)) else { return };
         loop {
             let queue = self.addresses.queue_mut(at);
+            // The next one is not plain, or there is none.
             let Some((seq, place)) = queue.opened.messages.take_plain(id) else { return };
             let Some(body) = self.storage.bodies.get(place, on_disk) else {
                 return self.redeliver_seq(at, to, seq, links);

@@ -57,6 +57,7 @@ impl Router {
     pub(in crate::core) fn next_for(&mut self, at: Key, id: ConsumerId, to: Key) -> Next {
         let now_ms = self.now_ms;
         let queue = self.addresses.queue_mut(at);
+        // It has gone, and the queue forgets it.
         let Some(selection) = self.consumers.get(to).map(|consumer| &consumer.selection) else { return Next::Nothing };
         let messages = &mut queue.opened.messages;
         let Some(selector) = selection.selector.as_deref() else { return messages.next(now_ms, id, |_| Verdict::Yes) };

@@ -193,6 +193,7 @@ impl Router {
     /// Requests bodies of messages for other addresses: as many as may be, and one in any case.
     fn fetch_diverting(&mut self) {
         while self.diversions.reading.is_empty() || !self.storage.bodies.is_full() {
+            // All are being read.
             let Some(diverting) = self.diversions.waiting.pop_front() else { return };
             self.storage.bodies.fetch(diverting.item.place);
             self.diversions.reading.push(diverting);
@@ -248,6 +249,7 @@ impl Router {
         put_changed(&mut changed, body, &changes);
         forget_expiry(&mut changed);
         let from_log = queue.opened.log;
+        // It was readable when it came in: the disk has changed it.
         let Ok(envelope) = envelope(&changed) else { return self.drop_diverted(at, item) };
         let mut head = self.head_of_envelope(&envelope, changed.len(), None);
         // It lived as long as it was to live where it came from.

@@ -157,6 +157,7 @@ impl Router {
         let (digests, open) = (self.storage.digests, self.addresses[at].open_to(producer));
         let Some(link) = link else { return };
         let queue = self.addresses.queue_mut(at);
+        // The state of the link has expired.
         let Some(sender) = queue.resuming.senders.links.get_mut(&link) else { return };
         let requested = std::mem::take(&mut sender.requested).into_iter().map(|(tag, _)| tag);
         let known = requested.filter(|tag| sender.tags.get(&digest(&digests, link, tag)) == Some(&true));
@@ -168,6 +169,7 @@ impl Router {
 
     /// The tag of a delivery that a producer begins next, if its link can be resumed.
     pub fn name_delivery(&mut self, attachment: AttachmentId, delivery_id: u32, tag: &[u8]) {
+        // Its address was deleted, and the delivery will be released.
         let Some(key) = self.attachments.producer(attachment) else { return };
         let producer = &mut self.producers[key];
         producer.tag = producer.resumed.map(|link| (delivery_id, digest(&self.storage.digests, link, tag)));
@@ -212,6 +214,7 @@ impl Router {
 
     /// As [`Router::steal_receiver`].
     pub(in crate::core) fn steal_sender(&mut self, at: Key, resume: Option<&Resume>, links: &mut impl Links) {
+        // Only resumable links are taken over at their address.
         let Some(resume) = resume else { return };
         let sender =
             self.addresses.queue(at).resuming.senders.links.get(&resume.link).and_then(|sender| sender.producer);
@@ -224,9 +227,11 @@ impl Router {
     pub(in crate::core) fn leave_sender(&mut self, key: Key, closed: bool) {
         let producer = &mut self.producers[key];
         let (at, now_ms) = (producer.address, self.now_ms);
+        // Nothing is kept of a link that cannot be resumed.
         let Some(link) = producer.resumed.take() else { return };
         // A deleted queue has gone with what it kept of its links.
         let Some(queue) = self.addresses.find_queue_mut(at) else { return };
+        // The state of the link has expired.
         let Some(sender) = queue.resuming.senders.links.get_mut(&link) else { return };
         let until_ms = end(now_ms, sender.keep_s);
         (sender.producer, sender.until_ms) = (None, Some(until_ms));

@@ -196,6 +196,7 @@ impl Bodies {
     /// One user less of that body; the last one leaves it in memory for a while, for the next
     /// request.
     pub(in crate::core) fn release(&mut self, place: RecordLocation) {
+        // It was in memory when it was looked for, and was not requested.
         let Some(fetched) = self.fetched.get_mut(&place).filter(|fetched| fetched.users > 0) else { return };
         fetched.users -= 1;
         if fetched.users > 0 {

@@ -130,6 +130,7 @@ impl Journal {
 
     /// Writes a message once, for several queues.
     pub(in crate::core) fn store(&mut self, queues: Queues<'_>, body: &[u8]) {
+        // It is for no queue.
         let Some((log, _, _)) = queues.first() else { return };
         let growing = self.begin_group(*log, body.len());
         if queues.iter().any(|(_, admitted, commit)| is_marked(admitted, commit)) {
@@ -151,6 +152,7 @@ impl Journal {
     }
 
     fn put(&mut self, queues: Queues<'_>, body: &[u8]) {
+        // It is for no queue.
         let Some((log, _, _)) = queues.first() else { return };
         let heads: SmallVec<[[u8; RECORD_BYTES]; 1]> =
             queues.iter().map(|(_, admitted, _)| admitted.record.encode()).collect();
@@ -215,6 +217,7 @@ impl Journal {
 
     /// A transaction in which messages leave their queues and none come.
     pub(in crate::core) fn retire(&mut self, transaction: TransactionId, removals: &mut [Removal]) {
+        // The caller has found removals.
         let Some(first) = removals.first().map(|removal| self.lanes.lane_of(removal.queue())) else { return };
         let mut lanes = removals.iter().map(|removal| self.lanes.lane_of(removal.queue()));
         assert!(lanes.all(|lane| lane == first), "a group of records is of one address space");

@@ -286,6 +286,7 @@ impl Lanes {
 
     /// The lane that was asked last has no more batches for now.
     pub(in crate::core) fn rest(&mut self) {
+        // None was asked.
         let Some(id) = self.ready.pop() else { return };
         let Some(lane) = self.lanes.get_mut(&id) else { return };
         lane.ready = false;

@@ -132,10 +132,10 @@ impl Memory {
 
     /// One of the holders of a message needs it no more.
     pub(in crate::core) fn free(&mut self, place: RecordLocation) {
-        let Some(slot) = self.slots.get_mut(place.segment as usize) else { return };
-        if slot.holders == 0 || slot.generation != place.offset {
-            return;
-        }
+        let slot = self.slots.get_mut(place.segment as usize);
+        let held = slot.filter(|slot| slot.holders > 0 && slot.generation == place.offset);
+        debug_assert!(held.is_some(), "a body is freed as often as there are holders: {place:?}");
+        let Some(slot) = held else { return };
         slot.holders -= 1;
         if slot.holders > 0 {
             return;

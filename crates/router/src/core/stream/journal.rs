@@ -109,6 +109,7 @@ impl Part {
     /// Merges its small blocks, if that is due. Whether it waits for their bodies.
     fn merge(&mut self, at: Key, number: u32, storage: &mut Storage) -> bool {
         let Storage { bodies, journal, .. } = storage;
+        // Too few small blocks stand together.
         let Some(places) = self.partition.merge_due() else { return false };
         let on_disk = self.log.is_some();
         let mut complete = true;

@@ -295,6 +295,7 @@ impl Router {
         more: Vec<Option<u32>>,
         links: &mut impl Links,
     ) {
+        // It is opened with its settings when its first link attaches.
         let Some(key) = self.by_key.get(&key).copied() else { return };
         let space = self.addresses[key].declared.space;
         let Some(stream) = self.addresses.find_stream_mut(key) else { return };

@@ -269,6 +269,7 @@ impl Router {
     pub(in crate::core) fn dispatch_to_reader(&mut self, to: Key, links: &mut impl Links) {
         let consumer = &mut self.consumers[to];
         let (at, attachment) = (consumer.address, consumer.attachment);
+        // The stream has refused its attach.
         let Some(mut reading) = consumer.reading.take() else { return };
         let has_room = self.consumers[to].has_room();
         let step = if has_room { self.read(at, to, &mut reading, links) } else { Step::NoRoom };
@@ -331,6 +332,7 @@ impl Router {
         if let Err(step) = position.locate(&part.partition, on_disk, &mut self.storage.bodies) {
             return step;
         }
+        // `locate` has found a block, or nothing to read.
         let Some(within) = position.within else { return Step::End };
         let bodies = std::mem::take(&mut self.storage.bodies);
         let body = bodies.get(within.place, on_disk).unwrap_or_default();

@@ -208,6 +208,7 @@ impl Router {
 
     /// As above, of a message that was sent to `name`, and where it came from.
     pub(in crate::core) fn audience_named(&self, at: Key, name: Option<&str>, origin: Option<&Origin>) -> Vec<Key> {
+        // A queue is its own audience.
         let Some(topic) = self.addresses.find_topic(at) else { return vec![at] };
         topic.subscriptions.iter().copied().filter(|key| self.wants_from(*key, name, origin)).collect()
     }

@@ -423,6 +423,7 @@ impl Router {
 
     /// A declared subscription belongs to that topic from now on; `None`: its topic is missing.
     pub fn move_subscription(&mut self, key: AddressKey, topic: Option<AddressKey>, links: &mut impl Links) {
+        // It is not open yet, and joins its topic then.
         let Some(at) = self.by_key.get(&key).copied() else { return };
         self.leave_topic(at, links);
         if let Some(subscription) = self.addresses.subscription_mut(at) {
@@ -439,6 +440,7 @@ impl Router {
 
     /// Messages of its topic come into a subscription from now on.
     pub(in crate::core) fn join_topic(&mut self, at: Key, links: &mut impl Links) {
+        // It is no subscription, or its topic is missing.
         let Some(topic) = self.topic_of(at) else { return };
         let address = &mut self.addresses[topic];
         address.epoch = address.epoch.wrapping_add(1);
@@ -448,6 +450,7 @@ impl Router {
 
     /// Nothing more comes into a subscription.
     fn leave_topic(&mut self, at: Key, links: &mut impl Links) {
+        // It is no subscription, or its topic is missing.
         let Some(topic) = self.topic_of(at) else { return };
         if let Some(subscription) = self.addresses.subscription_mut(at) {
             let before = std::mem::take(&mut subscription.back_pressure);
@@ -467,6 +470,7 @@ impl Router {
         let topic = self.topic_of(at);
         self.leave_topic(at, links);
         let stats = self.stats_of(at);
+        // The rest concerns subscriptions that end with their topic.
         let Some(queue) = self.addresses.find_queue(at).filter(|queue| queue.is_undeclared()) else { return };
         let past = queue.opened.messages.stats().past();
         if let Some(name) = queue.subscription.as_ref().and_then(|subscription| subscription.name.as_ref()) {
@@ -481,6 +485,7 @@ impl Router {
     /// A topic is deleted, and with it its subscriptions, but for the declared ones.
     fn end_topic(&mut self, at: Key, error: &Error, links: &mut impl Links) {
         let topic = std::mem::replace(&mut self.addresses[at].treatment, Treatment::Closed);
+        // The caller has found a topic.
         let Treatment::Topic(topic) = topic else { return };
         for subscription in topic.subscriptions {
             let key = self.addresses[subscription].declared.key;
@@ -493,6 +498,7 @@ impl Router {
 
     /// A link has gone: subscriptions that live with their links end with the last one.
     pub(in crate::core) fn end_with_links(&mut self, at: Key, closed: bool, links: &mut impl Links) {
+        // It ended with its consumer, or others are left.
         let Some(address) = self.addresses.get(at).filter(|address| address.consumers.is_empty()) else { return };
         let life = self.life_of(at);
         if life == Some(Life::Links) || closed && life == Some(Life::Durable) {
@@ -557,6 +563,7 @@ impl Router {
 
     /// The room of a subscription may have changed: its topic's producers are notified.
     pub(in crate::core) fn update_topic_back_pressure(&mut self, at: Key, links: &mut impl Links) {
+        // It is no subscription, or its topic is missing.
         let Some(topic) = self.topic_of(at) else { return };
         let now_ms = self.now_ms;
         let taken = self.addresses[at].stats.delivered;
