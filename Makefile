@@ -7,8 +7,10 @@ MAKEFLAGS += --no-print-directory
 BIN := .venv/bin
 STAMPS := .cache/setup
 CARGO := cargo
-# The binding is left out of `cargo test`: it holds no logic, and its tests are the Python ones.
-CRATES := --workspace --exclude enmasse-binding
+# The binding is left out of `cargo test`: it holds no logic, and its tests are the Python ones. The
+# simulator runs with debug assertions.
+CRATES := --workspace --exclude enmasse-binding --exclude enmasse-sim
+SIMULATE := $(CARGO) test --profile checked --locked -p enmasse-sim
 SETUP_INPUTS := scripts/setup.sh pyproject.toml requirements.lock
 # Folders too, so that a removed file counts as a change.
 NATIVE_INPUTS := Cargo.toml Cargo.lock pyproject.toml $(wildcard rust-toolchain.toml .cargo/config.toml) \
@@ -61,7 +63,8 @@ run: setup ## start the platform on loopback and pass a first message through it
 test: test-rust test-python ## all tests but the slow ones
 
 test-rust: ## Rust tests; C=router narrows to one crate
-	$(CARGO) test --release --locked $(if $(C),-p enmasse-$(C),$(CRATES))
+	$(if $(filter sim,$(C)),,$(CARGO) test --release --locked $(if $(C),-p enmasse-$(C),$(CRATES)))
+	$(if $(filter-out sim,$(C)),,$(SIMULATE))
 
 test-python: $(if $(filter-out $(PURE),$(T)),setup-dev,$(STAMPS)/unit) ## Python tests; T=tests/plan narrows to a part
 	$(BIN)/pytest -m "not slow" --durations=15 $(T) $(ARGS)
@@ -100,8 +103,8 @@ tidy: $(STAMPS)/dev ## house rules: sizes, names, examples, documents
 	$(BIN)/pytest -q tests/test_tidy.py tests/test_retired_words.py tests/test_docs.py tests/test_rust_modules.py
 
 check-all: setup-interop format lint types layers tidy ## check, all foreign clients, and longer fuzz and simulation
-	BOLERO_RANDOM_TEST_TIME_MS=60000 ENMASSE_SIM_RUNS=5000 ENMASSE_CRASH_RUNS=5000 \
-	  $(CARGO) test --release --locked $(CRATES)
+	BOLERO_RANDOM_TEST_TIME_MS=60000 ENMASSE_CRASH_RUNS=5000 $(CARGO) test --release --locked $(CRATES)
+	ENMASSE_SIM_RUNS=5000 $(SIMULATE)
 	ENMASSE_PIPELINE_KILLS=100 $(BIN)/pytest --hypothesis-profile=exploring $(T) $(ARGS)
 	$(MAKE) test-spark
 
